@@ -1,0 +1,19 @@
+#ifndef RESEAT_AGENT_ACCESS_H
+#define RESEAT_AGENT_ACCESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Who may do what, by the user ids that the kernel vouches for (SO_PEERCRED). Pure. */
+
+/** May this user connect at all? The agent's own user, root, and anyone to a host's (root's) agent.
+ */
+bool access_may_connect(uid_t agent, uid_t peer);
+
+/** May this user see and act on a program of @owner? Their own; root all. */
+bool access_may_act(uid_t peer, uid_t owner);
+
+/** May this user stop the agent? Its own user, and root. */
+bool access_may_stop(uid_t agent, uid_t peer);
+
+#endif

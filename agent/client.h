@@ -1,0 +1,36 @@
+#ifndef RESEAT_AGENT_CLIENT_H
+#define RESEAT_AGENT_CLIENT_H
+
+#include "agent/paths.h"
+#include "agent/protocol.h"
+
+/** The command line's connection to the agent. */
+struct client {
+    int fd; /**< -1: none. */
+    struct frame_reader reader;
+    char problem[PROTOCOL_TEXT_MAX]; /**< What MSG_ERROR said when a hello was refused. */
+};
+
+/**
+ * Connect and say hello. Returns 0, -ENOENT or -ECONNREFUSED (no agent), -EPROTO (refused, see
+ * `problem`), -ETIMEDOUT or another errno. Blocks up to 5 s on an agent that does not answer.
+ */
+MUST_CHECK int client_connect(const struct paths *paths, struct client *ret_client);
+void client_close(struct client *client);
+
+/** Send a frame and finish it. Returns 0 or -errno (-EPIPE: the agent is gone). */
+MUST_CHECK int client_send(struct client *client, struct frame *frame);
+
+/**
+ * Wait for the next frame, or for @other (a descriptor, or -1) to be readable.
+ *
+ * @timeout_ms  -1: none.
+ * Returns 1 (a frame), 0 (@other), -ETIMEDOUT, -EPIPE (the agent is gone), -EPROTO, -errno.
+ */
+MUST_CHECK int client_receive(struct client *client, int timeout_ms, int other,
+                              struct message *ret_message);
+
+/** Start the user's agent and wait until it listens. Returns 0 or -errno. */
+MUST_CHECK int client_launch_agent(void);
+
+#endif

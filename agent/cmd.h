@@ -1,0 +1,39 @@
+#ifndef RESEAT_AGENT_CMD_H
+#define RESEAT_AGENT_CMD_H
+
+#include "agent/client.h"
+#include "agent/output.h"
+
+/* The commands of `reseat`. Each takes its own arguments, its name first; returns an exit status.
+ */
+int cmd_run(int argc, char **argv);
+int cmd_devices(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_move(int argc, char **argv);
+int cmd_suspend(int argc, char **argv);
+int cmd_resume(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_agent(int argc, char **argv);
+int cmd_version(int argc, char **argv);
+
+/** Help of a command, as its --help prints it. */
+const char *cmd_help(const char *name);
+
+/**
+ * Connect to the agent for a command; @launch starts one where none runs. Returns 0, or an exit
+ * status after having said why.
+ */
+MUST_CHECK int cmd_connect(const struct output *output, bool launch, const char *what,
+                           struct client *ret_client);
+/** Send @frame and wait for its answer of @type; else as cmd_connect(). */
+MUST_CHECK int cmd_ask(const struct output *output, struct client *client, struct frame *frame,
+                       const char *type, int timeout_ms, const char *what,
+                       struct message *ret_message);
+
+/** Set the environment of drivers in a request. */
+void cmd_put_environment(struct frame *frame);
+
+/** A received value as JSON. NULL without memory. */
+json_t *cmd_json(const msgpack_object *value);
+
+#endif

@@ -1,0 +1,312 @@
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/cleanup.h"
+#include "agent/cmd.h"
+#include "agent/device_key.h"
+#include "agent/device_names.h"
+
+/* Listing devices for the first time starts every driver of the machine. */
+#define REGISTER_MS     60000
+#define DEFAULT_VENDORS "/etc/OpenCL/vendors"
+
+#define EXIT_CANNOT_EXEC 126
+#define EXIT_NOT_FOUND   127
+
+struct run {
+    struct output output;
+    const char *device, *name, *present, *profile;
+    char library[PATH_MAX];
+    struct paths paths;
+    char id[64], key[DEVICE_KEY_TEXT_MAX], inventory[PATH_MAX];
+};
+
+static bool one_of(const char *text, const char *const *words)
+{
+    for (; *words; words++) {
+        if (strcmp(*words, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int parse(struct run *run, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},  {"name", required_argument, NULL, 'n'},
+        {"present", required_argument, NULL, 'p'}, {"profile", required_argument, NULL, 'f'},
+        {"help", no_argument, NULL, 'h'},          {0}};
+    static const char *const presents[] = {"gpu", "cpu", "accelerator", "native", NULL};
+    static const char *const profiles[] = {"portable", "native", NULL};
+    int option;
+
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "+:", options, NULL)) >= 0) {
+        switch (option) {
+        case 'd':
+            run->device = optarg;
+            break;
+        case 'n':
+            run->name = optarg;
+            break;
+        case 'p':
+            run->present = optarg;
+            break;
+        case 'f':
+            run->profile = optarg;
+            break;
+        case 'h':
+            fputs(cmd_help("run"), stdout);
+            return -1;
+        default:
+            return output_usage(&run->output, "option %s is unknown or lacks its value",
+                                argv[optind - 1]);
+        }
+    }
+    if (run->present && !one_of(run->present, presents)) {
+        return output_usage(
+            &run->output, "--present is gpu, cpu, accelerator or native, not \"%s\"", run->present);
+    }
+    if (run->profile && !one_of(run->profile, profiles)) {
+        return output_usage(&run->output, "--profile is portable or native, not \"%s\"",
+                            run->profile);
+    }
+    if (run->name && (!*run->name || strlen(run->name) > 63 || strpbrk(run->name, "\n\t\033"))) {
+        return output_usage(&run->output, "--name must be 1 to 63 printable characters");
+    }
+    return optind == argc ? output_usage(&run->output, "no program is named") : 0;
+}
+
+/** Tell the agent what this process is about to be. 0, an exit status, or -errno to go on without.
+ */
+static int register_program(struct run *run, struct client *client, const char *name)
+{
+    struct message message;
+    struct frame frame;
+    char problem[PROTOCOL_TEXT_MAX];
+
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "name", name);
+    frame_bool(&frame, "named", run->name != NULL);
+    frame_string(&frame, "device", run->device ? run->device : "");
+    cmd_put_environment(&frame);
+    int result = client_send(client, &frame);
+    if (!result) {
+        result = client_receive(client, REGISTER_MS, -1, &message);
+    }
+    if (result != 1) {
+        return result ? result : -EPROTO;
+    }
+    if (!field_is(&message.root, "type", MSG_REGISTER)) {
+        int status = output_fail_message(&run->output, &message);
+        message_finish(&message);
+        return status;
+    }
+    field_string(&message.root, "id", run->id, sizeof(run->id));
+    field_string(&message.root, "device", run->key, sizeof(run->key));
+    field_string(&message.root, "inventory", run->inventory, sizeof(run->inventory));
+    if (field_string(&message.root, "problem", problem, sizeof(problem)) && problem[0]) {
+        fprintf(stderr, "reseat run: devices could not be listed: %s\n", problem);
+    }
+    message_finish(&message);
+    return 0;
+}
+
+/** Without an agent, the list that the last one left still says what DEV means. */
+static int resolve_alone(struct run *run)
+{
+    struct inventory inventory = {0};
+    const struct inventory_entry *entry = NULL;
+    char error[PROTOCOL_TEXT_MAX] = "no list of devices was left by an earlier agent";
+    int result = -ENODEV;
+
+    if (!paths_join(run->paths.folder, "inventory", run->inventory) &&
+        !inventory_read(run->inventory, &inventory)) {
+        result = 0;
+        if (run->device) {
+            result = device_resolve(&inventory, run->device, &entry, error, sizeof(error));
+        } else {
+            entry = device_default(&inventory);
+        }
+    } else {
+        run->inventory[0] = '\0';
+    }
+    if (entry) {
+        device_key_format(&entry->key, run->key);
+    }
+    inventory_finish(&inventory);
+    if (result && run->device) {
+        return output_fail(&run->output, ERR_NO_DEVICE, "%s", error);
+    }
+    return 0;
+}
+
+static int find_agent(struct run *run, const char *name)
+{
+    struct client client = {.fd = -1};
+    int result = paths_find(&run->paths);
+
+    if (!result) {
+        result = client_connect(&run->paths, &client);
+        if (result == -ENOENT || result == -ECONNREFUSED) {
+            result = client_launch_agent();
+            result = result ? result : client_connect(&run->paths, &client);
+        }
+    }
+    if (!result) {
+        result = register_program(run, &client, name);
+    }
+    client_close(&client);
+    if (result >= 0) {
+        return result;
+    }
+    fprintf(
+        stderr,
+        "reseat run: the agent cannot be reached (%s); %s runs without it and can be moved when "
+        "one runs (reseat agent start)\n",
+        result == -EPROTO && client.problem[0] ? client.problem : strerror(-result), name);
+    return resolve_alone(run);
+}
+
+static int set(const char *name, const char *value)
+{
+    return setenv(name, value, 1) ? -errno : 0;
+}
+
+/** The folder whose only driver is ours. */
+static int make_vendors(const struct run *run, char ret_folder[PATH_MAX])
+{
+    char file[PATH_MAX], line[PATH_MAX + 1];
+    int error = paths_join(run->paths.folder, "vendors", ret_folder);
+
+    if (!error) {
+        error = paths_make(ret_folder);
+    }
+    if (!error) {
+        error = paths_join(ret_folder, "reseat.icd", file);
+    }
+    if (error) {
+        return error;
+    }
+    snprintf(line, sizeof(line), "%s\n", run->library);
+    CLEANUP(cleanup_free) char *old = NULL;
+    size_t size;
+    if (!paths_read(file, sizeof(line), &old, &size) && strcmp(old, line) == 0) {
+        return 0;
+    }
+    return paths_write(file, line, strlen(line));
+}
+
+static int set_preload(const struct run *run)
+{
+    const char *old = getenv("LD_PRELOAD");
+    CLEANUP(cleanup_free) char *all = NULL;
+
+    if (old && strstr(old, run->library)) {
+        return 0;
+    }
+    if (asprintf(&all, "%s%s%s", run->library, old && *old ? ":" : "", old ? old : "") < 0) {
+        all = NULL;
+        return -ENOMEM;
+    }
+    return set("LD_PRELOAD", all);
+}
+
+/**
+ * Every road in, and what the user had set kept for the way out. Inside a program that already
+ * runs under reseat the roads are ours, and what was kept must stay.
+ */
+static int set_roads(const struct run *run)
+{
+    const char *vendors = getenv("OCL_ICD_VENDORS"), *names = getenv("OCL_ICD_FILENAMES");
+    char folder[PATH_MAX];
+    int error = make_vendors(run, folder);
+    bool nested = vendors && getenv(DRIVER_ENV_VENDORS) && strcmp(vendors, folder) == 0;
+
+    if (!error && !nested) {
+        error = set(DRIVER_ENV_VENDORS, vendors && *vendors ? vendors : DEFAULT_VENDORS);
+        if (!error && names) {
+            error = set(DRIVER_ENV_FILENAMES, names);
+        } else if (!error) {
+            unsetenv(DRIVER_ENV_FILENAMES);
+        }
+    }
+    unsetenv("OCL_ICD_FILENAMES");
+    if (!error) {
+        error = set("OCL_ICD_VENDORS", folder);
+    }
+    return error ? error : set_preload(run);
+}
+
+static int set_or_clear(const char *name, const char *value)
+{
+    return value && *value ? set(name, value) : (unsetenv(name) ? -errno : 0);
+}
+
+static int set_environment(const struct run *run, const char *name)
+{
+    int error = set_roads(run);
+
+    if (!error && run->paths.socket[0]) {
+        error = set("RESEAT_SOCKET", run->paths.socket);
+    }
+    error = error ? error : set_or_clear("RESEAT_INVENTORY", run->inventory);
+    error = error ? error : set_or_clear("RESEAT_DEVICE", run->key);
+    error = error ? error : set_or_clear("RESEAT_ID", run->id);
+    error = error ? error : set("RESEAT_NAME", name);
+    if (!error && run->present) {
+        error = set("RESEAT_PRESENT", run->present);
+    }
+    if (!error && run->profile) {
+        error = set("RESEAT_PROFILE", run->profile);
+    }
+    return error;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    struct run *run = calloc(1, sizeof(*run));
+
+    if (!run) {
+        return STATUS_ROLLED_BACK;
+    }
+    run->output.command = "run";
+    int status = parse(run, argc, argv);
+    if (status) {
+        free(run);
+        return status < 0 ? 0 : status;
+    }
+    char **program = argv + optind;
+    const char *slash = strrchr(program[0], '/');
+    const char *name = run->name ? run->name : slash ? slash + 1 : program[0];
+    if (paths_library(run->library)) {
+        status =
+            output_fail(&run->output, ERR_FAILED,
+                        "libreseat.so is not installed beside this binary; reinstall reseat, or "
+                        "name it in RESEAT_LIBRARY");
+        goto out;
+    }
+    status = find_agent(run, name);
+    if (status) {
+        goto out;
+    }
+    status = set_environment(run, name);
+    if (status) {
+        status = output_fail(&run->output, ERR_FAILED, "cannot set up the runtime folder %s: %s",
+                             run->paths.folder, strerror(-status));
+        goto out;
+    }
+    execvp(program[0], program);
+    status = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+    fprintf(stderr, "reseat run: cannot run %s: %s\n", program[0], strerror(errno));
+out:
+    free(run);
+    return status;
+}

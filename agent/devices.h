@@ -1,0 +1,24 @@
+#ifndef RESEAT_AGENT_DEVICES_H
+#define RESEAT_AGENT_DEVICES_H
+
+#include "agent/agent.h"
+
+/** Read the names and the last inventory. Returns 0 or -errno. */
+MUST_CHECK int devices_init(struct agent *agent, uint64_t timeout_ms);
+void devices_finish(struct agent *agent);
+
+/**
+ * Start to make the list anew with a helper process; peers_devices_ready() is called when it is
+ * there or has failed (devices.problem).
+ *
+ * @environment  As environment_for_lister() takes it; NULL: that of the last time.
+ */
+void devices_refresh(struct agent *agent, const char *environment);
+
+/** True when the list was made, in that environment, less than @age_ms ago. */
+bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms);
+
+/** The answer to MSG_DEVICES: all devices, and which programs of those @peer may see use them. */
+void devices_describe(struct agent *agent, const struct peer *peer, struct frame *frame);
+
+#endif

@@ -1,0 +1,26 @@
+#ifndef RESEAT_AGENT_DOCTOR_H
+#define RESEAT_AGENT_DOCTOR_H
+
+#include <stdio.h>
+
+#include "agent/doctor_elf.h"
+
+/** How a program reaches OpenCL, as far as its files say. */
+enum road {
+    ROAD_UNKNOWN, /**< No sign of OpenCL: plugins that it opens take whatever road they take. */
+    ROAD_PRELOAD, /**< Linked against a loader. */
+    ROAD_ICD,     /**< Opens a loader at run time, or has one inside. */
+    ROAD_NONE,    /**< Something stops every road. */
+};
+
+/**
+ * Look at a program and all libraries that it is linked against, and write what was found to @to:
+ * one line each, "ok", "note" or "stop" first.
+ *
+ * @library  libreseat.so, for its entry points; NULL: not checked.
+ * Returns 0, -ENOENT (no such program), -ENOMEM.
+ */
+MUST_CHECK int doctor_program(const char *program, const char *library, FILE *to,
+                              enum road *ret_road);
+
+#endif

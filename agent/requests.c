@@ -1,0 +1,319 @@
+#include "agent/requests.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/apps.h"
+#include "agent/device_key.h"
+#include "agent/devices.h"
+#include "agent/peers.h"
+
+/* A program rolls back by itself when its deadline passes; this is how long we then wait to hear.
+ */
+#define GRACE_MS       2000
+#define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
+
+static void put_app(struct frame *frame, const struct app *app)
+{
+    frame_map(frame, "app");
+    frame_string(frame, "id", app->id);
+    frame_string(frame, "name", app->name);
+    frame_u64(frame, "pid", (uint64_t)app->pid);
+    frame_end(frame);
+}
+
+static uint64_t monotonic_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void remove_request(struct agent *agent, struct request *request)
+{
+    for (struct request **at = &agent->requests; *at; at = &(*at)->next) {
+        if (*at == request) {
+            *at = request->next;
+            break;
+        }
+    }
+    free(request);
+}
+
+/**
+ * The device that the client names, as *@ret_entry; NULL when it names none. False when the
+ * request was answered, or waits for a new list.
+ */
+static bool find_target(struct peer *client, struct message *message,
+                        const struct inventory_entry **ret_entry)
+{
+    struct agent *agent = client->agent;
+    char text[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
+
+    *ret_entry = NULL;
+    if (!field_string(&message->root, "device", text, sizeof(text)) || !text[0]) {
+        return true;
+    }
+    int result = device_resolve(&agent->devices.inventory, text, ret_entry, error, sizeof(error));
+    if (result == -ENODEV && !client->retried) {
+        client->retried = true;
+        peer_wait_for_devices(client, message);
+        devices_refresh(agent, NULL);
+        return false;
+    }
+    client->retried = false;
+    if (result) {
+        peer_error(client, result == -ENODEV ? ERR_NO_DEVICE : ERR_AMBIGUOUS, "%s", error);
+        return false;
+    }
+    return true;
+}
+
+/** A program that has not called OpenCL: nothing to move, only where it will start. */
+static void move_starting(struct peer *client, struct app *app, const struct message *message,
+                          const struct inventory_entry *target)
+{
+    struct agent *agent = client->agent;
+    bool dry_run = field_bool(&message->root, "dry_run", false);
+    char from[32];
+    struct frame frame;
+
+    if (!target) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) has not used OpenCL yet, so it holds no device; try again "
+                   "when reseat ps shows it running",
+                   app->name, (int)app->pid);
+        return;
+    }
+    snprintf(from, sizeof(from), "%s", app_device_name(agent, app));
+    if (!dry_run) {
+        apps_set_device(agent, app, &target->key);
+    }
+    frame_init(&frame, MSG_REPORT);
+    put_app(&frame, app);
+    frame_string(&frame, "from", from);
+    frame_string(&frame, "to", target->name);
+    frame_bool(&frame, "starting", true);
+    frame_string(&frame, "result", RESULT_DONE);
+    frame_string(&frame, "reached", "plan");
+    frame_string(&frame, "reason", "");
+    frame_u64(&frame, "total_ns", 0);
+    frame_u64(&frame, "downtime_ns", 0);
+    frame_u64(&frame, "bytes", 0);
+    peer_send(client, &frame);
+}
+
+static void forward(struct peer *client, struct app *app, const struct message *message,
+                    const struct inventory_entry *target, const char *verb)
+{
+    struct agent *agent = client->agent;
+    uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
+    struct request *request = calloc(1, sizeof(*request));
+    char key[DEVICE_KEY_TEXT_MAX] = "";
+    struct frame frame;
+
+    if (!request) {
+        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+        return;
+    }
+    timeout_ms = timeout_ms > TIMEOUT_MS_MAX ? TIMEOUT_MS_MAX : timeout_ms;
+    request->id = ++agent->next_request;
+    request->client = client;
+    request->app = app;
+    snprintf(request->verb, sizeof(request->verb), "%s", verb);
+    if (!app->status.suspended) {
+        snprintf(request->from, sizeof(request->from), "%s", app_device_name(agent, app));
+    }
+    if (target) {
+        device_key_format(&target->key, key);
+        snprintf(request->to, sizeof(request->to), "%s", target->name);
+    } else if (strcmp(verb, MSG_RESUME) == 0) {
+        snprintf(request->to, sizeof(request->to), "%s", app_device_name(agent, app));
+    }
+    request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
+    request->next = agent->requests;
+    agent->requests = request;
+
+    frame_init(&frame, verb);
+    frame_u64(&frame, "request", request->id);
+    frame_u64(&frame, "seat", 0);
+    frame_string(&frame, "device", key);
+    frame_u64(&frame, "deadline_ns", timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0);
+    frame_bool(&frame, "dry_run", field_bool(&message->root, "dry_run", false));
+    agent_log("%s: %s from %s to %s asked by pid %d", app->id, verb,
+              request->from[0] ? request->from : "memory", request->to[0] ? request->to : "memory",
+              (int)client->pid);
+    peer_send(app->peer, &frame);
+}
+
+void requests_start(struct peer *client, struct message *message)
+{
+    struct agent *agent = client->agent;
+    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX], verb[16];
+    const struct inventory_entry *target;
+    struct app *app;
+
+    field_string(&message->root, "type", verb, sizeof(verb));
+    if (!field_string(&message->root, "app", name, sizeof(name)) || !name[0]) {
+        peer_error(client, ERR_USAGE, "the request names no program");
+        return;
+    }
+    int result = apps_find(agent, client, name, &app, error, sizeof(error));
+    if (result) {
+        peer_error(client, result == -ESRCH ? ERR_NO_APP : ERR_AMBIGUOUS, "%s", error);
+        return;
+    }
+    if (!find_target(client, message, &target)) {
+        return;
+    }
+    if (!target && strcmp(verb, MSG_MOVE) == 0) {
+        peer_error(client, ERR_USAGE, "the request names no device");
+        return;
+    }
+    if (!app->connected) {
+        move_starting(client, app, message, target);
+        return;
+    }
+    if (!app->peer) {
+        peer_error(client, ERR_GONE,
+                   "program %s (pid %d) has not found this agent yet; try again in a second",
+                   app->name, (int)app->pid);
+        return;
+    }
+    if (strcmp(verb, MSG_RESUME) == 0 && app->status.known && !app->status.suspended &&
+        !app->status.moving) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) is not suspended; use reseat move to change its device",
+                   app->name, (int)app->pid);
+        return;
+    }
+    forward(client, app, message, target, verb);
+}
+
+void requests_cancel(struct peer *client, bool gone)
+{
+    struct agent *agent = client->agent;
+
+    for (struct request *request = agent->requests; request; request = request->next) {
+        if (request->client != client) {
+            continue;
+        }
+        if (gone) {
+            request->client = NULL;
+        }
+        if (request->app->peer) {
+            struct frame frame;
+            frame_init(&frame, MSG_CANCEL);
+            frame_u64(&frame, "request", request->id);
+            peer_send(request->app->peer, &frame);
+        }
+    }
+}
+
+/** The request that @message of @app answers, or NULL: nobody may answer for another program. */
+static struct request *request_of(struct app *app, const msgpack_object *message)
+{
+    struct request *request = app->peer->agent->requests;
+    uint64_t id = field_u64(message, "request", 0);
+
+    while (request && (request->id != id || request->app != app)) {
+        request = request->next;
+    }
+    return request;
+}
+
+void requests_progress(struct app *app, const msgpack_object *message)
+{
+    struct request *request = request_of(app, message);
+    char phase[PROTOCOL_WORD_MAX];
+    struct frame frame;
+
+    if (!request || !request->client) {
+        return;
+    }
+    field_string(message, "phase", phase, sizeof(phase));
+    frame_init(&frame, MSG_PROGRESS);
+    frame_string(&frame, "phase", phase);
+    frame_u64(&frame, "done", field_u64(message, "done", 0));
+    frame_u64(&frame, "total", field_u64(message, "total", 0));
+    peer_send(request->client, &frame);
+}
+
+void requests_report(struct app *app, const msgpack_object *message)
+{
+    struct agent *agent = app->peer->agent;
+    struct request *request = request_of(app, message);
+    char result[PROTOCOL_WORD_MAX], reached[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
+    struct frame frame;
+
+    if (!request) {
+        return;
+    }
+    field_string(message, "result", result, sizeof(result));
+    field_string(message, "reached", reached, sizeof(reached));
+    field_string(message, "reason", reason, sizeof(reason));
+    agent_log("%s: %s %s%s%s", app->id, request->verb, result, reason[0] ? ": " : "", reason);
+    if (request->client) {
+        frame_init(&frame, MSG_REPORT);
+        put_app(&frame, app);
+        frame_string(&frame, "from", request->from);
+        frame_string(&frame, "to", request->to);
+        frame_bool(&frame, "starting", false);
+        frame_string(&frame, "result", result);
+        frame_string(&frame, "reached", reached);
+        frame_string(&frame, "reason", reason);
+        frame_u64(&frame, "total_ns", field_u64(message, "total_ns", 0));
+        frame_u64(&frame, "downtime_ns", field_u64(message, "downtime_ns", 0));
+        frame_u64(&frame, "bytes", field_u64(message, "bytes", 0));
+        peer_send(request->client, &frame);
+    }
+    remove_request(agent, request);
+}
+
+void requests_fail(struct agent *agent, struct app *app, const char *what)
+{
+    struct request *next;
+
+    for (struct request *request = agent->requests; request; request = next) {
+        next = request->next;
+        if (request->app != app) {
+            continue;
+        }
+        if (request->client) {
+            peer_error(request->client, ERR_GONE,
+                       "program %s (pid %d) %s during the %s; nothing is left to do for it",
+                       app->name, (int)app->pid, what, request->verb);
+        }
+        remove_request(agent, request);
+    }
+}
+
+void requests_sweep(struct agent *agent)
+{
+    struct request *next;
+
+    for (struct request *request = agent->requests; request; request = next) {
+        next = request->next;
+        if (!request->expires_ms || uv_now(&agent->loop) < request->expires_ms) {
+            continue;
+        }
+        if (request->client) {
+            peer_error(request->client, ERR_EXPIRED,
+                       "program %s (pid %d) did not answer within the deadline; it rolls back by "
+                       "itself when it runs again (is it stopped?)",
+                       request->app->name, (int)request->app->pid);
+        }
+        remove_request(agent, request);
+    }
+}
+
+void requests_finish(struct agent *agent)
+{
+    while (agent->requests) {
+        remove_request(agent, agent->requests);
+    }
+}

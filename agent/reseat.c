@@ -1,0 +1,240 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/cmd.h"
+#include "agent/environment.h"
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+};
+
+static const struct command commands[] = {
+    {"run", cmd_run,
+     "Usage: reseat run [OPTION...] [--] PROGRAM [ARG...]\n\n"
+     "Run an OpenCL program so that it can be moved between devices. Its exit status, signals,\n"
+     "standard streams and working directory are its own.\n\n"
+     "  --device DEV        where to start (see reseat devices); default: the first GPU, else the\n"
+     "                      first device\n"
+     "  --name NAME         what to call it; default: the program's name\n"
+     "  --present KIND      the kind of device it is told: gpu, cpu, accelerator or native\n"
+     "  --profile PROFILE   the limits it is told: portable (default) or native\n"},
+    {"devices", cmd_devices,
+     "Usage: reseat devices [--json]\n\n"
+     "List every device of every OpenCL driver, what is in use of it, and by whom.\n"},
+    {"ps", cmd_ps,
+     "Usage: reseat ps [--json]\n\n"
+     "List the programs that run under reseat.\n"},
+    {"move", cmd_move,
+     "Usage: reseat move APP DEVICE [--timeout SECONDS] [--dry-run] [--json]\n\n"
+     "Move a program (a pid, a name or an id of reseat ps) to a device (a name, UUID, PCI address\n"
+     "or part of the driver's name of reseat devices) while it runs. Ctrl-C cancels.\n\n"
+     "  --timeout SECONDS  roll back when it has not moved by then; default: none\n"
+     "  --dry-run          only say whether the device would serve the program\n"},
+    {"suspend", cmd_suspend,
+     "Usage: reseat suspend APP [--timeout SECONDS] [--json]\n\n"
+     "Take a program off its device, into host memory. It waits where it needs a device.\n"},
+    {"resume", cmd_resume,
+     "Usage: reseat resume APP [DEVICE] [--timeout SECONDS] [--json]\n\n"
+     "Give a suspended program a device again: the one it was on, or another.\n"},
+    {"doctor", cmd_doctor,
+     "Usage: reseat doctor [PROGRAM]\n\n"
+     "Check the set-up; with PROGRAM, say by which road it reaches OpenCL and what would stop it.\n"
+     "Exit status 1: something is broken.\n"},
+    {"agent", cmd_agent,
+     "Usage: reseat agent [start|stop|status] [--json]\n\n"
+     "Start or stop your agent, or say whether one runs (the default).\n"},
+    {"version", cmd_version, "Usage: reseat version [--json]\n"},
+};
+
+static void print_help(FILE *to)
+{
+    fputs("Usage: reseat COMMAND [ARG...]\n\n"
+          "Move a running OpenCL program between devices.\n\n"
+          "  run [--device DEV] [--name NAME] [--present KIND] [--profile PROFILE] -- PROGRAM "
+          "[ARG...]\n"
+          "  devices\n"
+          "  ps\n"
+          "  move APP DEVICE [--timeout SECONDS] [--dry-run]\n"
+          "  suspend APP\n"
+          "  resume APP [DEVICE]\n"
+          "  doctor [PROGRAM]\n"
+          "  agent [start|stop|status]\n"
+          "  version\n\n"
+          "reseat COMMAND --help says more. Most take --json.\n"
+          "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
+          "agent;\n"
+          "4 refused, the device cannot run it; 5 deadline passed.\n",
+          to);
+}
+
+const char *cmd_help(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return commands[i].help;
+        }
+    }
+    return "";
+}
+
+int cmd_connect(const struct output *output, bool launch, const char *what,
+                struct client *ret_client)
+{
+    struct paths paths;
+    int error = paths_find(&paths);
+
+    if (error) {
+        return output_fail(output, ERR_FAILED, "the runtime folder %s cannot be used: %s",
+                           paths.folder, strerror(-error));
+    }
+    error = client_connect(&paths, ret_client);
+    if (launch && (error == -ENOENT || error == -ECONNREFUSED)) {
+        error = client_launch_agent();
+        if (error) {
+            return output_fail(output, ERR_NO_AGENT,
+                               "the agent cannot be started (%s); see %s/agent.log",
+                               strerror(-error), paths.folder);
+        }
+        error = client_connect(&paths, ret_client);
+    }
+    if (error == -EPROTO && ret_client->problem[0]) {
+        return output_fail(output, ERR_PROTOCOL, "%s", ret_client->problem);
+    }
+    return error ? output_fail_agent(output, error, what) : 0;
+}
+
+int cmd_ask(const struct output *output, struct client *client, struct frame *frame,
+            const char *type, int timeout_ms, const char *what, struct message *ret_message)
+{
+    int result = client_send(client, frame);
+
+    if (!result) {
+        result = client_receive(client, timeout_ms, -1, ret_message);
+    }
+    if (result != 1) {
+        return output_fail_agent(output, result ? result : -EPROTO, what);
+    }
+    if (field_is(&ret_message->root, "type", type)) {
+        return 0;
+    }
+    int status = output_fail_message(output, ret_message);
+    message_finish(ret_message);
+    return status;
+}
+
+void cmd_put_environment(struct frame *frame)
+{
+    const char **variables;
+    size_t count;
+
+    if (environment_of_drivers(&variables, &count)) {
+        return;
+    }
+    frame_array(frame, "environment");
+    for (size_t i = 0; i < count; i++) {
+        frame_string(frame, NULL, variables[i]);
+    }
+    frame_end(frame);
+    free(variables);
+}
+
+static json_t *json_text(const char *bytes, size_t size)
+{
+    json_t *string = json_stringn(bytes, size);
+    char *plain;
+
+    /* Drivers say what they like; JSON is UTF-8. */
+    if (!string && (plain = malloc(size + 1))) {
+        for (size_t i = 0; i < size; i++) {
+            plain[i] = (unsigned char)bytes[i] < 0x80 ? bytes[i] : '?';
+        }
+        string = json_stringn(plain, size);
+        free(plain);
+    }
+    return string;
+}
+
+json_t *cmd_json(const msgpack_object *value)
+{
+    json_t *json;
+
+    switch (value->type) {
+    case MSGPACK_OBJECT_BOOLEAN:
+        return json_boolean(value->via.boolean);
+    case MSGPACK_OBJECT_POSITIVE_INTEGER:
+        return json_integer((json_int_t)(value->via.u64 & INT64_MAX));
+    case MSGPACK_OBJECT_STR:
+        return json_text(value->via.str.ptr, value->via.str.size);
+    case MSGPACK_OBJECT_ARRAY:
+        json = json_array();
+        for (uint32_t i = 0; i < value->via.array.size; i++) {
+            json_array_append_new(json, cmd_json(&value->via.array.ptr[i]));
+        }
+        return json;
+    case MSGPACK_OBJECT_MAP:
+        json = json_object();
+        for (uint32_t i = 0; i < value->via.map.size; i++) {
+            const msgpack_object_kv *pair = &value->via.map.ptr[i];
+            char key[PROTOCOL_WORD_MAX];
+            if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size < sizeof(key)) {
+                memcpy(key, pair->key.via.str.ptr, pair->key.via.str.size);
+                key[pair->key.via.str.size] = '\0';
+                json_object_set_new(json, key, cmd_json(&pair->val));
+            }
+        }
+        return json;
+    default:
+        return json_null();
+    }
+}
+
+int cmd_version(int argc, char **argv)
+{
+    struct output output;
+
+    output_init(&output, "version", argc, argv);
+    if (argc > 2 || (argc == 2 && !output.json)) {
+        return output_usage(&output, "version takes no argument but --json");
+    }
+    if (output.json) {
+        json_t *object = output_object(&output, 0);
+        json_object_set_new(object, "version", json_string(RESEAT_VERSION));
+        json_object_set_new(object, "protocol", json_integer(PROTOCOL_VERSION));
+        return output_print(object, 0);
+    }
+    puts("reseat " RESEAT_VERSION);
+    return fflush(stdout) ? STATUS_ROLLED_BACK : 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return STATUS_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        name = "version";
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+        if (strcmp(commands[i].name, name)) {
+            continue;
+        }
+        if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) {
+            fputs(commands[i].help, stdout);
+            return 0;
+        }
+        return commands[i].run(argc - 1, argv + 1);
+    }
+    struct output output;
+    output_init(&output, name, argc, argv);
+    return output_fail(&output, ERR_USAGE, "there is no command \"%s\"; see reseat --help", name);
+}

@@ -1,0 +1,299 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/apps.h"
+#include "agent/devices.h"
+#include "agent/peers.h"
+#include "agent/requests.h"
+
+/*
+ * reseatd: knows the devices and the programs of a user, and carries requests between the command
+ * line and programs. Nothing depends on it to go on.
+ */
+
+#define SWEEP_MS       250
+#define LISTER_SECONDS 45
+#define LOG_MAX        (1 << 20)
+
+static const char usage[] =
+    "Usage: reseatd [--daemon] [--lister-timeout SECONDS]\n"
+    "\n"
+    "The agent of reseat. reseat run starts one where none runs.\n"
+    "\n"
+    "  --daemon                  detach, log to the runtime folder, return when it listens\n"
+    "  --lister-timeout SECONDS  kill the helper that lists devices after so long (default 45)\n"
+    "  --help, --version\n";
+
+void agent_log(const char *format, ...)
+{
+    char text[PROTOCOL_TEXT_MAX], when[32];
+    struct timespec now;
+    struct tm parts;
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &parts);
+    strftime(when, sizeof(when), "%F %T", &parts);
+    fprintf(stderr, "%s.%03ld reseatd: %s\n", when, now.tv_nsec / 1000000, text);
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+
+    apps_sweep(agent);
+    requests_sweep(agent);
+    peers_sweep(agent);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    agent_log("signal %d: stopping; programs go on without an agent", number);
+    agent_stop(handle->data);
+}
+
+static void close_if_open(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
+}
+
+static void drop_peers(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+
+    while (agent->peers) {
+        peer_close(agent->peers);
+    }
+    close_if_open((uv_handle_t *)&agent->sweep);
+}
+
+void agent_stop(struct agent *agent)
+{
+    if (agent->stopping) {
+        return;
+    }
+    agent->stopping = true;
+    if (agent->devices.listing) {
+        uv_process_kill(&agent->devices.lister, SIGKILL);
+    }
+    close_if_open((uv_handle_t *)&agent->listener);
+    close_if_open((uv_handle_t *)&agent->terminate[0]);
+    close_if_open((uv_handle_t *)&agent->terminate[1]);
+    close_if_open((uv_handle_t *)&agent->devices.timeout);
+    unlink(agent->paths.socket);
+    /* Let what is being sent, the answer to a stop among it, leave first. */
+    uv_timer_start(&agent->sweep, drop_peers, 50, 0);
+}
+
+/** One agent a folder: whoever holds the lock. It goes with the process, however that ends. */
+static int take_lock(const struct agent *agent)
+{
+    char path[PATH_MAX];
+    int error = paths_join(agent->paths.folder, "lock", path);
+    int fd = error ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0) {
+        return error ? error : -errno;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB)) {
+        error = errno == EWOULDBLOCK ? -EALREADY : -errno;
+        close(fd);
+        return error;
+    }
+    return 0;
+}
+
+/** Closing stderr's old target and all else that came from whoever started us. */
+static int redirect(const struct agent *agent)
+{
+    char path[PATH_MAX];
+    struct stat stat;
+    int error = paths_join(agent->paths.folder, "agent.log", path);
+
+    if (error) {
+        return error;
+    }
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+    if (lstat(path, &stat) == 0 && stat.st_size > LOG_MAX) {
+        flags |= O_TRUNC;
+    }
+    int log = open(path, flags | O_NOFOLLOW, 0600);
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (log < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0 ||
+        dup2(log, 2) < 0) {
+        error = -errno;
+    }
+    if (log > 2) {
+        close(log);
+    }
+    if (nothing > 2) {
+        close(nothing);
+    }
+    return error;
+}
+
+/**
+ * Continue in a child that has left the terminal; the parent waits until it listens.
+ *
+ * @ret_ready  Where the child writes one byte when it does.
+ */
+static int detach(int *ret_ready)
+{
+    int ends[2];
+    char byte;
+
+    if (pipe2(ends, O_CLOEXEC)) {
+        return -errno;
+    }
+    pid_t child = fork();
+    if (child < 0) {
+        return -errno;
+    }
+    if (child > 0) {
+        close(ends[1]);
+        exit(read(ends[0], &byte, 1) == 1 ? byte : 1);
+    }
+    close(ends[0]);
+    if (setsid() < 0 || chdir("/")) {
+        return -errno;
+    }
+    int kept = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
+    for (int fd = 3; fd < 1024; fd++) {
+        if (fd != kept) {
+            close(fd);
+        }
+    }
+    *ret_ready = kept;
+    return 0;
+}
+
+static int start(struct agent *agent, uint64_t timeout_ms)
+{
+    static const int signals[2] = {SIGTERM, SIGINT};
+    int error = paths_join(agent->paths.folder, "apps", agent->apps_folder);
+
+    if (!error) {
+        error = paths_make(agent->apps_folder);
+    }
+    if (!error) {
+        error = uv_loop_init(&agent->loop);
+    }
+    if (!error) {
+        error = uv_timer_init(&agent->loop, &agent->sweep);
+    }
+    for (int i = 0; i < 2 && !error; i++) {
+        agent->terminate[i].data = agent;
+        error = uv_signal_init(&agent->loop, &agent->terminate[i]);
+        if (!error) {
+            error = uv_signal_start(&agent->terminate[i], on_signal, signals[i]);
+        }
+    }
+    if (!error) {
+        error = devices_init(agent, timeout_ms);
+    }
+    if (error) {
+        return error;
+    }
+    agent->sweep.data = agent;
+    uv_timer_start(&agent->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    apps_load(agent);
+    return peers_listen(agent);
+}
+
+static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
+{
+    char status = 0;
+    int error = daemon ? redirect(agent) : 0;
+
+    if (!error) {
+        error = take_lock(agent);
+    }
+    if (error == -EALREADY) {
+        agent_log("%s: another agent runs there; nothing to do", agent->paths.folder);
+    } else if (!error && (error = start(agent, timeout_ms))) {
+        agent_log("%s: cannot listen: %s", agent->paths.socket, strerror(-error));
+    } else if (error) {
+        agent_log("%s: %s", agent->paths.folder, strerror(-error));
+    }
+    if (ready >= 0) {
+        status = error && error != -EALREADY ? 1 : 0;
+        (void)!write(ready, &status, 1);
+        close(ready);
+    }
+    if (error) {
+        return error == -EALREADY && daemon ? 0 : 1;
+    }
+    agent_log("pid %d listens on %s", (int)getpid(), agent->paths.socket);
+    uv_run(&agent->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&agent->loop);
+    requests_finish(agent);
+    apps_finish(agent);
+    devices_finish(agent);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"daemon", no_argument, NULL, 'd'},
+                                            {"lister-timeout", required_argument, NULL, 't'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"version", no_argument, NULL, 'v'},
+                                            {0}};
+    unsigned long seconds = LISTER_SECONDS;
+    bool daemon = false;
+    int option, ready = -1;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+        switch (option) {
+        case 'd':
+            daemon = true;
+            break;
+        case 't':
+            seconds = strtoul(optarg, NULL, 10);
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        case 'v':
+            puts("reseatd " RESEAT_VERSION);
+            return 0;
+        default:
+            fputs(usage, stderr);
+            return 2;
+        }
+    }
+    if (optind != argc || seconds == 0 || seconds > 86400) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    struct agent *agent = calloc(1, sizeof(*agent));
+    int error = agent ? paths_find(&agent->paths) : -ENOMEM;
+    if (error) {
+        fprintf(stderr, "reseatd: runtime folder %s cannot be used: %s\n",
+                agent ? agent->paths.folder : "", strerror(-error));
+        return 1;
+    }
+    umask(077);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    error = daemon ? detach(&ready) : 0;
+    int status = error ? 1 : run(agent, daemon, ready, seconds * 1000);
+    free(agent);
+    return status;
+}

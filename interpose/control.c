@@ -1,0 +1,566 @@
+#include "interpose/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/device_key.h"
+#include "agent/protocol.h"
+#include "interpose/control_frames.h"
+#include "interpose/control_wire.h"
+#include "state/move.h"
+#include "state/status.h"
+
+#define RETRY_MS    500
+#define STATUS_MS   250
+#define SEATS       1
+#define JOBS_MAX    8
+#define STACK_SMALL (256u << 10)
+
+/** A request that the agent made: runs on a thread of its own, outlives the connection if need be.
+ */
+struct job {
+    struct job *next;
+    uint64_t id;
+    struct move_request request;
+    struct device_key target;
+    atomic_bool cancel;
+    struct move_progress progress; /**< Guarded by control.lock, like all below. */
+    struct move_report report;
+    bool progress_new;
+    bool finished;
+    uint64_t connection; /**< Which one asked. */
+};
+
+/** Owned by the control thread alone. */
+struct link {
+    struct wire wire;
+    bool welcome;
+    bool status_due;
+    struct seat_status sent[SEATS]; /**< What the agent knows. */
+    struct device_key last[SEATS];  /**< Where each seat was when last seen on a device. */
+    bool has_last[SEATS];
+};
+
+/** One for a process: so is what it controls. */
+static struct control {
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    bool hooked;     /**< The fork handler is registered. */
+    bool started;    /**< In this process. */
+    bool resolved;   /**< The first attempt to ask the agent has ended. */
+    bool has_device; /**< The agent said where to start. */
+    struct device_key device;
+    struct job *jobs;
+    unsigned job_count;
+    uint64_t connection; /**< Counts connections, so that answers go to who asked. */
+    int wake;            /**< eventfd. */
+    struct link link;
+} control = {.lock = PTHREAD_MUTEX_INITIALIZER,
+             .answered = PTHREAD_COND_INITIALIZER,
+             .wake = -1,
+             .link = {.wire.fd = -1}};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void wake(void)
+{
+    uint64_t one = 1;
+    ssize_t written;
+
+    do {
+        written = write(control.wake, &one, sizeof(one));
+    } while (written < 0 && errno == EINTR);
+}
+
+static void resolve_locked(void)
+{
+    control.resolved = true;
+    pthread_cond_broadcast(&control.answered);
+}
+
+static void remember_device(struct link *link, uint32_t seat, const struct seat_status *status)
+{
+    if (!status->suspended && status->device.icd[0]) {
+        link->last[seat] = status->device;
+        link->has_last[seat] = true;
+    }
+}
+
+/* ---- moves, each on its own thread ---- */
+
+static void job_progress(void *data, const struct move_progress *progress)
+{
+    struct job *job = data;
+
+    pthread_mutex_lock(&control.lock);
+    job->progress = *progress;
+    job->progress_new = true;
+    pthread_mutex_unlock(&control.lock);
+    wake();
+}
+
+static void *job_main(void *data)
+{
+    struct job *job = data;
+    struct move_report report = {0};
+
+    pthread_setname_np(pthread_self(), "reseat-move");
+    move_run(&job->request, &report);
+    pthread_mutex_lock(&control.lock);
+    job->report = report;
+    job->finished = true;
+    pthread_mutex_unlock(&control.lock);
+    wake();
+    return NULL;
+}
+
+/** Start a thread that takes none of the program's signals. @stack 0: the default. */
+static int start_thread(void *(*entry)(void *), void *data, size_t stack)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, old;
+    int error = pthread_attr_init(&attributes);
+
+    if (error) {
+        return -error;
+    }
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (stack) {
+        pthread_attr_setstacksize(&attributes, stack);
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(&thread, &attributes, entry, data);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    return -error;
+}
+
+/* ---- the connection ---- */
+
+static void link_drop(struct link *link)
+{
+    wire_close(&link->wire);
+    link->welcome = false;
+
+    /* Nobody is left who wanted these moves, or would learn what became of them. */
+    pthread_mutex_lock(&control.lock);
+    for (struct job *job = control.jobs; job; job = job->next) {
+        atomic_store(&job->cancel, true);
+    }
+    resolve_locked();
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void link_send(struct link *link, struct frame *frame)
+{
+    if (link->wire.fd < 0) {
+        frame_finish(frame);
+    } else if (wire_send(&link->wire, frame)) {
+        link_drop(link);
+    }
+}
+
+static void send_status(struct link *link)
+{
+    bool changed = link->status_due;
+
+    for (uint32_t seat = 0; seat < SEATS; seat++) {
+        struct seat_status status = {0};
+        status_seat(seat, &status);
+        changed = changed || !control_status_equal(&status, &link->sent[seat]);
+        link->sent[seat] = status;
+        remember_device(link, seat, &status);
+    }
+    if (!changed) {
+        return;
+    }
+    struct frame frame;
+    control_frame_status(&frame);
+    for (uint32_t seat = 0; seat < SEATS; seat++) {
+        control_frame_seat(&frame, seat, &link->sent[seat],
+                           link->has_last[seat] ? &link->last[seat] : NULL);
+    }
+    frame_end(&frame);
+    link->status_due = false;
+    link_send(link, &frame);
+}
+
+static void send_report(struct link *link, uint64_t id, const struct move_report *report)
+{
+    struct frame frame;
+
+    control_frame_report(&frame, id, report);
+    link_send(link, &frame);
+}
+
+/** Send what the moving threads left, and free the jobs that ended. */
+static void serve_jobs(struct link *link)
+{
+    for (;;) {
+        struct job *job, **at, copy;
+        bool finished = false, progress = false, mine = false;
+
+        pthread_mutex_lock(&control.lock);
+        for (at = &control.jobs; (job = *at); at = &job->next) {
+            if (job->finished || job->progress_new) {
+                break;
+            }
+        }
+        if (job) {
+            copy.id = job->id;
+            copy.report = job->report;
+            copy.progress = job->progress;
+            mine = job->connection == control.connection;
+            progress = job->progress_new;
+            finished = job->finished;
+            job->progress_new = false;
+            if (finished) {
+                *at = job->next;
+                control.job_count--;
+            }
+        }
+        pthread_mutex_unlock(&control.lock);
+        if (!job) {
+            return;
+        }
+        if (mine && progress && !finished) {
+            struct frame frame;
+            control_frame_progress(&frame, copy.id, &copy.progress);
+            link_send(link, &frame);
+        }
+        if (finished) {
+            if (mine) {
+                link->status_due = true;
+                send_status(link);
+                send_report(link, copy.id, &copy.report);
+            }
+            free(job);
+        }
+    }
+}
+
+static void refuse(struct link *link, uint64_t id, const char *why)
+{
+    struct move_report report = {.result = MOVE_ROLLED_BACK, .reached = MOVE_PLAN};
+
+    snprintf(report.reason, sizeof(report.reason), "%s", why);
+    send_report(link, id, &report);
+}
+
+static void take_request(struct link *link, const msgpack_object *map)
+{
+    uint64_t id = field_u64(map, "request", 0);
+    uint64_t seat = field_u64(map, "seat", 0);
+    char target[DEVICE_KEY_TEXT_MAX];
+    bool suspend = field_is(map, "type", MSG_SUSPEND);
+    bool resume = field_is(map, "type", MSG_RESUME);
+    bool named = field_string(map, "device", target, sizeof(target)) && target[0];
+
+    if (seat >= SEATS) {
+        refuse(link, id, "the program has no such virtual device");
+        return;
+    }
+    struct seat_status status = {0};
+    status_seat((uint32_t)seat, &status);
+    remember_device(link, (uint32_t)seat, &status);
+    struct job *job = calloc(1, sizeof(*job));
+    if (!job) {
+        refuse(link, id, "no memory for the request");
+        return;
+    }
+    pthread_mutex_lock(&control.lock);
+    if (!named && resume && link->has_last[seat]) {
+        job->target = link->last[seat];
+    } else if (!suspend && (!named || device_key_parse(target, &job->target))) {
+        pthread_mutex_unlock(&control.lock);
+        free(job);
+        refuse(link, id,
+               resume && !named ? "the program has been on no device yet; name one"
+                                : "the request names no valid device");
+        return;
+    }
+    if (control.job_count >= JOBS_MAX) {
+        pthread_mutex_unlock(&control.lock);
+        free(job);
+        refuse(link, id, "too many requests wait for this program; try again later");
+        return;
+    }
+    job->id = id;
+    job->connection = control.connection;
+    atomic_init(&job->cancel, false);
+    job->request = (struct move_request){
+        .target = suspend ? NULL : &job->target,
+        .seat = (uint32_t)seat,
+        .deadline_ns = field_u64(map, "deadline_ns", 0),
+        .dry_run = field_bool(map, "dry_run", false),
+        .cancel = &job->cancel,
+        .progress = job_progress,
+        .data = job,
+    };
+    job->next = control.jobs;
+    control.jobs = job;
+    control.job_count++;
+    pthread_mutex_unlock(&control.lock);
+
+    int error = start_thread(job_main, job, 0);
+    if (!error) {
+        return;
+    }
+    pthread_mutex_lock(&control.lock);
+    for (struct job **at = &control.jobs; *at; at = &(*at)->next) {
+        if (*at == job) {
+            *at = job->next;
+            control.job_count--;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&control.lock);
+    free(job);
+    refuse(link, id, "the program can start no more threads");
+}
+
+static void take_cancel(const msgpack_object *map)
+{
+    uint64_t id = field_u64(map, "request", 0);
+
+    pthread_mutex_lock(&control.lock);
+    for (struct job *job = control.jobs; job; job = job->next) {
+        if (job->id == id && job->connection == control.connection) {
+            atomic_store(&job->cancel, true);
+        }
+    }
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void take_welcome(struct link *link, const msgpack_object *map)
+{
+    char text[DEVICE_KEY_TEXT_MAX];
+    struct device_key key;
+    bool named = field_string(map, "device", text, sizeof(text)) && !device_key_parse(text, &key);
+
+    link->welcome = true;
+    link->status_due = true;
+    pthread_mutex_lock(&control.lock);
+    if (named && !control.resolved) {
+        control.device = key;
+        control.has_device = true;
+    }
+    resolve_locked();
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void take_message(struct link *link, const msgpack_object *map)
+{
+    if (field_is(map, "type", MSG_WELCOME)) {
+        take_welcome(link, map);
+    } else if (!link->welcome) {
+        link_drop(link);
+    } else if (field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
+               field_is(map, "type", MSG_RESUME)) {
+        take_request(link, map);
+    } else if (field_is(map, "type", MSG_CANCEL)) {
+        take_cancel(map);
+    } else if (field_is(map, "type", MSG_QUERY)) {
+        link->status_due = true;
+    }
+}
+
+static void link_receive(struct link *link)
+{
+    if (wire_receive(&link->wire)) {
+        link_drop(link);
+    }
+    while (link->wire.fd >= 0) {
+        struct message message;
+        int got = frame_reader_next(&link->wire.reader, &message);
+        if (got == 0) {
+            return;
+        }
+        if (got < 0) {
+            link_drop(link);
+            return;
+        }
+        take_message(link, &message.root);
+        message_finish(&message);
+    }
+}
+
+static void link_connect(struct link *link)
+{
+    const char *path = getenv(CONTROL_ENV_SOCKET);
+    struct frame frame;
+
+    if (!path || wire_open(&link->wire, path)) {
+        return;
+    }
+    pthread_mutex_lock(&control.lock);
+    control.connection++;
+    pthread_mutex_unlock(&control.lock);
+    control_frame_hello(&frame, getenv(CONTROL_ENV_NAME), getenv(CONTROL_ENV_ID));
+    link_send(link, &frame);
+}
+
+static void *control_main(void *data)
+{
+    struct link *link = data;
+    uint64_t next_status = 0;
+
+    pthread_setname_np(pthread_self(), "reseat-control");
+    for (;;) {
+        if (link->wire.fd < 0) {
+            link_connect(link);
+            if (link->wire.fd < 0) {
+                pthread_mutex_lock(&control.lock);
+                resolve_locked();
+                pthread_mutex_unlock(&control.lock);
+            }
+        }
+        if (link->welcome && (link->status_due || now_ns() >= next_status)) {
+            send_status(link);
+            next_status = now_ns() + STATUS_MS * 1000000ull;
+        }
+        short events = POLLIN;
+        if (link->wire.out.size) {
+            events |= POLLOUT;
+        }
+        struct pollfd polled[2] = {{.fd = control.wake, .events = POLLIN},
+                                   {.fd = link->wire.fd, .events = events}};
+        int timeout = link->wire.fd < 0 ? RETRY_MS : STATUS_MS;
+        if (poll(polled, 2, timeout) < 0) {
+            continue;
+        }
+        if (polled[0].revents) {
+            uint64_t count;
+            ssize_t got = read(control.wake, &count, sizeof(count));
+            (void)got;
+        }
+        serve_jobs(link);
+        if (link->wire.fd >= 0 && polled[1].revents & POLLOUT && wire_flush(&link->wire)) {
+            link_drop(link);
+        }
+        if (link->wire.fd >= 0 && polled[1].revents & (POLLIN | POLLHUP | POLLERR)) {
+            link_receive(link);
+        }
+    }
+    return NULL;
+}
+
+/* ---- start, and fork ---- */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&control.lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&control.lock);
+}
+
+/**
+ * The child has neither the threads nor a right to the connection. What the threads were in the
+ * middle of is left as it is: their memory may be half changed.
+ */
+static void after_fork_in_child(void)
+{
+    if (control.link.wire.fd >= 0) {
+        close(control.link.wire.fd);
+    }
+    if (control.wake >= 0) {
+        close(control.wake);
+    }
+    control.link = (struct link){.wire.fd = -1};
+    control.wake = -1;
+    control.jobs = NULL;
+    control.job_count = 0;
+    control.started = false;
+    control.resolved = false;
+    control.has_device = false;
+    pthread_mutex_init(&control.lock, NULL);
+    pthread_cond_init(&control.answered, NULL);
+}
+
+static int start_locked(void)
+{
+    int error;
+
+    if (!control.hooked) {
+        error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+        if (error) {
+            return -error;
+        }
+        control.hooked = true;
+    }
+    control.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (control.wake < 0) {
+        return -errno;
+    }
+    error = start_thread(control_main, &control.link, STACK_SMALL);
+    if (error) {
+        close(control.wake);
+        control.wake = -1;
+        return error;
+    }
+    control.started = true;
+    return 0;
+}
+
+int control_start(void)
+{
+    const char *path = getenv(CONTROL_ENV_SOCKET);
+    int error = 0;
+
+    if (!path || !*path) {
+        return 0;
+    }
+    pthread_mutex_lock(&control.lock);
+    if (!control.started) {
+        error = start_locked();
+    }
+    pthread_mutex_unlock(&control.lock);
+    return error;
+}
+
+int control_start_device(unsigned timeout_ms, struct device_key *ret_key)
+{
+    const char *text = getenv(CONTROL_ENV_DEVICE);
+    struct timespec until;
+    bool found;
+
+    (void)!control_start();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    until.tv_sec += (time_t)(timeout_ms / 1000 + (unsigned)(until.tv_nsec / 1000000000));
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&control.lock);
+    while (control.started && !control.resolved) {
+        if (pthread_cond_timedwait(&control.answered, &control.lock, &until)) {
+            break;
+        }
+    }
+    found = control.has_device;
+    if (found) {
+        *ret_key = control.device;
+    }
+    pthread_mutex_unlock(&control.lock);
+    if (found) {
+        return 0;
+    }
+    return text && !device_key_parse(text, ret_key) ? 0 : -ENOENT;
+}

@@ -1,0 +1,39 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_H
+#define RESEAT_INTERPOSE_CONTROL_H
+
+#include <stdint.h>
+
+#include "state/driver.h"
+
+/*
+ * The program's end of the control connection: one thread that tells the agent how the program is
+ * and serves its requests, and one more for each move that runs. The program never waits for the
+ * agent, and does not notice when it goes away or comes back.
+ */
+
+/** Environment that `reseat run` sets. */
+#define CONTROL_ENV_SOCKET "RESEAT_SOCKET" /**< Path of the agent's socket. */
+#define CONTROL_ENV_DEVICE "RESEAT_DEVICE" /**< device_key_format() of the device to start on. */
+#define CONTROL_ENV_NAME   "RESEAT_NAME"   /**< What the operator calls the program. */
+#define CONTROL_ENV_ID     "RESEAT_ID"     /**< What the agent calls it. */
+
+/**
+ * Start the control thread. Called at the first use of OpenCL; later calls return at once.
+ *
+ * Does not block on the agent. Thread-safe. After fork() it starts a new thread in the child, when
+ * the child calls it. Without CONTROL_ENV_SOCKET there is nobody to talk to and nothing starts.
+ *
+ * Returns 0, or -errno when no thread or descriptor could be had; the program goes on without.
+ */
+int control_start(void);
+
+/**
+ * The device on which the program is to start: what the agent says now (the operator may have moved
+ * the program since `reseat run`), or CONTROL_ENV_DEVICE where no agent answers within
+ * @timeout_ms (the answer usually takes well under one).
+ *
+ * Calls control_start(). Thread-safe. Returns 0, or -ENOENT when neither names one.
+ */
+MUST_CHECK int control_start_device(unsigned timeout_ms, struct device_key *ret_key);
+
+#endif

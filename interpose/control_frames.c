@@ -1,0 +1,109 @@
+#include "interpose/control_frames.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/device_key.h"
+
+void control_frame_hello(struct frame *frame, const char *name, const char *id)
+{
+    frame_init(frame, MSG_HELLO);
+    frame_u64(frame, "version", PROTOCOL_VERSION);
+    frame_string(frame, "role", "program");
+    frame_string(frame, "name", name ? name : "");
+    frame_string(frame, "id", id ? id : "");
+    frame_string(frame, "program", program_invocation_short_name);
+}
+
+void control_frame_status(struct frame *frame)
+{
+    frame_init(frame, MSG_STATUS);
+    frame_array(frame, "seats");
+}
+
+void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status,
+                        const struct device_key *last)
+{
+    char key[DEVICE_KEY_TEXT_MAX] = "";
+
+    if (!status->suspended && status->device.icd[0]) {
+        device_key_format(&status->device, key);
+    } else if (last) {
+        device_key_format(last, key);
+    }
+    frame_map(frame, NULL);
+    frame_u64(frame, "seat", seat);
+    frame_string(frame, "device", key);
+    frame_bool(frame, "suspended", status->suspended);
+    frame_bool(frame, "moving", status->moving);
+    frame_u64(frame, "device_bytes", status->device_bytes);
+    frame_u64(frame, "moves", status->moves);
+    frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);
+    frame_u64(frame, "contexts", status->contexts);
+    frame_u64(frame, "queues", status->queues);
+    frame_u64(frame, "memories", status->memories);
+    frame_u64(frame, "programs", status->programs);
+    frame_u64(frame, "kernels", status->kernels);
+    frame_u64(frame, "events", status->events);
+    frame_string(frame, "pinned", status->pinned ? status->pinned : "");
+    frame_end(frame);
+}
+
+void control_frame_progress(struct frame *frame, uint64_t request,
+                            const struct move_progress *progress)
+{
+    frame_init(frame, MSG_PROGRESS);
+    frame_u64(frame, "request", request);
+    frame_string(frame, "phase", move_phase_name(progress->phase));
+    frame_u64(frame, "done", progress->bytes_done);
+    frame_u64(frame, "total", progress->bytes_total);
+}
+
+static const char *result_word(enum move_result result)
+{
+    switch (result) {
+    case MOVE_DONE:
+        return RESULT_DONE;
+    case MOVE_REFUSED:
+        return RESULT_REFUSED;
+    case MOVE_EXPIRED:
+        return RESULT_EXPIRED;
+    case MOVE_CANCELED:
+        return RESULT_CANCELED;
+    case MOVE_ROLLED_BACK:
+        break;
+    }
+    return RESULT_ROLLED_BACK;
+}
+
+void control_frame_report(struct frame *frame, uint64_t request, const struct move_report *report)
+{
+    char reason[sizeof(report->reason)];
+
+    snprintf(reason, sizeof(reason), "%s", report->reason);
+    for (char *at = reason; *at; at++) {
+        *at = (unsigned char)*at < 0x20 || *at == 0x7f ? ' ' : *at;
+    }
+    frame_init(frame, MSG_REPORT);
+    frame_u64(frame, "request", request);
+    frame_string(frame, "result", result_word(report->result));
+    frame_string(frame, "reached", move_phase_name(report->reached));
+    frame_string(frame, "reason", reason);
+    frame_u64(frame, "total_ns", report->total_ns);
+    frame_u64(frame, "downtime_ns", report->downtime_ns);
+    frame_u64(frame, "bytes", report->bytes);
+}
+
+bool control_status_equal(const struct seat_status *a, const struct seat_status *b)
+{
+    return a->suspended == b->suspended && a->moving == b->moving &&
+           a->device_bytes == b->device_bytes && a->moves == b->moves &&
+           a->last_downtime_ns == b->last_downtime_ns && a->contexts == b->contexts &&
+           a->queues == b->queues && a->memories == b->memories && a->programs == b->programs &&
+           a->kernels == b->kernels && a->events == b->events && a->pinned == b->pinned &&
+           a->device.ordinal == b->device.ordinal && !strcmp(a->device.icd, b->device.icd) &&
+           !strcmp(a->device.platform, b->device.platform) &&
+           !strcmp(a->device.device, b->device.device) && !strcmp(a->device.uuid, b->device.uuid) &&
+           !strcmp(a->device.pci, b->device.pci);
+}

@@ -1,0 +1,30 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_FRAMES_H
+#define RESEAT_INTERPOSE_CONTROL_FRAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/protocol.h"
+#include "state/move.h"
+#include "state/status.h"
+
+/* The frames that a program sends. Each begins @frame; the caller seals, sends and finishes it. */
+
+/** @name, @id  What `reseat run` gave the program, or NULL. */
+void control_frame_hello(struct frame *frame, const char *name, const char *id);
+
+/** Begin a status; follow with control_frame_seat() for each seat and frame_end(). */
+void control_frame_status(struct frame *frame);
+
+/** @last  Where the seat was when last on a device, for a suspended one; or NULL. */
+void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status,
+                        const struct device_key *last);
+
+void control_frame_progress(struct frame *frame, uint64_t request,
+                            const struct move_progress *progress);
+void control_frame_report(struct frame *frame, uint64_t request, const struct move_report *report);
+
+/** True when an operator would see no difference. */
+bool control_status_equal(const struct seat_status *a, const struct seat_status *b);
+
+#endif

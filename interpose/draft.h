@@ -1,0 +1,31 @@
+#ifndef RESEAT_INTERPOSE_DRAFT_H
+#define RESEAT_INTERPOSE_DRAFT_H
+
+#include "interpose/allow.h"
+#include "state/devinfo.h"
+
+/* What present_build works on: answers that have met, before they agree with each other. */
+struct draft {
+    const struct devinfo *const *devices;
+    size_t count;
+    cl_version version;         /**< OpenCL, presented. */
+    cl_version c_version;       /**< OpenCL C that every device compiles in full. */
+    bool extensions[ALLOW_MAX]; /**< By place in allow_extensions. */
+    bool features[ALLOW_MAX];   /**< By place in allow_features. */
+    struct devinfo answers;
+};
+
+/**
+ * Make the answers agree with each other: an extension without its numbers goes, and so do the
+ * numbers without their extension.
+ *
+ * Devices contradict themselves, and the least of several contradicts itself more often. Everything
+ * here only takes away. Pure.
+ */
+void draft_agree(struct draft *draft);
+
+/** True when the draft still offers the extension or feature of this name. */
+bool draft_has_extension(const struct draft *draft, const char *name);
+bool draft_has_feature(const struct draft *draft, const char *name);
+
+#endif

@@ -1,0 +1,54 @@
+#ifndef RESEAT_INTERPOSE_PRESENT_H
+#define RESEAT_INTERPOSE_PRESENT_H
+
+#include "state/devinfo.h"
+
+/*
+ * What the program is told about its device and platform. Built once, then constant: the answers
+ * never change during the program's life, wherever it moves. Reading is free of locks.
+ */
+
+enum present_profile {
+    PRESENT_PORTABLE, /**< What every device offers, under a virtual device's name. */
+    PRESENT_NATIVE,   /**< The first device's own, less what cannot be carried. */
+};
+
+struct present {
+    struct devinfo device;   /**< Answers of clGetDeviceInfo, and image formats. */
+    struct devinfo platform; /**< Answers of clGetPlatformInfo. */
+    cl_version version;      /**< Of both, as CL_MAKE_VERSION. */
+};
+
+/**
+ * Decide the answers.
+ *
+ * OpenCL 2.x is presented as 1.2: it requires shared virtual memory, pipes and device queues, which
+ * are not carried, and only 3.0 lets a device leave them out.
+ *
+ * @devices      What each device says of itself, image formats included (a device without them is
+ *               taken to have no images); [0] is the one that the program starts on. Borrowed.
+ * @forced_type  Reported as CL_DEVICE_TYPE; 0: the first device's own.
+ * @ret          Owned by the caller (present_finish).
+ * Returns 0, -EINVAL (no device) or -ENOMEM. Pure.
+ */
+MUST_CHECK int present_build(const struct devinfo *const *devices, size_t count,
+                             enum present_profile profile, cl_device_type forced_type,
+                             struct present *ret);
+void present_finish(struct present *present);
+
+/**
+ * clGetDeviceInfo (4.2). Answers that are handles or counts (CL_DEVICE_PLATFORM, PARENT_DEVICE,
+ * REFERENCE_COUNT) belong to the entry point and give CL_INVALID_VALUE here, as do parameters that
+ * the presented version and extensions do not have.
+ */
+cl_int present_device_info(const struct present *present, cl_device_info name,
+                           size_t param_value_size, void *param_value, size_t *ret_size);
+/** clGetPlatformInfo (4.1). */
+cl_int present_platform_info(const struct present *present, cl_platform_info name,
+                             size_t param_value_size, void *param_value, size_t *ret_size);
+/** clGetSupportedImageFormats (5.3.2.1). */
+cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
+                             cl_mem_object_type type, cl_uint num_entries,
+                             cl_image_format *image_formats, cl_uint *ret_count);
+
+#endif

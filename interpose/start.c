@@ -1,0 +1,235 @@
+#include "interpose/start.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/device_key.h"
+#include "agent/inventory.h"
+#include "interpose/calls.h"
+#include "interpose/control.h"
+#include "state/callback.h"
+#include "state/context.h"
+#include "state/log.h"
+
+/** How long the agent may take to say where to start, before the environment decides. */
+#define AGENT_TIMEOUT_MS 200
+
+struct present the_present;
+struct start_limits the_limits;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int result = -EAGAIN; /* written once */
+static _Thread_local bool starting;
+
+/* What is known of the machine's devices while the library starts. */
+struct machine {
+    struct inventory inventory;
+    struct device **listed; /* Owned; where there is no inventory. */
+    size_t listed_count;
+};
+
+static void machine_finish(struct machine *machine)
+{
+    inventory_finish(&machine->inventory);
+    free(machine->listed);
+}
+
+static void machine_read(struct machine *machine)
+{
+    const char *path = getenv(START_ENV_INVENTORY);
+    if (!path || !path[0])
+        return;
+    int err = inventory_read(path, &machine->inventory);
+    if (err != 0)
+        log_warn("cannot read the inventory %s: %s; what this program is told about its device is "
+                 "what its first device says",
+                 path, strerror(-err));
+}
+
+static bool is_gpu(const struct devinfo *info)
+{
+    return (devinfo_scalar(info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) != 0;
+}
+
+static int open_named(const struct device_key *key, struct device **ret_device)
+{
+    int err = driver_open_device(key, ret_device);
+    if (err != 0)
+        log_error("cannot open %s of %s: %s; the program gets no OpenCL platform", key->device,
+                  key->icd, strerror(-err));
+    return err;
+}
+
+/* The first GPU that opens, else the first device that does. */
+static int open_from_inventory(const struct inventory *inventory, struct device **ret_device)
+{
+    int err = -ENOENT;
+    for (int gpu = 1; gpu >= 0 && err != 0; gpu--)
+        for (size_t i = 0; i < inventory->count && err != 0; i++)
+            if (is_gpu(&inventory->entries[i].info) == (gpu == 1))
+                err = driver_open_device(&inventory->entries[i].key, ret_device);
+    return err;
+}
+
+static int open_from_list(struct machine *machine, struct device **ret_device)
+{
+    int err = driver_list(&machine->listed, &machine->listed_count);
+    if (err != 0)
+        return err;
+    if (machine->listed_count == 0)
+        return -ENOENT;
+    size_t chosen = 0;
+    for (size_t i = machine->listed_count; i-- > 0;)
+        if (is_gpu(&machine->listed[i]->info))
+            chosen = i;
+    *ret_device = machine->listed[chosen];
+    return 0;
+}
+
+static int open_device(struct machine *machine, struct device **ret_device)
+{
+    struct device_key key;
+    if (control_start_device(AGENT_TIMEOUT_MS, &key) == 0)
+        return open_named(&key, ret_device);
+    int err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, ret_device)
+                                            : open_from_list(machine, ret_device);
+    if (err != 0)
+        log_error("no OpenCL device opens: %s; the program gets no OpenCL platform",
+                  strerror(-err));
+    return err;
+}
+
+static enum present_profile wanted_profile(void)
+{
+    const char *text = getenv(START_ENV_PROFILE);
+    if (text && strcmp(text, "native") == 0)
+        return PRESENT_NATIVE;
+    if (text && text[0] && strcmp(text, "portable") != 0)
+        log_warn("%s is neither portable nor native: taken as portable", START_ENV_PROFILE);
+    return PRESENT_PORTABLE;
+}
+
+static cl_device_type wanted_type(void)
+{
+    static const struct {
+        const char *word;
+        cl_device_type type;
+    } types[] = {
+        {"gpu", CL_DEVICE_TYPE_GPU},
+        {"cpu", CL_DEVICE_TYPE_CPU},
+        {"accelerator", CL_DEVICE_TYPE_ACCELERATOR},
+        {"native", 0},
+    };
+    const char *text = getenv(START_ENV_PRESENT);
+    if (!text || !text[0])
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+        if (strcmp(text, types[i].word) == 0)
+            return types[i].type;
+    log_warn("%s is none of gpu, cpu, accelerator, native: taken as native", START_ENV_PRESENT);
+    return 0;
+}
+
+/*
+ * The device's answers with its image formats. The inventory has them; asking costs a context,
+ * which is only done where there is none.
+ */
+static int own_answers(struct machine *machine, struct device *device,
+                       const struct devinfo **ret_info)
+{
+    for (size_t i = 0; i < machine->inventory.count; i++)
+        if (device_key_equal(&machine->inventory.entries[i].key, &device->key)) {
+            *ret_info = &machine->inventory.entries[i].info;
+            return 0;
+        }
+    int err = device->info.formats
+                  ? 0
+                  : devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
+    if (err != 0)
+        log_warn("%s does not list its image formats: presented without images",
+                 device->key.device);
+    *ret_info = &device->info;
+    return err == -ENOMEM ? err : 0;
+}
+
+static int build_present(struct machine *machine, struct device *device)
+{
+    const struct devinfo **infos = calloc(machine->inventory.count + 1, sizeof(struct devinfo *));
+    if (!infos)
+        return -ENOMEM;
+    size_t count = 1;
+    int err = own_answers(machine, device, &infos[0]);
+    for (size_t i = 0; i < machine->inventory.count; i++)
+        if (&machine->inventory.entries[i].info != infos[0])
+            infos[count++] = &machine->inventory.entries[i].info;
+    if (err == 0)
+        err = present_build(infos, count, wanted_profile(), wanted_type(), &the_present);
+    free(infos);
+    return err;
+}
+
+static void read_limits(void)
+{
+    const struct devinfo *device = &the_present.device;
+    const struct devinfo_value *sizes = devinfo_find(device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    the_limits.work_group_size = devinfo_scalar(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, SIZE_MAX);
+    for (size_t i = 0; i < ARRAY_SIZE(the_limits.work_item_sizes); i++) {
+        the_limits.work_item_sizes[i] = SIZE_MAX;
+        if (sizes && sizes->size >= (i + 1) * sizeof(size_t))
+            memcpy(&the_limits.work_item_sizes[i], sizes->bytes + i * sizeof(size_t),
+                   sizeof(size_t));
+    }
+    the_limits.allocation = devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX);
+    the_limits.empty_launches = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
+}
+
+static void child_begins(void)
+{
+    gate_after_fork();
+    callback_after_fork();
+}
+
+static int start_all(struct machine *machine)
+{
+    struct device *device;
+    machine_read(machine);
+    int err = open_device(machine, &device);
+    if (err != 0)
+        return err;
+    err = build_present(machine, device);
+    if (err == 0)
+        err = seats_init(&device, 1);
+    if (err != 0) {
+        log_error("cannot start on %s: %s; the program gets no OpenCL platform", device->key.device,
+                  strerror(-err));
+        return err;
+    }
+    read_limits();
+    pthread_atfork(NULL, NULL, child_begins);
+    /* The program runs without an agent as well as with one. */
+    err = control_start();
+    if (err != 0)
+        log_warn("no connection to the agent: %s; this program cannot be moved", strerror(-err));
+    return 0;
+}
+
+static void start_once(void)
+{
+    struct machine machine = {0};
+    object_dispatch = &calls_dispatch;
+    starting = true;
+    result = start_all(&machine);
+    starting = false;
+    machine_finish(&machine);
+}
+
+int start(void)
+{
+    /* A driver that is being opened may call what it takes to be a loader's entry points. */
+    if (starting)
+        return -EDEADLK;
+    pthread_once(&once, start_once);
+    return result;
+}

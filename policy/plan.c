@@ -1,0 +1,149 @@
+#include "policy/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Versions are packed as CL_MAKE_VERSION packs them; the headers of OpenCL are not used here. */
+#define VERSION_MAJOR(v) ((unsigned)(v) >> 22)
+#define VERSION_MINOR(v) ((unsigned)(v) >> 12 & 0x3ff)
+
+struct limit {
+    const char *what; /* "work-items in a work-group". */
+    uint64_t used, offered;
+};
+
+struct ability {
+    const char *what; /* "double precision (fp64)". */
+    bool used, offered;
+};
+
+static bool fits_limits(const struct plan_use *use, const struct plan_offer *offer,
+                        char *ret_reason, size_t reason_size)
+{
+    const struct plan_use *most = &offer->limits;
+    const struct limit limits[] = {
+        {"bytes of device memory", use->device_memory, offer->memory_available},
+        {"bytes in one memory object", use->largest_object, most->largest_object},
+        {"work-items in a work-group", use->work_group_size, most->work_group_size},
+        {"dimensions in a launch", use->work_dimensions, most->work_dimensions},
+        {"work-items in dimension 0", use->work_item_sizes[0], most->work_item_sizes[0]},
+        {"work-items in dimension 1", use->work_item_sizes[1], most->work_item_sizes[1]},
+        {"work-items in dimension 2", use->work_item_sizes[2], most->work_item_sizes[2]},
+        {"bytes of local memory", use->local_memory, most->local_memory},
+        {"bytes of kernel arguments", use->parameter_size, most->parameter_size},
+        {"pixels across a 2D image", use->image2d[0], most->image2d[0]},
+        {"pixels down a 2D image", use->image2d[1], most->image2d[1]},
+        {"pixels across a 3D image", use->image3d[0], most->image3d[0]},
+        {"pixels down a 3D image", use->image3d[1], most->image3d[1]},
+        {"pixels deep in a 3D image", use->image3d[2], most->image3d[2]},
+        {"pixels in an image over a buffer", use->image_buffer, most->image_buffer},
+        {"layers in an image array", use->image_array, most->image_array},
+        {"images read by one kernel", use->read_images, most->read_images},
+        {"images written by one kernel", use->write_images, most->write_images},
+        {"samplers in one kernel", use->samplers, most->samplers},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(limits); i++) {
+        if (limits[i].used <= limits[i].offered)
+            continue;
+        snprintf(ret_reason, reason_size,
+                 "%s: the program has used %" PRIu64 " %s, the device offers %" PRIu64, offer->name,
+                 limits[i].used, limits[i].what, limits[i].offered);
+        return false;
+    }
+    return true;
+}
+
+static bool fits_abilities(const struct plan_use *use, const struct plan_offer *offer,
+                           char *ret_reason, size_t reason_size)
+{
+    const struct plan_use *has = &offer->limits;
+    const struct ability abilities[] = {
+        {"images", use->images, has->images},
+        {"double precision (fp64)", use->fp64, has->fp64},
+        {"half precision (fp16)", use->fp16, has->fp16},
+        {"64-bit atomics", use->int64_atomics, has->int64_atomics},
+        {"programs in intermediate language", use->il, has->il},
+        {"work-groups that do not divide the launch", use->non_uniform, has->non_uniform},
+        {"sub-groups", use->subgroups, has->subgroups},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(abilities); i++) {
+        if (!abilities[i].used || abilities[i].offered)
+            continue;
+        snprintf(ret_reason, reason_size, "%s: the program has used %s, the device offers none",
+                 offer->name, abilities[i].what);
+        return false;
+    }
+    return true;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (words += strspn(words, " "); *words; words += strspn(words, " ")) {
+        size_t end = strcspn(words, " ");
+
+        if (end == length && !memcmp(words, word, length))
+            return true;
+        words += end;
+    }
+    return false;
+}
+
+static bool fits_language(const struct plan_use *use, const struct plan_offer *offer,
+                          char *ret_reason, size_t reason_size)
+{
+    const char *extensions = offer->extensions ? offer->extensions : "";
+
+    for (size_t i = 0; i < use->extension_count; i++) {
+        if (has_word(extensions, use->extensions[i]))
+            continue;
+        snprintf(ret_reason, reason_size, "%s: the program has used %s, the device lacks it",
+                 offer->name, use->extensions[i]);
+        return false;
+    }
+    if (use->c_version <= offer->limits.c_version)
+        return true;
+    snprintf(ret_reason, reason_size,
+             "%s: the program has used OpenCL C %u.%u, the device offers up to %u.%u", offer->name,
+             VERSION_MAJOR(use->c_version), VERSION_MINOR(use->c_version),
+             VERSION_MAJOR(offer->limits.c_version), VERSION_MINOR(offer->limits.c_version));
+    return false;
+}
+
+/* Not limits but kinds: neither more nor less will do. */
+static bool fits_layout(const struct plan_use *use, const struct plan_offer *offer,
+                        char *ret_reason, size_t reason_size)
+{
+    const struct plan_use *has = &offer->limits;
+
+    if (use->address_bits && has->address_bits && use->address_bits != has->address_bits) {
+        snprintf(ret_reason, reason_size,
+                 "%s: the program has used pointers of %u bits, the device offers %u", offer->name,
+                 use->address_bits, has->address_bits);
+        return false;
+    }
+    if (use->origin_alignment && has->origin_alignment &&
+        use->origin_alignment % has->origin_alignment) {
+        snprintf(ret_reason, reason_size,
+                 "%s: the program has used sub-buffers aligned to %" PRIu64
+                 " bits, the device wants %" PRIu64,
+                 offer->name, use->origin_alignment, has->origin_alignment);
+        return false;
+    }
+    return true;
+}
+
+bool plan_fits(const struct plan_use *use, const struct plan_offer *offer, char *ret_reason,
+               size_t reason_size)
+{
+    return fits_layout(use, offer, ret_reason, reason_size) &&
+           fits_abilities(use, offer, ret_reason, reason_size) &&
+           fits_language(use, offer, ret_reason, reason_size) &&
+           fits_limits(use, offer, ret_reason, reason_size);
+}

@@ -1,0 +1,266 @@
+#include "state/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/replica.h"
+
+/* The next memory object that @command names; *cursor starts at 0. NULL past the last. */
+static struct memory *next_use(const struct command *command, unsigned *cursor, bool *ret_writes)
+{
+    if (*cursor < command->use_count) {
+        unsigned i = (*cursor)++;
+        *ret_writes = (command->writes >> i) & 1;
+        return command->uses[i];
+    }
+    if (!command->more)
+        return NULL;
+    *cursor -= command->use_count; /* where the rest begins to count */
+    struct memory *memory = command->more(command, cursor, ret_writes);
+    *cursor += command->use_count;
+    return memory;
+}
+
+cl_int command_ready(struct command *command, struct residence *residence, uint8_t place)
+{
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; (memory = next_use(command, &i, &writes));) {
+        struct memory *root = memory->root;
+        if (UNLIKELY(!memory->real[place])) {
+            cl_int error = memory_make_real(memory, residence, place);
+            if (error != CL_SUCCESS)
+                return error;
+        }
+        if (UNLIKELY(!replica_is_latest(root, place)))
+            return COMMAND_ABSENT;
+        if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
+            atomic_store_explicit(&root->used, true, memory_order_relaxed);
+    }
+    return command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
+}
+
+void command_given(const struct command *command, uint8_t place)
+{
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; (memory = next_use(command, &i, &writes));)
+        if (writes)
+            replica_written(memory->root, place);
+}
+
+static uint8_t holder_of(const struct memory *root)
+{
+    uint8_t place = atomic_load_explicit(&root->writer, memory_order_relaxed);
+    for (uint8_t i = 0; place >= PLACE_HOST && i < PLACES; i++)
+        if (root->real[i] && replica_is_latest(root, i))
+            place = i;
+    return place >= PLACE_HOST ? PLACE_HOST : place;
+}
+
+static cl_int bring(struct context *context, struct memory *root, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    uint64_t bytes;
+    struct replica_batch batch = {.context = context,
+                                  .from = holder_of(root),
+                                  .to = place,
+                                  .quiet = true,
+                                  .roots = &root,
+                                  .count = 1};
+    if (batch.from != PLACE_HOST)
+        error = queue_drain(context, batch.from);
+    if (error == CL_SUCCESS && replica_refresh(&batch, &bytes, &error) != 0 && error == CL_SUCCESS)
+        error = CL_OUT_OF_RESOURCES;
+    return error;
+}
+
+/* A program with several residences: the writer's queues are drained, then its bytes are copied. */
+cl_int command_bring(struct command *command)
+{
+    struct context *context = command->queue->context;
+    cl_int error = CL_SUCCESS;
+    if (gate_close(0) != 0)
+        return CL_OUT_OF_RESOURCES;
+    uint8_t place = atomic_load(&context->place[command->queue->seat_index]);
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; place != PLACE_NONE && (memory = next_use(command, &i, &writes));) {
+        error = memory_make_real(memory, context->at[place], place);
+        if (error == CL_SUCCESS && !replica_is_latest(memory->root, place))
+            error = bring(context, memory->root, place);
+        if (error != CL_SUCCESS)
+            break;
+    }
+    gate_open();
+    return error;
+}
+
+/* Inside the gate with the queue on a device: like context_enter, for one queue. */
+static struct residence *queue_enter(struct queue *queue, uint8_t *ret_place)
+{
+    gate_enter();
+    while (UNLIKELY(!queue->real)) {
+        context_enter_slow(queue->context);
+        if (queue->real)
+            break;
+    }
+    *ret_place =
+        atomic_load_explicit(&queue->context->place[queue->seat_index], memory_order_relaxed);
+    return queue->context->at[*ret_place];
+}
+
+/* 5.11 and the errors of every enqueue call. Handles of events are the events. */
+static cl_int check_wait_list(const struct queue *queue, cl_uint waits, const cl_event *wait_list)
+{
+    if ((waits == 0) != (wait_list == NULL))
+        return CL_INVALID_EVENT_WAIT_LIST;
+    for (cl_uint i = 0; i < waits; i++) {
+        const struct event *event = event_get(wait_list[i]);
+        if (!event)
+            return CL_INVALID_EVENT_WAIT_LIST;
+        if (event->context != queue->context)
+            return CL_INVALID_CONTEXT;
+    }
+    return CL_SUCCESS;
+}
+
+/* What the driver has to wait for: events that it knows. Inside the gate. */
+static cl_uint real_waits(cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
+{
+    cl_uint count = 0;
+    for (cl_uint i = 0; i < waits; i++)
+        if (event_state(wait_list[i]) == EVENT_ISSUED)
+            ret_real[count++] = wait_list[i]->real;
+    return count;
+}
+
+cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
+                     cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
+{
+    cl_event on_stack[16], *real = on_stack;
+    if (waits > ARRAY_SIZE(on_stack)) {
+        real = calloc(waits, sizeof(*real));
+        if (!real)
+            return CL_OUT_OF_HOST_MEMORY;
+    }
+    cl_uint count = real_waits(waits, wait_list, real);
+    cl_int error = command->ops->issue(command, residence, place, command->queue->real, count,
+                                       count ? real : NULL, ret_real);
+    if (real != on_stack)
+        free(real);
+    if (error == CL_SUCCESS)
+        command_given(command, place);
+    return error;
+}
+
+/* A blocking call: wait in the driver, with references that outlive a move (G2). @event, held, has
+ * the real one; without it the real one is ours. */
+static cl_int wait_outside(struct residence *residence, struct event *event, cl_event real)
+{
+    cl_int error = residence->cl->clWaitForEvents(1, &real);
+    if (event)
+        object_unhold(event);
+    else
+        residence->cl->clReleaseEvent(real);
+    residence_unref(residence);
+    return error;
+}
+
+/* What a call of the program asks for besides its command. */
+struct call {
+    struct command *command;
+    bool blocking;
+    cl_uint waits;
+    struct event *const *wait_list;
+    struct event *event; /* unpublished, for *ret_event; or NULL */
+    cl_event *ret_event;
+};
+
+/* The command can go: give it to the driver. Inside the gate, which is left. */
+static cl_int run_now(const struct call *call, struct residence *residence, uint8_t place)
+{
+    cl_event real = NULL;
+    cl_int error = command_issue(call->command, residence, place, call->waits, call->wait_list,
+                                 call->event || call->blocking ? &real : NULL);
+    if (error != CL_SUCCESS) {
+        gate_leave();
+        event_discard(call->event);
+        return error;
+    }
+    if (call->event) {
+        event_issued(call->event, place, real);
+        object_publish(call->event);
+        *call->ret_event = (cl_event)call->event;
+    }
+    if (call->blocking) {
+        residence_ref(residence);
+        if (call->event)
+            object_hold(call->event);
+    }
+    gate_leave();
+    return call->blocking ? wait_outside(residence, call->event, real) : CL_SUCCESS;
+}
+
+/* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
+ * gate, which is left. */
+static cl_int run_held(const struct call *call)
+{
+    struct queue *queue = call->command->queue;
+    struct event *event = call->event;
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    if (!event && call->blocking)
+        event = event_create(queue->context, queue, call->command->ops->type);
+    if (event || !call->blocking)
+        error = hold_add(call->command, call->waits, call->wait_list, event);
+    if (error != CL_SUCCESS) {
+        gate_leave();
+        event_discard(event);
+        return error;
+    }
+    if (event)
+        object_publish(event);
+    gate_leave();
+    hold_pump(); /* what it waited for may have come in between */
+    if (call->blocking)
+        error = event_wait(1, &event);
+    if (call->event)
+        *call->ret_event = (cl_event)event;
+    else if (event)
+        object_release(event);
+    return error;
+}
+
+cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
+                   cl_event *ret_event)
+{
+    struct queue *queue = command->queue;
+    struct call call = {command, blocking, waits, (struct event *const *)wait_list,
+                        NULL,    ret_event};
+    uint8_t place;
+
+    cl_int error = check_wait_list(queue, waits, wait_list);
+    if (error != CL_SUCCESS)
+        return error;
+    command->wait_list_empty = waits == 0;
+    if (ret_event) {
+        call.event = event_create(queue->context, queue, command->ops->type);
+        if (!call.event)
+            return CL_OUT_OF_HOST_MEMORY;
+    }
+    for (;;) {
+        struct residence *residence = queue_enter(queue, &place);
+        if (UNLIKELY(hold_needed(command, place, waits, call.wait_list)))
+            return run_held(&call);
+        error = command_ready(command, residence, place);
+        if (LIKELY(error == CL_SUCCESS))
+            return run_now(&call, residence, place);
+        gate_leave();
+        if (error == COMMAND_ABSENT)
+            error = command_bring(command);
+        if (error != CL_SUCCESS) {
+            event_discard(call.event);
+            return error;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+#ifndef RESEAT_STATE_COMMAND_H
+#define RESEAT_STATE_COMMAND_H
+
+#include "state/event.h"
+#include "state/memory.h"
+
+/*
+ * Commands and queues.
+ *
+ * Every enqueue call describes itself as a struct command on its stack and runs it. Usually that is
+ * one call of the driver. A command that waits for something which no driver can wait for (a user
+ * event not set, a held command, another residence's event) is copied to the heap and held, with
+ * what follows it on an in-order queue, until its wait list can complete.
+ */
+
+struct queue {
+    struct object object;
+    struct context *context; /**< Held. */
+    struct seat *seat;
+    int seat_index;        /**< In the context. */
+    cl_command_queue real; /**< In context->place[seat_index]; NULL while suspended. */
+    cl_command_queue next; /**< A mover's, in the target. */
+    uint8_t next_place;    /**< Of `next`. */
+    cl_command_queue_properties properties;
+    cl_queue_properties *property_list; /**< As the program gave them, with the final 0; or NULL. */
+    size_t property_count;
+    bool in_order;
+    _Atomic uint32_t held_count;
+    struct held *held_first, *held_last; /**< Guarded by the engine's lock. */
+    uint64_t held_serial;                /**< Likewise: of the last one added. */
+    bool pumping;                        /**< Likewise: a thread is issuing held commands. */
+};
+
+static inline struct queue *queue_get(cl_command_queue handle)
+{
+    return object_get(handle, OBJECT_QUEUE);
+}
+cl_int queue_create(struct context *context, struct seat *seat,
+                    cl_command_queue_properties properties, const cl_queue_properties *list,
+                    size_t list_count, struct queue **ret_queue);
+/** Make the real queue in @residence; an out-of-order queue may become an in-order one. */
+cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret);
+/** clFlush, clFinish. */
+cl_int queue_flush(struct queue *queue);
+cl_int queue_finish(struct queue *queue);
+
+#define COMMAND_USES 3
+
+struct command;
+
+struct command_ops {
+    cl_command_type type;
+    size_t size; /**< Of the struct that begins with struct command. */
+    /** Give it to the driver; inside the gate. Real objects are at index @place. */
+    cl_int (*issue)(struct command *command, struct residence *residence, uint8_t place,
+                    cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                    cl_event *ret_event);
+    /** The command was copied to the heap with memcpy: copy what the program may change or free
+     *  after the call returns, and hold the objects. CL_SUCCESS or the error that the call would
+     *  have given. */
+    cl_int (*defer)(struct command *command);
+    /** Undo defer: after a held command was issued or given up. */
+    void (*drop)(struct command *command);
+    /** A held command is given up, because what it waited for ended in error; before drop. Or NULL.
+     */
+    void (*cancel)(struct command *command);
+    /** Make what is not a memory object ready in place; NULL when there is nothing. */
+    cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
+    bool waits_for_all; /**< Marker or barrier: with no wait list, waits for all before it. */
+    bool blocks_later;  /**< Barrier: all after it wait for it. */
+};
+
+struct command {
+    const struct command_ops *ops;
+    struct queue *queue;
+    struct memory *uses[COMMAND_USES];
+    uint8_t use_count;
+    uint8_t writes; /**< Bit i: uses[i] gets a new version. */
+    bool wait_list_empty;
+    /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
+     *  (0 at first) on, NULL past the last. */
+    struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);
+};
+
+/**
+ * Run a command: the body of every enqueue entry point.
+ *
+ * @blocking  Return after it ended (waits in the driver, outside the gate).
+ * @ret_event  The program's, or NULL.
+ * Returns what the specification says of a wait list, else what the driver says.
+ */
+cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
+                   cl_event *ret_event);
+
+/** @command cannot run in @place yet: some object of it has no latest replica there (R2). */
+#define COMMAND_ABSENT 1
+
+/** CL_SUCCESS, COMMAND_ABSENT, or the error to give the program. Inside the gate. */
+cl_int command_ready(struct command *command, struct residence *residence, uint8_t place);
+/** Bring there what is absent. Outside the gate; blocks on the link. */
+cl_int command_bring(struct command *command);
+/** @command was given to the driver: what it writes has a new version in @place. */
+void command_given(const struct command *command, uint8_t place);
+/** Give a ready command to the driver; events of @wait_list that it knows are passed on. Inside the
+ *  gate. *ret_real is set if @ret_real is not NULL. */
+cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
+                     cl_uint waits, struct event *const *wait_list, cl_event *ret_real);
+/** Finish every real queue of @context in @place. By a mover, with the gate closed. */
+cl_int queue_drain(struct context *context, uint8_t place);
+
+extern const struct object_class queue_class;
+
+/*
+ * Held commands (hold.c).
+ */
+
+/**
+ * True when @command must be held: it waits for what no driver can wait for, or comes behind such a
+ * command, or waits for what ended in error. Inside the gate.
+ */
+bool hold_needed(const struct command *command, uint8_t place, cl_uint waits,
+                 struct event *const *wait_list);
+/**
+ * Hold a copy of @command behind @wait_list; @event is its event, or NULL. Inside the gate.
+ * CL_SUCCESS, or the error that the call gives the program; then nothing is held.
+ */
+cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wait_list,
+                struct event *event);
+/** Issue whatever became ready. Outside the gate and every lock. */
+void hold_pump(void);
+/** The same on the callback thread, from anywhere. */
+void hold_pump_soon(void);
+/** Wait until no command enqueued before now is held in @queue. Outside the gate. */
+void hold_wait_queue(struct queue *queue);
+/** Wait until @event is no longer HELD. Outside the gate. */
+void hold_wait_event(struct event *event);
+
+#endif

@@ -1,0 +1,173 @@
+#include "state/gate.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+_Thread_local struct gate_thread gate_self;
+_Atomic uint32_t gate_closed;
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gate_thread *threads;   /* guarded by list_lock */
+static _Atomic uint32_t someone_left; /* counts departures seen while closed; a futex */
+static pthread_mutex_t closer_lock = PTHREAD_MUTEX_INITIALIZER; /* held while the gate is closed */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+static bool barrier_works; /* written once */
+
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+static void thread_exits(void *data)
+{
+    struct gate_thread *self = data;
+    pthread_mutex_lock(&list_lock);
+    if (self->previous)
+        self->previous->next = self->next;
+    else
+        threads = self->next;
+    if (self->next)
+        self->next->previous = self->previous;
+    self->known = false;
+    self->next = self->previous = NULL;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void gate_init(void)
+{
+    pthread_key_create(&thread_key, thread_exits);
+    barrier_works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static void thread_known(void)
+{
+    pthread_once(&once, gate_init);
+    pthread_mutex_lock(&list_lock);
+    gate_self.previous = NULL;
+    gate_self.next = threads;
+    if (threads)
+        threads->previous = &gate_self;
+    threads = &gate_self;
+    gate_self.known = true;
+    pthread_mutex_unlock(&list_lock);
+    pthread_setspecific(thread_key, &gate_self);
+}
+
+static void step_out(void)
+{
+    atomic_store_explicit(&gate_self.inside, 0, memory_order_release);
+    atomic_fetch_add_explicit(&someone_left, 1, memory_order_release);
+    futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+void gate_enter_slow(void)
+{
+    if (!gate_self.known)
+        thread_known();
+    if (gate_self.owner) {
+        atomic_fetch_add_explicit(&gate_self.inside, 1, memory_order_relaxed);
+        return;
+    }
+    for (;;) {
+        atomic_store_explicit(&gate_self.inside, 1, memory_order_seq_cst);
+        if (atomic_load_explicit(&gate_closed, memory_order_seq_cst) == 0)
+            return;
+        step_out();
+        while (atomic_load_explicit(&gate_closed, memory_order_acquire) != 0)
+            futex(&gate_closed, FUTEX_WAIT, 1, NULL);
+    }
+}
+
+void gate_leave_slow(void)
+{
+    atomic_fetch_add_explicit(&someone_left, 1, memory_order_release);
+    futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Where the kernel has no private expedited membarrier, a global one, slower, does the same. */
+static void barrier_everywhere(void)
+{
+    if (barrier_works && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
+        return;
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0)
+        return;
+    /* No membarrier at all (a sandbox): store buffers drain in well under a millisecond. */
+    struct timespec pause = {0, 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static bool anyone_inside(void)
+{
+    bool inside = false;
+    pthread_mutex_lock(&list_lock);
+    for (struct gate_thread *t = threads; t && !inside; t = t->next)
+        inside = t != &gate_self && atomic_load_explicit(&t->inside, memory_order_acquire) != 0;
+    pthread_mutex_unlock(&list_lock);
+    return inside;
+}
+
+static void open_for_all(void)
+{
+    atomic_store_explicit(&gate_closed, 0, memory_order_release);
+    futex(&gate_closed, FUTEX_WAKE, INT32_MAX, NULL);
+    pthread_mutex_unlock(&closer_lock);
+}
+
+int gate_close(uint64_t deadline_ns)
+{
+    pthread_once(&once, gate_init);
+    if (!gate_self.known)
+        thread_known();
+    pthread_mutex_lock(&closer_lock);
+    atomic_store_explicit(&gate_closed, 1, memory_order_seq_cst);
+    barrier_everywhere();
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&someone_left, memory_order_acquire);
+        if (!anyone_inside()) {
+            /* The closer passes: what it destroys enters as anybody's does. */
+            atomic_fetch_add_explicit(&gate_self.inside, 1, memory_order_relaxed);
+            gate_self.owner = true;
+            return 0;
+        }
+        uint64_t now = now_ns();
+        if (deadline_ns != 0 && now >= deadline_ns) {
+            open_for_all();
+            return -ETIMEDOUT;
+        }
+        uint64_t wait =
+            deadline_ns != 0 && deadline_ns - now < 100000000u ? deadline_ns - now : 100000000u;
+        struct timespec timeout = {0, (long)wait};
+        futex(&someone_left, FUTEX_WAIT, seen, &timeout);
+    }
+}
+
+void gate_open(void)
+{
+    gate_self.owner = false;
+    atomic_fetch_sub_explicit(&gate_self.inside, 1, memory_order_relaxed);
+    open_for_all();
+}
+
+void gate_after_fork(void)
+{
+    pthread_mutex_init(&list_lock, NULL);
+    pthread_mutex_init(&closer_lock, NULL);
+    atomic_store(&gate_closed, 0);
+    threads = NULL;
+    gate_self = (struct gate_thread){0}; /* the child's one thread registers again */
+}

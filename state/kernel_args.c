@@ -1,0 +1,417 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/kernel_priv.h"
+#include "state/memory.h"
+#include "state/sampler.h"
+
+/* The way that most calls take is one function without calls but the driver's; the rest is kept out
+ * of it, so that it needs few registers. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE      __attribute__((noinline))
+
+/* The real object behind an argument in @place, made where it is not yet; NULL for a NULL buffer.
+ */
+static cl_int real_object(const struct kernel_arg *arg, struct object *object,
+                          struct residence *residence, uint8_t place, void **ret_real)
+{
+    cl_int error = CL_SUCCESS;
+    if (!object) {
+        *ret_real = NULL;
+    } else if (arg->kind == ARG_SAMPLER) {
+        struct sampler *sampler = (struct sampler *)object;
+        if (UNLIKELY(!sampler->real[place]))
+            error = sampler_make_real(sampler, residence, place);
+        *ret_real = sampler->real[place];
+    } else {
+        struct memory *memory = (struct memory *)object;
+        if (UNLIKELY(!memory->real[place]))
+            error = memory_make_real(memory, residence, place);
+        *ret_real = memory->real[place];
+    }
+    return error;
+}
+
+cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index, struct residence *residence,
+                       uint8_t place, cl_kernel real)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    if (arg->kind == ARG_UNSET)
+        return CL_SUCCESS;
+    if (arg->kind == ARG_LOCAL)
+        return cl->clSetKernelArg(real, index, arg->size, NULL);
+    if (arg->kind == ARG_VALUE)
+        return cl->clSetKernelArg(real, index, arg->size, kernel_arg_bytes(arg));
+    struct object *object = object_weak_get(arg->object);
+    void *handle;
+    /* Its object is gone: natively the launch has no defined effect; here it is refused. */
+    if (!object && arg->object.object)
+        return CL_SUCCESS;
+    cl_int error = real_object(arg, object, residence, place, &handle);
+    return error ? error : cl->clSetKernelArg(real, index, sizeof(handle), &handle);
+}
+
+cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    if (kernel->applied[place] == kernel_edition(kernel))
+        return CL_SUCCESS;
+    for (cl_uint i = 0; error == CL_SUCCESS && i < kernel->arg_count; i++)
+        error = kernel_arg_give(&kernel->args[i], i, residence, place, kernel->real[place]);
+    if (error == CL_SUCCESS)
+        kernel->applied[place] = kernel_edition(kernel);
+    return error;
+}
+
+int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg)
+{
+    struct kernel_arg copy = *arg;
+    if (arg->kind == ARG_VALUE && arg->size > sizeof(arg->value.small)) {
+        copy.value.big = malloc(arg->size);
+        if (!copy.value.big)
+            return -ENOMEM;
+        memcpy(copy.value.big, arg->value.big, arg->size);
+    }
+    *ret_arg = copy;
+    return 0;
+}
+
+/* The real kernel that answers for the program; made at its first use in a place. */
+static inline cl_int home_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    return LIKELY(kernel->real[place] != NULL) ? CL_SUCCESS
+                                               : kernel_make_real(kernel, residence, place);
+}
+
+/* A few bytes, without a call: the sizes that arguments mostly have. */
+static inline void copy_small(unsigned char *to, const void *from, size_t size)
+{
+    switch (size) {
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 16:
+        memcpy(to, from, 16);
+        break;
+    default:
+        memcpy(to, from, size);
+    }
+}
+
+static inline bool same_small(const unsigned char *kept, const void *value, size_t size)
+{
+    uint32_t four[2];
+    uint64_t eight[2];
+    switch (size) {
+    case 4:
+        memcpy(&four[0], kept, 4);
+        memcpy(&four[1], value, 4);
+        return four[0] == four[1];
+    case 8:
+        memcpy(&eight[0], kept, 8);
+        memcpy(&eight[1], value, 8);
+        return eight[0] == eight[1];
+    default:
+        return memcmp(kept, value, size) == 0;
+    }
+}
+
+/* The real kernel in the home place has all arguments, or not. */
+static inline bool is_current(const struct kernel *kernel, uint8_t home)
+{
+    return kernel->applied[home] == kernel_edition(kernel);
+}
+
+/* A value in a new shape: the first, a big one, none at all. */
+static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_t size,
+                                     const void *value)
+{
+    struct kernel_arg *arg = &kernel->args[index];
+    uint8_t home = context_home(kernel->context);
+    struct residence *residence = kernel->context->at[home];
+    bool current = is_current(kernel, home);
+    bool is_big = value && size > sizeof(arg->value.small);
+    bool fits = is_big && arg->kind == ARG_VALUE && arg->size == size;
+    unsigned char *big = NULL;
+    /* POCL takes any size. */
+    if (size > UINT32_MAX || (value && arg->builtin_size != 0 && size != arg->builtin_size))
+        return CL_INVALID_ARG_SIZE;
+    if (fits && current && memcmp(arg->value.big, value, size) == 0)
+        return CL_SUCCESS;
+    if (is_big && !fits && !(big = malloc(size)))
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = home_real(kernel, residence, home);
+    if (error == CL_SUCCESS)
+        error = residence->cl->clSetKernelArg(kernel->real[home], index, size, value);
+    if (error != CL_SUCCESS) {
+        free(big);
+        return error;
+    }
+    if (arg->kind == ARG_LOCAL)
+        kernel->details->local_dynamic -= arg->size;
+    if (!fits)
+        kernel_arg_finish(arg);
+    /* Accepted without a value: local memory, or a NULL buffer, that no compiler named. */
+    arg->kind = value ? ARG_VALUE : ARG_LOCAL;
+    arg->size = (uint32_t)size;
+    if (!value) {
+        kernel->details->local_dynamic += size;
+    } else if (is_big) {
+        if (!fits)
+            arg->value.big = big;
+        memcpy(arg->value.big, value, size);
+    } else {
+        memcpy(arg->value.small, value, size);
+    }
+    kernel_changed(kernel, home, current);
+    return CL_SUCCESS;
+}
+
+static ALWAYS_INLINE cl_int set_value(struct kernel *kernel, cl_uint index, size_t size,
+                                      const void *value)
+{
+    struct kernel_arg *arg = &kernel->args[index];
+    uint8_t home = context_home(kernel->context);
+    cl_kernel real = kernel->real[home];
+    bool current = is_current(kernel, home);
+    if (UNLIKELY(arg->kind != ARG_VALUE || arg->size != size || size > sizeof(arg->value.small) ||
+                 !value || !real))
+        return set_new_value(kernel, index, size, value);
+    if (current && same_small(arg->value.small, value, size))
+        return CL_SUCCESS;
+    cl_int error = kernel->context->at[home]->cl->clSetKernelArg(real, index, size, value);
+    if (UNLIKELY(error != CL_SUCCESS))
+        return error;
+    copy_small(arg->value.small, value, size);
+    kernel_changed(kernel, home, current);
+    return CL_SUCCESS;
+}
+
+/* Its object has no real one here yet, or none at all, or the kernel has not. */
+static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, struct object *object,
+                                      enum kernel_arg_kind kind)
+{
+    struct kernel_arg *arg = &kernel->args[index];
+    uint8_t home = context_home(kernel->context);
+    struct residence *residence = kernel->context->at[home];
+    bool current = is_current(kernel, home);
+    const struct kernel_arg next = {.kind = (uint8_t)kind};
+    void *handle = NULL;
+    cl_int error = home_real(kernel, residence, home);
+    if (error == CL_SUCCESS)
+        error = real_object(&next, object, residence, home, &handle);
+    if (error == CL_SUCCESS)
+        error = residence->cl->clSetKernelArg(kernel->real[home], index, sizeof(handle), &handle);
+    if (error != CL_SUCCESS)
+        return error;
+    if (arg->kind == ARG_LOCAL)
+        kernel->details->local_dynamic -= arg->size;
+    kernel_arg_finish(arg);
+    arg->kind = (uint8_t)kind;
+    arg->size = sizeof(handle);
+    arg->object = object_weak(object);
+    kernel_changed(kernel, home, current);
+    return CL_SUCCESS;
+}
+
+static ALWAYS_INLINE cl_int set_buffer(struct kernel *kernel, cl_uint index, struct memory *memory)
+{
+    struct kernel_arg *arg = &kernel->args[index];
+    uint8_t home = context_home(kernel->context);
+    cl_kernel real = kernel->real[home];
+    bool current = is_current(kernel, home);
+    uint32_t generation = atomic_load_explicit(&memory->object.generation, memory_order_relaxed);
+    if (UNLIKELY(arg->kind != ARG_MEMORY || !real || !memory->real[home]))
+        return set_new_object(kernel, index, &memory->object, ARG_MEMORY);
+    if (current && arg->object.object == &memory->object && arg->object.generation == generation)
+        return CL_SUCCESS;
+    cl_int error = kernel->context->at[home]->cl->clSetKernelArg(real, index, sizeof(cl_mem),
+                                                                 &memory->real[home]);
+    if (UNLIKELY(error != CL_SUCCESS))
+        return error;
+    arg->object.object = &memory->object;
+    arg->object.generation = generation;
+    kernel_changed(kernel, home, current);
+    return CL_SUCCESS;
+}
+
+/* The handle that @value points to, which need not be aligned. */
+static inline void *handle_at(const void *value)
+{
+    void *handle;
+    memcpy(&handle, value, sizeof(handle));
+    return handle;
+}
+
+static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, cl_uint index, size_t size,
+                                       const void *value)
+{
+    void *handle = LIKELY(value != NULL) ? handle_at(value) : NULL;
+    if (UNLIKELY(size != sizeof(handle)))
+        return CL_INVALID_ARG_SIZE;
+    if (UNLIKELY(!handle))
+        return set_new_object(kernel, index, NULL, ARG_MEMORY);
+    struct memory *memory = memory_get(handle);
+    /* Another context's object has no real one here. */
+    if (UNLIKELY(!memory || memory->context != kernel->context))
+        return CL_INVALID_MEM_OBJECT;
+    return set_buffer(kernel, index, memory);
+}
+
+static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    const struct kernel_arg *arg = &kernel->args[index];
+    if (size != sizeof(cl_sampler))
+        return CL_INVALID_ARG_SIZE;
+    if (!value)
+        return CL_INVALID_ARG_VALUE;
+    struct sampler *sampler = sampler_get(handle_at(value));
+    if (!sampler || sampler->context != kernel->context)
+        return CL_INVALID_SAMPLER;
+    struct object_weak weak = object_weak(sampler);
+    if (is_current(kernel, context_home(kernel->context)) && arg->kind == ARG_SAMPLER &&
+        arg->object.object == weak.object && arg->object.generation == weak.generation)
+        return CL_SUCCESS;
+    return set_new_object(kernel, index, &sampler->object, ARG_SAMPLER);
+}
+
+/* True for what was a handle of @type once; a driver must not follow it. */
+static bool was_handle(const void *handle, enum object_type type)
+{
+    const struct object_region *region = &object_regions[type];
+    uintptr_t offset = (uintptr_t)handle - object_base;
+    if (offset >> OBJECT_REGION_SHIFT != (uintptr_t)type)
+        return false;
+    offset &= ((uintptr_t)1 << OBJECT_REGION_SHIFT) - 1;
+    return (offset & region->slot_mask) == 0 &&
+           offset < atomic_load_explicit(&region->used, memory_order_acquire);
+}
+
+/* The compiler did not say what the parameter is: a value that is a handle of ours is one. */
+static NOINLINE cl_int set_any(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    void *handle = value && size == sizeof(handle) ? handle_at(value) : NULL;
+    if (handle && was_handle(handle, OBJECT_MEMORY))
+        return set_memory(kernel, index, size, value);
+    if (handle && was_handle(handle, OBJECT_SAMPLER))
+        return set_sampler(kernel, index, size, value);
+    return set_value(kernel, index, size, value);
+}
+
+static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    const struct kernel_arg *arg = &kernel->args[index];
+    if (!value && arg->kind == ARG_LOCAL && arg->size == size &&
+        is_current(kernel, context_home(kernel->context)))
+        return CL_SUCCESS;
+    /* A value makes the driver refuse it. */
+    return set_new_value(kernel, index, size, value);
+}
+
+static inline cl_int set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    if (UNLIKELY(index >= kernel->arg_count))
+        return CL_INVALID_ARG_INDEX;
+    unsigned declared = kernel->args[index].declared;
+    if (LIKELY(declared == ARG_IS_VALUE))
+        return set_value(kernel, index, size, value);
+    if (LIKELY(declared == ARG_IS_MEMORY))
+        return set_memory(kernel, index, size, value);
+    return declared == ARG_IS_LOCAL     ? set_local(kernel, index, size, value)
+           : declared == ARG_IS_SAMPLER ? set_sampler(kernel, index, size, value)
+                                        : set_any(kernel, index, size, value);
+}
+
+cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    context_enter(kernel->context);
+    cl_int error = set_arg(kernel, index, size, value);
+    gate_leave();
+    return error;
+}
+
+struct kernel_snapshot {
+    struct kernel *kernel; /* held */
+    cl_uint count;
+    struct kernel_arg args[]; /* their objects are held */
+};
+
+int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_snapshot)
+{
+    struct kernel_snapshot *snapshot =
+        calloc(1, sizeof(*snapshot) + kernel->arg_count * sizeof(snapshot->args[0]));
+    if (!snapshot)
+        return -ENOMEM;
+    snapshot->kernel = kernel;
+    object_hold(kernel);
+    for (cl_uint i = 0; i < kernel->arg_count; i++) {
+        struct kernel_arg *arg = &snapshot->args[i];
+        if (kernel_arg_copy(&kernel->args[i], arg) != 0) {
+            kernel_snapshot_free(snapshot);
+            return -ENOMEM;
+        }
+        snapshot->count = i + 1;
+        bool has_object = arg->kind == ARG_MEMORY || arg->kind == ARG_SAMPLER;
+        struct object *object = has_object ? object_weak_get(arg->object) : NULL;
+        if (object)
+            object_hold(object);
+        else if (has_object && arg->object.object)
+            *arg = (struct kernel_arg){.kind = ARG_UNSET};
+    }
+    *ret_snapshot = snapshot;
+    return 0;
+}
+
+cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
+                            uint8_t place, cl_kernel *ret_real)
+{
+    const struct kernel *kernel = snapshot->kernel;
+    cl_int error = CL_SUCCESS;
+    if (!kernel->program->real[place])
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    cl_kernel real =
+        residence->cl->clCreateKernel(kernel->program->real[place], kernel->name, &error);
+    if (!real)
+        return error ? error : CL_OUT_OF_RESOURCES;
+    for (cl_uint i = 0; error == CL_SUCCESS && i < snapshot->count; i++)
+        error = kernel_arg_give(&snapshot->args[i], i, residence, place, real);
+    if (error != CL_SUCCESS) {
+        residence->cl->clReleaseKernel(real);
+        return error;
+    }
+    *ret_real = real;
+    return CL_SUCCESS;
+}
+
+struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
+                                      bool *ret_writes)
+{
+    for (cl_uint a = 0; a < snapshot->count; a++) {
+        const struct kernel_arg *arg = &snapshot->args[a];
+        if (arg->kind != ARG_MEMORY || !arg->object.object || i-- > 0)
+            continue;
+        struct memory *memory = (struct memory *)arg->object.object;
+        /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
+        *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
+        return memory;
+    }
+    return NULL;
+}
+
+void kernel_snapshot_free(struct kernel_snapshot *snapshot)
+{
+    if (!snapshot)
+        return;
+    for (cl_uint i = 0; i < snapshot->count; i++) {
+        struct kernel_arg *arg = &snapshot->args[i];
+        if (arg->kind == ARG_MEMORY || arg->kind == ARG_SAMPLER)
+            object_unhold(arg->object.object);
+        kernel_arg_finish(arg);
+    }
+    object_unhold(snapshot->kernel);
+    free(snapshot);
+}

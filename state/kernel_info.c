@@ -1,0 +1,262 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/kernel_priv.h"
+
+/* Larger than any answer about a kernel; attributes and type names are program text. */
+#define ANSWER_MAX ((size_t)1 << 20)
+
+/* One of the four info calls, as answers.h keeps it. */
+enum topic { TOPIC_KERNEL, TOPIC_ARG, TOPIC_WORK_GROUP, TOPIC_SUB_GROUP };
+
+struct question {
+    struct kernel *kernel;
+    enum topic topic;
+    cl_uint name;
+    cl_uint index; /* of the parameter, or the seat */
+    size_t input_size;
+    const void *input;
+    unsigned char key[64]; /* what the answer depends on besides the name */
+    size_t key_size;
+};
+
+static cl_int call(const struct question *question, const struct residence *residence,
+                   cl_kernel real, size_t size, void *value, size_t *ret_size)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_device_id device = residence->device->id;
+    bool old = device_version(residence->device) < CL_MAKE_VERSION(1, 2, 0);
+    switch (question->topic) {
+    case TOPIC_KERNEL:
+        return old ? CL_INVALID_VALUE
+                   : cl->clGetKernelInfo(real, question->name, size, value, ret_size);
+    case TOPIC_ARG:
+        return old ? CL_KERNEL_ARG_INFO_NOT_AVAILABLE
+                   : cl->clGetKernelArgInfo(real, question->index, question->name, size, value,
+                                            ret_size);
+    case TOPIC_WORK_GROUP:
+        return cl->clGetKernelWorkGroupInfo(real, device, question->name, size, value, ret_size);
+    default:
+        if (!cl->clGetKernelSubGroupInfo)
+            return CL_INVALID_OPERATION;
+        return cl->clGetKernelSubGroupInfo(real, device, question->name, question->input_size,
+                                           question->input, size, value, ret_size);
+    }
+}
+
+/* Ask the driver in @place and keep the answer. Inside the gate. */
+static cl_int ask(const struct question *question, uint8_t place, const void **ret_value,
+                  size_t *ret_size)
+{
+    struct kernel *kernel = question->kernel;
+    struct residence *residence = kernel->context->at[place];
+    size_t size = 0;
+    cl_int error = kernel_make_real(kernel, residence, place);
+    cl_kernel real = kernel->real[place];
+    /* Local arguments count (table 5.21): the driver must have them. */
+    if (error == CL_SUCCESS && question->name == CL_KERNEL_LOCAL_MEM_SIZE)
+        error = kernel_apply(kernel, residence, place);
+    if (error == CL_SUCCESS)
+        error = call(question, residence, real, 0, NULL, &size);
+    if (error != CL_SUCCESS)
+        return error;
+    if (size > ANSWER_MAX)
+        return CL_OUT_OF_RESOURCES;
+    unsigned char *bytes = calloc(1, size ? size : 1);
+    if (!bytes)
+        return CL_OUT_OF_HOST_MEMORY;
+    error = call(question, residence, real, size, bytes, NULL);
+    const void *kept = NULL;
+    if (error == CL_SUCCESS) {
+        kept = answers_add(&kernel->details->answers, question->topic << 16 | question->name,
+                           question->key, question->key_size, bytes, size, &size);
+        error = kept ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    }
+    free(bytes);
+    if (error != CL_SUCCESS)
+        return error;
+    *ret_value = kept;
+    *ret_size = size;
+    return CL_SUCCESS;
+}
+
+static void key_add(struct question *question, const void *bytes, size_t size)
+{
+    memcpy(question->key + question->key_size, bytes, size);
+    question->key_size += size;
+}
+
+/* @seat: whose residence to ask, or -1 for where the kernel was made first. */
+static cl_int answer(const struct question *question, int seat, const void **ret_value,
+                     size_t *ret_size)
+{
+    struct kernel *kernel = question->kernel;
+    const void *known =
+        answers_find(&kernel->details->answers, question->topic << 16 | question->name,
+                     question->key, question->key_size, ret_size);
+    if (known) {
+        *ret_value = known;
+        return CL_SUCCESS;
+    }
+    context_enter(kernel->context);
+    uint8_t place = seat < 0
+                        ? program_kernel_place(kernel->program)
+                        : atomic_load_explicit(&kernel->context->place[seat], memory_order_relaxed);
+    cl_int error =
+        place == PLACE_NONE ? CL_INVALID_DEVICE : ask(question, place, ret_value, ret_size);
+    gate_leave();
+    return error;
+}
+
+cl_int kernel_attributes(struct kernel *kernel, const void **ret_value, size_t *ret_size)
+{
+    struct question question = {
+        .kernel = kernel, .topic = TOPIC_KERNEL, .name = CL_KERNEL_ATTRIBUTES};
+    cl_int error = answer(&question, -1, ret_value, ret_size);
+    if (error != CL_INVALID_VALUE)
+        return error;
+    *ret_value = "";
+    *ret_size = 1;
+    return CL_SUCCESS;
+}
+
+/* Kinds are known because programs are built with -cl-kernel-arg-info inside; a program that did
+ * not ask for it is told all the same, which 5.9.3 does not forbid. */
+cl_int kernel_arg_info(struct kernel *kernel, cl_uint index, cl_kernel_arg_info name,
+                       const void **ret_value, size_t *ret_size)
+{
+    struct question question = {.kernel = kernel, .topic = TOPIC_ARG, .name = name, .index = index};
+    if (index >= kernel->arg_count)
+        return CL_INVALID_ARG_INDEX;
+    key_add(&question, &index, sizeof(index));
+    return answer(&question, -1, ret_value, ret_size);
+}
+
+cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_work_group_info name,
+                              const void **ret_value, size_t *ret_size)
+{
+    struct question question = {
+        .kernel = kernel, .topic = TOPIC_WORK_GROUP, .name = name, .index = seat};
+    key_add(&question, &seat, sizeof(seat));
+    if (name == CL_KERNEL_LOCAL_MEM_SIZE) {
+        /* Local arguments count (table 5.21), and not before the driver has them. */
+        key_add(&question, &kernel->details->local_dynamic, sizeof(kernel->details->local_dynamic));
+    }
+    return answer(&question, (int)seat, ret_value, ret_size);
+}
+
+cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_sub_group_info name,
+                             size_t input_size, const void *input, const void **ret_value,
+                             size_t *ret_size)
+{
+    struct question question = {.kernel = kernel,
+                                .topic = TOPIC_SUB_GROUP,
+                                .name = name,
+                                .index = seat,
+                                .input_size = input_size,
+                                .input = input};
+    /* Three sizes or one number, of 5.9.3. */
+    if (input_size > 3 * sizeof(size_t) || (!input && input_size))
+        return CL_INVALID_VALUE;
+    key_add(&question, &seat, sizeof(seat));
+    if (input)
+        key_add(&question, input, input_size);
+    usage_note_subgroups();
+    return answer(&question, (int)seat, ret_value, ret_size);
+}
+
+static void raise_to(_Atomic uint64_t *mark, uint64_t value, bool *changed)
+{
+    uint64_t old = atomic_load_explicit(mark, memory_order_relaxed);
+    while (UNLIKELY(value > old)) {
+        *changed = true;
+        if (atomic_compare_exchange_weak_explicit(mark, &old, value, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            break;
+    }
+}
+
+void kernel_note_launch(struct kernel *kernel, cl_uint dims, const size_t *global,
+                        const size_t *local)
+{
+    struct kernel_details *details = kernel->details;
+    uint64_t memory = details->local_static + details->local_dynamic, items = 1;
+    bool changed = false;
+    raise_to(&details->local_memory, memory, &changed);
+    for (cl_uint i = 0; local && i < dims; i++) {
+        raise_to(&details->item_sizes[i], local[i], &changed);
+        items *= local[i];
+        changed = changed || (global && local[i] && global[i] % local[i] != 0);
+    }
+    if (local)
+        raise_to(&details->group_size, items, &changed);
+    if (UNLIKELY(!atomic_load_explicit(&details->launched, memory_order_relaxed))) {
+        atomic_store_explicit(&details->launched, true, memory_order_relaxed);
+        for (cl_uint i = 0; i < kernel->arg_count; i++)
+            details->usage.parameter_bytes +=
+                kernel->args[i].kind == ARG_LOCAL ? (uint32_t)sizeof(void *) : kernel->args[i].size;
+        usage_note_kernel(&details->usage);
+        changed = true;
+    }
+    if (UNLIKELY(changed))
+        usage_note_launch(dims, global, local, memory);
+}
+
+/* The largest work-group of @real there. */
+static size_t largest_group(const struct residence *residence, cl_kernel real)
+{
+    size_t group = SIZE_MAX;
+    residence->cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE,
+                                            sizeof(group), &group, NULL);
+    /* Mesa 22.3's rusticl answers with the preferred multiple, and runs what its device says. */
+    if (strcmp(residence->device->key.platform, "rusticl") == 0)
+        group = devinfo_scalar(&residence->device->info, CL_DEVICE_MAX_WORK_GROUP_SIZE, group);
+    return group;
+}
+
+bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t place,
+                       char *ret_reason, size_t reason_size)
+{
+    const struct kernel_details *details = kernel->details;
+    const struct devinfo *info = &residence->device->info;
+    const char *name = residence->device->key.device;
+    uint64_t used = atomic_load(&details->group_size);
+    size_t group = largest_group(residence, kernel->real[place]);
+    cl_ulong local = 0;
+    if (used > group) {
+        snprintf(ret_reason, reason_size,
+                 "kernel %s was launched with work-groups of %llu, on %s its largest is %zu",
+                 kernel->name, (unsigned long long)used, name, group);
+        return false;
+    }
+    const struct devinfo_value *sizes = devinfo_find(info, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    for (unsigned i = 0; sizes && i < 3 && (i + 1) * sizeof(size_t) <= sizes->size; i++) {
+        size_t most;
+        memcpy(&most, sizes->bytes + i * sizeof(most), sizeof(most));
+        used = atomic_load(&details->item_sizes[i]);
+        if (used > most) {
+            snprintf(ret_reason, reason_size,
+                     "kernel %s was launched with work-groups %llu long in dimension %u, %s allows "
+                     "%zu",
+                     kernel->name, (unsigned long long)used, i, name, most);
+            return false;
+        }
+    }
+    /* Static local memory differs with the compiler; what the arguments add does not, and
+     * real[place] has none yet. */
+    uint64_t most = devinfo_scalar(info, CL_DEVICE_LOCAL_MEM_SIZE, UINT64_MAX);
+    used = atomic_load(&details->local_memory);
+    if (used > 0 && used >= details->local_static &&
+        residence->cl->clGetKernelWorkGroupInfo(kernel->real[place], residence->device->id,
+                                                CL_KERNEL_LOCAL_MEM_SIZE, sizeof(local), &local,
+                                                NULL) == CL_SUCCESS) {
+        used = used - details->local_static + local;
+    }
+    if (used > most) {
+        snprintf(ret_reason, reason_size, "kernel %s uses %llu bytes of local memory, %s has %llu",
+                 kernel->name, (unsigned long long)used, name, (unsigned long long)most);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,47 @@
+#ifndef RESEAT_STATE_KERNEL_PRIV_H
+#define RESEAT_STATE_KERNEL_PRIV_H
+
+#include "state/answers.h"
+#include "state/kernel.h"
+#include "state/usage.h"
+
+struct kernel_details {
+    struct answers answers;
+    struct usage_kernel usage; /**< What its parameters take; noted at the first launch. */
+    uint64_t local_static;     /**< Bytes of local memory that it has without its arguments. */
+    uint64_t local_dynamic;    /**< Bytes of its ARG_LOCAL arguments now. */
+    atomic_bool launched;
+    /* The largest launches so far. */
+    _Atomic uint64_t group_size, item_sizes[3], local_memory;
+};
+
+/** Ask the driver what @kernel's parameters are; fills arg_count, args and the usage. */
+cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real);
+
+/** Give one argument to a real kernel. Its object is made real where it is not yet. */
+cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index, struct residence *residence,
+                       uint8_t place, cl_kernel real);
+/** Copy an argument into an unset one; 0 or -ENOMEM. Its weak reference stays weak. */
+MUST_CHECK int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg);
+void kernel_arg_finish(struct kernel_arg *arg);
+
+static inline const void *kernel_arg_bytes(const struct kernel_arg *arg)
+{
+    return arg->size > sizeof(arg->value.small) ? arg->value.big : arg->value.small;
+}
+
+static inline uint32_t kernel_edition(const struct kernel *kernel)
+{
+    return atomic_load_explicit(&kernel->edition, memory_order_relaxed);
+}
+
+/** An argument changed; @place has it if @current says that it had all others. */
+static inline void kernel_changed(struct kernel *kernel, uint8_t place, bool current)
+{
+    uint32_t edition = kernel_edition(kernel) + 1;
+    atomic_store_explicit(&kernel->edition, edition, memory_order_relaxed);
+    if (current)
+        kernel->applied[place] = edition;
+}
+
+#endif

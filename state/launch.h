@@ -1,0 +1,15 @@
+#ifndef RESEAT_STATE_LAUNCH_H
+#define RESEAT_STATE_LAUNCH_H
+
+#include "state/kernel.h"
+
+/**
+ * clEnqueueNDRangeKernel and clEnqueueTask (@type says which). A launch that the device a program
+ * was moved to cannot run (its local size, its memory) takes the program back to a device that
+ * could, and is tried again there; the call blocks meanwhile.
+ */
+cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, const size_t *offset,
+                  const size_t *global, const size_t *local, cl_command_type type, cl_uint waits,
+                  const cl_event *wait_list, cl_event *ret_event);
+
+#endif

@@ -1,0 +1,62 @@
+#ifndef RESEAT_STATE_MAP_H
+#define RESEAT_STATE_MAP_H
+
+#include "state/command.h"
+
+/*
+ * Maps. A map's pointer lies in the root's window, so it is known when the call is made, is the
+ * same on every device, and stays valid across moves. Where the real object was made over the
+ * window the driver maps it; elsewhere mapping reads the region into the window and unmapping
+ * writes it back.
+ */
+
+/** One clEnqueueMap* that was not unmapped yet. */
+struct mapping {
+    struct mapping *next;
+    struct memory *memory; /**< The object that was mapped: the root or a view of it. */
+    char *pointer;
+    cl_map_flags flags;
+    size_t origin[3], region[3]; /**< As given; bytes for buffers. */
+    size_t offset, length;       /**< The span of root bytes that it covers. */
+    bool native;  /**< The driver mapped it: its real object was made over the window. */
+    bool pending; /**< Its command is held: nothing was mapped yet. */
+    bool closing; /**< Its unmap was enqueued. */
+};
+
+/**
+ * clEnqueueMapBuffer (origin[0], region[0] in bytes, the others 0 and 1) and clEnqueueMapImage.
+ * Outputs may be NULL; they are untouched on failure.
+ */
+cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flags,
+                   const size_t origin[3], const size_t region[3], bool blocking, cl_uint waits,
+                   const cl_event *wait_list, cl_event *ret_event, size_t *ret_row_pitch,
+                   size_t *ret_slice_pitch, void **ret_pointer);
+/** clEnqueueUnmapMemObject. */
+cl_int map_unmap(struct queue *queue, struct memory *memory, void *pointer, cl_uint waits,
+                 const cl_event *wait_list, cl_event *ret_event);
+
+/** True while something of @root is mapped. Any thread. */
+bool map_any(struct memory *root);
+/** The object is gone, and with it what the program left mapped. */
+void map_forget(struct memory *root);
+
+/*
+ * For movers, with the gate closed and the queues drained. What is mapped belongs to the host: its
+ * bytes in the window are the latest, and the program may be writing them at any time.
+ */
+
+/** True when some issued mapping of @root is for writing. */
+bool map_written(struct memory *root);
+/** Unmap what @residence's driver mapped of @root. The window keeps its bytes. */
+cl_int map_leave(struct memory *root, struct residence *residence, uint8_t place);
+/** Map it again in the new place, without touching the window's bytes. */
+cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t place);
+/** After COMMIT: which mappings the driver at @place has. */
+void map_moved(struct memory *root, uint8_t place);
+/**
+ * Call @copy for each run of bytes [from, to) of @root's window that nothing has mapped, in order,
+ * until it fails.
+ */
+int map_each_gap(struct memory *root, int (*copy)(void *data, size_t from, size_t to), void *data);
+
+#endif

@@ -1,0 +1,383 @@
+#include "state/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/map.h"
+#include "state/usage.h"
+
+#define ACCESS_FLAGS      (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
+#define HOST_ACCESS_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
+#define POINTER_FLAGS     (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)
+/* Smaller buffers are copied sooner than given host memory of their own. */
+#define WINDOW_WORTH  ((size_t)16 << 10)
+#define OFFERED_FLAGS (ACCESS_FLAGS | HOST_ACCESS_FLAGS | POINTER_FLAGS)
+
+static bool more_than_one(cl_mem_flags flags)
+{
+    return (flags & (flags - 1)) != 0;
+}
+
+/* 5.2.1: combinations that exclude each other. */
+static bool flags_valid(cl_mem_flags flags, cl_mem_flags offered)
+{
+    return (flags & ~offered) == 0 && !more_than_one(flags & ACCESS_FLAGS) &&
+           !more_than_one(flags & HOST_ACCESS_FLAGS) &&
+           !((flags & CL_MEM_USE_HOST_PTR) &&
+             (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)));
+}
+
+static bool host_ptr_valid(cl_mem_flags flags, const void *host_ptr)
+{
+    return (host_ptr != NULL) == ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0);
+}
+
+/* The list is kept for clGetMemObjectInfo; no property of it is one that we carry. */
+static cl_int take_properties(struct memory *memory, const cl_mem_properties *properties)
+{
+    if (!properties)
+        return CL_SUCCESS;
+    if (properties[0] != 0)
+        return CL_INVALID_PROPERTY;
+    memory->properties = calloc(1, sizeof(*properties));
+    if (!memory->properties)
+        return CL_OUT_OF_HOST_MEMORY;
+    memory->property_count = 1;
+    return CL_SUCCESS;
+}
+
+static struct memory *memory_new(struct context *context, cl_mem_object_type type,
+                                 cl_mem_flags flags, struct memory *root)
+{
+    struct memory *memory = object_create(OBJECT_MEMORY);
+    if (!memory)
+        return NULL;
+    memory->context = context;
+    memory->root = root ? root : memory;
+    memory->type = type;
+    memory->flags = flags;
+    atomic_init(&memory->writer, PLACE_NONE);
+    object_hold(context);
+    if (root)
+        object_hold(root);
+    return memory;
+}
+
+static void release_reals(struct memory *memory);
+
+static void memory_discard(struct memory *memory)
+{
+    release_reals(memory);
+    if (memory->associated)
+        object_unhold(memory->associated);
+    if (memory->root != memory)
+        object_unhold(memory->root);
+    window_unref(memory->window);
+    free(memory->image);
+    free(memory->properties);
+    object_unhold(memory->context);
+    object_discard(memory);
+}
+
+/* The driver lets the window go when its buffer is gone: commands may be in flight until then. */
+static void CL_CALLBACK window_let_go(cl_mem real, void *window)
+{
+    (void)real;
+    window_unref(window);
+}
+
+static void release_reals(struct memory *memory)
+{
+    for (uint8_t place = 0; place < PLACES; place++) {
+        if (!memory->real[place])
+            continue;
+        const cl_icd_dispatch *cl = memory->context->at[place]->cl;
+        struct window *window = memory->window;
+        if (window && window->ours && (memory->backed & (1u << place)) &&
+            atomic_load_explicit(&memory->used, memory_order_relaxed)) {
+            window_ref(window);
+            if (cl->clSetMemObjectDestructorCallback(memory->real[place], window_let_go, window) !=
+                CL_SUCCESS)
+                window_unref(window);
+        }
+        cl->clReleaseMemObject(memory->real[place]);
+        memory->real[place] = NULL;
+    }
+}
+
+static void memory_leave(struct object *object)
+{
+    release_reals((struct memory *)object);
+}
+
+static void memory_destroy(struct object *object)
+{
+    struct memory *memory = (struct memory *)object;
+    destructor_run(&memory->destructors, memory);
+    map_forget(memory);
+    window_unref(memory->window);
+    free(memory->image);
+    free(memory->properties);
+    if (memory->associated)
+        object_unhold(memory->associated);
+    if (memory->root != memory)
+        object_unhold(memory->root);
+    object_unhold(memory->context);
+}
+
+const struct object_class memory_class = {
+    .size = sizeof(struct memory),
+    .leave = memory_leave,
+    .destroy = memory_destroy,
+};
+
+/* The flags that the driver is told: what kernels may do, and nothing that would keep us out. */
+static cl_mem_flags real_flags(const struct memory *memory)
+{
+    return memory->flags & (ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE);
+}
+
+static bool wants_window(const struct memory *root, const struct residence *residence)
+{
+    return (residence->in_place && root->size >= WINDOW_WORTH) ||
+           (residence->maps_host_ptr &&
+            (root->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) != 0);
+}
+
+static cl_int make_root_buffer(struct memory *root, struct residence *residence, uint8_t place,
+                               const void *initial)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_int error = CL_SUCCESS;
+    if (wants_window(root, residence)) {
+        if (memory_window(root) != 0)
+            return CL_OUT_OF_HOST_MEMORY;
+        if (initial && initial != root->window->bytes)
+            memcpy(root->window->bytes, initial, root->size);
+        root->real[place] =
+            cl->clCreateBuffer(residence->context, real_flags(root) | CL_MEM_USE_HOST_PTR,
+                               root->size, root->window->bytes, &error);
+        if (root->real[place])
+            root->backed |= (uint8_t)(1u << place);
+        return error;
+    }
+    cl_mem_flags flags = real_flags(root) | (root->flags & CL_MEM_ALLOC_HOST_PTR);
+    if (initial)
+        flags |= CL_MEM_COPY_HOST_PTR;
+    root->real[place] = cl->clCreateBuffer(residence->context, flags, root->size,
+                                           (void *)(uintptr_t)initial, &error);
+    return error;
+}
+
+static cl_int make_sub_buffer(struct memory *memory, struct residence *residence, uint8_t place)
+{
+    cl_int error;
+    cl_buffer_region region = {memory->origin, memory->size};
+    memory->real[place] =
+        residence->cl->clCreateSubBuffer(memory->root->real[place], real_flags(memory),
+                                         CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+    return error;
+}
+
+static cl_int make_image(struct memory *memory, struct residence *residence, uint8_t place,
+                         const void *initial)
+{
+    cl_int error;
+    cl_image_desc desc = memory->image->desc;
+    if (memory->associated)
+        desc.mem_object = memory->associated->real[place];
+    else if (!initial)
+        desc.image_row_pitch = desc.image_slice_pitch = 0;
+    cl_mem_flags flags = real_flags(memory) | (initial ? CL_MEM_COPY_HOST_PTR : 0);
+    memory->real[place] =
+        residence->cl->clCreateImage(residence->context, flags, &memory->image->format, &desc,
+                                     (void *)(uintptr_t)initial, &error);
+    return error;
+}
+
+static cl_int make_real(struct memory *memory, struct residence *residence, uint8_t place,
+                        const void *initial)
+{
+    if (memory->real[place])
+        return CL_SUCCESS;
+    if (memory->associated) {
+        cl_int error = make_real(memory->associated, residence, place, NULL);
+        if (error != CL_SUCCESS)
+            return error;
+    }
+    if (memory->image)
+        return make_image(memory, residence, place, initial);
+    return memory->root == memory ? make_root_buffer(memory, residence, place, initial)
+                                  : make_sub_buffer(memory, residence, place);
+}
+
+cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place)
+{
+    return make_real(memory, residence, place, NULL);
+}
+
+/* Make it where the context lives now, with its first content, and publish it. */
+static cl_int settle(struct memory *memory, const void *initial, struct memory **ret_memory)
+{
+    struct context *context = memory->context;
+    context_enter(context);
+    uint8_t place = context_home(context);
+    cl_int error = make_real(memory, context->at[place], place, initial);
+    if (error != CL_SUCCESS) {
+        memory_discard(memory);
+        gate_leave();
+        return error;
+    }
+    if (memory->root == memory && initial)
+        replica_written(memory, place);
+    object_publish(memory);
+    gate_leave();
+    *ret_memory = memory;
+    return CL_SUCCESS;
+}
+
+cl_int memory_create_buffer(struct context *context, const cl_mem_properties *properties,
+                            cl_mem_flags flags, size_t size, void *host_ptr,
+                            struct memory **ret_memory)
+{
+    if (!flags_valid(flags, OFFERED_FLAGS))
+        return CL_INVALID_VALUE;
+    if (size == 0)
+        return CL_INVALID_BUFFER_SIZE;
+    if (!host_ptr_valid(flags, host_ptr))
+        return CL_INVALID_HOST_PTR;
+    struct memory *memory = memory_new(context, CL_MEM_OBJECT_BUFFER, flags, NULL);
+    if (!memory)
+        return CL_OUT_OF_HOST_MEMORY;
+    memory->size = size;
+    memory->host_ptr = flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL;
+    cl_int error = take_properties(memory, properties);
+    if (error != CL_SUCCESS) {
+        memory_discard(memory);
+        return error;
+    }
+    error = settle(memory, host_ptr, ret_memory);
+    if (error == CL_SUCCESS)
+        usage_note_object(size);
+    return error;
+}
+
+/* 5.2.1, clCreateSubBuffer: what is not said is inherited, and must not widen what the buffer has.
+ */
+static bool inherit_flags(const struct memory *buffer, cl_mem_flags *flags)
+{
+    cl_mem_flags access = *flags & ACCESS_FLAGS, host = *flags & HOST_ACCESS_FLAGS;
+    if (!flags_valid(*flags, ACCESS_FLAGS | HOST_ACCESS_FLAGS) ||
+        ((buffer->flags & CL_MEM_WRITE_ONLY) &&
+         (access & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY))) ||
+        ((buffer->flags & CL_MEM_READ_ONLY) &&
+         (access & (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY))) ||
+        ((buffer->flags & CL_MEM_HOST_WRITE_ONLY) && (host & CL_MEM_HOST_READ_ONLY)) ||
+        ((buffer->flags & CL_MEM_HOST_READ_ONLY) && (host & CL_MEM_HOST_WRITE_ONLY)) ||
+        ((buffer->flags & CL_MEM_HOST_NO_ACCESS) &&
+         (host & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY))))
+        return false;
+    *flags = (access ? access : buffer->flags & ACCESS_FLAGS) |
+             (host ? host : buffer->flags & HOST_ACCESS_FLAGS) | (buffer->flags & POINTER_FLAGS);
+    return true;
+}
+
+cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
+                                cl_buffer_create_type type, const void *info,
+                                struct memory **ret_memory)
+{
+    const cl_buffer_region *region = info;
+    if (buffer->type != CL_MEM_OBJECT_BUFFER || buffer->root != buffer)
+        return CL_INVALID_MEM_OBJECT;
+    if (!inherit_flags(buffer, &flags) || type != CL_BUFFER_CREATE_TYPE_REGION || !region)
+        return CL_INVALID_VALUE;
+    if (region->size == 0)
+        return CL_INVALID_BUFFER_SIZE;
+    if (region->origin > buffer->size || region->size > buffer->size - region->origin)
+        return CL_INVALID_VALUE;
+    struct memory *memory = memory_new(buffer->context, CL_MEM_OBJECT_BUFFER, flags, buffer);
+    if (!memory)
+        return CL_OUT_OF_HOST_MEMORY;
+    memory->size = region->size;
+    memory->origin = region->origin;
+    memory->host_ptr = buffer->host_ptr ? (char *)buffer->host_ptr + region->origin : NULL;
+    memory->associated = buffer;
+    object_hold(buffer);
+    cl_int error = settle(memory, NULL, ret_memory);
+    if (error == CL_SUCCESS)
+        usage_note_sub_buffer(region->origin);
+    return error;
+}
+
+/* Which object an image is made from, if any (5.3.1.2), or an error. */
+static cl_int image_source(const struct context *context, const cl_image_desc *desc,
+                           struct memory **ret_source)
+{
+    *ret_source = NULL;
+    if (!desc->mem_object)
+        return desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER ? CL_INVALID_IMAGE_DESCRIPTOR
+                                                                : CL_SUCCESS;
+    struct memory *source = memory_get(desc->mem_object);
+    if (!source || source->context != context ||
+        (desc->image_type != CL_MEM_OBJECT_IMAGE1D_BUFFER &&
+         desc->image_type != CL_MEM_OBJECT_IMAGE2D))
+        return CL_INVALID_IMAGE_DESCRIPTOR;
+    *ret_source = source;
+    return CL_SUCCESS;
+}
+
+static cl_int image_prepare(struct memory *memory, const cl_image_format *format,
+                            const cl_image_desc *desc, void *host_ptr, struct memory *source)
+{
+    memory->image = calloc(1, sizeof(*memory->image));
+    if (!memory->image)
+        return CL_OUT_OF_HOST_MEMORY;
+    image_shape_init(memory->image, format, desc, image_element_size(format));
+    memory->size = memory->image->size;
+    memory->host_ptr = memory->flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL;
+    if (source) {
+        memory->origin = source->origin;
+        memory->associated = source;
+        object_hold(source);
+    }
+    return CL_SUCCESS;
+}
+
+cl_int memory_create_image(struct context *context, const cl_mem_properties *properties,
+                           cl_mem_flags flags, const cl_image_format *format,
+                           const cl_image_desc *desc, void *host_ptr, struct memory **ret_memory)
+{
+    if (!flags_valid(flags, OFFERED_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE))
+        return CL_INVALID_VALUE;
+    if (!format || image_element_size(format) == 0)
+        return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
+    if (!desc || desc->num_mip_levels != 0 || desc->num_samples != 0)
+        return CL_INVALID_IMAGE_DESCRIPTOR;
+    if (!host_ptr_valid(flags, host_ptr))
+        return CL_INVALID_HOST_PTR;
+    struct memory *source;
+    cl_int error = image_source(context, desc, &source);
+    if (error != CL_SUCCESS)
+        return error;
+    if (source && (flags & POINTER_FLAGS))
+        return CL_INVALID_VALUE;
+    struct memory *memory =
+        memory_new(context, desc->image_type, flags, source ? source->root : NULL);
+    if (!memory)
+        return CL_OUT_OF_HOST_MEMORY;
+    error = image_prepare(memory, format, desc, host_ptr, source);
+    if (error == CL_SUCCESS)
+        error = take_properties(memory, properties);
+    if (error != CL_SUCCESS) {
+        memory_discard(memory);
+        return error;
+    }
+    if (source && !(flags & ACCESS_FLAGS))
+        memory->flags |= source->flags & ACCESS_FLAGS;
+    struct image_shape shape = *memory->image;
+    error = settle(memory, host_ptr, ret_memory);
+    if (error == CL_SUCCESS)
+        usage_note_image(&shape);
+    return error;
+}

@@ -1,0 +1,301 @@
+#include "state/move.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "policy/plan.h"
+#include "state/command.h"
+#include "state/log.h"
+#include "state/move_priv.h"
+#include "state/offer.h"
+#include "state/usage.h"
+
+/* A program that never stops making contexts or building: give up rather than chase it. */
+#define ATTEMPTS 10
+/* How long a program may take to open its first driver before a move of it gives up. */
+#define START_PATIENCE_NS 30000000000u
+
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+uint64_t move_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+const char *move_phase_name(enum move_phase phase)
+{
+    static const char *const names[] = {"plan", "prepare", "pause", "copy", "commit", "resume"};
+    return (unsigned)phase < ARRAY_SIZE(names) ? names[phase] : "unknown";
+}
+
+const char *move_result_name(enum move_result result)
+{
+    static const char *const names[] = {"done", "rolled-back", "refused", "expired", "canceled"};
+    return (unsigned)result < ARRAY_SIZE(names) ? names[result] : "unknown";
+}
+
+int move_fail(struct move *move, int error, const char *format, ...)
+{
+    if (move->report->reason[0] == '\0') {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(move->report->reason, sizeof(move->report->reason), format, arguments);
+        va_end(arguments);
+    }
+    return error;
+}
+
+int move_check(struct move *move)
+{
+    if (move->limits.cancel && atomic_load(move->limits.cancel))
+        return -ECANCELED;
+    if (move->limits.deadline_ns != 0 && move_now() >= move->limits.deadline_ns)
+        return -ETIMEDOUT;
+    return 0;
+}
+
+void move_tell(struct move *move)
+{
+    struct move_progress progress = {move->report->reached, atomic_load(&move->done), move->total};
+    if (move->request->progress)
+        move->request->progress(move->request->data, &progress);
+}
+
+void move_enter_phase(struct move *move, enum move_phase phase)
+{
+    move->report->reached = phase;
+    move_tell(move);
+}
+
+/* High-water marks of what is alive now, added to what the program ever did. */
+static void measure_memory(struct plan_use *use)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->root == memory) {
+            use->device_memory += memory->size;
+            if (memory->size > use->largest_object)
+                use->largest_object = memory->size;
+        }
+        object_unhold(memory);
+    }
+}
+
+static int plan(struct move *move)
+{
+    const char *pinned = atomic_load(&move->seat->pinned);
+    if (pinned)
+        return move_fail(move, -ENOTSUP, "the program is pinned to its device: %s", pinned);
+    if (!move->request->target) {
+        if (!atomic_load(&move->seat->device))
+            return move_fail(move, -EALREADY, "the program is suspended already");
+        return 0;
+    }
+    int error = driver_open_device(move->request->target, &move->target);
+    if (error != 0)
+        return move_fail(move, -ENOTSUP, "%s cannot be opened: %s", move->request->target->device,
+                         strerror(-error));
+    if (move->target == atomic_load(&move->seat->device))
+        return move_fail(move, -EALREADY, "the program is on %s already", move->target->key.device);
+    if (device_version(move->target) < CL_MAKE_VERSION(1, 2, 0))
+        return move_fail(move, -ENOTSUP, "%s has OpenCL %u.%u, and moving there takes 1.2",
+                         move->target->key.device, CL_VERSION_MAJOR(device_version(move->target)),
+                         CL_VERSION_MINOR(device_version(move->target)));
+    struct plan_use use;
+    struct plan_offer offer;
+    usage_read(&use);
+    measure_memory(&use);
+    offer_from_devinfo(&move->target->info, &offer);
+    offer.name = move->target->key.device;
+    if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
+        return -ENOTSUP;
+    return 0;
+}
+
+static void pause_end(struct move *move)
+{
+    if (!move->paused)
+        return;
+    gate_open();
+    move->paused = false;
+    move->report->downtime_ns += move_now() - move->paused_at;
+}
+
+static int pause_begin(struct move *move)
+{
+    move->paused_at = move_now();
+    int error = gate_close(move->limits.deadline_ns);
+    if (error == 0)
+        move->paused = true;
+    return error;
+}
+
+/* PREPARE and PAUSE, again while the program made something that takes long to make there. */
+static int prepare_and_pause(struct move *move)
+{
+    int error = 0;
+    for (int attempt = 0; error == 0 && attempt < ATTEMPTS; attempt++) {
+        move_enter_phase(move, MOVE_PREPARE);
+        error = move_prepare(move);
+        if (error == 0 && attempt == 0)
+            error = move_copy_ahead(move);
+        if (error == 0)
+            error = move_calm(move);
+        if (error != 0)
+            return error;
+        move_enter_phase(move, MOVE_PAUSE);
+        error = pause_begin(move);
+        if (error != 0)
+            return error;
+        if (!move_is_stale(move))
+            return 0;
+        pause_end(move);
+    }
+    return error != 0 ? error
+                      : move_fail(move, -EBUSY,
+                                  "the program makes contexts or builds programs faster than they "
+                                  "can be made on the target");
+}
+
+static int transact(struct move *move, struct residence ***ret_left, size_t *ret_count)
+{
+    int error = prepare_and_pause(move);
+    if (error == 0)
+        error = move_drain(move);
+    if (error == 0)
+        error = move_prepare_rest(move);
+    if (error != 0)
+        return error;
+    move_enter_phase(move, MOVE_COPY);
+    error = move_copy_rest(move);
+    if (error == 0)
+        error = move_reserve(move);
+    struct residence **left = calloc(move->context_count + 1, sizeof(struct residence *));
+    if (error == 0 && !left)
+        error = -ENOMEM;
+    if (error == 0)
+        error = move_check(move);
+    if (error != 0) {
+        free(left);
+        return error;
+    }
+    move_enter_phase(move, MOVE_COMMIT);
+    move_commit(move, left, ret_count);
+    *ret_left = left;
+    return 0;
+}
+
+static enum move_result result_of(int error, enum move_phase reached)
+{
+    switch (error) {
+    case 0:
+        return MOVE_DONE;
+    case -ETIMEDOUT:
+        return MOVE_EXPIRED;
+    case -ECANCELED:
+        return MOVE_CANCELED;
+    default:
+        return reached == MOVE_PLAN ? MOVE_REFUSED : MOVE_ROLLED_BACK;
+    }
+}
+
+static void conclude(struct move *move, int error)
+{
+    if (error == -ETIMEDOUT)
+        (void)move_fail(move, error, "the deadline passed while it was in phase %s",
+                        move_phase_name(move->report->reached));
+    else if (error == -ECANCELED)
+        (void)move_fail(move, error, "canceled in phase %s",
+                        move_phase_name(move->report->reached));
+    else if (error != 0)
+        (void)move_fail(move, error, "%s in phase %s", strerror(-error),
+                        move_phase_name(move->report->reached));
+    else
+        move->report->reason[0] = '\0';
+    move->report->result = result_of(error, move->report->reached);
+}
+
+static void run(struct move *move)
+{
+    struct residence **left = NULL;
+    size_t left_count = 0;
+    move_enter_phase(move, MOVE_PLAN);
+    int error = plan(move);
+    if (error != 0 || move->request->dry_run) {
+        conclude(move, error);
+        return;
+    }
+    atomic_store(&move->seat->moving, true);
+    error = transact(move, &left, &left_count);
+    pause_end(move);
+    if (error == 0) {
+        move_enter_phase(move, MOVE_RESUME);
+        atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
+        context_wake();
+        hold_pump();
+        for (size_t i = 0; i < left_count; i++)
+            residence_unref(left[i]);
+    } else {
+        move_undo(move);
+    }
+    free(left);
+    conclude(move, error);
+    atomic_store(&move->seat->moving, false);
+    for (size_t i = 0; i < move->context_count; i++)
+        object_unhold(move->contexts[i].context);
+    free(move->contexts);
+}
+
+static bool lock_until(uint64_t deadline_ns)
+{
+    if (deadline_ns == 0)
+        return pthread_mutex_lock(&one_at_a_time) == 0;
+    struct timespec until = {(time_t)(deadline_ns / 1000000000u),
+                             (long)(deadline_ns % 1000000000u)};
+    return pthread_mutex_clocklock(&one_at_a_time, CLOCK_MONOTONIC, &until) == 0;
+}
+
+void move_run(const struct move_request *request, struct move_report *ret_report)
+{
+    struct move move = {
+        .request = request,
+        .report = ret_report,
+        .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel},
+    };
+    uint64_t start = move_now();
+    memset(ret_report, 0, sizeof(*ret_report));
+    move.limits.done = &move.done;
+    /* Asked for while the program's first OpenCL call is still opening its driver. */
+    uint64_t patience = start + START_PATIENCE_NS;
+    if (request->deadline_ns != 0 && request->deadline_ns < patience)
+        patience = request->deadline_ns;
+    if (seats_wait_init(patience) != 0) {
+        conclude(&move, move_fail(&move, -ETIMEDOUT, "the program is still starting"));
+        return;
+    }
+    if (request->seat >= the_seat_count) {
+        conclude(&move,
+                 move_fail(&move, -ENODEV, "the program has no virtual device %u", request->seat));
+        return;
+    }
+    move.seat = the_seats[request->seat];
+    if (!lock_until(request->deadline_ns)) {
+        conclude(&move, move_fail(&move, -ETIMEDOUT, "another move of the program went on"));
+        return;
+    }
+    run(&move);
+    pthread_mutex_unlock(&one_at_a_time);
+    ret_report->total_ns = move_now() - start;
+    log_info("move to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
+             request->target ? request->target->device : "host memory",
+             move_result_name(ret_report->result), ret_report->reason[0] ? ": " : "",
+             ret_report->reason, (double)ret_report->total_ns / 1e6,
+             (double)ret_report->downtime_ns / 1e6, (unsigned long long)ret_report->bytes);
+}

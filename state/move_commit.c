@@ -1,0 +1,229 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "state/kernel.h"
+#include "state/map.h"
+#include "state/move_priv.h"
+#include "state/sampler.h"
+
+/* Where real objects go when a place is vacated: aside, or at once when there is no memory for that
+ * (only on the way back: a commit has reserved it). */
+static void let_go(struct residence *residence, enum object_type kind, void *real,
+                   struct window *window)
+{
+    if (!real)
+        return;
+    if (residence->doomed_count < residence->doomed_capacity) {
+        if (window)
+            window_ref(window);
+        residence_doom(residence, kind, real, window);
+    } else {
+        residence_release(residence->cl, kind, real);
+    }
+}
+
+static void vacate_memory(struct memory *memory, struct residence *residence, uint8_t place)
+{
+    let_go(residence, OBJECT_MEMORY, memory->real[place],
+           memory->backed & (1u << place) ? memory->window : NULL);
+    memory->real[place] = NULL;
+    memory->backed &= (uint8_t) ~(1u << place);
+    atomic_store(&memory->held[place], 0);
+    if (atomic_load(&memory->writer) == place)
+        atomic_store(&memory->writer, PLACE_NONE);
+}
+
+/* No object of @context refers to @place any more. Gate closed. */
+static void vacate(struct context *context, uint8_t place)
+{
+    struct residence *residence = context->at[place];
+    uintptr_t cursor;
+    struct memory *memory;
+    for (cursor = 0; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (memory->context == context)
+            vacate_memory(memory, residence, place);
+    struct sampler *sampler;
+    for (cursor = 0; (sampler = object_next(OBJECT_SAMPLER, &cursor)); object_unhold(sampler))
+        if (sampler->context == context) {
+            let_go(residence, OBJECT_SAMPLER, sampler->real[place], NULL);
+            sampler->real[place] = NULL;
+        }
+    struct kernel *kernel;
+    for (cursor = 0; (kernel = object_next(OBJECT_KERNEL, &cursor)); object_unhold(kernel))
+        if (kernel->program->context == context) {
+            let_go(residence, OBJECT_KERNEL, kernel->real[place], NULL);
+            kernel->real[place] = NULL;
+        }
+    struct program *program;
+    for (cursor = 0; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program))
+        if (program->context == context) {
+            let_go(residence, OBJECT_PROGRAM, program->real[place], NULL);
+            program->real[place] = NULL;
+            atomic_store(&program->made[place], 0);
+        }
+}
+
+int move_reserve(struct move *move)
+{
+    size_t all = 0;
+    for (int type = OBJECT_QUEUE; type < OBJECT_TYPES; type++)
+        all += object_count(type);
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < move->context_count; i++)
+        if (move->contexts[i].from != PLACE_HOST)
+            error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from], all);
+    return error;
+}
+
+/* Both clocks at one moment: the marker's end on the device, the host's when we saw it. */
+static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
+{
+    cl_event event;
+    cl_ulong time = 0;
+    bool known = false;
+    if (residence->cl->clEnqueueMarkerWithWaitList(residence->io, 0, NULL, &event) != CL_SUCCESS)
+        return false;
+    if (residence->cl->clWaitForEvents(1, &event) == CL_SUCCESS &&
+        residence->cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(time), &time,
+                                               NULL) == CL_SUCCESS) {
+        *ret_host = move_now();
+        *ret_device = time;
+        known = true;
+    }
+    residence->cl->clReleaseEvent(event);
+    return known;
+}
+
+/* Profiling times go on from where they were (M3): the new device's clock is shifted. */
+static void carry_clock(struct move *move)
+{
+    struct seat *seat = move->seat;
+    uint64_t device, host;
+    if (move->context_count == 0)
+        return;
+    const struct move_context *entry = &move->contexts[0];
+    if (entry->from != PLACE_HOST && read_clock(entry->context->at[entry->from], &device, &host)) {
+        seat->clock_ns = device + (uint64_t)atomic_load(&seat->clock_offset);
+        seat->clock_host_ns = host;
+    }
+    if (entry->to != PLACE_HOST && read_clock(entry->context->at[entry->to], &device, &host)) {
+        uint64_t now = seat->clock_ns + (host - seat->clock_host_ns);
+        atomic_store(&seat->clock_offset, (int64_t)(now - device));
+    }
+    for (size_t i = 0; i < move->context_count; i++)
+        if (move->contexts[i].made)
+            move->contexts[i].context->at[move->contexts[i].to]->clock_offset =
+                atomic_load(&seat->clock_offset);
+}
+
+static void commit_queues(struct move *move, const struct move_context *entry)
+{
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
+        if (queue->context == entry->context && queue->seat == move->seat) {
+            if (entry->from != PLACE_HOST)
+                let_go(entry->context->at[entry->from], OBJECT_QUEUE, queue->real, NULL);
+            queue->real = queue->next;
+            queue->next = NULL;
+        }
+        object_unhold(queue);
+    }
+}
+
+/* What the driver of the source mapped it unmaps; windows that nobody needs any more go. */
+static void commit_memory(const struct move_context *entry)
+{
+    struct context *context = entry->context;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->context == context && memory->root == memory) {
+            if (entry->from != PLACE_HOST)
+                (void)map_leave(memory, context->at[entry->from], entry->from);
+            map_moved(memory, entry->to);
+        }
+        object_unhold(memory);
+    }
+    if (entry->from != PLACE_HOST)
+        context->at[entry->from]->cl->clFinish(context->at[entry->from]->io);
+}
+
+static void drop_windows(const struct move_context *entry)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->context == entry->context && memory->root == memory)
+            memory_window_drop(memory);
+        object_unhold(memory);
+    }
+}
+
+void move_commit(struct move *move, struct residence **ret_left, size_t *ret_count)
+{
+    size_t left = 0;
+    carry_clock(move);
+    for (size_t i = 0; i < move->context_count; i++) {
+        struct move_context *entry = &move->contexts[i];
+        struct context *context = entry->context;
+        if (entry->leaves)
+            event_settle_all(context, context->at[entry->from], entry->from);
+        commit_queues(move, entry);
+        if (entry->leaves || entry->from == PLACE_HOST)
+            commit_memory(entry);
+        atomic_store(&context->place[entry->seat_index],
+                     entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
+        if (entry->leaves) {
+            vacate(context, entry->from);
+            ret_left[left++] = context->at[entry->from];
+            context->at[entry->from] = NULL;
+        }
+        drop_windows(entry);
+        entry->made = false; /* the context's now */
+    }
+    struct device *before = atomic_load(&move->seat->device);
+    if (before)
+        move->seat->last = before;
+    atomic_store(&move->seat->device, move->target);
+    atomic_fetch_add(&move->seat->moves, 1);
+    *ret_count = left;
+}
+
+static void undo_queues(struct move *move, const struct move_context *entry)
+{
+    struct residence *residence = entry->context->at[entry->to];
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
+        if (queue->context == entry->context && queue->seat == move->seat) {
+            let_go(residence, OBJECT_QUEUE, queue->next, NULL);
+            queue->next = NULL;
+        }
+        object_unhold(queue);
+    }
+}
+
+void move_undo(struct move *move)
+{
+    /* Everything in the target is released with its residence, after the gate opened again. */
+    for (size_t i = 0; i < move->context_count; i++) {
+        struct move_context *entry = &move->contexts[i];
+        struct residence *residence = NULL;
+        if (entry->to == PLACE_HOST || gate_close(0) != 0)
+            continue;
+        size_t all = 0;
+        for (int type = OBJECT_QUEUE; type < OBJECT_TYPES; type++)
+            all += object_count(type);
+        /* Without memory they are released one by one instead. */
+        (void)!residence_reserve(entry->context->at[entry->to], all);
+        undo_queues(move, entry);
+        if (entry->made) {
+            vacate(entry->context, entry->to);
+            residence = entry->context->at[entry->to];
+            entry->context->at[entry->to] = NULL;
+        }
+        gate_open();
+        residence_unref(residence);
+    }
+}

@@ -1,0 +1,238 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "state/kernel.h"
+#include "state/move_priv.h"
+#include "state/sampler.h"
+
+static bool known(const struct move *move, const struct context *context)
+{
+    for (size_t i = 0; i < move->context_count; i++)
+        if (move->contexts[i].context == context)
+            return true;
+    return false;
+}
+
+/* The place of @context's residence on @device, or PLACE_NONE. */
+static uint8_t place_on(const struct context *context, const struct device *device)
+{
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (context->at[place] && context->at[place]->device == device)
+            return place;
+    return PLACE_NONE;
+}
+
+static uint8_t free_place(const struct context *context)
+{
+    uint8_t place = 0;
+    while (place < PLACES && context->at[place])
+        place++;
+    return place;
+}
+
+static bool others_stay(const struct context *context, int seat_index, uint8_t from)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if ((int)i != seat_index && atomic_load(&context->place[i]) == from)
+            return true;
+    return false;
+}
+
+static int add_context(struct move *move, struct context *context, int seat_index)
+{
+    struct move_context *grown =
+        reallocarray(move->contexts, move->context_count + 1, sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    move->contexts = grown;
+    uint8_t place = atomic_load(&context->place[seat_index]);
+    struct move_context added = {
+        .context = context,
+        .seat_index = seat_index,
+        .from = place == PLACE_NONE ? PLACE_HOST : place,
+        .to = PLACE_HOST,
+        .leaves = place != PLACE_NONE && !others_stay(context, seat_index, place),
+    };
+    if (move->target) {
+        added.to = place_on(context, move->target);
+        if (added.to == PLACE_NONE) {
+            cl_int error;
+            added.to = free_place(context);
+            if (added.to == PLACES)
+                return move_fail(move, -ENOSPC, "a context has no room for another residence");
+            int failed = residence_create(context, move->target, &context->at[added.to], &error);
+            if (failed == -EIO)
+                return move_fail(move, failed, "%s gives no context (OpenCL error %d)",
+                                 move->target->key.device, error);
+            if (failed != 0)
+                return failed;
+            added.made = true;
+        }
+    }
+    object_hold(context);
+    grown[move->context_count++] = added;
+    return 0;
+}
+
+int move_find_contexts(struct move *move)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    int error = 0;
+    while (error == 0 && (context = object_next(OBJECT_CONTEXT, &cursor))) {
+        int seat_index = context_seat_index(context, move->seat);
+        if (seat_index >= 0 && !known(move, context))
+            error = add_context(move, context, seat_index);
+        if (error == 0)
+            error = move_check(move);
+        object_unhold(context);
+    }
+    return error;
+}
+
+/* The entry of @context, or NULL. */
+static const struct move_context *entry_of(const struct move *move, const struct context *context)
+{
+    for (size_t i = 0; i < move->context_count; i++)
+        if (move->contexts[i].context == context && move->contexts[i].to != PLACE_HOST)
+            return &move->contexts[i];
+    return NULL;
+}
+
+static struct residence *target_of(const struct move_context *entry)
+{
+    return entry->context->at[entry->to];
+}
+
+bool move_is_stale(struct move *move)
+{
+    bool stale = false;
+    uintptr_t cursor = 0;
+    struct context *context;
+    while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
+        stale = stale || (context_seat_index(context, move->seat) >= 0 && !known(move, context));
+        object_unhold(context);
+    }
+    struct program *program;
+    for (cursor = 0; (program = object_next(OBJECT_PROGRAM, &cursor));) {
+        const struct move_context *entry = entry_of(move, program->context);
+        stale = stale ||
+                (entry && atomic_load(&program->made[entry->to]) != atomic_load(&program->edition));
+        object_unhold(program);
+    }
+    return stale;
+}
+
+static int prepare_program(struct move *move, void *object)
+{
+    struct program *program = object;
+    const struct move_context *entry = entry_of(move, program->context);
+    if (!entry)
+        return 0;
+    cl_int error = program_make_real(program, target_of(entry), entry->to);
+    if (error != CL_SUCCESS)
+        return move_fail(move, -EIO, "a program does not build on %s (OpenCL error %d)",
+                         move->target->key.device, error);
+    return 0;
+}
+
+static int prepare_kernel(struct move *move, void *object)
+{
+    struct kernel *kernel = object;
+    const struct move_context *entry = entry_of(move, kernel->program->context);
+    const struct program *program = kernel->program;
+    char reason[256];
+    /* One of a program that was built since: move_is_stale asks for another pass. */
+    if (!entry || kernel->real[entry->to] || !program->real[entry->to] ||
+        atomic_load(&program->made[entry->to]) != atomic_load(&program->edition))
+        return 0;
+    cl_int error = kernel_make_real(kernel, target_of(entry), entry->to);
+    if (error != CL_SUCCESS)
+        return move_fail(move, -EIO, "kernel %s cannot be made on %s (OpenCL error %d)",
+                         kernel->name, move->target->key.device, error);
+    kernel->applied[entry->to] = kernel->edition - 1;
+    if (!kernel_can_launch(kernel, target_of(entry), entry->to, reason, sizeof(reason)))
+        return move_fail(move, -ENOTSUP, "%s", reason);
+    return 0;
+}
+
+static int prepare_sampler(struct move *move, void *object)
+{
+    struct sampler *sampler = object;
+    const struct move_context *entry = entry_of(move, sampler->context);
+    if (!entry)
+        return 0;
+    cl_int error = sampler_make_real(sampler, target_of(entry), entry->to);
+    if (error != CL_SUCCESS)
+        return move_fail(move, -EIO, "%s refuses a sampler (OpenCL error %d)",
+                         move->target->key.device, error);
+    return 0;
+}
+
+static int prepare_memory(struct move *move, void *object)
+{
+    struct memory *memory = object;
+    const struct move_context *entry = entry_of(move, memory->context);
+    if (!entry || memory->real[entry->to])
+        return 0;
+    /* A view of an object is made with it; the gate keeps the program from making both at once. */
+    cl_int error = memory_make_real(memory, target_of(entry), entry->to);
+    if (error != CL_SUCCESS)
+        return move_fail(move, -EIO, "%s has no room for an object of %zu bytes (OpenCL error %d)",
+                         move->target->key.device, memory->size, error);
+    return 0;
+}
+
+static int prepare_queue(struct move *move, void *object)
+{
+    struct queue *queue = object;
+    const struct move_context *entry = entry_of(move, queue->context);
+    if (!entry || queue->seat != move->seat || queue->next)
+        return 0;
+    queue->next_place = entry->to;
+    cl_int error = queue_make_real(queue, target_of(entry), &queue->next);
+    if (error != CL_SUCCESS)
+        return move_fail(move, -EIO, "%s refuses a queue (OpenCL error %d)",
+                         move->target->key.device, error);
+    return 0;
+}
+
+static int for_each(struct move *move, enum object_type type,
+                    int (*prepare)(struct move *move, void *object))
+{
+    uintptr_t cursor = 0;
+    void *object;
+    int error = 0;
+    while (error == 0 && (object = object_next(type, &cursor))) {
+        error = prepare(move, object);
+        if (error == 0)
+            error = move_check(move);
+        object_unhold(object);
+    }
+    return error;
+}
+
+int move_prepare(struct move *move)
+{
+    int error = move_find_contexts(move);
+    if (error == 0 && move->target)
+        error = for_each(move, OBJECT_PROGRAM, prepare_program);
+    return error == 0 ? move_prepare_rest(move) : error;
+}
+
+int move_prepare_rest(struct move *move)
+{
+    static const struct {
+        enum object_type type;
+        int (*prepare)(struct move *move, void *object);
+    } steps[] = {
+        {OBJECT_MEMORY, prepare_memory},
+        {OBJECT_SAMPLER, prepare_sampler},
+        {OBJECT_KERNEL, prepare_kernel},
+        {OBJECT_QUEUE, prepare_queue},
+    };
+    int error = 0;
+    for (size_t i = 0; move->target && error == 0 && i < ARRAY_SIZE(steps); i++)
+        error = for_each(move, steps[i].type, steps[i].prepare);
+    return error;
+}

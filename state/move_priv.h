@@ -1,0 +1,80 @@
+#ifndef RESEAT_STATE_MOVE_PRIV_H
+#define RESEAT_STATE_MOVE_PRIV_H
+
+#include "state/context.h"
+#include "state/move.h"
+#include "state/transfer.h"
+
+/** One context that holds the moving seat. */
+struct move_context {
+    struct context *context; /**< Held. */
+    int seat_index;
+    uint8_t from, to; /**< Places; PLACE_HOST for a suspended seat, PLACE_HOST to suspend. */
+    bool made;        /**< The target residence is ours: it was made for this move. */
+    bool leaves;      /**< No other seat of the context stays in `from`. */
+};
+
+/** A move under way. Owned by move_run. */
+struct move {
+    const struct move_request *request;
+    struct move_report *report;
+    struct seat *seat;
+    struct device *target; /**< NULL: suspend. */
+    struct move_context *contexts;
+    size_t context_count;
+    struct transfer_limits limits;
+    _Atomic uint64_t done;
+    uint64_t total;
+    bool paused;
+    uint64_t paused_at;
+};
+
+uint64_t move_now(void);
+/** Write the reason (once) and give @error back. */
+int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
+/** 0, -ETIMEDOUT or -ECANCELED. */
+int move_check(struct move *move);
+void move_enter_phase(struct move *move, enum move_phase phase);
+void move_tell(struct move *move);
+
+/*
+ * move_prepare.c: the target residence and everything in it but content. All are idempotent: a
+ * second pass makes what came since the first.
+ */
+
+/** Contexts that hold the seat and are not in move->contexts yet are added. 0 or -errno. */
+MUST_CHECK int move_find_contexts(struct move *move);
+/** True when the program made a context or built a program since move_prepare. Gate closed. */
+bool move_is_stale(struct move *move);
+/** Residences, programs, kernels and what compiling needs. The program runs. */
+MUST_CHECK int move_prepare(struct move *move);
+/** What is quick to make: memory objects, samplers, queues, kernels of programs already built. */
+MUST_CHECK int move_prepare_rest(struct move *move);
+
+/*
+ * move_copy.c: content.
+ */
+
+/** Wait until everything given to the source has ended. Gate closed. 0, -EIO, -ETIMEDOUT... */
+MUST_CHECK int move_drain(struct move *move);
+/** Wait, with the program running, until what was given to the source so far has ended: what is
+ * left to drain once the gate is closed is what came since. */
+MUST_CHECK int move_calm(struct move *move);
+/** Copy ahead what the program does not write at the moment. The program runs. */
+MUST_CHECK int move_copy_ahead(struct move *move);
+/** Bring the rest up to date, give kernels their arguments, map what is mapped. Gate closed. */
+MUST_CHECK int move_copy_rest(struct move *move);
+
+/*
+ * move_commit.c: the point of no return, and the way back from before it.
+ */
+
+/** Memory for what move_commit will set aside, so that it cannot fail. Gate closed. */
+MUST_CHECK int move_reserve(struct move *move);
+/** Point every object at the target. @ret_left gets the residences that nothing refers to; the
+ * caller unrefs them once the gate is open. Gate closed. */
+void move_commit(struct move *move, struct residence **ret_left, size_t *ret_count);
+/** Take everything out of the target again. Gate open. */
+void move_undo(struct move *move);
+
+#endif

@@ -1,0 +1,239 @@
+#include "state/object.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "state/gate.h"
+
+/* A slot is reused only when this many others of its type were freed after it. */
+#define QUARANTINE 4096
+/* Regions grow by this much at a time; pages are touched one by one all the same. */
+#define GROWTH ((uintptr_t)4 << 20)
+#define REGION ((uintptr_t)1 << OBJECT_REGION_SHIFT)
+
+uintptr_t object_base;
+struct object_region object_regions[OBJECT_TYPES];
+
+const cl_icd_dispatch *object_dispatch;
+
+/* A free slot; lies behind the object header, which keeps its generation and state. */
+struct free_slot {
+    struct object object;
+    struct free_slot *next;
+};
+
+static struct {
+    atomic_flag lock;
+    struct free_slot *first, *last; /* guarded by lock; first in, first out */
+    size_t free_count;              /* guarded by lock */
+    uintptr_t committed;            /* guarded by lock */
+    _Atomic uint64_t taken;         /* slots in use; written under lock */
+} slots[OBJECT_TYPES];
+
+/* A few instructions run under it: a mutex would cost more than they do, and every event, buffer
+ * and kernel of the program passes twice. */
+static void lock(enum object_type type)
+{
+    while (atomic_flag_test_and_set_explicit(&slots[type].lock, memory_order_acquire))
+        sched_yield();
+}
+
+static void unlock(enum object_type type)
+{
+    atomic_flag_clear_explicit(&slots[type].lock, memory_order_release);
+}
+
+static void count(enum object_type type, int64_t more)
+{
+    uint64_t taken = atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
+    atomic_store_explicit(&slots[type].taken, taken + (uint64_t)more, memory_order_relaxed);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static uintptr_t slot_size(enum object_type type)
+{
+    uintptr_t size = 64;
+    while (size < object_classes[type]->size)
+        size *= 2;
+    return size;
+}
+
+static void heap_init(void)
+{
+    for (int type = 1; type < OBJECT_TYPES; type++)
+        object_regions[type].slot_mask = slot_size(type) - 1;
+    void *range = mmap(NULL, OBJECT_TYPES * REGION, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range != MAP_FAILED)
+        object_base = (uintptr_t)range;
+}
+
+/* A slot that was never used, or NULL. */
+static struct object *slot_new(enum object_type type)
+{
+    struct object_region *region = &object_regions[type];
+    uintptr_t size = region->slot_mask + 1;
+    uintptr_t used = atomic_load_explicit(&region->used, memory_order_relaxed);
+    uintptr_t start = object_base + (uintptr_t)type * REGION;
+    if (used + size > slots[type].committed) {
+        if (slots[type].committed + GROWTH > REGION ||
+            mprotect((void *)(start + slots[type].committed), GROWTH, PROT_READ | PROT_WRITE) != 0)
+            return NULL;
+        slots[type].committed += GROWTH;
+    }
+    atomic_store_explicit(&region->used, used + size, memory_order_release);
+    return (struct object *)(start + used);
+}
+
+static struct object *slot_take(enum object_type type)
+{
+    lock(type);
+    struct object *object = NULL;
+    if (slots[type].free_count <= QUARANTINE)
+        object = slot_new(type);
+    if (!object && slots[type].first) {
+        struct free_slot *slot = slots[type].first;
+        slots[type].first = slot->next;
+        if (!slot->next)
+            slots[type].last = NULL;
+        slots[type].free_count--;
+        object = &slot->object;
+    }
+    if (object)
+        count(type, 1);
+    unlock(type);
+    return object;
+}
+
+static enum object_type type_of(const struct object *object)
+{
+    return (enum object_type)(((uintptr_t)object - object_base) >> OBJECT_REGION_SHIFT);
+}
+
+static void slot_give(struct object *object)
+{
+    enum object_type type = type_of(object);
+    atomic_store_explicit(&object->state, OBJECT_FREE, memory_order_relaxed);
+    uint32_t generation = atomic_load_explicit(&object->generation, memory_order_relaxed);
+    atomic_store_explicit(&object->generation, generation + 1, memory_order_release);
+    struct free_slot *slot = (struct free_slot *)object;
+    slot->next = NULL;
+    lock(type);
+    if (slots[type].last)
+        slots[type].last->next = slot;
+    else
+        slots[type].first = slot;
+    slots[type].last = slot;
+    slots[type].free_count++;
+    count(type, -1);
+    unlock(type);
+}
+
+void *object_create(enum object_type type)
+{
+    pthread_once(&once, heap_init);
+    if (object_base == 0)
+        return NULL;
+    struct object *object = slot_take(type);
+    if (!object)
+        return NULL;
+    memset(object + 1, 0, object_classes[type]->size - sizeof(*object));
+    object->dispatch = object_dispatch;
+    atomic_store_explicit(&object->refs, 0, memory_order_relaxed);
+    atomic_store_explicit(&object->holds, 1, memory_order_relaxed);
+    atomic_store_explicit(&object->state, OBJECT_BUILDING, memory_order_relaxed);
+    return object;
+}
+
+void object_publish_internal(void *pointer)
+{
+    struct object *object = pointer;
+    atomic_store_explicit(&object->state, OBJECT_LIVE, memory_order_release);
+}
+
+void object_publish(void *pointer)
+{
+    struct object *object = pointer;
+    object_publish_internal(object);
+    atomic_store_explicit(&object->refs, 1, memory_order_release);
+}
+
+void object_discard(void *object)
+{
+    slot_give(object);
+}
+
+bool object_release(void *pointer)
+{
+    struct object *object = pointer;
+    uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
+    do {
+        if ((refs & ~OBJECT_LENT) == 0)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    if ((refs & ~OBJECT_LENT) == 1)
+        object_unhold(object);
+    return true;
+}
+
+void object_unhold(void *pointer)
+{
+    struct object *object = pointer;
+    if (!object)
+        return;
+    enum object_type type = type_of(object);
+    gate_enter();
+    bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;
+    if (last)
+        atomic_store_explicit(&object->state, OBJECT_LEAVING, memory_order_relaxed);
+    if (last && object_classes[type]->leave)
+        object_classes[type]->leave(object);
+    gate_leave();
+    if (!last)
+        return;
+    atomic_store_explicit(&object->refs, 0, memory_order_release); /* it may have been lent */
+    if (object_classes[type]->destroy)
+        object_classes[type]->destroy(object);
+    slot_give(object);
+}
+
+/* Take a hold unless the object is already on its way out. */
+static bool hold_if_live(struct object *object)
+{
+    if (atomic_load_explicit(&object->state, memory_order_acquire) != OBJECT_LIVE)
+        return false;
+    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
+    do {
+        if (holds == 0)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds + 1,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    if (atomic_load_explicit(&object->state, memory_order_acquire) == OBJECT_LIVE)
+        return true;
+    /* The slot was freed and taken again in between: it belongs to its new creator, who may have
+     * published and released it since. */
+    object_unhold(object);
+    return false;
+}
+
+void *object_next(enum object_type type, uintptr_t *cursor)
+{
+    const struct object_region *region = &object_regions[type];
+    uintptr_t start = object_base + (uintptr_t)type * REGION;
+    while (*cursor < atomic_load_explicit(&region->used, memory_order_acquire)) {
+        struct object *object = (struct object *)(start + *cursor);
+        *cursor += region->slot_mask + 1;
+        if (hold_if_live(object))
+            return object;
+    }
+    return NULL;
+}
+
+uint64_t object_count(enum object_type type)
+{
+    return atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
+}

@@ -1,0 +1,99 @@
+#ifndef RESEAT_STATE_PROGRAM_PRIV_H
+#define RESEAT_STATE_PROGRAM_PRIV_H
+
+#include "state/program.h"
+#include "state/recipe.h"
+
+enum program_origin { PROGRAM_FROM_SOURCE, PROGRAM_FROM_IL, PROGRAM_FROM_BINARY, PROGRAM_LINKED };
+
+/** What clGetProgramBuildInfo answers for one seat. */
+struct program_seat {
+    cl_build_status status;
+    cl_program_binary_type type;
+    size_t globals;        /**< CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE. */
+    char *options;         /**< As the program gave them. NULL: "". Owned. */
+    char *log;             /**< NULL: "". Owned. */
+    struct recipe *recipe; /**< What was built for this seat; NULL: nothing, or in vain. */
+};
+
+struct program_details {
+    /** Whose turn it is to build: held by a thread of the program while its driver compiles, so
+     *  never by a mover, and never taken inside the gate or under any other lock. */
+    pthread_mutex_t turn;
+    enum program_origin origin;
+    uint32_t seats;      /**< Bit i: context->seats[i] is one of the program's devices. */
+    struct recipe *base; /**< As created, before anything was built. NULL when linked. */
+
+    /* Guarded by the program's lock from here on. */
+    struct program_seat seat[SEATS];
+    bool executable;    /**< The two below are known. */
+    char *kernel_names; /**< Owned; NULL where the driver does not tell. */
+    size_t kernel_count;
+    struct recipe_constant *constants; /**< Set by the program, for the next build. Owned. */
+    uint32_t constant_count;
+    unsigned char *container; /**< Of `contained`; made when asked for. Owned. */
+    size_t container_size;
+    struct recipe *contained;
+};
+
+/** One residence where work on a program is done outside the gate. */
+struct program_site {
+    struct residence *residence; /**< A reference. */
+    uint8_t place;
+    uint32_t seats; /**< Bits: which of the context's seats are there. */
+};
+struct program_sites {
+    unsigned count;
+    struct program_site site[SEATS];
+};
+/** Where @seats of @context are now; waits while one is suspended. Leaves inside the gate. */
+void program_sites_enter(struct context *context, uint32_t seats, struct program_sites *ret_sites);
+/** Still there? Inside the gate, or with it closed. */
+bool program_sites_hold(const struct context *context, uint32_t seats,
+                        const struct program_sites *sites);
+/** Outside the gate. */
+void program_sites_drop(struct program_sites *sites);
+
+/** What a driver says after a build. */
+struct program_outcome {
+    cl_int error;
+    cl_build_status status;
+    cl_program_binary_type type;
+    size_t globals;
+    char *log;          /**< Owned, or NULL. */
+    char *kernel_names; /**< Owned, or NULL. */
+    size_t kernel_count;
+};
+/** Ask for everything but the error. Blocks on the driver; nothing is missing but for memory. */
+void program_outcome_query(struct residence *residence, cl_program real,
+                           struct program_outcome *outcome);
+void program_outcome_finish(struct program_outcome *outcome);
+
+/**
+ * Follow @recipe in @residence, outside the gate. Programs that are made on the way are released.
+ *
+ * @ret_real  Owned by the caller; untouched on failure.
+ * Returns the driver's error; the log of what failed is in ours.
+ */
+cl_int recipe_follow(const struct recipe *recipe, struct residence *residence,
+                     cl_program *ret_real);
+/**
+ * The options that the driver gets for a build or compilation: with -cl-kernel-arg-info where that
+ * makes it tell parameters' kinds. Owned by the caller (free()); NULL without memory.
+ */
+char *recipe_driver_options(const struct recipe *origin, const struct residence *residence,
+                            const char *options);
+/** Set the specialisation constants of a real program. */
+cl_int recipe_specialise(const struct residence *residence, cl_program real,
+                         const struct recipe_constant *constants, uint32_t count);
+
+/** CL_OUT_OF_HOST_MEMORY or CL_OUT_OF_RESOURCES, for -errno of recipes and containers. */
+cl_int program_error(int err);
+
+/** An unpublished program of @seats. NULL without memory. @base: a reference is taken; or NULL. */
+struct program *program_new(struct context *context, uint32_t seats, enum program_origin origin,
+                            struct recipe *base);
+/** Undo program_new. */
+void program_discard(struct program *program);
+
+#endif

@@ -1,0 +1,214 @@
+#include "state/residence.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "state/callback.h"
+#include "state/log.h"
+#include "state/memory.h"
+
+void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle)
+{
+    if (!handle)
+        return;
+    switch (kind) {
+    case OBJECT_CONTEXT:
+        cl->clReleaseContext(handle);
+        break;
+    case OBJECT_QUEUE:
+        cl->clReleaseCommandQueue(handle);
+        break;
+    case OBJECT_MEMORY:
+        cl->clReleaseMemObject(handle);
+        break;
+    case OBJECT_SAMPLER:
+        cl->clReleaseSampler(handle);
+        break;
+    case OBJECT_PROGRAM:
+        cl->clReleaseProgram(handle);
+        break;
+    case OBJECT_KERNEL:
+        cl->clReleaseKernel(handle);
+        break;
+    case OBJECT_EVENT:
+        cl->clReleaseEvent(handle);
+        break;
+    default:
+        break;
+    }
+}
+
+/* A context's error reports, handed to the program on the callback thread. */
+struct report {
+    struct callback_job job;
+    struct context *context; /* held */
+    char *text;
+    size_t info_size;
+    unsigned char info[];
+};
+
+static void report_run(struct callback_job *job)
+{
+    struct report *report = container_of(job, struct report, job);
+    report->context->notify(report->text, report->info_size ? report->info : NULL,
+                            report->info_size, report->context->notify_data);
+    object_unhold(report->context);
+    free(report->text);
+    free(report);
+}
+
+static void CL_CALLBACK context_notified(const char *text, const void *info, size_t size,
+                                         void *data)
+{
+    struct context *context = data;
+    log_warn("the driver reports: %s", text ? text : "(nothing)");
+    if (!context || !context->notify || callback_start() != 0)
+        return;
+    struct report *report = calloc(1, sizeof(*report) + (info ? size : 0));
+    if (!report)
+        return;
+    report->job.run = report_run;
+    report->text = strdup(text ? text : "");
+    if (!report->text) {
+        free(report);
+        return;
+    }
+    if (info && size) {
+        memcpy(report->info, info, size);
+        report->info_size = size;
+    }
+    object_hold(context);
+    report->context = context;
+    callback_post(&report->job);
+}
+
+/* Mesa's rusticl makes no image from a buffer over host memory, though it does from others. */
+static bool makes_image_of(const struct residence *residence, cl_mem buffer)
+{
+    const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT32};
+    const cl_image_desc desc = {
+        .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 16, .buffer = buffer};
+    cl_int error;
+    if (!devinfo_scalar(&residence->device->info, CL_DEVICE_IMAGE_SUPPORT, 0))
+        return true;
+    cl_mem image = residence->cl->clCreateImage(residence->context, CL_MEM_READ_WRITE, &format,
+                                                &desc, NULL, &error);
+    if (image)
+        residence->cl->clReleaseMemObject(image);
+    return image != NULL;
+}
+
+/*
+ * What the device does with CL_MEM_USE_HOST_PTR. 5.2.1 wants maps to give the pointer back; a
+ * device that shares the host's memory and does so works on the bytes in place. Trust, but verify:
+ * a fill must show through the pointer once it is mapped.
+ */
+static void probe_host_pointers(struct residence *residence)
+{
+    enum { SIZE = 4096 };
+    const cl_icd_dispatch *cl = residence->cl;
+    unsigned char *bytes = aligned_alloc(SIZE, SIZE);
+    cl_mem buffer = NULL;
+    if (!bytes)
+        return;
+    memset(bytes, 1, SIZE);
+    cl_int error;
+    buffer = cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, SIZE,
+                                bytes, &error);
+    if (!buffer)
+        goto out;
+    unsigned char pattern[4] = {2, 3, 4, 5};
+    if (cl->clEnqueueWriteBuffer(residence->io, buffer, CL_TRUE, SIZE / 2, sizeof(pattern), pattern,
+                                 0, NULL, NULL) != CL_SUCCESS)
+        goto out;
+    void *map = cl->clEnqueueMapBuffer(residence->io, buffer, CL_TRUE, CL_MAP_READ, 0, SIZE, 0,
+                                       NULL, NULL, &error);
+    if (!map)
+        goto out;
+    residence->maps_host_ptr = map == bytes && makes_image_of(residence, buffer) && bytes[0] == 1 &&
+                               memcmp(bytes + SIZE / 2, pattern, sizeof(pattern)) == 0;
+    cl->clEnqueueUnmapMemObject(residence->io, buffer, map, 0, NULL, NULL);
+    cl->clFinish(residence->io);
+    residence->in_place =
+        residence->maps_host_ptr &&
+        devinfo_scalar(&residence->device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) != 0;
+out:
+    if (buffer)
+        cl->clReleaseMemObject(buffer);
+    free(bytes);
+}
+
+cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_int error = cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
+    if (error != CL_INVALID_VALUE)
+        return error;
+    /* Mesa's rusticl knows of a map only once it was executed. */
+    cl->clFinish(residence->io);
+    return cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
+}
+
+int residence_create(struct context *context, struct device *device,
+                     struct residence **ret_residence, cl_int *ret_error)
+{
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    struct residence *residence = calloc(1, sizeof(*residence));
+    if (!residence)
+        return -ENOMEM;
+    atomic_init(&residence->refs, 1);
+    residence->device = device;
+    residence->cl = device->cl;
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)device->platform, 0};
+    residence->context = residence->cl->clCreateContext(properties, 1, &device->id,
+                                                        context_notified, context, &error);
+    if (!residence->context)
+        goto failed;
+    residence->io = residence->cl->clCreateCommandQueue(residence->context, device->id,
+                                                        CL_QUEUE_PROFILING_ENABLE, &error);
+    if (!residence->io)
+        goto failed;
+    probe_host_pointers(residence);
+    *ret_residence = residence;
+    return 0;
+failed:
+    residence_unref(residence);
+    *ret_error = error;
+    return -EIO;
+}
+
+void residence_unref(struct residence *residence)
+{
+    if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t i = 0; i < residence->doomed_count; i++) {
+        residence_release(residence->cl, residence->doomed[i].kind, residence->doomed[i].handle);
+        window_unref(residence->doomed[i].window);
+    }
+    free(residence->doomed);
+    residence_release(residence->cl, OBJECT_QUEUE, residence->io);
+    residence_release(residence->cl, OBJECT_CONTEXT, residence->context);
+    free(residence);
+}
+
+int residence_reserve(struct residence *residence, size_t more)
+{
+    size_t wanted = residence->doomed_count + more;
+    if (wanted <= residence->doomed_capacity)
+        return 0;
+    struct doomed *grown = reallocarray(residence->doomed, wanted, sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    residence->doomed = grown;
+    residence->doomed_capacity = wanted;
+    return 0;
+}
+
+void residence_doom(struct residence *residence, enum object_type kind, void *handle,
+                    struct window *window)
+{
+    residence->doomed[residence->doomed_count++] = (struct doomed){handle, kind, window};
+}

@@ -1,0 +1,68 @@
+#ifndef RESEAT_STATE_RESIDENCE_H
+#define RESEAT_STATE_RESIDENCE_H
+
+#include <stdatomic.h>
+
+#include "state/driver.h"
+#include "state/object.h"
+
+/*
+ * A residence is one real OpenCL context on one real device. A context of the program keeps its
+ * residences in a small table; the index into it is a place, and every object of the context keeps
+ * its real handle for each place at that index.
+ */
+
+#define PLACES     8      /**< Residences of one context at once. */
+#define PLACE_HOST PLACES /**< Host memory, as the holder of a replica. */
+#define PLACE_NONE 0xff   /**< Suspended: nowhere. */
+
+struct context;
+struct window;
+
+struct residence {
+    _Atomic uint32_t refs; /**< The context's table, and each thread that waits in the driver. */
+    struct device *device;
+    const cl_icd_dispatch *cl;
+    cl_context context;
+    cl_command_queue io;  /**< Ours, in order, with profiling: transfers. Used by movers only. */
+    bool maps_host_ptr;   /**< CL_MEM_USE_HOST_PTR maps to the pointer given, as 5.2.1 demands. */
+    bool in_place;        /**< And the device works on those very bytes: nothing is ever copied. */
+    int64_t clock_offset; /**< Added to this device's profiling times. */
+    /** Real objects that nothing refers to any more; released with the residence. By movers only.
+     */
+    struct doomed {
+        void *handle;
+        enum object_type kind;
+        struct window *window; /**< Held for a buffer made over it; or NULL. */
+    } * doomed;
+    size_t doomed_count, doomed_capacity;
+};
+
+/**
+ * Make a residence for @context on @device: the real context, the io queue, and a probe of what the
+ * device does with host pointers. Blocks on the driver (0.25 s for a GPU).
+ *
+ * @ret_error  The driver's word when it returns -EIO; untouched otherwise.
+ */
+MUST_CHECK int residence_create(struct context *context, struct device *device,
+                                struct residence **ret_residence, cl_int *ret_error);
+static inline void residence_ref(struct residence *residence)
+{
+    atomic_fetch_add_explicit(&residence->refs, 1, memory_order_relaxed);
+}
+/** The last one releases the doomed objects, the queue and the context. NULL is allowed. */
+void residence_unref(struct residence *residence);
+
+/** Set real objects aside for release with the residence. 0 or -ENOMEM (then nothing changed). */
+MUST_CHECK int residence_reserve(struct residence *residence, size_t more);
+/** @window  A hold on it is taken over; or NULL. */
+void residence_doom(struct residence *residence, enum object_type kind, void *handle,
+                    struct window *window);
+
+/** Unmap through the io queue what was mapped with it or another queue. */
+cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer);
+
+/** Release one real object; NULL is allowed. */
+void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle);
+
+#endif

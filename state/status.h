@@ -1,0 +1,24 @@
+#ifndef RESEAT_STATE_STATUS_H
+#define RESEAT_STATE_STATUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "state/driver.h"
+
+/** A virtual device as an operator sees it. */
+struct seat_status {
+    struct device_key device; /**< Where it is; meaningless while suspended. */
+    bool suspended;
+    bool moving;
+    uint64_t device_bytes; /**< Bytes of memory objects held in residences on this device. */
+    uint32_t moves;        /**< Completed ones, suspends and resumes included. */
+    uint64_t last_downtime_ns;
+    uint64_t contexts, queues, memories, programs, kernels, events; /**< Live objects. */
+    const char *pinned; /**< Why it cannot move, or NULL. Static. */
+};
+
+/** Thread-safe; takes no lock that a program's call holds while it blocks. */
+void status_seat(uint32_t seat, struct seat_status *ret_status);
+
+#endif

@@ -1,0 +1,44 @@
+#ifndef RESEAT_STATE_USAGE_H
+#define RESEAT_STATE_USAGE_H
+
+#include "policy/plan.h"
+#include "state/recipe.h"
+
+/*
+ * What the program has used so far, for PLAN: high-water marks of the whole process. They only
+ * rise, noting is lock-free and costs a few loads where nothing is new. Nothing is claimed that is
+ * not known: a wrong claim refuses a move that would have worked, a missing one is caught when
+ * PREPARE builds and allocates on the target.
+ */
+
+struct memory;
+struct image_shape;
+
+/** What one kernel's parameters take (kernel creation). */
+struct usage_kernel {
+    uint32_t parameter_bytes;
+    uint32_t read_images, write_images, samplers;
+    bool fp64, fp16; /**< Parameters of such types. */
+};
+void usage_note_kernel(const struct usage_kernel *kernel);
+/** A launch; @local is NULL where the driver chose, @local_memory is static and dynamic. */
+void usage_note_launch(uint32_t dims, const size_t *global, const size_t *local,
+                       uint64_t local_memory);
+/** A successful build. Reads source text: extensions enabled outside of conditionals, -cl-std. */
+void usage_note_recipe(const struct recipe *recipe);
+/** Pixels of an image, layers of an array. */
+void usage_note_image(const struct image_shape *shape);
+/** A memory object of @size bytes. */
+void usage_note_object(uint64_t size);
+/** A sub-buffer that begins @origin bytes into its buffer. */
+void usage_note_sub_buffer(uint64_t origin);
+/** A kernel was asked about its sub-groups. */
+void usage_note_subgroups(void);
+
+/**
+ * All marks; device_memory is not kept here and is 0.
+ * @ret  Its extensions are borrowed and stay valid.
+ */
+void usage_read(struct plan_use *ret);
+
+#endif

@@ -1,0 +1,6 @@
+int clFinish(void *queue);
+
+int main(void)
+{
+    return clFinish(0);
+}

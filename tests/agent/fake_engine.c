@@ -1,0 +1,137 @@
+#include "tests/agent/fake_engine.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/device_key.h"
+#include "state/move.h"
+#include "state/status.h"
+
+#define TOTAL_BYTES (64u << 20)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t one_move = PTHREAD_MUTEX_INITIALIZER;
+static struct seat_status seat;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void fake_engine_start(const struct device_key *device)
+{
+    pthread_mutex_lock(&lock);
+    seat.device = *device;
+    seat.device_bytes = TOTAL_BYTES;
+    seat.contexts = 1;
+    seat.queues = 2;
+    pthread_mutex_unlock(&lock);
+}
+
+static enum move_result end_of(const struct move_request *request, const char *how,
+                               struct move_report *report)
+{
+    unsigned steps = 10;
+    const char *colon = strchr(how, ':');
+    unsigned step_us = (colon ? (unsigned)atoi(colon + 1) : 50) * 1000 / steps;
+    bool slow = strncmp(how, "slow", 4) == 0;
+
+    if (strncmp(how, "refuse", 6) == 0) {
+        snprintf(report->reason, sizeof(report->reason), "work-group size: 1024 used, 256 offered");
+        return MOVE_REFUSED;
+    }
+    for (unsigned i = 0; i <= steps || slow; i++) {
+        struct move_progress progress = {.phase = i < 3 ? MOVE_PREPARE : MOVE_COPY,
+                                         .bytes_done = (uint64_t)TOTAL_BYTES * (i % 11) / steps,
+                                         .bytes_total = TOTAL_BYTES};
+        report->reached = progress.phase;
+        if (request->progress) {
+            request->progress(request->data, &progress);
+        }
+        if (request->cancel && atomic_load(request->cancel)) {
+            return MOVE_CANCELED;
+        }
+        if (request->deadline_ns && now_ns() > request->deadline_ns) {
+            snprintf(report->reason, sizeof(report->reason), "the deadline passed");
+            return MOVE_EXPIRED;
+        }
+        if (strncmp(how, "die", 3) == 0 && i == steps / 2) {
+            _exit(9);
+        }
+        usleep(step_us ? step_us : 1000);
+    }
+    if (strncmp(how, "fail", 4) == 0) {
+        snprintf(report->reason, sizeof(report->reason), "building\na program failed: -11");
+        return MOVE_ROLLED_BACK;
+    }
+    return MOVE_DONE;
+}
+
+static void commit(const struct move_request *request)
+{
+    pthread_mutex_lock(&lock);
+    seat.suspended = request->target == NULL;
+    if (request->target) {
+        seat.device = *request->target;
+    }
+    seat.device_bytes = request->target ? TOTAL_BYTES : 0;
+    seat.moves++;
+    seat.last_downtime_ns = 12000000;
+    pthread_mutex_unlock(&lock);
+}
+
+void move_run(const struct move_request *request, struct move_report *ret_report)
+{
+    const char *how = getenv("FAKE_MOVE");
+    struct move_report report = {.reached = MOVE_PLAN};
+    uint64_t begin = now_ns();
+
+    pthread_mutex_lock(&one_move);
+    pthread_mutex_lock(&lock);
+    seat.moving = true;
+    pthread_mutex_unlock(&lock);
+    report.result = end_of(request, how ? how : "done", &report);
+    if (report.result == MOVE_DONE) {
+        report.reached = MOVE_RESUME;
+        report.downtime_ns = 12000000;
+        report.bytes = TOTAL_BYTES;
+        if (!request->dry_run) {
+            commit(request);
+        }
+    }
+    pthread_mutex_lock(&lock);
+    seat.moving = false;
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&one_move);
+    report.total_ns = now_ns() - begin;
+    *ret_report = report;
+}
+
+const char *move_phase_name(enum move_phase phase)
+{
+    static const char *const names[] = {"plan", "prepare", "pause", "copy", "commit", "resume"};
+
+    return names[phase];
+}
+
+const char *move_result_name(enum move_result result)
+{
+    static const char *const names[] = {"done", "rolled back", "refused", "expired", "canceled"};
+
+    return names[result];
+}
+
+void status_seat(uint32_t index, struct seat_status *ret_status)
+{
+    (void)index;
+    pthread_mutex_lock(&lock);
+    *ret_status = seat;
+    pthread_mutex_unlock(&lock);
+}

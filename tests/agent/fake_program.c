@@ -1,0 +1,61 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/control.h"
+#include "tests/agent/fake_engine.h"
+
+/*
+ * A program that "uses OpenCL" at once and then lives for SECONDS.
+ *
+ *   fake_program SECONDS [late MILLISECONDS | fork]
+ *
+ * late: it first lives so long without OpenCL. fork: a child of it uses OpenCL too.
+ */
+
+static int use_opencl(void)
+{
+    struct device_key key;
+
+    if (control_start()) {
+        return 1;
+    }
+    if (control_start_device(1000, &key) == 0) {
+        printf("device %s\n", key.device);
+        fake_engine_start(&key);
+    } else {
+        printf("device none\n");
+    }
+    fflush(stdout);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
+
+    if (argc > 3 && strcmp(argv[2], "late") == 0) {
+        usleep((useconds_t)atoi(argv[3]) * 1000);
+    }
+    if (use_opencl()) {
+        return 1;
+    }
+    if (argc > 2 && strcmp(argv[2], "fork") == 0) {
+        pid_t child = fork();
+        if (child == 0) {
+            int failed = use_opencl();
+            sleep(seconds);
+            _exit(failed);
+        }
+        sleep(seconds);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        return 0;
+    }
+    sleep(seconds);
+    return 0;
+}

@@ -1,0 +1,214 @@
+#include "tests/agent/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/paths.h"
+
+#define ARGUMENTS_MAX 24
+
+static char folder[64];
+static struct result last[4];
+static unsigned next_result;
+
+const char *harness_reseat(void)
+{
+    return getenv("TEST_RESEAT");
+}
+
+const char *harness_program(void)
+{
+    return getenv("TEST_PROGRAM");
+}
+
+const char *harness_folder(void)
+{
+    return folder;
+}
+
+void harness_init(void)
+{
+    char path[128];
+
+    strcpy(folder, "/tmp/reseat-test-XXXXXX");
+    if (!mkdtemp(folder)) {
+        abort();
+    }
+    snprintf(path, sizeof(path), "%s/run", folder);
+    mkdir(path, 0700);
+    setenv("XDG_RUNTIME_DIR", path, 1);
+    snprintf(path, sizeof(path), "%s/state", folder);
+    setenv("XDG_STATE_HOME", path, 1);
+    setenv("RESEAT_LISTER", getenv("TEST_LISTER"), 1);
+    setenv("RESEAT_LIBRARY", getenv("TEST_LIBRARY"), 1);
+    unsetenv("RESEAT_SOCKET");
+    unsetenv("RESEAT_ID");
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int remove_one(const char *path, const struct stat *stat, int flag, struct FTW *at)
+{
+    (void)stat;
+    (void)flag;
+    (void)at;
+    return remove(path);
+}
+
+void harness_finish(void)
+{
+    pid_t agent = harness_agent();
+
+    if (agent > 0) {
+        RESEAT("agent", "stop");
+        kill(agent, SIGKILL);
+    }
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static pid_t spawn_with(const char *program, va_list arguments, int out, int err)
+{
+    char *argv[ARGUMENTS_MAX] = {(char *)(uintptr_t)program};
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+
+    for (int i = 1; i < ARGUMENTS_MAX - 1; i++) {
+        argv[i] = va_arg(arguments, char *);
+        if (!argv[i]) {
+            break;
+        }
+    }
+    posix_spawn_file_actions_init(&actions);
+    if (out >= 0) {
+        posix_spawn_file_actions_adddup2(&actions, out, 1);
+        posix_spawn_file_actions_adddup2(&actions, err, 2);
+    } else {
+        posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+        posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    }
+    int error = posix_spawnp(&pid, program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error) {
+        fprintf(stderr, "cannot run %s: %s\n", program, strerror(error));
+        abort();
+    }
+    return pid;
+}
+
+int harness_wait(pid_t pid)
+{
+    int status;
+
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void take(int fd, char *to, size_t size)
+{
+    ssize_t count = pread(fd, to, size - 1, 0);
+
+    to[count > 0 ? count : 0] = '\0';
+    close(fd);
+}
+
+static int temporary_file(void)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/output-XXXXXX", folder);
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0) {
+        abort();
+    }
+    unlink(path);
+    return fd;
+}
+
+struct result *harness_run(const char *program, ...)
+{
+    struct result *result = &last[next_result++ % 4];
+    int out = temporary_file(), err = temporary_file();
+    va_list arguments;
+
+    va_start(arguments, program);
+    pid_t pid = spawn_with(program, arguments, out, err);
+    va_end(arguments);
+    result->status = harness_wait(pid);
+    take(out, result->out, sizeof(result->out));
+    take(err, result->err, sizeof(result->err));
+    return result;
+}
+
+pid_t harness_spawn(const char *program, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, program);
+    pid_t pid = spawn_with(program, arguments, -1, -1);
+    va_end(arguments);
+    return pid;
+}
+
+bool harness_state(const char *name, const char *state, unsigned ms)
+{
+    for (unsigned waited = 0; waited <= ms; waited += 25) {
+        const struct result *result = RESEAT("ps", "--json");
+        json_t *object = json_loads(result->out, 0, NULL), *app;
+        bool found = false;
+        size_t i;
+        json_array_foreach(json_object_get(object, "apps"), i, app)
+        {
+            const char *is = json_string_value(json_object_get(app, "name"));
+            const char *does = json_string_value(json_object_get(app, "state"));
+            found = found || (is && does && !strcmp(is, name) && !strcmp(does, state));
+        }
+        json_decref(object);
+        if (found) {
+            return true;
+        }
+        usleep(25000);
+    }
+    return false;
+}
+
+pid_t harness_agent(void)
+{
+    const struct result *result = RESEAT("agent", "status", "--json");
+    json_t *object = json_loads(result->out, 0, NULL);
+    json_int_t pid = json_integer_value(json_object_get(json_object_get(object, "agent"), "pid"));
+
+    json_decref(object);
+    return (pid_t)pid;
+}
+
+int harness_connect(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct paths paths;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || paths_find(&paths)) {
+        return -1;
+    }
+    memcpy(address.sun_path, paths.socket, sizeof(address.sun_path));
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}

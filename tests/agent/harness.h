@@ -1,0 +1,43 @@
+#ifndef RESEAT_TESTS_AGENT_HARNESS_H
+#define RESEAT_TESTS_AGENT_HARNESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* A runtime folder and state of its own for each test, and the binaries under test in it. */
+
+/** What a command printed and how it ended. */
+struct result {
+    int status; /**< Exit status, or 128 and the signal. */
+    char out[65536];
+    char err[16384];
+};
+
+/** Set up the environment: temporary folders, the fake lister, a library to preload. */
+void harness_init(void);
+/** Stop the agent and remove the folders. */
+void harness_finish(void);
+
+/** Paths of what was built, from the environment that meson gives to the test. */
+const char *harness_reseat(void);
+const char *harness_program(void);
+/** The temporary folder. */
+const char *harness_folder(void);
+
+/** Run a command to its end. Arguments end with NULL. */
+struct result *harness_run(const char *program, ...) __attribute__((sentinel));
+/** `reseat` with these arguments. */
+#define RESEAT(...) harness_run(harness_reseat(), __VA_ARGS__, (char *)NULL)
+/** Start one in the background, its output dropped. */
+pid_t harness_spawn(const char *program, ...) __attribute__((sentinel));
+/** Wait for one from harness_spawn(); as struct result's status. */
+int harness_wait(pid_t pid);
+
+/** Ask `reseat ps --json` until a program of that name is in that state. False after @ms. */
+bool harness_state(const char *name, const char *state, unsigned ms);
+/** The agent's pid, or 0. */
+pid_t harness_agent(void);
+/** A connected socket to the agent; nothing said yet. */
+int harness_connect(void);
+
+#endif

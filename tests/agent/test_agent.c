@@ -1,0 +1,406 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/protocol.h"
+#include "tests/agent/harness.h"
+
+TestSuite(agent, .init = harness_init, .fini = harness_finish, .timeout = 120);
+
+static pid_t start_shown_as(const char *name, const char *shown, const char *how)
+{
+    setenv("FAKE_MOVE", how, 1);
+    pid_t pid =
+        harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(), "60", NULL);
+    cr_assert(harness_state(shown, "running", 10000));
+    return pid;
+}
+
+static pid_t start(const char *name, const char *how)
+{
+    return start_shown_as(name, name, how);
+}
+
+static void end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    harness_wait(pid);
+}
+
+/** JSON of one command: version, command and status are always there. */
+static json_t *checked(const struct result *result, const char *command)
+{
+    json_error_t error;
+    json_t *object = json_loads(result->out, 0, &error);
+
+    cr_assert(object, "not JSON: %s: %s", error.text, result->out);
+    cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
+    cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);
+    cr_assert_eq(result->status != 0, json_object_get(object, "error") != NULL);
+    cr_assert_str_eq(result->err, "");
+    return object;
+}
+
+static const char *error_code(json_t *object)
+{
+    return json_string_value(json_object_get(json_object_get(object, "error"), "code"));
+}
+
+Test(agent, moves_suspends_and_resumes)
+{
+    pid_t pid = start("app", "done");
+    struct result *result = RESEAT("move", "app", "cpu1");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "from gpu0 to cpu1"), "%s", result->out);
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    cr_assert(harness_state("app", "suspended", 2000));
+    result = RESEAT("resume", "app");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "to cpu1"), "%s", result->out);
+    cr_assert_eq(RESEAT("resume", "app")->status, 4);
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    cr_assert(strstr(RESEAT("resume", "app", "cpu0")->out, "to cpu0"));
+    end(pid);
+}
+
+Test(agent, exit_statuses)
+{
+    struct result *result;
+
+    cr_assert_eq(RESEAT("ps")->status, 3);
+    cr_assert_eq(RESEAT("move", "app", "cpu0")->status, 3);
+    cr_assert_eq(RESEAT("move", "app")->status, 2);
+    cr_assert_eq(RESEAT("move", "app", "cpu0", "more")->status, 2);
+    cr_assert_eq(RESEAT("move", "app", "cpu0", "--timeout", "soon")->status, 2);
+    cr_assert_eq(RESEAT("move", "app", "cpu0", "--wrong")->status, 2);
+    cr_assert_eq(RESEAT("nonsense")->status, 2);
+    cr_assert_eq(RESEAT("run")->status, 2);
+    cr_assert_eq(RESEAT("run", "--present", "toaster", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--device", "gpu9", "true")->status, 3);
+    cr_assert_eq(RESEAT("run", "/nonexistent")->status, 127);
+    cr_assert_eq(RESEAT("run", "/tmp")->status, 126);
+
+    pid_t pid = start("app", "fail");
+    result = RESEAT("move", "app", "cpu0");
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "building a program failed: -11"), "%s", result->err);
+    cr_assert_eq(strchr(result->err, '\n'), result->err + strlen(result->err) - 1);
+    cr_assert_eq(RESEAT("move", "nobody", "cpu0")->status, 3);
+    cr_assert_eq(RESEAT("move", "app", "gpu7")->status, 3);
+    cr_assert_eq(RESEAT("move", "app", "Fake")->status, 2);
+    end(pid);
+
+    pid = start("refuser", "refuse");
+    result = RESEAT("move", "refuser", "cpu0");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "1024 used, 256 offered"));
+    end(pid);
+
+    pid = start("slow", "slow");
+    result = RESEAT("move", "slow", "cpu0", "--timeout", "0.3");
+    cr_assert_eq(result->status, 5);
+    cr_assert(harness_state("slow", "running", 2000));
+    kill(pid, SIGSTOP);
+    cr_assert_eq(RESEAT("move", "slow", "cpu0", "--timeout", "0.2")->status, 5);
+    kill(pid, SIGCONT);
+    end(pid);
+}
+
+Test(agent, json_is_valid_on_success_and_on_errors)
+{
+    json_t *object = checked(RESEAT("ps", "--json"), "ps");
+
+    cr_assert_str_eq(error_code(object), "no-agent");
+    json_decref(object);
+    json_decref(checked(RESEAT("devices", "--json"), "devices"));
+    json_decref(checked(RESEAT("ps", "--json"), "ps"));
+    json_decref(checked(RESEAT("version", "--json"), "version"));
+    json_decref(checked(RESEAT("agent", "status", "--json"), "agent"));
+    json_decref(checked(RESEAT("move", "--json"), "move"));
+    json_decref(checked(RESEAT("suspend", "--json", "--bad"), "suspend"));
+
+    pid_t pid = start_shown_as("app \"\xff", "app \"?", "done");
+    json_decref(checked(RESEAT("ps", "--json"), "ps"));
+    object = checked(RESEAT("move", "app \"\xff", "cpu0", "--json"), "move");
+    cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
+    cr_assert_gt(json_integer_value(json_object_get(object, "bytes")), 0);
+    json_decref(object);
+    object = checked(RESEAT("move", "b\xff", "cpu0", "--json"), "move");
+    cr_assert_str_eq(error_code(object), "no-app");
+    json_decref(object);
+    end(pid);
+}
+
+Test(agent, devices_say_who_uses_them)
+{
+    pid_t pid = start("user", "done");
+    usleep(600000); /* The next status. */
+    json_t *object = checked(RESEAT("devices", "--json"), "devices"), *device;
+    size_t i, users = 0;
+
+    cr_assert_eq(json_array_size(json_object_get(object, "devices")), 3);
+    json_array_foreach(json_object_get(object, "devices"), i, device)
+    {
+        json_t *apps = json_object_get(device, "apps");
+        users += json_array_size(apps);
+        if (json_array_size(apps)) {
+            cr_assert_str_eq(json_string_value(json_object_get(device, "name")), "gpu0");
+            cr_assert_eq(json_integer_value(json_object_get(device, "used_bytes")), 64 << 20);
+        }
+    }
+    cr_assert_eq(users, 1);
+    json_decref(object);
+    end(pid);
+}
+
+Test(agent, names_do_not_shift_between_listings)
+{
+    setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:two", 1);
+    cr_assert(strstr(RESEAT("devices")->out, "cpu1 cpu  two"));
+    setenv("POCL_FAKE_DEVICES", "cpu:zero,cpu:two,gpu:new", 1);
+    struct result *result = RESEAT("devices");
+    cr_assert(strstr(result->out, "cpu1 cpu  two"), "%s", result->out);
+    cr_assert(strstr(result->out, "cpu2 cpu  zero"), "%s", result->out);
+    cr_assert(!strstr(result->out, "one"), "%s", result->out);
+    RESEAT("agent", "stop");
+    setenv("POCL_FAKE_DEVICES", "cpu:two", 1);
+    cr_assert(strstr(RESEAT("devices")->out, "cpu1 cpu  two"));
+}
+
+Test(agent, a_lister_that_hangs_or_crashes_is_survived)
+{
+    const char *reseatd = getenv("TEST_RESEATD");
+
+    cr_assert_eq(harness_run(reseatd, "--daemon", "--lister-timeout", "1", NULL)->status, 0);
+    setenv("POCL_FAKE_DEVICES", "hang", 1);
+    cr_assert_eq(RESEAT("devices")->status, 1);
+    setenv("POCL_FAKE_DEVICES", "crash", 1);
+    cr_assert_eq(RESEAT("devices")->status, 1);
+    setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    setenv("POCL_FAKE_DEVICES", "hang", 1);
+    struct result *result = RESEAT("devices");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->err, "may be old"), "%s", result->err);
+}
+
+Test(agent, killed_in_the_middle_of_a_move_and_started_again_it_knows_the_programs)
+{
+    pid_t pid = start("survivor", "slow");
+    pid_t waiting = harness_spawn("sleep", "30", NULL);
+    pid_t agent = harness_agent();
+    pid_t mover = harness_spawn(harness_reseat(), "move", "survivor", "cpu0", NULL);
+
+    cr_assert(harness_state("survivor", "moving", 5000));
+    kill(agent, SIGKILL);
+    cr_assert_eq(harness_wait(mover), 3);
+    cr_assert_eq(kill(pid, 0), 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_assert(harness_state("survivor", "running", 2000));
+    cr_assert_neq(harness_agent(), agent);
+    end(waiting);
+    end(pid);
+}
+
+Test(agent, a_program_that_has_not_called_opencl_is_starting_also_for_the_next_agent)
+{
+    setenv("FAKE_MOVE", "done", 1);
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "late", harness_program(), "60",
+                              "late", "2500", NULL);
+    cr_assert(harness_state("late", "starting", 2000));
+    cr_assert_eq(RESEAT("suspend", "late")->status, 4);
+    kill(harness_agent(), SIGKILL);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_assert(harness_state("late", "starting", 500));
+    struct result *result = RESEAT("move", "late", "cpu1");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->out, "will start on cpu1"));
+    cr_assert(harness_state("late", "running", 5000));
+    usleep(600000);
+    result = RESEAT("ps");
+    cr_assert(strstr(result->out, "cpu1"), "%s", result->out);
+    end(pid);
+}
+
+Test(agent, a_program_that_dies_in_a_move_is_a_clear_error)
+{
+    pid_t pid = start("mortal", "die");
+    struct result *result = RESEAT("move", "mortal", "cpu0");
+
+    cr_assert_eq(result->status, 3);
+    cr_assert(strstr(result->err, "ended during the move"), "%s", result->err);
+    cr_assert_eq(harness_wait(pid), 9);
+    cr_assert(!strstr(RESEAT("ps")->out, "mortal"));
+}
+
+Test(agent, interrupting_the_command_cancels_the_move)
+{
+    pid_t pid = start("app", "slow");
+    pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
+
+    cr_assert(harness_state("app", "moving", 5000));
+    kill(mover, SIGINT);
+    cr_assert_eq(harness_wait(mover), 1);
+    cr_assert(harness_state("app", "running", 2000));
+    mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
+    cr_assert(harness_state("app", "moving", 5000));
+    kill(mover, SIGKILL);
+    harness_wait(mover);
+    cr_assert(harness_state("app", "running", 2000));
+    end(pid);
+}
+
+Test(agent, a_child_after_fork_is_a_program_of_its_own)
+{
+    setenv("FAKE_MOVE", "done", 1);
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--device", "cpu1", harness_program(), "60",
+                              "fork", NULL);
+    json_t *apps = NULL;
+    json_t *object = NULL;
+
+    for (int i = 0; i < 100; i++) {
+        json_decref(object);
+        object = json_loads(RESEAT("ps", "--json")->out, 0, NULL);
+        apps = json_object_get(object, "apps");
+        if (json_array_size(apps) == 2) {
+            break;
+        }
+        usleep(50000);
+    }
+    cr_assert_eq(json_array_size(apps), 2);
+    json_decref(object);
+    end(pid);
+}
+
+/* ---- bad input on the socket ---- */
+
+static void send_bytes(int fd, const void *bytes, size_t size)
+{
+    const char *at = bytes;
+
+    while (size) {
+        ssize_t count = send(fd, at, size, MSG_NOSIGNAL);
+        if (count <= 0) {
+            return;
+        }
+        at += count;
+        size -= (size_t)count;
+    }
+}
+
+static bool closed_by_peer(int fd)
+{
+    struct timeval limit = {.tv_sec = 5};
+    char bytes[4096];
+    ssize_t count;
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    while ((count = recv(fd, bytes, sizeof(bytes), 0)) > 0) {
+    }
+    return count == 0 || errno == ECONNRESET;
+}
+
+Test(agent, bad_frames_cost_only_the_connection_that_sent_them)
+{
+    pid_t pid = start("bystander", "done");
+    const uint8_t oversized[] = {0xff, 0xff, 0xff, 0xff, 1, 2, 3};
+    const uint8_t truncated[] = {0x10, 0, 0, 0, 0x81, 0xa4};
+    const uint8_t nonsense[] = {4, 0, 0, 0, 0xdf, 0xff, 0xff, 0xff};
+    struct frame frame;
+
+    int fd = harness_connect();
+    send_bytes(fd, oversized, sizeof(oversized));
+    cr_assert(closed_by_peer(fd));
+    close(fd);
+    fd = harness_connect();
+    send_bytes(fd, nonsense, sizeof(nonsense));
+    cr_assert(closed_by_peer(fd));
+    close(fd);
+    fd = harness_connect();
+    send_bytes(fd, truncated, sizeof(truncated));
+    close(fd);
+    fd = harness_connect();
+    frame_init(&frame, MSG_MOVE);
+    cr_assert_eq(frame_seal(&frame), 0);
+    send_bytes(fd, frame.buffer.data, frame.buffer.size);
+    frame_finish(&frame);
+    cr_assert(closed_by_peer(fd));
+    close(fd);
+    srandom(7);
+    for (int i = 0; i < 300; i++) {
+        uint8_t bytes[256];
+        size_t size = (size_t)random() % sizeof(bytes) + 4;
+        fd = harness_connect();
+        cr_assert_geq(fd, 0);
+        for (size_t j = 0; j < size && j < sizeof(bytes); j++) {
+            bytes[j] = (uint8_t)random();
+        }
+        bytes[2] = bytes[3] = 0;
+        size = size > sizeof(bytes) ? sizeof(bytes) : size;
+        send_bytes(fd, bytes, size);
+        close(fd);
+    }
+    cr_assert_eq(RESEAT("move", "bystander", "cpu0")->status, 0);
+    cr_assert(harness_state("bystander", "running", 1000));
+    end(pid);
+}
+
+Test(agent, requests_of_random_fields_are_answered_or_refused)
+{
+    static const char *const types[] = {
+        MSG_MOVE,  MSG_SUSPEND, MSG_RESUME, MSG_REGISTER, MSG_DEVICES,  MSG_APPS, MSG_CANCEL,
+        MSG_AGENT, "unknown",   MSG_REPORT, MSG_STATUS,   MSG_PROGRESS, MSG_HELLO};
+    static const char *const keys[] = {"app",     "device", "timeout_ms", "environment",
+                                       "request", "seats",  "name"};
+    pid_t pid = start("bystander", "refuse");
+
+    srandom(11);
+    for (int i = 0; i < 300; i++) {
+        struct frame frame;
+        int fd = harness_connect();
+        frame_init(&frame, MSG_HELLO);
+        frame_u64(&frame, "version", PROTOCOL_VERSION);
+        frame_string(&frame, "role", i % 3 ? "client" : "program");
+        cr_assert_eq(frame_seal(&frame), 0);
+        send_bytes(fd, frame.buffer.data, frame.buffer.size);
+        frame_finish(&frame);
+        frame_init(&frame, types[random() % (long)(sizeof(types) / sizeof(*types))]);
+        for (size_t j = 0; j < sizeof(keys) / sizeof(*keys); j++) {
+            switch (random() % 5) {
+            case 0:
+                frame_u64(&frame, keys[j], (uint64_t)random() << 33);
+                break;
+            case 1:
+                frame_string(&frame, keys[j], "bystander");
+                break;
+            case 2:
+                frame_string(&frame, keys[j], "\x01\xff");
+                break;
+            case 3:
+                frame_array(&frame, keys[j]);
+                frame_bool(&frame, NULL, true);
+                frame_end(&frame);
+                break;
+            default:
+                break;
+            }
+        }
+        cr_assert_eq(frame_seal(&frame), 0);
+        send_bytes(fd, frame.buffer.data, frame.buffer.size);
+        frame_finish(&frame);
+        if (i % 2) {
+            usleep(1000);
+        }
+        close(fd);
+    }
+    cr_assert_eq(RESEAT("move", "bystander", "cpu0")->status, 4);
+    end(pid);
+}

@@ -1,0 +1,193 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/access.h"
+#include "agent/device_names.h"
+#include "agent/environment.h"
+#include "agent/paths.h"
+
+static cl_device_type gpu = CL_DEVICE_TYPE_GPU, cpu = CL_DEVICE_TYPE_CPU;
+static struct devinfo_value gpu_value = {CL_DEVICE_TYPE, sizeof(gpu), (uint8_t *)&gpu};
+static struct devinfo_value cpu_value = {CL_DEVICE_TYPE, sizeof(cpu), (uint8_t *)&cpu};
+
+static struct inventory_entry entry(bool is_gpu, const char *device, uint32_t ordinal,
+                                    const char *uuid, const char *pci)
+{
+    struct inventory_entry made = {
+        .info = {.value_count = 1, .values = is_gpu ? &gpu_value : &cpu_value}};
+
+    strcpy(made.key.icd, "lib.so");
+    strcpy(made.key.platform, "P");
+    strcpy(made.key.device, device);
+    strcpy(made.key.uuid, uuid);
+    strcpy(made.key.pci, pci);
+    made.key.ordinal = ordinal;
+    return made;
+}
+
+Test(device_names, stay_when_hardware_comes_and_goes)
+{
+    char path[] = "/tmp/reseat-names-XXXXXX";
+    struct inventory_entry first[] = {entry(false, "pthread", 0, "", ""),
+                                      entry(true, "H200", 0, "aa11", "0000:01:00.0"),
+                                      entry(true, "H200", 1, "bb22", "0000:02:00.0")};
+    /* One GPU is gone, so that the other's ordinal shifts; a new one comes before it. */
+    struct inventory_entry second[] = {entry(true, "A100", 0, "cc33", "0000:03:00.0"),
+                                       entry(true, "H200", 0, "bb22", "0000:02:00.0"),
+                                       entry(false, "basic", 0, "", ""),
+                                       entry(false, "pthread", 0, "", "")};
+    struct inventory inventory = {first, 3};
+    struct device_names names;
+    bool grew;
+
+    close(mkstemp(path));
+    cr_assert_eq(device_names_load(path, &names), 0);
+    cr_assert_eq(device_names_assign(&names, &inventory, &grew), 0);
+    cr_assert(grew);
+    cr_assert_str_eq(first[0].name, "cpu0");
+    cr_assert_str_eq(first[1].name, "gpu0");
+    cr_assert_str_eq(first[2].name, "gpu1");
+    cr_assert_eq(device_names_save(path, &names), 0);
+    device_names_finish(&names);
+
+    inventory = (struct inventory){second, 4};
+    cr_assert_eq(device_names_load(path, &names), 0);
+    cr_assert_eq(device_names_assign(&names, &inventory, &grew), 0);
+    cr_assert(grew);
+    cr_assert_str_eq(second[0].name, "gpu2");
+    cr_assert_str_eq(second[1].name, "gpu1");
+    cr_assert_str_eq(second[2].name, "cpu1");
+    cr_assert_str_eq(second[3].name, "cpu0");
+
+    inventory = (struct inventory){first, 3};
+    cr_assert_eq(device_names_assign(&names, &inventory, &grew), 0);
+    cr_assert(!grew);
+    cr_assert_str_eq(first[1].name, "gpu0");
+    device_names_finish(&names);
+    unlink(path);
+}
+
+Test(device_names, a_damaged_file_gives_what_can_be_read)
+{
+    char path[] = "/tmp/reseat-names-XXXXXX";
+    static const char text[] = "gpu0 icd=a;device=b\nGPU icd=a;device=c\ngpu1 nonsense\n\n"
+                               "gpu0 icd=a;device=again\ncpu0 icd=a;device=d";
+    struct device_names names;
+
+    int fd = mkstemp(path);
+    cr_assert_eq(write(fd, text, sizeof(text) - 1), (ssize_t)sizeof(text) - 1);
+    close(fd);
+    cr_assert_eq(device_names_load(path, &names), 0);
+    cr_assert_eq(names.count, 2);
+    cr_assert_str_eq(names.names[1].name, "cpu0");
+    device_names_finish(&names);
+    unlink(path);
+    cr_assert_eq(device_names_load("/nonexistent/names", &names), 0);
+    cr_assert_eq(names.count, 0);
+}
+
+Test(device_names, a_device_is_found_by_all_its_names)
+{
+    struct inventory_entry entries[] = {entry(true, "NVIDIA H200", 0, "aa112233", "0000:3b:00.0"),
+                                        entry(true, "NVIDIA H200", 1, "aa115566", "0000:5e:00.0"),
+                                        entry(false, "pthread-Xeon", 0, "", "")};
+    struct inventory inventory = {entries, 3};
+    const struct inventory_entry *found = NULL;
+    char error[1024];
+
+    strcpy(entries[0].name, "gpu0");
+    strcpy(entries[1].name, "gpu1");
+    strcpy(entries[2].name, "cpu0");
+    static const struct {
+        const char *text;
+        size_t index;
+    } good[] = {{"gpu1", 1},   {"0000:3b:00.0", 0},  {"5e:00.0", 1},
+                {"aa1155", 1}, {"GPU-AA11-2233", 0}, {"xeon", 2}};
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        cr_assert_eq(device_resolve(&inventory, good[i].text, &found, error, sizeof(error)), 0);
+        cr_assert_eq(found, &entries[good[i].index], "%s", good[i].text);
+    }
+    cr_assert_eq(device_resolve(&inventory, "H200", &found, error, sizeof(error)), -ENOTUNIQ);
+    cr_assert(strstr(error, "gpu0, gpu1"));
+    cr_assert(!strstr(error, "cpu0"));
+    cr_assert_eq(device_resolve(&inventory, "aa11", &found, error, sizeof(error)), -ENOTUNIQ);
+    cr_assert_eq(device_resolve(&inventory, "gpu7", &found, error, sizeof(error)), -ENODEV);
+    cr_assert_eq(device_resolve(&inventory, "", &found, error, sizeof(error)), -ENODEV);
+    cr_assert_eq(device_default(&inventory), &entries[0]);
+    inventory = (struct inventory){entries + 2, 1};
+    cr_assert_eq(device_default(&inventory), &entries[2]);
+    inventory.count = 0;
+    cr_assert_null(device_default(&inventory));
+}
+
+Test(access, a_user_acts_on_their_own_and_root_on_all)
+{
+    cr_assert(access_may_connect(1000, 1000));
+    cr_assert(access_may_connect(1000, 0));
+    cr_assert(!access_may_connect(1000, 1001));
+    cr_assert(access_may_connect(0, 1001));
+    cr_assert(access_may_act(1000, 1000));
+    cr_assert(!access_may_act(1000, 1001));
+    cr_assert(!access_may_act(1000, 0));
+    cr_assert(access_may_act(0, 1000));
+    cr_assert(access_may_stop(1000, 1000));
+    cr_assert(!access_may_stop(0, 1000));
+}
+
+Test(paths, a_runtime_folder_that_others_may_enter_is_refused)
+{
+    char folder[] = "/tmp/reseat-paths-XXXXXX", inside[64];
+    struct paths paths;
+
+    cr_assert(mkdtemp(folder));
+    unsetenv("RESEAT_SOCKET");
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    cr_assert_eq(paths_find(&paths), 0);
+    snprintf(inside, sizeof(inside), "%s/reseat", folder);
+    cr_assert_str_eq(paths.folder, inside);
+    cr_assert_eq(chmod(inside, 0755), 0);
+    cr_assert_eq(paths_find(&paths), -EPERM);
+    rmdir(inside);
+    cr_assert_eq(symlink("/tmp", inside), 0);
+    cr_assert_eq(paths_find(&paths), -EPERM);
+    unlink(inside);
+    rmdir(folder);
+}
+
+Test(paths, the_variable_names_the_socket)
+{
+    char folder[] = "/tmp/reseat-paths-XXXXXX", path[64];
+    struct paths paths;
+
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/agent.sock", folder);
+    setenv("RESEAT_SOCKET", path, 1);
+    cr_assert_eq(paths_find(&paths), 0);
+    cr_assert_str_eq(paths.socket, path);
+    cr_assert_str_eq(paths.folder, folder);
+    snprintf(path, sizeof(path), "%s/other", folder);
+    setenv("RESEAT_SOCKET", path, 1);
+    cr_assert_eq(paths_find(&paths), 0);
+    cr_assert_str_eq(paths.socket, path);
+    cr_assert(access(strcat(path, ".d"), X_OK) == 0);
+    rmdir(path);
+    rmdir(folder);
+}
+
+Test(environment, the_lister_sees_the_drivers_variables_of_the_client_only)
+{
+    char a[] = "HOME=/h", b[] = "POCL_DEVICES=old";
+    char *base[] = {a, b, NULL}, **made;
+
+    cr_assert_eq(environment_for_lister(base, "OCL_ICD_VENDORS=/v\nRUSTICL_ENABLE=x\n", &made), 0);
+    cr_assert_str_eq(made[0], "HOME=/h");
+    cr_assert_str_eq(made[1], "OCL_ICD_VENDORS=/v");
+    cr_assert_str_eq(made[2], "RUSTICL_ENABLE=x");
+    cr_assert_null(made[3]);
+    free(made);
+}

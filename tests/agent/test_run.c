@@ -1,0 +1,175 @@
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+
+TestSuite(run, .init = harness_init, .fini = harness_finish, .timeout = 60);
+
+Test(run, passes_status_signals_streams_and_folder)
+{
+    struct result *result;
+
+    cr_assert_eq(RESEAT("run", "--", "sh", "-c", "exit 42")->status, 42);
+    cr_assert_eq(RESEAT("run", "sh", "-c", "kill -TERM $$")->status, 128 + SIGTERM);
+    result = RESEAT("run", "sh", "-c", "pwd; echo wrong >&2");
+    char *here = getcwd(NULL, 0);
+    strcat(strcpy(result->out + 4096, here), "\n");
+    cr_assert_str_eq(result->out, result->out + 4096);
+    cr_assert_str_eq(result->err, "wrong\n");
+    free(here);
+    result = harness_run("sh", "-c", "echo in | \"$1\" run cat", "sh", harness_reseat(), NULL);
+    cr_assert_str_eq(result->out, "in\n");
+}
+
+Test(run, opens_every_road_and_keeps_the_users_setting)
+{
+    char expected[512];
+
+    setenv("OCL_ICD_VENDORS", "/opt/vendors", 1);
+    setenv("OCL_ICD_FILENAMES", "libmine.so", 1);
+    unsetenv("LD_PRELOAD");
+    struct result *result =
+        RESEAT("run", "--name", "x", "--present", "gpu", "--profile", "native", "--device", "cpu1",
+               "sh", "-c",
+               "echo $RESEAT_ICD_VENDORS,$RESEAT_ICD_FILENAMES,${OCL_ICD_FILENAMES-none},"
+               "$RESEAT_NAME,$RESEAT_PRESENT,$RESEAT_PROFILE,$LD_PRELOAD;"
+               "cat $OCL_ICD_VENDORS/*; echo $RESEAT_DEVICE; test -r $RESEAT_INVENTORY && "
+               "test -S $RESEAT_SOCKET && echo $RESEAT_ID");
+    snprintf(expected, sizeof(expected), "/opt/vendors,libmine.so,none,x,gpu,native,%s\n%s\n",
+             getenv("TEST_LIBRARY"), getenv("TEST_LIBRARY"));
+    cr_assert_eq(strncmp(result->out, expected, strlen(expected)), 0, "%s", result->out);
+    cr_assert(strstr(result->out, "device=Fake%20two;"), "%s", result->out);
+    cr_assert(strstr(result->out, "\na1\n"), "%s", result->out);
+}
+
+Test(run, inside_itself_keeps_what_was_kept)
+{
+    setenv("OCL_ICD_VENDORS", "/opt/vendors", 1);
+    struct result *result = RESEAT("run", harness_reseat(), "run", "sh", "-c",
+                                   "echo $RESEAT_ICD_VENDORS; echo $LD_PRELOAD");
+    cr_assert(strncmp(result->out, "/opt/vendors\n", 13) == 0, "%s", result->out);
+    const char *library = strstr(result->out, "libfake_reseat");
+    cr_assert(library && !strstr(library + 1, "libfake_reseat"), "%s", result->out);
+}
+
+Test(run, without_an_agent_warns_in_one_line_and_runs)
+{
+    setenv("RESEAT_AGENT", "/bin/false", 1);
+    struct result *result = RESEAT("run", "sh", "-c", "echo ran; exit 7");
+    cr_assert_eq(result->status, 7);
+    cr_assert_str_eq(result->out, "ran\n");
+    cr_assert_eq(strchr(result->err, '\n'), result->err + strlen(result->err) - 1, "%s",
+                 result->err);
+    cr_assert_eq(RESEAT("run", "--device", "gpu0", "true")->status, 3);
+}
+
+Test(run, without_an_agent_devices_are_found_in_the_last_list)
+{
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("RESEAT_AGENT", "/bin/false", 1);
+    struct result *result = RESEAT("run", "--device", "cpu0", "sh", "-c", "echo $RESEAT_DEVICE");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->out, "device=Fake%20one"), "%s", result->out);
+}
+
+Test(run, a_program_started_without_an_agent_is_found_by_a_later_one)
+{
+    setenv("RESEAT_AGENT", "/bin/false", 1);
+    pid_t pid =
+        harness_spawn(harness_reseat(), "run", "--name", "orphan", harness_program(), "60", NULL);
+    usleep(300000);
+    unsetenv("RESEAT_AGENT");
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_assert(harness_state("orphan", "running", 2000));
+    kill(pid, SIGKILL);
+    harness_wait(pid);
+}
+
+Test(run, help_and_version)
+{
+    static const char *const commands[] = {"run",    "devices", "ps",    "move",   "suspend",
+                                           "resume", "doctor",  "agent", "version"};
+
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+        struct result *result = RESEAT(commands[i], "--help");
+        cr_assert_eq(result->status, 0);
+        cr_assert(strstr(result->out, commands[i]));
+    }
+    cr_assert_eq(RESEAT("--help")->status, 0);
+    cr_assert(strstr(RESEAT("version")->out, "reseat 0."));
+}
+
+/* ---- doctor, on programs made for it ---- */
+
+static const char *built(const char *name)
+{
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+
+    snprintf(path, sizeof(paths[0]), "%s/%s", getenv("TEST_FOLDER"), name);
+    return path;
+}
+
+Test(run, doctor_names_the_road)
+{
+    struct result *result = RESEAT("doctor", built("doctor_opens"));
+
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert(strstr(result->out, "takes road ICD"), "%s", result->out);
+    result = RESEAT("doctor", built("doctor_linked"));
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert(strstr(result->out, "takes road preload"), "%s", result->out);
+    cr_assert(strstr(result->out, "all 1 OpenCL functions"), "%s", result->out);
+    result = RESEAT("doctor", built("doctor_plain"));
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert(strstr(result->out, "no sign of OpenCL"), "%s", result->out);
+    cr_assert_eq(RESEAT("doctor", "/nonexistent")->status, 3);
+}
+
+Test(run, doctor_names_what_stops_it)
+{
+    struct result *result = RESEAT("doctor", built("doctor_uncovered"));
+    char path[128];
+
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->out, "clFinish"), "%s", result->out);
+    result = RESEAT("doctor", built("doctor_static"));
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->out, "statically"), "%s", result->out);
+
+    snprintf(path, sizeof(path), "%s/setuid", harness_folder());
+    harness_run("cp", built("doctor_linked"), path, NULL);
+    cr_assert_eq(chmod(path, 04755), 0);
+    result = RESEAT("doctor", path);
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->out, "set-user-id"), "%s", result->out);
+
+    snprintf(path, sizeof(path), "%s/script", harness_folder());
+    FILE *file = fopen(path, "w");
+    fprintf(file, "#!/usr/bin/env -S %s\n", built("doctor_static"));
+    fclose(file);
+    chmod(path, 0755);
+    result = RESEAT("doctor", path);
+    cr_assert(strstr(result->out, "is a script"), "%s", result->out);
+    cr_assert_eq(result->status, 1);
+    file = fopen(path, "w");
+    fputs("neither\n", file);
+    fclose(file);
+    cr_assert_eq(RESEAT("doctor", path)->status, 1);
+}
+
+Test(run, doctor_checks_the_setup)
+{
+    cr_assert_eq(RESEAT("doctor")->status, 0);
+    setenv("RESEAT_LIBRARY", "/nonexistent", 1);
+    struct result *result = RESEAT("doctor");
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->out, "stop  library"), "%s", result->out);
+}

@@ -1,0 +1,94 @@
+#!/bin/bash
+# On a machine with a GPU and none of Debian's packages, from the folder that scripts/bundle made:
+#
+#   ./gpu.sh [--gpu DEVICE] [--cpu DEVICE] [--mib N[,N...]] [--skip-calls]
+#
+# Moves a program GPU -> CPU -> GPU while it computes (its results are checked), prints what each
+# call costs, and each move's time, downtime and bytes for each size of state (1 and 8 GiB).
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+gpu='' cpu='' sizes=1024,8192 skip_calls=''
+while [ $# -gt 0 ]; do
+    case $1 in
+    --gpu) gpu=$2 && shift 2 ;;
+    --cpu) cpu=$2 && shift 2 ;;
+    --mib) sizes=$2 && shift 2 ;;
+    --skip-calls) skip_calls=yes && shift ;;
+    *)
+        sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+        exit 2
+        ;;
+    esac
+done
+
+work=$(mktemp -d)
+bad=0
+finish() {
+    "$here/bin/reseat" agent stop >/dev/null 2>&1
+    rm -rf "$work"
+}
+trap finish EXIT
+export PATH=$here/bin:$PATH LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export XDG_RUNTIME_DIR=$work/run RESEAT=$here/bin/reseat PROGRAMS=$here/bin
+export POCL_CACHE_DIR=$work/pocl-cache OCL_ICD_VENDORS=$work/vendors POCL_DEVICES=${POCL_DEVICES:-pthread}
+mkdir -m 700 "$XDG_RUNTIME_DIR"
+mkdir "$OCL_ICD_VENDORS" "$POCL_CACHE_DIR"
+cp /etc/OpenCL/vendors/*.icd "$OCL_ICD_VENDORS" 2>/dev/null
+[ -e "$OCL_ICD_VENDORS/nvidia.icd" ] || echo libnvidia-opencl.so.1 >"$OCL_ICD_VENDORS/nvidia.icd"
+
+if [ -f "$here/pocl.tar.xz" ]; then
+    mkdir "$work/pocl"
+    tar -C "$work/pocl" -xf "$here/pocl.tar.xz"
+    LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$work/pocl/lib
+    # libpocl looks for its data where Debian puts it; nothing that is there is replaced.
+    [ -e /usr/share/pocl ] || cp -rn "$work/pocl/usr" /
+    echo libpocl.so.2 >"$OCL_ICD_VENDORS/pocl.icd"
+fi
+
+echo "machine: $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2- | sed 's/^ *//'), $(nproc) cores"
+command -v nvidia-smi >/dev/null &&
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+reseat agent start
+reseat devices || exit 1
+names=$(reseat devices --json | tr ',{' '\n\n' | sed -n 's/.*"name": *"\([a-z0-9-]*\)".*/\1/p')
+gpu=${gpu:-$(grep -m1 '^gpu' <<<"$names")}
+cpu=${cpu:-$(grep -m1 '^cpu' <<<"$names")}
+if [ -z "$gpu" ] || [ -z "$cpu" ]; then
+    echo "gpu.sh: needs a GPU and a CPU device (--gpu, --cpu), found: ${names//$'\n'/ }" >&2
+    exit 1
+fi
+
+step() { # NAME COMMAND...
+    echo "== $1"
+    shift
+    "$@" || {
+        echo "FAILED: $*" >&2
+        bad=1
+    }
+}
+
+to_and_fro() { # a solver that computes all the time, moved three times each way
+    local until=$work/until turn device
+    TEST_UNTIL=$until reseat run --name fro --device "$gpu" -- \
+        solver --mib 64 --steps 200 --every 0 --tiles 20 >"$work/fro" &
+    local pid=$!
+    sleep 3
+    for turn in 1 2 3; do
+        for device in "$cpu" "$gpu"; do
+            echo "move $turn"
+            reseat move fro "$device" --timeout 120 || return 1
+            sleep 1
+        done
+    done
+    touch "$until"
+    wait "$pid" && cat "$work/fro"
+}
+
+step "solver natively" solver --mib 64 --steps 200 --every 0 --tiles 20
+step "solver, $gpu -> $cpu -> $gpu while it computes" to_and_fro
+[ -n "$skip_calls" ] || step "calls on $gpu" bench-calls --runs 3
+for mib in ${sizes//,/ }; do
+    step "$mib MiB between $gpu and $cpu" \
+        bench-moves --mib "$mib" --runs 2 --from "$gpu" --to "$cpu" --buffers 10000
+done
+exit $bad

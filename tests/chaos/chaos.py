@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""Run a program natively and under reseat, moving it all the time; compare what it prints.
+
+  chaos.py [options] -- PROGRAM [ARG...]
+
+The program's standard output and exit status must be the same both times, and at least
+--moves moves must have been made (with --moves 0 it runs where it starts). A program that reads TEST_UNTIL (those of tests/programs do)
+is kept busy until then; any other has to run for long enough by itself.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from lab import Lab, Mover, VENDORS, find_reseat
+
+SKIPPED = 77  # what meson takes for a skipped test
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--reseat", help="the reseat command")
+    parser.add_argument("--vendors", default="pocl,rusticl", help=f"of {','.join(VENDORS)}")
+    parser.add_argument("--devices", default="", help="names to move between (all by default)")
+    parser.add_argument("--moves", type=int, default=100, help="moves to be made at least")
+    parser.add_argument("--interval", default="50-500", help="milliseconds between moves, LEAST-MOST")
+    parser.add_argument("--suspend-every", type=int, default=10, help="suspend and resume each Nth time (0: never)")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seconds", type=float, default=600, help="give up after")
+    parser.add_argument("--present", help="device type that the program is told")
+    parser.add_argument("--native-device", default="0", help="TEST_DEVICE of the native run")
+    parser.add_argument("--expect", type=int, default=0, help="exit status to expect, both times")
+    parser.add_argument("--no-native", action="store_true",
+                        help="drivers cannot run it: only the status is compared")
+    parser.add_argument("--native-seconds", type=float, default=300)
+    parser.add_argument("--keep", action="store_true", help="keep the folder with all output")
+    parser.add_argument("program", nargs="+")
+    return parser.parse_args(argv)
+
+
+def native(lab, options):
+    """(exit status, standard output) without reseat."""
+    env = dict(lab.env, TEST_DEVICE=options.native_device)
+    run = subprocess.run(options.program, env=env, stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, check=False, timeout=options.native_seconds)
+    return run.returncode, run.stdout
+
+
+def moved(lab, options, devices):
+    """(exit status, standard output, mover) under reseat; status None when time was up."""
+    until = lab.path("until")
+    name = f"chaos-{options.seed}"
+    low, high = (int(part) / 1000 for part in options.interval.split("-"))
+    with open(lab.path("stdout"), "wb") as out, open(lab.path("stderr"), "wb") as err, \
+            open(lab.path("moves"), "w", encoding="utf-8") as log:
+        command = lab.run_command(name, devices[0], options.present) + options.program
+        process = lab.start(command, out, err, {"TEST_UNTIL": until})
+        mover = Mover(lab, process.pid, devices, options.seed, (low, high), options.suspend_every,
+                      log=log)
+        if options.moves:
+            mover.start()
+        end = time.monotonic() + options.seconds
+        while process.poll() is None and time.monotonic() < end:
+            if mover.moves() >= options.moves and not os.path.exists(until):
+                with open(until, "w", encoding="utf-8"):
+                    pass
+            time.sleep(0.02)
+        status = process.poll()
+        if status is None:
+            process.kill()
+            process.wait()
+        if options.moves:
+            mover.stop()
+    with open(lab.path("stdout"), "rb") as file:
+        return status, file.read(), mover
+
+
+def report(options, devices, want, got, mover, seconds):
+    """Print the summary; the number of things that are wrong."""
+    wrong = []
+    if got[0] is None:
+        wrong.append(f"did not end within {options.seconds:g} s")
+    elif got[0] != want[0]:
+        wrong.append(f"exit status {got[0]}, natively {want[0]}")
+    if want[1] is not None and got[1] != want[1]:
+        wrong.append(f"standard output differs: {got[1][-300:]!r}, natively {want[1][-300:]!r}")
+    if mover.moves() < options.moves:
+        wrong.append(f"{mover.moves()} moves made of the {options.moves} asked for")
+    counts = ", ".join(f"{n} {what}" for what, n in mover.counts.items() if n)
+    print(f"chaos: {' '.join(options.program)}")
+    print(f"  seed {options.seed}, devices {' '.join(devices)}, {seconds:.1f} s")
+    print(f"  moves: {counts or 'none'}; {mover.suspends} suspended and resumed")
+    if mover.downtimes:
+        print(f"  downtime: median {statistics.median(mover.downtimes) * 1e3:.1f} ms, "
+              f"most {max(mover.downtimes) * 1e3:.1f} ms")
+    for reason, n in mover.reasons.items():
+        print(f"  {n} times: {reason}")
+    for what in wrong:
+        print(f"  WRONG: {what}")
+    print(f"  {len(wrong)} differences")
+    return len(wrong)
+
+
+def main(argv):
+    options = parse(argv)
+    reseat = find_reseat(options.reseat)
+    if not reseat:
+        print("chaos: no reseat command (--reseat, $RESEAT)", file=sys.stderr)
+        return SKIPPED
+    with Lab(options.vendors.split(","), reseat, options.keep) as lab:
+        devices = options.devices.split(",") if options.devices else lab.devices()
+        want = (options.expect, None) if options.no_native else native(lab, options)
+        if want[0] != options.expect:
+            print(f"chaos: natively it ended with {want[0]}, not {options.expect}: "
+                  "nothing to compare with", file=sys.stderr)
+            return 1
+        begin = time.monotonic()
+        status, output, mover = moved(lab, options, devices)
+        wrong = report(options, devices, want, (status, output), mover, time.monotonic() - begin)
+        if wrong:
+            with open(lab.path("stderr"), "rb") as file:
+                sys.stderr.write(file.read()[-4000:].decode(errors="replace"))
+        if options.keep:
+            print(f"  kept in {lab.folder}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,197 @@
+"""A private world for running programs under reseat: its own agent, vendors and caches."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+
+# What each vendor's .icd file says, and the variables that make it show devices.
+VENDORS = {
+    "pocl": ("libpocl.so.2", {"POCL_DEVICES": "basic pthread"}),
+    "rusticl": ("libRusticlOpenCL.so.1", {"RUSTICL_ENABLE": "llvmpipe"}),
+    "oclgrind": ("/usr/lib/oclgrind/liboclgrind-rt-icd.so", {}),
+}
+
+DONE, ROLLED_BACK, USAGE, NO_SUCH, REFUSED, DEADLINE = range(6)
+OUTCOMES = {DONE: "done", ROLLED_BACK: "rolled back", USAGE: "usage", NO_SUCH: "no such program",
+            REFUSED: "refused", DEADLINE: "deadline"}
+
+APPEAR_SECONDS = 60
+POLL_SECONDS = 0.05
+COMMAND_SECONDS = 300
+
+
+def find_reseat(named=None):
+    """The reseat command: as named, as $RESEAT says, beside the build, or on the path."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    beside = os.path.join(here, "..", "..", "build", "agent", "reseat")
+    for candidate in (named, os.environ.get("RESEAT"), beside, shutil.which("reseat")):
+        if candidate and os.access(candidate, os.X_OK):
+            return os.path.abspath(candidate)
+    return None
+
+
+class Lab:
+    """A folder with everything; leave it (it is a context manager) and all of it is gone."""
+
+    def __init__(self, vendors, reseat=None, keep=False, extra_env=None):
+        self.folder = tempfile.mkdtemp(prefix="reseat-lab-")
+        self.keep = keep
+        self.reseat = reseat
+        self.vendors = vendors
+        icd = os.path.join(self.folder, "vendors")
+        runtime = os.path.join(self.folder, "run")
+        os.mkdir(icd)
+        os.mkdir(runtime, 0o700)
+        cache = os.environ.get("POCL_CACHE_DIR") or os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"),
+            "reseat-tests-pocl")
+        os.makedirs(cache, exist_ok=True)
+        self.env = dict(os.environ, OCL_ICD_VENDORS=icd, XDG_RUNTIME_DIR=runtime,
+                        XDG_STATE_HOME=os.path.join(self.folder, "state"), POCL_CACHE_DIR=cache)
+        self.env.pop("OCL_ICD_FILENAMES", None)
+        for vendor in vendors:
+            library, variables = VENDORS[vendor]
+            with open(os.path.join(icd, vendor + ".icd"), "w", encoding="utf-8") as file:
+                file.write(library + "\n")
+            for name, value in variables.items():
+                self.env.setdefault(name, value)
+        self.env.update(extra_env or {})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.reseat:
+            self.control("agent", "stop")
+        if not self.keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def control(self, *args):
+        """Run a reseat command; (exit status, its JSON or None)."""
+        try:
+            run = subprocess.run([self.reseat, *args], env=self.env, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                                 timeout=COMMAND_SECONDS)
+        except subprocess.TimeoutExpired:
+            return DEADLINE, None
+        try:
+            return run.returncode, json.loads(run.stdout)
+        except ValueError:
+            return run.returncode, None
+
+    def devices(self):
+        """Names of all devices, in the order in which reseat shows them."""
+        self.control("agent", "start")
+        status, answer = self.control("devices", "--json")
+        if status != DONE or not answer:
+            raise RuntimeError(f"reseat devices failed with status {status}")
+        return [device["name"] for device in answer["devices"]]
+
+    def app(self, pid):
+        """What ps says of the program with that process id, or None."""
+        _, answer = self.control("ps", "--json")
+        for app in (answer or {}).get("apps", []):
+            if app.get("pid") == pid:
+                return app
+        return None
+
+    def run_command(self, name, device=None, present=None):
+        command = [self.reseat, "run", "--name", name]
+        if device:
+            command += ["--device", device]
+        if present:
+            command += ["--present", present]
+        return command + ["--"]
+
+    def start(self, command, stdout, stderr, extra_env=None):
+        return subprocess.Popen(command, env=dict(self.env, **(extra_env or {})),
+                                stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+
+
+class Mover(threading.Thread):
+    """
+    Moves a process at random times between devices until told to stop or it ends.
+
+    By its process id: a child that it forks has its name.
+    """
+
+    def __init__(self, lab, pid, devices, seed, interval=(0.05, 0.5), suspend_every=0,
+                 timeout=60, log=None):
+        super().__init__(daemon=True)
+        self.lab, self.pid, self.devices = lab, pid, devices
+        self.random = random.Random(seed)
+        self.interval, self.suspend_every, self.timeout = interval, suspend_every, timeout
+        self.log = log
+        self.stop_asked = threading.Event()
+        self.counts = {outcome: 0 for outcome in OUTCOMES.values()}
+        self.suspends = 0
+        self.downtimes = []
+        self.reasons = {}
+
+    def stop(self):
+        self.stop_asked.set()
+        self.join()
+
+    def moves(self):
+        return self.counts["done"]
+
+    def _ready(self):
+        end = time.monotonic() + APPEAR_SECONDS
+        while not self.stop_asked.is_set() and time.monotonic() < end:
+            app = self.lab.app(self.pid)
+            if app and app.get("device"):
+                return True
+            time.sleep(POLL_SECONDS)
+        return False
+
+    def _note(self, verb, target, status, answer):
+        answer = answer or {}
+        if self.log:
+            self.log.write(f"{verb} {target}: {OUTCOMES.get(status, status)} "
+                           f"{json.dumps(answer, sort_keys=True)}\n")
+        if verb == "suspend":
+            return
+        if status == DONE and answer.get("starting"):
+            return
+        outcome = OUTCOMES.get(status, "no such program")
+        self.counts[outcome] += 1
+        if status == DONE:
+            self.downtimes.append((answer.get("downtime_ns") or 0) / 1e9)
+        elif status != NO_SUCH:
+            reason = answer.get("reason") or (answer.get("error") or {}).get("message") or "?"
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def _once(self, at, turn):
+        others = [device for device in self.devices if device != at] or self.devices
+        target = self.random.choice(others)
+        pause = self.random.uniform(*self.interval)
+        if self.suspend_every and turn % self.suspend_every == self.suspend_every - 1:
+            status, answer = self.lab.control("suspend", str(self.pid), "--json")
+            self._note("suspend", "", status, answer)
+            if status == DONE:
+                self.suspends += 1
+                time.sleep(pause)
+                status, answer = self.lab.control("resume", str(self.pid), target, "--json")
+                self._note("resume", target, status, answer)
+                return target if status == DONE else at
+        status, answer = self.lab.control("move", str(self.pid), target, "--timeout",
+                                          str(self.timeout), "--json")
+        self._note("move", target, status, answer)
+        self.stop_asked.wait(pause)
+        return target if status == DONE else at
+
+    def run(self):
+        if not self._ready():
+            return
+        at, turn = None, 0
+        while not self.stop_asked.is_set():
+            at = self._once(at, turn)
+            turn += 1

@@ -1,0 +1,166 @@
+#include "tests/emu/call.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "emu_entries.h"
+#include "tests/emu/object.h"
+
+#define NS_PER_MS      1000000ull
+#define NS_PER_S       1000000000ull
+#define BYTES_PER_MB   1000000ull
+#define LINK_SLICE_NS  (2 * NS_PER_MS) /* how soon a transfer notices that its device vanished */
+#define TRACE_LINE_MAX 256
+
+static int trace_fd = -1; /* set once, before the first call */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_until_ns(uint64_t when)
+{
+    struct timespec until = {(time_t)(when / NS_PER_S), (long)(when % NS_PER_S)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
+}
+
+void emu_sleep_ms(uint64_t ms)
+{
+    if (ms != 0)
+        sleep_until_ns(now_ns() + ms * NS_PER_MS);
+}
+
+cl_int emu_link_wait(struct emu_device *device, enum emu_link link, uint64_t bytes)
+{
+    if (device->config.link_mb_s == 0)
+        return CL_SUCCESS;
+    uint64_t cost =
+        (uint64_t)((double)bytes * NS_PER_S / ((double)device->config.link_mb_s * BYTES_PER_MB));
+    uint64_t now = now_ns();
+    pthread_mutex_lock(&device->link_lock);
+    uint64_t start = device->link_free_ns[link] > now ? device->link_free_ns[link] : now;
+    uint64_t end = start + cost;
+    device->link_free_ns[link] = end;
+    pthread_mutex_unlock(&device->link_lock);
+    for (; now < end; now = now_ns()) {
+        if (atomic_load(&device->shared->vanished) != 0)
+            return CL_OUT_OF_RESOURCES;
+        sleep_until_ns(end - now > LINK_SLICE_NS ? now + LINK_SLICE_NS : end);
+    }
+    return CL_SUCCESS;
+}
+
+/* True for the one call that an arm was waiting for. */
+static bool arm_fires(struct emu_shared_device *shared, int function)
+{
+    int64_t left = atomic_load(&shared->arm_left);
+    int target = atomic_load(&shared->arm_target);
+    if (left <= 0 || (target != EMU_EVERY_FUNCTION && target != function))
+        return false;
+    while (left > 0) {
+        if (atomic_compare_exchange_weak(&shared->arm_left, &left, left - 1))
+            return left == 1;
+    }
+    return false;
+}
+
+cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *device)
+{
+    struct emu_shared_device *shared = device->shared;
+    const struct emu_function_info *info = &emu_functions[function];
+    call->device = device;
+    call->function = function;
+    call->number = atomic_fetch_add(&shared->calls, 1) + 1;
+    call->losses = atomic_load(&shared->losses);
+    atomic_fetch_add(&shared->function_calls[function], 1);
+    if (arm_fires(shared, function)) {
+        int32_t error = atomic_load(&shared->arm_error);
+        atomic_fetch_add(&shared->fired, 1);
+        if (error == EMU_ERROR_VANISH)
+            emu_shared_vanish(emu_control_shared(), shared->name);
+        else
+            return error == EMU_ERROR_NATURAL ? info->natural_error : error;
+    }
+    if (atomic_load(&shared->vanished) != 0 && !info->host)
+        return info->lost_error;
+    if (info->since > device->config.version)
+        return CL_INVALID_OPERATION;
+    return CL_SUCCESS;
+}
+
+cl_int emu_call_end(const struct emu_call *call, cl_int err)
+{
+    const struct emu_shared_device *shared = call->device->shared;
+    if (call->function == EMU_FN_clFinish && err == CL_SUCCESS &&
+        atomic_load(&shared->losses) != call->losses)
+        err = emu_functions[call->function].lost_error;
+    if (trace_fd >= 0) {
+        char line[TRACE_LINE_MAX];
+        int length =
+            snprintf(line, sizeof(line), "%llu %s %s %d\n", (unsigned long long)call->number,
+                     shared->name, emu_functions[call->function].name, err);
+        /* One write to a file opened for appending: lines of several programs do not mix. */
+        if (write(trace_fd, line, (size_t)length) != length)
+            fprintf(stderr, "libreseat-emu: the trace file lacks a line: %s\n", strerror(errno));
+    }
+    return err;
+}
+
+/* "device=small;call=17;function=clCreateBuffer;error=-5" */
+static int arm_from_text(const char *text)
+{
+    char copy[EMU_TEXT_MAX];
+    const char *device = NULL, *function = NULL;
+    uint64_t n = 0;
+    int error = EMU_ERROR_NATURAL;
+    if (strlen(text) >= sizeof(copy))
+        return -EINVAL;
+    strcpy(copy, text);
+    char *save = NULL;
+    for (char *item = strtok_r(copy, ";", &save); item != NULL; item = strtok_r(NULL, ";", &save)) {
+        char *value = strchr(item, '=');
+        if (value == NULL)
+            return -EINVAL;
+        *value++ = '\0';
+        if (strcmp(item, "device") == 0)
+            device = value;
+        else if (strcmp(item, "function") == 0)
+            function = value;
+        else if (strcmp(item, "call") == 0)
+            n = strtoull(value, NULL, 10);
+        else if (strcmp(item, "error") == 0 && strcmp(value, "vanish") == 0)
+            error = EMU_ERROR_VANISH;
+        else if (strcmp(item, "error") == 0)
+            error = atoi(value);
+        else
+            return -EINVAL;
+    }
+    if (device == NULL)
+        return -EINVAL;
+    return emu_shared_arm(emu_control_shared(), device, n, function, error);
+}
+
+void emu_call_init(void)
+{
+    const char *path = getenv("EMU_TRACE");
+    const char *fail = getenv("EMU_FAIL");
+    if (path != NULL) {
+        trace_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (trace_fd < 0)
+            fprintf(stderr, "libreseat-emu: EMU_TRACE=%s: %s\n", path, strerror(errno));
+    }
+    if (fail != NULL && arm_from_text(fail) != 0)
+        fprintf(stderr,
+                "libreseat-emu: EMU_FAIL=%s: expected "
+                "device=NAME;call=N[;function=NAME][;error=CODE|vanish]\n",
+                fail);
+}

@@ -1,0 +1,141 @@
+#include <stdlib.h>
+
+#include "emu_entries.h"
+#include "tests/emu/object.h"
+
+#define LOST_STATUS                                                                                \
+    CL_OUT_OF_RESOURCES /* the execution status of a command lost with its device                  \
+                         */
+
+cl_int emu_event_prepare(struct emu_device *device, const cl_event *event, const void *parent,
+                         struct emu_object **ret_made)
+{
+    if (event == NULL)
+        return CL_SUCCESS;
+    struct emu_object *made = emu_object_new(EMU_EVENT, device, emu_object_of(parent));
+    if (made == NULL)
+        return CL_OUT_OF_HOST_MEMORY;
+    *ret_made = made;
+    return CL_SUCCESS;
+}
+
+void emu_event_publish(struct emu_object *made, cl_event real, cl_int err, cl_event *event)
+{
+    if (made == NULL)
+        return;
+    made->real = real;
+    cl_event handle = emu_object_publish(made, &err);
+    if (handle != NULL)
+        *event = handle;
+}
+
+static bool is_user_event(const struct emu_event *event)
+{
+    return event->object.parent->kind != EMU_QUEUE;
+}
+
+bool emu_event_lost(struct emu_event *event)
+{
+    return !is_user_event(event) && !atomic_load(&event->done) &&
+           atomic_load(&event->object.device->shared->losses) != event->losses;
+}
+
+cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_event_info param_name,
+                             size_t param_value_size, void *param_value,
+                             size_t *param_value_size_ret)
+{
+    struct emu_event *event = (struct emu_event *)handle;
+    struct emu_object *object = &event->object;
+    cl_int status = LOST_STATUS;
+    (void)device;
+    switch (param_name) {
+    case CL_EVENT_COMMAND_QUEUE:
+        return emu_info_handle(is_user_event(event) ? NULL : object->parent, param_value_size,
+                               param_value, param_value_size_ret);
+    case CL_EVENT_CONTEXT:
+        return emu_info_handle(object->context, param_value_size, param_value,
+                               param_value_size_ret);
+    case CL_EVENT_REFERENCE_COUNT:
+        return emu_info_refs(object, param_value_size, param_value, param_value_size_ret);
+    case CL_EVENT_COMMAND_EXECUTION_STATUS:
+        if (!emu_event_lost(event)) {
+            cl_int err =
+                emu_driver->clGetEventInfo(object->real, param_name, sizeof(status), &status, NULL);
+            if (err != CL_SUCCESS)
+                return err;
+            if (status == CL_COMPLETE)
+                atomic_store(&event->done, true);
+        }
+        return emu_info(&status, sizeof(status), param_value_size, param_value,
+                        param_value_size_ret);
+    default:
+        return emu_driver->clGetEventInfo(object->real, param_name, param_value_size, param_value,
+                                          param_value_size_ret);
+    }
+}
+
+cl_int emu_do_clWaitForEvents(struct emu_device *device, cl_uint num_events,
+                              const cl_event *event_list)
+{
+    struct emu_list list CLEANUP(emu_list_finish);
+    (void)device;
+    cl_int err = emu_list_init(&list, num_events, event_list, EMU_EVENT);
+    if (err != CL_SUCCESS)
+        return err == CL_INVALID_EVENT_WAIT_LIST ? CL_INVALID_EVENT : err;
+    cl_int waited =
+        emu_driver->clWaitForEvents(num_events, (const cl_event *)(const void *)list.real);
+    for (cl_uint i = 0; i < num_events; i++) {
+        struct emu_event *event = (struct emu_event *)event_list[i];
+        if (emu_event_lost(event))
+            err = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+        else if (waited == CL_SUCCESS)
+            atomic_store(&event->done, true);
+    }
+    return err != CL_SUCCESS ? err : waited;
+}
+
+/** A callback under way; it holds its event. */
+struct event_notice {
+    struct emu_event *event;
+    void(CL_CALLBACK *function)(cl_event, cl_int, void *);
+    void *data;
+};
+
+static void CL_CALLBACK event_notify(cl_event real, cl_int status, void *data)
+{
+    struct event_notice *notice = data;
+    struct emu_event *event = notice->event;
+    (void)real;
+    if (emu_event_lost(event))
+        status = LOST_STATUS;
+    else if (status == CL_COMPLETE)
+        atomic_store(&event->done, true);
+    notice->function((cl_event)event, status, notice->data);
+    free(notice);
+    emu_object_unhold(&event->object);
+}
+
+cl_int emu_do_clSetEventCallback(struct emu_device *device, cl_event event,
+                                 cl_int command_exec_callback_type,
+                                 void(CL_CALLBACK *pfn_notify)(cl_event, cl_int, void *),
+                                 void *user_data)
+{
+    (void)device;
+    if (pfn_notify == NULL)
+        return CL_INVALID_VALUE;
+    struct event_notice *notice = malloc(sizeof(*notice));
+    if (notice == NULL)
+        return CL_OUT_OF_HOST_MEMORY;
+    notice->event = (struct emu_event *)event;
+    notice->function = pfn_notify;
+    notice->data = user_data;
+    emu_object_hold(&notice->event->object);
+    struct emu_object *held = &notice->event->object;
+    cl_int err = emu_driver->clSetEventCallback(held->real, command_exec_callback_type,
+                                                event_notify, notice);
+    if (err != CL_SUCCESS) {
+        free(notice);
+        emu_object_unhold(held);
+    }
+    return err;
+}

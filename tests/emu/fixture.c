@@ -1,0 +1,97 @@
+#include "tests/emu/fixture.h"
+
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOADER "libOpenCL.so.1"
+
+/* Every function of the dispatch table and where it is. */
+static const struct {
+    const char *name;
+    size_t offset;
+} slots[] = {
+#include "emu_slots.inc"
+};
+
+void emu_rig_file(const char *variable, const char *text)
+{
+    char path[] = "/tmp/reseat-emu-XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0, "cannot make %s", path);
+    cr_assert(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    setenv(variable, path, 1);
+}
+
+static const cl_icd_dispatch *loader_table(void)
+{
+    static cl_icd_dispatch table;
+    void *loader = dlopen(LOADER, RTLD_NOW | RTLD_LOCAL);
+    cr_assert_not_null(loader, "%s", dlerror());
+    for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
+        void *symbol = dlsym(loader, slots[i].name);
+        memcpy((char *)&table + slots[i].offset, &symbol, sizeof(symbol));
+    }
+    return &table;
+}
+
+void emu_rig_open(struct emu_rig *rig, const char *config)
+{
+    const char *path = getenv("EMU_LIBRARY");
+    const char *road = getenv("EMU_ROAD");
+    cl_uint platforms = 0;
+    cr_assert(path != NULL && road != NULL, "EMU_LIBRARY and EMU_ROAD say what to test");
+    emu_rig_file("EMU_CONFIG", config);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    cr_assert_not_null(library, "%s", dlerror());
+    emu_control_shared_fn shared;
+    *(void **)&shared = dlsym(library, "emu_control_shared");
+    rig->shared = shared();
+    if (strcmp(road, "loader") == 0) {
+        rig->cl = loader_table();
+        cr_assert_eq(rig->cl->clGetPlatformIDs(1, &rig->platform, &platforms), CL_SUCCESS);
+    } else {
+        void *(*address)(const char *);
+        clIcdGetPlatformIDsKHR_fn get;
+        *(void **)&address = dlsym(library, "clGetExtensionFunctionAddress");
+        *(void **)&get = address("clIcdGetPlatformIDsKHR");
+        cr_assert_eq(get(1, &rig->platform, &platforms), CL_SUCCESS);
+        rig->cl = *(const cl_icd_dispatch **)rig->platform;
+    }
+    cr_assert_eq(platforms, 1);
+    cr_assert_eq(rig->cl->clGetDeviceIDs(rig->platform, CL_DEVICE_TYPE_ALL, EMU_DEVICES_MAX,
+                                         rig->devices, &rig->device_count),
+                 CL_SUCCESS);
+    unlink(getenv("EMU_CONFIG"));
+}
+
+void emu_seat_open(const struct emu_rig *rig, size_t device, const char *source,
+                   struct emu_seat *ret_seat)
+{
+    cl_int err;
+    memset(ret_seat, 0, sizeof(*ret_seat));
+    ret_seat->context = rig->cl->clCreateContext(NULL, 1, &rig->devices[device], NULL, NULL, &err);
+    cr_assert_eq(err, CL_SUCCESS, "context: %d", err);
+    ret_seat->queue =
+        rig->cl->clCreateCommandQueue(ret_seat->context, rig->devices[device], 0, &err);
+    cr_assert_eq(err, CL_SUCCESS, "queue: %d", err);
+    if (source == NULL)
+        return;
+    ret_seat->program =
+        rig->cl->clCreateProgramWithSource(ret_seat->context, 1, &source, NULL, &err);
+    cr_assert_eq(err, CL_SUCCESS, "program: %d", err);
+    err = rig->cl->clBuildProgram(ret_seat->program, 0, NULL, NULL, NULL, NULL);
+    cr_assert_eq(err, CL_SUCCESS, "build: %d", err);
+}
+
+void emu_seat_close(const struct emu_rig *rig, struct emu_seat *seat)
+{
+    if (seat->program != NULL)
+        cr_assert_eq(rig->cl->clReleaseProgram(seat->program), CL_SUCCESS);
+    cr_assert_eq(rig->cl->clReleaseCommandQueue(seat->queue), CL_SUCCESS);
+    cr_assert_eq(rig->cl->clReleaseContext(seat->context), CL_SUCCESS);
+}

@@ -1,0 +1,283 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu_entries.h"
+#include "tests/emu/object.h"
+
+#define DIMENSIONS_MAX 3
+#define TYPE_NAME_MAX  64
+#define EVERY_KERNEL   "*"
+
+static struct emu_kernel *kernel_of(cl_kernel kernel)
+{
+    return (struct emu_kernel *)kernel;
+}
+
+static enum emu_arg arg_kind(cl_kernel real, cl_uint index)
+{
+    cl_kernel_arg_address_qualifier address;
+    char type[TYPE_NAME_MAX] = "";
+    if (emu_driver->clGetKernelArgInfo(real, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
+                                       sizeof(address), &address, NULL) != CL_SUCCESS)
+        return EMU_ARG_UNKNOWN;
+    if (address == CL_KERNEL_ARG_ADDRESS_LOCAL)
+        return EMU_ARG_LOCAL;
+    if (address != CL_KERNEL_ARG_ADDRESS_PRIVATE)
+        return EMU_ARG_HANDLE;
+    /* Longer names are the program's own structs. */
+    emu_driver->clGetKernelArgInfo(real, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type, NULL);
+    bool handle = strcmp(type, "sampler_t") == 0 || strncmp(type, "image", strlen("image")) == 0;
+    return handle ? EMU_ARG_HANDLE : EMU_ARG_VALUE;
+}
+
+void emu_kernel_inspect(struct emu_kernel *kernel)
+{
+    cl_kernel real = kernel->object.real;
+    cl_uint count = 0;
+    emu_driver->clGetKernelInfo(real, CL_KERNEL_FUNCTION_NAME, sizeof(kernel->name), kernel->name,
+                                NULL);
+    emu_driver->clGetKernelInfo(real, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL);
+    kernel->arg_kinds = calloc(count + 1, sizeof(*kernel->arg_kinds));
+    kernel->local_bytes = calloc(count + 1, sizeof(*kernel->local_bytes));
+    /* Without these every argument is of unknown kind, which clSetKernelArg can deal with. */
+    if (kernel->arg_kinds == NULL || kernel->local_bytes == NULL)
+        return;
+    for (cl_uint i = 0; i < count; i++)
+        kernel->arg_kinds[i] = (unsigned char)arg_kind(real, i);
+    kernel->arg_count = count;
+}
+
+cl_int emu_do_clCreateKernelsInProgram(struct emu_device *device, cl_program program,
+                                       cl_uint num_kernels, cl_kernel *kernels,
+                                       cl_uint *num_kernels_ret)
+{
+    cl_uint count = 0;
+    cl_program real = emu_real_of(program);
+    cl_int err = emu_driver->clCreateKernelsInProgram(real, 0, NULL, &count);
+    if (err == CL_SUCCESS && kernels != NULL && num_kernels < count)
+        err = CL_INVALID_VALUE;
+    if (err != CL_SUCCESS)
+        return err;
+    if (num_kernels_ret != NULL)
+        *num_kernels_ret = count;
+    if (kernels == NULL)
+        return CL_SUCCESS;
+    struct emu_object **made = calloc(count + 1, sizeof(*made));
+    cl_kernel *reals = calloc(count + 1, sizeof(cl_kernel));
+    if (made == NULL || reals == NULL)
+        err = CL_OUT_OF_HOST_MEMORY;
+    for (cl_uint i = 0; i < count && err == CL_SUCCESS; i++) {
+        made[i] = emu_object_new(EMU_KERNEL, device, emu_object_of(program));
+        if (made[i] == NULL)
+            err = CL_OUT_OF_HOST_MEMORY;
+    }
+    if (err == CL_SUCCESS)
+        err = emu_driver->clCreateKernelsInProgram(real, count, reals, NULL);
+    for (cl_uint i = 0; made != NULL && i < count && made[i] != NULL; i++) {
+        made[i]->real = reals[i];
+        cl_kernel handle = emu_object_publish(made[i], &err);
+        if (handle != NULL)
+            kernels[i] = handle;
+    }
+    free(reals);
+    free(made);
+    return err;
+}
+
+cl_kernel emu_do_clCloneKernel(struct emu_device *device, cl_kernel source_kernel,
+                               cl_int *errcode_ret)
+{
+    struct emu_kernel *source = kernel_of(source_kernel);
+    if (emu_driver->clCloneKernel == NULL) {
+        *errcode_ret = CL_INVALID_OPERATION;
+        return NULL;
+    }
+    struct emu_kernel *clone =
+        (struct emu_kernel *)emu_object_new(EMU_KERNEL, device, source->object.parent);
+    if (clone == NULL) {
+        *errcode_ret = CL_OUT_OF_HOST_MEMORY;
+        return NULL;
+    }
+    clone->object.real = emu_driver->clCloneKernel(source->object.real, errcode_ret);
+    cl_kernel handle = emu_object_publish(&clone->object, errcode_ret);
+    for (cl_uint i = 0; handle != NULL && i < clone->arg_count && i < source->arg_count; i++)
+        atomic_store(&clone->local_bytes[i], atomic_load(&source->local_bytes[i]));
+    return handle;
+}
+
+cl_int emu_do_clSetKernelArg(struct emu_device *device, cl_kernel handle, cl_uint arg_index,
+                             size_t arg_size, const void *arg_value)
+{
+    struct emu_kernel *kernel = kernel_of(handle);
+    void *argument = NULL;
+    (void)device;
+    enum emu_arg kind =
+        arg_index < kernel->arg_count ? kernel->arg_kinds[arg_index] : EMU_ARG_UNKNOWN;
+    bool pointer = arg_size == sizeof(argument) && arg_value != NULL;
+    if (pointer && kind != EMU_ARG_VALUE && kind != EMU_ARG_LOCAL) {
+        memcpy(&argument, arg_value, sizeof(argument));
+        if (argument != NULL && emu_object_is_argument(argument)) {
+            argument = emu_real_of(argument);
+            arg_value = &argument;
+        } else if (argument != NULL && kind == EMU_ARG_HANDLE) {
+            return CL_INVALID_MEM_OBJECT;
+        }
+    }
+    cl_int err = emu_driver->clSetKernelArg(kernel->object.real, arg_index, arg_size, arg_value);
+    if (err == CL_SUCCESS && kind == EMU_ARG_LOCAL)
+        atomic_store(&kernel->local_bytes[arg_index], arg_size);
+    return err;
+}
+
+cl_int emu_do_clGetKernelInfo(struct emu_device *device, cl_kernel kernel,
+                              cl_kernel_info param_name, size_t param_value_size, void *param_value,
+                              size_t *param_value_size_ret)
+{
+    struct emu_object *object = emu_object_of(kernel);
+    (void)device;
+    switch (param_name) {
+    case CL_KERNEL_PROGRAM:
+        return emu_info_handle(object->parent, param_value_size, param_value, param_value_size_ret);
+    case CL_KERNEL_CONTEXT:
+        return emu_info_handle(object->context, param_value_size, param_value,
+                               param_value_size_ret);
+    case CL_KERNEL_REFERENCE_COUNT:
+        return emu_info_refs(object, param_value_size, param_value, param_value_size_ret);
+    default:
+        return emu_driver->clGetKernelInfo(object->real, param_name, param_value_size, param_value,
+                                           param_value_size_ret);
+    }
+}
+
+/* The largest work-group of @kernel that @device takes. */
+static size_t work_group_limit(const struct emu_device *device, const struct emu_kernel *kernel)
+{
+    const struct emu_config *config = &device->config;
+    size_t most = device->max_work_group_size;
+    for (size_t i = 0; i < config->kernel_count; i++) {
+        const struct emu_kernel_rule *rule = &config->kernels[i];
+        bool applies =
+            strcmp(rule->kernel, EVERY_KERNEL) == 0 || strcmp(rule->kernel, kernel->name) == 0;
+        if (applies && rule->work_group_size < most)
+            most = rule->work_group_size;
+    }
+    return most;
+}
+
+cl_int emu_do_clGetKernelWorkGroupInfo(struct emu_device *reached, cl_kernel kernel,
+                                       cl_device_id device, cl_kernel_work_group_info param_name,
+                                       size_t param_value_size, void *param_value,
+                                       size_t *param_value_size_ret)
+{
+    struct emu_device *on = device != NULL ? emu_device_of(device) : reached;
+    void *real = emu_real_of(kernel);
+    size_t size = 0;
+    if (param_name != CL_KERNEL_WORK_GROUP_SIZE)
+        return emu_driver->clGetKernelWorkGroupInfo(
+            real, on->object.real, param_name, param_value_size, param_value, param_value_size_ret);
+    cl_int err = emu_driver->clGetKernelWorkGroupInfo(real, on->object.real, param_name,
+                                                      sizeof(size), &size, NULL);
+    if (err != CL_SUCCESS)
+        return err;
+    size_t limit = work_group_limit(on, kernel_of(kernel));
+    if (size > limit)
+        size = limit;
+    return emu_info(&size, sizeof(size), param_value_size, param_value, param_value_size_ret);
+}
+
+/* Local memory that a launch takes: the kernel's own, and its arguments'. */
+static uint64_t local_bytes(const struct emu_device *device, const struct emu_kernel *kernel)
+{
+    cl_ulong own = 0;
+    uint64_t arguments = 0;
+    emu_driver->clGetKernelWorkGroupInfo(kernel->object.real, device->object.real,
+                                         CL_KERNEL_LOCAL_MEM_SIZE, sizeof(own), &own, NULL);
+    for (cl_uint i = 0; i < kernel->arg_count; i++)
+        arguments += atomic_load(&kernel->local_bytes[i]);
+    /* Drivers differ in whether their figure has the arguments in it. */
+    return own >= arguments ? own : own + arguments;
+}
+
+static size_t largest_divisor(size_t of, size_t most)
+{
+    size_t divisor = most < of ? most : of;
+    while (divisor > 1 && of % divisor != 0)
+        divisor--;
+    return divisor;
+}
+
+/**
+ * Check a launch against the device's limits, and choose the work-group that the driver, which
+ * has larger limits, would otherwise choose too large.
+ *
+ * @chosen  DIMENSIONS_MAX sizes. @local then points to it, or stays as it is.
+ */
+static cl_int launch_check(const struct emu_device *device, const struct emu_kernel *kernel,
+                           cl_uint dimensions, const size_t *global, size_t *chosen,
+                           const size_t **local)
+{
+    size_t limit = work_group_limit(device, kernel);
+    size_t items = 1, required[DIMENSIONS_MAX] = {0};
+    if (dimensions == 0 || dimensions > DIMENSIONS_MAX)
+        return CL_INVALID_WORK_DIMENSION;
+    if (local_bytes(device, kernel) > device->local_memory)
+        return CL_OUT_OF_RESOURCES;
+    if (*local != NULL) {
+        for (cl_uint i = 0; i < dimensions; i++) {
+            if ((*local)[i] > device->max_work_group_size)
+                return CL_INVALID_WORK_ITEM_SIZE;
+            items *= (*local)[i];
+        }
+        return items > limit ? CL_INVALID_WORK_GROUP_SIZE : CL_SUCCESS;
+    }
+    emu_driver->clGetKernelWorkGroupInfo(kernel->object.real, device->object.real,
+                                         CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(required),
+                                         required, NULL);
+    if (required[0] != 0)
+        return required[0] * required[1] * required[2] > limit ? CL_INVALID_WORK_GROUP_SIZE
+                                                               : CL_SUCCESS;
+    if (limit >= device->base_work_group_size || global == NULL || global[0] == 0)
+        return CL_SUCCESS;
+    chosen[0] = largest_divisor(global[0], limit);
+    for (cl_uint i = 1; i < dimensions; i++)
+        chosen[i] = 1;
+    *local = chosen;
+    return CL_SUCCESS;
+}
+
+cl_int emu_do_clEnqueueNDRangeKernel(struct emu_device *device, cl_command_queue command_queue,
+                                     cl_kernel kernel, cl_uint work_dim,
+                                     const size_t *global_work_offset,
+                                     const size_t *global_work_size, const size_t *local_work_size,
+                                     cl_uint num_events_in_wait_list,
+                                     const cl_event *event_wait_list, cl_event *event)
+{
+    struct emu_list waits CLEANUP(emu_list_finish);
+    struct emu_object *made = NULL;
+    cl_event real_event = NULL;
+    size_t chosen[DIMENSIONS_MAX];
+    cl_int err = emu_list_init(&waits, num_events_in_wait_list, event_wait_list, EMU_EVENT);
+    if (err == CL_SUCCESS)
+        err = launch_check(device, kernel_of(kernel), work_dim, global_work_size, chosen,
+                           &local_work_size);
+    if (err == CL_SUCCESS)
+        err = emu_event_prepare(device, event, command_queue, &made);
+    if (err != CL_SUCCESS)
+        return err;
+    emu_sleep_ms(device->config.launch_ms);
+    err = emu_driver->clEnqueueNDRangeKernel(
+        emu_real_of(command_queue), emu_real_of(kernel), work_dim, global_work_offset,
+        global_work_size, local_work_size, num_events_in_wait_list,
+        (const cl_event *)(const void *)waits.real, event != NULL ? &real_event : NULL);
+    emu_event_publish(made, real_event, err, event);
+    return err;
+}
+
+cl_int emu_do_clEnqueueTask(struct emu_device *device, cl_command_queue command_queue,
+                            cl_kernel kernel, cl_uint num_events_in_wait_list,
+                            const cl_event *event_wait_list, cl_event *event)
+{
+    const size_t one = 1;
+    return emu_do_clEnqueueNDRangeKernel(device, command_queue, kernel, 1, NULL, &one, &one,
+                                         num_events_in_wait_list, event_wait_list, event);
+}

@@ -1,0 +1,62 @@
+/**
+ * Ends while commands are queued and held, in each way a program can.
+ *
+ *   exiting return|exit|_exit|thread|abort STATUS
+ *
+ * Its exit status is STATUS (for abort, the signal), soon, whatever is queued.
+ */
+#include "prog.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WORDS = 1 << 18, QUEUED = 50 };
+
+static const char source[] = "__kernel void spin(__global uint *a) {\n"
+                             "    uint v = a[get_global_id(0)];\n"
+                             "    for (int i = 0; i < 50; i++) v = v * 1664525u + 1013904223u;\n"
+                             "    a[get_global_id(0)] = v;\n"
+                             "}\n";
+
+static void *exit_from_thread(void *status)
+{
+    exit(*(int *)status);
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "return";
+    int status = argc > 2 ? atoi(argv[2]) : 0;
+    struct prog p;
+    cl_int err;
+
+    prog_open(&p);
+    cl_kernel kernel = prog_kernel(prog_build(&p, source, ""), "spin");
+    cl_mem mem = prog_buffer(p.context, CL_MEM_READ_WRITE, WORDS * sizeof(cl_uint), NULL);
+    cl_event never = clCreateUserEvent(p.context, &err);
+    MUST(err);
+    cl_command_queue held = prog_queue(&p, 0);
+    const size_t items = WORDS;
+    prog_arg(kernel, 0, sizeof mem, &mem);
+    for (int i = 0; i < QUEUED; i++)
+        prog_run(p.queue, kernel, WORDS);
+    MUST(clEnqueueNDRangeKernel(held, kernel, 1, NULL, &items, NULL, 1, &never, NULL));
+    MUST(clFlush(p.queue));
+    printf("exiting: %s %d\n", how, status);
+    fflush(stdout);
+    if (strcmp(how, "exit") == 0)
+        exit(status);
+    if (strcmp(how, "_exit") == 0)
+        _exit(status);
+    if (strcmp(how, "abort") == 0)
+        abort();
+    if (strcmp(how, "thread") == 0) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, exit_from_thread, &status) == 0);
+        pthread_join(thread, NULL);
+    }
+    return status;
+}

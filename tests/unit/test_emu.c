@@ -1,0 +1,418 @@
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/emu/config.h"
+#include "tests/emu/fixture.h"
+
+/* What an emulated device is: its answers, limits, memory and speed. */
+
+#define MIB (1024ull * 1024)
+
+static const char scale_source[] =
+    "kernel void scale(global int *v, int by) { v[get_global_id(0)] *= by; }\n"
+    "kernel void sizes(global int *v) { v[get_global_id(0)] = get_local_size(0); }\n"
+    "kernel void swap(global int *v, local int *t) {\n"
+    "  int l = get_local_id(0), n = get_local_size(0);\n"
+    "  t[l] = v[get_global_id(0)]; barrier(CLK_LOCAL_MEM_FENCE);\n"
+    "  v[get_global_id(0)] = t[n - 1 - l]; }\n";
+
+static cl_kernel kernel_open(const struct emu_rig *rig, const struct emu_seat *seat,
+                             const char *name, cl_mem first)
+{
+    cl_int err;
+    cl_kernel kernel = rig->cl->clCreateKernel(seat->program, name, &err);
+    cr_assert_eq(err, CL_SUCCESS, "kernel: %d", err);
+    cr_assert_eq(rig->cl->clSetKernelArg(kernel, 0, sizeof(first), &first), CL_SUCCESS);
+    return kernel;
+}
+
+static cl_int launch(const struct emu_rig *rig, const struct emu_seat *seat, cl_kernel kernel,
+                     size_t global, size_t local)
+{
+    return rig->cl->clEnqueueNDRangeKernel(seat->queue, kernel, 1, NULL, &global,
+                                           local != 0 ? &local : NULL, 0, NULL, NULL);
+}
+
+static cl_mem buffer_of(const struct emu_rig *rig, const struct emu_seat *seat, size_t size,
+                        cl_int expected)
+{
+    cl_int err = CL_SUCCESS;
+    cl_mem mem = rig->cl->clCreateBuffer(seat->context, CL_MEM_READ_WRITE, size, NULL, &err);
+    cr_assert_eq(err, expected, "%zu bytes: %d, not %d", size, err, expected);
+    cr_assert_eq(mem == NULL, expected != CL_SUCCESS);
+    return mem;
+}
+
+static uint64_t number(const struct emu_rig *rig, size_t device, cl_device_info param)
+{
+    uint64_t value = 0;
+    cl_int err = rig->cl->clGetDeviceInfo(rig->devices[device], param, sizeof(value), &value, NULL);
+    cr_assert_eq(err, CL_SUCCESS, "0x%x: %d", param, err);
+    return value;
+}
+
+static void text(const struct emu_rig *rig, size_t device, cl_device_info param, char *value)
+{
+    cr_assert_eq(rig->cl->clGetDeviceInfo(rig->devices[device], param, 4096, value, NULL),
+                 CL_SUCCESS);
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+Test(emu, devices_answer_as_configured)
+{
+    struct emu_rig rig;
+    char value[4096];
+    unsigned char uuid[CL_UUID_SIZE_KHR];
+    size_t items[3];
+    emu_rig_open(&rig, "[one] type=accelerator name=\"A B\" memory=64MiB max_alloc=16MiB\n"
+                       "# a comment\n"
+                       " max_work_group_size=128 local_memory=32KiB compute_units=7 version=1.2\n"
+                       " host_unified=yes mem_align=256 no_fp64=yes no_images=yes\n"
+                       " uuid=000102030405060708090a0b0c0d0e0f extensions=cl_khr_fp64,cl_khr_spir\n"
+                       "[two] base=1 type=cpu");
+    cr_assert_eq(rig.device_count, 2);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_TYPE), CL_DEVICE_TYPE_ACCELERATOR);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_GLOBAL_MEM_SIZE), 64 * MIB);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_MAX_MEM_ALLOC_SIZE), 16 * MIB);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_MAX_WORK_GROUP_SIZE), 128);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_LOCAL_MEM_SIZE), 32768);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_MAX_COMPUTE_UNITS), 7);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_HOST_UNIFIED_MEMORY), 1);
+    cr_assert_eq(number(&rig, 1, CL_DEVICE_HOST_UNIFIED_MEMORY), 0);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_MEM_BASE_ADDR_ALIGN), 2048);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_DOUBLE_FP_CONFIG), 0);
+    cr_assert_neq(number(&rig, 1, CL_DEVICE_DOUBLE_FP_CONFIG), 0);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_IMAGE_SUPPORT), 0);
+    cr_assert_eq(number(&rig, 1, CL_DEVICE_IMAGE_SUPPORT), 1);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_PLATFORM), (uintptr_t)rig.platform);
+    cr_assert_eq(number(&rig, 0, CL_DEVICE_PARENT_DEVICE), 0);
+    cr_assert_eq(rig.cl->clGetDeviceInfo(rig.devices[0], CL_DEVICE_MAX_WORK_ITEM_SIZES,
+                                         sizeof(items), items, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(items[0], 128);
+    text(&rig, 0, CL_DEVICE_NAME, value);
+    cr_assert_str_eq(value, "A B");
+    text(&rig, 0, CL_DEVICE_VERSION, value);
+    cr_assert_eq(strncmp(value, "OpenCL 1.2 ", 11), 0);
+    text(&rig, 0, CL_DEVICE_EXTENSIONS, value);
+    cr_assert_str_eq(value, "cl_khr_spir cl_khr_device_uuid");
+    text(&rig, 1, CL_DEVICE_EXTENSIONS, value);
+    cr_assert_not_null(strstr(value, "cl_khr_fp64"));
+    cr_assert_null(strstr(value, "cl_khr_command_buffer"));
+    cr_assert_eq(
+        rig.cl->clGetDeviceInfo(rig.devices[0], CL_DEVICE_UUID_KHR, sizeof(uuid), uuid, NULL),
+        CL_SUCCESS);
+    for (unsigned char i = 0; i < sizeof(uuid); i++)
+        cr_assert_eq(uuid[i], i);
+}
+
+Test(emu, only_devices_of_the_type_are_listed)
+{
+    struct emu_rig rig;
+    cl_device_id found[2];
+    cl_uint count = 0;
+    emu_rig_open(&rig, "[a] type=gpu [b] type=cpu");
+    cr_assert_eq(rig.cl->clGetDeviceIDs(rig.platform, CL_DEVICE_TYPE_CPU, 2, found, &count),
+                 CL_SUCCESS);
+    cr_assert_eq(count, 1);
+    cr_assert_eq(found[0], rig.devices[1]);
+    cr_assert_eq(rig.cl->clGetDeviceIDs(rig.platform, CL_DEVICE_TYPE_ACCELERATOR, 2, found, &count),
+                 CL_DEVICE_NOT_FOUND);
+}
+
+Test(emu, a_kernel_computes_through_wrapped_arguments)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    int values[64], by = 3;
+    size_t local = 16;
+    emu_rig_open(&rig, "[a] base=1");
+    emu_seat_open(&rig, 0, scale_source, &seat);
+    for (int i = 0; i < 64; i++)
+        values[i] = i;
+    cl_mem mem = buffer_of(&rig, &seat, sizeof(values), CL_SUCCESS);
+    cl_kernel scale = kernel_open(&rig, &seat, "scale", mem);
+    cl_kernel swap = kernel_open(&rig, &seat, "swap", mem);
+    cr_assert_eq(rig.cl->clSetKernelArg(scale, 1, sizeof(by), &by), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clSetKernelArg(swap, 1, local * sizeof(int), NULL), CL_SUCCESS);
+    cl_event written, ran;
+    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, sizeof(values), values,
+                                              0, NULL, &written),
+                 CL_SUCCESS);
+    size_t global = 64;
+    cr_assert_eq(rig.cl->clEnqueueNDRangeKernel(seat.queue, scale, 1, NULL, &global, NULL, 1,
+                                                &written, &ran),
+                 CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &seat, swap, 64, local), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clWaitForEvents(1, &ran), CL_SUCCESS);
+    int result[64];
+    cr_assert_eq(rig.cl->clEnqueueReadBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(result), result, 1,
+                                             &ran, NULL),
+                 CL_SUCCESS);
+    for (int i = 0; i < 64; i++)
+        cr_assert_eq(result[i], 3 * (i / 16 * 16 + 15 - i % 16));
+    rig.cl->clReleaseEvent(written);
+    rig.cl->clReleaseEvent(ran);
+    rig.cl->clReleaseKernel(scale);
+    rig.cl->clReleaseKernel(swap);
+    rig.cl->clReleaseMemObject(mem);
+    emu_seat_close(&rig, &seat);
+    cr_assert_eq(emu_shared_live_all(rig.shared, "a"), 0);
+}
+
+Test(emu, an_image_is_read_through_a_wrapped_sampler)
+{
+    static const char source[] =
+        "kernel void look(read_only image2d_t i, sampler_t s, global int *v) {\n"
+        "  int x = get_global_id(0); v[x] = read_imagei(i, s, (int2)(x, 0)).x; }\n";
+    struct emu_rig rig;
+    struct emu_seat seat;
+    int pixels[8] = {5, 4, 3, 2, 1, 0, 7, 6}, result[8];
+    cl_int err;
+    emu_rig_open(&rig, "[a]");
+    emu_seat_open(&rig, 0, source, &seat);
+    cl_image_format format = {CL_R, CL_SIGNED_INT32};
+    cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 1};
+    cl_mem image = rig.cl->clCreateImage(seat.context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                         &format, &desc, pixels, &err);
+    cr_assert_eq(err, CL_SUCCESS);
+    cr_assert_geq(emu_shared_bytes(rig.shared, "a"), sizeof(pixels));
+    cl_sampler sampler = rig.cl->clCreateSampler(seat.context, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE,
+                                                 CL_FILTER_NEAREST, &err);
+    cr_assert_eq(err, CL_SUCCESS);
+    cl_mem mem = buffer_of(&rig, &seat, sizeof(result), CL_SUCCESS);
+    cl_kernel kernel = kernel_open(&rig, &seat, "look", image);
+    cr_assert_eq(rig.cl->clSetKernelArg(kernel, 1, sizeof(sampler), &sampler), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clSetKernelArg(kernel, 2, sizeof(mem), &mem), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &seat, kernel, 8, 0), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueReadBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(result), result, 0,
+                                             NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_arr_eq(result, pixels, sizeof(pixels));
+    rig.cl->clReleaseKernel(kernel);
+    rig.cl->clReleaseSampler(sampler);
+    rig.cl->clReleaseMemObject(image);
+    rig.cl->clReleaseMemObject(mem);
+    emu_seat_close(&rig, &seat);
+    cr_assert_eq(emu_shared_live_all(rig.shared, "a"), 0);
+}
+
+Test(emu, memory_runs_out_and_comes_back)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    static char host[1 << 20];
+    cl_int err;
+    emu_rig_open(&rig, "[a] memory=8MiB max_alloc=4MiB");
+    emu_seat_open(&rig, 0, NULL, &seat);
+    buffer_of(&rig, &seat, 4 * MIB + 1, CL_INVALID_BUFFER_SIZE);
+    cl_mem first = buffer_of(&rig, &seat, 4 * MIB, CL_SUCCESS);
+    cl_mem second = buffer_of(&rig, &seat, 3 * MIB, CL_SUCCESS);
+    cl_mem used =
+        rig.cl->clCreateBuffer(seat.context, CL_MEM_USE_HOST_PTR, sizeof(host), host, &err);
+    cr_assert_eq(err, CL_SUCCESS);
+    cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 8 * MIB);
+    buffer_of(&rig, &seat, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    cl_buffer_region region = {0, 4096};
+    cl_mem part = rig.cl->clCreateSubBuffer(first, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
+    cr_assert_eq(err, CL_SUCCESS, "a sub-buffer takes no memory of its own: %d", err);
+    rig.cl->clReleaseMemObject(first);
+    buffer_of(&rig, &seat, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    rig.cl->clReleaseMemObject(part);
+    rig.cl->clReleaseMemObject(used);
+    cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 3 * MIB);
+    rig.cl->clReleaseMemObject(second);
+    cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 0);
+    cr_assert_eq(emu_shared_live(rig.shared, "a", EMU_MEM), 0);
+    emu_seat_close(&rig, &seat);
+}
+
+Test(emu, memory_stays_taken_while_a_command_uses_it)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    static char bytes[4096];
+    cl_int err;
+    emu_rig_open(&rig, "[a] base=1 memory=8MiB");
+    emu_seat_open(&rig, 0, NULL, &seat);
+    cl_event gate = rig.cl->clCreateUserEvent(seat.context, &err);
+    cl_mem mem = buffer_of(&rig, &seat, 4096, CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, sizeof(bytes), bytes, 1,
+                                              &gate, NULL),
+                 CL_SUCCESS);
+    rig.cl->clReleaseMemObject(mem);
+    cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 4096);
+    cr_assert_eq(rig.cl->clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    rig.cl->clReleaseEvent(gate);
+    emu_seat_close(&rig, &seat);
+    cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 0);
+}
+
+Test(emu, launches_obey_the_limits)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    int result[256];
+    size_t offered = 0;
+    emu_rig_open(&rig, "[a] max_work_group_size=64 local_memory=1KiB "
+                       "kernel_work_group_size=sizes:16,other:1");
+    emu_seat_open(&rig, 0, scale_source, &seat);
+    cl_mem mem = buffer_of(&rig, &seat, sizeof(result), CL_SUCCESS);
+    cl_kernel sizes = kernel_open(&rig, &seat, "sizes", mem);
+    cl_kernel swap = kernel_open(&rig, &seat, "swap", mem);
+    cr_assert_eq(rig.cl->clGetKernelWorkGroupInfo(swap, rig.devices[0], CL_KERNEL_WORK_GROUP_SIZE,
+                                                  sizeof(offered), &offered, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(offered, 64);
+    cr_assert_eq(rig.cl->clGetKernelWorkGroupInfo(sizes, NULL, CL_KERNEL_WORK_GROUP_SIZE,
+                                                  sizeof(offered), &offered, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(offered, 16);
+    cr_assert_eq(launch(&rig, &seat, sizes, 128, 128), CL_INVALID_WORK_ITEM_SIZE);
+    cr_assert_eq(launch(&rig, &seat, sizes, 128, 32), CL_INVALID_WORK_GROUP_SIZE);
+    cr_assert_eq(launch(&rig, &seat, sizes, 128, 16), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &seat, sizes, 240, 0), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueReadBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(result), result, 0,
+                                             NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert(result[0] >= 1 && result[0] <= 16, "the driver chose %d", result[0]);
+    cr_assert_eq(rig.cl->clSetKernelArg(swap, 1, 1024, NULL), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &seat, swap, 64, 64), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clSetKernelArg(swap, 1, 1028, NULL), CL_SUCCESS);
+    cr_assert_eq(launch(&rig, &seat, swap, 64, 64), CL_OUT_OF_RESOURCES);
+    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    rig.cl->clReleaseKernel(sizes);
+    rig.cl->clReleaseKernel(swap);
+    rig.cl->clReleaseMemObject(mem);
+    emu_seat_close(&rig, &seat);
+}
+
+static cl_int build(const struct emu_rig *rig, const struct emu_seat *seat, const char *source,
+                    char *ret_log)
+{
+    cl_int err;
+    cl_program program = rig->cl->clCreateProgramWithSource(seat->context, 1, &source, NULL, &err);
+    cr_assert_eq(err, CL_SUCCESS);
+    cl_int built = rig->cl->clBuildProgram(program, 0, NULL, NULL, NULL, NULL);
+    cr_assert_eq(rig->cl->clGetProgramBuildInfo(program, rig->devices[0], CL_PROGRAM_BUILD_LOG,
+                                                4096, ret_log, NULL),
+                 CL_SUCCESS);
+    cl_build_status status;
+    cr_assert_eq(rig->cl->clGetProgramBuildInfo(program, rig->devices[0], CL_PROGRAM_BUILD_STATUS,
+                                                sizeof(status), &status, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(status, built == CL_SUCCESS ? CL_BUILD_SUCCESS : CL_BUILD_ERROR);
+    rig->cl->clReleaseProgram(program);
+    return built;
+}
+
+Test(emu, builds_fail_as_configured)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    char log[4096];
+    emu_rig_open(&rig, "[a] build_fails=poison,bane no_fp64=yes");
+    emu_seat_open(&rig, 0, NULL, &seat);
+    cr_assert_eq(build(&rig, &seat, "kernel void fine(global int *v) { v[0] = 1; }", log),
+                 CL_SUCCESS);
+    cr_assert_eq(build(&rig, &seat, "kernel void poison(global int *v) { v[0] = 1; }", log),
+                 CL_BUILD_PROGRAM_FAILURE);
+    cr_assert_not_null(strstr(log, "emulated"));
+    cr_assert_eq(build(&rig, &seat, "kernel void wide(global double *v) { v[0] = 1; }", log),
+                 CL_BUILD_PROGRAM_FAILURE);
+    emu_seat_close(&rig, &seat);
+    cr_assert_eq(emu_shared_live_all(rig.shared, "a"), 0);
+}
+
+Test(emu, links_launches_and_builds_take_their_time)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    static char bytes[2000000];
+    emu_rig_open(&rig, "[a] link_mb_s=20 launch_ms=60 build_ms=70");
+    double start = seconds();
+    emu_seat_open(&rig, 0, scale_source, &seat);
+    cr_assert_geq(seconds() - start, 0.07);
+    cl_mem mem = buffer_of(&rig, &seat, sizeof(bytes), CL_SUCCESS);
+    start = seconds();
+    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_TRUE, 0, sizeof(bytes), bytes, 0,
+                                              NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_geq(seconds() - start, 0.1);
+    start = seconds();
+    cl_int err;
+    void *at = rig.cl->clEnqueueMapBuffer(seat.queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                          sizeof(bytes), 0, NULL, NULL, &err);
+    cr_assert_eq(err, CL_SUCCESS);
+    cr_assert_geq(seconds() - start, 0.1);
+    start = seconds();
+    cr_assert_eq(rig.cl->clEnqueueUnmapMemObject(seat.queue, mem, at, 0, NULL, NULL), CL_SUCCESS);
+    cr_assert_geq(seconds() - start, 0.1);
+    cl_kernel sizes = kernel_open(&rig, &seat, "sizes", mem);
+    start = seconds();
+    cr_assert_eq(launch(&rig, &seat, sizes, 16, 16), CL_SUCCESS);
+    cr_assert_geq(seconds() - start, 0.06);
+    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    rig.cl->clReleaseKernel(sizes);
+    rig.cl->clReleaseMemObject(mem);
+    emu_seat_close(&rig, &seat);
+}
+
+Test(emu, what_a_device_does_not_offer_is_refused)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    cl_int err;
+    cl_uint formats = 1;
+    cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
+    cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 4, .image_height = 4};
+    emu_rig_open(&rig, "[a] version=1.2 no_images=yes mem_align=1024 [b]");
+    emu_seat_open(&rig, 0, NULL, &seat);
+    cr_assert_null(
+        rig.cl->clCreateCommandQueueWithProperties(seat.context, rig.devices[0], NULL, &err));
+    cr_assert_eq(err, CL_INVALID_OPERATION);
+    cr_assert_null(rig.cl->clCreateImage(seat.context, 0, &format, &desc, NULL, &err));
+    cr_assert_eq(err, CL_INVALID_OPERATION);
+    cr_assert_eq(rig.cl->clGetSupportedImageFormats(seat.context, CL_MEM_READ_WRITE,
+                                                    CL_MEM_OBJECT_IMAGE2D, 0, NULL, &formats),
+                 CL_SUCCESS);
+    cr_assert_eq(formats, 0);
+    cl_mem mem = buffer_of(&rig, &seat, 4096, CL_SUCCESS);
+    cl_buffer_region region = {512, 512};
+    cr_assert_null(rig.cl->clCreateSubBuffer(mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err));
+    cr_assert_eq(err, CL_MISALIGNED_SUB_BUFFER_OFFSET);
+    rig.cl->clReleaseMemObject(mem);
+    emu_seat_close(&rig, &seat);
+    emu_seat_open(&rig, 1, NULL, &seat);
+    cl_command_queue queue =
+        rig.cl->clCreateCommandQueueWithProperties(seat.context, rig.devices[1], NULL, &err);
+    cr_assert_eq(err, CL_SUCCESS, "a 3.0 device takes it: %d", err);
+    rig.cl->clReleaseCommandQueue(queue);
+    emu_seat_close(&rig, &seat);
+}
+
+Test(emu, a_configuration_that_is_wrong_is_refused_with_the_reason)
+{
+    static const char *const wrong[] = {"key=1",       "[a] memory=1TB",  "[a] nonsense=1",
+                                        "[a] uuid=00", "[a] version=3.1", "[a] type=toaster",
+                                        "[] memory=1", "[a] no_fp64=1",   "[a] memory=-1",
+                                        "[a] base=x",  "[a] memory",      "[a"};
+    static struct emu_config configs[EMU_DEVICES_MAX];
+    char error[EMU_TEXT_MAX];
+    size_t count = 99;
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+        error[0] = '\0';
+        cr_assert_lt(emu_config_parse(wrong[i], configs, &count, error), 0, "%s", wrong[i]);
+        cr_assert_neq(error[0], '\0');
+        cr_assert_eq(count, 99, "outputs stay as they are");
+    }
+}

@@ -1,0 +1,139 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include "state/gate.h"
+
+#define THREADS 6
+
+static atomic_bool stop;
+static atomic_int owned;      /* set while a mover believes that it is alone */
+static atomic_int trespasses; /* program threads that were inside meanwhile */
+static _Atomic uint64_t passes;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void *program_thread(void *unused)
+{
+    (void)unused;
+    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+        gate_enter();
+        if (atomic_load_explicit(&owned, memory_order_relaxed))
+            atomic_fetch_add(&trespasses, 1);
+        gate_leave();
+        atomic_fetch_add_explicit(&passes, 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+Test(gate, g1_a_mover_owns_everything_while_it_has_the_gate_closed)
+{
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, program_thread, NULL);
+    for (int i = 0; i < 3000; i++) {
+        cr_assert_eq(gate_close(0), 0);
+        atomic_store(&owned, 1);
+        for (int spin = 0; spin < 50; spin++)
+            sched_yield();
+        atomic_store(&owned, 0);
+        gate_open();
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert_eq(atomic_load(&trespasses), 0);
+    cr_assert_gt(atomic_load(&passes), 1000);
+}
+
+static atomic_bool inside, go_on;
+
+static void *sits_inside(void *unused)
+{
+    (void)unused;
+    gate_enter();
+    atomic_store(&inside, true);
+    while (!atomic_load(&go_on))
+        sched_yield();
+    gate_leave();
+    return NULL;
+}
+
+Test(gate, closing_gives_up_at_its_deadline_and_leaves_the_gate_open)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, sits_inside, NULL);
+    while (!atomic_load(&inside))
+        sched_yield();
+    cr_assert_eq(gate_close(now_ns() + 30000000), -ETIMEDOUT);
+    gate_enter(); /* would block for ever, were it still closed */
+    gate_leave();
+    atomic_store(&go_on, true);
+    pthread_join(thread, NULL);
+    cr_assert_eq(gate_close(now_ns() + 5000000000), 0);
+    gate_open();
+}
+
+Test(gate, a_driver_that_calls_back_in_enters_twice)
+{
+    gate_enter();
+    gate_enter();
+    cr_assert(gate_is_inside());
+    gate_leave();
+    cr_assert(gate_is_inside());
+    gate_leave();
+    cr_assert_not(gate_is_inside());
+}
+
+static void *enters_and_marks(void *flag)
+{
+    gate_enter();
+    atomic_store((atomic_bool *)flag, true);
+    gate_leave();
+    return NULL;
+}
+
+Test(gate, who_closed_it_may_pass_and_others_wait)
+{
+    atomic_bool entered = false;
+    pthread_t thread;
+    cr_assert_eq(gate_close(0), 0);
+    gate_enter(); /* destroying an object under a closed gate comes through here */
+    gate_leave();
+    pthread_create(&thread, NULL, enters_and_marks, &entered);
+    struct timespec pause = {0, 50000000};
+    nanosleep(&pause, NULL);
+    cr_assert_not(atomic_load(&entered));
+    gate_open();
+    pthread_join(thread, NULL);
+    cr_assert(atomic_load(&entered));
+}
+
+static void *comes_and_goes(void *unused)
+{
+    (void)unused;
+    gate_enter();
+    gate_leave();
+    return NULL;
+}
+
+Test(gate, threads_that_ended_are_not_waited_for)
+{
+    for (int i = 0; i < 200; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, comes_and_goes, NULL);
+        if (i % 2)
+            pthread_join(thread, NULL);
+        else
+            pthread_detach(thread);
+        cr_assert_eq(gate_close(now_ns() + 5000000000), 0);
+        gate_open();
+    }
+}

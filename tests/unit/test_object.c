@@ -1,0 +1,191 @@
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "state/object.h"
+
+/* Types of our own instead of the engine's: this suite links object.c alone. */
+struct thing {
+    struct object object;
+    int payload[40];
+};
+static _Atomic int destroyed;
+static void thing_destroy(struct object *object)
+{
+    (void)object;
+    destroyed++;
+}
+static const struct object_class thing_class = {sizeof(struct thing), NULL, thing_destroy};
+static struct object_weak watched;
+static void *found_while_leaving = &watched;
+static void looks_at_itself(struct object *object)
+{
+    (void)object;
+    found_while_leaving = object_weak_get(watched);
+}
+static const struct object_class leaving_class = {sizeof(struct thing), looks_at_itself, NULL};
+
+const struct object_class *const object_classes[OBJECT_TYPES] = {
+    [OBJECT_PLATFORM] = &thing_class, [OBJECT_DEVICE] = &thing_class,
+    [OBJECT_CONTEXT] = &thing_class,  [OBJECT_QUEUE] = &thing_class,
+    [OBJECT_MEMORY] = &thing_class,   [OBJECT_SAMPLER] = &leaving_class,
+    [OBJECT_PROGRAM] = &thing_class,  [OBJECT_KERNEL] = &thing_class,
+    [OBJECT_EVENT] = &thing_class,
+};
+
+static struct thing *publish(enum object_type type)
+{
+    struct thing *thing = object_create(type);
+    object_publish(thing);
+    return thing;
+}
+
+/* Through here the compiler does not see what a pointer is, as it does not in a program. */
+static const void *volatile handle;
+
+Test(object, any_pointer_is_recognised_before_the_heap_exists)
+{
+    int on_stack;
+    for (enum object_type type = OBJECT_PLATFORM; type < OBJECT_TYPES; type++) {
+        const void *handles[] = {NULL, &on_stack, (void *)UINTPTR_MAX,
+                                 (void *)(((uintptr_t)type << OBJECT_REGION_SHIFT) + 64)};
+        for (size_t i = 0; i < ARRAY_SIZE(handles); i++) {
+            handle = handles[i];
+            cr_assert_null(object_get(handle, type));
+        }
+    }
+}
+
+Test(object, only_a_live_handle_of_the_type_is_one)
+{
+    struct thing *thing = publish(OBJECT_MEMORY);
+    cr_assert_eq(object_get(thing, OBJECT_MEMORY), thing);
+    cr_assert_null(object_get(thing, OBJECT_KERNEL));
+    cr_assert_null(object_get((char *)thing + 8, OBJECT_MEMORY));
+    cr_assert_null(object_get((char *)thing + (1 << 20), OBJECT_MEMORY));
+    object_retain(thing);
+    object_release(thing);
+    cr_assert_eq(object_get(thing, OBJECT_MEMORY), thing);
+    object_release(thing);
+    cr_assert_null(object_get(thing, OBJECT_MEMORY));
+}
+
+Test(object, an_unpublished_object_is_nobodys_handle_and_is_not_walked)
+{
+    struct thing *thing = object_create(OBJECT_QUEUE);
+    uintptr_t cursor = 0;
+    cr_assert_null(object_get(thing, OBJECT_QUEUE));
+    cr_assert_null(object_next(OBJECT_QUEUE, &cursor));
+    object_discard(thing);
+    cr_assert_eq(destroyed, 0);
+}
+
+Test(object, a_hold_keeps_it_but_not_its_handle)
+{
+    struct thing *thing = publish(OBJECT_EVENT);
+    struct object_weak weak = object_weak(thing);
+    object_hold(thing);
+    object_release(thing);
+    cr_assert_eq(destroyed, 0);
+    cr_assert_null(object_get(thing, OBJECT_EVENT));
+    cr_assert_eq(object_weak_get(weak), thing);
+    uintptr_t cursor = 0;
+    cr_assert_eq(object_next(OBJECT_EVENT, &cursor), thing);
+    object_unhold(thing);
+    object_unhold(thing);
+    cr_assert_eq(destroyed, 1);
+    cr_assert_null(object_weak_get(weak));
+    cr_assert_eq(object_count(OBJECT_EVENT), 0);
+}
+
+Test(object, a_lent_handle_is_valid_until_the_end_and_can_be_retained)
+{
+    struct thing *thing = publish(OBJECT_CONTEXT);
+    object_hold(thing);
+    cr_assert(object_release(thing));
+    cr_assert_eq(object_lend(thing), thing);
+    cr_assert_eq(object_get(thing, OBJECT_CONTEXT), thing);
+    cr_assert_eq(object_refs(thing), 0);
+    cr_assert_not(object_release(thing), "there is no reference to drop");
+    object_retain(thing);
+    cr_assert_eq(object_refs(thing), 1);
+    object_unhold(thing);
+    cr_assert_eq(destroyed, 0, "the program has a reference again");
+    cr_assert(object_release(thing));
+    cr_assert_eq(destroyed, 1);
+    cr_assert_null(object_get(thing, OBJECT_CONTEXT));
+    cr_assert_null(object_lend(NULL));
+}
+
+Test(object, a_weak_reference_does_not_find_what_is_being_destroyed)
+{
+    struct thing *thing = publish(OBJECT_SAMPLER);
+    watched = object_weak(thing);
+    cr_assert_eq(object_weak_get(watched), thing);
+    object_release(thing);
+    cr_assert_null(found_while_leaving);
+}
+
+Test(object, a_freed_handle_stays_invalid_while_thousands_are_made)
+{
+    struct thing *freed = publish(OBJECT_MEMORY);
+    object_release(freed);
+    for (int i = 0; i < 4096; i++) {
+        struct thing *thing = publish(OBJECT_MEMORY);
+        cr_assert_neq(thing, freed);
+        object_release(thing);
+    }
+    cr_assert_null(object_get(freed, OBJECT_MEMORY));
+}
+
+Test(object, slots_come_back_and_are_blank)
+{
+    uintptr_t lowest = UINTPTR_MAX, highest = 0;
+    for (int i = 0; i < 100000; i++) {
+        struct thing *thing = object_create(OBJECT_EVENT);
+        for (size_t j = 0; j < 40; j++)
+            cr_assert_eq(thing->payload[j], 0);
+        memset(thing->payload, 0xff, sizeof(thing->payload));
+        object_publish(thing);
+        lowest = (uintptr_t)thing < lowest ? (uintptr_t)thing : lowest;
+        highest = (uintptr_t)thing > highest ? (uintptr_t)thing : highest;
+        object_release(thing);
+    }
+    cr_assert_lt(highest - lowest, (4096 + 16) * 256);
+}
+
+static atomic_bool stop;
+
+static void *creates_and_releases(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&stop)) {
+        struct thing *things[64];
+        for (int i = 0; i < 64; i++)
+            things[i] = publish(OBJECT_KERNEL);
+        for (int i = 0; i < 64; i++)
+            object_release(things[i]);
+    }
+    return NULL;
+}
+
+Test(object, a_mover_may_walk_while_the_program_creates_and_releases)
+{
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, creates_and_releases, NULL);
+    size_t seen = 0;
+    for (int i = 0; i < 200 || seen == 0; i++) {
+        uintptr_t cursor = 0;
+        struct object *object;
+        while ((object = object_next(OBJECT_KERNEL, &cursor))) {
+            cr_assert_eq(atomic_load(&object->state), OBJECT_LIVE);
+            seen++;
+            object_unhold(object);
+        }
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert_eq(object_count(OBJECT_KERNEL), 0);
+}

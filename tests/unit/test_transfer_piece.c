@@ -1,0 +1,73 @@
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "state/transfer_priv.h"
+
+Test(transfer_host, prefault_makes_pages_present_and_keeps_their_content)
+{
+    size_t size = 9u << 20, page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char present[(9u << 20) / 4096];
+    memory[5] = 7;
+    memory[size - 1] = 9;
+    transfer_prefault(memory + 1, size - 2, 64); /* whole pages inside only */
+    cr_assert_eq(mincore(memory, size, present), 0);
+    for (size_t i = 0; i < size / page; i++)
+        cr_assert(present[i] & 1, "page %zu", i);
+    cr_assert_eq(memory[5], 7);
+    cr_assert_eq(memory[size - 1], 9);
+    cr_assert_eq(memory[size / 2], 0);
+    transfer_prefault(NULL, 0, 1);
+    munmap(memory, size);
+}
+
+/* Random boxes and rooms: the pieces cover every byte of the item once, within the room. */
+Test(transfer_piece, pieces_cover_an_item_exactly_once)
+{
+    unsigned state = 1;
+    for (int round = 0; round < 2000; round++) {
+        size_t element = (size_t)1 << rand_r(&state) % 5;
+        struct image_shape shape = {.element_size = element,
+                                    .dims = {1 + (size_t)rand_r(&state) % 40,
+                                             1 + (size_t)rand_r(&state) % 9,
+                                             1 + (size_t)rand_r(&state) % 5},
+                                    .desc.image_type = CL_MEM_OBJECT_IMAGE3D};
+        shape.row_pitch = shape.dims[0] * element + (size_t)rand_r(&state) % 3 * element;
+        shape.slice_pitch = shape.row_pitch * shape.dims[1] + (size_t)rand_r(&state) % 50;
+        size_t size = shape.slice_pitch * shape.dims[2];
+        char *host = calloc(1, size);
+        unsigned char *seen = calloc(1, size);
+        struct transfer_item item = {.image = &shape, .size = size, .host = host};
+        struct walk walk;
+        struct piece piece;
+        size_t counted = 0;
+        walk_init(&walk, &item);
+        while (walk.left) {
+            size_t room = (size_t)rand_r(&state) % (1 + size / 2 + element);
+            if (!walk_next(&walk, room, &piece)) {
+                cr_assert_lt(room, element);
+                continue;
+            }
+            cr_assert_leq(piece.size, room);
+            counted += piece.counted;
+            size_t offset = piece.origin[2] * shape.slice_pitch +
+                            piece.origin[1] * shape.row_pitch + piece.origin[0] * element;
+            cr_assert_eq(piece.host, host + offset);
+            for (size_t z = 0; z < piece.region[2]; z++)
+                for (size_t y = 0; y < piece.region[1]; y++)
+                    for (size_t x = 0; x < piece.region[0] * element; x++)
+                        seen[offset + z * shape.slice_pitch + y * shape.row_pitch + x]++;
+        }
+        cr_assert_eq(counted, size);
+        for (size_t i = 0; i < size; i++) {
+            size_t x = i % shape.slice_pitch % shape.row_pitch;
+            bool inside = x < shape.dims[0] * element &&
+                          i % shape.slice_pitch / shape.row_pitch < shape.dims[1];
+            cr_assert_eq(seen[i], inside, "byte %zu", i);
+        }
+        free(seen);
+        free(host);
+    }
+}
