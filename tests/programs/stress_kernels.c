@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { GROUP = 32, VARIANTS = 4, OPTION_BYTES = 64, MAX_BINARY = 1 << 26 };
+enum { GROUP = 32, VARIANTS = 4, OPTION_BYTES = 64, MAX_BINARY = 1 << 26, LAG_US = 10000 };
 
 const char stress_source[] =
     "__kernel void scramble(__global const uint *in, __global uint *out, uint key) {\n"
@@ -211,6 +212,22 @@ static const char variant_source[] =
     "    a[get_global_id(0)] = a[get_global_id(0)] * FACTOR + (uint)get_global_id(0);\n"
     "}\n";
 
+/*
+ * All kernels of @program are released and their commands ended, but POCL's worker may let the last
+ * one go a moment after it said so, and refuses a build until then.
+ */
+static cl_int rebuild(struct worker *w, cl_program program, const char *options)
+{
+    cl_int err = CL_INVALID_OPERATION;
+
+    for (int try = 0; try < 100 && err == CL_INVALID_OPERATION; try++) {
+        if (try > 0)
+            usleep(LAG_US);
+        err = clBuildProgram(program, 1, &w->prog->device, options, NULL, NULL);
+    }
+    return err;
+}
+
 void stress_programs(struct worker *w)
 {
     const char *parts[] = {variant_source, "\n"};
@@ -222,7 +239,7 @@ void stress_programs(struct worker *w)
         char options[OPTION_BYTES];
         uint32_t factor = 5 + 2 * rng_below(&w->rng, VARIANTS);
         snprintf(options, sizeof options, "-DFACTOR=%uu", factor);
-        MUST(clBuildProgram(program, 1, &w->prog->device, options, NULL, NULL));
+        MUST(rebuild(w, program, options));
         run_variant(w, program, factor, "rebuilt program");
         cl_build_status status;
         MUST(clGetProgramBuildInfo(program, w->prog->device, CL_PROGRAM_BUILD_STATUS, sizeof status,
