@@ -8,6 +8,7 @@
 #include "bench.h"
 #include "prog.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ enum {
     CHEAP = 100,
     NAME_BYTES = 64,
     MAX_RESULTS = 16,
+    THREADS = 8,
     NS = 1000000000
 };
 
@@ -30,6 +32,13 @@ struct subject {
     cl_kernel kernel;
     cl_mem mem;
     cl_command_queue queue; /* without profiling */
+    /* Of each thread that works beside others. */
+    struct lane {
+        cl_kernel kernel;
+        cl_mem mem;
+        cl_command_queue queue;
+        int n;
+    } lanes[THREADS];
 };
 
 struct operation {
@@ -95,6 +104,59 @@ static void enqueue_event(struct subject *s, int n)
     clFinish(s->queue);
 }
 
+/* Each command waits for the one before it, by its event. */
+static void enqueue_chain(struct subject *s, int n)
+{
+    const size_t one = 1;
+    cl_event before = NULL, event;
+
+    while (n--) {
+        clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, before ? 1 : 0,
+                               before ? &before : NULL, &event);
+        if (before)
+            clReleaseEvent(before);
+        before = event;
+    }
+    clReleaseEvent(before);
+    clFinish(s->queue);
+}
+
+static void *lane_run(void *data)
+{
+    const struct lane *lane = data;
+    const size_t one = 1;
+
+    for (cl_uint k = 0; k < (cl_uint)lane->n; k++) {
+        clSetKernelArg(lane->kernel, 1, sizeof k, &k);
+        clEnqueueNDRangeKernel(lane->queue, lane->kernel, 1, NULL, &one, &one, 0, NULL, NULL);
+    }
+    clFinish(lane->queue);
+    return NULL;
+}
+
+static void lanes(struct subject *s, int n, int count)
+{
+    pthread_t threads[THREADS];
+
+    for (int i = 0; i < count; i++) {
+        s->lanes[i].n = n;
+        if (pthread_create(&threads[i], NULL, lane_run, &s->lanes[i]) != 0)
+            bench_fail("no thread");
+    }
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void one_thread(struct subject *s, int n)
+{
+    lanes(s, n, 1);
+}
+
+static void all_threads(struct subject *s, int n)
+{
+    lanes(s, n, THREADS);
+}
+
 static void enqueue_finish(struct subject *s, int n)
 {
     const size_t one = 1;
@@ -119,22 +181,33 @@ static const struct operation operations[] = {
     {"create and release a buffer", create_release, BATCH},
     {"clEnqueueNDRangeKernel, batched", enqueue, BATCH},
     {"the same with an event", enqueue_event, BATCH},
+    {"the same behind the last event", enqueue_chain, BATCH},
     {"enqueue and clFinish", enqueue_finish, BATCH},
     {"blocking 4-byte write", blocking_write, BATCH},
+    {"set and enqueue, 1 thread", one_thread, BATCH},
+    {"set and enqueue, each of 8 threads", all_threads, BATCH},
 };
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
 static void measure(void)
 {
-    struct subject s;
+    static struct subject s;
     const cl_uint k = 0;
 
     prog_open(&s.prog);
-    s.kernel = prog_kernel(prog_build(&s.prog, source, ""), "tiny");
+    cl_program program = prog_build(&s.prog, source, "");
+    s.kernel = prog_kernel(program, "tiny");
     s.mem = prog_buffer(s.prog.context, CL_MEM_READ_WRITE, 4096, NULL);
     s.queue = prog_queue(&s.prog, 0);
     prog_arg(s.kernel, 0, sizeof s.mem, &s.mem);
     prog_arg(s.kernel, 1, sizeof k, &k);
+    for (int i = 0; i < THREADS; i++) {
+        struct lane *lane = &s.lanes[i];
+        lane->kernel = prog_kernel(program, "tiny");
+        lane->mem = prog_buffer(s.prog.context, CL_MEM_READ_WRITE, 4096, NULL);
+        lane->queue = prog_queue(&s.prog, 0);
+        prog_arg(lane->kernel, 0, sizeof lane->mem, &lane->mem);
+    }
     for (size_t i = 0; i < N_OPERATIONS; i++) {
         double took[REPEATS];
         operations[i].batch(&s, operations[i].n);
