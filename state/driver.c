@@ -10,6 +10,7 @@
 
 #include "state/icd.h"
 #include "state/log.h"
+#include "state/rebind.h"
 
 #define PLATFORMS_MAX 64  /* Of one driver. */
 #define DEVICES_MAX   256 /* Of one platform. */
@@ -303,6 +304,7 @@ static int driver_start(struct driver *driver)
         dlclose(handle);
         return -ENOENT;
     }
+    rebind_own_calls(handle);
     entry = find_entry(handle);
     if (!entry) {
         log_warn("driver %s not used: it has no clIcdGetPlatformIDsKHR", driver->icd);
