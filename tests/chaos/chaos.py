@@ -4,12 +4,15 @@
   chaos.py [options] -- PROGRAM [ARG...]
 
 The program's standard output and exit status must be the same both times, and at least
---moves moves must have been made (with --moves 0 it runs where it starts). A program that reads TEST_UNTIL (those of tests/programs do)
-is kept busy until then; any other has to run for long enough by itself.
+--moves moves must have been made (with --moves 0 it runs where it starts). A program that reads
+TEST_UNTIL (those of tests/programs do) is kept busy until then; any other has to run for long
+enough by itself. Where Oclgrind is one of the vendors it must find no wrong access to memory.
 """
 
 import argparse
+import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -37,6 +40,7 @@ def parse(argv):
                         help="drivers cannot run it: only the status is compared")
     parser.add_argument("--native-seconds", type=float, default=300)
     parser.add_argument("--keep", action="store_true", help="keep the folder with all output")
+    parser.add_argument("--summary", help="file for the counts, as JSON")
     parser.add_argument("program", nargs="+")
     return parser.parse_args(argv)
 
@@ -78,7 +82,16 @@ def moved(lab, options, devices):
         return status, file.read(), mover
 
 
-def report(options, devices, want, got, mover, seconds):
+def complaint(lab):
+    """The first line in which Oclgrind tells of an error in a kernel, or None."""
+    with open(lab.path("stderr"), "rb") as file:
+        for line in file:
+            if re.match(rb"\s*(Invalid (read|write)|Uninitialized value|.* race at)", line):
+                return line.strip()
+    return None
+
+
+def report(options, devices, want, got, mover, seconds, checker):
     """Print the summary; the number of things that are wrong."""
     wrong = []
     if got[0] is None:
@@ -87,6 +100,8 @@ def report(options, devices, want, got, mover, seconds):
         wrong.append(f"exit status {got[0]}, natively {want[0]}")
     if want[1] is not None and got[1] != want[1]:
         wrong.append(f"standard output differs: {got[1][-300:]!r}, natively {want[1][-300:]!r}")
+    if checker:
+        wrong.append(f"Oclgrind says: {checker.decode(errors='replace')}")
     if mover.moves() < options.moves:
         wrong.append(f"{mover.moves()} moves made of the {options.moves} asked for")
     counts = ", ".join(f"{n} {what}" for what, n in mover.counts.items() if n)
@@ -119,10 +134,16 @@ def main(argv):
             return 1
         begin = time.monotonic()
         status, output, mover = moved(lab, options, devices)
-        wrong = report(options, devices, want, (status, output), mover, time.monotonic() - begin)
+        wrong = report(options, devices, want, (status, output), mover, time.monotonic() - begin,
+                       complaint(lab))
         if wrong:
             with open(lab.path("stderr"), "rb") as file:
                 sys.stderr.write(file.read()[-4000:].decode(errors="replace"))
+        if options.summary:
+            with open(options.summary, "w", encoding="utf-8") as file:
+                json.dump({"seed": options.seed, "moves": mover.moves(),
+                           "suspends": mover.suspends, "failed": mover.counts["rolled back"],
+                           "differences": wrong}, file)
         if options.keep:
             print(f"  kept in {lab.folder}")
     return 1 if wrong else 0
