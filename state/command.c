@@ -158,7 +158,7 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
  * the real one; without it the real one is ours. */
 static cl_int wait_outside(struct residence *residence, struct event *event, cl_event real)
 {
-    cl_int error = residence->cl->clWaitForEvents(1, &real);
+    cl_int error = residence_wait(residence, 1, &real);
     if (event)
         object_unhold(event);
     else

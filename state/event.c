@@ -254,7 +254,7 @@ static void collect(struct wait_batch *batch, cl_uint count, struct event *const
 
 static cl_int wait_batch(const struct wait_batch *batch)
 {
-    cl_int error = batch->residence->cl->clWaitForEvents(batch->count, batch->real);
+    cl_int error = residence_wait(batch->residence, batch->count, batch->real);
     residence_unref(batch->residence);
     return error;
 }

@@ -82,10 +82,18 @@ static int roots_collect(const struct move_context *entry, struct roots *ret_roo
     return error;
 }
 
-/* Both ends work on the same host bytes: nothing will be copied, so nothing can be ahead. */
-static bool copies_nothing(const struct move_context *entry)
+static bool takes_one_thread(const struct move_context *entry, uint8_t place)
+{
+    return place != PLACE_HOST && entry->context->at[place]->runs_in_caller;
+}
+
+/* Both ends work on the same host bytes: nothing will be copied, so nothing can be ahead. Nor where
+ * the copying and the program would be in a driver together that does not stand it. */
+static bool nothing_ahead(const struct move_context *entry)
 {
     const struct context *context = entry->context;
+    if (takes_one_thread(entry, entry->from) || takes_one_thread(entry, entry->to))
+        return true;
     bool from_in_place = entry->from == PLACE_HOST || context->at[entry->from]->in_place;
     bool to_in_place = entry->to == PLACE_HOST || context->at[entry->to]->in_place;
     return from_in_place && to_in_place;
@@ -290,7 +298,7 @@ int move_copy_ahead(struct move *move)
         const struct move_context *entry = &move->contexts[i];
         uint64_t bytes = AHEAD_WORTH;
         for (int pass = 0;
-             error == 0 && pass < AHEAD_PASSES && bytes >= AHEAD_WORTH && !copies_nothing(entry);
+             error == 0 && pass < AHEAD_PASSES && bytes >= AHEAD_WORTH && !nothing_ahead(entry);
              pass++)
             error = copy_ahead(move, entry, &bytes);
     }

@@ -109,7 +109,7 @@ cl_int queue_finish(struct queue *queue)
     gate_leave();
     if (!real)
         return CL_SUCCESS; /* suspended: everything was finished before */
-    cl_int error = residence->cl->clFinish(real);
+    cl_int error = residence_finish(residence, real);
     residence_unref(residence);
     return error;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "state/callback.h"
+#include "state/gate.h"
 #include "state/log.h"
 #include "state/memory.h"
 
@@ -140,6 +141,26 @@ out:
     free(bytes);
 }
 
+cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real)
+{
+    if (UNLIKELY(residence->runs_in_caller))
+        gate_enter();
+    cl_int error = residence->cl->clWaitForEvents(count, real);
+    if (UNLIKELY(residence->runs_in_caller))
+        gate_leave();
+    return error;
+}
+
+cl_int residence_finish(struct residence *residence, cl_command_queue real)
+{
+    if (UNLIKELY(residence->runs_in_caller))
+        gate_enter();
+    cl_int error = residence->cl->clFinish(real);
+    if (UNLIKELY(residence->runs_in_caller))
+        gate_leave();
+    return error;
+}
+
 cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer)
 {
     const cl_icd_dispatch *cl = residence->cl;
@@ -161,6 +182,8 @@ int residence_create(struct context *context, struct device *device,
     atomic_init(&residence->refs, 1);
     residence->device = device;
     residence->cl = device->cl;
+    /* A simulator without threads, or locks. */
+    residence->runs_in_caller = strcmp(device->key.platform, "Oclgrind") == 0;
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)device->platform, 0};
     residence->context = residence->cl->clCreateContext(properties, 1, &device->id,

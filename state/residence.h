@@ -27,6 +27,7 @@ struct residence {
     cl_command_queue io;  /**< Ours, in order, with profiling: transfers. Used by movers only. */
     bool maps_host_ptr;   /**< CL_MEM_USE_HOST_PTR maps to the pointer given, as 5.2.1 demands. */
     bool in_place;        /**< And the device works on those very bytes: nothing is ever copied. */
+    bool runs_in_caller;  /**< Commands run in whichever thread waits for them, in one at a time. */
     int64_t clock_offset; /**< Added to this device's profiling times. */
     /** Real objects that nothing refers to any more; released with the residence. By movers only.
      */
@@ -58,6 +59,14 @@ MUST_CHECK int residence_reserve(struct residence *residence, size_t more);
 /** @window  A hold on it is taken over; or NULL. */
 void residence_doom(struct residence *residence, enum object_type kind, void *handle,
                     struct window *window);
+
+/**
+ * clWaitForEvents and clFinish for a thread of the program: outside the gate (G2), where the caller
+ * has a reference to @residence. A driver that runs commands in the thread that waits is entered as
+ * for any other call: there, waiting is working, and it is not made for a mover beside it.
+ */
+cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real);
+cl_int residence_finish(struct residence *residence, cl_command_queue real);
 
 /** Unmap through the io queue what was mapped with it or another queue. */
 cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer);
