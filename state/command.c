@@ -101,7 +101,7 @@ static struct residence *queue_enter(struct queue *queue, uint8_t *ret_place)
 {
     gate_enter();
     while (UNLIKELY(!queue->real)) {
-        context_enter_slow(queue->context);
+        context_enter_slow(queue->context, 1u << queue->seat_index);
         if (queue->real)
             break;
     }

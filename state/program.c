@@ -11,14 +11,24 @@ cl_int program_error(int err)
     return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
 }
 
+/* Inside the gate with each of @seats on a device. */
+static void enter_all(struct context *context, uint32_t seats)
+{
+    gate_enter();
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        if ((seats & (1u << i)) && atomic_load(&context->place[i]) == PLACE_NONE) {
+            context_enter_slow(context, 1u << i);
+            /* Another may have left while this one came. */
+            i = UINT32_MAX;
+        }
+    }
+}
+
 void program_sites_enter(struct context *context, uint32_t seats, struct program_sites *ret_sites)
 {
     struct program_sites *sites = ret_sites;
     *sites = (struct program_sites){0};
-    context_enter(context);
-    /* The fast path above looks at the first seat alone. */
-    if (context->seat_count > 1)
-        context_enter_slow(context);
+    enter_all(context, seats);
     for (cl_uint i = 0; i < context->seat_count; i++) {
         uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
         unsigned s = 0;
