@@ -83,7 +83,7 @@ static void details_free(struct program_details *details)
     free(details->container);
     free(details->kernel_names);
     free(details->constants);
-    pthread_mutex_destroy(&details->turn);
+    pthread_cond_destroy(&details->built);
     free(details);
 }
 
@@ -99,7 +99,7 @@ struct program *program_new(struct context *context, uint32_t seats, enum progra
         return NULL;
     }
     pthread_mutex_init(&program->lock, NULL);
-    pthread_mutex_init(&details->turn, NULL);
+    pthread_cond_init(&details->built, NULL);
     details->origin = origin;
     details->seats = seats;
     for (unsigned i = 0; i < SEATS; i++)
@@ -180,7 +180,7 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         error = CL_SUCCESS;
         for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
             error = recipe_follow(base, sites.site[s].residence, &reals[s]);
-        context_enter(context);
+        gate_enter();
         settled = program_sites_hold(context, seats, &sites);
         if (settled && error == CL_SUCCESS) {
             for (unsigned s = 0; s < sites.count; s++) {
@@ -228,7 +228,7 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
     struct recipe_constant constant = {.id = id, .size = (uint32_t)size};
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     if (details->origin != PROGRAM_FROM_IL)
-        return CL_INVALID_OPERATION;
+        return CL_INVALID_PROGRAM;
     if (!value || size == 0 || size > sizeof(constant.bytes))
         return CL_INVALID_VALUE;
     memcpy(constant.bytes, value, size);
@@ -263,31 +263,21 @@ out:
     return error;
 }
 
-bool program_is_executable(struct program *program)
+bool program_is_executable(const struct program *program, uint32_t seats)
 {
-    pthread_mutex_lock(&program->lock);
-    bool executable = program->details->executable;
-    pthread_mutex_unlock(&program->lock);
-    return executable;
+    return (atomic_load_explicit(&program->executable, memory_order_relaxed) & seats) != 0;
 }
 
-uint8_t program_kernel_place(struct program *program)
+uint8_t program_kernel_place(const struct program *program)
 {
     const struct context *context = program->context;
-    const struct program_details *details = program->details;
-    uint8_t place = context_home(context);
-    if (LIKELY(context->seat_count == 1))
-        return place;
-    pthread_mutex_lock(&program->lock);
+    uint32_t seats = atomic_load_explicit(&program->executable, memory_order_relaxed);
     for (cl_uint i = 0; i < context->seat_count; i++) {
-        if (details->seat[i].status == CL_BUILD_SUCCESS &&
-            details->seat[i].type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE) {
-            place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
-            break;
-        }
+        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+        if ((seats & (1u << i)) && place != PLACE_NONE)
+            return place;
     }
-    pthread_mutex_unlock(&program->lock);
-    return place;
+    return context_home(context);
 }
 
 const char *program_pins(struct program *program)

@@ -23,7 +23,7 @@ static void setup(void)
 {
     pair_init(&pair);
     program = pair_source(&pair, source);
-    cr_assert_eq(program_build(program, 1, NULL), CL_SUCCESS);
+    cr_assert_eq(program_build(program, 1, NULL, (struct program_notify){NULL, NULL}), CL_SUCCESS);
 }
 TestSuite(kernel, .init = setup, .fini = pair_finish);
 
@@ -51,8 +51,8 @@ static cl_int set(struct kernel *kernel, cl_uint index, size_t size, const void 
 Test(kernel, knows_what_its_parameters_are)
 {
     static const uint8_t k[] = {ARG_IS_MEMORY, ARG_IS_VALUE, ARG_ANY, ARG_IS_MEMORY, ARG_IS_LOCAL};
-    static const uint8_t i[] = {ARG_IS_MEMORY, ARG_IS_MEMORY, ARG_IS_MEMORY, ARG_IS_SAMPLER,
-                                ARG_IS_VALUE};
+    static const uint8_t i[] = {ARG_IS_MEMORY, ARG_IS_READ_IMAGE, ARG_IS_WRITE_IMAGE,
+                                ARG_IS_SAMPLER, ARG_IS_VALUE};
     struct kernel *kernels[] = {make("k"), make("i")};
     cr_assert_eq(kernels[0]->arg_count, 5);
     cr_assert_eq(kernels[1]->arg_count, 5);
