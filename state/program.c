@@ -24,15 +24,18 @@ static void enter_all(struct context *context, uint32_t seats)
     }
 }
 
-void program_sites_enter(struct context *context, uint32_t seats, struct program_sites *ret_sites)
+void program_sites_enter(struct context *context, uint32_t seats, bool all,
+                         struct program_sites *ret_sites)
 {
     struct program_sites *sites = ret_sites;
     *sites = (struct program_sites){0};
-    enter_all(context, seats);
+    enter_all(context, all ? seats : 0);
+    if (!all)
+        context_enter_slow(context, seats);
     for (cl_uint i = 0; i < context->seat_count; i++) {
         uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
         unsigned s = 0;
-        if (!(seats & (1u << i)))
+        if (!(seats & (1u << i)) || place == PLACE_NONE)
             continue;
         while (s < sites->count && sites->site[s].place != place)
             s++;
@@ -55,6 +58,9 @@ bool program_sites_hold(const struct context *context, uint32_t seats,
         unsigned s = 0;
         while (s < sites->count && !(sites->site[s].seats & (1u << i)))
             s++;
+        /* One that was suspended, and still is, gets what it misses when it is resumed. */
+        if (s == sites->count && place == PLACE_NONE)
+            continue;
         if (s == sites->count || place == PLACE_NONE || sites->site[s].place != place ||
             sites->site[s].residence != context->at[place])
             return false;
@@ -175,7 +181,7 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
     do {
         struct program_sites sites;
         cl_program reals[SEATS] = {NULL};
-        program_sites_enter(context, seats, &sites);
+        program_sites_enter(context, seats, false, &sites);
         gate_leave();
         error = CL_SUCCESS;
         for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
@@ -202,6 +208,39 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
     return CL_SUCCESS;
 }
 
+static bool is_lived_in(const struct context *context, uint8_t place)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if (atomic_load(&context->place[i]) == place)
+            return true;
+    return false;
+}
+
+/*
+ * A seat is about to join another one, for which the program was not built. The other's threads may
+ * be using the real program that is there: a new one takes its part, and it goes with the
+ * residence.
+ */
+static cl_int make_anew(struct program *program, struct recipe *recipe, struct residence *residence,
+                        uint8_t place, uint32_t edition)
+{
+    cl_program real = NULL;
+    bool owner = gate_self.owner;
+    cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
+    if (error != CL_SUCCESS)
+        return error;
+    if (residence_reserve(residence, 1) != 0 || (!owner && gate_close(0) != 0)) {
+        residence_release(residence->cl, OBJECT_PROGRAM, real);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    residence_doom(residence, OBJECT_PROGRAM, program->real[place], NULL);
+    program->real[place] = real;
+    atomic_store(&program->made[place], edition);
+    if (!owner)
+        gate_open();
+    return CL_SUCCESS;
+}
+
 cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place)
 {
     cl_program real = NULL;
@@ -212,6 +251,8 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
     pthread_mutex_unlock(&program->lock);
     if (atomic_load(&program->made[place]) == edition && (program->real[place] || !recipe))
         return CL_SUCCESS;
+    if (program->real[place] && is_lived_in(program->context, place))
+        return make_anew(program, recipe, residence, place, edition);
     residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
     program->real[place] = NULL;
     cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
@@ -233,7 +274,7 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
         return CL_INVALID_VALUE;
     memcpy(constant.bytes, value, size);
     struct program_sites sites;
-    program_sites_enter(program->context, details->seats, &sites);
+    program_sites_enter(program->context, details->seats, false, &sites);
     pthread_mutex_lock(&program->lock);
     uint32_t i = 0;
     while (i < details->constant_count && details->constants[i].id != id)

@@ -115,7 +115,7 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
     cl_program *headers = NULL;
     bool swaps = !is_in_place(program), replaces = false, settled;
     cl_int error = CL_SUCCESS;
-    program_sites_enter(program->context, job->seats, &sites);
+    program_sites_enter(program->context, job->seats, true, &sites);
     for (unsigned s = 0; s < sites.count; s++)
         reals[s] = program->real[sites.site[s].place];
     if (job->work == PROGRAM_COMPILE)

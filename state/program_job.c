@@ -335,14 +335,11 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
             job->replaced[s] = old;
         }
     }
-    /* Every residence that the program lives in has what it asked for; only those that a mover
-     * prepares are out of date. */
+    /* The sites have what it asked for. Those that a mover prepares are out of date, and so is
+     * where other seats live, for one that joins them. */
     uint32_t edition = atomic_load(&program->edition) + 1;
-    for (cl_uint i = 0; i < program->context->seat_count; i++) {
-        uint8_t place = atomic_load(&program->context->place[i]);
-        if (place != PLACE_NONE)
-            atomic_store(&program->made[place], edition);
-    }
+    for (unsigned s = 0; s < sites->count; s++)
+        atomic_store(&program->made[sites->site[s].place], edition);
     atomic_store(&program->edition, edition);
     pthread_mutex_unlock(&program->lock);
 }

@@ -36,7 +36,7 @@ bool program_link_once(struct program_job *job, cl_int *ret_error)
     struct program_outcome outcomes[SEATS] = {0};
     cl_int error = CL_SUCCESS;
     bool made = job->visible;
-    program_sites_enter(program->context, job->seats, &sites);
+    program_sites_enter(program->context, job->seats, true, &sites);
     cl_program *reals = program_job_reals(job, &sites);
     gate_leave();
     for (unsigned s = 0; s < sites.count; s++) {

@@ -44,8 +44,10 @@ struct program_sites {
     unsigned count;
     struct program_site site[SEATS];
 };
-/** Where @seats of @context are now; waits while one is suspended. Leaves inside the gate. */
-void program_sites_enter(struct context *context, uint32_t seats, struct program_sites *ret_sites);
+/** Where @seats of @context are now; waits while one (@all) or each of them is suspended. Leaves
+ *  inside the gate. */
+void program_sites_enter(struct context *context, uint32_t seats, bool all,
+                         struct program_sites *ret_sites);
 /** Still there? Inside the gate, or with it closed. */
 bool program_sites_hold(const struct context *context, uint32_t seats,
                         const struct program_sites *sites);
