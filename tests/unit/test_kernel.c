@@ -254,6 +254,40 @@ Test(kernel, says_after_a_move_what_it_said_before)
     free(names);
 }
 
+static cl_int CL_API_CALL nothing_known(cl_kernel kernel, cl_uint index, cl_kernel_arg_info name,
+                                        size_t size, void *value, size_t *ret_size)
+{
+    (void)kernel;
+    (void)index;
+    (void)name;
+    (void)size;
+    (void)value;
+    (void)ret_size;
+    return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+}
+
+Test(kernel, errors_stay_after_a_move_as_answers_do)
+{
+    struct kernel *kernel = make("k");
+    struct residence *home = pair.context->at[HOME];
+    const void *value;
+    size_t size;
+    counted = home->cl;
+    counting = *counted;
+    counting.clGetKernelArgInfo = nothing_known;
+    home->cl = &counting;
+    cr_assert_eq(kernel_arg_info(kernel, 0, CL_KERNEL_ARG_NAME, &value, &size),
+                 CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
+    home->cl = counted;
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
+    pair_move(&pair);
+    cr_assert_eq(kernel_arg_info(kernel, 0, CL_KERNEL_ARG_NAME, &value, &size),
+                 CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
+    cr_assert_eq(kernel_arg_info(kernel, 1, CL_KERNEL_ARG_NAME, &value, &size), CL_SUCCESS);
+    cr_assert_str_eq(value, "x");
+}
+
 Test(kernel, local_memory_counts_its_arguments)
 {
     struct kernel *kernel = make("k");
