@@ -153,7 +153,7 @@ static cl_int make_real(struct kernel *kernel, struct residence *residence, uint
                  residence->device->key.device, error);
         return error ? error : CL_OUT_OF_RESOURCES;
     }
-    atomic_store(&kernel->applied[place], kernel_edition(kernel) - 1); /* any but the kernel's */
+    kernel->applied[place] = kernel_edition(kernel) - 1; /* any but the kernel's */
     __atomic_store_n(&kernel->real[place], real, __ATOMIC_RELEASE);
     return CL_SUCCESS;
 }

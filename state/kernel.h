@@ -41,12 +41,12 @@ struct kernel {
     struct context *context; /**< The program's. */
     char *name;              /**< Owned. */
     cl_uint arg_count;
-    struct kernel_arg *args;          /**< Owned. Not locked: 5.9.2 leaves that to the program. */
-    _Atomic uint32_t edition;         /**< Incremented when an argument changes, by the thread that
-                                           sets it. */
-    _Atomic uint32_t applied[PLACES]; /**< The edition that real[place] has been given. */
-    cl_uint unset;                    /**< Arguments that have no value yet. Not locked either. */
-    struct kernel_details *details;   /**< Memoised answers and what was launched: kernel_priv.h */
+    struct kernel_arg *args;        /**< Owned. Not locked: 5.9.2 leaves that to the program. */
+    _Atomic uint32_t edition;       /**< Incremented when an argument changes, by the thread that
+                                         sets it. */
+    uint32_t applied[PLACES];       /**< The edition that real[place] has been given: kernel_has. */
+    cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
+    struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
 };
 
 static inline struct kernel *kernel_get(cl_kernel handle)

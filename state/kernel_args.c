@@ -63,7 +63,7 @@ cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t 
     for (cl_uint i = 0; !has && error == CL_SUCCESS && i < kernel->arg_count; i++)
         error = kernel_arg_give(&kernel->args[i], i, residence, place, kernel->real[place]);
     if (error == CL_SUCCESS)
-        atomic_store_explicit(&kernel->applied[place], edition, memory_order_release);
+        __atomic_store_n(&kernel->applied[place], edition, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&kernel->details->lock);
     return error;
 }
@@ -127,7 +127,7 @@ static inline bool same_small(const unsigned char *kept, const void *value, size
 /* The real kernel in the home place has all arguments, or not. */
 static inline bool is_current(const struct kernel *kernel, uint8_t home)
 {
-    return kernel_has(kernel, home, kernel_edition(kernel));
+    return kernel->applied[home] == kernel_edition(kernel);
 }
 
 /* A value in a new shape: the first, a big one, none at all. */
@@ -178,11 +178,10 @@ static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_
     return CL_SUCCESS;
 }
 
-static ALWAYS_INLINE cl_int set_value(struct kernel *kernel, cl_uint index, size_t size,
-                                      const void *value)
+static ALWAYS_INLINE cl_int set_value(struct kernel *kernel, uint8_t home, cl_uint index,
+                                      size_t size, const void *value)
 {
     struct kernel_arg *arg = &kernel->args[index];
-    uint8_t home = kernel_home(kernel);
     cl_kernel real = kernel->real[home];
     bool current = is_current(kernel, home);
     if (UNLIKELY(arg->kind != ARG_VALUE || arg->size != size || size > sizeof(arg->value.small) ||
@@ -226,10 +225,10 @@ static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, stru
     return CL_SUCCESS;
 }
 
-static ALWAYS_INLINE cl_int set_buffer(struct kernel *kernel, cl_uint index, struct memory *memory)
+static ALWAYS_INLINE cl_int set_buffer(struct kernel *kernel, uint8_t home, cl_uint index,
+                                       struct memory *memory)
 {
     struct kernel_arg *arg = &kernel->args[index];
-    uint8_t home = kernel_home(kernel);
     cl_kernel real = kernel->real[home];
     bool current = is_current(kernel, home);
     uint32_t generation = atomic_load_explicit(&memory->object.generation, memory_order_relaxed);
@@ -255,8 +254,8 @@ static inline void *handle_at(const void *value)
     return handle;
 }
 
-static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, cl_uint index, size_t size,
-                                       const void *value)
+static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, uint8_t home, cl_uint index,
+                                       size_t size, const void *value)
 {
     void *handle = LIKELY(value != NULL) ? handle_at(value) : NULL;
     if (UNLIKELY(size != sizeof(handle)))
@@ -267,7 +266,7 @@ static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, cl_uint index, siz
     /* Another context's object has no real one here. */
     if (UNLIKELY(!memory || memory->context != kernel->context))
         return CL_INVALID_MEM_OBJECT;
-    return set_buffer(kernel, index, memory);
+    return set_buffer(kernel, home, index, memory);
 }
 
 /* 5.9.2: an image, that its flags let the kernel access as it declares. */
@@ -283,7 +282,7 @@ static NOINLINE cl_int set_image(struct kernel *kernel, cl_uint index, size_t si
     if ((declared != ARG_IS_WRITE_IMAGE && memory->flags & CL_MEM_WRITE_ONLY) ||
         (declared != ARG_IS_READ_IMAGE && memory->flags & CL_MEM_READ_ONLY))
         return CL_INVALID_ARG_VALUE;
-    return set_buffer(kernel, index, memory);
+    return set_buffer(kernel, kernel_home(kernel), index, memory);
 }
 
 static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, const void *value)
@@ -318,10 +317,10 @@ static NOINLINE cl_int set_any(struct kernel *kernel, cl_uint index, size_t size
 {
     void *handle = value && size == sizeof(handle) ? handle_at(value) : NULL;
     if (handle && was_handle(handle, OBJECT_MEMORY))
-        return set_memory(kernel, index, size, value);
+        return set_memory(kernel, kernel_home(kernel), index, size, value);
     if (handle && was_handle(handle, OBJECT_SAMPLER))
         return set_sampler(kernel, index, size, value);
-    return set_value(kernel, index, size, value);
+    return set_value(kernel, kernel_home(kernel), index, size, value);
 }
 
 static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
@@ -336,25 +335,40 @@ static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const
     return set_new_value(kernel, index, size, value);
 }
 
-static inline cl_int set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static inline cl_int set_arg(struct kernel *kernel, uint8_t home, cl_uint index, size_t size,
+                             const void *value)
 {
     if (UNLIKELY(index >= kernel->arg_count))
         return CL_INVALID_ARG_INDEX;
     unsigned declared = kernel->args[index].declared;
     if (LIKELY(declared == ARG_IS_VALUE))
-        return set_value(kernel, index, size, value);
+        return set_value(kernel, home, index, size, value);
     if (LIKELY(declared == ARG_IS_MEMORY))
-        return set_memory(kernel, index, size, value);
+        return set_memory(kernel, home, index, size, value);
     return declared == ARG_IS_LOCAL     ? set_local(kernel, index, size, value)
            : declared == ARG_IS_SAMPLER ? set_sampler(kernel, index, size, value)
            : declared == ARG_ANY        ? set_any(kernel, index, size, value)
                                         : set_image(kernel, index, size, value);
 }
 
-cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+/* With several devices: where its program has an executable. Leaves inside the gate. */
+static NOINLINE uint8_t enter_home(struct kernel *kernel)
 {
     program_enter(kernel->program);
-    cl_int error = set_arg(kernel, index, size, value);
+    return program_kernel_place(kernel->program);
+}
+
+cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    struct context *context = kernel->context;
+    uint8_t home;
+    if (LIKELY(context->seat_count == 1)) {
+        context_enter(context);
+        home = atomic_load_explicit(&context->place[0], memory_order_relaxed);
+    } else {
+        home = enter_home(kernel);
+    }
+    cl_int error = set_arg(kernel, home, index, size, value);
     gate_leave();
     return error;
 }

@@ -35,9 +35,12 @@ static inline uint8_t kernel_home(const struct kernel *kernel)
                : program_kernel_place(kernel->program);
 }
 
+/* For threads that launch it at once; 5.9.2 leaves it to the program that none sets an argument
+ * then.
+ */
 static inline bool kernel_has(const struct kernel *kernel, uint8_t place, uint32_t edition)
 {
-    return atomic_load_explicit(&kernel->applied[place], memory_order_acquire) == edition;
+    return __atomic_load_n(&kernel->applied[place], __ATOMIC_ACQUIRE) == edition;
 }
 
 /** Ask the driver what @kernel's parameters are; fills arg_count, args and the usage. */
@@ -61,7 +64,7 @@ static inline void kernel_changed(struct kernel *kernel, uint8_t place, bool cur
     uint32_t edition = kernel_edition(kernel) + 1;
     atomic_store_explicit(&kernel->edition, edition, memory_order_relaxed);
     if (current)
-        atomic_store_explicit(&kernel->applied[place], edition, memory_order_release);
+        kernel->applied[place] = edition;
 }
 
 #endif
