@@ -102,6 +102,8 @@ cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t 
 /** A copy of all arguments that holds its objects, for a launch that is held. 0 or -ENOMEM. */
 struct kernel_snapshot;
 MUST_CHECK int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_snapshot);
+/** Did all its objects live? */
+bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot);
 /** A real kernel of the snapshot's own with its arguments set: the program may be setting others on
  * its kernel meanwhile. The caller releases it. Inside the gate. */
 cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,

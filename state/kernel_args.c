@@ -406,6 +406,14 @@ int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_sna
     return 0;
 }
 
+bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot)
+{
+    for (cl_uint i = 0; i < snapshot->count; i++)
+        if (snapshot->args[i].kind == ARG_UNSET)
+            return false;
+    return true;
+}
+
 cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
                             uint8_t place, cl_kernel *ret_real)
 {

@@ -12,6 +12,7 @@ struct launch {
     const size_t *offset, *global, *local; /* the program's, or the copies below */
     size_t offset_copy[3], global_copy[3], local_copy[3];
     struct kernel_snapshot *snapshot; /* when held: the arguments at the time of the call */
+    bool *gone;             /* set when an argument's object is; not of one that is held */
     struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
 };
 
@@ -35,8 +36,10 @@ static struct memory *launch_uses(const struct command *command, unsigned *curso
         if (arg->kind != ARG_MEMORY)
             continue;
         struct memory *memory = object_weak_get(arg->object);
-        if (!memory)
+        if (UNLIKELY(!memory)) {
+            *launch->gone = *launch->gone || arg->object.object;
             continue;
+        }
         /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
         *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
         return memory;
@@ -65,6 +68,10 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     const struct launch *launch = (const struct launch *)command;
     cl_kernel real = launch->kernel->real[place];
     cl_int error = CL_SUCCESS;
+    /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
+     * given. */
+    if (UNLIKELY(!launch->snapshot && *launch->gone))
+        return CL_INVALID_KERNEL_ARGS;
     /* The program may be setting arguments of its kernel: a held launch has one of its own. */
     if (launch->snapshot)
         error = kernel_snapshot_make(launch->snapshot, residence, place, &real);
@@ -98,6 +105,11 @@ static cl_int launch_defer(struct command *command)
         return CL_INVALID_WORK_GROUP_SIZE;
     if (kernel_snapshot_take(launch->kernel, &launch->snapshot) != 0)
         return CL_OUT_OF_HOST_MEMORY;
+    if (!kernel_snapshot_is_whole(launch->snapshot)) {
+        kernel_snapshot_free(launch->snapshot);
+        return CL_INVALID_KERNEL_ARGS;
+    }
+    launch->gone = NULL;
     launch->offset = copy_sizes(launch->offset_copy, launch->offset, launch->dims);
     launch->global = copy_sizes(launch->global_copy, launch->global, launch->dims);
     launch->local = copy_sizes(launch->local_copy, launch->local, launch->dims);
@@ -186,6 +198,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, cons
         struct device *here = atomic_load(&queue->seat->device);
         /* Field by field: the copies are only for a launch that is held. */
         struct launch launch;
+        bool gone = false;
         launch.base = (struct command){.ops = type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops,
                                        .queue = queue,
                                        .more = launch_uses};
@@ -196,6 +209,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, cons
         launch.local = local;
         launch.snapshot = NULL;
         launch.refused = NULL;
+        launch.gone = &gone;
         error = command_run(&launch.base, false, waits, wait_list, ret_event);
         again = UNLIKELY(device_refuses(error)) && go_back(queue->seat, here, kernel->name);
     } while (again);

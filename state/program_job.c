@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "state/kernel.h"
 #include "state/log.h"
@@ -13,30 +14,77 @@
  * the thread that asked for it or, where the program wants to be called back, in one of ours.
  */
 
-/* Threads of ours in a compiler: the process must not tear the compiler down under them. */
+/*
+ * Threads of ours that build. As many as there are processors are in a compiler at once, however
+ * many builds a program starts; one that waits in a callback is not in a compiler. The process must
+ * not tear the compiler down under them.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-static uint32_t compiling; /* guarded by lock */
+static uint32_t waiting, compiling; /* guarded by lock */
 static pthread_once_t exits = PTHREAD_ONCE_INIT;
+static uint32_t most_compiling = 1; /* written once */
 
 static void wait_at_exit(void)
 {
     pthread_mutex_lock(&lock);
-    while (compiling > 0)
+    while (waiting + compiling > 0)
         pthread_cond_wait(&ended, &lock);
     pthread_mutex_unlock(&lock);
 }
 
-/* After the drivers' own handlers were registered, so that it runs before them. */
+/*
+ * A compiler registers handlers while it works, and those run before any that was registered when
+ * it began. Ahead of all handlers exit(3) ends its thread's storage, in glibc: for the main thread,
+ * which is the one that mostly exits, that is the moment to wait.
+ */
+extern int __cxa_thread_atexit_impl(void (*call)(void *), void *data, void *library);
+extern char library __asm__("__dso_handle") __attribute__((visibility("hidden")));
+
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    wait_at_exit();
+}
+
+static void register_main_thread(void)
+{
+    static _Thread_local bool registered;
+    if (!registered && gettid() == getpid())
+        registered = __cxa_thread_atexit_impl(thread_ends, NULL, &library) == 0;
+}
+
+/* For other threads, and after the drivers' first handlers. */
 static void register_exit(void)
 {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (processors > 1)
+        most_compiling = (uint32_t)processors;
     (void)atexit(wait_at_exit);
 }
 
-static void count_compiling(bool begins)
+static void count_waiting(bool begins)
 {
     pthread_mutex_lock(&lock);
-    compiling = begins ? compiling + 1 : compiling - 1;
+    waiting = begins ? waiting + 1 : waiting - 1;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+}
+
+static void begin_compiling(void)
+{
+    pthread_mutex_lock(&lock);
+    while (compiling >= most_compiling)
+        pthread_cond_wait(&ended, &lock);
+    compiling++;
+    waiting--;
+    pthread_mutex_unlock(&lock);
+}
+
+static void end_compiling(void)
+{
+    pthread_mutex_lock(&lock);
+    compiling--;
     pthread_cond_broadcast(&ended);
     pthread_mutex_unlock(&lock);
 }
@@ -45,7 +93,7 @@ void program_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&ended, NULL);
-    compiling = 0;
+    waiting = compiling = 0;
 }
 
 void program_settle(struct program *program)
@@ -186,8 +234,9 @@ static void *job_thread(void *data)
 {
     struct program_job *job = data;
     pthread_setname_np(pthread_self(), "reseat-build");
+    begin_compiling();
     work(job);
-    count_compiling(false);
+    end_compiling();
     tell(job);
     program_job_free(job);
     return NULL;
@@ -199,7 +248,8 @@ static bool start_thread(struct program_job *job)
     pthread_t thread;
     sigset_t all, before;
     pthread_once(&exits, register_exit);
-    count_compiling(true);
+    register_main_thread();
+    count_waiting(true);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&thread, NULL, job_thread, job);
@@ -207,7 +257,7 @@ static bool start_thread(struct program_job *job)
     if (error == 0)
         pthread_detach(thread);
     else
-        count_compiling(false);
+        count_waiting(false);
     return error == 0;
 }
 

@@ -178,6 +178,39 @@ Test(calls_kernels, launches_have_the_work_groups_that_the_source_requires)
     clReleaseKernel(kernel);
 }
 
+Test(calls_kernels, launches_without_the_object_of_an_argument_are_refused)
+{
+    const size_t one = 1;
+    cl_uint value = 3, word = 0;
+    cl_int error;
+    for (int held = 0; held < 2; held++) {
+        cl_mem buffer = clCreateBuffer(s.context, CL_MEM_READ_WRITE, 64, NULL, &error);
+        cl_event event = held ? clCreateUserEvent(s.context, &error) : NULL;
+        clSetKernelArg(s.kernel, 0, sizeof(cl_mem), &buffer);
+        clSetKernelArg(s.kernel, 1, sizeof(value), &value);
+#define LAUNCH                                                                                     \
+    clEnqueueNDRangeKernel(s.queue, s.kernel, 1, NULL, &one, NULL, held ? 1 : 0,                   \
+                           held ? &event : NULL, NULL)
+        expect_error(LAUNCH, CL_SUCCESS);
+        /* What was enqueued has it still. */
+        clReleaseMemObject(buffer);
+        if (held)
+            expect_error(clSetUserEventStatus(event, CL_COMPLETE), CL_SUCCESS);
+        expect_error(clFinish(s.queue), CL_SUCCESS);
+        for (int i = 0; i < 2; i++)
+            expect_error(LAUNCH, CL_INVALID_KERNEL_ARGS);
+        clSetKernelArg(s.kernel, 0, sizeof(cl_mem), &s.buffer);
+        expect_error(LAUNCH, CL_SUCCESS);
+#undef LAUNCH
+        expect_error(
+            clEnqueueReadBuffer(s.queue, s.buffer, CL_TRUE, 0, sizeof(word), &word, 0, NULL, NULL),
+            CL_SUCCESS);
+        cr_expect_eq(word, value++);
+        if (held)
+            clReleaseEvent(event);
+    }
+}
+
 Test(calls_kernels, work_groups_divide_the_launch)
 {
     const size_t ten = 10, three = 3, five = 5;
