@@ -34,7 +34,8 @@ cl_int clCreateKernelsInProgram(cl_program program_handle, cl_uint num_kernels, 
     cl_int error = CL_SUCCESS;
     if (!program)
         return CL_INVALID_PROGRAM;
-    if (!program_is_executable(program))
+    program_settle(program);
+    if (!program_is_executable(program, ~0u))
         return CL_INVALID_PROGRAM_EXECUTABLE;
     size_t count = program_kernel_count(program), made = 0;
     if (kernels && num_kernels < count)
@@ -161,7 +162,9 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
         return CL_INVALID_DEVICE;
     cl_int error = kernel_work_group_info(kernel, (cl_uint)seat, name, &value, &size);
     /* Never more than the program was told of the device. */
-    if (error == CL_SUCCESS && name == CL_KERNEL_WORK_GROUP_SIZE && size == sizeof(size_t) &&
+    bool bounded =
+        name == CL_KERNEL_WORK_GROUP_SIZE || name == CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE;
+    if (error == CL_SUCCESS && bounded && size == sizeof(size_t) &&
         *(const size_t *)value > the_limits.work_group_size && the_limits.work_group_size)
         value = &the_limits.work_group_size;
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
@@ -179,6 +182,8 @@ cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device, cl_kernel_
     int seat = seat_of(kernel, device);
     if (seat < 0)
         return CL_INVALID_DEVICE;
+    if (!the_limits.subgroups)
+        return CL_INVALID_OPERATION;
     cl_int error = kernel_sub_group_info(kernel, (cl_uint)seat, name, input_value_size, input_value,
                                          &value, &size);
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);

@@ -3,20 +3,33 @@
 #include "state/kernel.h"
 #include "state/launch.h"
 
+/* 5.8: what the program was told, and what the kernel's source asks for. */
+struct shape {
+    cl_uint dims;
+    const size_t *offset, *global, *local;
+};
+
 static cl_int check_owners(const struct queue *queue, const struct kernel *kernel)
 {
     if (UNLIKELY(!queue))
         return CL_INVALID_COMMAND_QUEUE;
     if (UNLIKELY(!kernel))
         return CL_INVALID_KERNEL;
-    return LIKELY(kernel->program->context == queue->context) ? CL_SUCCESS : CL_INVALID_CONTEXT;
+    if (UNLIKELY(kernel->context != queue->context))
+        return CL_INVALID_CONTEXT;
+    /* With one device there is no kernel without an executable for it. */
+    if (UNLIKELY(queue->context->seat_count > 1) &&
+        !program_is_executable(kernel->program, 1u << queue->seat_index))
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    return LIKELY(kernel->unset == 0) ? CL_SUCCESS : CL_INVALID_KERNEL_ARGS;
 }
 
-/* 5.8: against what the program was told, so that the launch can be made on another device too. */
-static cl_int check_local(cl_uint dims, const size_t *local)
+/* Against what the program was told, so that the launch can be made on another device too. */
+static cl_int check_local(const struct shape *shape)
 {
+    const size_t *local = shape->local;
     size_t items = 1;
-    for (cl_uint i = 0; i < dims; i++) {
+    for (cl_uint i = 0; i < shape->dims; i++) {
         if (UNLIKELY(local[i] == 0))
             return CL_INVALID_WORK_GROUP_SIZE;
         if (UNLIKELY(local[i] > the_limits.work_item_sizes[i]))
@@ -25,6 +38,49 @@ static cl_int check_local(cl_uint dims, const size_t *local)
             return CL_INVALID_WORK_GROUP_SIZE;
     }
     return LIKELY(items <= the_limits.work_group_size) ? CL_SUCCESS : CL_INVALID_WORK_GROUP_SIZE;
+}
+
+/* reqd_work_group_size: dimensions that are left out are 1. */
+static bool is_required(const struct shape *shape, const size_t *required)
+{
+    for (cl_uint i = 0; i < 3; i++)
+        if (required[i] != (i < shape->dims ? shape->local[i] : 1))
+            return false;
+    return true;
+}
+
+static bool divides(const struct shape *shape)
+{
+    for (cl_uint i = 0; i < shape->dims; i++)
+        if (shape->global[i] % shape->local[i] != 0)
+            return false;
+    return true;
+}
+
+/* @shape->local is set where only the kernel says what it is. */
+static cl_int check_group(const struct kernel *kernel, struct shape *shape)
+{
+    const size_t *required = kernel_required_group(kernel);
+    if (UNLIKELY(required != NULL)) {
+        /* Up to 1.2 it had to be given; since 2.0 leaving it out leaves it to us, and drivers do
+         * not agree about what to do then. */
+        if (!shape->local && the_present.version >= CL_MAKE_VERSION(2, 0, 0))
+            shape->local = required;
+        if (!shape->local || !is_required(shape, required))
+            return CL_INVALID_WORK_GROUP_SIZE;
+    }
+    return shape->local && the_limits.uniform_groups && UNLIKELY(!divides(shape))
+               ? CL_INVALID_WORK_GROUP_SIZE
+               : CL_SUCCESS;
+}
+
+static bool overflows(const struct shape *shape)
+{
+    size_t end;
+    for (cl_uint i = 0; shape->offset && i < shape->dims; i++)
+        if (__builtin_add_overflow(shape->offset[i], shape->global[i], &end))
+            return true;
+    return false;
 }
 
 static bool is_empty(cl_uint dims, const size_t *global)
@@ -47,8 +103,9 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, 
         return error;
     if (UNLIKELY(work_dim < 1 || work_dim > 3))
         return CL_INVALID_WORK_DIMENSION;
+    struct shape shape = {work_dim, global_work_offset, global_work_size, local_work_size};
     if (local_work_size) {
-        error = check_local(work_dim, local_work_size);
+        error = check_local(&shape);
         if (UNLIKELY(error != CL_SUCCESS))
             return error;
     }
@@ -56,7 +113,12 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, 
         return the_limits.empty_launches
                    ? sync_empty_launch(queue, num_events_in_wait_list, event_wait_list, event)
                    : CL_INVALID_GLOBAL_WORK_SIZE;
-    return launch_run(queue, k, work_dim, global_work_offset, global_work_size, local_work_size,
+    if (UNLIKELY(overflows(&shape)))
+        return CL_INVALID_GLOBAL_OFFSET;
+    error = check_group(k, &shape);
+    if (UNLIKELY(error != CL_SUCCESS))
+        return error;
+    return launch_run(queue, k, work_dim, global_work_offset, global_work_size, shape.local,
                       CL_COMMAND_NDRANGE_KERNEL, num_events_in_wait_list, event_wait_list, event);
 }
 
@@ -68,6 +130,9 @@ cl_int clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
     struct queue *queue = queue_get(command_queue);
     struct kernel *k = kernel_get(kernel);
     cl_int error = check_owners(queue, k);
+    struct shape shape = {1, NULL, &one, &one};
+    if (error == CL_SUCCESS)
+        error = check_group(k, &shape);
     if (error != CL_SUCCESS)
         return error;
     return launch_run(queue, k, 1, NULL, &one, &one, CL_COMMAND_TASK, num_events_in_wait_list,

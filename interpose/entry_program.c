@@ -188,21 +188,6 @@ cl_int clSetProgramSpecializationConstant(cl_program handle, cl_uint id, size_t 
     return program ? program_specialise(program, id, size, value) : CL_INVALID_PROGRAM;
 }
 
-/*
- * A build with a callback may return before it ended, or after; ours returns after, as drivers that
- * compile in the calling thread do, and then says how it ended (CL_BUILD_PROGRAM_FAILURE "is
- * returned if clBuildProgram does not return until the build has completed"). The callback comes
- * once, for a build that could begin, when the program can see its result.
- */
-static void notify(cl_int error, cl_program handle,
-                   void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
-{
-    bool ran = error == CL_SUCCESS || error == CL_BUILD_PROGRAM_FAILURE ||
-               error == CL_COMPILE_PROGRAM_FAILURE || error == CL_LINK_PROGRAM_FAILURE;
-    if (pfn_notify && ran && handle)
-        pfn_notify(handle, user_data);
-}
-
 cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id *devices,
                       const char *options, void(CL_CALLBACK *pfn_notify)(cl_program, void *),
                       void *user_data)
@@ -217,9 +202,7 @@ cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id
         seats_or_all(program->context, program_seats(program), num_devices, devices, &seats);
     if (error != CL_SUCCESS)
         return error;
-    error = program_build(program, seats, options);
-    notify(error, handle, pfn_notify, user_data);
-    return error;
+    return program_build(program, seats, options, (struct program_notify){pfn_notify, user_data});
 }
 
 /* Live programs of @context behind handles; owned by the caller (free()). */
@@ -262,9 +245,9 @@ cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_
         error = programs_of(program->context, num_input_headers, input_headers, &headers.programs);
     if (error != CL_SUCCESS)
         return error;
-    error = program_compile(program, seats, options, &headers);
+    error = program_compile(program, seats, options, &headers,
+                            (struct program_notify){pfn_notify, user_data});
     free(headers.programs);
-    notify(error, handle, pfn_notify, user_data);
     return error;
 }
 
@@ -286,11 +269,11 @@ cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
         error = programs_of(context, num_input_programs, input_programs, &inputs.programs);
     if (error != CL_SUCCESS)
         return entry_created(NULL, error, errcode_ret);
-    error = program_link(context, seats, options, &inputs, &program);
+    error = program_link(context, seats, options, &inputs,
+                         (struct program_notify){pfn_notify, user_data}, &program);
     free(inputs.programs);
     if (errcode_ret)
         *errcode_ret = error;
-    notify(error, (cl_program)program, pfn_notify, user_data);
     /* Also after a failure, where there is a log to read. */
     return (cl_program)program;
 }
@@ -332,6 +315,7 @@ static cl_int binary_sizes(struct program *program, size_t param_value_size, voi
     cl_uint indices[SEATS];
     size_t sizes[SEATS];
     cl_uint count = list_seats(program, indices);
+    program_settle(program);
     for (cl_uint i = 0; i < count; i++) {
         int err = program_container(program, indices[i], NULL, &sizes[i]);
         if (err)
@@ -350,6 +334,7 @@ static cl_int binaries(struct program *program, size_t param_value_size, void *p
     unsigned char **buffers = param_value;
     if (buffers && param_value_size < count * sizeof(buffers[0]))
         return CL_INVALID_VALUE;
+    program_settle(program);
     for (cl_uint i = 0; buffers && i < count; i++) {
         unsigned char *bytes;
         size_t size;
@@ -370,7 +355,8 @@ static cl_int binaries(struct program *program, size_t param_value_size, void *p
 static cl_int kernels(struct program *program, cl_program_info name, size_t param_value_size,
                       void *param_value, size_t *ret_size)
 {
-    if (!program_is_executable(program))
+    program_settle(program);
+    if (!program_is_executable(program, ~0u))
         return CL_INVALID_PROGRAM_EXECUTABLE;
     if (name == CL_PROGRAM_KERNEL_NAMES)
         return answer_text(program_text(program, 0, PROGRAM_TEXT_KERNELS), param_value_size,

@@ -12,6 +12,7 @@
 #include "state/callback.h"
 #include "state/context.h"
 #include "state/log.h"
+#include "state/program.h"
 
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
@@ -182,6 +183,11 @@ static void read_limits(void)
                    sizeof(size_t));
     }
     the_limits.allocation = devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX);
+    the_limits.uniform_groups =
+        !devinfo_scalar(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_FALSE);
+    the_limits.subgroups =
+        devinfo_scalar(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0) != 0 ||
+        devinfo_names_have(devinfo_string(device, CL_DEVICE_EXTENSIONS), "cl_khr_subgroups");
     the_limits.empty_launches = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
 }
 
@@ -189,6 +195,7 @@ static void child_begins(void)
 {
     gate_after_fork();
     callback_after_fork();
+    program_after_fork();
 }
 
 static int start_all(struct machine *machine)

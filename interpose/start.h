@@ -21,6 +21,8 @@ struct start_limits {
     size_t work_group_size;
     size_t work_item_sizes[3];
     uint64_t allocation; /**< Bytes of the largest buffer. */
+    bool uniform_groups; /**< Work-groups of one launch all have the same size. */
+    bool subgroups;      /**< The device has any. */
     bool empty_launches; /**< A launch of no work-items does nothing (2.1), instead of failing. */
 };
 extern struct start_limits the_limits;

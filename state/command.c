@@ -80,6 +80,8 @@ cl_int command_bring(struct command *command)
 {
     struct context *context = command->queue->context;
     cl_int error = CL_SUCCESS;
+    if (command->ops->bring)
+        command->ops->bring(command);
     if (gate_close(0) != 0)
         return CL_OUT_OF_RESOURCES;
     uint8_t place = atomic_load(&context->place[command->queue->seat_index]);
@@ -101,7 +103,7 @@ static struct residence *queue_enter(struct queue *queue, uint8_t *ret_place)
 {
     gate_enter();
     while (UNLIKELY(!queue->real)) {
-        context_enter_slow(queue->context);
+        context_enter_slow(queue->context, 1u << queue->seat_index);
         if (queue->real)
             break;
     }

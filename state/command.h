@@ -64,8 +64,12 @@ struct command_ops {
     /** A held command is given up, because what it waited for ended in error; before drop. Or NULL.
      */
     void (*cancel)(struct command *command);
-    /** Make what is not a memory object ready in place; NULL when there is nothing. */
+    /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
+     *  bring has to be called first. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
+    /** What command_bring does before it brings memory, outside the gate; it may move the program.
+     *  Or NULL. */
+    void (*bring)(struct command *command);
     bool waits_for_all; /**< Marker or barrier: with no wait list, waits for all before it. */
     bool blocks_later;  /**< Barrier: all after it wait for it. */
 };

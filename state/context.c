@@ -118,12 +118,13 @@ int context_seat_index(const struct context *context, const struct seat *seat)
     return -1;
 }
 
-static bool suspended(const struct context *context)
+/* Is none of @seats on a device? 0 stands for all of the context's. */
+static bool suspended(const struct context *context, uint32_t seats)
 {
     for (cl_uint i = 0; i < context->seat_count; i++)
-        if (atomic_load(&context->place[i]) == PLACE_NONE)
-            return true;
-    return false;
+        if ((seats == 0 || seats & (1u << i)) && atomic_load(&context->place[i]) != PLACE_NONE)
+            return false;
+    return true;
 }
 
 void context_wake(void)
@@ -133,12 +134,12 @@ void context_wake(void)
     pthread_mutex_unlock(&wake_lock);
 }
 
-void context_enter_slow(struct context *context)
+void context_enter_slow(struct context *context, uint32_t seats)
 {
-    while (suspended(context)) {
+    while (suspended(context, seats)) {
         gate_leave();
         pthread_mutex_lock(&wake_lock);
-        while (suspended(context))
+        while (suspended(context, seats))
             pthread_cond_wait(&woken, &wake_lock);
         pthread_mutex_unlock(&wake_lock);
         gate_enter();

@@ -76,23 +76,29 @@ extern struct seat *the_seats[SEATS];
 extern uint32_t the_seat_count;
 
 /**
- * Enter the gate with every seat of @context on a device; while one is suspended, wait outside the
- * gate. Leave with gate_leave. The fast path costs what gate_enter does.
+ * Enter the gate with a seat of @context on a device; while all are suspended, wait outside the
+ * gate: what a suspended seat is not needed for goes on without it. Leave with gate_leave. The fast
+ * path costs what gate_enter does.
  */
-void context_enter_slow(struct context *context);
+/** For who is inside: with one of @seats (bits; 0: any) on a device. */
+void context_enter_slow(struct context *context, uint32_t seats);
 static inline void context_enter(struct context *context)
 {
     gate_enter();
     if (UNLIKELY(atomic_load_explicit(&context->place[0], memory_order_relaxed) == PLACE_NONE))
-        context_enter_slow(context);
+        context_enter_slow(context, 0);
 }
 /** Wake those who wait for a residence. After a resume, with the gate open. */
 void context_wake(void);
 
-/** Where objects of this context are made first. Inside the gate, after context_enter. */
+/** Where objects of this context are made first: with the first seat that is on a device. Inside
+ * the gate, after context_enter. */
 static inline uint8_t context_home(const struct context *context)
 {
-    return context->place[0];
+    uint8_t place = atomic_load_explicit(&context->place[0], memory_order_relaxed);
+    for (cl_uint i = 1; UNLIKELY(place == PLACE_NONE) && i < context->seat_count; i++)
+        place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+    return place;
 }
 /** The index of @seat in @context, or -1. */
 int context_seat_index(const struct context *context, const struct seat *seat);

@@ -19,8 +19,10 @@ static void kernel_finish(struct kernel *kernel)
         kernel_arg_finish(&kernel->args[i]);
     free(kernel->args);
     free(kernel->name);
-    if (kernel->details)
+    if (kernel->details) {
         answers_finish(&kernel->details->answers);
+        pthread_mutex_destroy(&kernel->details->lock);
+    }
     free(kernel->details);
     atomic_fetch_sub_explicit(&kernel->program->kernels, 1, memory_order_relaxed);
     object_unhold(kernel->program);
@@ -59,6 +61,8 @@ static struct kernel *kernel_new(struct program *program, const char *name)
     kernel->context = program->context;
     kernel->name = strdup(name);
     kernel->details = calloc(1, sizeof(*kernel->details));
+    if (kernel->details)
+        pthread_mutex_init(&kernel->details->lock, NULL);
     if (kernel->name && kernel->details)
         return kernel;
     kernel_finish(kernel);
@@ -94,7 +98,7 @@ static cl_int create(struct program *program, const char *name, const struct ker
     struct kernel *kernel = kernel_new(program, name);
     if (!kernel)
         return CL_OUT_OF_HOST_MEMORY;
-    context_enter(program->context);
+    program_enter(program);
     cl_int error = create_first(kernel);
     for (cl_uint i = 0; error == CL_SUCCESS && source && i < kernel->arg_count; i++)
         if (kernel_arg_copy(&source->args[i], &kernel->args[i]) != 0)
@@ -103,6 +107,7 @@ static cl_int create(struct program *program, const char *name, const struct ker
         /* No real kernel has them yet. */
         atomic_store(&kernel->edition, 1);
         kernel->details->local_dynamic = source->details->local_dynamic;
+        kernel->unset = source->unset;
     }
     if (error == CL_SUCCESS)
         object_publish(kernel);
@@ -122,6 +127,9 @@ static cl_int create(struct program *program, const char *name, const struct ker
 
 cl_int kernel_create(struct program *program, const char *name, struct kernel **ret_kernel)
 {
+    program_settle(program);
+    if (!program_is_executable(program, ~0u))
+        return CL_INVALID_PROGRAM_EXECUTABLE;
     return create(program, name, NULL, ret_kernel);
 }
 
@@ -132,11 +140,10 @@ cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
     return create(source->program, source->name, source, ret_kernel);
 }
 
-cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+/* Under the lock, with none there yet. */
+static cl_int make_real(struct kernel *kernel, struct residence *residence, uint8_t place)
 {
     cl_int error = CL_SUCCESS;
-    if (kernel->real[place])
-        return CL_SUCCESS;
     if (!kernel->program->real[place])
         return CL_INVALID_PROGRAM_EXECUTABLE;
     cl_kernel real =
@@ -146,9 +153,21 @@ cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint
                  residence->device->key.device, error);
         return error ? error : CL_OUT_OF_RESOURCES;
     }
-    kernel->real[place] = real;
     kernel->applied[place] = kernel_edition(kernel) - 1; /* any but the kernel's */
+    __atomic_store_n(&kernel->real[place], real, __ATOMIC_RELEASE);
     return CL_SUCCESS;
+}
+
+cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    if (__atomic_load_n(&kernel->real[place], __ATOMIC_ACQUIRE))
+        return CL_SUCCESS;
+    pthread_mutex_lock(&kernel->details->lock);
+    if (!kernel->real[place])
+        error = make_real(kernel, residence, place);
+    pthread_mutex_unlock(&kernel->details->lock);
+    return error;
 }
 
 /* A string or number of the driver's about one parameter; false where it says nothing. */
@@ -208,11 +227,15 @@ static void describe_arg(const struct residence *residence, cl_kernel real, cl_u
     (void)arg_query(residence, real, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
     note_type(usage, type);
     bool image = access != CL_KERNEL_ARG_ACCESS_NONE && strncmp(type, "pipe", 4) != 0;
+    bool is_named = strncmp(type, "image", 5) == 0;
     if (strncmp(type, "sampler_t", 9) == 0) {
         arg->declared = ARG_IS_SAMPLER;
         usage->samplers++;
     } else if (image) {
-        arg->declared = ARG_IS_MEMORY;
+        arg->declared = !is_named                                   ? ARG_IS_MEMORY
+                        : access == CL_KERNEL_ARG_ACCESS_READ_ONLY  ? ARG_IS_READ_IMAGE
+                        : access == CL_KERNEL_ARG_ACCESS_WRITE_ONLY ? ARG_IS_WRITE_IMAGE
+                                                                    : ARG_IS_READ_WRITE_IMAGE;
         arg->writes = access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
         usage->read_images += access == CL_KERNEL_ARG_ACCESS_READ_ONLY;
         usage->write_images += access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
@@ -239,16 +262,18 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
     kernel->args = calloc(count ? count : 1, sizeof(*kernel->args));
     if (!kernel->args)
         return CL_OUT_OF_HOST_MEMORY;
-    kernel->arg_count = count;
+    kernel->arg_count = kernel->unset = count;
     bool tells = device_version(residence->device) >= CL_MAKE_VERSION(1, 2, 0);
     for (cl_uint i = 0; i < count; i++) {
         kernel->args[i].writes = true;
         if (tells)
             describe_arg(residence, real, i, &kernel->args[i], &details->usage);
     }
-    cl_ulong local = 0;
-    if (cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_LOCAL_MEM_SIZE,
-                                     sizeof(local), &local, NULL) == CL_SUCCESS)
-        details->local_static = local;
+    /* What a driver does not say stays zero. */
+    (void)cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_LOCAL_MEM_SIZE,
+                                       sizeof(details->local_static), &details->local_static, NULL);
+    (void)cl->clGetKernelWorkGroupInfo(real, residence->device->id,
+                                       CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
+                                       details->required, NULL);
     return CL_SUCCESS;
 }

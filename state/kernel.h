@@ -7,7 +7,16 @@
 enum kernel_arg_kind { ARG_UNSET, ARG_VALUE, ARG_MEMORY, ARG_SAMPLER, ARG_LOCAL };
 
 /** What the compiler says of a parameter; ARG_ANY where it says nothing (IL without names). */
-enum kernel_arg_declared { ARG_ANY, ARG_IS_VALUE, ARG_IS_MEMORY, ARG_IS_SAMPLER, ARG_IS_LOCAL };
+enum kernel_arg_declared {
+    ARG_ANY,
+    ARG_IS_VALUE,
+    ARG_IS_MEMORY, /**< A pointer to __global or __constant; an image by another name. */
+    ARG_IS_READ_IMAGE,
+    ARG_IS_WRITE_IMAGE,
+    ARG_IS_READ_WRITE_IMAGE,
+    ARG_IS_SAMPLER,
+    ARG_IS_LOCAL,
+};
 
 struct kernel_arg {
     uint8_t kind;
@@ -35,7 +44,8 @@ struct kernel {
     struct kernel_arg *args;        /**< Owned. Not locked: 5.9.2 leaves that to the program. */
     _Atomic uint32_t edition;       /**< Incremented when an argument changes, by the thread that
                                          sets it. */
-    uint32_t applied[PLACES];       /**< The edition that real[place] has been given. */
+    uint32_t applied[PLACES];       /**< The edition that real[place] has been given: kernel_has. */
+    cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
 };
 
@@ -76,19 +86,24 @@ cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_wor
 cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_sub_group_info name,
                              size_t input_size, const void *input, const void **ret_value,
                              size_t *ret_size);
-/** Make real[place] from the program's, without arguments. As program_make_real. */
+/**
+ * Make real[place] from the program's, without arguments. As program_make_real; threads that launch
+ * the same kernel may come at once.
+ */
 cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint8_t place);
 
 /**
  * Give real[place] all arguments that differ from what it has (applied != edition). Every memory
  * object named must be real in @place. An argument whose object is gone is left unset, as native.
- * Inside the gate, or with it closed.
+ * Inside the gate, or with it closed; threads that launch the same kernel may come at once.
  */
 cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t place);
 
 /** A copy of all arguments that holds its objects, for a launch that is held. 0 or -ENOMEM. */
 struct kernel_snapshot;
 MUST_CHECK int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_snapshot);
+/** Did all its objects live? */
+bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot);
 /** A real kernel of the snapshot's own with its arguments set: the program may be setting others on
  * its kernel meanwhile. The caller releases it. Inside the gate. */
 cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
@@ -97,6 +112,12 @@ cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct resid
 struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
                                       bool *ret_writes);
 void kernel_snapshot_free(struct kernel_snapshot *snapshot);
+
+/** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
+const size_t *kernel_required_group(const struct kernel *kernel);
+/** Can a work-group of @items run in @place? Blocks on nothing; inside the gate. */
+bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
+                       size_t items);
 
 /** Remember a launch for PLAN and PREPARE: high-water marks. @local is NULL where the driver chose.
  *  A few loads when nothing is new. */

@@ -55,12 +55,16 @@ cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index, struct resid
 cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t place)
 {
     cl_int error = CL_SUCCESS;
-    if (kernel->applied[place] == kernel_edition(kernel))
+    uint32_t edition = kernel_edition(kernel);
+    if (kernel_has(kernel, place, edition))
         return CL_SUCCESS;
-    for (cl_uint i = 0; error == CL_SUCCESS && i < kernel->arg_count; i++)
+    pthread_mutex_lock(&kernel->details->lock);
+    bool has = kernel_has(kernel, place, edition);
+    for (cl_uint i = 0; !has && error == CL_SUCCESS && i < kernel->arg_count; i++)
         error = kernel_arg_give(&kernel->args[i], i, residence, place, kernel->real[place]);
     if (error == CL_SUCCESS)
-        kernel->applied[place] = kernel_edition(kernel);
+        __atomic_store_n(&kernel->applied[place], edition, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&kernel->details->lock);
     return error;
 }
 
@@ -131,15 +135,17 @@ static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_
                                      const void *value)
 {
     struct kernel_arg *arg = &kernel->args[index];
-    uint8_t home = context_home(kernel->context);
+    uint8_t home = kernel_home(kernel);
     struct residence *residence = kernel->context->at[home];
     bool current = is_current(kernel, home);
     bool is_big = value && size > sizeof(arg->value.small);
     bool fits = is_big && arg->kind == ARG_VALUE && arg->size == size;
     unsigned char *big = NULL;
     /* POCL takes any size. */
-    if (size > UINT32_MAX || (value && arg->builtin_size != 0 && size != arg->builtin_size))
+    if (size > UINT32_MAX || (arg->builtin_size != 0 && size != arg->builtin_size))
         return CL_INVALID_ARG_SIZE;
+    if (!value && arg->builtin_size != 0)
+        return CL_INVALID_ARG_VALUE;
     if (fits && current && memcmp(arg->value.big, value, size) == 0)
         return CL_SUCCESS;
     if (is_big && !fits && !(big = malloc(size)))
@@ -155,6 +161,7 @@ static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_
         kernel->details->local_dynamic -= arg->size;
     if (!fits)
         kernel_arg_finish(arg);
+    kernel->unset -= arg->kind == ARG_UNSET;
     /* Accepted without a value: local memory, or a NULL buffer, that no compiler named. */
     arg->kind = value ? ARG_VALUE : ARG_LOCAL;
     arg->size = (uint32_t)size;
@@ -171,11 +178,10 @@ static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_
     return CL_SUCCESS;
 }
 
-static ALWAYS_INLINE cl_int set_value(struct kernel *kernel, cl_uint index, size_t size,
-                                      const void *value)
+static ALWAYS_INLINE cl_int set_value(struct kernel *kernel, uint8_t home, cl_uint index,
+                                      size_t size, const void *value)
 {
     struct kernel_arg *arg = &kernel->args[index];
-    uint8_t home = context_home(kernel->context);
     cl_kernel real = kernel->real[home];
     bool current = is_current(kernel, home);
     if (UNLIKELY(arg->kind != ARG_VALUE || arg->size != size || size > sizeof(arg->value.small) ||
@@ -196,7 +202,7 @@ static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, stru
                                       enum kernel_arg_kind kind)
 {
     struct kernel_arg *arg = &kernel->args[index];
-    uint8_t home = context_home(kernel->context);
+    uint8_t home = kernel_home(kernel);
     struct residence *residence = kernel->context->at[home];
     bool current = is_current(kernel, home);
     const struct kernel_arg next = {.kind = (uint8_t)kind};
@@ -211,6 +217,7 @@ static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, stru
     if (arg->kind == ARG_LOCAL)
         kernel->details->local_dynamic -= arg->size;
     kernel_arg_finish(arg);
+    kernel->unset -= arg->kind == ARG_UNSET;
     arg->kind = (uint8_t)kind;
     arg->size = sizeof(handle);
     arg->object = object_weak(object);
@@ -218,10 +225,10 @@ static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, stru
     return CL_SUCCESS;
 }
 
-static ALWAYS_INLINE cl_int set_buffer(struct kernel *kernel, cl_uint index, struct memory *memory)
+static ALWAYS_INLINE cl_int set_buffer(struct kernel *kernel, uint8_t home, cl_uint index,
+                                       struct memory *memory)
 {
     struct kernel_arg *arg = &kernel->args[index];
-    uint8_t home = context_home(kernel->context);
     cl_kernel real = kernel->real[home];
     bool current = is_current(kernel, home);
     uint32_t generation = atomic_load_explicit(&memory->object.generation, memory_order_relaxed);
@@ -247,8 +254,8 @@ static inline void *handle_at(const void *value)
     return handle;
 }
 
-static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, cl_uint index, size_t size,
-                                       const void *value)
+static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, uint8_t home, cl_uint index,
+                                       size_t size, const void *value)
 {
     void *handle = LIKELY(value != NULL) ? handle_at(value) : NULL;
     if (UNLIKELY(size != sizeof(handle)))
@@ -259,7 +266,23 @@ static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, cl_uint index, siz
     /* Another context's object has no real one here. */
     if (UNLIKELY(!memory || memory->context != kernel->context))
         return CL_INVALID_MEM_OBJECT;
-    return set_buffer(kernel, index, memory);
+    return set_buffer(kernel, home, index, memory);
+}
+
+/* 5.9.2: an image, that its flags let the kernel access as it declares. */
+static NOINLINE cl_int set_image(struct kernel *kernel, cl_uint index, size_t size,
+                                 const void *value)
+{
+    unsigned declared = kernel->args[index].declared;
+    if (size != sizeof(cl_mem))
+        return CL_INVALID_ARG_SIZE;
+    struct memory *memory = value ? memory_get(handle_at(value)) : NULL;
+    if (!memory || memory->context != kernel->context || !memory->image)
+        return CL_INVALID_MEM_OBJECT;
+    if ((declared != ARG_IS_WRITE_IMAGE && memory->flags & CL_MEM_WRITE_ONLY) ||
+        (declared != ARG_IS_READ_IMAGE && memory->flags & CL_MEM_READ_ONLY))
+        return CL_INVALID_ARG_VALUE;
+    return set_buffer(kernel, kernel_home(kernel), index, memory);
 }
 
 static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, const void *value)
@@ -267,13 +290,11 @@ static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, con
     const struct kernel_arg *arg = &kernel->args[index];
     if (size != sizeof(cl_sampler))
         return CL_INVALID_ARG_SIZE;
-    if (!value)
-        return CL_INVALID_ARG_VALUE;
-    struct sampler *sampler = sampler_get(handle_at(value));
+    struct sampler *sampler = value ? sampler_get(handle_at(value)) : NULL;
     if (!sampler || sampler->context != kernel->context)
         return CL_INVALID_SAMPLER;
     struct object_weak weak = object_weak(sampler);
-    if (is_current(kernel, context_home(kernel->context)) && arg->kind == ARG_SAMPLER &&
+    if (is_current(kernel, kernel_home(kernel)) && arg->kind == ARG_SAMPLER &&
         arg->object.object == weak.object && arg->object.generation == weak.generation)
         return CL_SUCCESS;
     return set_new_object(kernel, index, &sampler->object, ARG_SAMPLER);
@@ -296,40 +317,58 @@ static NOINLINE cl_int set_any(struct kernel *kernel, cl_uint index, size_t size
 {
     void *handle = value && size == sizeof(handle) ? handle_at(value) : NULL;
     if (handle && was_handle(handle, OBJECT_MEMORY))
-        return set_memory(kernel, index, size, value);
+        return set_memory(kernel, kernel_home(kernel), index, size, value);
     if (handle && was_handle(handle, OBJECT_SAMPLER))
         return set_sampler(kernel, index, size, value);
-    return set_value(kernel, index, size, value);
+    return set_value(kernel, kernel_home(kernel), index, size, value);
 }
 
 static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
 {
     const struct kernel_arg *arg = &kernel->args[index];
-    if (!value && arg->kind == ARG_LOCAL && arg->size == size &&
-        is_current(kernel, context_home(kernel->context)))
+    if (size == 0)
+        return CL_INVALID_ARG_SIZE;
+    if (value)
+        return CL_INVALID_ARG_VALUE;
+    if (arg->kind == ARG_LOCAL && arg->size == size && is_current(kernel, kernel_home(kernel)))
         return CL_SUCCESS;
-    /* A value makes the driver refuse it. */
     return set_new_value(kernel, index, size, value);
 }
 
-static inline cl_int set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static inline cl_int set_arg(struct kernel *kernel, uint8_t home, cl_uint index, size_t size,
+                             const void *value)
 {
     if (UNLIKELY(index >= kernel->arg_count))
         return CL_INVALID_ARG_INDEX;
     unsigned declared = kernel->args[index].declared;
     if (LIKELY(declared == ARG_IS_VALUE))
-        return set_value(kernel, index, size, value);
+        return set_value(kernel, home, index, size, value);
     if (LIKELY(declared == ARG_IS_MEMORY))
-        return set_memory(kernel, index, size, value);
+        return set_memory(kernel, home, index, size, value);
     return declared == ARG_IS_LOCAL     ? set_local(kernel, index, size, value)
            : declared == ARG_IS_SAMPLER ? set_sampler(kernel, index, size, value)
-                                        : set_any(kernel, index, size, value);
+           : declared == ARG_ANY        ? set_any(kernel, index, size, value)
+                                        : set_image(kernel, index, size, value);
+}
+
+/* With several devices: where its program has an executable. Leaves inside the gate. */
+static NOINLINE uint8_t enter_home(struct kernel *kernel)
+{
+    program_enter(kernel->program);
+    return program_kernel_place(kernel->program);
 }
 
 cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
 {
-    context_enter(kernel->context);
-    cl_int error = set_arg(kernel, index, size, value);
+    struct context *context = kernel->context;
+    uint8_t home;
+    if (LIKELY(context->seat_count == 1)) {
+        context_enter(context);
+        home = atomic_load_explicit(&context->place[0], memory_order_relaxed);
+    } else {
+        home = enter_home(kernel);
+    }
+    cl_int error = set_arg(kernel, home, index, size, value);
     gate_leave();
     return error;
 }
@@ -348,6 +387,7 @@ int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_sna
         return -ENOMEM;
     snapshot->kernel = kernel;
     object_hold(kernel);
+    atomic_fetch_add_explicit(&kernel->program->held, 1, memory_order_relaxed);
     for (cl_uint i = 0; i < kernel->arg_count; i++) {
         struct kernel_arg *arg = &snapshot->args[i];
         if (kernel_arg_copy(&kernel->args[i], arg) != 0) {
@@ -364,6 +404,14 @@ int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_sna
     }
     *ret_snapshot = snapshot;
     return 0;
+}
+
+bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot)
+{
+    for (cl_uint i = 0; i < snapshot->count; i++)
+        if (snapshot->args[i].kind == ARG_UNSET)
+            return false;
+    return true;
 }
 
 cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
@@ -412,6 +460,7 @@ void kernel_snapshot_free(struct kernel_snapshot *snapshot)
             object_unhold(arg->object.object);
         kernel_arg_finish(arg);
     }
+    atomic_fetch_sub_explicit(&snapshot->kernel->program->held, 1, memory_order_relaxed);
     object_unhold(snapshot->kernel);
     free(snapshot);
 }

@@ -4,6 +4,9 @@
 
 #include "state/kernel_priv.h"
 
+/* Of the query under which an error is kept that a driver gave for an answer. */
+#define ANSWER_ERROR 0x80000000u
+
 /* Larger than any answer about a kernel; attributes and type names are program text. */
 #define ANSWER_MAX ((size_t)1 << 20)
 
@@ -45,6 +48,29 @@ static cl_int call(const struct question *question, const struct residence *resi
     }
 }
 
+/* A driver's word about the question, which stays, rather than about its state. */
+static bool is_answer(cl_int error)
+{
+    return error == CL_INVALID_VALUE || error == CL_INVALID_OPERATION ||
+           error == CL_INVALID_ARG_INDEX || error == CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+}
+
+static uint32_t query_of(const struct question *question)
+{
+    return (uint32_t)question->topic << 16 | question->name;
+}
+
+/* What the program was told stays true: also that there is nothing to tell. */
+static cl_int keep_error(const struct question *question, cl_int error)
+{
+    size_t size;
+    const cl_int *kept = NULL;
+    if (is_answer(error))
+        kept = answers_add(&question->kernel->details->answers, query_of(question) | ANSWER_ERROR,
+                           question->key, question->key_size, &error, sizeof(error), &size);
+    return kept ? *kept : error;
+}
+
 /* Ask the driver in @place and keep the answer. Inside the gate. */
 static cl_int ask(const struct question *question, uint8_t place, const void **ret_value,
                   size_t *ret_size)
@@ -54,13 +80,11 @@ static cl_int ask(const struct question *question, uint8_t place, const void **r
     size_t size = 0;
     cl_int error = kernel_make_real(kernel, residence, place);
     cl_kernel real = kernel->real[place];
-    /* Local arguments count (table 5.21): the driver must have them. */
-    if (error == CL_SUCCESS && question->name == CL_KERNEL_LOCAL_MEM_SIZE)
-        error = kernel_apply(kernel, residence, place);
-    if (error == CL_SUCCESS)
-        error = call(question, residence, real, 0, NULL, &size);
     if (error != CL_SUCCESS)
         return error;
+    error = call(question, residence, real, 0, NULL, &size);
+    if (error != CL_SUCCESS)
+        return keep_error(question, error);
     if (size > ANSWER_MAX)
         return CL_OUT_OF_RESOURCES;
     unsigned char *bytes = calloc(1, size ? size : 1);
@@ -69,8 +93,8 @@ static cl_int ask(const struct question *question, uint8_t place, const void **r
     error = call(question, residence, real, size, bytes, NULL);
     const void *kept = NULL;
     if (error == CL_SUCCESS) {
-        kept = answers_add(&kernel->details->answers, question->topic << 16 | question->name,
-                           question->key, question->key_size, bytes, size, &size);
+        kept = answers_add(&kernel->details->answers, query_of(question), question->key,
+                           question->key_size, bytes, size, &size);
         error = kept ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
     free(bytes);
@@ -92,19 +116,25 @@ static cl_int answer(const struct question *question, int seat, const void **ret
                      size_t *ret_size)
 {
     struct kernel *kernel = question->kernel;
-    const void *known =
-        answers_find(&kernel->details->answers, question->topic << 16 | question->name,
-                     question->key, question->key_size, ret_size);
+    const void *known = answers_find(&kernel->details->answers, query_of(question), question->key,
+                                     question->key_size, ret_size);
     if (known) {
         *ret_value = known;
         return CL_SUCCESS;
     }
-    context_enter(kernel->context);
+    size_t size;
+    const cl_int *refusal =
+        answers_find(&kernel->details->answers, query_of(question) | ANSWER_ERROR, question->key,
+                     question->key_size, &size);
+    if (refusal)
+        return *refusal;
+    program_enter(kernel->program);
+    if (seat >= 0)
+        context_enter_slow(kernel->context, 1u << seat);
     uint8_t place = seat < 0
-                        ? program_kernel_place(kernel->program)
+                        ? kernel_home(kernel)
                         : atomic_load_explicit(&kernel->context->place[seat], memory_order_relaxed);
-    cl_int error =
-        place == PLACE_NONE ? CL_INVALID_DEVICE : ask(question, place, ret_value, ret_size);
+    cl_int error = ask(question, place, ret_value, ret_size);
     gate_leave();
     return error;
 }
@@ -139,9 +169,17 @@ cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_wor
     struct question question = {
         .kernel = kernel, .topic = TOPIC_WORK_GROUP, .name = name, .index = seat};
     key_add(&question, &seat, sizeof(seat));
+    /* For custom devices and built-in kernels (5.9.3), which are not offered. */
+    if (name == CL_KERNEL_GLOBAL_WORK_SIZE)
+        return CL_INVALID_VALUE;
     if (name == CL_KERNEL_LOCAL_MEM_SIZE) {
-        /* Local arguments count (table 5.21), and not before the driver has them. */
-        key_add(&question, &kernel->details->local_dynamic, sizeof(kernel->details->local_dynamic));
+        /* Local arguments count, which some drivers forget; compilers differ in the rest. */
+        const struct kernel_details *details = kernel->details;
+        cl_ulong bytes = details->local_static + details->local_dynamic;
+        key_add(&question, &bytes, sizeof(bytes));
+        *ret_value = answers_add(&kernel->details->answers, query_of(&question), question.key,
+                                 question.key_size, &bytes, sizeof(bytes), ret_size);
+        return *ret_value ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
     return answer(&question, (int)seat, ret_value, ret_size);
 }
@@ -213,6 +251,18 @@ static size_t largest_group(const struct residence *residence, cl_kernel real)
     if (strcmp(residence->device->key.platform, "rusticl") == 0)
         group = devinfo_scalar(&residence->device->info, CL_DEVICE_MAX_WORK_GROUP_SIZE, group);
     return group;
+}
+
+bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
+                       size_t items)
+{
+    return items == 0 || kernel_make_real(kernel, residence, place) != CL_SUCCESS ||
+           items <= largest_group(residence, kernel->real[place]);
+}
+
+const size_t *kernel_required_group(const struct kernel *kernel)
+{
+    return kernel->details->required[0] ? kernel->details->required : NULL;
 }
 
 bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t place,

@@ -8,12 +8,40 @@
 struct kernel_details {
     struct answers answers;
     struct usage_kernel usage; /**< What its parameters take; noted at the first launch. */
-    uint64_t local_static;     /**< Bytes of local memory that it has without its arguments. */
-    uint64_t local_dynamic;    /**< Bytes of its ARG_LOCAL arguments now. */
+    /** Local memory without its arguments where the kernel was made first: what the program is told
+     *  wherever it lives. */
+    cl_ulong local_static;
+    cl_ulong local_dynamic; /**< Bytes of its ARG_LOCAL arguments now. */
+    size_t required[3];     /**< By reqd_work_group_size; zeroes without. */
+    /** One thread makes a real kernel and gives it its arguments: the driver's calls that it is
+     *  held over set values and wait for nobody. */
+    pthread_mutex_t lock;
     atomic_bool launched;
     /* The largest launches so far. */
     _Atomic uint64_t group_size, item_sizes[3], local_memory;
 };
+
+static inline uint32_t kernel_edition(const struct kernel *kernel)
+{
+    return atomic_load_explicit(&kernel->edition, memory_order_relaxed);
+}
+
+/** The place whose real kernel answers for it. Inside the gate, after program_enter. */
+static inline uint8_t kernel_home(const struct kernel *kernel)
+{
+    const struct context *context = kernel->context;
+    return LIKELY(context->seat_count == 1)
+               ? atomic_load_explicit(&context->place[0], memory_order_relaxed)
+               : program_kernel_place(kernel->program);
+}
+
+/* For threads that launch it at once; 5.9.2 leaves it to the program that none sets an argument
+ * then.
+ */
+static inline bool kernel_has(const struct kernel *kernel, uint8_t place, uint32_t edition)
+{
+    return __atomic_load_n(&kernel->applied[place], __ATOMIC_ACQUIRE) == edition;
+}
 
 /** Ask the driver what @kernel's parameters are; fills arg_count, args and the usage. */
 cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real);
@@ -28,11 +56,6 @@ void kernel_arg_finish(struct kernel_arg *arg);
 static inline const void *kernel_arg_bytes(const struct kernel_arg *arg)
 {
     return arg->size > sizeof(arg->value.small) ? arg->value.big : arg->value.small;
-}
-
-static inline uint32_t kernel_edition(const struct kernel *kernel)
-{
-    return atomic_load_explicit(&kernel->edition, memory_order_relaxed);
 }
 
 /** An argument changed; @place has it if @current says that it had all others. */

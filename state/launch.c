@@ -12,7 +12,18 @@ struct launch {
     const size_t *offset, *global, *local; /* the program's, or the copies below */
     size_t offset_copy[3], global_copy[3], local_copy[3];
     struct kernel_snapshot *snapshot; /* when held: the arguments at the time of the call */
+    bool *gone;             /* set when an argument's object is; not of one that is held */
+    struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
 };
+
+/* Work-items of its work-group; 0 where the driver chooses. */
+static size_t group_items(const struct launch *launch)
+{
+    size_t items = launch->local ? 1 : 0;
+    for (cl_uint i = 0; launch->local && i < launch->dims; i++)
+        items *= launch->local[i];
+    return items;
+}
 
 static struct memory *launch_uses(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
@@ -25,8 +36,10 @@ static struct memory *launch_uses(const struct command *command, unsigned *curso
         if (arg->kind != ARG_MEMORY)
             continue;
         struct memory *memory = object_weak_get(arg->object);
-        if (!memory)
+        if (UNLIKELY(!memory)) {
+            *launch->gone = *launch->gone || arg->object.object;
             continue;
+        }
         /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
         *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
         return memory;
@@ -38,16 +51,14 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
 {
     const struct launch *launch = (const struct launch *)command;
     struct kernel *kernel = launch->kernel;
+    /* The program was told that it would run: a move may have come since, to where it cannot. */
     if (launch->snapshot)
-        return CL_SUCCESS;
-    if (UNLIKELY(!kernel->real[place])) {
-        cl_int error = kernel_make_real(kernel, residence, place);
-        if (error != CL_SUCCESS)
-            return error;
-    }
-    return LIKELY(kernel->applied[place] == kernel->edition)
-               ? CL_SUCCESS
-               : kernel_apply(kernel, residence, place);
+        return launch->refused == residence->device ||
+                       kernel_group_fits(kernel, residence, place, group_items(launch))
+                   ? CL_SUCCESS
+                   : COMMAND_ABSENT;
+    cl_int error = kernel_make_real(kernel, residence, place);
+    return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, place) : error;
 }
 
 static cl_int launch_issue(struct command *command, struct residence *residence, uint8_t place,
@@ -57,6 +68,10 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     const struct launch *launch = (const struct launch *)command;
     cl_kernel real = launch->kernel->real[place];
     cl_int error = CL_SUCCESS;
+    /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
+     * given. */
+    if (UNLIKELY(!launch->snapshot && *launch->gone))
+        return CL_INVALID_KERNEL_ARGS;
     /* The program may be setting arguments of its kernel: a held launch has one of its own. */
     if (launch->snapshot)
         error = kernel_snapshot_make(launch->snapshot, residence, place, &real);
@@ -80,29 +95,21 @@ static const size_t *copy_sizes(size_t *copy, const size_t *sizes, cl_uint dims)
     return copy;
 }
 
-/* What the driver would have said at once (5.10), of what can be known without it. */
-static cl_int launch_check(const struct launch *launch)
-{
-    const struct kernel *kernel = launch->kernel;
-    for (cl_uint i = 0; i < kernel->arg_count; i++)
-        if (kernel->args[i].kind == ARG_UNSET)
-            return CL_INVALID_KERNEL_ARGS;
-    for (cl_uint i = 0; launch->local && i < launch->dims; i++)
-        if (launch->local[i] == 0 ||
-            (launch->global && launch->global[i] % launch->local[i] != 0 &&
-             device_version(launch->base.queue->seat->last) < CL_MAKE_VERSION(2, 0, 0)))
-            return CL_INVALID_WORK_GROUP_SIZE;
-    return CL_SUCCESS;
-}
-
 static cl_int launch_defer(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
-    cl_int error = launch_check(launch);
-    if (error != CL_SUCCESS)
-        return error;
+    struct queue *queue = launch->base.queue;
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    /* What the driver would have said at once (5.10), of what the caller has not checked. */
+    if (!kernel_group_fits(launch->kernel, queue->context->at[place], place, group_items(launch)))
+        return CL_INVALID_WORK_GROUP_SIZE;
     if (kernel_snapshot_take(launch->kernel, &launch->snapshot) != 0)
         return CL_OUT_OF_HOST_MEMORY;
+    if (!kernel_snapshot_is_whole(launch->snapshot)) {
+        kernel_snapshot_free(launch->snapshot);
+        return CL_INVALID_KERNEL_ARGS;
+    }
+    launch->gone = NULL;
     launch->offset = copy_sizes(launch->offset_copy, launch->offset, launch->dims);
     launch->global = copy_sizes(launch->global_copy, launch->global, launch->dims);
     launch->local = copy_sizes(launch->local_copy, launch->local, launch->dims);
@@ -117,6 +124,51 @@ static void launch_drop(struct command *command)
     object_unhold(launch->kernel);
 }
 
+/* Errors that say "not on this device" rather than "not like this". */
+static bool device_refuses(cl_int error)
+{
+    return error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE ||
+           error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
+}
+
+/*
+ * @here cannot run it: go back to where the program began, or else (that device may be gone) to
+ * where it was before. True when it is somewhere else now, by whomever it was moved.
+ */
+static bool go_back(struct seat *seat, struct device *here, const char *kernel)
+{
+    struct device *const ways[] = {seat->origin, seat->last};
+    for (size_t i = 0; here && i < ARRAY_SIZE(ways); i++) {
+        if (atomic_load(&seat->device) != here)
+            return true;
+        if (ways[i] == here || (i > 0 && ways[i] == ways[0]))
+            continue;
+        log_info("kernel %s cannot run on %s: going back to %s", kernel, here->key.device,
+                 ways[i]->key.device);
+        struct move_request request = {.target = &ways[i]->key, .seat = seat->index};
+        struct move_report report;
+        move_run(&request, &report);
+        if (report.result == MOVE_DONE)
+            return true;
+        log_warn("kernel %s: no way back to %s: %s", kernel, ways[i]->key.device, report.reason);
+    }
+    return false;
+}
+
+static void launch_bring(struct command *command)
+{
+    struct launch *launch = (struct launch *)command;
+    struct queue *queue = launch->base.queue;
+    struct device *here = atomic_load(&queue->seat->device);
+    gate_enter();
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    bool fits = place == PLACE_NONE || kernel_group_fits(launch->kernel, queue->context->at[place],
+                                                         place, group_items(launch));
+    gate_leave();
+    if (launch->snapshot && !fits && !go_back(queue->seat, here, launch->kernel->name))
+        launch->refused = here;
+}
+
 static const struct command_ops ndrange_ops = {
     .type = CL_COMMAND_NDRANGE_KERNEL,
     .size = sizeof(struct launch),
@@ -124,6 +176,7 @@ static const struct command_ops ndrange_ops = {
     .defer = launch_defer,
     .drop = launch_drop,
     .ready = launch_ready,
+    .bring = launch_bring,
 };
 static const struct command_ops task_ops = {
     .type = CL_COMMAND_TASK,
@@ -132,42 +185,20 @@ static const struct command_ops task_ops = {
     .defer = launch_defer,
     .drop = launch_drop,
     .ready = launch_ready,
+    .bring = launch_bring,
 };
-
-/* Errors that say "not on this device" rather than "not like this". */
-static bool device_refuses(cl_int error)
-{
-    return error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE ||
-           error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
-}
-
-/* Back to where the program came from; true when it is somewhere else than before. */
-static bool go_back(struct seat *seat, const struct kernel *kernel, cl_int refused)
-{
-    struct device *here = atomic_load(&seat->device);
-    if (!here || here == seat->origin)
-        return false;
-    log_info("kernel %s cannot run on %s (error %d): going back to %s", kernel->name,
-             here->key.device, refused, seat->origin->key.device);
-    struct move_request request = {.target = &seat->origin->key, .seat = seat->index};
-    struct move_report report;
-    move_run(&request, &report);
-    return report.result == MOVE_DONE;
-}
 
 cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, const size_t *offset,
                   const size_t *global, const size_t *local, cl_command_type type, cl_uint waits,
                   const cl_event *wait_list, cl_event *ret_event)
 {
-    if (kernel->program->context != queue->context)
-        return CL_INVALID_CONTEXT;
-    if (dims < 1 || dims > 3)
-        return CL_INVALID_WORK_DIMENSION;
     cl_int error;
     bool again;
     do {
+        struct device *here = atomic_load(&queue->seat->device);
         /* Field by field: the copies are only for a launch that is held. */
         struct launch launch;
+        bool gone = false;
         launch.base = (struct command){.ops = type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops,
                                        .queue = queue,
                                        .more = launch_uses};
@@ -177,8 +208,10 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, cons
         launch.global = global;
         launch.local = local;
         launch.snapshot = NULL;
+        launch.refused = NULL;
+        launch.gone = &gone;
         error = command_run(&launch.base, false, waits, wait_list, ret_event);
-        again = UNLIKELY(device_refuses(error)) && go_back(queue->seat, kernel, error);
+        again = UNLIKELY(device_refuses(error)) && go_back(queue->seat, here, kernel->name);
     } while (again);
     if (error == CL_SUCCESS)
         kernel_note_launch(kernel, dims, global, local);

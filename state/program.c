@@ -11,18 +11,31 @@ cl_int program_error(int err)
     return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
 }
 
-void program_sites_enter(struct context *context, uint32_t seats, struct program_sites *ret_sites)
+/* Inside the gate with each of @seats on a device. */
+static void enter_all(struct context *context, uint32_t seats)
+{
+    gate_enter();
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        if ((seats & (1u << i)) && atomic_load(&context->place[i]) == PLACE_NONE) {
+            context_enter_slow(context, 1u << i);
+            /* Another may have left while this one came. */
+            i = UINT32_MAX;
+        }
+    }
+}
+
+void program_sites_enter(struct context *context, uint32_t seats, bool all,
+                         struct program_sites *ret_sites)
 {
     struct program_sites *sites = ret_sites;
     *sites = (struct program_sites){0};
-    context_enter(context);
-    /* The fast path above looks at the first seat alone. */
-    if (context->seat_count > 1)
-        context_enter_slow(context);
+    enter_all(context, all ? seats : 0);
+    if (!all)
+        context_enter_slow(context, seats);
     for (cl_uint i = 0; i < context->seat_count; i++) {
         uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
         unsigned s = 0;
-        if (!(seats & (1u << i)))
+        if (!(seats & (1u << i)) || place == PLACE_NONE)
             continue;
         while (s < sites->count && sites->site[s].place != place)
             s++;
@@ -45,6 +58,9 @@ bool program_sites_hold(const struct context *context, uint32_t seats,
         unsigned s = 0;
         while (s < sites->count && !(sites->site[s].seats & (1u << i)))
             s++;
+        /* One that was suspended, and still is, gets what it misses when it is resumed. */
+        if (s == sites->count && place == PLACE_NONE)
+            continue;
         if (s == sites->count || place == PLACE_NONE || sites->site[s].place != place ||
             sites->site[s].residence != context->at[place])
             return false;
@@ -73,7 +89,7 @@ static void details_free(struct program_details *details)
     free(details->container);
     free(details->kernel_names);
     free(details->constants);
-    pthread_mutex_destroy(&details->turn);
+    pthread_cond_destroy(&details->built);
     free(details);
 }
 
@@ -89,7 +105,7 @@ struct program *program_new(struct context *context, uint32_t seats, enum progra
         return NULL;
     }
     pthread_mutex_init(&program->lock, NULL);
-    pthread_mutex_init(&details->turn, NULL);
+    pthread_cond_init(&details->built, NULL);
     details->origin = origin;
     details->seats = seats;
     for (unsigned i = 0; i < SEATS; i++)
@@ -165,12 +181,12 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
     do {
         struct program_sites sites;
         cl_program reals[SEATS] = {NULL};
-        program_sites_enter(context, seats, &sites);
+        program_sites_enter(context, seats, false, &sites);
         gate_leave();
         error = CL_SUCCESS;
         for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
             error = recipe_follow(base, sites.site[s].residence, &reals[s]);
-        context_enter(context);
+        gate_enter();
         settled = program_sites_hold(context, seats, &sites);
         if (settled && error == CL_SUCCESS) {
             for (unsigned s = 0; s < sites.count; s++) {
@@ -192,6 +208,39 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
     return CL_SUCCESS;
 }
 
+static bool is_lived_in(const struct context *context, uint8_t place)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if (atomic_load(&context->place[i]) == place)
+            return true;
+    return false;
+}
+
+/*
+ * A seat is about to join another one, for which the program was not built. The other's threads may
+ * be using the real program that is there: a new one takes its part, and it goes with the
+ * residence.
+ */
+static cl_int make_anew(struct program *program, struct recipe *recipe, struct residence *residence,
+                        uint8_t place, uint32_t edition)
+{
+    cl_program real = NULL;
+    bool owner = gate_self.owner;
+    cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
+    if (error != CL_SUCCESS)
+        return error;
+    if (residence_reserve(residence, 1) != 0 || (!owner && gate_close(0) != 0)) {
+        residence_release(residence->cl, OBJECT_PROGRAM, real);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    residence_doom(residence, OBJECT_PROGRAM, program->real[place], NULL);
+    program->real[place] = real;
+    atomic_store(&program->made[place], edition);
+    if (!owner)
+        gate_open();
+    return CL_SUCCESS;
+}
+
 cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place)
 {
     cl_program real = NULL;
@@ -202,6 +251,8 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
     pthread_mutex_unlock(&program->lock);
     if (atomic_load(&program->made[place]) == edition && (program->real[place] || !recipe))
         return CL_SUCCESS;
+    if (program->real[place] && is_lived_in(program->context, place))
+        return make_anew(program, recipe, residence, place, edition);
     residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
     program->real[place] = NULL;
     cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
@@ -218,12 +269,12 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
     struct recipe_constant constant = {.id = id, .size = (uint32_t)size};
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     if (details->origin != PROGRAM_FROM_IL)
-        return CL_INVALID_OPERATION;
+        return CL_INVALID_PROGRAM;
     if (!value || size == 0 || size > sizeof(constant.bytes))
         return CL_INVALID_VALUE;
     memcpy(constant.bytes, value, size);
     struct program_sites sites;
-    program_sites_enter(program->context, details->seats, &sites);
+    program_sites_enter(program->context, details->seats, false, &sites);
     pthread_mutex_lock(&program->lock);
     uint32_t i = 0;
     while (i < details->constant_count && details->constants[i].id != id)
@@ -253,31 +304,21 @@ out:
     return error;
 }
 
-bool program_is_executable(struct program *program)
+bool program_is_executable(const struct program *program, uint32_t seats)
 {
-    pthread_mutex_lock(&program->lock);
-    bool executable = program->details->executable;
-    pthread_mutex_unlock(&program->lock);
-    return executable;
+    return (atomic_load_explicit(&program->executable, memory_order_relaxed) & seats) != 0;
 }
 
-uint8_t program_kernel_place(struct program *program)
+uint8_t program_kernel_place(const struct program *program)
 {
     const struct context *context = program->context;
-    const struct program_details *details = program->details;
-    uint8_t place = context_home(context);
-    if (LIKELY(context->seat_count == 1))
-        return place;
-    pthread_mutex_lock(&program->lock);
+    uint32_t seats = atomic_load_explicit(&program->executable, memory_order_relaxed);
     for (cl_uint i = 0; i < context->seat_count; i++) {
-        if (details->seat[i].status == CL_BUILD_SUCCESS &&
-            details->seat[i].type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE) {
-            place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
-            break;
-        }
+        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+        if ((seats & (1u << i)) && place != PLACE_NONE)
+            return place;
     }
-    pthread_mutex_unlock(&program->lock);
-    return place;
+    return context_home(context);
 }
 
 const char *program_pins(struct program *program)

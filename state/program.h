@@ -20,6 +20,8 @@ struct program {
                                    for; tells a mover that what it prepared is out of date. */
     _Atomic uint32_t made[PLACES]; /**< The edition that real[] is of. */
     _Atomic uint32_t kernels;      /**< Live kernels: a rebuild is refused while there are any. */
+    _Atomic uint32_t held;         /**< Held launches of its kernels, which forbid it as well. */
+    _Atomic uint32_t executable;   /**< Bits: the seats that it has an executable for. */
     pthread_mutex_t lock;
     struct program_details *details; /**< Logs, status, names, memoised answers: program_priv.h */
     struct destructor *_Atomic destructors;
@@ -43,7 +45,7 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
 
 /*
  * What the entry points do once their parameters are checked. @seats: bits, which of the context's
- * seats; never empty. All wait while a seat is suspended, and none is called inside the gate.
+ * seats; never empty. All wait while one of them is suspended, and none is called inside the gate.
  */
 
 /** clCreateProgramWithSource, WithIL, WithBinary. @base: a reference is taken. */
@@ -56,25 +58,60 @@ struct program_list {
     struct program **programs; /**< Borrowed. */
     const char **names;        /**< Of headers; NULL for a link. */
 };
-/** clBuildProgram (5.8.3). Blocks on the compilers. */
-cl_int program_build(struct program *program, uint32_t seats, const char *options);
-/** clCompileProgram (5.8.4). Blocks on the compilers. */
-cl_int program_compile(struct program *program, uint32_t seats, const char *options,
-                       const struct program_list *headers);
 /**
- * clLinkProgram (5.8.4). Blocks on the linkers.
+ * Who is told that a build ended (5.8.3, 5.8.4). With one, the calls below return as soon as the
+ * build could begin, and a thread of ours does it; the callback comes once, from there, outside
+ * the gate and every lock, when the program can see the result. Without a thread the call does it
+ * and says how it ended, as the specification also allows.
+ */
+struct program_notify {
+    void(CL_CALLBACK *call)(cl_program program, void *data); /**< NULL: nobody; the call blocks. */
+    void *data;
+};
+
+/*
+ * CL_INVALID_OPERATION: an earlier build of the program has not ended, it has kernels, or it was
+ * created in a way that leaves nothing to build.
+ */
+
+/** clBuildProgram (5.8.3). Blocks on the compilers where @notify names nobody. */
+cl_int program_build(struct program *program, uint32_t seats, const char *options,
+                     struct program_notify notify);
+/** clCompileProgram (5.8.4). As program_build. */
+cl_int program_compile(struct program *program, uint32_t seats, const char *options,
+                       const struct program_list *headers, struct program_notify notify);
+/**
+ * clLinkProgram (5.8.4). As program_build.
  * @ret_program  Set on success, and where the driver has a program to tell of a failure.
  */
 cl_int program_link(struct context *context, uint32_t seats, const char *options,
-                    const struct program_list *inputs, struct program **ret_program);
-/** clSetProgramSpecializationConstant (5.8.1). */
+                    const struct program_list *inputs, struct program_notify notify,
+                    struct program **ret_program);
+/**
+ * Wait until no build of @program is under way. What needs the result of a build that runs in the
+ * background waits for it, so that a program which relies on a compiler that works within the call
+ * finds what it would have found. Not inside the gate.
+ */
+void program_settle(struct program *program);
+/** In the child of a fork: the threads that build are gone. */
+void program_after_fork(void);
+/** clSetProgramSpecializationConstant (5.8.1). CL_INVALID_PROGRAM: not created from IL. */
 cl_int program_specialise(struct program *program, cl_uint id, size_t size, const void *value);
 
-/** True when the last build asked for, for any seat, made an executable. */
-bool program_is_executable(struct program *program);
-/** Where a kernel can be made first: the place of the first seat with an executable, else the
- *  context's first. Inside the gate, after context_enter. */
-uint8_t program_kernel_place(struct program *program);
+/** True when the last build asked for, for any of @seats, made an executable. */
+bool program_is_executable(const struct program *program, uint32_t seats);
+/** Where a kernel can be made first: the place of the first seat with an executable that is not
+ *  suspended, else the context's home. Inside the gate, after program_enter. */
+uint8_t program_kernel_place(const struct program *program);
+/** context_enter, with one of the seats that have an executable on a device. */
+static inline void program_enter(struct program *program)
+{
+    struct context *context = program->context;
+    context_enter(context);
+    if (UNLIKELY(context->seat_count > 1))
+        context_enter_slow(context,
+                           atomic_load_explicit(&program->executable, memory_order_relaxed));
+}
 
 /*
  * What the info calls answer, from memory: a suspended program answers too.

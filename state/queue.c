@@ -68,6 +68,7 @@ cl_int queue_create(struct context *context, struct seat *seat,
         queue->property_count = list_count;
     }
     context_enter(context);
+    context_enter_slow(context, 1u << queue->seat_index);
     error = queue_make_real(queue, context->at[atomic_load(&context->place[queue->seat_index])],
                             &queue->real);
     if (error == CL_SUCCESS)

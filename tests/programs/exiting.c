@@ -1,7 +1,9 @@
 /**
  * Ends while commands are queued and held, in each way a program can.
  *
- *   exiting return|exit|_exit|thread|abort STATUS
+ *   exiting return|exit|_exit|thread|abort|build STATUS
+ *
+ * build: as return, while programs are built in the background.
  *
  * Its exit status is STATUS (for abort, the signal), soon, whatever is queued.
  */
@@ -13,13 +15,33 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WORDS = 1 << 18, QUEUED = 50 };
+enum { WORDS = 1 << 18, QUEUED = 50, BUILDS = 3, OPTION_BYTES = 64 };
 
 static const char source[] = "__kernel void spin(__global uint *a) {\n"
                              "    uint v = a[get_global_id(0)];\n"
                              "    for (int i = 0; i < 50; i++) v = v * 1664525u + 1013904223u;\n"
                              "    a[get_global_id(0)] = v;\n"
                              "}\n";
+
+static void CL_CALLBACK built(cl_program program, void *data)
+{
+    (void)program;
+    (void)data;
+}
+
+/* Each has something of its own, so that no compiler knows it from the last time. */
+static void build_many(const struct prog *p)
+{
+    for (int i = 0; i < BUILDS; i++) {
+        char options[OPTION_BYTES];
+        const char *text = source;
+        cl_int err;
+        cl_program program = clCreateProgramWithSource(p->context, 1, &text, NULL, &err);
+        MUST(err);
+        snprintf(options, sizeof options, "-DBUILD=%d -DBY=%d", i, getpid());
+        MUST(clBuildProgram(program, 1, &p->device, options, built, NULL));
+    }
+}
 
 static void *exit_from_thread(void *status)
 {
@@ -47,6 +69,8 @@ int main(int argc, char **argv)
     MUST(clFlush(p.queue));
     printf("exiting: %s %d\n", how, status);
     fflush(stdout);
+    if (strcmp(how, "build") == 0)
+        build_many(&p);
     if (strcmp(how, "exit") == 0)
         exit(status);
     if (strcmp(how, "_exit") == 0)

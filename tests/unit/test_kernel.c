@@ -23,7 +23,7 @@ static void setup(void)
 {
     pair_init(&pair);
     program = pair_source(&pair, source);
-    cr_assert_eq(program_build(program, 1, NULL), CL_SUCCESS);
+    cr_assert_eq(program_build(program, 1, NULL, (struct program_notify){NULL, NULL}), CL_SUCCESS);
 }
 TestSuite(kernel, .init = setup, .fini = pair_finish);
 
@@ -51,8 +51,8 @@ static cl_int set(struct kernel *kernel, cl_uint index, size_t size, const void 
 Test(kernel, knows_what_its_parameters_are)
 {
     static const uint8_t k[] = {ARG_IS_MEMORY, ARG_IS_VALUE, ARG_ANY, ARG_IS_MEMORY, ARG_IS_LOCAL};
-    static const uint8_t i[] = {ARG_IS_MEMORY, ARG_IS_MEMORY, ARG_IS_MEMORY, ARG_IS_SAMPLER,
-                                ARG_IS_VALUE};
+    static const uint8_t i[] = {ARG_IS_MEMORY, ARG_IS_READ_IMAGE, ARG_IS_WRITE_IMAGE,
+                                ARG_IS_SAMPLER, ARG_IS_VALUE};
     struct kernel *kernels[] = {make("k"), make("i")};
     cr_assert_eq(kernels[0]->arg_count, 5);
     cr_assert_eq(kernels[1]->arg_count, 5);
@@ -252,6 +252,40 @@ Test(kernel, says_after_a_move_what_it_said_before)
     cr_assert(strstr(names, "k"));
     cr_assert_eq(program_kernel_count(program), 3);
     free(names);
+}
+
+static cl_int CL_API_CALL nothing_known(cl_kernel kernel, cl_uint index, cl_kernel_arg_info name,
+                                        size_t size, void *value, size_t *ret_size)
+{
+    (void)kernel;
+    (void)index;
+    (void)name;
+    (void)size;
+    (void)value;
+    (void)ret_size;
+    return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+}
+
+Test(kernel, errors_stay_after_a_move_as_answers_do)
+{
+    struct kernel *kernel = make("k");
+    struct residence *home = pair.context->at[HOME];
+    const void *value;
+    size_t size;
+    counted = home->cl;
+    counting = *counted;
+    counting.clGetKernelArgInfo = nothing_known;
+    home->cl = &counting;
+    cr_assert_eq(kernel_arg_info(kernel, 0, CL_KERNEL_ARG_NAME, &value, &size),
+                 CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
+    home->cl = counted;
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
+    pair_move(&pair);
+    cr_assert_eq(kernel_arg_info(kernel, 0, CL_KERNEL_ARG_NAME, &value, &size),
+                 CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
+    cr_assert_eq(kernel_arg_info(kernel, 1, CL_KERNEL_ARG_NAME, &value, &size), CL_SUCCESS);
+    cr_assert_str_eq(value, "x");
 }
 
 Test(kernel, local_memory_counts_its_arguments)

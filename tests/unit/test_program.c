@@ -9,6 +9,7 @@
 #include "state/usage.h"
 
 static const struct recipe_constant *const no_constants = NULL;
+static const struct program_notify nobody = {NULL, NULL};
 
 TestSuite(program, .fini = pair_finish);
 
@@ -36,7 +37,7 @@ Test(program, a_build_is_followed_with_its_options)
     struct pair pair;
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = X; }");
-    cr_assert_eq(program_build(program, 1, "-DX=77"), CL_SUCCESS);
+    cr_assert_eq(program_build(program, 1, "-DX=77", nobody), CL_SUCCESS);
     same_on_both(&pair, program, 77);
 }
 
@@ -45,13 +46,13 @@ Test(program, a_mover_learns_of_a_build_that_came_after_it_prepared)
     struct pair pair;
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = X; }");
-    cr_assert_eq(program_build(program, 1, "-DX=1"), CL_SUCCESS);
+    cr_assert_eq(program_build(program, 1, "-DX=1", nobody), CL_SUCCESS);
     cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
     cr_assert_eq(program->made[OTHER], program->edition);
     cl_program before = program->real[OTHER];
     cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
     cr_assert_eq(program->real[OTHER], before);
-    cr_assert_eq(program_build(program, 1, "-DX=2"), CL_SUCCESS);
+    cr_assert_eq(program_build(program, 1, "-DX=2", nobody), CL_SUCCESS);
     cr_assert_eq(program->made[HOME], program->edition);
     cr_assert_neq(program->made[OTHER], program->edition);
     same_on_both(&pair, program, 2);
@@ -67,13 +68,13 @@ static struct program *linked(struct pair *pair)
     struct program *programs[2] = {k}, *library = NULL, *executable = NULL;
     const char *name = "n.h";
     const struct program_list none = {0}, headers = {1, &header, &name};
-    cr_assert_eq(program_compile(f, 1, NULL, &headers), CL_SUCCESS);
-    cr_assert_eq(program_compile(k, 1, "", &none), CL_SUCCESS);
+    cr_assert_eq(program_compile(f, 1, NULL, &headers, nobody), CL_SUCCESS);
+    cr_assert_eq(program_compile(k, 1, "", &none, nobody), CL_SUCCESS);
     const struct program_list of_library = {1, &f, NULL}, both = {2, programs, NULL};
-    cr_assert_eq(program_link(pair->context, 1, "-create-library", &of_library, &library),
+    cr_assert_eq(program_link(pair->context, 1, "-create-library", &of_library, nobody, &library),
                  CL_SUCCESS);
     programs[1] = library;
-    cr_assert_eq(program_link(pair->context, 1, NULL, &both, &executable), CL_SUCCESS);
+    cr_assert_eq(program_link(pair->context, 1, NULL, &both, nobody, &executable), CL_SUCCESS);
     object_release(header);
     object_release(f);
     object_release(k);
@@ -95,7 +96,7 @@ Test(program, a_container_becomes_the_same_program_on_the_other_device)
     pair_init(&pair);
     struct program *programs[] = {linked(&pair),
                                   pair_source(&pair, "kernel void k(global int *a) { *a = X; }")};
-    cr_assert_eq(program_build(programs[1], 1, "-DX=7"), CL_SUCCESS);
+    cr_assert_eq(program_build(programs[1], 1, "-DX=7", nobody), CL_SUCCESS);
     for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
         unsigned char *bytes;
         size_t size;
@@ -106,7 +107,7 @@ Test(program, a_container_becomes_the_same_program_on_the_other_device)
         cr_assert_eq(program_create(pair.context, 1, recipe, true, &copy), CL_SUCCESS);
         recipe_unref(recipe);
         /* Whatever options come with it now. */
-        cr_assert_eq(program_build(copy, 1, "-DX=9"), CL_SUCCESS);
+        cr_assert_eq(program_build(copy, 1, "-DX=9", nobody), CL_SUCCESS);
         same_on_both(&pair, copy, 7);
         free(bytes);
     }
@@ -120,10 +121,10 @@ Test(program, has_no_container_before_it_is_built_nor_after_a_build_in_vain)
     size_t size = 1;
     cr_assert_eq(program_container(program, 0, NULL, &size), 0);
     cr_assert_eq(size, 0);
-    cr_assert_eq(program_build(program, 1, "-DX=7"), CL_SUCCESS);
+    cr_assert_eq(program_build(program, 1, "-DX=7", nobody), CL_SUCCESS);
     cr_assert_eq(program_container(program, 0, NULL, &size), 0);
     cr_assert_gt(size, 0);
-    cr_assert_eq(program_build(program, 1, "-DX=}"), CL_BUILD_PROGRAM_FAILURE);
+    cr_assert_eq(program_build(program, 1, "-DX=}", nobody), CL_BUILD_PROGRAM_FAILURE);
     cr_assert_eq(program_container(program, 0, NULL, &size), 0);
     cr_assert_eq(size, 0);
 }
@@ -134,7 +135,7 @@ Test(program, a_failed_build_keeps_its_log_and_does_not_hinder_a_move)
     struct program_state state;
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = wrong; }");
-    cr_assert_eq(program_build(program, 1, "-DY"), CL_BUILD_PROGRAM_FAILURE);
+    cr_assert_eq(program_build(program, 1, "-DY", nobody), CL_BUILD_PROGRAM_FAILURE);
     cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
     pair_move(&pair);
     program_seat_state(program, 0, &state);
@@ -154,12 +155,12 @@ Test(program, kernels_forbid_a_rebuild_until_they_are_released)
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = 1; }");
     cr_assert_eq(kernel_create(program, "k", &kernel), CL_INVALID_PROGRAM_EXECUTABLE);
-    cr_assert_eq(program_build(program, 1, NULL), CL_SUCCESS);
+    cr_assert_eq(program_build(program, 1, NULL, nobody), CL_SUCCESS);
     cr_assert_eq(kernel_create(program, "none", &kernel), CL_INVALID_KERNEL_NAME);
     cr_assert_eq(kernel_create(program, "k", &kernel), CL_SUCCESS);
-    cr_assert_eq(program_build(program, 1, NULL), CL_INVALID_OPERATION);
+    cr_assert_eq(program_build(program, 1, NULL, nobody), CL_INVALID_OPERATION);
     object_release(kernel);
-    cr_assert_eq(program_build(program, 1, NULL), CL_SUCCESS);
+    cr_assert_eq(program_build(program, 1, NULL, nobody), CL_SUCCESS);
 }
 
 struct builder {
@@ -174,7 +175,7 @@ static void *build_always(void *data)
     while (!atomic_load(&builder->stop)) {
         char options[32];
         snprintf(options, sizeof(options), "-DX=%u", builder->built + 1);
-        cr_assert_eq(program_build(builder->program, 1, options), CL_SUCCESS);
+        cr_assert_eq(program_build(builder->program, 1, options, nobody), CL_SUCCESS);
         builder->built++;
     }
     return NULL;
@@ -189,7 +190,7 @@ Test(program, builds_and_a_mover_do_not_disturb_each_other)
     pair_init(&pair);
     struct builder builder = {.program =
                                   pair_source(&pair, "kernel void k(global int *a) { *a = X; }")};
-    cr_assert_eq(program_build(builder.program, 1, "-DX=0"), CL_SUCCESS);
+    cr_assert_eq(program_build(builder.program, 1, "-DX=0", nobody), CL_SUCCESS);
     cr_assert_eq(pthread_create(&thread, NULL, build_always, &builder), 0);
     for (int i = 0; i < 10; i++)
         cr_assert_eq(program_make_real(builder.program, pair.other, OTHER), CL_SUCCESS);

@@ -1,0 +1,406 @@
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "state/kernel.h"
+#include "state/log.h"
+#include "state/program_priv.h"
+#include "state/usage.h"
+
+/*
+ * Builds, compilations and links from their beginning to their end: one at a time for a program, in
+ * the thread that asked for it or, where the program wants to be called back, in one of ours.
+ */
+
+/*
+ * Threads of ours that build. As many as there are processors are in a compiler at once, however
+ * many builds a program starts; one that waits in a callback is not in a compiler. The process must
+ * not tear the compiler down under them.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static uint32_t waiting, compiling; /* guarded by lock */
+static pthread_once_t exits = PTHREAD_ONCE_INIT;
+static uint32_t most_compiling = 1; /* written once */
+
+static void wait_at_exit(void)
+{
+    pthread_mutex_lock(&lock);
+    while (waiting + compiling > 0)
+        pthread_cond_wait(&ended, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+/*
+ * A compiler registers handlers while it works, and those run before any that was registered when
+ * it began. Ahead of all handlers exit(3) ends its thread's storage, in glibc: for the main thread,
+ * which is the one that mostly exits, that is the moment to wait.
+ */
+extern int __cxa_thread_atexit_impl(void (*call)(void *), void *data, void *library);
+extern char library __asm__("__dso_handle") __attribute__((visibility("hidden")));
+
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    wait_at_exit();
+}
+
+static void register_main_thread(void)
+{
+    static _Thread_local bool registered;
+    if (!registered && gettid() == getpid())
+        registered = __cxa_thread_atexit_impl(thread_ends, NULL, &library) == 0;
+}
+
+/* For other threads, and after the drivers' first handlers. */
+static void register_exit(void)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (processors > 1)
+        most_compiling = (uint32_t)processors;
+    (void)atexit(wait_at_exit);
+}
+
+static void count_waiting(bool begins)
+{
+    pthread_mutex_lock(&lock);
+    waiting = begins ? waiting + 1 : waiting - 1;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+}
+
+static void begin_compiling(void)
+{
+    pthread_mutex_lock(&lock);
+    while (compiling >= most_compiling)
+        pthread_cond_wait(&ended, &lock);
+    compiling++;
+    waiting--;
+    pthread_mutex_unlock(&lock);
+}
+
+static void end_compiling(void)
+{
+    pthread_mutex_lock(&lock);
+    compiling--;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+}
+
+void program_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&ended, NULL);
+    waiting = compiling = 0;
+}
+
+void program_settle(struct program *program)
+{
+    pthread_mutex_lock(&program->lock);
+    while (program->details->building)
+        pthread_cond_wait(&program->details->built, &program->lock);
+    pthread_mutex_unlock(&program->lock);
+}
+
+/* Copies of the names, and a hold on each part. */
+static cl_int copy_parts(struct program_job *job, const struct program_list *parts)
+{
+    job->parts.programs = calloc(parts->count ? parts->count : 1, sizeof(struct program *));
+    job->parts.names = calloc(parts->count ? parts->count : 1, sizeof(char *));
+    if (!job->parts.programs || !job->parts.names)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (cl_uint i = 0; i < parts->count; i++) {
+        if (parts->names && !(job->parts.names[i] = strdup(parts->names[i])))
+            return CL_OUT_OF_HOST_MEMORY;
+        object_hold(parts->programs[i]);
+        job->parts.programs[job->parts.count++] = parts->programs[i];
+    }
+    return CL_SUCCESS;
+}
+
+cl_int program_job_create(enum program_work work, struct program *program, uint32_t seats,
+                          const char *options, const struct program_list *parts,
+                          struct program_notify notify, struct program_job **ret_job)
+{
+    struct program_job *job = calloc(1, sizeof(*job));
+    if (!job)
+        return CL_OUT_OF_HOST_MEMORY;
+    job->work = work;
+    job->program = program;
+    object_hold(program);
+    job->seats = seats;
+    job->notify = notify;
+    job->options = strdup(options ? options : "");
+    cl_int error = job->options ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    if (error == CL_SUCCESS && parts)
+        error = copy_parts(job, parts);
+    if (error != CL_SUCCESS) {
+        program_job_free(job);
+        return error;
+    }
+    for (cl_uint i = 0; i < job->parts.count; i++)
+        program_settle(job->parts.programs[i]);
+    *ret_job = job;
+    return CL_SUCCESS;
+}
+
+void program_job_free(struct program_job *job)
+{
+    for (cl_uint i = 0; i < job->parts.count; i++) {
+        object_unhold(job->parts.programs[i]);
+        free((char *)(uintptr_t)job->parts.names[i]);
+    }
+    free(job->parts.programs);
+    free(job->parts.names);
+    recipe_unref(job->recipe);
+    object_unhold(job->program);
+    free(job->options);
+    free(job);
+}
+
+/* 5.8.3: kernels that the program still has a handle to, and launches of kernels that are to run
+ * yet; the count alone includes kernels that only a mover keeps. */
+static bool has_kernels(struct program *program)
+{
+    bool found = atomic_load(&program->held) != 0;
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    if (atomic_load(&program->kernels) == 0)
+        return found;
+    while (!found && (kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        found = kernel->program == program && object_refs(kernel) > 0;
+        object_unhold(kernel);
+    }
+    return found;
+}
+
+void program_job_unclaim(struct program_job *job)
+{
+    struct program *program = job->program;
+    pthread_mutex_lock(&program->lock);
+    program->details->building = false;
+    pthread_cond_broadcast(&program->details->built);
+    pthread_mutex_unlock(&program->lock);
+}
+
+cl_int program_job_claim(struct program_job *job)
+{
+    struct program *program = job->program;
+    pthread_mutex_lock(&program->lock);
+    bool free_now = !program->details->building;
+    program->details->building = true;
+    pthread_mutex_unlock(&program->lock);
+    if (!free_now)
+        return CL_INVALID_OPERATION;
+    if (!has_kernels(program))
+        return CL_SUCCESS;
+    program_job_unclaim(job);
+    return CL_INVALID_OPERATION;
+}
+
+static void in_progress(struct program_job *job)
+{
+    struct program *program = job->program;
+    pthread_mutex_lock(&program->lock);
+    for (unsigned i = 0; i < SEATS; i++)
+        if (job->seats & (1u << i))
+            program->details->seat[i].status = CL_BUILD_IN_PROGRESS;
+    pthread_mutex_unlock(&program->lock);
+}
+
+static cl_int work(struct program_job *job)
+{
+    bool (*once)(struct program_job * job, cl_int * ret_error) =
+        job->work == PROGRAM_LINK ? program_link_once : program_build_once;
+    cl_int error;
+    while (!once(job, &error))
+        log_info("a program was moved while it was built: once more on its new device");
+    if (error == CL_SUCCESS)
+        usage_note_recipe(job->recipe);
+    program_job_unclaim(job);
+    return error;
+}
+
+/* Nobody but the job may keep the program by now; its handle is good for the callback all the same.
+ */
+static void tell(struct program_job *job)
+{
+    job->notify.call((cl_program)object_lend(job->program), job->notify.data);
+}
+
+static void *job_thread(void *data)
+{
+    struct program_job *job = data;
+    pthread_setname_np(pthread_self(), "reseat-build");
+    begin_compiling();
+    work(job);
+    end_compiling();
+    tell(job);
+    program_job_free(job);
+    return NULL;
+}
+
+/* Signals are the program's: none is delivered to a thread of ours. */
+static bool start_thread(struct program_job *job)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    pthread_once(&exits, register_exit);
+    register_main_thread();
+    count_waiting(true);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, NULL, job_thread, job);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        pthread_detach(thread);
+    else
+        count_waiting(false);
+    return error == 0;
+}
+
+cl_int program_job_run(struct program_job *job, bool *ret_visible)
+{
+    in_progress(job);
+    *ret_visible = job->visible;
+    if (job->notify.call && start_thread(job))
+        return CL_SUCCESS;
+    cl_int error = work(job);
+    *ret_visible = job->visible;
+    if (job->notify.call && (error == CL_SUCCESS || error == CL_BUILD_PROGRAM_FAILURE ||
+                             error == CL_COMPILE_PROGRAM_FAILURE || job->visible))
+        tell(job);
+    program_job_free(job);
+    return error;
+}
+
+cl_int program_job_recipes(const struct program_job *job, bool bases, struct recipe ***ret_recipes)
+{
+    const struct program_list *list = &job->parts;
+    struct recipe **recipes = calloc(list->count ? list->count : 1, sizeof(struct recipe *));
+    if (!recipes)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (cl_uint i = 0; i < list->count; i++) {
+        struct program *program = list->programs[i];
+        pthread_mutex_lock(&program->lock);
+        struct recipe *recipe = bases ? program->details->base : program->recipe;
+        recipes[i] = recipe ? recipe_ref(recipe) : NULL;
+        pthread_mutex_unlock(&program->lock);
+        if (!recipes[i]) {
+            program_recipes_free(recipes, i);
+            return CL_INVALID_PROGRAM;
+        }
+    }
+    *ret_recipes = recipes;
+    return CL_SUCCESS;
+}
+
+void program_recipes_free(struct recipe **recipes, cl_uint count)
+{
+    for (cl_uint i = 0; i < count; i++)
+        recipe_unref(recipes[i]);
+    free(recipes);
+}
+
+cl_program *program_job_reals(const struct program_job *job, const struct program_sites *sites)
+{
+    const struct program_list *list = &job->parts;
+    cl_program *reals = calloc((size_t)list->count * sites->count + 1, sizeof(cl_program));
+    for (unsigned s = 0; reals && s < sites->count; s++)
+        for (cl_uint i = 0; i < list->count; i++)
+            reals[s * list->count + i] = list->programs[i]->real[sites->site[s].place];
+    return reals;
+}
+
+static void replace_string(char **string, const char *value)
+{
+    char *copy = value ? strdup(value) : NULL;
+    free(*string);
+    *string = copy;
+}
+
+static bool succeeded(const struct program_outcome *outcome)
+{
+    return outcome->error == CL_SUCCESS && outcome->status == CL_BUILD_SUCCESS;
+}
+
+/* One site's outcome for each of its seats that took part. */
+static void publish_site(struct program_job *job, const struct program_site *site,
+                         struct program_outcome *outcome)
+{
+    struct program_details *details = job->program->details;
+    bool done = succeeded(outcome);
+    for (unsigned i = 0; i < SEATS; i++) {
+        struct program_seat *seat = &details->seat[i];
+        if (!(site->seats & (1u << i)))
+            continue;
+        seat->status = outcome->status;
+        seat->type = outcome->type;
+        seat->globals = outcome->globals;
+        replace_string(&seat->log, outcome->log);
+        replace_string(&seat->options, job->options);
+        if (done || outcome->status != CL_BUILD_SUCCESS) {
+            recipe_unref(seat->recipe);
+            seat->recipe = done ? recipe_ref(job->recipe) : NULL;
+        }
+    }
+    if (done && outcome->kernel_names) {
+        free(details->kernel_names);
+        details->kernel_names = outcome->kernel_names;
+        details->kernel_count = outcome->kernel_count;
+        outcome->kernel_names = NULL;
+    }
+}
+
+void program_publish(struct program_job *job, const struct program_sites *sites,
+                     struct program_outcome *outcomes)
+{
+    struct program *program = job->program;
+    struct program_details *details = program->details;
+    bool done = false, lost = true;
+    pthread_mutex_lock(&program->lock);
+    for (unsigned s = 0; s < sites->count; s++) {
+        done = done || succeeded(&outcomes[s]);
+        /* An error that left an earlier build intact (options that the driver does not know). */
+        lost = lost && outcomes[s].status != CL_BUILD_SUCCESS;
+        publish_site(job, &sites->site[s], &outcomes[s]);
+    }
+    if (done || lost) {
+        struct recipe *next = done ? job->recipe : details->base;
+        recipe_unref(program->recipe);
+        program->recipe = next ? recipe_ref(next) : NULL;
+    }
+    uint32_t executable = 0;
+    for (unsigned i = 0; i < SEATS; i++)
+        if (details->seat[i].status == CL_BUILD_SUCCESS &&
+            details->seat[i].type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+            executable |= 1u << i;
+    atomic_store(&program->executable, executable);
+    for (unsigned s = 0; s < sites->count; s++) {
+        if (job->replaced[s]) {
+            cl_program old = program->real[sites->site[s].place];
+            program->real[sites->site[s].place] = job->replaced[s];
+            job->replaced[s] = old;
+        }
+    }
+    /* The sites have what it asked for. Those that a mover prepares are out of date, and so is
+     * where other seats live, for one that joins them. */
+    uint32_t edition = atomic_load(&program->edition) + 1;
+    for (unsigned s = 0; s < sites->count; s++)
+        atomic_store(&program->made[sites->site[s].place], edition);
+    atomic_store(&program->edition, edition);
+    pthread_mutex_unlock(&program->lock);
+}
+
+void program_job_release(struct program_job *job, struct program_sites *sites,
+                         struct program_outcome *outcomes)
+{
+    for (unsigned s = 0; s < sites->count; s++) {
+        residence_release(sites->site[s].residence->cl, OBJECT_PROGRAM, job->replaced[s]);
+        job->replaced[s] = NULL;
+        program_outcome_finish(&outcomes[s]);
+    }
+    program_sites_drop(sites);
+}

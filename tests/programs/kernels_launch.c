@@ -1,0 +1,207 @@
+/** Launches: sizes, offsets, groups, local memory, behind user events, and what kernels print. */
+#include "kernels.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_SIDE = 6, MOST_GROUP = 4, GROUP = 16, GROUPS = 4, LINES = 6 };
+
+/* Sizes as a kernel sees them: dimensions that are left out are 1, and begin at 0. */
+struct space {
+    cl_uint dims;
+    size_t global[3], local[3], offset[3];
+};
+
+static uint32_t id_hash(const struct space *s, const size_t at[3])
+{
+    uint32_t sum = s->dims;
+
+    for (unsigned d = 0; d < 3; d++) {
+        sum = sum * 31 + (uint32_t)(at[d] + s->offset[d]);
+        sum = sum * 31 + (uint32_t)(at[d] % s->local[d]);
+        sum = sum * 31 + (uint32_t)(at[d] / s->local[d]);
+        sum = sum * 31 + (uint32_t)s->local[d];
+        sum = sum * 31 + (uint32_t)(s->global[d] / s->local[d]);
+        sum = sum * 31 + (uint32_t)s->offset[d];
+    }
+    return sum;
+}
+
+static void check_space(struct bench *b, cl_kernel kernel, const struct space *s)
+{
+    size_t count = s->global[0] * s->global[1] * s->global[2];
+    uint32_t *want = prog_alloc(count * sizeof *want);
+    cl_mem out = prog_buffer(b->prog->context, CL_MEM_WRITE_ONLY, count * sizeof *want, NULL);
+
+    for (size_t i = 0; i < count; i++) {
+        const size_t at[3] = {i % s->global[0], i / s->global[0] % s->global[1],
+                              i / s->global[0] / s->global[1]};
+        want[i] = id_hash(s, at);
+    }
+    prog_arg(kernel, 0, sizeof out, &out);
+    MUST(clEnqueueNDRangeKernel(b->prog->queue, kernel, s->dims, s->offset, s->global, s->local, 0,
+                                NULL, NULL));
+    kernels_verify(b, "ids", out, want, count * sizeof *want);
+    MUST(clReleaseMemObject(out));
+    free(want);
+}
+
+void kernels_ids(struct bench *b)
+{
+    cl_kernel kernel = prog_kernel(b->program, "ids");
+
+    for (cl_uint dims = 1; dims <= 3; dims++) {
+        struct space s = {dims, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}};
+        for (cl_uint d = 0; d < dims; d++) {
+            s.local[d] = 1 + rng_below(&b->rng, MOST_GROUP);
+            s.global[d] = s.local[d] * (1 + rng_below(&b->rng, MOST_SIDE));
+            s.offset[d] = rng_below(&b->rng, 1000);
+        }
+        check_space(b, kernel, &s);
+    }
+    MUST(clReleaseKernel(kernel));
+}
+
+/* Since 2.1 a launch without work-items does nothing, in its turn. */
+void kernels_empty(struct bench *b)
+{
+    const size_t none[3] = {4, 0, 4};
+    uint32_t value = 5, word = (uint32_t)rng_next(&b->rng), want = (word * 3 + value) * 3 + value;
+    cl_mem mem = prog_buffer(b->prog->context, CL_MEM_COPY_HOST_PTR, sizeof word, &word);
+    cl_kernel kernel = prog_kernel(b->program, "add");
+    bool allowed = b->version >= CL_MAKE_VERSION(2, 1, 0);
+    cl_event event;
+
+    prog_arg(kernel, 0, sizeof mem, &mem);
+    prog_arg(kernel, 1, sizeof value, &value);
+    prog_run(b->prog->queue, kernel, 1);
+    cl_int err =
+        clEnqueueNDRangeKernel(b->prog->queue, kernel, 3, NULL, none, NULL, 0, NULL, &event);
+    REQUIRE(err == (allowed ? CL_SUCCESS : CL_INVALID_GLOBAL_WORK_SIZE));
+    prog_run(b->prog->queue, kernel, 1);
+    if (allowed) {
+        cl_command_type type = 0;
+        MUST(clWaitForEvents(1, &event));
+        MUST(clGetEventInfo(event, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL));
+        REQUIRE(type == CL_COMMAND_NDRANGE_KERNEL);
+        MUST(clReleaseEvent(event));
+    }
+    kernels_verify(b, "a launch of nothing", mem, &want, sizeof want);
+    MUST(clReleaseKernel(kernel));
+    MUST(clReleaseMemObject(mem));
+}
+
+void kernels_required(struct bench *b)
+{
+    enum { WIDTH = 8, HEIGHT = 6 };
+    const size_t items[2] = {WIDTH, HEIGHT}, group[2] = {4, 2}, other[2] = {2, 2};
+    uint32_t want[HEIGHT][WIDTH];
+    size_t required[3] = {0, 0, 0};
+    cl_mem out = prog_buffer(b->prog->context, CL_MEM_WRITE_ONLY, sizeof want, NULL);
+    cl_kernel kernel = prog_kernel(b->program, "required");
+    cl_command_queue queue = b->prog->queue;
+
+    MUST(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                  sizeof required, required, NULL));
+    REQUIRE(required[0] == 4 && required[1] == 2 && required[2] == 1);
+    prog_arg(kernel, 0, sizeof out, &out);
+    REQUIRE(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, items, other, 0, NULL, NULL) ==
+            CL_INVALID_WORK_GROUP_SIZE);
+    MUST(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, items, group, 0, NULL, NULL));
+    for (uint32_t y = 0; y < HEIGHT; y++)
+        for (uint32_t x = 0; x < WIDTH; x++)
+            want[y][x] = 420 + x % 4;
+    kernels_verify(b, "required work-groups", out, want, sizeof want);
+    MUST(clReleaseKernel(kernel));
+    MUST(clReleaseMemObject(out));
+}
+
+void kernels_local(struct bench *b)
+{
+    const size_t items = GROUP * GROUPS, group = GROUP;
+    uint32_t want[GROUP * GROUPS];
+    cl_uint c = 1 + rng_below(&b->rng, 50);
+    cl_mem out = prog_buffer(b->prog->context, CL_MEM_WRITE_ONLY, sizeof want, NULL);
+    cl_kernel kernel = prog_kernel(b->program, "turn");
+
+    prog_arg(kernel, 0, sizeof out, &out);
+    prog_arg(kernel, 1, GROUP * sizeof(cl_uint), NULL);
+    prog_arg(kernel, 2, GROUP * sizeof(cl_ushort), NULL);
+    prog_arg(kernel, 3, sizeof c, &c);
+    MUST(clEnqueueNDRangeKernel(b->prog->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL));
+    for (uint32_t i = 0; i < GROUP * GROUPS; i++) {
+        uint32_t l = i % GROUP;
+        want[i] = (i / GROUP * GROUP + GROUP - 1 - l) * c + ((l + 1) % GROUP * 3 + c) + l + c;
+    }
+    kernels_verify(b, "local arguments", out, want, sizeof want);
+    MUST(clReleaseKernel(kernel));
+    MUST(clReleaseMemObject(out));
+}
+
+/* One kernel, enqueued twice with other arguments, released, and only then let go. */
+void kernels_held(struct bench *b)
+{
+    uint32_t word = (uint32_t)rng_next(&b->rng), first = 11, second = 22;
+    uint32_t want = (word * 3 + first) * 3 + second;
+    const size_t one = 1;
+    cl_mem mem = prog_buffer(b->prog->context, CL_MEM_COPY_HOST_PTR, sizeof word, &word);
+    cl_kernel kernel = prog_kernel(b->program, "add");
+    cl_int err;
+    cl_event go = clCreateUserEvent(b->prog->context, &err);
+
+    MUST(err);
+    prog_arg(kernel, 0, sizeof mem, &mem);
+    prog_arg(kernel, 1, sizeof first, &first);
+    MUST(clEnqueueNDRangeKernel(b->prog->queue, kernel, 1, NULL, &one, NULL, 1, &go, NULL));
+    prog_arg(kernel, 1, sizeof second, &second);
+    MUST(clEnqueueTask(b->prog->queue, kernel, 0, NULL, NULL));
+    MUST(clReleaseKernel(kernel));
+    MUST(clSetUserEventStatus(go, CL_COMPLETE));
+    kernels_verify(b, "launches behind an event", mem, &want, sizeof want);
+    MUST(clReleaseEvent(go));
+    MUST(clReleaseMemObject(mem));
+}
+
+/* What the file that stdout is meanwhile holds in the end. */
+static void check_output(struct bench *b, int file, const uint32_t *numbers)
+{
+    char want[LINES * 64] = "", got[LINES * 64 + 1] = "";
+    size_t size = 0;
+
+    for (unsigned i = 0; i < LINES; i++)
+        size +=
+            (size_t)sprintf(want + size, "%u %s %5d|%-4x|%c\n", numbers[i], "said", -7, 255, 'c');
+    ssize_t count = pread(file, got, sizeof got - 1, 0);
+    if (count != (ssize_t)size || strcmp(got, want) != 0)
+        prog_fail("kernels printed %zd bytes, not %zu: \"%s\", not \"%s\"", count, size, got, want);
+    sum_bytes(&b->sum, got, size);
+}
+
+void kernels_printf(struct bench *b)
+{
+    char path[] = "/tmp/kernels-XXXXXX";
+    uint32_t numbers[LINES];
+    cl_kernel kernel = prog_kernel(b->program, "say");
+    int file = mkstemp(path), before;
+
+    REQUIRE(file >= 0 && unlink(path) == 0);
+    MUST(clFinish(b->prog->queue));
+    REQUIRE(fflush(stdout) == 0);
+    before = dup(STDOUT_FILENO);
+    REQUIRE(before >= 0 && dup2(file, STDOUT_FILENO) >= 0);
+    for (unsigned i = 0; i < LINES; i++) {
+        numbers[i] = (uint32_t)rng_next(&b->rng);
+        prog_arg(kernel, 0, sizeof numbers[i], &numbers[i]);
+        prog_run(b->prog->queue, kernel, 1);
+    }
+    MUST(clFinish(b->prog->queue));
+    REQUIRE(fflush(stdout) == 0);
+    REQUIRE(dup2(before, STDOUT_FILENO) >= 0);
+    close(before);
+    check_output(b, file, numbers);
+    close(file);
+    MUST(clReleaseKernel(kernel));
+}
