@@ -52,10 +52,14 @@ cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
         return CL_INVALID_MEM_OBJECT;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
-    return destructor_add(&memory->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify,
-                          user_data) == 0
-               ? CL_SUCCESS
-               : CL_OUT_OF_HOST_MEMORY;
+    return memory_add_destructor(memory, pfn_notify, user_data) == 0 ? CL_SUCCESS
+                                                                     : CL_OUT_OF_HOST_MEMORY;
+}
+
+cl_int clReleaseMemObject(cl_mem memobj)
+{
+    struct memory *memory = memory_get(memobj);
+    return memory && memory_release(memory) ? CL_SUCCESS : CL_INVALID_MEM_OBJECT;
 }
 
 cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_value_size,

@@ -66,6 +66,8 @@ struct command_ops {
     void (*cancel)(struct command *command);
     /** Make what is not a memory object ready in place; NULL when there is nothing. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
+    /** Then make it so, with the gate closed and every memory object ready in place; or NULL. */
+    cl_int (*bring)(struct command *command, uint8_t place);
     bool waits_for_all; /**< Marker or barrier: with no wait list, waits for all before it. */
     bool blocks_later;  /**< Barrier: all after it wait for it. */
 };

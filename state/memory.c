@@ -1,4 +1,4 @@
-#include "state/memory.h"
+#include "state/memory_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,11 +64,9 @@ static struct memory *memory_new(struct context *context, cl_mem_object_type typ
     return memory;
 }
 
-static void release_reals(struct memory *memory);
-
 static void memory_discard(struct memory *memory)
 {
-    release_reals(memory);
+    memory_release_reals(memory);
     if (memory->associated)
         object_unhold(memory->associated);
     if (memory->root != memory)
@@ -79,58 +77,6 @@ static void memory_discard(struct memory *memory)
     object_unhold(memory->context);
     object_discard(memory);
 }
-
-/* The driver lets the window go when its buffer is gone: commands may be in flight until then. */
-static void CL_CALLBACK window_let_go(cl_mem real, void *window)
-{
-    (void)real;
-    window_unref(window);
-}
-
-static void release_reals(struct memory *memory)
-{
-    for (uint8_t place = 0; place < PLACES; place++) {
-        if (!memory->real[place])
-            continue;
-        const cl_icd_dispatch *cl = memory->context->at[place]->cl;
-        struct window *window = memory->window;
-        if (window && window->ours && (memory->backed & (1u << place)) &&
-            atomic_load_explicit(&memory->used, memory_order_relaxed)) {
-            window_ref(window);
-            if (cl->clSetMemObjectDestructorCallback(memory->real[place], window_let_go, window) !=
-                CL_SUCCESS)
-                window_unref(window);
-        }
-        cl->clReleaseMemObject(memory->real[place]);
-        memory->real[place] = NULL;
-    }
-}
-
-static void memory_leave(struct object *object)
-{
-    release_reals((struct memory *)object);
-}
-
-static void memory_destroy(struct object *object)
-{
-    struct memory *memory = (struct memory *)object;
-    destructor_run(&memory->destructors, memory);
-    map_forget(memory);
-    window_unref(memory->window);
-    free(memory->image);
-    free(memory->properties);
-    if (memory->associated)
-        object_unhold(memory->associated);
-    if (memory->root != memory)
-        object_unhold(memory->root);
-    object_unhold(memory->context);
-}
-
-const struct object_class memory_class = {
-    .size = sizeof(struct memory),
-    .leave = memory_leave,
-    .destroy = memory_destroy,
-};
 
 /* The flags that the driver is told: what kernels may do, and nothing that would keep us out. */
 static cl_mem_flags real_flags(const struct memory *memory)

@@ -36,6 +36,8 @@ struct window {
     bool ours; /**< Allocated by us, not the program's CL_MEM_USE_HOST_PTR. */
     char *bytes;
     size_t size;
+    struct farewell
+        *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
 };
 static inline void window_ref(struct window *window)
 {
@@ -43,7 +45,8 @@ static inline void window_ref(struct window *window)
 }
 void window_unref(struct window *window); /**< NULL is allowed. */
 
-struct mapping; /* map.h */
+struct mapping;  /* map.h */
+struct farewell; /* memory_end.c */
 
 struct memory {
     struct object object;
@@ -58,9 +61,9 @@ struct memory {
     struct image_shape *image;     /**< Owned; NULL for buffers. */
     cl_mem_properties *properties; /**< Owned, with the final 0; or NULL. */
     size_t property_count;
-    struct memory *associated; /**< CL_MEM_ASSOCIATED_MEMOBJECT, held. */
-    struct destructor *_Atomic destructors;
-    _Atomic uint32_t map_count; /**< CL_MEM_MAP_COUNT. */
+    struct memory *associated;         /**< CL_MEM_ASSOCIATED_MEMOBJECT, held. */
+    struct farewell *_Atomic farewell; /**< Destructor callbacks, or NULL. */
+    _Atomic uint32_t map_count;        /**< CL_MEM_MAP_COUNT. */
 
     /* Of roots only. */
     _Atomic uint64_t version;          /**< 0: never written. */
@@ -69,7 +72,8 @@ struct memory {
     _Atomic uint8_t backed;            /**< Bit p: real[p] was made over the window. */
     _Atomic bool used;                 /**< Some command named it: it may be in flight. */
     struct window *_Atomic window;     /**< Or NULL. While set, its bytes keep their address. */
-    struct mapping *mappings;          /**< Of it and its views. Guarded by map.c's lock. */
+    struct mapping *mappings;          /**< Of it and its views. Guarded by mapping.c's lock. */
+    bool visited;                      /**< A mover copies it, with the gate open. Likewise. */
 };
 
 static inline struct memory *memory_get(cl_mem handle)
@@ -96,6 +100,17 @@ static inline void replica_written(struct memory *root, uint8_t place)
     atomic_store_explicit(&root->version,
                           atomic_load_explicit(&root->version, memory_order_relaxed) + 1,
                           memory_order_relaxed);
+}
+
+/** @place, which holds the latest bytes, is the one that writes them from now on. Gate closed. */
+static inline void replica_claim(struct memory *root, uint8_t place)
+{
+    uint64_t version = atomic_load_explicit(&root->version, memory_order_relaxed);
+    uint8_t writer = atomic_load_explicit(&root->writer, memory_order_relaxed);
+    if (writer <= PLACE_HOST)
+        atomic_store_explicit(&root->held[writer], version, memory_order_relaxed);
+    atomic_store_explicit(&root->held[place], version, memory_order_relaxed);
+    atomic_store_explicit(&root->writer, place, memory_order_relaxed);
 }
 
 /** @place was brought up to @version, read from the object before the copying began. */
@@ -134,6 +149,18 @@ cl_int memory_make_real(struct memory *memory, struct residence *residence, uint
 MUST_CHECK int memory_window(struct memory *root);
 /** Give the window back, if it is ours, nobody maps it and no replica lives in it. By movers. */
 void memory_window_drop(struct memory *root);
+
+/**
+ * clSetMemObjectDestructorCallback (5.5.1): @call comes once, last registered first, when the
+ * object and every driver's use of its memory have ended; outside the gate. 0 or -ENOMEM.
+ */
+MUST_CHECK int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem, void *),
+                                     void *data);
+/**
+ * clReleaseMemObject. With the last reference the program may free its CL_MEM_USE_HOST_PTR memory:
+ * blocks while a mover copies from or to that. False when there was no reference left to drop.
+ */
+bool memory_release(struct memory *memory);
 
 extern const struct object_class memory_class;
 

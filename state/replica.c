@@ -21,11 +21,12 @@ static bool backed_at(const struct memory *root, uint8_t place)
     return place != PLACE_HOST && (root->backed & (1u << place)) != 0;
 }
 
-/* Without the gate closed, a root that was written since its version was read is left for later. */
+/* Without the gate closed, a root that was written since its version was read is left for later;
+ * one that is taken is visited. */
 static bool wanted(const struct replica_batch *batch, struct memory *root, uint64_t version)
 {
     return replica_needs(root, batch->to) &&
-           (batch->quiet || (!map_any(root) && version == atomic_load(&root->version)));
+           (batch->quiet || (version == atomic_load(&root->version) && map_visit(root)));
 }
 
 /* From device to device without a stop in the window. */
@@ -107,7 +108,7 @@ static int download(const struct replica_batch *batch, struct transfer *transfer
     if (replica_is_latest(root, PLACE_HOST))
         return 0;
     struct residence *residence = residence_at(batch, batch->from);
-    bool mapped = batch->quiet && map_any(root);
+    bool mapped = batch->quiet && map_written(root);
     if (backed_at(root, batch->from)) {
         if (residence->in_place && mapped)
             return 0;
@@ -217,6 +218,10 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
                          windowed.count, ret_error);
     if (error == 0)
         *ret_bytes = bytes;
+    for (size_t i = 0; !batch->quiet && i < direct.count; i++)
+        map_visit_end(direct.roots[i]);
+    for (size_t i = 0; !batch->quiet && i < windowed.count; i++)
+        map_visit_end(windowed.roots[i]);
 out:
     free(direct.roots);
     free(direct.versions);
