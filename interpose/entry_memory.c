@@ -37,9 +37,11 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
 {
     struct memory *memory = NULL;
     struct memory *parent = memory_get(buffer);
-    cl_int error = parent ? memory_create_sub_buffer(parent, flags, buffer_create_type,
-                                                     buffer_create_info, &memory)
-                          : CL_INVALID_MEM_OBJECT;
+    cl_int error = CL_INVALID_MEM_OBJECT;
+    if (parent)
+        error = memory_create_sub_buffer(
+            parent, flags, buffer_create_type, buffer_create_info,
+            devinfo_scalar(&the_present.device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 8) / 8, &memory);
     return entry_created(memory, error, errcode_ret);
 }
 

@@ -255,7 +255,7 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
     if (error != CL_SUCCESS)
         return error;
     if (memory->image && ret_row_pitch)
-        *ret_row_pitch = memory->image->row_pitch;
+        *ret_row_pitch = image_row_answer(memory->image);
     if (memory->image && ret_slice_pitch)
         *ret_slice_pitch = image_slice_argument(memory->image);
     *ret_pointer = pointer;

@@ -133,7 +133,8 @@ static cl_int make_image(struct memory *memory, struct residence *residence, uin
     cl_image_desc desc = memory->image->desc;
     if (memory->associated)
         desc.mem_object = memory->associated->real[place];
-    else if (!initial)
+    bool over_buffer = memory->associated && !memory->associated->image;
+    if (!initial && !over_buffer)
         desc.image_row_pitch = desc.image_slice_pitch = 0;
     cl_mem_flags flags = real_flags(memory) | (initial ? CL_MEM_COPY_HOST_PTR : 0);
     memory->real[place] =
@@ -209,39 +210,43 @@ cl_int memory_create_buffer(struct context *context, const cl_mem_properties *pr
     return error;
 }
 
-/* 5.2.1, clCreateSubBuffer: what is not said is inherited, and must not widen what the buffer has.
- */
-static bool inherit_flags(const struct memory *buffer, cl_mem_flags *flags)
+/* 5.2.1 and 5.3.1, of sub-buffers and images that are made from @source: what is not said is
+ * inherited, and must not widen what the source has. */
+static bool inherit_flags(const struct memory *source, cl_mem_flags own, cl_mem_flags *flags)
 {
     cl_mem_flags access = *flags & ACCESS_FLAGS, host = *flags & HOST_ACCESS_FLAGS;
-    if (!flags_valid(*flags, ACCESS_FLAGS | HOST_ACCESS_FLAGS) ||
-        ((buffer->flags & CL_MEM_WRITE_ONLY) &&
+    if (!flags_valid(*flags, own) ||
+        ((source->flags & CL_MEM_WRITE_ONLY) &&
          (access & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY))) ||
-        ((buffer->flags & CL_MEM_READ_ONLY) &&
+        ((source->flags & CL_MEM_READ_ONLY) &&
          (access & (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY))) ||
-        ((buffer->flags & CL_MEM_HOST_WRITE_ONLY) && (host & CL_MEM_HOST_READ_ONLY)) ||
-        ((buffer->flags & CL_MEM_HOST_READ_ONLY) && (host & CL_MEM_HOST_WRITE_ONLY)) ||
-        ((buffer->flags & CL_MEM_HOST_NO_ACCESS) &&
+        ((source->flags & CL_MEM_HOST_WRITE_ONLY) && (host & CL_MEM_HOST_READ_ONLY)) ||
+        ((source->flags & CL_MEM_HOST_READ_ONLY) && (host & CL_MEM_HOST_WRITE_ONLY)) ||
+        ((source->flags & CL_MEM_HOST_NO_ACCESS) &&
          (host & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY))))
         return false;
-    *flags = (access ? access : buffer->flags & ACCESS_FLAGS) |
-             (host ? host : buffer->flags & HOST_ACCESS_FLAGS) | (buffer->flags & POINTER_FLAGS);
+    *flags = (access ? access : source->flags & ACCESS_FLAGS) |
+             (host ? host : source->flags & HOST_ACCESS_FLAGS) | (source->flags & POINTER_FLAGS) |
+             (*flags & CL_MEM_KERNEL_READ_AND_WRITE);
     return true;
 }
 
 cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
-                                cl_buffer_create_type type, const void *info,
+                                cl_buffer_create_type type, const void *info, size_t alignment,
                                 struct memory **ret_memory)
 {
     const cl_buffer_region *region = info;
     if (buffer->type != CL_MEM_OBJECT_BUFFER || buffer->root != buffer)
         return CL_INVALID_MEM_OBJECT;
-    if (!inherit_flags(buffer, &flags) || type != CL_BUFFER_CREATE_TYPE_REGION || !region)
+    if (!inherit_flags(buffer, ACCESS_FLAGS | HOST_ACCESS_FLAGS, &flags) ||
+        type != CL_BUFFER_CREATE_TYPE_REGION || !region)
         return CL_INVALID_VALUE;
     if (region->size == 0)
         return CL_INVALID_BUFFER_SIZE;
     if (region->origin > buffer->size || region->size > buffer->size - region->origin)
         return CL_INVALID_VALUE;
+    if (alignment != 0 && region->origin % alignment != 0)
+        return CL_MISALIGNED_SUB_BUFFER_OFFSET;
     struct memory *memory = memory_new(buffer->context, CL_MEM_OBJECT_BUFFER, flags, buffer);
     if (!memory)
         return CL_OUT_OF_HOST_MEMORY;
@@ -279,9 +284,12 @@ static cl_int image_prepare(struct memory *memory, const cl_image_format *format
     memory->image = calloc(1, sizeof(*memory->image));
     if (!memory->image)
         return CL_OUT_OF_HOST_MEMORY;
-    image_shape_init(memory->image, format, desc, image_element_size(format));
+    cl_image_desc normal = *desc;
+    if (source && source->image)
+        normal.image_row_pitch = source->image->row_pitch; /* it has the source's bytes */
+    image_shape_init(memory->image, format, &normal, image_element_size(format));
     memory->size = memory->image->size;
-    memory->host_ptr = memory->flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL;
+    memory->host_ptr = memory->flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL; /* NULL of a view */
     if (source) {
         memory->origin = source->origin;
         memory->associated = source;
@@ -300,14 +308,18 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
     if (!desc || desc->num_mip_levels != 0 || desc->num_samples != 0)
         return CL_INVALID_IMAGE_DESCRIPTOR;
-    if (!host_ptr_valid(flags, host_ptr))
-        return CL_INVALID_HOST_PTR;
     struct memory *source;
     cl_int error = image_source(context, desc, &source);
     if (error != CL_SUCCESS)
         return error;
-    if (source && (flags & POINTER_FLAGS))
+    if (source ? host_ptr != NULL : !host_ptr_valid(flags, host_ptr))
+        return CL_INVALID_HOST_PTR;
+    if (source &&
+        !inherit_flags(source, ACCESS_FLAGS | HOST_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE,
+                       &flags))
         return CL_INVALID_VALUE;
+    if (!image_desc_valid(desc, image_element_size(format), host_ptr, source))
+        return CL_INVALID_IMAGE_DESCRIPTOR;
     struct memory *memory =
         memory_new(context, desc->image_type, flags, source ? source->root : NULL);
     if (!memory)
@@ -319,8 +331,6 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
         memory_discard(memory);
         return error;
     }
-    if (source && !(flags & ACCESS_FLAGS))
-        memory->flags |= source->flags & ACCESS_FLAGS;
     struct image_shape shape = *memory->image;
     error = settle(memory, host_ptr, ret_memory);
     if (error == CL_SUCCESS)

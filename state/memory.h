@@ -124,6 +124,11 @@ void image_shape_init(struct image_shape *shape, const cl_image_format *format,
                       const cl_image_desc *desc, size_t element_size);
 /** The slice pitch that calls take for it: 0 where an image has no slices (5.3.3). */
 size_t image_slice_argument(const struct image_shape *shape);
+/** The row pitch that the program is told: of a 1D array not the distance of its layers. */
+size_t image_row_answer(const struct image_shape *shape);
+/** 5.3.1.3: pitches that fit the extents, and the object that the image is made from, if any. */
+bool image_desc_valid(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
+                      const struct memory *source);
 /** Bytes per element of a format (5.3.1.1), 0 for one that we do not know. */
 size_t image_element_size(const cl_image_format *format);
 
@@ -131,8 +136,9 @@ size_t image_element_size(const cl_image_format *format);
 cl_int memory_create_buffer(struct context *context, const cl_mem_properties *properties,
                             cl_mem_flags flags, size_t size, void *host_ptr,
                             struct memory **ret_memory);
+/** @alignment  Of the origin, in bytes: what the program was told. */
 cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
-                                cl_buffer_create_type type, const void *info,
+                                cl_buffer_create_type type, const void *info, size_t alignment,
                                 struct memory **ret_memory);
 cl_int memory_create_image(struct context *context, const cl_mem_properties *properties,
                            cl_mem_flags flags, const cl_image_format *format,
