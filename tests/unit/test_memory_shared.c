@@ -168,19 +168,25 @@ Test(shared, maps_stay_when_one_of_two_devices_moves)
 
 struct writer {
     cl_command_queue queue;
-    cl_mem part;
+    cl_mem whole, part;
+    pthread_barrier_t *both;
     cl_uint rounds;
 };
 
 static void *write_part(void *data)
 {
     const struct writer *w = data;
-    for (cl_uint i = 1; i <= w->rounds; i++) {
-        OK(clEnqueueFillBuffer(w->queue, w->part, &i, 4, 0, HALF, 0, NULL, NULL));
-        cl_uint got[4];
-        OK(clEnqueueReadBuffer(w->queue, w->part, CL_TRUE, HALF / 2, 16, got, 0, NULL, NULL));
-        for (int k = 0; k < 4; k++)
-            cr_assert_eq(got[k], i, "a write of round %u was lost: %u", i, got[k]);
+    static const size_t at[] = {0, HALF - 4, HALF, BYTES - 4};
+    for (cl_uint i = 0; i < w->rounds; i++) {
+        cl_uint next = i + 1, got[BYTES / 4];
+        OK(clEnqueueReadBuffer(w->queue, w->whole, CL_TRUE, 0, BYTES, got, 0, NULL, NULL));
+        for (size_t k = 0; k < ARRAY_SIZE(at); k++)
+            cr_assert_eq(got[at[k] / 4], i, "round %u: at %zu is what round %u wrote", i, at[k],
+                         got[at[k] / 4]);
+        pthread_barrier_wait(w->both); /* both devices have the latest bytes */
+        OK(clEnqueueFillBuffer(w->queue, w->part, &next, 4, 0, HALF, 0, NULL, NULL));
+        OK(clFinish(w->queue));
+        pthread_barrier_wait(w->both);
     }
     return NULL;
 }
@@ -191,24 +197,30 @@ Test(shared, parts_of_one_buffer_are_written_on_two_devices_at_once, .timeout = 
     static struct two t;
     struct writer writers[2];
     pthread_t threads[2];
+    pthread_barrier_t both;
+    const cl_uint zero = 0, rounds = 4000;
     cl_int error;
     two_open(&t, config, "three");
+    pthread_barrier_init(&both, NULL, 2);
     cl_mem buffer = engine_buffer(t.context, 0, BYTES, NULL);
+    OK(clEnqueueFillBuffer(t.queues[0], buffer, &zero, 4, 0, BYTES, 0, NULL, NULL));
+    OK(clFinish(t.queues[0]));
     for (size_t i = 0; i < 2; i++) {
         const cl_buffer_region region = {i * HALF, HALF};
         cl_mem part = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
         OK(error);
-        writers[i] = (struct writer){t.queues[i], part, 300};
+        writers[i] = (struct writer){t.queues[i], buffer, part, &both, rounds};
     }
     for (int i = 0; i < 2; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, write_part, &writers[i]), 0);
     for (int i = 0; i < 2; i++)
         cr_assert_eq(pthread_join(threads[i], NULL), 0);
     for (size_t i = 0; i < BYTES; i++)
-        t.want[i] = i % 4 == 0 ? 300 & 255 : i % 4 == 1 ? 300 >> 8 : 0;
+        t.want[i] = (cl_uchar)(i % 4 == 0 ? rounds & 255 : i % 4 == 1 ? rounds >> 8 : 0);
     two_check(&t, buffer, "both wrote");
     for (int i = 0; i < 2; i++)
         OK(clReleaseMemObject(writers[i].part));
     OK(clReleaseMemObject(buffer));
+    pthread_barrier_destroy(&both);
     two_close(&t);
 }
