@@ -33,6 +33,12 @@ static bool may_write(const struct command *command, const struct memory *root, 
            atomic_load_explicit(&root->writer, memory_order_relaxed) == place;
 }
 
+/* What could not be brought once is not tried for ever: a held command ends in that error. */
+static cl_int absent(const struct command *command)
+{
+    return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
+}
+
 cl_int command_ready(struct command *command, struct residence *residence, uint8_t place)
 {
     struct memory *memory;
@@ -41,11 +47,13 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
         struct memory *root = memory->root;
         if (UNLIKELY(!memory->real[place] || !replica_is_latest(root, place) ||
                      (writes && !may_write(command, root, place))))
-            return COMMAND_ABSENT;
+            return absent(command);
         if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
             atomic_store_explicit(&root->used, true, memory_order_relaxed);
     }
-    return command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
+    cl_int error =
+        command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
+    return UNLIKELY(error == COMMAND_ABSENT) ? absent(command) : error;
 }
 
 void command_given(const struct command *command, uint8_t place)
@@ -106,6 +114,7 @@ cl_int command_bring(struct command *command)
     if (error == CL_SUCCESS && place != PLACE_NONE && command->ops->bring)
         error = command->ops->bring(command, place);
     gate_open();
+    command->refused = error;
     return error;
 }
 

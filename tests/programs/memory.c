@@ -2,7 +2,7 @@
  * Memory objects of all kinds under random commands, each compared with a model in the host's
  * memory.
  *
- *   memory [--rounds N] [--seed N] [--only buffers|images|ends]
+ *   memory [--rounds N] [--seed N] [--only buffers|images|ends] [--without views]
  *
  * Prints a checksum of everything that was read. A seed gives the same commands and the same
  * checksum on every device.
@@ -51,6 +51,7 @@ int main(int argc, char **argv)
     const char *only = prog_option_text(argc, argv, "--only", "");
     struct memory_run run = {0};
 
+    run.no_views = strcmp(prog_option_text(argc, argv, "--without", ""), "views") == 0;
     prog_open(&run.prog);
     run.other = prog_queue(&run.prog, 0);
     run.program = prog_build(&run.prog, memory_source, "");

@@ -10,6 +10,7 @@ struct memory_run {
     cl_program program;
     struct rng rng; /* seeded anew for each part of a round */
     uint64_t sum;   /* of what was read back */
+    bool no_views;  /* Mesa 22.3 transfers a quarter of the pixels of an image over a buffer */
 };
 
 /** The source of every kernel. */

@@ -224,3 +224,29 @@ Test(shared, parts_of_one_buffer_are_written_on_two_devices_at_once, .timeout = 
     pthread_barrier_destroy(&both);
     two_close(&t);
 }
+
+/* What cannot be brought where a held command needs it ends that command, and nothing waits for it
+ * for ever. */
+Test(shared, a_held_command_ends_when_its_object_cannot_be_made, .timeout = 60)
+{
+    static struct two t;
+    cl_uchar bytes[64];
+    cl_event event;
+    cl_int error, status = 1;
+    two_open(&t, config, "two");
+    cl_event user = clCreateUserEvent(t.context, &error);
+    OK(error);
+    cl_mem buffer = engine_buffer(t.context, CL_MEM_COPY_HOST_PTR, BYTES, t.host);
+    OK(clEnqueueReadBuffer(t.queues[1], buffer, CL_FALSE, 0, 64, bytes, 1, &user, &event));
+    cr_assert_eq(emu_shared_arm(t.rig.emu, "two", 1, "clCreateBuffer", CL_OUT_OF_RESOURCES), 0);
+    OK(clSetUserEventStatus(user, CL_COMPLETE));
+    cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_eq(status, CL_OUT_OF_RESOURCES);
+    OK(clEnqueueReadBuffer(t.queues[1], buffer, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
+    cr_assert_arr_eq(bytes, t.want, 64);
+    OK(clReleaseEvent(event));
+    OK(clReleaseEvent(user));
+    OK(clReleaseMemObject(buffer));
+    two_close(&t);
+}
