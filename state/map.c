@@ -14,30 +14,34 @@ static bool backed_at(const struct mapping *mapping, uint8_t place)
     return (mapping->memory->root->backed & (1u << place)) != 0;
 }
 
-static cl_int read_region(const struct map_command *map, struct residence *residence, uint8_t place,
+/* Buffers, and images that are one run of a buffer's bytes. */
+static bool is_run(const struct memory *memory)
+{
+    return !memory->image || memory->type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
+}
+
+static cl_int read_region(const struct mapping *m, struct residence *residence, uint8_t place,
                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                           cl_event *ret_event)
 {
-    const struct mapping *m = map->mapping;
     const struct memory *memory = m->memory;
-    if (!memory->image)
-        return residence->cl->clEnqueueReadBuffer(queue, memory->real[place], CL_FALSE,
-                                                  m->origin[0], m->region[0], m->pointer, waits,
+    if (is_run(memory))
+        return residence->cl->clEnqueueReadBuffer(queue, memory->root->real[place], CL_FALSE,
+                                                  m->offset, m->length, m->pointer, waits,
                                                   wait_list, ret_event);
     return residence->cl->clEnqueueReadImage(
         queue, memory->real[place], CL_FALSE, m->origin, m->region, memory->image->row_pitch,
         image_slice_argument(memory->image), m->pointer, waits, wait_list, ret_event);
 }
 
-static cl_int write_region(const struct map_command *map, struct residence *residence,
-                           uint8_t place, cl_command_queue queue, cl_uint waits,
-                           const cl_event *wait_list, cl_event *ret_event)
+static cl_int write_region(const struct mapping *m, struct residence *residence, uint8_t place,
+                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                           cl_event *ret_event)
 {
-    const struct mapping *m = map->mapping;
     const struct memory *memory = m->memory;
-    if (!memory->image)
-        return residence->cl->clEnqueueWriteBuffer(queue, memory->real[place], CL_FALSE,
-                                                   m->origin[0], m->region[0], m->pointer, waits,
+    if (is_run(memory))
+        return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[place], CL_FALSE,
+                                                   m->offset, m->length, m->pointer, waits,
                                                    wait_list, ret_event);
     return residence->cl->clEnqueueWriteImage(
         queue, memory->real[place], CL_FALSE, m->origin, m->region, memory->image->row_pitch,
@@ -68,7 +72,7 @@ static cl_int map_issue(struct command *command, struct residence *residence, ui
              mapping_is_covered(mapping))
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     else
-        error = read_region(map, residence, place, queue, waits, wait_list, ret_event);
+        error = read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
     if (error == CL_SUCCESS)
         mapping_issued(mapping, native ? place : PLACE_NONE);
     return error;
@@ -100,7 +104,7 @@ static cl_int unmap_issue(struct command *command, struct residence *residence, 
             queue, mapping->memory->root->real[place],
             mapping->memory->root->window->bytes + mapping->offset, waits, wait_list, ret_event);
     else if ((mapping->flags & WRITE_FLAGS) && !mapping->pending)
-        error = write_region(map, residence, place, queue, waits, wait_list, ret_event);
+        error = write_region(mapping, residence, place, queue, waits, wait_list, ret_event);
     else
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     if (error == CL_SUCCESS)

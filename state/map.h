@@ -51,7 +51,8 @@ void map_forget(struct memory *memory);
  * CL_MEM_USE_HOST_PTR memory back, waits until the visit has ended.
  */
 
-/** False when something of @root is mapped, or the program released it. Movers, on a held root. */
+/** False when something of @root is mapped, or the program has its memory back. Movers, on a held
+ *  root. */
 bool map_visit(struct memory *root);
 void map_visit_end(struct memory *root);
 /** Wait until nobody visits @root, which the caller holds. Blocks for as long as a slice takes. */

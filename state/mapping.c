@@ -192,7 +192,8 @@ void map_forget(struct memory *memory)
 bool map_visit(struct memory *root)
 {
     pthread_mutex_lock(&lock);
-    bool may = !root->visited && !root->mappings && object_refs(root) != 0;
+    bool given_back = root->host_ptr && object_refs(root) == 0;
+    bool may = !root->visited && !root->mappings && !given_back;
     if (may)
         root->visited = true;
     pthread_mutex_unlock(&lock);

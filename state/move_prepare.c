@@ -180,6 +180,9 @@ static int prepare_memory(struct move *move, void *object)
     gate_enter();
     cl_int error = memory_make_real(memory, target_of(entry), entry->to);
     gate_leave();
+    /* The program may have freed its memory since it released the object. */
+    if (error != CL_SUCCESS && !move->paused && object_refs(memory->root) == 0)
+        return 0;
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s has no room for an object of %zu bytes (OpenCL error %d)",
                          move->target->key.device, memory->size, error);
