@@ -3,9 +3,11 @@
  * memory.
  *
  *   memory [--rounds N] [--seed N] [--only buffers|images|ends] [--without views]
+ *          [--devices 2]
  *
  * Prints a checksum of everything that was read. A seed gives the same commands and the same
- * checksum on every device.
+ * checksum on every device. With two devices each has a queue
+ * of one context, and they take turns.
  */
 #include "memory.h"
 
@@ -44,6 +46,30 @@ static const struct {
     void (*round)(struct memory_run *run);
 } parts[] = {{"buffers", memory_buffers}, {"images", memory_images}, {"ends", memory_ends}};
 
+/* One context of the platform's first two devices, which must be two. */
+static void open_two(struct memory_run *run)
+{
+    cl_device_id devices[2];
+    cl_uint count = 0;
+    cl_int err;
+    const char *source = memory_source;
+
+    MUST(clGetDeviceIDs(run->prog.platform, CL_DEVICE_TYPE_ALL, 2, devices, &count));
+    REQUIRE(count >= 2);
+    MUST(clReleaseCommandQueue(run->prog.queue));
+    MUST(clReleaseContext(run->prog.context));
+    run->prog.device = devices[0];
+    run->prog.context = clCreateContext(NULL, 2, devices, NULL, NULL, &err);
+    MUST(err);
+    run->prog.queue = clCreateCommandQueue(run->prog.context, devices[0], 0, &err);
+    MUST(err);
+    run->other = clCreateCommandQueue(run->prog.context, devices[1], 0, &err);
+    MUST(err);
+    run->program = clCreateProgramWithSource(run->prog.context, 1, &source, NULL, &err);
+    MUST(err);
+    MUST(clBuildProgram(run->program, 2, devices, "", NULL, NULL));
+}
+
 int main(int argc, char **argv)
 {
     long rounds = prog_option(argc, argv, "--rounds", 4);
@@ -53,8 +79,12 @@ int main(int argc, char **argv)
 
     run.no_views = strcmp(prog_option_text(argc, argv, "--without", ""), "views") == 0;
     prog_open(&run.prog);
-    run.other = prog_queue(&run.prog, 0);
-    run.program = prog_build(&run.prog, memory_source, "");
+    if (prog_option(argc, argv, "--devices", 1) == 2) {
+        open_two(&run);
+    } else {
+        run.other = prog_queue(&run.prog, 0);
+        run.program = prog_build(&run.prog, memory_source, "");
+    }
     do {
         run.sum = 0;
         for (long i = 0; i < rounds; i++)
