@@ -181,9 +181,7 @@ static size_t extent(const struct memory *memory, cl_image_info name)
     case CL_IMAGE_ARRAY_SIZE:
         return array ? shape->dims[high ? 2 : 1] : 0;
     case CL_IMAGE_SLICE_PITCH:
-        if (memory->type == CL_MEM_OBJECT_IMAGE1D_ARRAY)
-            return shape->row_pitch;
-        return array || deep ? shape->slice_pitch : 0;
+        return image_slice_argument(shape);
     default:
         return 0;
     }
@@ -210,7 +208,7 @@ cl_int clGetImageInfo(cl_mem image, cl_image_info param_name, size_t param_value
     case CL_IMAGE_ELEMENT_SIZE:
         return info_size(&request, shape->element_size);
     case CL_IMAGE_ROW_PITCH:
-        return info_size(&request, shape->row_pitch);
+        return info_size(&request, image_row_answer(shape));
     case CL_IMAGE_WIDTH:
         return info_size(&request, shape->dims[0]);
     case CL_IMAGE_HEIGHT:

@@ -37,9 +37,11 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags,
 {
     struct memory *memory = NULL;
     struct memory *parent = memory_get(buffer);
-    cl_int error = parent ? memory_create_sub_buffer(parent, flags, buffer_create_type,
-                                                     buffer_create_info, &memory)
-                          : CL_INVALID_MEM_OBJECT;
+    cl_int error = CL_INVALID_MEM_OBJECT;
+    if (parent)
+        error = memory_create_sub_buffer(
+            parent, flags, buffer_create_type, buffer_create_info,
+            devinfo_scalar(&the_present.device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 8) / 8, &memory);
     return entry_created(memory, error, errcode_ret);
 }
 
@@ -52,10 +54,14 @@ cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
         return CL_INVALID_MEM_OBJECT;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
-    return destructor_add(&memory->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify,
-                          user_data) == 0
-               ? CL_SUCCESS
-               : CL_OUT_OF_HOST_MEMORY;
+    return memory_add_destructor(memory, pfn_notify, user_data) == 0 ? CL_SUCCESS
+                                                                     : CL_OUT_OF_HOST_MEMORY;
+}
+
+cl_int clReleaseMemObject(cl_mem memobj)
+{
+    struct memory *memory = memory_get(memobj);
+    return memory && memory_release(memory) ? CL_SUCCESS : CL_INVALID_MEM_OBJECT;
 }
 
 cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_value_size,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/map.h"
 #include "state/replica.h"
 
 /* The next memory object that @command names; *cursor starts at 0. NULL past the last. */
@@ -21,23 +22,38 @@ static struct memory *next_use(const struct command *command, unsigned *cursor, 
     return memory;
 }
 
+/*
+ * Two devices may write parts of one buffer at once, each through a sub-buffer of its own: what one
+ * of them was just told to write is not the other's to keep. So who writes is changed with the gate
+ * closed only.
+ */
+static bool may_write(const struct command *command, const struct memory *root, uint8_t place)
+{
+    return command->queue->context->seat_count == 1 ||
+           atomic_load_explicit(&root->writer, memory_order_relaxed) == place;
+}
+
+/* What could not be brought once is not tried for ever: a held command ends in that error. */
+static cl_int absent(const struct command *command)
+{
+    return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
+}
+
 cl_int command_ready(struct command *command, struct residence *residence, uint8_t place)
 {
     struct memory *memory;
     bool writes;
     for (unsigned i = 0; (memory = next_use(command, &i, &writes));) {
         struct memory *root = memory->root;
-        if (UNLIKELY(!memory->real[place])) {
-            cl_int error = memory_make_real(memory, residence, place);
-            if (error != CL_SUCCESS)
-                return error;
-        }
-        if (UNLIKELY(!replica_is_latest(root, place)))
-            return COMMAND_ABSENT;
+        if (UNLIKELY(!memory->real[place] || !replica_is_latest(root, place) ||
+                     (writes && !may_write(command, root, place))))
+            return absent(command);
         if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
             atomic_store_explicit(&root->used, true, memory_order_relaxed);
     }
-    return command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
+    cl_int error =
+        command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
+    return UNLIKELY(error == COMMAND_ABSENT) ? absent(command) : error;
 }
 
 void command_given(const struct command *command, uint8_t place)
@@ -58,20 +74,25 @@ static uint8_t holder_of(const struct memory *root)
     return place >= PLACE_HOST ? PLACE_HOST : place;
 }
 
-static cl_int bring(struct context *context, struct memory *root, uint8_t place)
+/* Make @memory real in @place, with the latest bytes, and @place the one that writes it. */
+static cl_int bring(struct context *context, struct memory *memory, uint8_t place, bool writes)
 {
-    cl_int error = CL_SUCCESS;
+    struct memory *root = memory->root;
+    cl_int error = memory_make_real(memory, context->at[place], place);
     uint64_t bytes;
+    map_visit_await(root);
     struct replica_batch batch = {.context = context,
                                   .from = holder_of(root),
                                   .to = place,
                                   .quiet = true,
                                   .roots = &root,
                                   .count = 1};
-    if (batch.from != PLACE_HOST)
+    if (error == CL_SUCCESS && batch.from != PLACE_HOST && (writes || replica_needs(root, place)))
         error = queue_drain(context, batch.from);
     if (error == CL_SUCCESS && replica_refresh(&batch, &bytes, &error) != 0 && error == CL_SUCCESS)
         error = CL_OUT_OF_RESOURCES;
+    if (error == CL_SUCCESS && writes)
+        replica_claim(root, place);
     return error;
 }
 
@@ -80,21 +101,22 @@ cl_int command_bring(struct command *command)
 {
     struct context *context = command->queue->context;
     cl_int error = CL_SUCCESS;
-    if (command->ops->bring)
-        command->ops->bring(command);
+    if (command->ops->relocate)
+        command->ops->relocate(command);
     if (gate_close(0) != 0)
         return CL_OUT_OF_RESOURCES;
     uint8_t place = atomic_load(&context->place[command->queue->seat_index]);
     struct memory *memory;
     bool writes;
     for (unsigned i = 0; place != PLACE_NONE && (memory = next_use(command, &i, &writes));) {
-        error = memory_make_real(memory, context->at[place], place);
-        if (error == CL_SUCCESS && !replica_is_latest(memory->root, place))
-            error = bring(context, memory->root, place);
+        error = bring(context, memory, place, writes);
         if (error != CL_SUCCESS)
             break;
     }
+    if (error == CL_SUCCESS && place != PLACE_NONE && command->ops->bring)
+        error = command->ops->bring(command, place);
     gate_open();
+    command->refused = error;
     return error;
 }
 

@@ -67,9 +67,10 @@ struct command_ops {
     /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
      *  bring has to be called first. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
-    /** What command_bring does before it brings memory, outside the gate; it may move the program.
-     *  Or NULL. */
-    void (*bring)(struct command *command);
+    /** What command_bring does first, outside the gate; it may move the program. Or NULL. */
+    void (*relocate)(struct command *command);
+    /** What it does last, with the gate closed and every memory object ready in place. Or NULL. */
+    cl_int (*bring)(struct command *command, uint8_t place);
     bool waits_for_all; /**< Marker or barrier: with no wait list, waits for all before it. */
     bool blocks_later;  /**< Barrier: all after it wait for it. */
 };
@@ -81,6 +82,7 @@ struct command {
     uint8_t use_count;
     uint8_t writes; /**< Bit i: uses[i] gets a new version. */
     bool wait_list_empty;
+    cl_int refused; /**< What command_bring said of it last. */
     /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
      *  (0 at first) on, NULL past the last. */
     struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);

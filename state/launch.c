@@ -155,7 +155,7 @@ static bool go_back(struct seat *seat, struct device *here, const char *kernel)
     return false;
 }
 
-static void launch_bring(struct command *command)
+static void launch_relocate(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
     struct queue *queue = launch->base.queue;
@@ -176,7 +176,7 @@ static const struct command_ops ndrange_ops = {
     .defer = launch_defer,
     .drop = launch_drop,
     .ready = launch_ready,
-    .bring = launch_bring,
+    .relocate = launch_relocate,
 };
 static const struct command_ops task_ops = {
     .type = CL_COMMAND_TASK,
@@ -185,7 +185,7 @@ static const struct command_ops task_ops = {
     .defer = launch_defer,
     .drop = launch_drop,
     .ready = launch_ready,
-    .bring = launch_bring,
+    .relocate = launch_relocate,
 };
 
 cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, const size_t *offset,

@@ -1,4 +1,4 @@
-#include "state/memory.h"
+#include "state/memory_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,11 +64,9 @@ static struct memory *memory_new(struct context *context, cl_mem_object_type typ
     return memory;
 }
 
-static void release_reals(struct memory *memory);
-
 static void memory_discard(struct memory *memory)
 {
-    release_reals(memory);
+    memory_release_reals(memory);
     if (memory->associated)
         object_unhold(memory->associated);
     if (memory->root != memory)
@@ -79,58 +77,6 @@ static void memory_discard(struct memory *memory)
     object_unhold(memory->context);
     object_discard(memory);
 }
-
-/* The driver lets the window go when its buffer is gone: commands may be in flight until then. */
-static void CL_CALLBACK window_let_go(cl_mem real, void *window)
-{
-    (void)real;
-    window_unref(window);
-}
-
-static void release_reals(struct memory *memory)
-{
-    for (uint8_t place = 0; place < PLACES; place++) {
-        if (!memory->real[place])
-            continue;
-        const cl_icd_dispatch *cl = memory->context->at[place]->cl;
-        struct window *window = memory->window;
-        if (window && window->ours && (memory->backed & (1u << place)) &&
-            atomic_load_explicit(&memory->used, memory_order_relaxed)) {
-            window_ref(window);
-            if (cl->clSetMemObjectDestructorCallback(memory->real[place], window_let_go, window) !=
-                CL_SUCCESS)
-                window_unref(window);
-        }
-        cl->clReleaseMemObject(memory->real[place]);
-        memory->real[place] = NULL;
-    }
-}
-
-static void memory_leave(struct object *object)
-{
-    release_reals((struct memory *)object);
-}
-
-static void memory_destroy(struct object *object)
-{
-    struct memory *memory = (struct memory *)object;
-    destructor_run(&memory->destructors, memory);
-    map_forget(memory);
-    window_unref(memory->window);
-    free(memory->image);
-    free(memory->properties);
-    if (memory->associated)
-        object_unhold(memory->associated);
-    if (memory->root != memory)
-        object_unhold(memory->root);
-    object_unhold(memory->context);
-}
-
-const struct object_class memory_class = {
-    .size = sizeof(struct memory),
-    .leave = memory_leave,
-    .destroy = memory_destroy,
-};
 
 /* The flags that the driver is told: what kernels may do, and nothing that would keep us out. */
 static cl_mem_flags real_flags(const struct memory *memory)
@@ -187,7 +133,8 @@ static cl_int make_image(struct memory *memory, struct residence *residence, uin
     cl_image_desc desc = memory->image->desc;
     if (memory->associated)
         desc.mem_object = memory->associated->real[place];
-    else if (!initial)
+    bool over_buffer = memory->associated && !memory->associated->image;
+    if (!initial && !over_buffer)
         desc.image_row_pitch = desc.image_slice_pitch = 0;
     cl_mem_flags flags = real_flags(memory) | (initial ? CL_MEM_COPY_HOST_PTR : 0);
     memory->real[place] =
@@ -263,39 +210,43 @@ cl_int memory_create_buffer(struct context *context, const cl_mem_properties *pr
     return error;
 }
 
-/* 5.2.1, clCreateSubBuffer: what is not said is inherited, and must not widen what the buffer has.
- */
-static bool inherit_flags(const struct memory *buffer, cl_mem_flags *flags)
+/* 5.2.1 and 5.3.1, of sub-buffers and images that are made from @source: what is not said is
+ * inherited, and must not widen what the source has. */
+static bool inherit_flags(const struct memory *source, cl_mem_flags own, cl_mem_flags *flags)
 {
     cl_mem_flags access = *flags & ACCESS_FLAGS, host = *flags & HOST_ACCESS_FLAGS;
-    if (!flags_valid(*flags, ACCESS_FLAGS | HOST_ACCESS_FLAGS) ||
-        ((buffer->flags & CL_MEM_WRITE_ONLY) &&
+    if (!flags_valid(*flags, own) ||
+        ((source->flags & CL_MEM_WRITE_ONLY) &&
          (access & (CL_MEM_READ_WRITE | CL_MEM_READ_ONLY))) ||
-        ((buffer->flags & CL_MEM_READ_ONLY) &&
+        ((source->flags & CL_MEM_READ_ONLY) &&
          (access & (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY))) ||
-        ((buffer->flags & CL_MEM_HOST_WRITE_ONLY) && (host & CL_MEM_HOST_READ_ONLY)) ||
-        ((buffer->flags & CL_MEM_HOST_READ_ONLY) && (host & CL_MEM_HOST_WRITE_ONLY)) ||
-        ((buffer->flags & CL_MEM_HOST_NO_ACCESS) &&
+        ((source->flags & CL_MEM_HOST_WRITE_ONLY) && (host & CL_MEM_HOST_READ_ONLY)) ||
+        ((source->flags & CL_MEM_HOST_READ_ONLY) && (host & CL_MEM_HOST_WRITE_ONLY)) ||
+        ((source->flags & CL_MEM_HOST_NO_ACCESS) &&
          (host & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_WRITE_ONLY))))
         return false;
-    *flags = (access ? access : buffer->flags & ACCESS_FLAGS) |
-             (host ? host : buffer->flags & HOST_ACCESS_FLAGS) | (buffer->flags & POINTER_FLAGS);
+    *flags = (access ? access : source->flags & ACCESS_FLAGS) |
+             (host ? host : source->flags & HOST_ACCESS_FLAGS) | (source->flags & POINTER_FLAGS) |
+             (*flags & CL_MEM_KERNEL_READ_AND_WRITE);
     return true;
 }
 
 cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
-                                cl_buffer_create_type type, const void *info,
+                                cl_buffer_create_type type, const void *info, size_t alignment,
                                 struct memory **ret_memory)
 {
     const cl_buffer_region *region = info;
     if (buffer->type != CL_MEM_OBJECT_BUFFER || buffer->root != buffer)
         return CL_INVALID_MEM_OBJECT;
-    if (!inherit_flags(buffer, &flags) || type != CL_BUFFER_CREATE_TYPE_REGION || !region)
+    if (!inherit_flags(buffer, ACCESS_FLAGS | HOST_ACCESS_FLAGS, &flags) ||
+        type != CL_BUFFER_CREATE_TYPE_REGION || !region)
         return CL_INVALID_VALUE;
     if (region->size == 0)
         return CL_INVALID_BUFFER_SIZE;
     if (region->origin > buffer->size || region->size > buffer->size - region->origin)
         return CL_INVALID_VALUE;
+    if (alignment != 0 && region->origin % alignment != 0)
+        return CL_MISALIGNED_SUB_BUFFER_OFFSET;
     struct memory *memory = memory_new(buffer->context, CL_MEM_OBJECT_BUFFER, flags, buffer);
     if (!memory)
         return CL_OUT_OF_HOST_MEMORY;
@@ -333,9 +284,12 @@ static cl_int image_prepare(struct memory *memory, const cl_image_format *format
     memory->image = calloc(1, sizeof(*memory->image));
     if (!memory->image)
         return CL_OUT_OF_HOST_MEMORY;
-    image_shape_init(memory->image, format, desc, image_element_size(format));
+    cl_image_desc normal = *desc;
+    if (source && source->image)
+        normal.image_row_pitch = source->image->row_pitch; /* it has the source's bytes */
+    image_shape_init(memory->image, format, &normal, image_element_size(format));
     memory->size = memory->image->size;
-    memory->host_ptr = memory->flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL;
+    memory->host_ptr = memory->flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL; /* NULL of a view */
     if (source) {
         memory->origin = source->origin;
         memory->associated = source;
@@ -354,14 +308,18 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
     if (!desc || desc->num_mip_levels != 0 || desc->num_samples != 0)
         return CL_INVALID_IMAGE_DESCRIPTOR;
-    if (!host_ptr_valid(flags, host_ptr))
-        return CL_INVALID_HOST_PTR;
     struct memory *source;
     cl_int error = image_source(context, desc, &source);
     if (error != CL_SUCCESS)
         return error;
-    if (source && (flags & POINTER_FLAGS))
+    if (source ? host_ptr != NULL : !host_ptr_valid(flags, host_ptr))
+        return CL_INVALID_HOST_PTR;
+    if (source &&
+        !inherit_flags(source, ACCESS_FLAGS | HOST_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE,
+                       &flags))
         return CL_INVALID_VALUE;
+    if (!image_desc_valid(desc, image_element_size(format), host_ptr, source))
+        return CL_INVALID_IMAGE_DESCRIPTOR;
     struct memory *memory =
         memory_new(context, desc->image_type, flags, source ? source->root : NULL);
     if (!memory)
@@ -373,8 +331,6 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
         memory_discard(memory);
         return error;
     }
-    if (source && !(flags & ACCESS_FLAGS))
-        memory->flags |= source->flags & ACCESS_FLAGS;
     struct image_shape shape = *memory->image;
     error = settle(memory, host_ptr, ret_memory);
     if (error == CL_SUCCESS)

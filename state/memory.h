@@ -36,6 +36,8 @@ struct window {
     bool ours; /**< Allocated by us, not the program's CL_MEM_USE_HOST_PTR. */
     char *bytes;
     size_t size;
+    struct farewell
+        *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
 };
 static inline void window_ref(struct window *window)
 {
@@ -43,7 +45,8 @@ static inline void window_ref(struct window *window)
 }
 void window_unref(struct window *window); /**< NULL is allowed. */
 
-struct mapping; /* map.h */
+struct mapping;  /* map.h */
+struct farewell; /* memory_end.c */
 
 struct memory {
     struct object object;
@@ -58,9 +61,9 @@ struct memory {
     struct image_shape *image;     /**< Owned; NULL for buffers. */
     cl_mem_properties *properties; /**< Owned, with the final 0; or NULL. */
     size_t property_count;
-    struct memory *associated; /**< CL_MEM_ASSOCIATED_MEMOBJECT, held. */
-    struct destructor *_Atomic destructors;
-    _Atomic uint32_t map_count; /**< CL_MEM_MAP_COUNT. */
+    struct memory *associated;         /**< CL_MEM_ASSOCIATED_MEMOBJECT, held. */
+    struct farewell *_Atomic farewell; /**< Destructor callbacks, or NULL. */
+    _Atomic uint32_t map_count;        /**< CL_MEM_MAP_COUNT. */
 
     /* Of roots only. */
     _Atomic uint64_t version;          /**< 0: never written. */
@@ -69,7 +72,8 @@ struct memory {
     _Atomic uint8_t backed;            /**< Bit p: real[p] was made over the window. */
     _Atomic bool used;                 /**< Some command named it: it may be in flight. */
     struct window *_Atomic window;     /**< Or NULL. While set, its bytes keep their address. */
-    struct mapping *mappings;          /**< Of it and its views. Guarded by map.c's lock. */
+    struct mapping *mappings;          /**< Of it and its views. Guarded by mapping.c's lock. */
+    bool visited;                      /**< A mover copies it, with the gate open. Likewise. */
 };
 
 static inline struct memory *memory_get(cl_mem handle)
@@ -98,6 +102,17 @@ static inline void replica_written(struct memory *root, uint8_t place)
                           memory_order_relaxed);
 }
 
+/** @place, which holds the latest bytes, is the one that writes them from now on. Gate closed. */
+static inline void replica_claim(struct memory *root, uint8_t place)
+{
+    uint64_t version = atomic_load_explicit(&root->version, memory_order_relaxed);
+    uint8_t writer = atomic_load_explicit(&root->writer, memory_order_relaxed);
+    if (writer <= PLACE_HOST)
+        atomic_store_explicit(&root->held[writer], version, memory_order_relaxed);
+    atomic_store_explicit(&root->held[place], version, memory_order_relaxed);
+    atomic_store_explicit(&root->writer, place, memory_order_relaxed);
+}
+
 /** @place was brought up to @version, read from the object before the copying began. */
 static inline void replica_refreshed(struct memory *root, uint8_t place, uint64_t version)
 {
@@ -109,6 +124,11 @@ void image_shape_init(struct image_shape *shape, const cl_image_format *format,
                       const cl_image_desc *desc, size_t element_size);
 /** The slice pitch that calls take for it: 0 where an image has no slices (5.3.3). */
 size_t image_slice_argument(const struct image_shape *shape);
+/** The row pitch that the program is told: of a 1D array not the distance of its layers. */
+size_t image_row_answer(const struct image_shape *shape);
+/** 5.3.1.3: pitches that fit the extents, and the object that the image is made from, if any. */
+bool image_desc_valid(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
+                      const struct memory *source);
 /** Bytes per element of a format (5.3.1.1), 0 for one that we do not know. */
 size_t image_element_size(const cl_image_format *format);
 
@@ -116,8 +136,9 @@ size_t image_element_size(const cl_image_format *format);
 cl_int memory_create_buffer(struct context *context, const cl_mem_properties *properties,
                             cl_mem_flags flags, size_t size, void *host_ptr,
                             struct memory **ret_memory);
+/** @alignment  Of the origin, in bytes: what the program was told. */
 cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
-                                cl_buffer_create_type type, const void *info,
+                                cl_buffer_create_type type, const void *info, size_t alignment,
                                 struct memory **ret_memory);
 cl_int memory_create_image(struct context *context, const cl_mem_properties *properties,
                            cl_mem_flags flags, const cl_image_format *format,
@@ -134,6 +155,18 @@ cl_int memory_make_real(struct memory *memory, struct residence *residence, uint
 MUST_CHECK int memory_window(struct memory *root);
 /** Give the window back, if it is ours, nobody maps it and no replica lives in it. By movers. */
 void memory_window_drop(struct memory *root);
+
+/**
+ * clSetMemObjectDestructorCallback (5.5.1): @call comes once, last registered first, when the
+ * object and every driver's use of its memory have ended; outside the gate. 0 or -ENOMEM.
+ */
+MUST_CHECK int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem, void *),
+                                     void *data);
+/**
+ * clReleaseMemObject. With the last reference the program may free its CL_MEM_USE_HOST_PTR memory:
+ * blocks while a mover copies from or to that. False when there was no reference left to drop.
+ */
+bool memory_release(struct memory *memory);
 
 extern const struct object_class memory_class;
 

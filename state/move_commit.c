@@ -141,7 +141,7 @@ static void commit_memory(const struct move_context *entry)
         if (memory->context == context && memory->root == memory) {
             if (entry->from != PLACE_HOST)
                 (void)map_leave(memory, context->at[entry->from], entry->from);
-            map_moved(memory, entry->to);
+            map_moved(memory, entry->from, move_carries_maps(entry) ? entry->to : PLACE_HOST);
         }
         object_unhold(memory);
     }

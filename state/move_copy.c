@@ -331,7 +331,7 @@ static int arrive_maps(struct move *move, const struct move_context *entry)
     cl_int error = CL_SUCCESS;
     while (error == CL_SUCCESS && (memory = object_next(OBJECT_MEMORY, &cursor))) {
         if (memory->context == entry->context && memory->root == memory && map_any(memory))
-            error = map_arrive(memory, target, entry->to);
+            error = map_arrive(memory, target, entry->from, entry->to);
         object_unhold(memory);
     }
     if (error == CL_SUCCESS)
@@ -356,7 +356,7 @@ int move_copy_rest(struct move *move)
         roots_finish(&roots);
         if (error == 0 && move->target)
             error = apply_kernels(move, entry);
-        if (error == 0 && move->target && entry->made)
+        if (error == 0 && move_carries_maps(entry))
             error = arrive_maps(move, entry);
         if (error == 0)
             error = move_check(move);

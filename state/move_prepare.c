@@ -175,8 +175,14 @@ static int prepare_memory(struct move *move, void *object)
     const struct move_context *entry = entry_of(move, memory->context);
     if (!entry || memory->real[entry->to])
         return 0;
-    /* A view of an object is made with it; the gate keeps the program from making both at once. */
+    /* A view of an object is made with it; inside the gate, lest a command of another virtual
+     * device that is there already makes it at the same time. */
+    gate_enter();
     cl_int error = memory_make_real(memory, target_of(entry), entry->to);
+    gate_leave();
+    /* The program may have freed its memory since it released the object. */
+    if (error != CL_SUCCESS && !move->paused && object_refs(memory->root) == 0)
+        return 0;
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s has no room for an object of %zu bytes (OpenCL error %d)",
                          move->target->key.device, memory->size, error);

@@ -14,6 +14,12 @@ struct move_context {
     bool leaves;      /**< No other seat of the context stays in `from`. */
 };
 
+/** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
+static inline bool move_carries_maps(const struct move_context *entry)
+{
+    return entry->to != PLACE_HOST && entry->made && (entry->leaves || entry->from == PLACE_HOST);
+}
+
 /** A move under way. Owned by move_run. */
 struct move {
     const struct move_request *request;

@@ -21,18 +21,35 @@ static bool backed_at(const struct memory *root, uint8_t place)
     return place != PLACE_HOST && (root->backed & (1u << place)) != 0;
 }
 
-/* Without the gate closed, a root that was written since its version was read is left for later. */
-static bool wanted(const struct replica_batch *batch, struct memory *root, uint64_t version)
-{
-    return replica_needs(root, batch->to) &&
-           (batch->quiet || (!map_any(root) && version == atomic_load(&root->version)));
-}
-
 /* From device to device without a stop in the window. */
 static bool goes_straight(const struct replica_batch *batch, struct memory *root)
 {
     return batch->from != PLACE_HOST && batch->to != PLACE_HOST && !backed_at(root, batch->from) &&
            !backed_at(root, batch->to) && !map_any(root) && !replica_is_latest(root, PLACE_HOST);
+}
+
+/* True when a copy meets what the program may do meanwhile: in the window, or in a place that
+ * another of its devices uses. */
+static bool meets_program(const struct replica_batch *batch, bool straight)
+{
+    const struct context *context = batch->context;
+    bool used = false;
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        used = used || atomic_load(&context->place[i]) == batch->to;
+    return !batch->quiet && (!straight || used);
+}
+
+/* Without the gate closed, a root that was written since its version was read is left for later. */
+static bool wanted(const struct replica_batch *batch, struct memory *root, uint64_t version,
+                   bool straight)
+{
+    if (!replica_needs(root, batch->to))
+        return false;
+    if (batch->quiet)
+        return true;
+    if (version != atomic_load(&root->version))
+        return false;
+    return meets_program(batch, straight) ? map_visit(root) : !map_any(root);
 }
 
 /*
@@ -107,7 +124,7 @@ static int download(const struct replica_batch *batch, struct transfer *transfer
     if (replica_is_latest(root, PLACE_HOST))
         return 0;
     struct residence *residence = residence_at(batch, batch->from);
-    bool mapped = batch->quiet && map_any(root);
+    bool mapped = batch->quiet && map_written(root);
     if (backed_at(root, batch->from)) {
         if (residence->in_place && mapped)
             return 0;
@@ -200,9 +217,10 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
     for (size_t i = 0; i < batch->count; i++) {
         struct memory *root = batch->roots[i];
         uint64_t version = batch->versions ? batch->versions[i] : atomic_load(&root->version);
-        if (!wanted(batch, root, version))
+        bool is_straight = goes_straight(batch, root);
+        if (!wanted(batch, root, version, is_straight))
             continue;
-        struct sorted *group = goes_straight(batch, root) ? &direct : &windowed;
+        struct sorted *group = is_straight ? &direct : &windowed;
         group->versions[group->count] = version;
         group->roots[group->count++] = root;
         bytes += root->size;
@@ -217,6 +235,10 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
                          windowed.count, ret_error);
     if (error == 0)
         *ret_bytes = bytes;
+    for (size_t i = 0; meets_program(batch, true) && i < direct.count; i++)
+        map_visit_end(direct.roots[i]);
+    for (size_t i = 0; meets_program(batch, false) && i < windowed.count; i++)
+        map_visit_end(windowed.roots[i]);
 out:
     free(direct.roots);
     free(direct.versions);

@@ -13,7 +13,8 @@ struct replica_batch {
     struct context *context;
     uint8_t from, to; /**< A place, or PLACE_HOST. */
     /** The gate is closed and the queues are drained: maps are looked at, and what was read cannot
-     *  change any more. Otherwise roots that something maps are left for later. */
+     *  change any more. Otherwise roots that something maps are left for later, and the others
+     *  are visited (map.h) where their copies could meet what the program does. */
     bool quiet;
     struct memory *const *roots; /**< Borrowed: held by the caller. */
     /** What the copies will be: each root's version at a moment when the gate was closed, since

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "state/map.h"
+#include "state/memory_priv.h"
 
 /* Vectors of 16 longs; drivers on CPUs use the window itself as device memory. */
 #define ALIGN_SMALL 128
@@ -34,6 +35,8 @@ void window_unref(struct window *window)
         return;
     if (window->ours)
         free(window->bytes);
+    if (window->farewell)
+        farewell_drop(window->farewell);
     free(window);
 }
 
