@@ -212,6 +212,7 @@ static void context_destroy(struct object *object)
 {
     struct context *context = (struct context *)object;
     destructor_run(&context->destructors, context);
+    svm_forget(&context->svm);
     free(context->properties);
 }
 

@@ -5,7 +5,9 @@
 
 #include "state/gate.h"
 #include "state/object.h"
+#include "state/pin.h"
 #include "state/residence.h"
+#include "state/svm.h"
 
 /*
  * The program's platform, devices and contexts.
@@ -34,7 +36,7 @@ struct seat {
     _Atomic int64_t clock_offset;
     uint64_t clock_ns, clock_host_ns;
     _Atomic bool moving;
-    const char *_Atomic pinned; /**< Static text, or NULL. */
+    struct pins pins; /**< Its own; those of its contexts count as well. */
 };
 
 struct context {
@@ -50,6 +52,8 @@ struct context {
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
     void *notify_data;
     struct destructor *_Atomic destructors; /**< Last registered first. */
+    struct pins pins;
+    struct svm_table svm;
 };
 
 /** A callback for the end of an object's life (5.4.1, 4.4): run last registered first. */

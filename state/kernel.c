@@ -19,8 +19,10 @@ static void kernel_finish(struct kernel *kernel)
         kernel_arg_finish(&kernel->args[i]);
     free(kernel->args);
     free(kernel->name);
-    if (kernel->details)
+    if (kernel->details) {
         answers_finish(&kernel->details->answers);
+        kernel_exec_unref(kernel->details->exec);
+    }
     free(kernel->details);
     atomic_fetch_sub_explicit(&kernel->program->kernels, 1, memory_order_relaxed);
     object_unhold(kernel->program);
@@ -103,6 +105,7 @@ static cl_int create(struct program *program, const char *name, const struct ker
         /* No real kernel has them yet. */
         atomic_store(&kernel->edition, 1);
         kernel->details->local_dynamic = source->details->local_dynamic;
+        kernel->details->exec = kernel_exec_ref(source->details->exec);
     }
     if (error == CL_SUCCESS)
         object_publish(kernel);

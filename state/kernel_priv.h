@@ -5,11 +5,30 @@
 #include "state/kernel.h"
 #include "state/usage.h"
 
+/** What clSetKernelExecInfo was told. Immutable: held launches keep the one of their time. */
+struct kernel_exec {
+    _Atomic uint32_t refs;
+    bool system_known, pointers_known;
+    cl_bool system;
+    size_t count;
+    void *pointers[];
+};
+static inline struct kernel_exec *kernel_exec_ref(struct kernel_exec *exec)
+{
+    if (exec)
+        atomic_fetch_add_explicit(&exec->refs, 1, memory_order_relaxed);
+    return exec;
+}
+void kernel_exec_unref(struct kernel_exec *exec); /**< NULL is allowed. */
+/** Tell a real kernel; where its device does not know shared virtual memory any more, nothing. */
+void kernel_exec_give(const struct kernel_exec *exec, struct residence *residence, cl_kernel real);
+
 struct kernel_details {
     struct answers answers;
     struct usage_kernel usage; /**< What its parameters take; noted at the first launch. */
     uint64_t local_static;     /**< Bytes of local memory that it has without its arguments. */
     uint64_t local_dynamic;    /**< Bytes of its ARG_LOCAL arguments now. */
+    struct kernel_exec *exec;  /**< Or NULL. */
     atomic_bool launched;
     /* The largest launches so far. */
     _Atomic uint64_t group_size, item_sizes[3], local_memory;

@@ -149,10 +149,7 @@ static bool go_back(struct seat *seat, const struct kernel *kernel, cl_int refus
         return false;
     log_info("kernel %s cannot run on %s (error %d): going back to %s", kernel->name,
              here->key.device, refused, seat->origin->key.device);
-    struct move_request request = {.target = &seat->origin->key, .seat = seat->index};
-    struct move_report report;
-    move_run(&request, &report);
-    return report.result == MOVE_DONE;
+    return move_home(seat);
 }
 
 cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, const size_t *offset,

@@ -243,6 +243,10 @@ static void publish(struct build *build, const struct program_sites *sites,
         recipe_unref(program->recipe);
         program->recipe = next ? recipe_ref(next) : NULL;
     }
+    enum pin_kind before = details->pin;
+    details->pin = program_find_pin(program);
+    pin_take(&program->context->pins, details->pin);
+    pin_drop(&program->context->pins, before);
     details->executable = false;
     for (unsigned i = 0; i < SEATS; i++)
         details->executable =
