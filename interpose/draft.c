@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "interpose/reply.h"
+#include "state/context.h"
 
 #define VERSION_3 CL_MAKE_VERSION(3, 0, 0)
 #define ANY_BIT   UINT64_MAX
@@ -213,6 +214,7 @@ static void agree_memory(struct draft *draft)
     reply_change(&draft->answers, CL_DEVICE_EXECUTION_CAPABILITIES,
                  number(draft, CL_DEVICE_EXECUTION_CAPABILITIES) &
                      (draft->native ? CL_EXEC_KERNEL | CL_EXEC_NATIVE_KERNEL : CL_EXEC_KERNEL));
+    cap(draft, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, SEATS);
     cap(draft, CL_DEVICE_GLOBAL_VARIABLE_PREFERRED_TOTAL_SIZE,
         number(draft, CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE) ? UINT64_MAX : 0);
     /* Linking needs a compiler (4.2: the linker is there whenever the compiler is). */

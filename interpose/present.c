@@ -247,9 +247,9 @@ static int write_param(struct draft *draft, const struct devinfo_param *param)
 {
     const struct devinfo_value *own = devinfo_find(draft->devices[0], param->name);
 
-    if (!draft->native || param->meet != DEVINFO_PINS)
+    if (!draft->native || param->meet != DEVINFO_PINS || !own)
         return meet_param(draft->devices, draft->count, param, &draft->answers);
-    return own ? reply_set(&draft->answers, param->name, own->bytes, own->size) : 0;
+    return reply_set(&draft->answers, param->name, own->bytes, own->size);
 }
 
 static int draft_write(struct draft *draft, bool native, cl_device_type forced_type)

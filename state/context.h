@@ -36,13 +36,14 @@ struct seat {
     _Atomic int64_t clock_offset;
     uint64_t clock_ns, clock_host_ns;
     _Atomic bool moving;
-    struct pins pins; /**< Its own; those of its contexts count as well. */
+    struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
+    struct pins pins;        /**< Its own; those of its contexts count as well. */
 };
 
 struct context {
     struct object object;
     cl_uint seat_count;
-    struct seat *seats[SEATS];
+    struct seat *seats[SEATS]; /**< Held. */
     _Atomic uint8_t
         place[SEATS]; /**< Of each of seats[], or PLACE_NONE. Changed under a closed gate. */
     struct residence *at[PLACES]; /**< Or NULL. Changed under a closed gate; a place that a mover
@@ -90,6 +91,8 @@ static inline void context_enter(struct context *context)
     if (UNLIKELY(atomic_load_explicit(&context->place[0], memory_order_relaxed) == PLACE_NONE))
         context_enter_slow(context);
 }
+/** Where the seats are now; waits while one is suspended. Not inside the gate. */
+void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices);
 /** Wake those who wait for a residence. After a resume, with the gate open. */
 void context_wake(void);
 

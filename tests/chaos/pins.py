@@ -90,6 +90,9 @@ def main():
     options.program = os.path.abspath(options.program)
     reseat = find_reseat()
     with Lab(["pocl"], reseat) as lab:
+        # POCL's cache does not survive two processes that link the same program.
+        lab.env["POCL_CACHE_DIR"] = lab.path("pocl")
+        os.mkdir(lab.env["POCL_CACHE_DIR"])
         devices = lab.devices()
         there, here = devices[:2]  # POCL's basic and pthread
         (portable if options.portable else pinned)(lab, options, here, there)

@@ -17,6 +17,12 @@ static const char source[] = "__kernel void add(__global uint *words, uint value
                              "__kernel void follow(__global struct node *node, uint value)\n"
                              "{ node->words[get_global_id(0)] += value; }\n";
 
+/* POCL lists basic first. */
+static const char *other(const struct engine_rig *rig)
+{
+    return rig->devices[the_seats[0]->origin == rig->devices[0] ? 1 : 0]->key.device;
+}
+
 static const char *pinned(void)
 {
     static struct seat_status status;
@@ -26,7 +32,7 @@ static const char *pinned(void)
 
 static void expect_refused(const struct engine_rig *rig, const char *word)
 {
-    const char *const places[] = {rig->devices[1]->key.device, NULL};
+    const char *const places[] = {other(rig), NULL};
     for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
         struct move_report report;
         cr_assert_eq(engine_rig_move(rig, places[i], &report), MOVE_REFUSED, "%s",
@@ -41,8 +47,8 @@ static void expect_refused(const struct engine_rig *rig, const char *word)
 static void expect_free(const struct engine_rig *rig)
 {
     cr_assert_null(pinned(), "%s", pinned());
-    engine_rig_moves(rig, rig->devices[1]->key.device);
-    engine_rig_moves(rig, rig->devices[0]->key.device);
+    engine_rig_moves(rig, other(rig));
+    engine_rig_moves(rig, the_seats[0]->origin->key.device);
 }
 
 static void launch(cl_command_queue queue, cl_kernel kernel, cl_event wait)
@@ -289,7 +295,7 @@ Test(pins, kernels_keep_their_pointers)
     struct engine_program p;
     cl_int error;
     cl_uint five = 5, seven = 7;
-    engine_rig_open_pocl(&rig, "pthread basic");
+    engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
     engine_program_open(&rig, 0, source, &p);
     cl_uint *a = words_new(p.context, 0), *b = words_new(p.context, 0);
     fill(p.queue, a, 0);
@@ -361,7 +367,7 @@ Test(pins, buffers_over_shared_virtual_memory_are_that_memory)
     struct engine_program p;
     cl_uint value = 9;
     cl_int error;
-    engine_rig_open_pocl(&rig, "pthread basic");
+    engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
     engine_program_open(&rig, 0, source, &p);
     cl_uint *words = words_new(p.context, CL_MEM_SVM_FINE_GRAIN_BUFFER);
     memset(words, 0, SIZE);
@@ -502,7 +508,7 @@ static void *move_meanwhile(void *data)
 {
     const struct job *job = data;
     struct move_report report;
-    *job->ret_moved = engine_rig_move(job->rig, job->rig->devices[1]->key.device, &report);
+    *job->ret_moved = engine_rig_move(job->rig, other(job->rig), &report);
     return NULL;
 }
 
@@ -518,7 +524,7 @@ static void CL_CALLBACK native_add(void *data)
         pthread_join(thread, NULL);
 }
 
-static void expect_native(const char *devices, bool held)
+static void expect_native(const char *device, bool held)
 {
     struct engine_rig rig;
     struct engine_program p;
@@ -526,7 +532,7 @@ static void expect_native(const char *devices, bool held)
     bool outside = false;
     enum move_result moved = MOVE_DONE;
     cl_int error;
-    engine_rig_open_pocl(&rig, devices);
+    engine_rig_open_pocl_on(&rig, "basic pthread", device);
     engine_program_open(&rig, 0, NULL, &p);
     cl_mem buffer = engine_buffer(p.context, CL_MEM_READ_WRITE, SIZE, NULL);
     OK(clEnqueueWriteBuffer(p.queue, buffer, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
@@ -556,17 +562,17 @@ static void expect_native(const char *devices, bool held)
 
 Test(pins, native_kernels_run_outside_the_gate)
 {
-    expect_native("basic pthread", false);
+    expect_native("basic", false);
 }
 
 Test(pins, native_kernels_run_outside_the_gate_on_threads)
 {
-    expect_native("pthread basic", false);
+    expect_native("pthread", false);
 }
 
 Test(pins, native_kernels_that_were_held_run_outside_the_gate)
 {
-    expect_native("basic pthread", true);
+    expect_native("basic", true);
 }
 
 static void CL_CALLBACK nothing(void *data)
@@ -604,4 +610,103 @@ Test(pins, native_kernels_refuse_what_the_specification_refuses)
     cr_expect(pinned());
     OK(clReleaseMemObject(buffer));
     engine_program_close(&p);
+}
+
+/* Sub-devices. */
+
+static cl_ulong device_number(cl_device_id device, cl_device_info name)
+{
+    cl_ulong value = 0;
+    OK(clGetDeviceInfo(device, name, sizeof(value), &value, NULL));
+    return value;
+}
+
+Test(pins, sub_devices_pin_the_device_that_was_divided)
+{
+    struct engine_rig rig;
+    struct engine_program p;
+    cl_device_id parts[2], devices[2];
+    cl_int error;
+    cl_uint count = 0;
+    size_t size;
+    engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
+    engine_program_open(&rig, 0, NULL, &p);
+    const cl_device_partition_property singly[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
+    cl_device_partition_property type[4];
+    cr_assert_eq(device_number(rig.device, CL_DEVICE_PARTITION_MAX_SUB_DEVICES), 2,
+                 "the test wants a machine that shows two processors");
+    OK(clCreateSubDevices(rig.device, singly, 0, NULL, &count));
+    cr_assert_eq(count, 2);
+    cr_assert_null(pinned(), "nothing was made");
+    OK(clCreateSubDevices(rig.device, singly, 2, parts, NULL));
+    expect_refused(&rig, "sub-devices");
+    for (size_t i = 0; i < 2; i++) {
+        cr_expect_eq((cl_device_id)(uintptr_t)device_number(parts[i], CL_DEVICE_PARENT_DEVICE),
+                     rig.device);
+        cr_expect_eq(device_number(parts[i], CL_DEVICE_MAX_COMPUTE_UNITS), 1);
+        cr_expect_eq(device_number(parts[i], CL_DEVICE_REFERENCE_COUNT), 1);
+        cr_expect_eq(device_number(parts[i], CL_DEVICE_MAX_WORK_GROUP_SIZE),
+                     device_number(rig.device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+        OK(clGetDeviceInfo(parts[i], CL_DEVICE_PARTITION_TYPE, sizeof(type), type, &size));
+        cr_expect_eq(size, sizeof(singly));
+        cr_expect_eq(memcmp(type, singly, sizeof(singly)), 0);
+    }
+    OK(clRetainDevice(parts[0]));
+    cr_expect_eq(device_number(parts[0], CL_DEVICE_REFERENCE_COUNT), 2);
+    OK(clReleaseDevice(parts[0]));
+    OK(clRetainDevice(rig.device));
+    cr_expect_eq(device_number(rig.device, CL_DEVICE_REFERENCE_COUNT), 1);
+    OK(clReleaseDevice(rig.device));
+
+    /* A context keeps its devices; one of parts alone is not the parent's. */
+    cl_context context = clCreateContext(NULL, 2, parts, NULL, NULL, &error);
+    OK(error);
+    cl_command_queue queue = clCreateCommandQueue(context, parts[1], 0, &error);
+    OK(error);
+    cr_expect_null(clCreateCommandQueue(context, rig.device, 0, &error));
+    cr_expect_eq(error, CL_INVALID_DEVICE);
+    /* Their addresses are not each other's. */
+    cr_expect_null(clSVMAlloc(context, 0, SIZE, 0));
+    OK(clReleaseDevice(parts[0]));
+    OK(clReleaseDevice(parts[1]));
+    OK(clGetContextInfo(context, CL_CONTEXT_DEVICES, sizeof(devices), devices, NULL));
+    cr_expect_eq(devices[0], parts[0]);
+    cr_expect_eq(device_number(devices[1], CL_DEVICE_MAX_COMPUTE_UNITS), 1);
+    expect_refused(&rig, "sub-devices");
+    OK(clReleaseCommandQueue(queue));
+    OK(clReleaseContext(context));
+    cr_expect_eq(clReleaseDevice(parts[0]), CL_INVALID_DEVICE);
+    cr_expect_eq(clGetDeviceInfo(parts[1], CL_DEVICE_TYPE, 0, NULL, &size), CL_INVALID_DEVICE);
+    expect_free(&rig);
+
+    /* From a device that cannot be divided it is moved home first. */
+    engine_rig_moves(&rig, other(&rig));
+    OK(clCreateSubDevices(rig.device, singly, 2, parts, NULL));
+    struct seat_status status;
+    status_seat(0, &status);
+    cr_expect_str_eq(status.device.device, the_seats[0]->origin->key.device);
+    OK(clReleaseDevice(parts[0]));
+    OK(clReleaseDevice(parts[1]));
+    expect_free(&rig);
+    engine_program_close(&p);
+}
+
+Test(pins, sub_devices_refuse_what_the_specification_refuses)
+{
+    struct engine_rig rig;
+    cl_device_id parts[2];
+    const cl_device_partition_property none[] = {0}, singly[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0},
+                                       numa[] = {CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN,
+                                                 CL_DEVICE_AFFINITY_DOMAIN_NUMA, 0},
+                                       many[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1000,
+                                                 CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
+    cr_expect_eq(clCreateSubDevices(NULL, singly, 2, parts, NULL), CL_INVALID_DEVICE);
+    cr_expect_eq(clCreateSubDevices(rig.device, NULL, 2, parts, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clCreateSubDevices(rig.device, none, 2, parts, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clCreateSubDevices(rig.device, numa, 2, parts, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clCreateSubDevices(rig.device, singly, 1, parts, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clCreateSubDevices(rig.device, many, 2, parts, NULL),
+                 CL_INVALID_DEVICE_PARTITION_COUNT);
+    cr_expect_null(pinned(), "%s", pinned());
 }

@@ -192,7 +192,7 @@ Test(present, what_is_not_carried_is_answered_as_unsupported)
             present_device_info(&present, CL_DEVICE_PARTITION_PROPERTIES, 8, &property, &size),
             CL_SUCCESS);
         cr_expect_eq(size, 8);
-        cr_expect_eq(property, 0);
+        cr_expect_eq(property, pins ? CL_DEVICE_PARTITION_EQUALLY : 0);
         /* 0x40 is the scope of all devices; orders without their features go too. */
         cr_expect_eq(number(&present, CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES), 0x7f & ~0x40 & ~0x6);
         cr_expect(lists(&present, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_int64", V(3, 0)));
