@@ -5,6 +5,7 @@
 #include "state/log.h"
 #include "state/program_priv.h"
 #include "state/usage.h"
+#include "state/variables.h"
 
 cl_int program_error(int err)
 {
@@ -290,7 +291,8 @@ enum pin_kind program_find_pin(const struct program *program)
         const struct program_seat *seat = &details->seat[i];
         if (!seat->recipe)
             continue;
-        if (seat->globals > 0 && recipe_may_keep_variables(seat->recipe))
+        if ((seat->globals > 0 && recipe_may_keep_variables(seat->recipe)) ||
+            (seat->recipe != first && recipe_keeps_variables(seat->recipe)))
             return PIN_VARIABLES;
         if (first && !recipe_same(first, seat->recipe))
             return PIN_BUILDS;

@@ -227,16 +227,16 @@ bool recipe_same(const struct recipe *a, const struct recipe *b)
 }
 
 /* "-cl-std=CL2.0" and above, "-cl-std=CLC++...". */
-static bool is_new_language(const char *options)
+bool recipe_asks_for_new_language(const struct recipe *recipe)
 {
     static const char flag[] = "-cl-std=CL";
-    const char *standard = options ? strstr(options, flag) : NULL;
+    const char *standard = recipe->options ? strstr(recipe->options, flag) : NULL;
     return standard && standard[sizeof(flag) - 1] != '1';
 }
 
 bool recipe_may_keep_variables(const struct recipe *recipe)
 {
-    bool may = recipe->kind == RECIPE_IL || is_new_language(recipe->options);
+    bool may = recipe->kind == RECIPE_IL || recipe_asks_for_new_language(recipe);
     for (uint32_t i = 0; i < recipe->input_count && !may; i++)
         may = recipe_may_keep_variables(recipe->inputs[i]);
     return may;

@@ -83,6 +83,8 @@ bool recipe_same(const struct recipe *a, const struct recipe *b);
  * as well, and OpenCL C has no others before 2.0.
  */
 bool recipe_may_keep_variables(const struct recipe *recipe);
+/** True when its own options ask for OpenCL C 2.0 or newer. */
+bool recipe_asks_for_new_language(const struct recipe *recipe);
 /** CL_PROGRAM_BINARY_TYPE of what following it makes. */
 cl_program_binary_type recipe_binary_type(const struct recipe *recipe);
 
