@@ -69,8 +69,8 @@ const char *const allow_extensions[] = {
 const size_t allow_extension_count = ARRAY_SIZE(allow_extensions);
 
 /*
- * Kept out: device_enqueue, pipes and program_scope_global_variables (state that no call can read),
- * atomic_scope_all_devices (it needs fine-grained shared virtual memory).
+ * Kept out: device_enqueue and pipes (state that no call can read), atomic_scope_all_devices (it
+ * needs fine-grained shared virtual memory).
  */
 const char *const allow_features[] = {
     "__opencl_c_3d_image_writes",
@@ -83,6 +83,7 @@ const char *const allow_features[] = {
     "__opencl_c_int64",
     "__opencl_c_integer_dot_product_input_4x8bit",
     "__opencl_c_integer_dot_product_input_4x8bit_packed",
+    "__opencl_c_program_scope_global_variables", /* never in all: see draft.c and DEVINFO_PINS */
     "__opencl_c_read_write_images",
     "__opencl_c_subgroups",
     "__opencl_c_work_group_collective_functions",

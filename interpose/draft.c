@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "interpose/reply.h"
+#include "state/context.h"
 
 #define VERSION_3 CL_MAKE_VERSION(3, 0, 0)
 #define ANY_BIT   UINT64_MAX
@@ -65,6 +66,7 @@ static const struct {
     {"__opencl_c_images", CL_DEVICE_IMAGE_SUPPORT, ANY_BIT},
     {"__opencl_c_read_write_images", CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, ANY_BIT},
     {"__opencl_c_generic_address_space", CL_DEVICE_GENERIC_ADDRESS_SPACE_SUPPORT, ANY_BIT},
+    {"__opencl_c_program_scope_global_variables", CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE, ANY_BIT},
     {"__opencl_c_work_group_collective_functions",
      CL_DEVICE_WORK_GROUP_COLLECTIVE_FUNCTIONS_SUPPORT, ANY_BIT},
     {"__opencl_c_atomic_order_acq_rel", CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES,
@@ -207,10 +209,14 @@ static void agree_memory(struct draft *draft)
         reply_change(&draft->answers, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 0);
         reply_change(&draft->answers, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 0);
     }
-    /* A native kernel gets pointers into a device's memory, which a move would take from under it.
-     */
+    /* A native kernel gets pointers into a device's memory, which a move would take from under it:
+     * it pins the program. */
     reply_change(&draft->answers, CL_DEVICE_EXECUTION_CAPABILITIES,
-                 number(draft, CL_DEVICE_EXECUTION_CAPABILITIES) & CL_EXEC_KERNEL);
+                 number(draft, CL_DEVICE_EXECUTION_CAPABILITIES) &
+                     (draft->native ? CL_EXEC_KERNEL | CL_EXEC_NATIVE_KERNEL : CL_EXEC_KERNEL));
+    cap(draft, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, SEATS);
+    cap(draft, CL_DEVICE_GLOBAL_VARIABLE_PREFERRED_TOTAL_SIZE,
+        number(draft, CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE) ? UINT64_MAX : 0);
     /* Linking needs a compiler (4.2: the linker is there whenever the compiler is). */
     if (!number(draft, CL_DEVICE_COMPILER_AVAILABLE))
         reply_change(&draft->answers, CL_DEVICE_LINKER_AVAILABLE, CL_FALSE);

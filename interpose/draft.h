@@ -8,8 +8,9 @@
 struct draft {
     const struct devinfo *const *devices;
     size_t count;
-    cl_version version;         /**< OpenCL, presented. */
-    cl_version c_version;       /**< OpenCL C that every device compiles in full. */
+    bool native;          /**< What pins a program is offered too, as the first device has it. */
+    cl_version version;   /**< OpenCL, presented. */
+    cl_version c_version; /**< OpenCL C that every device compiles in full. */
     bool extensions[ALLOW_MAX]; /**< By place in allow_extensions. */
     bool features[ALLOW_MAX];   /**< By place in allow_features. */
     struct devinfo answers;

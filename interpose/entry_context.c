@@ -39,6 +39,8 @@ static cl_int collect_seats(cl_uint count, const cl_device_id *devices, struct s
         cl_uint at = 0;
         while (at < used && ret_seats[at] != seat)
             at++;
+        if (at == SEATS) /* sub-devices beside them */
+            return CL_OUT_OF_RESOURCES;
         if (at == used)
             ret_seats[used++] = seat;
     }
@@ -96,6 +98,8 @@ cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t p
     case CL_CONTEXT_NUM_DEVICES:
         return info_uint(&request, c->seat_count);
     case CL_CONTEXT_DEVICES:
+        for (cl_uint i = 0; i < c->seat_count; i++)
+            object_lend(c->seats[i]);
         return info_bytes(&request, c->seats, c->seat_count * sizeof(c->seats[0]));
     case CL_CONTEXT_PROPERTIES:
         return info_bytes(&request, c->properties, c->property_count * sizeof(c->properties[0]));

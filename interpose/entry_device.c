@@ -1,6 +1,7 @@
 #include "interpose/entry_device.h"
 
 #include "interpose/entry.h"
+#include "state/sub_device.h"
 
 #define TYPES                                                                                      \
     (CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU |                            \
@@ -53,12 +54,46 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type device_type, cl_ui
     return CL_SUCCESS;
 }
 
+/* What a sub-device has of its own (table 5, 4.3): the rest is its parent's. */
+static cl_int part_info(const struct seat *seat, cl_device_info name,
+                        const struct info_request *request)
+{
+    const struct sub_device *part = seat->part;
+    switch (name) {
+    case CL_DEVICE_PARENT_DEVICE:
+        return info_object(request, part->parent);
+    case CL_DEVICE_REFERENCE_COUNT:
+        return info_uint(request, object_refs(seat));
+    case CL_DEVICE_PARTITION_TYPE:
+        return info_bytes(request, part->properties,
+                          part->property_count * sizeof(part->properties[0]));
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
+    case CL_DEVICE_PARTITION_MAX_SUB_DEVICES:
+    case CL_DEVICE_PARTITION_PROPERTIES:
+    case CL_DEVICE_PARTITION_AFFINITY_DOMAIN:
+        return part->device.cl->clGetDeviceInfo(part->device.id, name, request->param_value_size,
+                                                request->param_value, request->ret_size);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+static bool is_of_part(cl_device_info name)
+{
+    return name == CL_DEVICE_PARENT_DEVICE || name == CL_DEVICE_REFERENCE_COUNT ||
+           name == CL_DEVICE_MAX_COMPUTE_UNITS ||
+           (name >= CL_DEVICE_PARTITION_MAX_SUB_DEVICES && name <= CL_DEVICE_PARTITION_TYPE);
+}
+
 cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t param_value_size,
                        void *param_value, size_t *param_value_size_ret)
 {
     const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    if (!seat_get(device))
+    const struct seat *seat = seat_get(device);
+    if (!seat)
         return CL_INVALID_DEVICE;
+    if (seat->part && is_of_part(param_name))
+        return part_info(seat, param_name, &request);
     switch (param_name) {
     case CL_DEVICE_PLATFORM:
         return info_pointer(&request, the_platform);
@@ -72,21 +107,54 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
     }
 }
 
-/* 4.2: the reference count of a root device does not change. */
+/* 4.2, 4.3: the reference count of a root device does not change, that of a sub-device does. */
 cl_int clRetainDevice(cl_device_id device)
 {
-    return seat_get(device) ? CL_SUCCESS : CL_INVALID_DEVICE;
+    struct seat *seat = seat_get(device);
+    if (!seat)
+        return CL_INVALID_DEVICE;
+    if (seat->part)
+        object_retain(seat);
+    return CL_SUCCESS;
 }
 
 cl_int clReleaseDevice(cl_device_id device)
 {
-    return seat_get(device) ? CL_SUCCESS : CL_INVALID_DEVICE;
+    struct seat *seat = seat_get(device);
+    return seat && (!seat->part || object_release(seat)) ? CL_SUCCESS : CL_INVALID_DEVICE;
 }
 
-/* 4.3.1: no way of partitioning is offered, so every property is one that is not supported. */
+/* 4.3.1: a way of partitioning that the device was not said to have is not supported. */
+static bool is_offered(const struct seat *seat, cl_device_partition_property kind)
+{
+    cl_device_partition_property kinds[16];
+    size_t size = 0;
+    if (clGetDeviceInfo((cl_device_id)(uintptr_t)seat, CL_DEVICE_PARTITION_PROPERTIES,
+                        sizeof(kinds), kinds, &size) != CL_SUCCESS)
+        return false;
+    for (size_t i = 0; i < size / sizeof(kinds[0]); i++)
+        if (kinds[i] == kind && kind != 0)
+            return true;
+    return false;
+}
+
 cl_int clCreateSubDevices(cl_device_id in_device, const cl_device_partition_property *properties,
                           cl_uint num_devices, cl_device_id *out_devices, cl_uint *num_devices_ret)
 {
-    (void)properties, (void)num_devices, (void)out_devices, (void)num_devices_ret;
-    return seat_get(in_device) ? CL_INVALID_VALUE : CL_INVALID_DEVICE;
+    struct seat *seat = seat_get(in_device);
+    struct seat *seats[SEATS];
+    cl_uint count;
+    if (!seat)
+        return CL_INVALID_DEVICE;
+    if (!properties || !is_offered(seat, properties[0]))
+        return CL_INVALID_VALUE;
+    cl_int error =
+        sub_device_create(seat, properties, num_devices, out_devices ? seats : NULL, &count);
+    if (error != CL_SUCCESS)
+        return error;
+    for (cl_uint i = 0; out_devices && i < count; i++)
+        out_devices[i] = (cl_device_id)seats[i];
+    if (num_devices_ret)
+        *num_devices_ret = count;
+    return CL_SUCCESS;
 }

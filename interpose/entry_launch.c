@@ -2,6 +2,7 @@
 #include "interpose/entry_sync.h"
 #include "state/kernel.h"
 #include "state/launch.h"
+#include "state/native.h"
 
 /* 5.8: what the program was told, and what the kernel's source asks for. */
 struct shape {
@@ -137,4 +138,46 @@ cl_int clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
         return error;
     return launch_run(queue, k, 1, NULL, &one, &one, CL_COMMAND_TASK, num_events_in_wait_list,
                       event_wait_list, event);
+}
+
+static bool native_offered(void)
+{
+    return devinfo_scalar(&the_present.device, CL_DEVICE_EXECUTION_CAPABILITIES, 0) &
+           CL_EXEC_NATIVE_KERNEL;
+}
+
+cl_int clEnqueueNativeKernel(cl_command_queue command_queue, void(CL_CALLBACK *user_func)(void *),
+                             void *args, size_t cb_args, cl_uint num_mem_objects,
+                             const cl_mem *mem_list, const void **args_mem_loc,
+                             cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
+                             cl_event *event)
+{
+    struct queue *queue = queue_get(command_queue);
+    if (!queue)
+        return CL_INVALID_COMMAND_QUEUE;
+    if (!native_offered())
+        return CL_INVALID_OPERATION;
+    if (!user_func || (args == NULL) != (cb_args == 0) || (!args && num_mem_objects != 0) ||
+        (num_mem_objects == 0) != (mem_list == NULL) ||
+        (num_mem_objects == 0) != (args_mem_loc == NULL))
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < num_mem_objects; i++) {
+        const struct memory *memory = memory_get(mem_list[i]);
+        uintptr_t offset = (uintptr_t)args_mem_loc[i] - (uintptr_t)args;
+        if (!memory || memory->type != CL_MEM_OBJECT_BUFFER)
+            return CL_INVALID_MEM_OBJECT;
+        if (memory->context != queue->context)
+            return CL_INVALID_CONTEXT;
+        if (cb_args < sizeof(void *) || offset > cb_args - sizeof(void *))
+            return CL_INVALID_VALUE;
+    }
+    const struct native_call call = {
+        .function = user_func,
+        .args = args,
+        .size = cb_args,
+        .count = num_mem_objects,
+        .objects = (struct memory *const *)mem_list,
+        .locations = args_mem_loc,
+    };
+    return native_enqueue(queue, &call, num_events_in_wait_list, event_wait_list, event);
 }

@@ -91,7 +91,7 @@ cl_int clGetMemObjectInfo(cl_mem memobj, cl_mem_info param_name, size_t param_va
     case CL_MEM_OFFSET: /* an image over a sub-buffer has its bytes there, but is none itself */
         return info_size(&request, memory->image ? 0 : memory->origin);
     case CL_MEM_USES_SVM_POINTER:
-        return info_uint(&request, CL_FALSE);
+        return info_uint(&request, memory->uses_svm);
     case CL_MEM_PROPERTIES:
         return info_bytes(&request, memory->properties,
                           memory->property_count * sizeof(memory->properties[0]));

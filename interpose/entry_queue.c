@@ -121,7 +121,7 @@ cl_int clGetCommandQueueInfo(cl_command_queue command_queue, cl_command_queue_in
     case CL_QUEUE_CONTEXT:
         return info_object(&request, queue->context);
     case CL_QUEUE_DEVICE:
-        return info_pointer(&request, queue->seat);
+        return info_object(&request, queue->seat);
     case CL_QUEUE_REFERENCE_COUNT:
         return info_uint(&request, object_refs(queue));
     case CL_QUEUE_PROPERTIES:

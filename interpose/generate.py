@@ -199,7 +199,7 @@ def read_table(path, functions, named):
 
 def snake(name):
     name = re.sub(r"^cl(Enqueue)?", "", name)
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 # Entry points
@@ -274,6 +274,7 @@ class Command:
     cl_command_queue queue, cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
 {{
     const struct {self.name} *command = (const struct {self.name} *)base;
+    (void)place;
     if (UNLIKELY(!residence->cl->{self.call.name}))
         return CL_INVALID_OPERATION;
     return residence->cl->{self.call.name}({", ".join(arguments)});
@@ -304,7 +305,8 @@ static const struct command_ops {self.name}_ops = {{
                 "        return CL_INVALID_MEM_OBJECT;",
             ]
         different = " || ".join(f"use{i}->context != queue->context" for i in range(len(self.objects)))
-        lines += [f"    if (UNLIKELY({different}))", "        return CL_INVALID_CONTEXT;"]
+        if different:
+            lines += [f"    if (UNLIKELY({different}))", "        return CL_INVALID_CONTEXT;"]
         copies = [p.name for p in self.fields if self.is_vector(p) or p.name in self.bytes]
         if copies:
             wrong = " || ".join(f"!{name}" for name in copies)
@@ -316,7 +318,7 @@ static const struct command_ops {self.name}_ops = {{
             if use.size in parameters:
                 lines += [f"    if (UNLIKELY({use.size} > {use.limit}))", "        return CL_INVALID_VALUE;"]
         writes = sum(1 << i for i, use in enumerate(self.objects) if use.writes)
-        uses = ", ".join(f"use{i}" for i in range(len(self.objects)))
+        uses = ", ".join(f"use{i}" for i in range(len(self.objects))) or "NULL"
         lines += [
             f"    struct {self.name} command;",
             "    command.base = (struct command){"

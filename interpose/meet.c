@@ -181,7 +181,7 @@ int meet_param(const struct devinfo *const *devices, size_t count,
 {
     const struct devinfo_value *first = devinfo_find(devices[0], param->name);
 
-    if (param->meet == DEVINFO_NONE)
+    if (param->meet == DEVINFO_NONE || param->meet == DEVINFO_PINS)
         return meet_none(param, answers);
     if (param->meet == DEVINFO_OURS || !all_answer(devices, count, param))
         return 0;

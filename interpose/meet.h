@@ -9,7 +9,7 @@
  * Combine the answers to one parameter into @answers, as its row in the table says.
  *
  * A parameter that some device does not answer, or answers in another size, is left out, and so are
- * those of kind DEVINFO_OURS. DEVINFO_NONE gives zero, "" or an empty list.
+ * those of kind DEVINFO_OURS. DEVINFO_NONE and DEVINFO_PINS give zero, "" or an empty list.
  * Returns 0 or -ENOMEM.
  */
 MUST_CHECK int meet_param(const struct devinfo *const *devices, size_t count,

@@ -243,6 +243,15 @@ static void drop_unoffered(struct draft *draft)
     }
 }
 
+static int write_param(struct draft *draft, const struct devinfo_param *param)
+{
+    const struct devinfo_value *own = devinfo_find(draft->devices[0], param->name);
+
+    if (!draft->native || param->meet != DEVINFO_PINS || !own)
+        return meet_param(draft->devices, draft->count, param, &draft->answers);
+    return reply_set(&draft->answers, param->name, own->bytes, own->size);
+}
+
 static int draft_write(struct draft *draft, bool native, cl_device_type forced_type)
 {
     cl_device_type type =
@@ -252,7 +261,7 @@ static int draft_write(struct draft *draft, bool native, cl_device_type forced_t
     draft_versions(draft);
     draft_names(draft);
     for (size_t i = 0; !err && i < devinfo_param_count; i++)
-        err = meet_param(draft->devices, draft->count, &devinfo_params[i], &draft->answers);
+        err = write_param(draft, &devinfo_params[i]);
     if (!err)
         err = meet_formats(draft->devices, draft->count, &draft->answers);
     if (!err)
@@ -329,7 +338,7 @@ static int platform_write(const struct draft *draft, struct devinfo *platform)
 int present_build(const struct devinfo *const *devices, size_t count, enum present_profile profile,
                   cl_device_type forced_type, struct present *ret)
 {
-    struct draft draft = {.devices = devices, .count = count};
+    struct draft draft = {.devices = devices, .count = count, .native = profile == PRESENT_NATIVE};
     struct devinfo platform = {0};
     int err;
 

@@ -15,7 +15,6 @@ static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
 
 const struct object_class platform_class = {.size = sizeof(struct platform)};
-const struct object_class seat_class = {.size = sizeof(struct seat)};
 
 int destructor_add(struct destructor *_Atomic *list, void(CL_CALLBACK *call)(void *, void *),
                    void *data)
@@ -156,8 +155,7 @@ static bool seats_placed(cl_uint count, struct seat *const *seats, struct device
     return placed;
 }
 
-/* Where the seats are now; waits while one is suspended. */
-static void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices)
+void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices)
 {
     pthread_mutex_lock(&wake_lock);
     while (!seats_placed(count, seats, ret_devices))
@@ -204,6 +202,12 @@ static bool publish_if_settled(struct context *context, struct device *const *de
     return same;
 }
 
+static void unhold_seats(struct context *context)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        object_unhold(context->seats[i]);
+}
+
 static void context_leave(struct object *object)
 {
     unsettle((struct context *)object);
@@ -213,6 +217,8 @@ static void context_destroy(struct object *object)
 {
     struct context *context = (struct context *)object;
     destructor_run(&context->destructors, context);
+    svm_forget(&context->svm);
+    unhold_seats(context);
     free(context->properties);
 }
 
@@ -232,8 +238,10 @@ cl_int context_create(const cl_context_properties *properties, cl_uint seat_coun
     if (!context)
         return error;
     for (cl_uint i = 0; i < seat_count; i++)
-        if (context_seat_index(context, seats[i]) < 0)
+        if (context_seat_index(context, seats[i]) < 0) {
+            object_hold(seats[i]);
             context->seats[context->seat_count++] = seats[i];
+        }
     context->notify = notify;
     context->notify_data = notify_data;
     if (properties) {
@@ -259,6 +267,7 @@ cl_int context_create(const cl_context_properties *properties, cl_uint seat_coun
     return CL_SUCCESS;
 failed:
     unsettle(context);
+    unhold_seats(context);
     free(context->properties);
     object_discard(context);
     return error;

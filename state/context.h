@@ -5,7 +5,9 @@
 
 #include "state/gate.h"
 #include "state/object.h"
+#include "state/pin.h"
 #include "state/residence.h"
+#include "state/svm.h"
 
 /*
  * The program's platform, devices and contexts.
@@ -34,13 +36,14 @@ struct seat {
     _Atomic int64_t clock_offset;
     uint64_t clock_ns, clock_host_ns;
     _Atomic bool moving;
-    const char *_Atomic pinned; /**< Static text, or NULL. */
+    struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
+    struct pins pins;        /**< Its own; those of its contexts count as well. */
 };
 
 struct context {
     struct object object;
     cl_uint seat_count;
-    struct seat *seats[SEATS];
+    struct seat *seats[SEATS]; /**< Held. */
     _Atomic uint8_t
         place[SEATS]; /**< Of each of seats[], or PLACE_NONE. Changed under a closed gate. */
     struct residence *at[PLACES]; /**< Or NULL. Changed under a closed gate; a place that a mover
@@ -50,6 +53,8 @@ struct context {
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
     void *notify_data;
     struct destructor *_Atomic destructors; /**< Last registered first. */
+    struct pins pins;
+    struct svm_table svm;
 };
 
 /** A callback for the end of an object's life (5.4.1, 4.4): run last registered first. */
@@ -88,6 +93,8 @@ static inline void context_enter(struct context *context)
     if (UNLIKELY(atomic_load_explicit(&context->place[0], memory_order_relaxed) == PLACE_NONE))
         context_enter_slow(context, 0);
 }
+/** Where the seats are now; waits while one is suspended. Not inside the gate. */
+void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices);
 /** Wake those who wait for a residence. After a resume, with the gate open. */
 void context_wake(void);
 

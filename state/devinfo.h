@@ -28,6 +28,8 @@ enum devinfo_meet {
     DEVINFO_FIRST,    /**< The first device's. */
     DEVINFO_OURS, /**< Never a device's own: present.c gives it (name, vendor, type, platform...).
                    */
+    DEVINFO_PINS, /**< Not carried: as DEVINFO_NONE, but under --profile native the first device's.
+                     Its use pins the program (pin.h). */
     DEVINFO_NONE, /**< Not carried between devices: answered as "unsupported" (SVM, pipes...). */
 };
 

@@ -22,6 +22,7 @@ static void kernel_finish(struct kernel *kernel)
     if (kernel->details) {
         answers_finish(&kernel->details->answers);
         pthread_mutex_destroy(&kernel->details->lock);
+        kernel_exec_unref(kernel->details->exec);
     }
     free(kernel->details);
     atomic_fetch_sub_explicit(&kernel->program->kernels, 1, memory_order_relaxed);
@@ -108,6 +109,7 @@ static cl_int create(struct program *program, const char *name, const struct ker
         atomic_store(&kernel->edition, 1);
         kernel->details->local_dynamic = source->details->local_dynamic;
         kernel->unset = source->unset;
+        kernel->details->exec = kernel_exec_ref(source->details->exec);
     }
     if (error == CL_SUCCESS)
         object_publish(kernel);

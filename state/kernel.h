@@ -4,7 +4,7 @@
 #include "state/command.h"
 #include "state/program.h"
 
-enum kernel_arg_kind { ARG_UNSET, ARG_VALUE, ARG_MEMORY, ARG_SAMPLER, ARG_LOCAL };
+enum kernel_arg_kind { ARG_UNSET, ARG_VALUE, ARG_MEMORY, ARG_SAMPLER, ARG_LOCAL, ARG_SVM };
 
 /** What the compiler says of a parameter; ARG_ANY where it says nothing (IL without names). */
 enum kernel_arg_declared {
@@ -31,6 +31,7 @@ struct kernel_arg {
     union {
         unsigned char small[16];
         unsigned char *big; /**< Owned, when size > sizeof small. */
+        void *pointer;      /**< Of ARG_SVM. */
     } value;
 };
 
@@ -67,6 +68,15 @@ cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel);
  * only about what is new to it. Waits while the context is suspended; not inside the gate.
  */
 cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value);
+
+/**
+ * clSetKernelArgSVMPointer (5.9.2). A pointer that is in no allocation pins the context for good.
+ * As kernel_set_arg.
+ */
+cl_int kernel_set_arg_svm(struct kernel *kernel, cl_uint index, const void *pointer);
+/** clSetKernelExecInfo (5.9.2). @count pointers, or @system: whether it may follow any. */
+cl_int kernel_set_svm_pointers(struct kernel *kernel, size_t count, void *const *pointers);
+cl_int kernel_set_svm_system(struct kernel *kernel, cl_bool system);
 
 /*
  * What the driver says of a kernel: asked once, then the same wherever the kernel lives. Each waits

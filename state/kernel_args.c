@@ -43,6 +43,12 @@ cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index, struct resid
         return cl->clSetKernelArg(real, index, arg->size, NULL);
     if (arg->kind == ARG_VALUE)
         return cl->clSetKernelArg(real, index, arg->size, kernel_arg_bytes(arg));
+    if (arg->kind == ARG_SVM) {
+        /* The driver took it before, and takes it again unless its allocation is gone. */
+        if (cl->clSetKernelArgSVMPointer)
+            (void)cl->clSetKernelArgSVMPointer(real, index, arg->value.pointer);
+        return CL_SUCCESS;
+    }
     struct object *object = object_weak_get(arg->object);
     void *handle;
     /* Its object is gone: natively the launch has no defined effect; here it is refused. */
@@ -62,6 +68,7 @@ cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t 
     bool has = kernel_has(kernel, place, edition);
     for (cl_uint i = 0; !has && error == CL_SUCCESS && i < kernel->arg_count; i++)
         error = kernel_arg_give(&kernel->args[i], i, residence, place, kernel->real[place]);
+    kernel_exec_give(kernel->details->exec, residence, kernel->real[place]);
     if (error == CL_SUCCESS)
         __atomic_store_n(&kernel->applied[place], edition, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&kernel->details->lock);
@@ -374,7 +381,8 @@ cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const v
 }
 
 struct kernel_snapshot {
-    struct kernel *kernel; /* held */
+    struct kernel *kernel;    /* held */
+    struct kernel_exec *exec; /* or NULL */
     cl_uint count;
     struct kernel_arg args[]; /* their objects are held */
 };
@@ -388,6 +396,7 @@ int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_sna
     snapshot->kernel = kernel;
     object_hold(kernel);
     atomic_fetch_add_explicit(&kernel->program->held, 1, memory_order_relaxed);
+    snapshot->exec = kernel_exec_ref(kernel->details->exec);
     for (cl_uint i = 0; i < kernel->arg_count; i++) {
         struct kernel_arg *arg = &snapshot->args[i];
         if (kernel_arg_copy(&kernel->args[i], arg) != 0) {
@@ -427,6 +436,7 @@ cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct resid
         return error ? error : CL_OUT_OF_RESOURCES;
     for (cl_uint i = 0; error == CL_SUCCESS && i < snapshot->count; i++)
         error = kernel_arg_give(&snapshot->args[i], i, residence, place, real);
+    kernel_exec_give(snapshot->exec, residence, real);
     if (error != CL_SUCCESS) {
         residence->cl->clReleaseKernel(real);
         return error;
@@ -461,6 +471,7 @@ void kernel_snapshot_free(struct kernel_snapshot *snapshot)
         kernel_arg_finish(arg);
     }
     atomic_fetch_sub_explicit(&snapshot->kernel->program->held, 1, memory_order_relaxed);
+    kernel_exec_unref(snapshot->exec);
     object_unhold(snapshot->kernel);
     free(snapshot);
 }

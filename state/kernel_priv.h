@@ -5,14 +5,33 @@
 #include "state/kernel.h"
 #include "state/usage.h"
 
+/** What clSetKernelExecInfo was told. Immutable: held launches keep the one of their time. */
+struct kernel_exec {
+    _Atomic uint32_t refs;
+    bool system_known, pointers_known;
+    cl_bool system;
+    size_t count;
+    void *pointers[];
+};
+static inline struct kernel_exec *kernel_exec_ref(struct kernel_exec *exec)
+{
+    if (exec)
+        atomic_fetch_add_explicit(&exec->refs, 1, memory_order_relaxed);
+    return exec;
+}
+void kernel_exec_unref(struct kernel_exec *exec); /**< NULL is allowed. */
+/** Tell a real kernel; where its device does not know shared virtual memory any more, nothing. */
+void kernel_exec_give(const struct kernel_exec *exec, struct residence *residence, cl_kernel real);
+
 struct kernel_details {
     struct answers answers;
     struct usage_kernel usage; /**< What its parameters take; noted at the first launch. */
     /** Local memory without its arguments where the kernel was made first: what the program is told
      *  wherever it lives. */
     cl_ulong local_static;
-    cl_ulong local_dynamic; /**< Bytes of its ARG_LOCAL arguments now. */
-    size_t required[3];     /**< By reqd_work_group_size; zeroes without. */
+    cl_ulong local_dynamic;   /**< Bytes of its ARG_LOCAL arguments now. */
+    struct kernel_exec *exec; /**< Or NULL. */
+    size_t required[3];       /**< By reqd_work_group_size; zeroes without. */
     /** One thread makes a real kernel and gives it its arguments: the driver's calls that it is
      *  held over set values and wait for nobody. */
     pthread_mutex_t lock;

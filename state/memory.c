@@ -86,7 +86,7 @@ static cl_mem_flags real_flags(const struct memory *memory)
 
 static bool wants_window(const struct memory *root, const struct residence *residence)
 {
-    return (residence->in_place && root->size >= WINDOW_WORTH) ||
+    return root->uses_svm || (residence->in_place && root->size >= WINDOW_WORTH) ||
            (residence->maps_host_ptr &&
             (root->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) != 0);
 }
@@ -199,6 +199,7 @@ cl_int memory_create_buffer(struct context *context, const cl_mem_properties *pr
         return CL_OUT_OF_HOST_MEMORY;
     memory->size = size;
     memory->host_ptr = flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL;
+    memory->uses_svm = memory->host_ptr && svm_has(&context->svm, host_ptr);
     cl_int error = take_properties(memory, properties);
     if (error != CL_SUCCESS) {
         memory_discard(memory);
@@ -254,6 +255,7 @@ cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
     memory->origin = region->origin;
     memory->host_ptr = buffer->host_ptr ? (char *)buffer->host_ptr + region->origin : NULL;
     memory->associated = buffer;
+    memory->uses_svm = buffer->uses_svm;
     object_hold(buffer);
     cl_int error = settle(memory, NULL, ret_memory);
     if (error == CL_SUCCESS)

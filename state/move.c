@@ -88,11 +88,29 @@ static void measure_memory(struct plan_use *use)
     }
 }
 
+/* -EPERM when it is pinned. */
+static int check_pins(struct move *move)
+{
+    const char *reason = pin_reason(move->seat);
+    return reason ? move_fail(move, -EPERM, "the program is pinned to its device: %s", reason) : 0;
+}
+
+int move_close_gate(struct move *move)
+{
+    int error = gate_close(move->limits.deadline_ns);
+    if (error != 0)
+        return error;
+    error = check_pins(move);
+    if (error != 0)
+        gate_open();
+    return error;
+}
+
 static int plan(struct move *move)
 {
-    const char *pinned = atomic_load(&move->seat->pinned);
-    if (pinned)
-        return move_fail(move, -ENOTSUP, "the program is pinned to its device: %s", pinned);
+    int pinned = check_pins(move);
+    if (pinned != 0)
+        return pinned;
     if (!move->request->target) {
         if (!atomic_load(&move->seat->device))
             return move_fail(move, -EALREADY, "the program is suspended already");
@@ -131,7 +149,7 @@ static void pause_end(struct move *move)
 static int pause_begin(struct move *move)
 {
     move->paused_at = move_now();
-    int error = gate_close(move->limits.deadline_ns);
+    int error = move_close_gate(move);
     if (error == 0)
         move->paused = true;
     return error;
@@ -201,6 +219,8 @@ static enum move_result result_of(int error, enum move_phase reached)
         return MOVE_EXPIRED;
     case -ECANCELED:
         return MOVE_CANCELED;
+    case -EPERM:
+        return MOVE_REFUSED;
     default:
         return reached == MOVE_PLAN ? MOVE_REFUSED : MOVE_ROLLED_BACK;
     }
@@ -260,6 +280,17 @@ static bool lock_until(uint64_t deadline_ns)
     struct timespec until = {(time_t)(deadline_ns / 1000000000u),
                              (long)(deadline_ns % 1000000000u)};
     return pthread_mutex_clocklock(&one_at_a_time, CLOCK_MONOTONIC, &until) == 0;
+}
+
+bool move_home(struct seat *seat)
+{
+    struct device *here = atomic_load(&seat->device);
+    if (!here || here == seat->origin)
+        return false;
+    struct move_request request = {.target = &seat->origin->key, .seat = seat->index};
+    struct move_report report;
+    move_run(&request, &report);
+    return report.result == MOVE_DONE;
 }
 
 void move_run(const struct move_request *request, struct move_report *ret_report)

@@ -19,7 +19,8 @@ enum move_phase { MOVE_PLAN, MOVE_PREPARE, MOVE_PAUSE, MOVE_COPY, MOVE_COMMIT, M
 enum move_result {
     MOVE_DONE,
     MOVE_ROLLED_BACK, /**< Tried and failed: the program runs on where it was. */
-    MOVE_REFUSED,     /**< PLAN says that the target cannot run this program. */
+    MOVE_REFUSED,     /**< PLAN says that the target cannot run this program, or it is pinned:
+                           when asked, or since. */
     MOVE_EXPIRED,     /**< The deadline passed; rolled back. */
     MOVE_CANCELED,    /**< The operator changed their mind; rolled back. */
 };
@@ -58,6 +59,13 @@ struct move_report {
  * called inside the gate or from a callback of a driver.
  */
 void move_run(const struct move_request *request, struct move_report *ret_report);
+
+/**
+ * Move @seat back to the device where it started, because the one where it is does not do what that
+ * one promised. As move_run. False when it is there already, suspended, or the move failed.
+ */
+struct seat;
+bool move_home(struct seat *seat);
 
 const char *move_phase_name(enum move_phase phase);
 const char *move_result_name(enum move_result result);

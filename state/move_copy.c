@@ -229,7 +229,7 @@ static int markers_await(struct move *move, const struct markers *markers)
  * the thread that enqueues them, deadlocks when two threads enqueue in one queue. */
 static int mark_all(struct move *move, struct markers *ret_markers)
 {
-    int error = gate_close(move->limits.deadline_ns);
+    int error = move_close_gate(move);
     if (error != 0)
         return error;
     uint64_t closed = move_now();
@@ -270,7 +270,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     struct roots roots = {0};
     struct markers markers = {0};
     uint64_t before = move->report->bytes;
-    int error = gate_close(move->limits.deadline_ns);
+    int error = move_close_gate(move);
     if (error != 0)
         return error;
     uint64_t closed = move_now();

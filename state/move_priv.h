@@ -40,6 +40,11 @@ uint64_t move_now(void);
 int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
 /** 0, -ETIMEDOUT or -ECANCELED. */
 int move_check(struct move *move);
+/**
+ * Close the gate, and look whether the program pinned itself since: then it is open again, and
+ * nothing of the source was touched. 0, -ETIMEDOUT or -EPERM, with the reason written.
+ */
+MUST_CHECK int move_close_gate(struct move *move);
 void move_enter_phase(struct move *move, enum move_phase phase);
 void move_tell(struct move *move);
 

@@ -5,6 +5,7 @@
 #include "state/log.h"
 #include "state/program_priv.h"
 #include "state/usage.h"
+#include "state/variables.h"
 
 cl_int program_error(int err)
 {
@@ -107,6 +108,7 @@ struct program *program_new(struct context *context, uint32_t seats, enum progra
     pthread_mutex_init(&program->lock, NULL);
     pthread_cond_init(&details->built, NULL);
     details->origin = origin;
+    details->pin = PIN_NONE;
     details->seats = seats;
     for (unsigned i = 0; i < SEATS; i++)
         details->seat[i].status = CL_BUILD_NONE;
@@ -123,6 +125,7 @@ struct program *program_new(struct context *context, uint32_t seats, enum progra
 
 static void program_finish(struct program *program)
 {
+    pin_drop(&program->context->pins, program->details->pin);
     recipe_unref(program->recipe);
     details_free(program->details);
     pthread_mutex_destroy(&program->lock);
@@ -321,21 +324,20 @@ uint8_t program_kernel_place(const struct program *program)
     return context_home(context);
 }
 
-const char *program_pins(struct program *program)
+enum pin_kind program_find_pin(const struct program *program)
 {
     const struct program_details *details = program->details;
-    const char *reason = NULL;
     const struct recipe *first = NULL;
-    pthread_mutex_lock(&program->lock);
-    for (unsigned i = 0; i < SEATS && !reason; i++) {
+    for (unsigned i = 0; i < SEATS; i++) {
         const struct program_seat *seat = &details->seat[i];
-        if (seat->globals > 0)
-            reason = "a program keeps variables in device memory that OpenCL lets nobody read";
-        else if (seat->recipe && first && seat->recipe != first)
-            reason = "a program was built in different ways for different devices";
-        if (seat->recipe)
-            first = seat->recipe;
+        if (!seat->recipe)
+            continue;
+        if ((seat->globals > 0 && recipe_may_keep_variables(seat->recipe)) ||
+            (seat->recipe != first && recipe_keeps_variables(seat->recipe)))
+            return PIN_VARIABLES;
+        if (first && !recipe_same(first, seat->recipe))
+            return PIN_BUILDS;
+        first = seat->recipe;
     }
-    pthread_mutex_unlock(&program->lock);
-    return reason;
+    return PIN_NONE;
 }

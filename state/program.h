@@ -143,9 +143,6 @@ size_t program_kernel_count(struct program *program);
 MUST_CHECK int program_container(struct program *program, cl_uint seat, unsigned char **ret_bytes,
                                  size_t *ret_size);
 
-/** Why this program cannot be carried (program-scope writable variables), or NULL. Static text. */
-const char *program_pins(struct program *program);
-
 extern const struct object_class program_class;
 
 #endif

@@ -372,6 +372,10 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
         recipe_unref(program->recipe);
         program->recipe = next ? recipe_ref(next) : NULL;
     }
+    enum pin_kind before = details->pin;
+    details->pin = program_find_pin(program);
+    pin_take(&program->context->pins, details->pin);
+    pin_drop(&program->context->pins, before);
     uint32_t executable = 0;
     for (unsigned i = 0; i < SEATS; i++)
         if (details->seat[i].status == CL_BUILD_SUCCESS &&

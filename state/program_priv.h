@@ -32,6 +32,7 @@ struct program_details {
     unsigned char *container; /**< Of `contained`; made when asked for. Owned. */
     size_t container_size;
     struct recipe *contained;
+    enum pin_kind pin; /**< Taken on the context. */
 };
 
 /** One residence where work on a program is done outside the gate. */
@@ -134,6 +135,9 @@ char *recipe_driver_options(const struct recipe *origin, const struct residence 
 /** Set the specialisation constants of a real program. */
 cl_int recipe_specialise(const struct residence *residence, cl_program real,
                          const struct recipe_constant *constants, uint32_t count);
+
+/** Why this program cannot be carried as it is built now, or PIN_NONE. Under the program's lock. */
+enum pin_kind program_find_pin(const struct program *program);
 
 /** CL_OUT_OF_HOST_MEMORY or CL_OUT_OF_RESOURCES, for -errno of recipes and containers. */
 cl_int program_error(int err);

@@ -200,3 +200,44 @@ cl_program_binary_type recipe_binary_type(const struct recipe *recipe)
         return CL_PROGRAM_BINARY_TYPE_NONE;
     }
 }
+
+static bool strings_same(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool recipe_same(const struct recipe *a, const struct recipe *b)
+{
+    if (a == b)
+        return true;
+    if (a->kind != b->kind || a->input_count != b->input_count ||
+        a->constant_count != b->constant_count || a->bytes || b->bytes ||
+        !strings_same(a->options, b->options))
+        return false;
+    for (uint32_t i = 0; i < a->input_count; i++)
+        if (!recipe_same(a->inputs[i], b->inputs[i]) ||
+            (a->names && !strings_same(a->names[i], b->names[i])))
+            return false;
+    for (uint32_t i = 0; i < a->constant_count; i++)
+        if (a->constants[i].id != b->constants[i].id ||
+            a->constants[i].size != b->constants[i].size ||
+            memcmp(a->constants[i].bytes, b->constants[i].bytes, a->constants[i].size) != 0)
+            return false;
+    return true;
+}
+
+/* "-cl-std=CL2.0" and above, "-cl-std=CLC++...". */
+bool recipe_asks_for_new_language(const struct recipe *recipe)
+{
+    static const char flag[] = "-cl-std=CL";
+    const char *standard = recipe->options ? strstr(recipe->options, flag) : NULL;
+    return standard && standard[sizeof(flag) - 1] != '1';
+}
+
+bool recipe_may_keep_variables(const struct recipe *recipe)
+{
+    bool may = recipe->kind == RECIPE_IL || recipe_asks_for_new_language(recipe);
+    for (uint32_t i = 0; i < recipe->input_count && !may; i++)
+        may = recipe_may_keep_variables(recipe->inputs[i]);
+    return may;
+}

@@ -3,6 +3,7 @@
 
 #include <CL/cl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -75,6 +76,15 @@ MUST_CHECK int recipe_built(struct recipe *base, const char *options,
 
 /** The SOURCE or IL that it all starts from, or NULL for what was linked. Borrowed. */
 const struct recipe *recipe_origin(const struct recipe *recipe);
+/** True when both make the same program: of the same inputs, by the same step, in the same way. */
+bool recipe_same(const struct recipe *a, const struct recipe *b);
+/**
+ * False when what a driver calls program-scope variables can only be constants: some count those
+ * as well, and OpenCL C has no others before 2.0.
+ */
+bool recipe_may_keep_variables(const struct recipe *recipe);
+/** True when its own options ask for OpenCL C 2.0 or newer. */
+bool recipe_asks_for_new_language(const struct recipe *recipe);
 /** CL_PROGRAM_BINARY_TYPE of what following it makes. */
 cl_program_binary_type recipe_binary_type(const struct recipe *recipe);
 

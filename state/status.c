@@ -30,7 +30,7 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.moving = atomic_load(&seat->moving);
         status.moves = atomic_load(&seat->moves);
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
-        status.pinned = atomic_load(&seat->pinned);
+        status.pinned = pin_reason(seat);
         if (device)
             status.device_bytes = bytes_of(seat);
     }

@@ -8,25 +8,43 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/device_key.h"
 #include "interpose/control.h"
 #include "interpose/start.h"
 #include "tests/unit/folder.h"
 
-static void engine_start(struct engine_rig *rig)
+static struct device *find(const struct engine_rig *rig, const char *name)
 {
+    for (uint32_t i = 0; i < rig->device_count; i++) {
+        const char *known = rig->devices[i]->key.device;
+        if (strncmp(known, name, strlen(name)) == 0)
+            return rig->devices[i];
+    }
+    cr_assert_fail("no device %s among %u", name, rig->device_count);
+    return NULL;
+}
+
+/* @first: the device to start on; or NULL. */
+static void engine_start(struct engine_rig *rig, const char *first)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
     cl_uint count = 0;
+    size_t listed;
     setenv(START_ENV_PROFILE, "native", 1);
     unsetenv(START_ENV_INVENTORY);
     unsetenv(START_ENV_PRESENT);
     /* No agent: not the machine's either. */
     unsetenv(CONTROL_ENV_SOCKET);
     unsetenv(CONTROL_ENV_DEVICE);
+    cr_assert_eq(driver_list(&rig->devices, &listed), 0);
+    rig->device_count = (uint32_t)listed;
+    if (first) {
+        device_key_format(&find(rig, first)->key, key);
+        setenv(CONTROL_ENV_DEVICE, key, 1);
+    }
     OK(clGetPlatformIDs(1, &rig->platform, &count));
     cr_assert_eq(count, 1);
     OK(clGetDeviceIDs(rig->platform, CL_DEVICE_TYPE_ALL, 1, &rig->device, &count));
-    size_t listed;
-    cr_assert_eq(driver_list(&rig->devices, &listed), 0);
-    rig->device_count = (uint32_t)listed;
 }
 
 void engine_rig_open(struct engine_rig *rig, const char *config)
@@ -44,28 +62,22 @@ void engine_rig_open(struct engine_rig *rig, const char *config)
     emu_control_shared_fn shared;
     *(void **)&shared = dlsym(library, "emu_control_shared");
     rig->emu = shared();
-    engine_start(rig);
+    engine_start(rig, NULL);
     unlink(path);
 }
 
 void engine_rig_open_pocl(struct engine_rig *rig, const char *devices)
 {
+    engine_rig_open_pocl_on(rig, devices, NULL);
+}
+
+void engine_rig_open_pocl_on(struct engine_rig *rig, const char *devices, const char *first)
+{
     memset(rig, 0, sizeof(*rig));
     folder_clean_environment();
     setenv("POCL_DEVICES", devices, 1);
     setenv(DRIVER_ENV_VENDORS, "/etc/OpenCL/vendors/pocl.icd", 1);
-    engine_start(rig);
-}
-
-static struct device *find(const struct engine_rig *rig, const char *name)
-{
-    for (uint32_t i = 0; i < rig->device_count; i++) {
-        const char *known = rig->devices[i]->key.device;
-        if (strncmp(known, name, strlen(name)) == 0)
-            return rig->devices[i];
-    }
-    cr_assert_fail("no device %s among %u", name, rig->device_count);
-    return NULL;
+    engine_start(rig, first);
 }
 
 cl_device_id engine_rig_seat(struct engine_rig *rig, const char *name)

@@ -28,6 +28,8 @@ struct engine_rig {
 void engine_rig_open(struct engine_rig *rig, const char *config);
 /** The same on POCL, with @devices of it ("basic pthread"). */
 void engine_rig_open_pocl(struct engine_rig *rig, const char *devices);
+/** The same, starting on the device whose name begins with @first. */
+void engine_rig_open_pocl_on(struct engine_rig *rig, const char *devices, const char *first);
 /** One more virtual device for the program, on the device named @name. Before any context. */
 cl_device_id engine_rig_seat(struct engine_rig *rig, const char *name);
 

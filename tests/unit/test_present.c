@@ -159,6 +159,7 @@ Test(present, what_is_not_carried_is_answered_as_unsupported)
     size_t size = 0;
 
     put8(&a, CL_DEVICE_SVM_CAPABILITIES, 0xb);
+    put8(&a, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL | CL_EXEC_NATIVE_KERNEL);
     put8(&a, CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES, 3);
     put4(&a, CL_DEVICE_PIPE_SUPPORT, CL_TRUE);
     put4(&a, CL_DEVICE_MAX_PIPE_ARGS, 16);
@@ -172,12 +173,16 @@ Test(present, what_is_not_carried_is_answered_as_unsupported)
                  "__opencl_c_atomic_scope_all_devices", V(3, 0), "__opencl_c_atomic_scope_device",
                  V(3, 0), NULL);
     for (int profile = PRESENT_PORTABLE; profile <= PRESENT_NATIVE; profile++) {
+        /* What pins a program, and runs there all the same. */
+        bool pins = profile == PRESENT_NATIVE;
         present = build((enum present_profile)profile, &a, NULL);
-        cr_expect_eq(number(&present, CL_DEVICE_SVM_CAPABILITIES), 0);
+        cr_expect_eq(number(&present, CL_DEVICE_SVM_CAPABILITIES), pins ? 0xb : 0);
         cr_expect_eq(number(&present, CL_DEVICE_DEVICE_ENQUEUE_CAPABILITIES), 0);
         cr_expect_eq(number(&present, CL_DEVICE_PIPE_SUPPORT), 0);
         cr_expect_eq(number(&present, CL_DEVICE_MAX_PIPE_ARGS), 0);
-        cr_expect_eq(number(&present, CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE), 0);
+        cr_expect_eq(number(&present, CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE), pins ? 65536 : 0);
+        cr_expect_eq(number(&present, CL_DEVICE_EXECUTION_CAPABILITIES),
+                     pins ? CL_EXEC_KERNEL | CL_EXEC_NATIVE_KERNEL : CL_EXEC_KERNEL);
         cr_expect_str_eq(text(&present, CL_DEVICE_BUILT_IN_KERNELS), "");
         cr_expect_eq(
             present_device_info(&present, CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION, 0, NULL, &size),
@@ -187,7 +192,7 @@ Test(present, what_is_not_carried_is_answered_as_unsupported)
             present_device_info(&present, CL_DEVICE_PARTITION_PROPERTIES, 8, &property, &size),
             CL_SUCCESS);
         cr_expect_eq(size, 8);
-        cr_expect_eq(property, 0);
+        cr_expect_eq(property, pins ? CL_DEVICE_PARTITION_EQUALLY : 0);
         /* 0x40 is the scope of all devices; orders without their features go too. */
         cr_expect_eq(number(&present, CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES), 0x7f & ~0x40 & ~0x6);
         cr_expect(lists(&present, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_int64", V(3, 0)));
@@ -196,8 +201,9 @@ Test(present, what_is_not_carried_is_answered_as_unsupported)
         cr_expect_not(lists(&present, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_pipes", V(3, 0)));
         cr_expect_not(
             lists(&present, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_device_enqueue", V(3, 0)));
-        cr_expect_not(lists(&present, CL_DEVICE_OPENCL_C_FEATURES,
-                            "__opencl_c_program_scope_global_variables", V(3, 0)));
+        cr_expect_eq(lists(&present, CL_DEVICE_OPENCL_C_FEATURES,
+                           "__opencl_c_program_scope_global_variables", V(3, 0)),
+                     pins);
         cr_expect_not(lists(&present, CL_DEVICE_OPENCL_C_FEATURES,
                             "__opencl_c_atomic_scope_all_devices", V(3, 0)));
         present_finish(&present);

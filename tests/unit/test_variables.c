@@ -1,0 +1,129 @@
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "state/variables.h"
+
+/* Which programs have variables that live as long as they do. */
+
+static bool keeps(const char *source, const char *options)
+{
+    struct recipe *leaf, *built;
+    cr_assert_eq(recipe_source(1, &source, NULL, &leaf), 0);
+    cr_assert_eq(recipe_built(leaf, options, NULL, 0, &built), 0);
+    bool found = recipe_keeps_variables(built);
+    recipe_unref(built);
+    recipe_unref(leaf);
+    return found;
+}
+
+Test(variables, that_are_global_are_found_in_any_language)
+{
+    static const char *const sources[] = {
+        "global int v = 5; kernel void k(global int *a) { a[0] = v++; }",
+        "__global float4 table[256];\nkernel void k() {}",
+        "kernel void k() {}\n#define X \\\n global\nstatic global uint seen;",
+        "global struct { int a; } s;",
+        "struct s { int a; }; global struct s one = { 1 };",
+        "__attribute__((aligned(8))) global int *p;",
+        "global int * global p;",
+        "const global int *p;",
+        "kernel void k() { if (1) { static global int n; } }",
+        "kernel void k() { static int n = 3; n++; }",
+    };
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
+        cr_expect(keeps(sources[i], ""), "%s", sources[i]);
+}
+
+Test(variables, without_an_address_space_are_global_in_new_languages)
+{
+    static const char *const sources[] = {
+        "int counter;",
+        "static float4 last[2] = {1, 2};",
+        "atomic_int hits = ATOMIC_VAR_INIT(0); kernel void k() {}",
+        "unsigned long n; void f(int);",
+        "volatile uint flag;",
+    };
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        cr_expect_not(keeps(sources[i], "-cl-std=CL1.2"), "%s", sources[i]);
+        cr_expect(keeps(sources[i], "-DX -cl-std=CL2.0"), "%s", sources[i]);
+        cr_expect(keeps(sources[i], "-cl-std=CL3.0"), "%s", sources[i]);
+        cr_expect(keeps(sources[i], "-cl-std=CLC++"), "%s", sources[i]);
+    }
+}
+
+Test(variables, are_not_seen_where_there_are_none)
+{
+    static const char *const sources[] = {
+        "",
+        "kernel void k(global int *a) { a[0] = 1; }",
+        "__kernel void k(__global int *a, __local int *l) { local int x[4]; int y; x[0] = y; }",
+        "constant int t[] = {1, 2};",
+        "__constant float4 t[2] = {(float4)(1), (float4)(2)}; kernel void k() {}",
+        "static __constant int t[1] = {1};",
+        "const sampler_t s = CLK_FILTER_NEAREST;",
+        "constant sampler_t s = 0;",
+        "typedef struct { int a; global int *p; } node; kernel void k(global node *n) {}",
+        "struct node { global int *p; };",
+        "typedef global int *pointer;",
+        "global int *next(global int *p); kernel void k() {}",
+        "static inline int twice(int a) { const int b = a; return 2 * b; }",
+        "int __attribute__((overloadable)) f(global int *p) { return *p; }",
+        "extern global int elsewhere;",
+        "// global int v;\n/* global int w; */ kernel void k() {}",
+        "#define COUNTER global int v;\n#if 0\n#endif\nkernel void k() {}",
+        "kernel void k() { printf(\"global int v; { ( \\\" \"); }",
+        "const int n = 5; enum { A, B }; union u { int a; float b; };",
+        "kernel void k() { static constant int t[2] = {1, 2}; }",
+        "kernel __attribute__((reqd_work_group_size(1, 1, 1))) void k(global int *a) {}",
+        "/* never ends",
+        "\"never ends",
+        "kernel void k() { {",
+        "#",
+    };
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        cr_expect_not(keeps(sources[i], ""), "%s", sources[i]);
+        cr_expect_not(keeps(sources[i], "-cl-std=CL3.0"), "%s", sources[i]);
+    }
+}
+
+Test(variables, of_inputs_are_those_of_what_is_linked)
+{
+    const char *with = "global int v;", *without = "kernel void k() {}";
+    struct recipe *leaves[2], *compiled[2], *linked;
+    cr_assert_eq(recipe_source(1, &with, NULL, &leaves[0]), 0);
+    cr_assert_eq(recipe_source(1, &without, NULL, &leaves[1]), 0);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(recipe_compiled(leaves[i], "", 0, NULL, NULL, NULL, 0, &compiled[i]), 0);
+    cr_assert_eq(recipe_linked(2, compiled, "", &linked), 0);
+    cr_expect(recipe_keeps_variables(linked));
+    cr_expect_not(recipe_keeps_variables(compiled[1]));
+    recipe_unref(linked);
+    for (int i = 0; i < 2; i++) {
+        recipe_unref(compiled[i]);
+        recipe_unref(leaves[i]);
+    }
+}
+
+static bool il_keeps(uint32_t storage, bool swapped, size_t cut)
+{
+    /* A header, OpCapability Kernel, OpVariable %1 %2 storage. */
+    uint32_t words[] = {0x07230203, 0x00010000,      0, 3, 0,      (2u << 16) | 17,
+                        6,          (4u << 16) | 59, 1, 2, storage};
+    struct recipe *il;
+    for (size_t i = 0; swapped && i < sizeof(words) / sizeof(words[0]); i++)
+        words[i] = __builtin_bswap32(words[i]);
+    cr_assert_eq(recipe_il(words, sizeof(words) - cut, &il), 0);
+    bool found = recipe_keeps_variables(il);
+    recipe_unref(il);
+    return found;
+}
+
+Test(variables, of_il_are_those_in_the_memory_of_all_work_groups)
+{
+    cr_expect(il_keeps(5, false, 0));
+    cr_expect(il_keeps(5, true, 0));
+    cr_expect_not(il_keeps(0, false, 0)); /* constants */
+    cr_expect_not(il_keeps(4, false, 0)); /* local memory */
+    for (size_t cut = 1; cut <= 40; cut++)
+        cr_expect_not(il_keeps(5, false, cut), "%zu bytes less", cut);
+}
