@@ -23,8 +23,10 @@ static const struct command commands[] = {
      "  --present KIND      the kind of device it is told: gpu, cpu, accelerator or native\n"
      "  --profile PROFILE   the limits it is told: portable (default) or native\n"},
     {"devices", cmd_devices,
-     "Usage: reseat devices [--json]\n\n"
-     "List every device of every OpenCL driver, what is in use of it, and by whom.\n"},
+     "Usage: reseat devices [--presented] [--json]\n\n"
+     "List every device of every OpenCL driver, what is in use of it, and by whom.\n\n"
+     "  --presented  instead, what programs are told of their device, and why: which device sets\n"
+     "               each limit, and what is left out because of which\n"},
     {"ps", cmd_ps,
      "Usage: reseat ps [--json]\n\n"
      "List the programs that run under reseat.\n"},
@@ -56,7 +58,7 @@ static void print_help(FILE *to)
           "Move a running OpenCL program between devices.\n\n"
           "  run [--device DEV] [--name NAME] [--present KIND] [--profile PROFILE] -- PROGRAM "
           "[ARG...]\n"
-          "  devices\n"
+          "  devices [--presented]\n"
           "  ps\n"
           "  move APP DEVICE [--timeout SECONDS] [--dry-run]\n"
           "  suspend APP\n"
