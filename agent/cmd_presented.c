@@ -1,6 +1,8 @@
 #include <libsmartcols.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "agent/cmd.h"
 #include "agent/paths.h"
@@ -53,16 +55,81 @@ static bool is_offered(const struct reason *reason)
 
 /* ---- a table ---- */
 
+enum { NAME, TOLD, WHY, COLUMNS };
+
+/* On a terminal no line is longer than it is wide: what is told takes this much at most... */
+#define TOLD_MAX 22
+/* ...and why, at least. */
+#define WHY_MIN 24
+
 static struct libscols_table *make_table(const char *what)
 {
+    const char *titles[COLUMNS] = {what, "TOLD", "WHY"};
     struct libscols_table *table = scols_new_table();
 
-    if (table) {
-        scols_table_new_column(table, what, 0, 0);
-        scols_table_new_column(table, "TOLD", 0, SCOLS_FL_WRAP);
-        scols_table_new_column(table, "WHY", 0, SCOLS_FL_WRAP);
+    for (size_t i = 0; table && i < COLUMNS; i++) {
+        struct libscols_column *column =
+            scols_table_new_column(table, titles[i], 0, i == NAME ? 0 : SCOLS_FL_WRAP);
+        if (column && i != NAME) {
+            scols_column_set_safechars(column, "\n");
+            scols_column_set_wrapfunc(column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk, NULL);
+        }
     }
     return table;
+}
+
+/* Break lines between words. */
+static void wrap(char *text, size_t width)
+{
+    char *begin = text, *space = NULL;
+
+    for (char *at = text; *at; at++) {
+        if (*at == ' ') {
+            space = at;
+        }
+        if (space && (size_t)(at - begin) >= width) {
+            *space = '\n';
+            begin = space + 1;
+            space = NULL;
+        }
+    }
+}
+
+static size_t widest(struct libscols_table *table, size_t column)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < scols_table_get_nlines(table); i++) {
+        const char *text =
+            scols_cell_get_data(scols_line_get_cell(scols_table_get_line(table, i), column));
+        most = text && strlen(text) > most ? strlen(text) : most;
+    }
+    return most;
+}
+
+static void wrap_column(struct libscols_table *table, size_t column, size_t width)
+{
+    for (size_t i = 0; i < scols_table_get_nlines(table); i++) {
+        struct libscols_line *line = scols_table_get_line(table, i);
+        const char *text = scols_cell_get_data(scols_line_get_cell(line, column));
+        struct words copy = {0};
+        words_add(&copy, "%s", text ? text : "");
+        wrap(copy.text, width);
+        scols_line_set_data(line, column, copy.text);
+    }
+}
+
+static void fit(struct libscols_table *table)
+{
+    struct winsize size;
+
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col) {
+        return;
+    }
+    size_t told = widest(table, TOLD) < TOLD_MAX ? widest(table, TOLD) : TOLD_MAX;
+    size_t before = widest(table, NAME) + (told < 4 ? 4 : told) + 3;
+    wrap_column(table, TOLD, TOLD_MAX);
+    wrap_column(table, WHY, size.ws_col > before + WHY_MIN ? size.ws_col - before : WHY_MIN);
 }
 
 static void add_line(struct libscols_table *table, const char *name, const char *value,
@@ -71,14 +138,17 @@ static void add_line(struct libscols_table *table, const char *name, const char 
     struct libscols_line *line = table ? scols_table_new_line(table, NULL) : NULL;
 
     if (line) {
-        scols_line_set_data(line, 0, name);
-        scols_line_set_data(line, 1, value);
-        scols_line_set_data(line, 2, why);
+        scols_line_set_data(line, NAME, name);
+        scols_line_set_data(line, TOLD, value);
+        scols_line_set_data(line, WHY, why);
     }
 }
 
 static bool print_table(struct libscols_table *table, const char *after)
 {
+    if (table) {
+        fit(table);
+    }
     bool failed = !table || scols_print_table(table) || fputs(after, stdout) == EOF;
 
     scols_unref_table(table);
