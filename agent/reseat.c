@@ -43,9 +43,10 @@ static const struct command commands[] = {
      "Usage: reseat resume APP [DEVICE] [--timeout SECONDS] [--json]\n\n"
      "Give a suspended program a device again: the one it was on, or another.\n"},
     {"doctor", cmd_doctor,
-     "Usage: reseat doctor [PROGRAM]\n\n"
+     "Usage: reseat doctor [PROGRAM [ARG...]]\n\n"
      "Check the set-up; with PROGRAM, say by which road it reaches OpenCL and what would stop it.\n"
-     "Exit status 1: something is broken.\n"},
+     "PROGRAM may be a script, python3 with a script, java with a .jar, or a wrapper of such.\n"
+     "Nothing is run. Exit status 1: something is broken.\n"},
     {"agent", cmd_agent,
      "Usage: reseat agent [start|stop|status] [--json]\n\n"
      "Start or stop your agent, or say whether one runs (the default).\n"},
@@ -63,7 +64,7 @@ static void print_help(FILE *to)
           "  move APP DEVICE [--timeout SECONDS] [--dry-run]\n"
           "  suspend APP\n"
           "  resume APP [DEVICE]\n"
-          "  doctor [PROGRAM]\n"
+          "  doctor [PROGRAM [ARG...]]\n"
           "  agent [start|stop|status]\n"
           "  version\n\n"
           "reseat COMMAND --help says more. Most take --json.\n"
