@@ -27,6 +27,7 @@ static const char *loader_path(void)
 
 struct road {
     bool preload, icd, layer;
+    const char *drivers; /* Where reseat finds them; NULL: the system's. */
     const char *program;
     const char *arguments[6];
 };
@@ -43,7 +44,7 @@ static void take_road(const struct road *road, const char *vendors)
     folder_clean_environment();
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0", 1);
     setenv("POCL_DEVICES", "basic", 1);
-    setenv("RESEAT_ICD_VENDORS", "/etc/OpenCL/vendors", 1);
+    setenv("RESEAT_ICD_VENDORS", road->drivers ? road->drivers : "/etc/OpenCL/vendors", 1);
     if (road->preload)
         setenv("LD_PRELOAD", LIBRARY_PATH, 1);
     if (road->icd)
@@ -128,6 +129,16 @@ Test(roads, a_program_that_binds_deeply_is_ours)
                                .arguments = {loader_path(), "deep"}});
 }
 #endif
+
+/* Oclgrind's dispatch table holds its exported functions: ours, were they left as bound. */
+Test(roads, a_driver_whose_calls_can_be_taken_over_keeps_them)
+{
+    char drivers[64];
+    folder_make(drivers);
+    folder_put(drivers, "oclgrind.icd", "/usr/lib/oclgrind/liboclgrind-rt-icd.so\n");
+    expect_ours(
+        &(struct road){.preload = true, .icd = true, .drivers = drivers, .program = LINKED_PATH});
+}
 
 Test(roads, a_program_that_opens_a_loader_is_ours_by_layer)
 {
