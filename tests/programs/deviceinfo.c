@@ -164,6 +164,7 @@ static cl_version version_of(const char *text, const char *before)
 static void find_facts(void)
 {
     struct prog p;
+    char *profile;
 
     prog_open(&p);
     facts.platform = p.platform;
@@ -174,8 +175,10 @@ static void find_facts(void)
     facts.version = version_of(device_text(CL_DEVICE_VERSION), "OpenCL ");
     facts.c_version = version_of(device_text(CL_DEVICE_OPENCL_C_VERSION), "OpenCL C ");
     facts.platform_version = version_of(platform_text(CL_PLATFORM_VERSION), "OpenCL ");
-    facts.full = strcmp(device_text(CL_DEVICE_PROFILE), "FULL_PROFILE") == 0;
-    CHECK(facts.full || strcmp(device_text(CL_DEVICE_PROFILE), "EMBEDDED_PROFILE") == 0);
+    profile = device_text(CL_DEVICE_PROFILE);
+    facts.full = strcmp(profile, "FULL_PROFILE") == 0;
+    CHECK(facts.full || strcmp(profile, "EMBEDDED_PROFILE") == 0);
+    free(profile);
 }
 
 int main(int argc, char **argv)

@@ -53,11 +53,12 @@ void check_platform(void)
 {
     char *extensions = platform_text(CL_PLATFORM_EXTENSIONS);
     char *suffix = platform_text(CL_PLATFORM_ICD_SUFFIX_KHR);
+    char *profile = platform_text(CL_PLATFORM_PROFILE);
     char room[2];
     cl_uint count = 0;
     cl_platform_id platform;
 
-    CHECK(strcmp(platform_text(CL_PLATFORM_PROFILE), "FULL_PROFILE") == 0 || !facts.full);
+    CHECK(strcmp(profile, "FULL_PROFILE") == 0 || !facts.full);
     CHECK(platform_text(CL_PLATFORM_NAME)[0]);
     CHECK(platform_text(CL_PLATFORM_VENDOR)[0]);
     CHECK(words_have(extensions, "cl_khr_icd"));
