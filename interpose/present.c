@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "interpose/draft.h"
+#include "interpose/hide.h"
 #include "interpose/info.h"
 #include "interpose/meet.h"
 #include "interpose/reply.h"
@@ -460,6 +461,7 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     size_t *place = calloc(count + 1, sizeof(*place));
     struct reasons reasons = {.device_count = count};
     struct devinfo platform = {0};
+    char *prologue = NULL;
     struct draft draft = {.meet = {.devices = chosen,
                                    .answers = &draft.answers,
                                    .reasons = ret_reasons ? &reasons : NULL}};
@@ -474,6 +476,8 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     if (!err)
         err = platform_write(&draft, &platform);
     if (!err)
+        err = hide_text(&draft, &prologue);
+    if (!err)
         name_all_devices(draft.meet.reasons, place, draft.meet.count, profile);
     if (!err && reasons.failed)
         err = -ENOMEM;
@@ -483,9 +487,10 @@ int present_explain(const struct devinfo *const *devices, size_t count,
         devinfo_finish(&draft.answers);
         devinfo_finish(&platform);
         reasons_finish(&reasons);
+        free(prologue);
         return err;
     }
-    *ret = (struct present){draft.answers, platform, draft.version};
+    *ret = (struct present){draft.answers, platform, draft.version, prologue};
     if (ret_reasons)
         *ret_reasons = reasons;
     return 0;
@@ -501,6 +506,8 @@ void present_finish(struct present *present)
 {
     devinfo_finish(&present->device);
     devinfo_finish(&present->platform);
+    free(present->prologue);
+    present->prologue = NULL;
 }
 
 static cl_int answer(const struct devinfo *answers, cl_uint name, size_t param_value_size,

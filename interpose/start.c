@@ -12,6 +12,7 @@
 #include "state/callback.h"
 #include "state/context.h"
 #include "state/log.h"
+#include "state/program.h"
 
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
@@ -207,6 +208,7 @@ static int start_all(struct machine *machine)
         return err;
     }
     read_limits();
+    program_prologue = the_present.prologue;
     pthread_atfork(NULL, NULL, child_begins);
     /* The program runs without an agent as well as with one. */
     err = control_start();

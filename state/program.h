@@ -109,6 +109,10 @@ MUST_CHECK int program_container(struct program *program, cl_uint seat, unsigned
 /** Why this program cannot be carried (program-scope writable variables), or NULL. Static text. */
 const char *program_pins(struct program *program);
 
+/** OpenCL C that drivers get before every source; the program never sees it. Static or "": set
+ *  before the first program is made. */
+extern const char *program_prologue;
+
 extern const struct object_class program_class;
 
 #endif

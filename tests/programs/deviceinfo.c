@@ -191,6 +191,7 @@ int main(int argc, char **argv)
         check_limits();
         check_abilities();
         check_images();
+        check_macros();
         check_contexts();
     } while (prog_again());
     if (wrong) {

@@ -60,6 +60,7 @@ void check_versions(void);
 void check_limits(void);
 void check_abilities(void);
 void check_images(void);
+void check_macros(void);
 void check_contexts(void);
 
 #endif

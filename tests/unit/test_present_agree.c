@@ -371,6 +371,38 @@ Test(present_agree, each_answer_has_the_reason_that_decided_it)
     reasons_finish(&reasons);
 }
 
+Test(present_agree, compilers_are_told_what_the_device_does_not_have)
+{
+    struct devinfo a = plain("OpenCL 3.0 a"), b = plain("OpenCL 3.0 b"), c = plain("OpenCL 1.2 c");
+    struct present present;
+
+    put_text(&a, CL_DEVICE_EXTENSIONS, "cl_khr_fp64 cl_khr_int64_base_atomics cl_vendor_own");
+    put8(&a, CL_DEVICE_DOUBLE_FP_CONFIG, 0x3f);
+    put_text(&b, CL_DEVICE_EXTENSIONS,
+             "cl_khr_int64_base_atomics cl_bad\n#error cl_bad;x not_ours");
+    put_versions(&a, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_fp64", V(3, 0), "__opencl_c_images",
+                 V(3, 0), NULL);
+    put_versions(&b, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_images", V(3, 0), NULL);
+    present = build(&a, &b, NULL);
+    cr_expect_str_eq(present.prologue, "#undef cl_khr_fp64\n#undef cl_vendor_own\n"
+                                       "#undef __opencl_c_fp64\n#line 1\n");
+    present_finish(&present);
+
+    put_text(&a, CL_DEVICE_EXTENSIONS, "cl_khr_int64_base_atomics");
+    put_versions(&a, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_images", V(3, 0), NULL);
+    present = build(&a, NULL, NULL);
+    cr_expect_str_eq(present.prologue, "", "it has what it is told to have");
+    present_finish(&present);
+
+    present = build(&a, &c, NULL);
+    cr_expect_not_null(strstr(present.prologue, "#define __OPENCL_VERSION__ 120\n"));
+    present_finish(&present);
+    put4(&c, CL_DEVICE_IMAGE_SUPPORT, CL_FALSE);
+    present = build(&c, NULL, NULL);
+    cr_expect_str_eq(present.prologue, "#undef __IMAGE_SUPPORT__\n#line 1\n");
+    present_finish(&present);
+}
+
 /* ---- any two devices that agree with themselves ---- */
 
 static const char *const abilities[] = {"cl_khr_fp64", "cl_khr_fp16", "cl_khr_depth_images",
