@@ -16,6 +16,9 @@ int cmd_doctor(int argc, char **argv);
 int cmd_agent(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
+/** What programs are told of their device, of the inventory that the agent keeps. */
+int cmd_presented(const struct output *output);
+
 /** Help of a command, as its --help prints it. */
 const char *cmd_help(const char *name);
 

@@ -98,13 +98,11 @@ int cmd_doctor(int argc, char **argv)
         return output_usage(&output, "option %s is unknown", argv[1]);
     }
     int first = argc > 1 && strcmp(argv[1], "--") == 0 ? 2 : 1;
-    if (argc > first + 1) {
-        return output_usage(&output, "one program at a time");
-    }
     if (argc == first) {
         return check_setup();
     }
-    int error = doctor_program(argv[first], paths_library(library) ? NULL : library, stdout, &road);
+    int error =
+        doctor_program(argv + first, paths_library(library) ? NULL : library, stdout, &road);
     if (error == -ENOENT) {
         return output_fail(&output, ERR_NO_APP,
                            "%s is not a program that can be found; give its path", argv[first]);

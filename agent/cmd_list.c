@@ -7,10 +7,13 @@
 
 #define LIST_MS 60000
 
-static int parse(const struct output *output, int argc, char **argv)
+/** @ret_presented  Set by --presented; NULL where the command has no such option. */
+static int parse(const struct output *output, int argc, char **argv, bool *ret_presented)
 {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json")) {
+        if (ret_presented && strcmp(argv[i], "--presented") == 0) {
+            *ret_presented = true;
+        } else if (strcmp(argv[i], "--json")) {
             return output_usage(output, "unexpected \"%s\"", argv[i]);
         }
     }
@@ -143,7 +146,8 @@ int cmd_devices(int argc, char **argv)
     char problem[PROTOCOL_TEXT_MAX];
 
     output_init(&output, "devices", argc, argv);
-    int status = parse(&output, argc, argv);
+    bool presented = false;
+    int status = parse(&output, argc, argv, &presented);
     if (status || (status = cmd_connect(&output, true, "list devices", &client))) {
         return status;
     }
@@ -159,6 +163,8 @@ int cmd_devices(int argc, char **argv)
     field_string(&message.root, "problem", problem, sizeof(problem));
     if (problem[0] && !count) {
         status = output_fail(&output, ERR_FAILED, "%s; see reseat doctor", problem);
+    } else if (presented) {
+        status = cmd_presented(&output);
     } else if (output.json) {
         status = print_json(&output, &message, "devices");
     } else if (!count) {
@@ -227,7 +233,7 @@ int cmd_ps(int argc, char **argv)
     struct frame frame;
 
     output_init(&output, "ps", argc, argv);
-    int status = parse(&output, argc, argv);
+    int status = parse(&output, argc, argv, NULL);
     if (status || (status = cmd_connect(&output, false, "list programs", &client))) {
         return status;
     }

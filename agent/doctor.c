@@ -10,25 +10,12 @@
 #include <unistd.h>
 
 #include "agent/cleanup.h"
+#include "agent/doctor_priv.h"
 #include "agent/paths.h"
 
-#define SCRIPTS_MAX   4
-#define LIBRARIES_MAX 1024
+#define TEXT_MAX (1u << 20)
 
-struct doctor {
-    FILE *to;
-    bool stopped;
-    bool linked;          /**< It or a library of it is linked against a loader. */
-    bool opens;           /**< It or a library of it opens one. */
-    struct strings seen;  /**< Files that were looked at; grows while it is walked. */
-    struct strings names; /**< Sonames that were looked for. */
-    struct strings uses;
-    struct strings search; /**< Folders of the rpaths seen. */
-};
-
-static void say(struct doctor *doctor, const char *mark, const char *format, ...) PRINTF(3, 4);
-
-static void say(struct doctor *doctor, const char *mark, const char *format, ...)
+void doctor_say(struct doctor *doctor, const char *mark, const char *format, ...)
 {
     va_list arguments;
 
@@ -47,27 +34,47 @@ static bool is_program(const char *path)
     return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
 }
 
-/** As execvp() finds it. */
-static int find_program(const char *name, char ret[PATH_MAX])
+int doctor_find(const char *name, char ret[PATH_MAX], char *ret_asked)
 {
     const char *list = getenv("PATH");
 
     if (strchr(name, '/')) {
+        if (ret_asked) {
+            snprintf(ret_asked, PATH_MAX, "%s", name);
+        }
         return is_program(name) && realpath(name, ret) ? 0 : -ENOENT;
     }
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "/usr/local/bin:/usr/bin:/bin");
     char *rest = copy;
-    for (char *part = strsep(&rest, ":"); part; part = strsep(&rest, ":")) {
+    for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":")) {
         char path[PATH_MAX];
         if (!paths_join(*part ? part : ".", name, path) && is_program(path) &&
             access(path, X_OK) == 0 && realpath(path, ret)) {
+            if (ret_asked) {
+                memcpy(ret_asked, path, sizeof(path));
+            }
             return 0;
         }
     }
     return -ENOENT;
 }
 
-/** The program that the #! line names, or -ENOEXEC where there is none. */
+char *doctor_read(const char *path, size_t *ret_size)
+{
+    CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char *text = fd < 0 ? NULL : malloc(TEXT_MAX + 1);
+    ssize_t size = text ? read(fd, text, TEXT_MAX) : -1;
+
+    if (size < 0) {
+        free(text);
+        return NULL;
+    }
+    text[size] = '\0';
+    *ret_size = (size_t)size;
+    return text;
+}
+
+/** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
 static int interpreter(const char *path, char ret[PATH_MAX])
 {
     char line[512];
@@ -92,156 +99,183 @@ static int interpreter(const char *path, char ret[PATH_MAX])
         }
         first = word ? word : first;
     }
-    return find_program(first, ret);
+    snprintf(ret, PATH_MAX, "%s", first);
+    return 0;
 }
 
-static void check_privilege(struct doctor *doctor, const char *path)
+static void check_privilege(struct doctor *doctor, const char *path, bool script)
 {
     struct stat now;
+    bool other = stat(path, &now) == 0 && now.st_mode & (S_ISUID | S_ISGID);
 
-    if (stat(path, &now) == 0 && now.st_mode & (S_ISUID | S_ISGID)) {
-        say(doctor, "stop",
-            "%s is set-user-id or set-group-id: the dynamic linker ignores LD_PRELOAD and loaders "
-            "ignore OCL_ICD_VENDORS; run a copy without that bit",
-            path);
+    if (other && script) {
+        doctor_say(doctor, "note", "%s is a script: that it is set-user-id has no effect", path);
+    } else if (other) {
+        doctor_say(doctor, "stop",
+                   "%s is set-user-id or set-group-id: the dynamic linker ignores LD_PRELOAD and "
+                   "loaders ignore OCL_ICD_VENDORS; run a copy without that bit",
+                   path);
     }
     if (getxattr(path, "security.capability", NULL, 0) > 0) {
-        say(doctor, "stop",
-            "%s has file capabilities: the dynamic linker ignores LD_PRELOAD; run a copy without "
-            "them",
-            path);
+        doctor_say(doctor, "stop",
+                   "%s has file capabilities: the dynamic linker ignores LD_PRELOAD; run a copy "
+                   "without them",
+                   path);
     }
 }
 
-static bool try_folder(const char *folder, const char *name, char ret[PATH_MAX])
+/** True when the last part of the path begins with the name: "python3.11". */
+static bool is_called(const char *path, const char *name)
 {
-    char path[PATH_MAX];
+    const char *slash = strrchr(path, '/');
 
-    return !paths_join(folder, name, path) && is_program(path) && realpath(path, ret);
+    return strncmp(slash ? slash + 1 : path, name, strlen(name)) == 0;
 }
 
-/** As the dynamic linker would, near enough: rpaths seen so far, the variable, the usual folders.
- */
-static int find_library(const struct doctor *doctor, const char *name, char ret[PATH_MAX])
+static bool is_shell(const char *path)
 {
-    static const char *const usual[] = {"/lib/x86_64-linux-gnu",
-                                        "/usr/lib/x86_64-linux-gnu",
-                                        "/lib/aarch64-linux-gnu",
-                                        "/usr/lib/aarch64-linux-gnu",
-                                        "/usr/local/lib",
-                                        "/lib64",
-                                        "/usr/lib64",
-                                        "/lib",
-                                        "/usr/lib"};
-    const char *list = getenv("LD_LIBRARY_PATH");
+    static const char *const shells[] = {"sh", "bash", "dash", "ksh", "zsh", "busybox"};
 
-    if (strchr(name, '/')) {
-        return realpath(name, ret) ? 0 : -ENOENT;
-    }
-    for (size_t i = 0; i < doctor->search.count; i++) {
-        if (try_folder(doctor->search.items[i], name, ret)) {
-            return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
+        const char *slash = strrchr(path, '/');
+        if (strcmp(slash ? slash + 1 : path, shells[i]) == 0) {
+            return true;
         }
     }
-    CLEANUP(cleanup_free) char *copy = strdup(list ? list : "");
-    char *rest = copy;
-    for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":")) {
-        if (*part && try_folder(part, name, ret)) {
-            return 0;
-        }
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
-        if (try_folder(usual[i], name, ret)) {
-            return 0;
-        }
-    }
-    return -ENOENT;
+    return false;
 }
 
-static int merge(struct strings *to, const struct strings *from)
+static bool is_python(const char *path)
 {
-    int error = 0;
+    return is_called(path, "python") || is_called(path, "pypy");
+}
 
-    for (size_t i = 0; i < from->count && !error; i++) {
-        error = strings_add(to, from->items[i]);
+/** An ELF file that is run. */
+static int take_program(struct doctor *doctor, const char *path)
+{
+    int error = strings_add(&doctor->programs, path);
+
+    return error ? error : strings_add(&doctor->seen, path);
+}
+
+/** What python's arguments say it runs. */
+static int look_python(struct doctor *doctor, char *const *arguments, const char *asked)
+{
+    size_t at = 0;
+
+    while (arguments[at] && arguments[at][0] == '-' && arguments[at][1] &&
+           strcmp(arguments[at], "-c") && strcmp(arguments[at], "-m")) {
+        at += strcmp(arguments[at], "-W") && strcmp(arguments[at], "-X") ? 1 : 2;
+        if (!arguments[at - 1]) {
+            return 0;
+        }
     }
+    if (!arguments[at] || strcmp(arguments[at], "-c") == 0) {
+        doctor->machine = true;
+        return 0;
+    }
+    if (strcmp(arguments[at], "-m") == 0) {
+        return arguments[at + 1] ? doctor_python_module(doctor, arguments[at + 1], ".", asked) : 0;
+    }
+    return doctor_python(doctor, arguments[at], asked);
+}
+
+static int look_script(struct doctor *doctor, const char *path, const char *named)
+{
+    char *const script[] = {NULL};
+    char found[PATH_MAX], asked[PATH_MAX];
+    int error;
+
+    if (doctor_find(named, found, asked)) {
+        doctor_say(doctor, "stop", "%s is a script whose interpreter is not there", path);
+        return 0;
+    }
+    doctor_say(doctor, "ok", "%s is a script, run by %s", path, found);
+    if (is_shell(found) || is_shell(asked)) {
+        check_privilege(doctor, found, false);
+        return doctor_shell(doctor, path);
+    }
+    if (is_python(found) || is_python(asked)) {
+        error = doctor_python(doctor, path, asked);
+        return error ? error : take_program(doctor, found);
+    }
+    error = doctor_text(doctor, path);
+    return error ? error : doctor_look(doctor, named, script);
+}
+
+int doctor_look(struct doctor *doctor, const char *program, char *const *arguments)
+{
+    char *const archive[] = {"-jar", (char *)program, NULL};
+    char path[PATH_MAX], asked[PATH_MAX], next[PATH_MAX];
+    int error = doctor_find(program, path, asked);
+
+    if (error || doctor->depth == DOCTOR_DEPTH_MAX) {
+        return error;
+    }
+    doctor->depth++;
+    bool script = !interpreter(path, next);
+    check_privilege(doctor, path, script);
+    if (script) {
+        error = look_script(doctor, path, next);
+        /* pyenv's python3 is a script. */
+        if (!error && is_python(asked)) {
+            error = look_python(doctor, arguments, asked);
+        }
+    } else if (doctor_is_archive(path)) {
+        error = doctor_look(doctor, "java", archive);
+        if (error == -ENOENT) {
+            doctor_say(doctor, "stop", "%s is a Java program, and java is not there", path);
+            error = 0;
+        }
+    } else if (is_shell(path) && arguments[0] && arguments[0][0] != '-') {
+        error = doctor_shell(doctor, arguments[0]);
+    } else {
+        error = take_program(doctor, path);
+        if (!error && (is_python(path) || is_python(asked))) {
+            error = look_python(doctor, arguments, asked);
+        } else if (!error && is_called(asked, "java")) {
+            error = doctor_java(doctor, arguments);
+        }
+    }
+    doctor->depth--;
     return error;
 }
 
-static int take_needed(struct doctor *doctor, const char *path, const struct elf_facts *facts)
+static void finish(struct doctor *doctor)
 {
-    int error = 0;
-
-    for (size_t i = 0; i < facts->needed.count && !error; i++) {
-        const char *name = facts->needed.items[i];
-        char found[PATH_MAX];
-        if (elf_is_loader(name)) {
-            say(doctor, "ok", "%s is linked against %s: road preload, LD_PRELOAD comes first", path,
-                name);
-            doctor->linked = true;
-            continue;
-        }
-        if (strings_have(&doctor->names, name)) {
-            continue;
-        }
-        error = strings_add(&doctor->names, name);
-        if (!error && !find_library(doctor, name, found)) {
-            error = strings_add(&doctor->seen, found);
-        }
-    }
-    return error;
+    strings_finish(&doctor->programs);
+    strings_finish(&doctor->seen);
+    strings_finish(&doctor->names);
+    strings_finish(&doctor->modules);
+    strings_finish(&doctor->uses);
+    strings_finish(&doctor->search);
 }
 
-static int check_rpath(struct doctor *doctor, const char *path, const struct elf_facts *facts)
+int doctor_look_quietly(struct doctor *doctor, const char *program, char *const *arguments)
 {
-    for (size_t i = 0; i < facts->rpath.count; i++) {
-        char loader[PATH_MAX];
-        if (try_folder(facts->rpath.items[i], "libOpenCL.so.1", loader) ||
-            try_folder(facts->rpath.items[i], "libOpenCL.so", loader)) {
-            say(doctor, "note",
-                "%s brings a loader of its own, %s: if it reads OCL_ICD_VENDORS it finds reseat "
-                "anyway",
-                path, loader);
+    CLEANUP(cleanup_free) char *said = NULL;
+    size_t size = 0;
+    struct doctor part = {.to = open_memstream(&said, &size), .depth = doctor->depth};
+    int error = part.to ? doctor_look(&part, program, arguments) : -ENOMEM;
+
+    if (!error) {
+        error = doctor_files(&part);
+    }
+    if (part.to) {
+        fclose(part.to);
+    }
+    /* A command that cannot be found is one that a script may never get to. */
+    error = error == -ENOENT ? 0 : error;
+    if (!error && (part.linked || part.opens)) {
+        fwrite(said, 1, size, doctor->to);
+        doctor->stopped = doctor->stopped || part.stopped;
+        doctor->linked = doctor->linked || part.linked;
+        doctor->opens = doctor->opens || part.opens;
+        for (size_t i = 0; i < part.uses.count && !error; i++) {
+            error = strings_add(&doctor->uses, part.uses.items[i]);
         }
     }
-    return merge(&doctor->search, &facts->rpath);
-}
-
-/** One file: the program itself (@first) or a library that it is linked against. */
-static int check_file(struct doctor *doctor, const char *path, bool first)
-{
-    struct elf_facts facts = {0};
-    int error = elf_facts_read(path, &facts);
-
-    if (error) {
-        say(doctor, first ? "stop" : "note", "%s cannot be read: %s", path, strerror(-error));
-        return error == -ENOMEM ? error : 0;
-    }
-    if (first && !facts.elf) {
-        say(doctor, "stop", "%s is neither an ELF file nor a script: nothing here can run it",
-            path);
-    } else if (first && !facts.native) {
-        say(doctor, "stop", "%s is for another kind of machine than libreseat.so", path);
-    } else if (first && !facts.dynamic) {
-        say(doctor, "stop",
-            "%s is linked statically: no library can be put before its calls; link it dynamically",
-            path);
-    }
-    error = check_rpath(doctor, path, &facts);
-    error = error ? error : take_needed(doctor, path, &facts);
-    error = error ? error : merge(&doctor->uses, &facts.uses);
-    if (!error && facts.own && !elf_is_loader(path)) {
-        say(doctor, "note",
-            "%s defines OpenCL's functions itself (a loader linked into it): road ICD, if that "
-            "loader reads OCL_ICD_VENDORS",
-            path);
-        doctor->opens = true;
-    } else if (!error && facts.opens && !elf_is_loader(path)) {
-        say(doctor, "ok",
-            "%s opens libOpenCL at run time: road ICD, OCL_ICD_VENDORS names only reseat", path);
-        doctor->opens = true;
-    }
-    elf_facts_finish(&facts);
+    finish(&part);
     return error;
 }
 
@@ -251,12 +285,13 @@ static int check_entry_points(struct doctor *doctor, const char *library)
     size_t missing = 0;
 
     if (!library) {
-        say(doctor, "stop", "libreseat.so is not installed beside this binary; reinstall reseat");
+        doctor_say(doctor, "stop",
+                   "libreseat.so is not installed beside this binary; reinstall reseat");
         return 0;
     }
     int error = elf_facts_read(library, &facts);
     if (error) {
-        say(doctor, "stop", "%s cannot be read: %s", library, strerror(-error));
+        doctor_say(doctor, "stop", "%s cannot be read: %s", library, strerror(-error));
         return error == -ENOMEM ? error : 0;
     }
     char list[512] = "";
@@ -273,12 +308,12 @@ static int check_entry_points(struct doctor *doctor, const char *library)
         }
     }
     if (missing) {
-        say(doctor, "stop", "it calls %zu OpenCL functions that reseat does not cover: %s%s",
-            missing, list, used >= sizeof(list) ? "..." : "");
+        doctor_say(doctor, "stop", "it calls %zu OpenCL functions that reseat does not cover: %s%s",
+                   missing, list, used >= sizeof(list) ? "..." : "");
     }
     if (doctor->uses.count && !missing) {
-        say(doctor, "ok", "all %zu OpenCL functions that it is linked against are covered",
-            doctor->uses.count);
+        doctor_say(doctor, "ok", "all %zu OpenCL functions that it is linked against are covered",
+                   doctor->uses.count);
     }
     elf_facts_finish(&facts);
     return 0;
@@ -298,48 +333,26 @@ static void sum_up(struct doctor *doctor, const char *program, enum road *ret_ro
         fprintf(doctor->to, "%s takes road ICD\n", program);
     } else {
         *ret_road = ROAD_UNKNOWN;
-        fprintf(
-            doctor->to,
-            "%s shows no sign of OpenCL; plugins and modules that it opens take road preload or "
-            "ICD\n",
-            program);
+        fprintf(doctor->to, "%s shows no sign of OpenCL; %s that it %s take road preload or ICD\n",
+                program, doctor->machine ? "programs" : "plugins and modules",
+                doctor->machine ? "runs" : "opens");
     }
 }
 
-int doctor_program(const char *program, const char *library, FILE *to, enum road *ret_road)
+int doctor_program(char *const *command, const char *library, FILE *to, enum road *ret_road)
 {
     struct doctor doctor = {.to = to};
-    char path[PATH_MAX], next[PATH_MAX];
-    int error = find_program(program, path);
+    int error = doctor_look(&doctor, command[0], command + 1);
 
-    for (int i = 0; !error && i < SCRIPTS_MAX; i++) {
-        check_privilege(&doctor, path);
-        int result = interpreter(path, next);
-        if (result == -ENOEXEC) {
-            break;
-        }
-        if (result) {
-            say(&doctor, "stop", "%s is a script whose interpreter is not there", path);
-            break;
-        }
-        say(&doctor, "ok", "%s is a script, run by %s", path, next);
-        memcpy(path, next, sizeof(path));
-    }
     if (!error) {
-        error = strings_add(&doctor.seen, path);
-    }
-    for (size_t i = 0; !error && i < doctor.seen.count && i < LIBRARIES_MAX; i++) {
-        error = check_file(&doctor, doctor.seen.items[i], i == 0);
+        error = doctor_files(&doctor);
     }
     if (!error) {
         error = check_entry_points(&doctor, library);
     }
     if (!error) {
-        sum_up(&doctor, program, ret_road);
+        sum_up(&doctor, command[0], ret_road);
     }
-    strings_finish(&doctor.seen);
-    strings_finish(&doctor.names);
-    strings_finish(&doctor.uses);
-    strings_finish(&doctor.search);
+    finish(&doctor);
     return error;
 }

@@ -14,13 +14,15 @@ enum road {
 };
 
 /**
- * Look at a program and all libraries that it is linked against, and write what was found to @to:
- * one line each, "ok", "note" or "stop" first.
+ * Look at a command, the files that it runs (a script's interpreter, the programs that a shell's
+ * text names, Python's modules, Java's archives) and all libraries that these are linked against,
+ * and write what was found to @to: one line each, "ok", "note" or "stop" first. Nothing is run.
  *
+ * @command  The program and its arguments, NULL-terminated.
  * @library  libreseat.so, for its entry points; NULL: not checked.
  * Returns 0, -ENOENT (no such program), -ENOMEM.
  */
-MUST_CHECK int doctor_program(const char *program, const char *library, FILE *to,
+MUST_CHECK int doctor_program(char *const *command, const char *library, FILE *to,
                               enum road *ret_road);
 
 #endif

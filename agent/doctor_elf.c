@@ -144,8 +144,11 @@ static void read_text(Elf_Scn *section, struct elf_facts *facts)
 {
     Elf_Data *data = elf_rawdata(section, NULL);
 
-    facts->opens = facts->opens || (data && data->d_buf &&
-                                    memmem(data->d_buf, data->d_size, "libOpenCL", 9) != NULL);
+    if (!data || !data->d_buf) {
+        return;
+    }
+    facts->opens = facts->opens || memmem(data->d_buf, data->d_size, "libOpenCL", 9);
+    facts->reads = facts->reads || memmem(data->d_buf, data->d_size, "OCL_ICD_VENDORS", 15);
 }
 
 static int read_sections(Elf *elf, const char *origin, struct elf_facts *facts)

@@ -25,6 +25,7 @@ struct elf_facts {
     bool native;  /**< Of this machine's kind: the only one that libreseat.so can be loaded in. */
     bool dynamic; /**< Has a dynamic linker, or is a library. */
     bool opens;   /**< Names libOpenCL in a string: opens it at run time. */
+    bool reads;   /**< Names OCL_ICD_VENDORS: a loader that can be told of other drivers. */
     bool own;     /**< Defines clGetPlatformIDs: has a loader linked into it. */
     struct strings needed; /**< DT_NEEDED. */
     struct strings rpath;  /**< DT_RUNPATH or DT_RPATH, $ORIGIN replaced. */

@@ -23,8 +23,10 @@ static const struct command commands[] = {
      "  --present KIND      the kind of device it is told: gpu, cpu, accelerator or native\n"
      "  --profile PROFILE   the limits it is told: portable (default) or native\n"},
     {"devices", cmd_devices,
-     "Usage: reseat devices [--json]\n\n"
-     "List every device of every OpenCL driver, what is in use of it, and by whom.\n"},
+     "Usage: reseat devices [--presented] [--json]\n\n"
+     "List every device of every OpenCL driver, what is in use of it, and by whom.\n\n"
+     "  --presented  instead, what programs are told of their device, and why: which device sets\n"
+     "               each limit, and what is left out because of which\n"},
     {"ps", cmd_ps,
      "Usage: reseat ps [--json]\n\n"
      "List the programs that run under reseat.\n"},
@@ -41,9 +43,10 @@ static const struct command commands[] = {
      "Usage: reseat resume APP [DEVICE] [--timeout SECONDS] [--json]\n\n"
      "Give a suspended program a device again: the one it was on, or another.\n"},
     {"doctor", cmd_doctor,
-     "Usage: reseat doctor [PROGRAM]\n\n"
+     "Usage: reseat doctor [PROGRAM [ARG...]]\n\n"
      "Check the set-up; with PROGRAM, say by which road it reaches OpenCL and what would stop it.\n"
-     "Exit status 1: something is broken.\n"},
+     "PROGRAM may be a script, python3 with a script, java with a .jar, or a wrapper of such.\n"
+     "Nothing is run. Exit status 1: something is broken.\n"},
     {"agent", cmd_agent,
      "Usage: reseat agent [start|stop|status] [--json]\n\n"
      "Start or stop your agent, or say whether one runs (the default).\n"},
@@ -56,12 +59,12 @@ static void print_help(FILE *to)
           "Move a running OpenCL program between devices.\n\n"
           "  run [--device DEV] [--name NAME] [--present KIND] [--profile PROFILE] -- PROGRAM "
           "[ARG...]\n"
-          "  devices\n"
+          "  devices [--presented]\n"
           "  ps\n"
           "  move APP DEVICE [--timeout SECONDS] [--dry-run]\n"
           "  suspend APP\n"
           "  resume APP [DEVICE]\n"
-          "  doctor [PROGRAM]\n"
+          "  doctor [PROGRAM [ARG...]]\n"
           "  agent [start|stop|status]\n"
           "  version\n\n"
           "reseat COMMAND --help says more. Most take --json.\n"

@@ -5,19 +5,6 @@
 
 #include "state/compiler.h"
 
-/*
- * Kept out, and why:
- * - cl_khr_{gl,egl,d3d,dx9}*, external_memory*, external_semaphore*, semaphore: objects that belong
- *   to another API and to one device's driver.
- * - cl_khr_command_buffer*: recorded commands that no call can read back.
- * - cl_khr_spir: binaries, where programs stay source (IL is carried: every driver that has it
- *   takes the same).
- * - cl_khr_device_uuid, pci_bus_info: which hardware it is changes with a move.
- * - cl_khr_terminate_context, initialize_memory, suggested_local_work_size, mipmap_image*: calls
- *   and context properties that not every target can repeat.
- * - cl_ext_device_fission, cl_intel_device_partition_by_names: sub-devices.
- * - every kind of shared virtual memory, and vendors' own calls and queries.
- */
 const char *const allow_extensions[] = {
     /* Pure OpenCL C: a compiler has them or the meet drops them. */
     "cl_khr_byte_addressable_store",
@@ -68,10 +55,6 @@ const char *const allow_extensions[] = {
 };
 const size_t allow_extension_count = ARRAY_SIZE(allow_extensions);
 
-/*
- * Kept out: device_enqueue and pipes (state that no call can read), atomic_scope_all_devices (it
- * needs fine-grained shared virtual memory).
- */
 const char *const allow_features[] = {
     "__opencl_c_3d_image_writes",
     "__opencl_c_atomic_order_acq_rel",
@@ -92,6 +75,45 @@ const size_t allow_feature_count = ARRAY_SIZE(allow_features);
 
 static_assert(ARRAY_SIZE(allow_extensions) <= ALLOW_MAX, "room for the extensions");
 static_assert(ARRAY_SIZE(allow_features) <= ALLOW_MAX, "room for the features");
+
+/* What is kept out, by the beginning of its name. The first that fits counts. */
+static const struct {
+    const char *beginning, *why;
+} refusals[] = {
+    {"cl_khr_gl_", "objects of OpenGL belong to one device's driver"},
+    {"cl_khr_egl_", "objects of EGL belong to one device's driver"},
+    {"cl_khr_d3d", "objects of Direct3D belong to one device's driver"},
+    {"cl_khr_dx9", "objects of Direct3D belong to one device's driver"},
+    {"cl_intel_va_api", "surfaces of VA-API belong to one device's driver"},
+    {"cl_khr_external_", "handles of another API belong to one device's driver"},
+    {"cl_khr_semaphore", "no call reads a semaphore's state"},
+    {"cl_khr_command_buffer", "no call reads recorded commands back"},
+    {"cl_khr_spir", "a binary of one compiler; programs stay source or SPIR-V"},
+    {"cl_khr_device_uuid", "which hardware it is changes with a move"},
+    {"cl_khr_pci_bus_info", "which hardware it is changes with a move"},
+    {"cl_khr_terminate_context", "not every target can repeat it"},
+    {"cl_khr_initialize_memory", "not every target can repeat it"},
+    {"cl_khr_suggested_local_work_size", "the suggestion is one device's"},
+    {"cl_khr_mipmap_image", "not every target can repeat it"},
+    {"cl_khr_device_enqueue_local_arg_types", "no call reads a device queue's state"},
+    {"cl_ext_device_fission", "a part of a device is of that device"},
+    {"cl_intel_device_partition_by_names", "a part of a device is of that device"},
+    {"cl_arm_shared_virtual_memory", "an address is of one device"},
+    {"cl_intel_unified_shared_memory", "an address is of one device"},
+    {"__opencl_c_device_enqueue", "no call reads a device queue's state"},
+    {"__opencl_c_pipes", "no call reads a pipe's content"},
+    {"__opencl_c_program_scope_global_variables", "no call reads a program's variables"},
+    {"__opencl_c_atomic_scope_all_devices", "it needs shared virtual memory"},
+};
+
+const char *allow_refusal(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
+        if (strncmp(name, refusals[i].beginning, strlen(refusals[i].beginning)) == 0)
+            return refusals[i].why;
+    }
+    return "not known to work on every target";
+}
 
 static int find(const char *const *list, size_t count, const char *name)
 {

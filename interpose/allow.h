@@ -18,6 +18,9 @@ extern const size_t allow_extension_count;
 extern const char *const allow_features[];
 extern const size_t allow_feature_count;
 
+/** Why an extension or a feature that is not in its list is left out. Static. */
+const char *allow_refusal(const char *name);
+
 /** The place of a name in its list, or -1. */
 int allow_extension_find(const char *name);
 int allow_feature_find(const char *name);

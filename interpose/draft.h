@@ -2,12 +2,11 @@
 #define RESEAT_INTERPOSE_DRAFT_H
 
 #include "interpose/allow.h"
-#include "state/devinfo.h"
+#include "interpose/meet.h"
 
 /* What present_build works on: answers that have met, before they agree with each other. */
 struct draft {
-    const struct devinfo *const *devices;
-    size_t count;
+    struct meet meet;     /**< Into answers. */
     bool native;          /**< What pins a program is offered too, as the first device has it. */
     cl_version version;   /**< OpenCL, presented. */
     cl_version c_version; /**< OpenCL C that every device compiles in full. */
@@ -18,10 +17,10 @@ struct draft {
 
 /**
  * Make the answers agree with each other: an extension without its numbers goes, and so do the
- * numbers without their extension.
+ * numbers without their extension; likewise features of OpenCL C and image formats.
  *
  * Devices contradict themselves, and the least of several contradicts itself more often. Everything
- * here only takes away. Pure.
+ * here only takes away. Each change is noted in the meet's reasons. Pure.
  */
 void draft_agree(struct draft *draft);
 

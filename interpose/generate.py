@@ -382,13 +382,14 @@ def refused_entry(call):
         return [f"{indent}return NULL;"]
 
     for p in function.parameters:
-        if function.result == "void" or p.type not in HANDLES or p.name in call.optional:
+        if function.result == "void" or p.type not in HANDLES:
             continue
         object_type, error, _ = HANDLES[p.type]
         if not object_type or error == call.words[0]:
             break
         used.add(p.name)
-        lines.append(f"    if (!object_get({p.name}, {object_type}))")
+        given = f"{p.name} && " if p.name in call.optional else ""
+        lines.append(f"    if ({given}!object_get({p.name}, {object_type}))")
         lines += leave(error, "        ")
     last = leave(call.words[0], "    ")
     lines += [f"    (void){p.name};" for p in function.parameters if p.name not in used]

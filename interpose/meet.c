@@ -26,38 +26,109 @@ static cl_name_version list_entry(const struct devinfo_value *list, size_t at)
     return entry;
 }
 
-cl_version meet_name_version(const struct devinfo *const *devices, size_t count,
-                             cl_device_info list, const char *name, bool *ret_in_all)
+/* The least version of @name in one device's list; 0 where it is not in it. */
+static cl_version listed_version(const struct devinfo *device, cl_device_info list,
+                                 const char *name)
 {
+    const struct devinfo_value *value = devinfo_find(device, list);
     cl_version least = 0;
 
-    *ret_in_all = true;
-    for (size_t i = 0; i < count; i++) {
-        const struct devinfo_value *value = devinfo_find(devices[i], list);
-        bool found = false;
+    for (size_t i = 0; i < list_count(value); i++) {
+        cl_name_version entry = list_entry(value, i);
 
-        for (size_t j = 0; j < list_count(value); j++) {
-            cl_name_version entry = list_entry(value, j);
-
-            if (strcmp(entry.name, name) != 0)
-                continue;
-            if (!least || entry.version < least)
-                least = entry.version;
-            found = true;
-        }
-        *ret_in_all = *ret_in_all && found;
+        if (strcmp(entry.name, name) == 0 && (!least || entry.version < least))
+            least = entry.version;
     }
     return least;
 }
 
-static bool all_answer(const struct devinfo *const *devices, size_t count,
-                       const struct devinfo_param *param)
+cl_version meet_name_version(const struct meet *meet, cl_device_info list, const char *name,
+                             bool *ret_in_all)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (!devinfo_find(devices[i], param->name))
-            return false;
+    cl_version least = 0;
+
+    *ret_in_all = true;
+    for (size_t i = 0; i < meet->count; i++) {
+        cl_version version = listed_version(meet->devices[i], list, name);
+
+        if (version && (!least || version < least))
+            least = version;
+        *ret_in_all = *ret_in_all && version;
     }
-    return true;
+    return least;
+}
+
+/* Note a name that the devices in @lack do not have, or that all have. */
+static bool meet_name(const struct meet *meet, enum reason_kind kind, const char *name,
+                      bool (*has)(const struct devinfo *, const char *))
+{
+    struct reason *reason = reasons_note_name(meet->reasons, kind, name, REASON_EQUAL, NULL);
+    bool in_all = true;
+
+    for (size_t i = 0; i < meet->count; i++) {
+        if (has(meet->devices[i], name))
+            continue;
+        in_all = false;
+        reason_by(reason, i);
+    }
+    if (reason && !in_all)
+        reason->rule = REASON_MISSING;
+    return in_all;
+}
+
+bool meet_extension(const struct meet *meet, const char *name)
+{
+    return meet_name(meet, REASON_EXTENSION, name, devinfo_has_extension);
+}
+
+static bool has_feature(const struct devinfo *device, const char *name)
+{
+    return listed_version(device, CL_DEVICE_OPENCL_C_FEATURES, name) != 0;
+}
+
+bool meet_feature(const struct meet *meet, const char *name)
+{
+    return meet_name(meet, REASON_FEATURE, name, has_feature);
+}
+
+static bool is_list(const struct devinfo_param *param)
+{
+    return param->size == 0 || param->size == sizeof(cl_name_version);
+}
+
+bool meet_answers(const struct devinfo *device, const struct devinfo_param *param)
+{
+    const struct devinfo_value *value = devinfo_find(device, param->name);
+
+    if (!value || is_list(param))
+        return value != NULL;
+    return value->size >= param->size &&
+           (param->meet != DEVINFO_MIN_EACH || value->size % param->size == 0);
+}
+
+static bool all_answer(const struct meet *meet, const struct devinfo_param *param)
+{
+    struct reason *reason = NULL;
+    bool all = true;
+
+    for (size_t i = 0; i < meet->count; i++) {
+        if (meet_answers(meet->devices[i], param))
+            continue;
+        if (all)
+            reason = reasons_note_answer(meet->reasons, param->name, REASON_MISSING, NULL);
+        all = false;
+        reason_by(reason, i);
+    }
+    return all;
+}
+
+static bool one_answers(const struct meet *meet, const struct devinfo_param *param)
+{
+    for (size_t i = 0; i < meet->count; i++) {
+        if (meet_answers(meet->devices[i], param))
+            return true;
+    }
+    return false;
 }
 
 static uint64_t combine(enum devinfo_meet meet, uint64_t a, uint64_t b)
@@ -74,59 +145,104 @@ static uint64_t combine(enum devinfo_meet meet, uint64_t a, uint64_t b)
     }
 }
 
+static enum reason_rule rule_of(enum devinfo_meet meet)
+{
+    switch (meet) {
+    case DEVINFO_MAX_ALL:
+    case DEVINFO_MAX:
+        return REASON_LARGEST;
+    case DEVINFO_AND:
+        return REASON_COMMON;
+    default:
+        return REASON_LEAST;
+    }
+}
+
+/* 0 from a device that does not answer. */
+static uint64_t number_of(const struct devinfo *device, const struct devinfo_param *param,
+                          size_t at)
+{
+    const struct devinfo_value *value = devinfo_find(device, param->name);
+    uint64_t number = 0;
+
+    if (value && value->size >= at + param->size)
+        memcpy(&number, value->bytes + at, param->size);
+    return number;
+}
+
+/* Combine one element of all; the devices that keep it from being more have decided. */
+static uint64_t meet_number(const struct meet *meet, const struct devinfo_param *param, size_t at,
+                            struct reason *reason)
+{
+    uint64_t result = number_of(meet->devices[0], param, at), all = result;
+    bool differ = false;
+
+    for (size_t i = 1; i < meet->count; i++) {
+        uint64_t number = number_of(meet->devices[i], param, at);
+
+        differ = differ || number != number_of(meet->devices[0], param, at);
+        result = combine(param->meet, result, number);
+        all |= number;
+    }
+    for (size_t i = 0; differ && i < meet->count; i++) {
+        uint64_t number = number_of(meet->devices[i], param, at);
+
+        if (param->meet == DEVINFO_AND ? (all & ~number) != 0 : number == result)
+            reason_by(reason, i);
+    }
+    if (reason && differ)
+        reason->rule = rule_of(param->meet);
+    return result;
+}
+
 /* Numbers one by one, over the elements that all have. A scalar is an array of one. */
-static int meet_numbers(const struct devinfo *const *devices, size_t count,
-                        const struct devinfo_param *param, struct devinfo *answers)
+static int meet_numbers(const struct meet *meet, const struct devinfo_param *param)
 {
     uint8_t CLEANUP(free_pointer) *met = NULL;
-    size_t size = devinfo_find(devices[0], param->name)->size;
+    struct reason *reason = reasons_note_answer(meet->reasons, param->name, REASON_EQUAL, NULL);
+    size_t size = param->size;
 
-    for (size_t i = 1; i < count; i++) {
-        size_t other = devinfo_find(devices[i], param->name)->size;
+    if (param->meet == DEVINFO_MIN_EACH) {
+        size = devinfo_find(meet->devices[0], param->name)->size;
+        for (size_t i = 1; i < meet->count; i++) {
+            size_t other = devinfo_find(meet->devices[i], param->name)->size;
 
-        size = other < size ? other : size;
+            size = other < size ? other : size;
+        }
     }
-    if (size < param->size || size % param->size)
-        return 0;
     met = calloc(1, size);
     if (!met)
         return -ENOMEM;
     for (size_t at = 0; at < size; at += param->size) {
-        uint64_t result = 0;
+        uint64_t result = meet_number(meet, param, at, reason);
 
-        for (size_t i = 0; i < count; i++) {
-            const struct devinfo_value *value = devinfo_find(devices[i], param->name);
-            uint64_t number = 0;
-
-            memcpy(&number, value->bytes + at, param->size);
-            result = i ? combine(param->meet, result, number) : number;
-        }
         memcpy(met + at, &result, param->size);
     }
-    return reply_set(answers, param->name, met, size);
+    return reply_set(meet->answers, param->name, met, size);
 }
 
-static int meet_names(const struct devinfo *const *devices, size_t count,
-                      const struct devinfo_param *param, struct devinfo *answers)
+static int meet_names(const struct meet *meet, const struct devinfo_param *param)
 {
-    char CLEANUP(free_pointer) *words = strdup(devinfo_string(devices[0], param->name));
+    char CLEANUP(free_pointer) *words = strdup(devinfo_string(meet->devices[0], param->name));
     char CLEANUP(free_pointer) *met = words ? calloc(1, strlen(words) + 2) : NULL;
     char *rest = NULL;
 
     if (!met)
         return -ENOMEM;
+    reasons_note_answer(meet->reasons, param->name, REASON_COMMON, NULL);
     for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         size_t have = 1;
 
-        while (have < count && devinfo_names_have(devinfo_string(devices[have], param->name), word))
+        while (have < meet->count &&
+               devinfo_names_have(devinfo_string(meet->devices[have], param->name), word))
             have++;
-        if (have < count || devinfo_names_have(met, word))
+        if (have < meet->count || devinfo_names_have(met, word))
             continue;
         if (met[0])
             strcat(met, " ");
         strcat(met, word);
     }
-    return reply_set_string(answers, param->name, met);
+    return reply_set_string(meet->answers, param->name, met);
 }
 
 static bool has_pair(const struct devinfo *device, cl_device_info list, const cl_name_version *pair)
@@ -143,58 +259,67 @@ static bool has_pair(const struct devinfo *device, cl_device_info list, const cl
 }
 
 /* The first device's entries that all have: the name in any version, or this very pair. */
-static int meet_lists(const struct devinfo *const *devices, size_t count,
-                      const struct devinfo_param *param, struct devinfo *answers)
+static int meet_lists(const struct meet *meet, const struct devinfo_param *param)
 {
-    const struct devinfo_value *first = devinfo_find(devices[0], param->name);
+    const struct devinfo_value *first = devinfo_find(meet->devices[0], param->name);
     cl_name_version CLEANUP(free_pointer) *met = calloc(list_count(first) + 1, sizeof(*met));
     size_t used = 0;
 
     if (!met)
         return -ENOMEM;
+    reasons_note_answer(meet->reasons, param->name, REASON_COMMON, NULL);
     for (size_t i = 0; i < list_count(first); i++) {
         cl_name_version entry = list_entry(first, i);
         bool in_all = true;
 
         if (param->meet == DEVINFO_VERSIONS)
-            entry.version = meet_name_version(devices, count, param->name, entry.name, &in_all);
-        for (size_t j = 1; param->meet == DEVINFO_PAIRS && j < count; j++)
-            in_all = in_all && has_pair(devices[j], param->name, &entry);
+            entry.version = meet_name_version(meet, param->name, entry.name, &in_all);
+        for (size_t j = 1; param->meet == DEVINFO_PAIRS && j < meet->count; j++)
+            in_all = in_all && has_pair(meet->devices[j], param->name, &entry);
         if (in_all)
             met[used++] = entry;
     }
-    return reply_set(answers, param->name, met, used * sizeof(*met));
+    return reply_set(meet->answers, param->name, met, used * sizeof(*met));
 }
 
-static int meet_none(const struct devinfo_param *param, struct devinfo *answers)
+static int meet_first(const struct meet *meet, const struct devinfo_param *param)
+{
+    const struct devinfo_value *first = devinfo_find(meet->devices[0], param->name);
+
+    reason_by(reasons_note_answer(meet->reasons, param->name, REASON_FIRST, NULL), 0);
+    return reply_set(meet->answers, param->name, first->bytes,
+                     is_list(param) ? first->size : param->size);
+}
+
+static int meet_none(const struct meet *meet, const struct devinfo_param *param)
 {
     static const uint8_t zero[sizeof(cl_name_version)];
 
+    reasons_note_answer(meet->reasons, param->name, REASON_NOT_CARRIED, NULL);
     if (!param->size)
-        return reply_set_string(answers, param->name, "");
-    return reply_set(answers, param->name, zero,
+        return reply_set_string(meet->answers, param->name, "");
+    return reply_set(meet->answers, param->name, zero,
                      param->size == sizeof(cl_name_version) ? 0 : param->size);
 }
 
-int meet_param(const struct devinfo *const *devices, size_t count,
-               const struct devinfo_param *param, struct devinfo *answers)
+int meet_param(const struct meet *meet, const struct devinfo_param *param)
 {
-    const struct devinfo_value *first = devinfo_find(devices[0], param->name);
-
     if (param->meet == DEVINFO_NONE || param->meet == DEVINFO_PINS)
-        return meet_none(param, answers);
-    if (param->meet == DEVINFO_OURS || !all_answer(devices, count, param))
+        return meet_none(meet, param);
+    if (param->meet == DEVINFO_OURS)
+        return 0;
+    if (param->meet == DEVINFO_AND ? !one_answers(meet, param) : !all_answer(meet, param))
         return 0;
     switch (param->meet) {
     case DEVINFO_NAMES:
-        return meet_names(devices, count, param, answers);
+        return meet_names(meet, param);
     case DEVINFO_VERSIONS:
     case DEVINFO_PAIRS:
-        return meet_lists(devices, count, param, answers);
+        return meet_lists(meet, param);
     case DEVINFO_FIRST:
-        return reply_set(answers, param->name, first->bytes, first->size);
+        return meet_first(meet, param);
     default:
-        return meet_numbers(devices, count, param, answers);
+        return meet_numbers(meet, param);
     }
 }
 
@@ -218,10 +343,47 @@ static bool has_format(const struct devinfo_formats *list, const cl_image_format
     return false;
 }
 
-int meet_formats(const struct devinfo *const *devices, size_t count, struct devinfo *answers)
+/* True when every device has the format; the ones that do not are noted where some has. */
+static bool format_in_all(const struct meet *meet, const struct devinfo_formats *list,
+                          const cl_image_format *format)
 {
-    const struct devinfo *first = devices[0];
+    struct reason *reason = NULL;
+    bool in_all = true;
 
+    for (size_t i = 0; i < meet->count; i++) {
+        if (has_format(find_formats(meet->devices[i], list->flags, list->type), format))
+            continue;
+        if (in_all)
+            reason = reasons_note(meet->reasons, &(struct reason){.kind = REASON_FORMAT,
+                                                                  .rule = REASON_MISSING,
+                                                                  .flags = list->flags,
+                                                                  .type = list->type,
+                                                                  .format = *format});
+        in_all = false;
+        reason_by(reason, i);
+    }
+    return in_all;
+}
+
+/* What the others have and the first does not is only of interest to who asks for reasons. */
+static void note_others_formats(const struct meet *meet)
+{
+    for (size_t i = 1; meet->reasons && i < meet->count; i++) {
+        for (size_t j = 0; j < meet->devices[i]->format_count; j++) {
+            const struct devinfo_formats *list = &meet->devices[i]->formats[j];
+
+            for (uint32_t k = 0; k < list->count; k++)
+                format_in_all(meet, list, &list->formats[k]);
+        }
+    }
+}
+
+int meet_formats(const struct meet *meet)
+{
+    const struct devinfo *first = meet->devices[0];
+    struct devinfo *answers = meet->answers;
+
+    note_others_formats(meet);
     if (!first->format_count)
         return 0;
     answers->formats = calloc(first->format_count, sizeof(*answers->formats));
@@ -237,12 +399,7 @@ int meet_formats(const struct devinfo *const *devices, size_t count, struct devi
             return -ENOMEM;
         answers->format_count++;
         for (uint32_t j = 0; j < from->count; j++) {
-            size_t have = 1;
-
-            while (have < count && has_format(find_formats(devices[have], from->flags, from->type),
-                                              &from->formats[j]))
-                have++;
-            if (have == count)
+            if (format_in_all(meet, from, &from->formats[j]))
                 to->formats[to->count++] = from->formats[j];
         }
     }

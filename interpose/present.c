@@ -6,15 +6,17 @@
 #include <string.h>
 
 #include "interpose/draft.h"
+#include "interpose/hide.h"
 #include "interpose/info.h"
 #include "interpose/meet.h"
 #include "interpose/reply.h"
 
-#define PRODUCT        "reseat"
-#define VERSION_1_2    CL_MAKE_VERSION(1, 2, 0)
-#define VERSION_2      CL_MAKE_VERSION(2, 0, 0)
-#define VERSION_3      CL_MAKE_VERSION(3, 0, 0)
-#define NOT_CONFORMANT "v0000-00-00-00"
+#define PRODUCT     "reseat"
+#define VERSION_1_2 CL_MAKE_VERSION(1, 2, 0)
+#define VERSION_2   CL_MAKE_VERSION(2, 0, 0)
+#define VERSION_3   CL_MAKE_VERSION(3, 0, 0)
+/* No suite was passed, in the form of a date that parsers of dates take. */
+#define NOT_CONFORMANT "v0000-01-01-00"
 #define PLATFORM_ICD   "cl_khr_icd"
 
 static void free_pointer(void *pointer)
@@ -41,34 +43,106 @@ static cl_version c_version(const struct devinfo *device)
     return CL_MAKE_VERSION(1, 0, 0);
 }
 
+/* 3.0 is only told where every query that it requires has an answer. */
+static bool answers_everything(const struct devinfo *device)
+{
+    for (size_t i = 0; i < devinfo_param_count; i++) {
+        const struct devinfo_param *param = &devinfo_params[i];
+
+        if (param->since > VERSION_1_2 && param->meet != DEVINFO_OURS &&
+            param->meet != DEVINFO_NONE && param->meet != DEVINFO_PINS &&
+            !meet_answers(device, param))
+            return false;
+    }
+    return true;
+}
+
+static cl_version device_version(const struct devinfo *device, const char **ret_because)
+{
+    cl_version own = devinfo_version(device), version = carried_version(own);
+
+    *ret_because = NULL;
+    if (version < own && own < VERSION_3) {
+        *ret_because = "OpenCL 2.x requires what cannot be carried, and is told as 1.2";
+    } else if (version >= VERSION_3 && !answers_everything(device)) {
+        *ret_because = "a query that OpenCL 3.0 requires is not answered, so 1.2 is told";
+        version = VERSION_1_2;
+    }
+    return version;
+}
+
+/*
+ * OpenCL C: 1.2 at most. A later one may only be told where all of its features are offered
+ * (CL_DEVICE_OPENCL_C_VERSION, 4.2), and pipes never are.
+ */
 static void draft_versions(struct draft *draft)
 {
-    draft->version = carried_version(devinfo_version(draft->devices[0]));
-    draft->c_version = carried_version(c_version(draft->devices[0]));
-    for (size_t i = 1; i < draft->count; i++) {
-        cl_version version = carried_version(devinfo_version(draft->devices[i]));
-        cl_version c = carried_version(c_version(draft->devices[i]));
+    const struct meet *meet = &draft->meet;
+    cl_version first = device_version(meet->devices[0], &(const char *){NULL});
+    const char *because = NULL, *least = NULL;
+    struct reason *reason;
+    bool differ = false;
 
+    draft->version = first;
+    draft->c_version = VERSION_1_2;
+    for (size_t i = 0; i < meet->count; i++) {
+        cl_version version = device_version(meet->devices[i], &because);
+        cl_version c = c_version(meet->devices[i]);
+
+        differ = differ || version != first;
+        if (i == 0 || version < draft->version)
+            least = because;
         draft->version = version < draft->version ? version : draft->version;
         draft->c_version = c < draft->c_version ? c : draft->c_version;
     }
     if (draft->c_version > draft->version)
         draft->c_version = draft->version;
+
+    reason = reasons_note_answer(meet->reasons, CL_DEVICE_VERSION,
+                                 differ ? REASON_LEAST : REASON_EQUAL, least);
+    for (size_t i = 0; differ && i < meet->count; i++) {
+        if (device_version(meet->devices[i], &because) == draft->version)
+            reason_by(reason, i);
+    }
 }
 
-static void draft_names(struct draft *draft)
+/* An extension that nobody may be told of is noted once, whoever has it. */
+static int note_refused(const struct meet *meet)
 {
-    for (size_t i = 0; i < allow_extension_count; i++) {
-        size_t have = 0;
+    for (size_t i = 0; meet->reasons && i < meet->count; i++) {
+        char CLEANUP(free_pointer) *words =
+            strdup(devinfo_string(meet->devices[i], CL_DEVICE_EXTENSIONS));
+        const struct devinfo_value *features =
+            devinfo_find(meet->devices[i], CL_DEVICE_OPENCL_C_FEATURES);
+        char *rest = NULL;
 
-        while (have < draft->count &&
-               devinfo_has_extension(draft->devices[have], allow_extensions[i]))
-            have++;
-        draft->extensions[i] = have == draft->count;
+        if (!words)
+            return -ENOMEM;
+        for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+            if (allow_extension_find(word) < 0)
+                reasons_note_name(meet->reasons, REASON_EXTENSION, word, REASON_NOT_CARRIED,
+                                  allow_refusal(word));
+        }
+        for (size_t j = 0; features && j < features->size / sizeof(cl_name_version); j++) {
+            cl_name_version entry;
+
+            memcpy(&entry, features->bytes + j * sizeof(entry), sizeof(entry));
+            entry.name[sizeof(entry.name) - 1] = '\0';
+            if (allow_feature_find(entry.name) < 0)
+                reasons_note_name(meet->reasons, REASON_FEATURE, entry.name, REASON_NOT_CARRIED,
+                                  allow_refusal(entry.name));
+        }
     }
+    return 0;
+}
+
+static int draft_names(struct draft *draft)
+{
+    for (size_t i = 0; i < allow_extension_count; i++)
+        draft->extensions[i] = meet_extension(&draft->meet, allow_extensions[i]);
     for (size_t i = 0; i < allow_feature_count; i++)
-        meet_name_version(draft->devices, draft->count, CL_DEVICE_OPENCL_C_FEATURES,
-                          allow_features[i], &draft->features[i]);
+        draft->features[i] = meet_feature(&draft->meet, allow_features[i]);
+    return note_refused(&draft->meet);
 }
 
 /* The names that are left, with the least version that some device gives, or @fallback. */
@@ -84,7 +158,7 @@ static int write_versioned(struct draft *draft, cl_device_info list, const char 
 
         if (!has[i])
             continue;
-        version = meet_name_version(draft->devices, draft->count, list, names[i], &in_all);
+        version = meet_name_version(&draft->meet, list, names[i], &in_all);
         entries[used].version = version ? version : fallback;
         snprintf(entries[used].name, sizeof(entries[used].name), "%s", names[i]);
         used++;
@@ -169,8 +243,8 @@ static const char *kind_name(cl_device_type type)
 
 static const char *profile_name(const struct draft *draft)
 {
-    for (size_t i = 0; i < draft->count; i++) {
-        if (!strcmp(devinfo_string(draft->devices[i], CL_DEVICE_PROFILE), "EMBEDDED_PROFILE"))
+    for (size_t i = 0; i < draft->meet.count; i++) {
+        if (!strcmp(devinfo_string(draft->meet.devices[i], CL_DEVICE_PROFILE), "EMBEDDED_PROFILE"))
             return "EMBEDDED_PROFILE";
     }
     return "FULL_PROFILE";
@@ -179,20 +253,22 @@ static const char *profile_name(const struct draft *draft)
 /* Strings of our own; the first device's in the native profile, where they still tell the truth. */
 static int write_strings(struct draft *draft, bool native, cl_device_type type)
 {
-    const struct devinfo *first = draft->devices[0];
+    const struct devinfo *first = draft->meet.devices[0];
     char name[64], version[64], c[64];
     const struct {
         cl_device_info name;
         const char *ours;
         bool own; /* The device's own holds too. */
+        const char *because;
     } strings[] = {
-        {CL_DEVICE_NAME, name, true},
-        {CL_DEVICE_VENDOR, PRODUCT, true},
-        {CL_DRIVER_VERSION, RESEAT_VERSION, true},
-        {CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED, NOT_CONFORMANT, true},
-        {CL_DEVICE_PROFILE, profile_name(draft), false},
-        {CL_DEVICE_VERSION, version, devinfo_version(first) == draft->version},
-        {CL_DEVICE_OPENCL_C_VERSION, c, c_version(first) == draft->c_version},
+        {CL_DEVICE_NAME, name, true, NULL},
+        {CL_DEVICE_VENDOR, PRODUCT, true, "so that programs take no vendor's path"},
+        {CL_DRIVER_VERSION, RESEAT_VERSION, true, NULL},
+        {CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED, NOT_CONFORMANT, true, NULL},
+        {CL_DEVICE_PROFILE, profile_name(draft), false, "full where every device has it"},
+        {CL_DEVICE_VERSION, version, devinfo_version(first) == draft->version, NULL},
+        {CL_DEVICE_OPENCL_C_VERSION, c, c_version(first) == draft->c_version,
+         "a later one is only told where all of its features are"},
     };
 
     snprintf(name, sizeof(name), "%s virtual device (%s)", PRODUCT, kind_name(type));
@@ -202,8 +278,12 @@ static int write_strings(struct draft *draft, bool native, cl_device_type type)
              CL_VERSION_MINOR(draft->c_version), PRODUCT);
     for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
         const char *own = devinfo_string(first, strings[i].name);
-        int err = reply_set_string(&draft->answers, strings[i].name,
-                                   native && strings[i].own && own[0] ? own : strings[i].ours);
+        bool keep = native && strings[i].own && own[0];
+        int err = reply_set_string(&draft->answers, strings[i].name, keep ? own : strings[i].ours);
+
+        if (strings[i].name != CL_DEVICE_VERSION)
+            reasons_note_answer(draft->meet.reasons, strings[i].name,
+                                keep ? REASON_FIRST : REASON_OURS, strings[i].because);
 
         if (err)
             return err;
@@ -213,7 +293,7 @@ static int write_strings(struct draft *draft, bool native, cl_device_type type)
 
 static int write_numbers(struct draft *draft, bool native, cl_device_type type)
 {
-    const struct devinfo *first = draft->devices[0];
+    const struct devinfo *first = draft->meet.devices[0];
     struct devinfo *answers = &draft->answers;
     /* 0 is no vendor's, so that a program takes no vendor's path. */
     uint64_t vendor = native ? devinfo_scalar(first, CL_DEVICE_VENDOR_ID, 0) : 0;
@@ -245,25 +325,32 @@ static void drop_unoffered(struct draft *draft)
 
 static int write_param(struct draft *draft, const struct devinfo_param *param)
 {
-    const struct devinfo_value *own = devinfo_find(draft->devices[0], param->name);
+    const struct devinfo_value *own = devinfo_find(draft->meet.devices[0], param->name);
 
     if (!draft->native || param->meet != DEVINFO_PINS || !own)
-        return meet_param(draft->devices, draft->count, param, &draft->answers);
+        return meet_param(&draft->meet, param);
+    reason_by(reasons_note_answer(draft->meet.reasons, param->name, REASON_FIRST,
+                                  "it pins the program that uses it"),
+              0);
     return reply_set(&draft->answers, param->name, own->bytes, own->size);
 }
 
 static int draft_write(struct draft *draft, bool native, cl_device_type forced_type)
 {
     cl_device_type type =
-        forced_type ? forced_type : devinfo_scalar(draft->devices[0], CL_DEVICE_TYPE, 0);
+        forced_type ? forced_type : devinfo_scalar(draft->meet.devices[0], CL_DEVICE_TYPE, 0);
     int err = 0;
 
+    reason_by(reasons_note_answer(draft->meet.reasons, CL_DEVICE_TYPE,
+                                  forced_type ? REASON_OURS : REASON_FIRST,
+                                  forced_type ? "as --present says" : NULL),
+              0);
     draft_versions(draft);
-    draft_names(draft);
+    err = draft_names(draft);
     for (size_t i = 0; !err && i < devinfo_param_count; i++)
         err = write_param(draft, &devinfo_params[i]);
     if (!err)
-        err = meet_formats(draft->devices, draft->count, &draft->answers);
+        err = meet_formats(&draft->meet);
     if (!err)
         err = write_ils(draft);
     if (err)
@@ -335,33 +422,106 @@ static int platform_write(const struct draft *draft, struct devinfo *platform)
     return err;
 }
 
-int present_build(const struct devinfo *const *devices, size_t count, enum present_profile profile,
-                  cl_device_type forced_type, struct present *ret)
+/*
+ * The devices that a program can be on: the one it starts on, and in the portable profile those
+ * that a move goes to, which takes 1.2. @ret_place: where in @devices each is.
+ */
+static size_t choose(const struct devinfo *const *devices, size_t count,
+                     enum present_profile profile, const struct devinfo **ret_chosen,
+                     size_t *ret_place)
 {
-    struct draft draft = {.devices = devices, .count = count, .native = profile == PRESENT_NATIVE};
-    struct devinfo platform = {0};
-    int err;
+    size_t used = 0;
 
-    if (!count)
-        return -EINVAL;
-    if (profile == PRESENT_NATIVE)
-        draft.count = 1;
-    err = draft_write(&draft, profile == PRESENT_NATIVE, forced_type);
+    for (size_t i = 0; i < count && (i == 0 || profile == PRESENT_PORTABLE); i++) {
+        if (i != 0 && devinfo_version(devices[i]) < VERSION_1_2)
+            continue;
+        ret_place[used] = i;
+        ret_chosen[used++] = devices[i];
+    }
+    return used;
+}
+
+/* Notes were made of the devices that took part; let them say which of all these are. */
+static void name_all_devices(struct reasons *reasons, const size_t *place, size_t used,
+                             enum present_profile profile)
+{
+    size_t next = 0;
+
+    if (!reasons)
+        return;
+    reasons_spread(reasons, place, used);
+    for (size_t i = 0; i < reasons->device_count; i++) {
+        char name[32];
+
+        if (next < used && place[next] == i) {
+            next++;
+            continue;
+        }
+        snprintf(name, sizeof(name), "%zu", i);
+        reason_by(reasons_note_name(reasons, REASON_DEVICE, name, REASON_NOT_CARRIED,
+                                    profile == PRESENT_NATIVE
+                                        ? "only the first device counts in the native profile"
+                                        : "it has no OpenCL 1.2, which moving there takes"),
+                  i);
+    }
+}
+
+int present_explain(const struct devinfo *const *devices, size_t count,
+                    enum present_profile profile, cl_device_type forced_type, struct present *ret,
+                    struct reasons *ret_reasons)
+{
+    const struct devinfo **chosen = calloc(count + 1, sizeof(struct devinfo *));
+    size_t *place = calloc(count + 1, sizeof(*place));
+    struct reasons reasons = {.device_count = count};
+    struct devinfo platform = {0};
+    char *prologue = NULL;
+    struct draft draft = {.native = profile == PRESENT_NATIVE,
+                          .meet = {.devices = chosen,
+                                   .answers = &draft.answers,
+                                   .reasons = ret_reasons ? &reasons : NULL}};
+    int err = chosen && place ? 0 : -ENOMEM;
+
+    if (!err && !count)
+        err = -EINVAL;
+    if (!err) {
+        draft.meet.count = choose(devices, count, profile, chosen, place);
+        err = draft_write(&draft, profile == PRESENT_NATIVE, forced_type);
+    }
     if (!err)
         err = platform_write(&draft, &platform);
+    if (!err)
+        err = hide_text(&draft, &prologue);
+    if (!err)
+        name_all_devices(draft.meet.reasons, place, draft.meet.count, profile);
+    if (!err && reasons.failed)
+        err = -ENOMEM;
+    free(chosen);
+    free(place);
     if (err) {
         devinfo_finish(&draft.answers);
         devinfo_finish(&platform);
+        reasons_finish(&reasons);
+        free(prologue);
         return err;
     }
-    *ret = (struct present){draft.answers, platform, draft.version};
+    *ret = (struct present){draft.answers, platform, draft.version, prologue};
+    if (ret_reasons)
+        *ret_reasons = reasons;
     return 0;
+}
+
+int present_build(const struct devinfo *const *devices, size_t count, enum present_profile profile,
+                  cl_device_type forced_type, struct present *ret)
+{
+    return present_explain(devices, count, profile, forced_type, ret, NULL);
 }
 
 void present_finish(struct present *present)
 {
     devinfo_finish(&present->device);
     devinfo_finish(&present->platform);
+    free(present->prologue);
+    present->prologue = NULL;
 }
 
 static cl_int answer(const struct devinfo *answers, cl_uint name, size_t param_value_size,
@@ -405,6 +565,8 @@ cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
     cl_uint count;
 
     if (flags & ~(accesses | others) || !is_image_type(type) || (image_formats && !num_entries))
+        return CL_INVALID_VALUE;
+    if (access & CL_MEM_KERNEL_READ_AND_WRITE && present->version < VERSION_2)
         return CL_INVALID_VALUE;
     /* A kernel's reading and writing of one image is more than a program's reading and writing. */
     if (access & CL_MEM_KERNEL_READ_AND_WRITE)

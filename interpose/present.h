@@ -1,6 +1,7 @@
 #ifndef RESEAT_INTERPOSE_PRESENT_H
 #define RESEAT_INTERPOSE_PRESENT_H
 
+#include "interpose/reasons.h"
 #include "state/devinfo.h"
 
 /*
@@ -17,13 +18,16 @@ struct present {
     struct devinfo device;   /**< Answers of clGetDeviceInfo, and image formats. */
     struct devinfo platform; /**< Answers of clGetPlatformInfo. */
     cl_version version;      /**< Of both, as CL_MAKE_VERSION. */
+    char *prologue;          /**< Goes before every source: see hide_text. */
 };
 
 /**
  * Decide the answers.
  *
  * OpenCL 2.x is presented as 1.2: it requires shared virtual memory, pipes and device queues, which
- * are not carried, and only 3.0 lets a device leave them out.
+ * are not carried, and only 3.0 lets a device leave them out. So is a 3.0 that leaves a query
+ * of 3.0 without an answer. Devices before 1.2, which nothing moves to, take no part, but for the
+ * first.
  *
  * @devices      What each device says of itself, image formats included (a device without them is
  *               taken to have no images); [0] is the one that the program starts on. Borrowed.
@@ -34,6 +38,15 @@ struct present {
 MUST_CHECK int present_build(const struct devinfo *const *devices, size_t count,
                              enum present_profile profile, cl_device_type forced_type,
                              struct present *ret);
+/**
+ * The same, and why each answer is what it is.
+ *
+ * @ret_reasons  Of the devices in the order of @devices; owned by the caller (reasons_finish).
+ * NULL: nobody asks.
+ */
+MUST_CHECK int present_explain(const struct devinfo *const *devices, size_t count,
+                               enum present_profile profile, cl_device_type forced_type,
+                               struct present *ret, struct reasons *ret_reasons);
 void present_finish(struct present *present);
 
 /**

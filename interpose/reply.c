@@ -68,6 +68,14 @@ void reply_change(struct devinfo *info, cl_device_info name, uint64_t value)
         memcpy(found->bytes, &value, sizeof(value));
 }
 
+void reply_shorten(struct devinfo *info, cl_device_info name, size_t size)
+{
+    size_t at = place(info, name);
+
+    if (at < info->value_count && info->values[at].name == name && info->values[at].size > size)
+        info->values[at].size = (uint32_t)size;
+}
+
 void reply_drop(struct devinfo *info, cl_device_info name)
 {
     size_t at = place(info, name);

@@ -15,6 +15,8 @@ MUST_CHECK int reply_set_scalar(struct devinfo *info, cl_device_info name, uint6
 
 /** Change a scalar answer in place, keeping its size; nothing where there is none. */
 void reply_change(struct devinfo *info, cl_device_info name, uint64_t value);
+/** Keep the first @size bytes of an answer that has more. */
+void reply_shorten(struct devinfo *info, cl_device_info name, size_t size);
 /** Forget one answer. */
 void reply_drop(struct devinfo *info, cl_device_info name);
 

@@ -214,6 +214,7 @@ static int start_all(struct machine *machine)
         return err;
     }
     read_limits();
+    program_prologue = the_present.prologue;
     pthread_atfork(NULL, NULL, child_begins);
     /* The program runs without an agent as well as with one. */
     err = control_start();

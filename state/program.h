@@ -143,6 +143,10 @@ size_t program_kernel_count(struct program *program);
 MUST_CHECK int program_container(struct program *program, cl_uint seat, unsigned char **ret_bytes,
                                  size_t *ret_size);
 
+/** OpenCL C that drivers get before every source; the program never sees it. Static or "": set
+ *  before the first program is made. */
+extern const char *program_prologue;
+
 extern const struct object_class program_class;
 
 #endif

@@ -4,6 +4,8 @@
 #include "state/log.h"
 #include "state/program_priv.h"
 
+const char *program_prologue = "";
+
 static void free_pointer(char **pointer)
 {
     free(*pointer);
@@ -116,9 +118,12 @@ static cl_int follow_leaf(const struct recipe *recipe, struct residence *residen
     cl_int error = CL_SUCCESS;
     cl_program real;
     if (recipe->kind == RECIPE_SOURCE) {
-        const char *source = recipe->bytes;
+        const char *sources[] = {program_prologue, recipe->bytes};
+        const size_t sizes[] = {strlen(program_prologue), recipe->size};
+        cl_uint first = sizes[0] ? 0 : 1;
         /* An empty string with the length 0 means the same as one that ends at its NUL. */
-        real = cl->clCreateProgramWithSource(residence->context, 1, &source, &recipe->size, &error);
+        real = cl->clCreateProgramWithSource(residence->context, 2 - first, sources + first,
+                                             sizes + first, &error);
     } else {
         if (!cl->clCreateProgramWithIL)
             return CL_INVALID_OPERATION;

@@ -13,13 +13,17 @@
 
 #define DEVICES_MAX 16
 
-static struct devinfo_value values[DEVICES_MAX][4];
+static struct devinfo_value values[DEVICES_MAX][7];
 
 static void fill(struct inventory_entry *entry, size_t index, const char *kind, const char *name)
 {
     static cl_device_type types[DEVICES_MAX];
     static cl_uint units = 4;
     static cl_ulong memory = 2ull << 30;
+    static size_t groups[DEVICES_MAX];
+    static char version[] = "OpenCL 1.2 fake", old[] = "OpenCL 1.1 fake";
+    static char few[] = "cl_khr_byte_addressable_store",
+                many[] = "cl_khr_byte_addressable_store cl_khr_fp16 cl_khr_gl_sharing";
 
     types[index] = CL_DEVICE_TYPE_ACCELERATOR;
     if (strcmp(kind, "gpu") == 0) {
@@ -36,17 +40,25 @@ static void fill(struct inventory_entry *entry, size_t index, const char *kind, 
         snprintf(entry->key.pci, sizeof(entry->key.pci), "0000:%02x:00.0",
                  (unsigned)(strlen(name) & 0xff));
     }
+    bool gpu = strcmp(kind, "gpu") == 0;
+    char *own = strcmp(kind, "old") == 0 ? old : version;
+    groups[index] = gpu ? 256 : 4096;
     struct devinfo_value *value = values[index];
     value[0] =
         (struct devinfo_value){CL_DEVICE_TYPE, sizeof(types[index]), (uint8_t *)&types[index]};
     value[1] =
         (struct devinfo_value){CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), (uint8_t *)&units};
-    value[2] =
+    value[2] = (struct devinfo_value){CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(groups[index]),
+                                      (uint8_t *)&groups[index]};
+    value[3] =
         (struct devinfo_value){CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memory), (uint8_t *)&memory};
-    value[3] = (struct devinfo_value){CL_DEVICE_NAME, (uint32_t)strlen(entry->key.device) + 1,
+    value[4] = (struct devinfo_value){CL_DEVICE_NAME, (uint32_t)strlen(entry->key.device) + 1,
                                       (uint8_t *)entry->key.device};
+    value[5] = (struct devinfo_value){CL_DEVICE_VERSION, sizeof(version), (uint8_t *)own};
+    value[6] = (struct devinfo_value){CL_DEVICE_EXTENSIONS, (uint32_t)strlen(gpu ? few : many) + 1,
+                                      (uint8_t *)(gpu ? few : many)};
     entry->info.values = value;
-    entry->info.value_count = 4;
+    entry->info.value_count = 7;
 }
 
 int main(int argc, char **argv)

@@ -161,6 +161,84 @@ Test(agent, devices_say_who_uses_them)
     end(pid);
 }
 
+/** The entry of that name in a list of "presented". */
+static json_t *entry(json_t *presented, const char *list, const char *name)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(presented, list), i, one)
+    {
+        const char *found = json_string_value(json_object_get(one, "name"));
+        if (found && strcmp(found, name) == 0) {
+            return one;
+        }
+    }
+    cr_assert(false, "no %s in %s", name, list);
+    return NULL;
+}
+
+static void expect_text(json_t *object, const char *key, const char *text)
+{
+    cr_expect_str_eq(json_string_value(json_object_get(object, key)), text);
+}
+
+static void expect_by(json_t *object, const char *first, size_t count)
+{
+    json_t *by = json_object_get(object, "by");
+
+    cr_assert_eq(json_array_size(by), count);
+    cr_expect(!count || strcmp(json_string_value(json_array_get(by, 0)), first) == 0);
+}
+
+Test(agent, presented_says_what_programs_are_told_and_because_of_which_device)
+{
+    setenv("POCL_FAKE_DEVICES", "cpu:one,gpu:small,cpu:two,old:first", 1);
+    json_t *object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *presented = json_object_get(object, "presented"), *one;
+
+    one = json_object_get(presented, "devices");
+    cr_assert_eq(json_array_size(one), 4);
+    cr_expect_str_eq(json_string_value(json_array_get(one, 0)), "gpu0");
+    one = json_object_get(presented, "left_out");
+    cr_assert_eq(json_array_size(one), 1);
+    expect_text(json_array_get(one, 0), "device", "accel0");
+
+    one = entry(presented, "answers", "CL_DEVICE_MAX_WORK_GROUP_SIZE");
+    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 256);
+    expect_text(one, "rule", "least");
+    expect_by(one, "gpu0", 1);
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(one, "devices"), "cpu1")),
+                 4096);
+    one = entry(presented, "answers", "CL_DEVICE_MAX_COMPUTE_UNITS");
+    expect_text(one, "rule", "equal");
+    expect_by(one, NULL, 0);
+    one = entry(presented, "answers", "CL_DEVICE_ADDRESS_BITS");
+    cr_expect(json_is_null(json_object_get(one, "value")));
+    expect_text(one, "rule", "missing");
+
+    one = entry(presented, "extensions", "cl_khr_byte_addressable_store");
+    cr_expect(json_is_true(json_object_get(one, "offered")));
+    one = entry(presented, "extensions", "cl_khr_gl_sharing");
+    cr_expect(json_is_false(json_object_get(one, "offered")));
+    expect_text(one, "rule", "not-carried");
+    one = entry(presented, "extensions", "cl_khr_fp16");
+    expect_text(one, "rule", "missing");
+    expect_by(one, "gpu0", 1);
+    json_decref(object);
+
+    struct result *result = RESEAT("devices", "--presented");
+    cr_assert_eq(result->status, 0);
+    cr_expect(strstr(result->out, "least of gpu0 256, cpu0 4096, cpu1 4096"), "%s", result->out);
+    cr_expect(strstr(result->out, "accel0 takes no part"), "%s", result->out);
+    cr_expect(strstr(result->out, "not on gpu0"), "%s", result->out);
+    cr_assert_eq(RESEAT("ps", "--presented")->status, 2);
+    setenv("POCL_FAKE_DEVICES", "", 1);
+    object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    cr_expect_str_eq(error_code(object), "no-device");
+    json_decref(object);
+}
+
 Test(agent, names_do_not_shift_between_listings)
 {
     setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:two", 1);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -103,73 +102,4 @@ Test(run, help_and_version)
     }
     cr_assert_eq(RESEAT("--help")->status, 0);
     cr_assert(strstr(RESEAT("version")->out, "reseat 0."));
-}
-
-/* ---- doctor, on programs made for it ---- */
-
-static const char *built(const char *name)
-{
-    static char paths[4][512];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof(paths[0]), "%s/%s", getenv("TEST_FOLDER"), name);
-    return path;
-}
-
-Test(run, doctor_names_the_road)
-{
-    struct result *result = RESEAT("doctor", built("doctor_opens"));
-
-    cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert(strstr(result->out, "takes road ICD"), "%s", result->out);
-    result = RESEAT("doctor", built("doctor_linked"));
-    cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert(strstr(result->out, "takes road preload"), "%s", result->out);
-    cr_assert(strstr(result->out, "all 1 OpenCL functions"), "%s", result->out);
-    result = RESEAT("doctor", built("doctor_plain"));
-    cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert(strstr(result->out, "no sign of OpenCL"), "%s", result->out);
-    cr_assert_eq(RESEAT("doctor", "/nonexistent")->status, 3);
-}
-
-Test(run, doctor_names_what_stops_it)
-{
-    struct result *result = RESEAT("doctor", built("doctor_uncovered"));
-    char path[128];
-
-    cr_assert_eq(result->status, 1);
-    cr_assert(strstr(result->out, "clFinish"), "%s", result->out);
-    result = RESEAT("doctor", built("doctor_static"));
-    cr_assert_eq(result->status, 1);
-    cr_assert(strstr(result->out, "statically"), "%s", result->out);
-
-    snprintf(path, sizeof(path), "%s/setuid", harness_folder());
-    harness_run("cp", built("doctor_linked"), path, NULL);
-    cr_assert_eq(chmod(path, 04755), 0);
-    result = RESEAT("doctor", path);
-    cr_assert_eq(result->status, 1);
-    cr_assert(strstr(result->out, "set-user-id"), "%s", result->out);
-
-    snprintf(path, sizeof(path), "%s/script", harness_folder());
-    FILE *file = fopen(path, "w");
-    fprintf(file, "#!/usr/bin/env -S %s\n", built("doctor_static"));
-    fclose(file);
-    chmod(path, 0755);
-    result = RESEAT("doctor", path);
-    cr_assert(strstr(result->out, "is a script"), "%s", result->out);
-    cr_assert_eq(result->status, 1);
-    file = fopen(path, "w");
-    fputs("neither\n", file);
-    fclose(file);
-    cr_assert_eq(RESEAT("doctor", path)->status, 1);
-}
-
-Test(run, doctor_checks_the_setup)
-{
-    cr_assert_eq(RESEAT("doctor")->status, 0);
-    setenv("RESEAT_LIBRARY", "/nonexistent", 1);
-    struct result *result = RESEAT("doctor");
-    cr_assert_eq(result->status, 1);
-    cr_assert(strstr(result->out, "stop  library"), "%s", result->out);
 }

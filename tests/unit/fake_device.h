@@ -62,6 +62,20 @@ static inline void put_versions(struct devinfo *info, cl_device_info name, ...)
 
 #define V(major, minor) CL_MAKE_VERSION(major, minor, 0)
 
+/* What every 3.0 device answers: an empty list, 0, or "". */
+static inline void put_required(struct devinfo *info)
+{
+    static const uint8_t zero[sizeof(cl_name_version)];
+
+    for (size_t i = 0; i < devinfo_param_count; i++) {
+        const struct devinfo_param *param = &devinfo_params[i];
+        bool list = param->size == sizeof(zero);
+
+        if (param->since > V(1, 2))
+            put(info, param->name, zero, param->size ? list ? 0 : param->size : 1);
+    }
+}
+
 static inline struct devinfo plain(const char *version)
 {
     static size_t used;
@@ -69,8 +83,10 @@ static inline struct devinfo plain(const char *version)
     static struct devinfo_formats lists[] = {
         {CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE2D, 2, formats},
         {CL_MEM_READ_ONLY, CL_MEM_OBJECT_IMAGE2D, 1, formats},
+        {CL_MEM_WRITE_ONLY, CL_MEM_OBJECT_IMAGE3D, 1, formats},
     };
-    struct devinfo info = {.values = storage[used++], .format_count = 2, .formats = lists};
+    struct devinfo info = {
+        .values = storage[used++], .format_count = ARRAY_SIZE(lists), .formats = lists};
 
     put8(&info, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU);
     put4(&info, CL_DEVICE_VENDOR_ID, 0x10de);
@@ -87,6 +103,8 @@ static inline struct devinfo plain(const char *version)
     put8(&info, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 500000);
     put8(&info, CL_DEVICE_IMAGE2D_MAX_WIDTH, 8192);
     put4(&info, CL_DEVICE_MAX_SAMPLERS, 16);
+    if (devinfo_version(&info) >= V(3, 0))
+        put_required(&info);
     return info;
 }
 

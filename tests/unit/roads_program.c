@@ -6,7 +6,8 @@
 /*
  * A program that finds OpenCL in one way: built with ROADS_LINKED it is linked against a loader,
  * otherwise it opens the library that its first argument names (with RTLD_DEEPBIND when there is a
- * second). Prints the platforms' names and what came back through a buffer.
+ * second). Prints the platforms' names and what came back through a buffer. With ROADS_JNI it is a
+ * library of Java's, which opens a loader by its name.
  */
 
 #define CALLS(_)                                                                                   \
@@ -73,7 +74,7 @@ static int round_trip(cl_platform_id platform)
     return memcmp(in, out, sizeof(out)) == 0 ? 0 : -1;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     cl_platform_id platforms[8];
     cl_uint count = 0;
@@ -94,3 +95,24 @@ int main(int argc, char **argv)
     printf(" %s\n", round_trip(platforms[0]) == 0 ? "same bytes" : "other bytes");
     return 0;
 }
+
+#ifdef ROADS_JNI
+/* What jni.h would declare, of which nothing is used. */
+int Java_Roads_run(void *environment, void *type);
+
+int Java_Roads_run(void *environment, void *type)
+{
+    char program[] = "roads", loader[] = "libOpenCL.so.1";
+    char *arguments[] = {program, loader, NULL};
+    int status = run(2, arguments);
+
+    (void)environment, (void)type;
+    fflush(stdout);
+    return status;
+}
+#else
+int main(int argc, char **argv)
+{
+    return run(argc, argv);
+}
+#endif
