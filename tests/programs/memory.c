@@ -46,6 +46,13 @@ static const struct {
     void (*round)(struct memory_run *run);
 } parts[] = {{"buffers", memory_buffers}, {"images", memory_images}, {"ends", memory_ends}};
 
+void memory_launch(cl_command_queue queue, cl_kernel kernel, const size_t items[3])
+{
+    const size_t one[3] = {1, 1, 1};
+
+    MUST(clEnqueueNDRangeKernel(queue, kernel, 3, NULL, items, one, 0, NULL, NULL));
+}
+
 /* One context of the platform's first two devices, which must be two. */
 static void open_two(struct memory_run *run)
 {

@@ -16,6 +16,9 @@ struct memory_run {
 /** The source of every kernel. */
 extern const char memory_source[];
 
+/** Enqueue @kernel in groups of one item: POCL compiles a kernel again for each size of a group. */
+void memory_launch(cl_command_queue queue, cl_kernel kernel, const size_t items[3]);
+
 /** Random commands on buffers, parts of them, images over them, and maps of all of these. */
 void memory_buffers(struct memory_run *run);
 /** Every type of image in every format that OpenCL requires, and in others that there are. */

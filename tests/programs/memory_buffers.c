@@ -276,7 +276,7 @@ static void do_kernel(struct play *p, struct family *f)
     cl_uchar key = (cl_uchar)below(p, 256);
     prog_arg(kernel, 0, sizeof(cl_mem), &f->parts[i].memory);
     prog_arg(kernel, 1, sizeof key, &key);
-    prog_run(p->queue, kernel, size);
+    memory_launch(p->queue, kernel, (const size_t[3]){size, 1, 1});
     for (size_t at = 0; at < size; at++) {
         unsigned char *b = &f->want[f->parts[i].origin + at];
         *b = (unsigned char)(*b * 3 + key + at);
@@ -294,7 +294,7 @@ static void do_add(struct play *p, struct family *f)
     cl_kernel kernel = prog_kernel(p->run->program, "add_bytes");
     prog_arg(kernel, 0, sizeof(cl_mem), &f->root);
     prog_arg(kernel, 1, sizeof(cl_mem), &to->root);
-    prog_run(p->queue, kernel, size);
+    memory_launch(p->queue, kernel, (const size_t[3]){size, 1, 1});
     for (size_t at = 0; at < size; at++)
         to->want[at] = (unsigned char)(to->want[at] + f->want[at]);
     MUST(clReleaseKernel(kernel));
@@ -323,7 +323,7 @@ static void do_view(struct play *p, struct family *f)
     cl_kernel kernel = prog_kernel(p->run->program, "view_bytes");
     prog_arg(kernel, 0, sizeof f->view, &f->view);
     prog_arg(kernel, 1, sizeof out, &out);
-    prog_run(p->queue, kernel, VIEW_PIXELS);
+    memory_launch(p->queue, kernel, (const size_t[3]){VIEW_PIXELS, 1, 1});
     prog_read(p->queue, out, 0, sizeof got, got);
     prog_same("a kernel's view of a buffer", got, f->want, sizeof got);
     MUST(clReleaseKernel(kernel));

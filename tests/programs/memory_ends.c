@@ -70,7 +70,7 @@ static void *program_memory(size_t size)
 /* The memory goes in the callback: with commands in flight when the object was released. */
 static void ends_in_a_callback(struct memory_run *run)
 {
-    struct obituary o = {.size = 65536};
+    struct obituary o = {.size = 16384};
     struct notice notices[CALLBACKS];
     o.memory = program_memory(o.size);
     cl_mem buffer = prog_buffer(run->prog.context, CL_MEM_USE_HOST_PTR, o.size, o.memory);
@@ -80,7 +80,7 @@ static void ends_in_a_callback(struct memory_run *run)
     prog_arg(kernel, 0, sizeof buffer, &buffer);
     prog_arg(kernel, 1, sizeof key, &key);
     for (int i = 0; i < 8; i++)
-        prog_run(run->prog.queue, kernel, o.size);
+        memory_launch(run->prog.queue, kernel, (const size_t[3]){o.size, 1, 1});
     MUST(clFlush(run->prog.queue));
     MUST(clReleaseMemObject(buffer));
     MUST(clReleaseKernel(kernel));

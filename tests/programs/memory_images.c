@@ -386,7 +386,7 @@ static void by_kernel(struct memory_run *run, struct picture *from, struct pictu
     cl_kernel kernel = prog_kernel(run->program, name);
     prog_arg(kernel, 0, sizeof from->image, &from->image);
     prog_arg(kernel, 1, sizeof to->image, &to->image);
-    MUST(clEnqueueNDRangeKernel(run->prog.queue, kernel, 3, NULL, from->dims, NULL, 0, NULL, NULL));
+    memory_launch(run->prog.queue, kernel, from->dims);
     MUST(clReleaseKernel(kernel));
     memcpy(to->want, from->want, from->size);
 }
