@@ -163,6 +163,7 @@ static void drop_windows(const struct move_context *entry)
 void move_commit(struct move *move, struct residence **ret_left, size_t *ret_count)
 {
     size_t left = 0;
+    program_flush_output();
     carry_clock(move);
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];

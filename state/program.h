@@ -147,6 +147,13 @@ MUST_CHECK int program_container(struct program *program, cl_uint seat, unsigned
  *  before the first program is made. */
 extern const char *program_prologue;
 
+/**
+ * What kernels printed so far goes before what they print from now on: a driver may have left it in
+ * stdout's buffer where the next one writes past that (6.15.14). By a mover, with the queues
+ * drained; waits for nobody, so that it is left there when stdout is locked or its reader is slow.
+ */
+void program_flush_output(void);
+
 extern const struct object_class program_class;
 
 #endif

@@ -1,9 +1,22 @@
 #include <errno.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "state/container.h"
 #include "state/program_priv.h"
+
+void program_flush_output(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (!recipes_print() || ftrylockfile(stdout) != 0)
+        return;
+    if (poll(&out, 1, 0) == 1 && out.revents == POLLOUT)
+        (void)fflush_unlocked(stdout);
+    funlockfile(stdout);
+}
 
 const struct recipe *program_base(const struct program *program)
 {

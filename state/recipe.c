@@ -6,6 +6,13 @@
 
 #include "state/devinfo.h"
 
+static atomic_bool prints;
+
+bool recipes_print(void)
+{
+    return atomic_load(&prints);
+}
+
 void recipe_unref(struct recipe *recipe)
 {
     if (!recipe || atomic_fetch_sub_explicit(&recipe->refs, 1, memory_order_acq_rel) != 1)
@@ -60,6 +67,8 @@ int recipe_source(cl_uint count, const char *const *strings, const size_t *lengt
         recipe->size += length;
     }
     recipe->bytes[recipe->size] = '\0';
+    if (memmem(recipe->bytes, recipe->size, "printf", strlen("printf")))
+        atomic_store(&prints, true);
     *ret_recipe = recipe;
     recipe = NULL;
     return 0;
@@ -73,6 +82,7 @@ int recipe_il(const void *bytes, size_t size, struct recipe **ret_recipe)
     memcpy(recipe->bytes, bytes, size);
     recipe->bytes[size] = '\0';
     recipe->size = size;
+    atomic_store(&prints, true);
     *ret_recipe = recipe;
     recipe = NULL;
     return 0;

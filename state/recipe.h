@@ -74,6 +74,9 @@ MUST_CHECK int recipe_built(struct recipe *base, const char *options,
                             const struct recipe_constant *constants, uint32_t constant_count,
                             struct recipe **ret_recipe);
 
+/** False when no source so far can print from a kernel; IL may. */
+bool recipes_print(void);
+
 /** The SOURCE or IL that it all starts from, or NULL for what was linked. Borrowed. */
 const struct recipe *recipe_origin(const struct recipe *recipe);
 /** True when both make the same program: of the same inputs, by the same step, in the same way. */
