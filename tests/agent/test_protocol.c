@@ -236,3 +236,18 @@ Test(device_key, damaged_text_is_refused)
     }
     cr_assert_eq(key.ordinal, 77);
 }
+
+Test(protocol, empty_strings_are_strings)
+{
+    /* {"": ""}, where the unpacker has no address to give. */
+    static const uint8_t bytes[] = {0x81, 0xa0, 0xa0};
+    struct message message;
+    char text[8] = "x";
+
+    cr_assert_eq(message_decode(bytes, sizeof(bytes), &message), 0);
+    cr_assert(field_is(&message.root, "", ""));
+    cr_assert(field_string(&message.root, "", text, sizeof(text)));
+    cr_assert_str_eq(text, "");
+    cr_assert_null(field_get(&message.root, "a"));
+    message_finish(&message);
+}
