@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +217,7 @@ struct agent *world_begin(uint8_t kind)
     char names[PATH_MAX + 16];
     EXPECT(agent);
     memset(&world, 0, sizeof(world));
+    signal(SIGPIPE, SIG_IGN); /* as the agent does */
     for (unsigned i = 0; i < PROCESSES; i++)
         world.starts[i] = i + 1;
     world.now_ms = LATER;

@@ -38,10 +38,12 @@ static bool equal(const msgpack_object *a, const msgpack_object *b, unsigned dep
 static void copy_key(const msgpack_object *key, char *ret, size_t size, bool *ret_plain)
 {
     const msgpack_object_str *text = &key->via.str;
-    *ret_plain = text->size < size && !memchr(text->ptr, '\0', text->size);
+    /* The unpacker gives NULL for an empty string at the beginning. */
+    *ret_plain = text->size == 0 || (text->size < size && !memchr(text->ptr, '\0', text->size));
     if (!*ret_plain)
         return;
-    memcpy(ret, text->ptr, text->size);
+    if (text->size)
+        memcpy(ret, text->ptr, text->size);
     ret[text->size] = '\0';
 }
 
