@@ -12,8 +12,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /** End the process, as a sanitizer would, when a property does not hold. */
-#define EXPECT(expression) fuzz_expect((expression) ? 1 : 0, #expression, __FILE__, __LINE__)
-void fuzz_expect(int holds, const char *expression, const char *file, int line);
+#define EXPECT(expression) ((expression) ? (void)0 : fuzz_failed(#expression, __FILE__, __LINE__))
+void fuzz_failed(const char *expression, const char *file, int line) __attribute__((noreturn));
 
 /** An input that is taken from its front. Past its end everything is 0 or empty. */
 struct input {

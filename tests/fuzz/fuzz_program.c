@@ -19,7 +19,7 @@ static int run_at_once(pthread_t *ret_thread, const pthread_attr_t *attributes,
                        void *(*entry)(void *), void *data);
 
 #define pthread_create run_at_once
-#include "interpose/control.c"
+#include "interpose/control.c" /* NOLINT(bugprone-suspicious-include) */
 #undef pthread_create
 
 #define SIZE_MAX_INPUT 60000 /* What both sockets hold. */

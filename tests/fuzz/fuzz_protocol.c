@@ -12,6 +12,14 @@
 
 #define FRAMES_MAX 64
 
+/* NaN is sent on as well. */
+static uint64_t bits(double value)
+{
+    uint64_t same;
+    memcpy(&same, &value, sizeof(same));
+    return same;
+}
+
 static bool equal(const msgpack_object *a, const msgpack_object *b, unsigned depth)
 {
     EXPECT(depth <= PROTOCOL_DEPTH_MAX + 1);
@@ -31,7 +39,7 @@ static bool equal(const msgpack_object *a, const msgpack_object *b, unsigned dep
         return same;
     }
     if (a->type == MSGPACK_OBJECT_FLOAT32 || a->type == MSGPACK_OBJECT_FLOAT64)
-        return memcmp(&a->via.f64, &b->via.f64, sizeof(a->via.f64)) == 0;
+        return bits(a->via.f64) == bits(b->via.f64);
     return msgpack_object_equal(*a, *b);
 }
 
