@@ -80,19 +80,19 @@ static bool take_escaped(const char *text, size_t length, char *ret, size_t size
 
 static bool take_number(const char *text, size_t length, uint32_t *ret)
 {
-    uint32_t value = 0;
+    uint64_t value = 0;
 
-    if (length == 0 || length > 9) {
+    if (length == 0 || length > 10) {
         return false;
     }
     for (size_t i = 0; i < length; i++) {
         if (text[i] < '0' || text[i] > '9') {
             return false;
         }
-        value = value * 10 + (uint32_t)(text[i] - '0');
+        value = value * 10 + (uint64_t)(text[i] - '0');
     }
-    *ret = value;
-    return true;
+    *ret = (uint32_t)value;
+    return value <= UINT32_MAX;
 }
 
 int device_key_parse(const char *text, struct device_key *ret_key)

@@ -74,7 +74,7 @@ int environment_for_lister(char *const *base, const char *variables, char ***ret
     char *at = (char *)list + pointers;
     memcpy(at, variables, text);
     for (char *line = strsep(&at, "\n"); line; line = strsep(&at, "\n")) {
-        if (*line) {
+        if (environment_concerns_drivers(line)) {
             list[used++] = line;
         }
     }

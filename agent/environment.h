@@ -19,7 +19,8 @@ bool environment_concerns_drivers(const char *variable);
 MUST_CHECK int environment_of_drivers(const char ***ret_variables, size_t *ret_count);
 
 /**
- * The environment of the lister: @base without what concerns drivers, and @variables, one a line.
+ * The environment of the lister: @base without what concerns drivers, and of @variables, one a
+ * line, only what does: a peer's word for which drivers to list must not become LD_PRELOAD.
  *
  * @ret  NULL-terminated; one block, to be freed at once. Returns 0 or -ENOMEM.
  */

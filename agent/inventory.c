@@ -122,7 +122,8 @@ static bool read_text(const msgpack_object *object, char *ret_text, size_t size)
         if (c < 0x20 || c == 0x7f)
             return false;
     }
-    memcpy(ret_text, text->ptr, text->size);
+    if (text->size) /* the unpacker may give NULL for an empty one */
+        memcpy(ret_text, text->ptr, text->size);
     ret_text[text->size] = '\0';
     return true;
 }

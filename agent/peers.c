@@ -63,6 +63,20 @@ void peer_close(struct peer *peer)
     uv_close((uv_handle_t *)&peer->pipe, closed);
 }
 
+/**
+ * A peer that cannot be sent to. Whoever sends may be going through peers, apps or requests, which
+ * closing it would change: so only its stream ends here, and the loop closes it when it reads that.
+ */
+static void peer_break(struct peer *peer)
+{
+    uv_os_fd_t fd;
+
+    peer->broken = true;
+    if (!uv_fileno((uv_handle_t *)&peer->pipe, &fd)) {
+        shutdown(fd, SHUT_RDWR);
+    }
+}
+
 struct outgoing {
     uv_write_t write;
     msgpack_sbuffer buffer;
@@ -84,14 +98,14 @@ void peer_send(struct peer *peer, struct frame *frame)
 {
     struct outgoing *outgoing = NULL;
 
-    if (peer->closing) {
+    if (peer->closing || peer->broken) {
         goto out;
     }
     if (frame_seal(frame) || !(outgoing = malloc(sizeof(*outgoing))) ||
         uv_stream_get_write_queue_size((uv_stream_t *)&peer->pipe) > UNSENT_MAX) {
         agent_log("pid %d: cannot send to it; closing its connection", (int)peer->pid);
         free(outgoing);
-        peer_close(peer);
+        peer_break(peer);
         goto out;
     }
     outgoing->buffer = frame->buffer;
@@ -101,7 +115,7 @@ void peer_send(struct peer *peer, struct frame *frame)
     if (uv_write(&outgoing->write, (uv_stream_t *)&peer->pipe, &bytes, 1, sent)) {
         msgpack_sbuffer_destroy(&outgoing->buffer);
         free(outgoing);
-        peer_close(peer);
+        peer_break(peer);
     }
 out:
     frame_finish(frame);
@@ -376,7 +390,7 @@ static void handle(struct peer *peer, struct message *message)
 /** Handle the frames that have come, until one has to wait. */
 static void drain(struct peer *peer)
 {
-    while (!peer->closing && !peer->is_pending) {
+    while (!peer->closing && !peer->broken && !peer->is_pending) {
         struct message message;
         int got = frame_reader_next(&peer->reader, &message);
         if (got == 0) {

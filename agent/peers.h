@@ -13,6 +13,7 @@ struct peer {
     struct frame_reader reader;
     enum { PEER_UNKNOWN, PEER_PROGRAM, PEER_CLIENT } role;
     bool closing;
+    bool broken;            /**< It cannot be sent to: closed as soon as the loop runs. */
     struct app *app;        /**< Of a program. */
     struct message pending; /**< A request that waits for the list of devices. */
     bool is_pending;
@@ -23,7 +24,10 @@ struct peer {
 /** Take connections on the agent's socket. Returns 0 or -errno. */
 MUST_CHECK int peers_listen(struct agent *agent);
 
-/** Queue a frame and finish it; a peer that does not read, or a bad frame, ends the connection. */
+/**
+ * Queue a frame and finish it. A peer that does not read, or a bad frame, ends the connection, but
+ * not before the loop runs again: nothing is closed or freed here.
+ */
 void peer_send(struct peer *peer, struct frame *frame);
 void peer_error(struct peer *peer, const char *code, const char *format, ...) PRINTF(3, 4);
 void peer_close(struct peer *peer);

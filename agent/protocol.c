@@ -131,16 +131,23 @@ int frame_reader_next(struct frame_reader *reader, struct message *ret_message)
     return error ? error : 1;
 }
 
+/** The unpacker may give NULL for an empty string. */
+static bool string_is(const msgpack_object *object, const char *value)
+{
+    size_t length = strlen(value);
+
+    return object->type == MSGPACK_OBJECT_STR && object->via.str.size == length &&
+           (length == 0 || memcmp(object->via.str.ptr, value, length) == 0);
+}
+
 const msgpack_object *field_get(const msgpack_object *map, const char *key)
 {
     if (!map || map->type != MSGPACK_OBJECT_MAP) {
         return NULL;
     }
-    size_t length = strlen(key);
     for (uint32_t i = 0; i < map->via.map.size; i++) {
         const msgpack_object_kv *pair = &map->via.map.ptr[i];
-        if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size == length &&
-            memcmp(pair->key.via.str.ptr, key, length) == 0) {
+        if (string_is(&pair->key, key)) {
             return &pair->val;
         }
     }
@@ -164,10 +171,8 @@ bool field_bool(const msgpack_object *map, const char *key, bool fallback)
 bool field_is(const msgpack_object *map, const char *key, const char *value)
 {
     const msgpack_object *field = field_get(map, key);
-    size_t length = strlen(value);
 
-    return field && field->type == MSGPACK_OBJECT_STR && field->via.str.size == length &&
-           memcmp(field->via.str.ptr, value, length) == 0;
+    return field && string_is(field, value);
 }
 
 bool field_string(const msgpack_object *map, const char *key, char *ret, size_t size)
@@ -184,7 +189,9 @@ bool field_string(const msgpack_object *map, const char *key, char *ret, size_t 
             return false;
         }
     }
-    memcpy(ret, field->via.str.ptr, field->via.str.size);
+    if (field->via.str.size) {
+        memcpy(ret, field->via.str.ptr, field->via.str.size);
+    }
     ret[field->via.str.size] = '\0';
     return true;
 }

@@ -29,6 +29,8 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
 static void thread_exits(void *data)
 {
     struct gate_thread *self = data;
+    if (!self->known)
+        return; /* known to the parent of a fork only, whose list is gone */
     pthread_mutex_lock(&list_lock);
     if (self->previous)
         self->previous->next = self->next;

@@ -191,3 +191,16 @@ Test(environment, the_lister_sees_the_drivers_variables_of_the_client_only)
     cr_assert_null(made[3]);
     free(made);
 }
+
+Test(environment, a_client_cannot_give_the_lister_anything_else)
+{
+    char home[] = "HOME=/h", *base[] = {home, NULL}, **made;
+
+    cr_assert_eq(
+        environment_for_lister(base, "LD_PRELOAD=/evil.so\nPOCL_DEVICES=basic\nPATH=/e\n", &made),
+        0);
+    cr_expect_str_eq(made[0], "HOME=/h");
+    cr_expect_str_eq(made[1], "POCL_DEVICES=basic");
+    cr_expect_null(made[2]);
+    free(made);
+}

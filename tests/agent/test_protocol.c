@@ -209,7 +209,7 @@ Test(device_key, longest_key_fits)
     memset(key.device, '\xff', sizeof(key.device) - 1);
     memset(key.uuid, 'f', sizeof(key.uuid) - 1);
     memset(key.pci, '0', sizeof(key.pci) - 1);
-    key.ordinal = 999999999;
+    key.ordinal = UINT32_MAX;
     device_key_format(&key, text);
     cr_assert_lt(strlen(text), sizeof(text));
     cr_assert_eq(device_key_parse(text, &back), 0);
@@ -227,6 +227,7 @@ Test(device_key, damaged_text_is_refused)
                                       "icd=a;device=b%00c",
                                       "icd=a;device=b;ordinal=-1",
                                       "icd=a;device=b;ordinal=9999999999",
+                                      "icd=a;device=b;ordinal=4294967296",
                                       "icd=a;device=b;pci=0123456789abcdef"};
     struct device_key key = {.ordinal = 77};
 
@@ -234,4 +235,19 @@ Test(device_key, damaged_text_is_refused)
         cr_assert_eq(device_key_parse(bad[i], &key), -EINVAL, "%s", bad[i]);
     }
     cr_assert_eq(key.ordinal, 77);
+}
+
+Test(protocol, empty_strings_are_strings)
+{
+    /* {"": ""}, where the unpacker has no address to give. */
+    static const uint8_t bytes[] = {0x81, 0xa0, 0xa0};
+    struct message message;
+    char text[8] = "x";
+
+    cr_assert_eq(message_decode(bytes, sizeof(bytes), &message), 0);
+    cr_assert(field_is(&message.root, "", ""));
+    cr_assert(field_string(&message.root, "", text, sizeof(text)));
+    cr_assert_str_eq(text, "");
+    cr_assert_null(field_get(&message.root, "a"));
+    message_finish(&message);
 }

@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "state/gate.h"
 
@@ -136,4 +138,38 @@ Test(gate, threads_that_ended_are_not_waited_for)
         cr_assert_eq(gate_close(now_ns() + 5000000000), 0);
         gate_open();
     }
+}
+
+/* The child's other thread is inside, for ever: a closer must see it. */
+static void *closes_beside_it(void *unused)
+{
+    (void)unused;
+    pthread_t thread;
+    pthread_create(&thread, NULL, sits_inside, NULL);
+    while (!atomic_load(&inside))
+        sched_yield();
+    atomic_store(&owned, 1);
+    while (atomic_load(&owned) != 2)
+        sched_yield();
+    usleep(50000); /* the forking thread's destructors */
+    _exit(gate_close(now_ns() + 100000000) == -ETIMEDOUT ? 0 : 1);
+}
+
+Test(gate, the_thread_that_forked_ends_without_hiding_the_others)
+{
+    int status = -1;
+    gate_enter();
+    gate_leave();
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t closer;
+        gate_after_fork();
+        pthread_create(&closer, NULL, closes_beside_it, NULL);
+        while (atomic_load(&owned) != 1)
+            sched_yield();
+        atomic_store(&owned, 2);
+        pthread_exit(NULL);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }

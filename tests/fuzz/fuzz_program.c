@@ -1,0 +1,189 @@
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "state/move.h"
+#include "state/status.h"
+#include "tests/fuzz/fuzz.h"
+
+/*
+ * The program's end of the control connection, with whatever an agent may say to it: the input is
+ * what comes from the socket. The real control.c, on a pair of sockets and on this thread alone:
+ * what it would start as a thread is run at once.
+ */
+
+static int run_at_once(pthread_t *ret_thread, const pthread_attr_t *attributes,
+                       void *(*entry)(void *), void *data);
+
+#define pthread_create run_at_once
+#include "interpose/control.c" /* NOLINT(bugprone-suspicious-include) */
+#undef pthread_create
+
+#define SIZE_MAX_INPUT 60000 /* What both sockets hold. */
+
+static bool no_threads;
+static unsigned moves_run;
+
+static int run_at_once(pthread_t *ret_thread, const pthread_attr_t *attributes,
+                       void *(*entry)(void *), void *data)
+{
+    (void)attributes;
+    *ret_thread = pthread_self();
+    if (no_threads)
+        return EAGAIN;
+    entry(data);
+    return 0;
+}
+
+/* ---- the engine ---- */
+
+static struct seat_status seat;
+
+static void use_key(const struct device_key *key)
+{
+    EXPECT(strnlen(key->icd, sizeof(key->icd)) < sizeof(key->icd) && key->icd[0]);
+    EXPECT(strnlen(key->platform, sizeof(key->platform)) < sizeof(key->platform));
+    EXPECT(strnlen(key->device, sizeof(key->device)) < sizeof(key->device) && key->device[0]);
+    EXPECT(strnlen(key->uuid, sizeof(key->uuid)) < sizeof(key->uuid));
+    EXPECT(strnlen(key->pci, sizeof(key->pci)) < sizeof(key->pci));
+}
+
+void move_run(const struct move_request *request, struct move_report *ret_report)
+{
+    struct move_progress progress = {MOVE_COPY, 1, 2};
+    struct move_report report = {.reached = MOVE_RESUME, .bytes = request->deadline_ns};
+    moves_run++;
+    if (request->target)
+        use_key(request->target);
+    request->progress(request->data, &progress);
+    if (atomic_load(request->cancel)) {
+        report.result = MOVE_CANCELED;
+    } else if (request->dry_run) {
+        report.result = MOVE_REFUSED;
+        memset(report.reason, '\n', sizeof(report.reason) - 1);
+    } else {
+        seat.suspended = request->target == NULL;
+        if (request->target)
+            seat.device = *request->target;
+        seat.moves++;
+    }
+    *ret_report = report;
+}
+
+const char *move_phase_name(enum move_phase phase)
+{
+    return phase == MOVE_COPY ? "copy" : "other";
+}
+
+void status_seat(uint32_t index, struct seat_status *ret_status)
+{
+    (void)index;
+    *ret_status = seat;
+}
+
+/* ---- the agent ---- */
+
+struct seen {
+    unsigned asked;           /* moves, suspends and resumes after the welcome */
+    unsigned reports, others; /* frames of the program */
+};
+
+/* What the program is to make of the same bytes. */
+static void expect_from(const uint8_t *data, size_t size, struct seen *seen)
+{
+    struct frame_reader reader;
+    struct message message;
+    bool welcome = false, broken = false;
+    frame_reader_init(&reader);
+    EXPECT(frame_reader_feed(&reader, data, size) == 0);
+    while (!broken && frame_reader_next(&reader, &message) == 1) {
+        bool request = field_is(&message.root, "type", MSG_MOVE) ||
+                       field_is(&message.root, "type", MSG_SUSPEND) ||
+                       field_is(&message.root, "type", MSG_RESUME);
+        if (field_is(&message.root, "type", MSG_WELCOME))
+            welcome = true;
+        else if (!welcome)
+            broken = true;
+        else if (request)
+            seen->asked++;
+        message_finish(&message);
+    }
+    frame_reader_finish(&reader);
+}
+
+static void hear(int fd, struct seen *seen)
+{
+    struct frame_reader reader;
+    struct message message;
+    char bytes[65536];
+    ssize_t count;
+    frame_reader_init(&reader);
+    while ((count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+        EXPECT(frame_reader_feed(&reader, bytes, (size_t)count) == 0);
+    int got;
+    while ((got = frame_reader_next(&reader, &message)) == 1) {
+        char reason[PROTOCOL_TEXT_MAX];
+        bool report = field_is(&message.root, "type", MSG_REPORT);
+        seen->reports += report;
+        seen->others += !report;
+        EXPECT(!report || field_string(&message.root, "reason", reason, sizeof(reason)));
+        EXPECT(!report || field_get(&message.root, "request"));
+        message_finish(&message);
+    }
+    EXPECT(got == 0);
+    frame_reader_finish(&reader);
+}
+
+static void converse(struct link *link, int agent, const uint8_t *data, size_t size,
+                     struct seen *seen)
+{
+    size_t sent = 0;
+    while (link->wire.fd >= 0 && sent < size) {
+        size_t most = size - sent < 16384 ? size - sent : 16384;
+        ssize_t count = send(agent, data + sent, most, MSG_DONTWAIT | MSG_NOSIGNAL);
+        EXPECT(count > 0);
+        sent += (size_t)count;
+        link_receive(link);
+        serve_jobs(link);
+        if (link->wire.fd >= 0 && link->welcome)
+            send_status(link);
+        hear(agent, seen);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct link *link = &control.link;
+    struct input input = {data, size < SIZE_MAX_INPUT ? size : SIZE_MAX_INPUT};
+    struct seen wanted = {0}, seen = {0};
+    int ends[2];
+    uint8_t flags = input_byte(&input);
+
+    no_threads = flags & 1;
+    moves_run = 0;
+    seat = (struct seat_status){.contexts = 1};
+    *link = (struct link){.wire.fd = -1};
+    control.has_device = control.resolved = false;
+    control.connection++;
+    EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    link->wire.fd = ends[0];
+    frame_reader_init(&link->wire.reader);
+    msgpack_sbuffer_init(&link->wire.out);
+
+    expect_from(input.at, input.left, &wanted);
+    converse(link, ends[1], input.at, input.left, &seen);
+    /* Every request is answered exactly once, while there is somebody to answer to. */
+    if (link->wire.fd >= 0)
+        EXPECT(seen.reports == wanted.asked);
+    EXPECT(seen.reports <= wanted.asked);
+    EXPECT(moves_run <= wanted.asked && (!no_threads || moves_run == 0));
+    EXPECT(control.job_count == 0 && !control.jobs);
+    if (control.has_device)
+        use_key(&control.device);
+    link_drop(link);
+    close(ends[1]);
+    return 0;
+}
