@@ -12,6 +12,8 @@
 #include "state/callback.h"
 #include "state/context.h"
 #include "state/log.h"
+#include "state/watch.h"
+#include "state/work.h"
 
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
@@ -185,10 +187,28 @@ static void read_limits(void)
     the_limits.empty_launches = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
 }
 
+/* What another thread may be in the middle of while this one forks. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    object_lock_all();
+}
+
+static void parent_goes_on(void)
+{
+    object_unlock_all();
+    pthread_mutex_unlock(&engine_lock);
+}
+
 static void child_begins(void)
 {
+    object_unlock_all();
+    pthread_mutex_init(&engine_lock, NULL);
+    pthread_cond_init(&engine_changed, NULL);
     gate_after_fork();
     callback_after_fork();
+    watch_after_fork();
+    work_after_fork();
 }
 
 static int start_all(struct machine *machine)
@@ -207,7 +227,7 @@ static int start_all(struct machine *machine)
         return err;
     }
     read_limits();
-    pthread_atfork(NULL, NULL, child_begins);
+    pthread_atfork(before_fork, parent_goes_on, child_begins);
     /* The program runs without an agent as well as with one. */
     err = control_start();
     if (err != 0)

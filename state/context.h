@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "state/clock.h"
 #include "state/gate.h"
 #include "state/object.h"
 #include "state/residence.h"
@@ -29,10 +30,7 @@ struct seat {
     struct device *origin; /**< Where it started: what it was promised under --profile native. */
     _Atomic uint32_t moves;
     _Atomic uint64_t last_downtime_ns;
-    /* The program's clock: what its device's profiling times are shifted by, and the last moment at
-     * which both clocks were read. Movers only. */
-    _Atomic int64_t clock_offset;
-    uint64_t clock_ns, clock_host_ns;
+    struct clock clock; /**< Of its profiling times. */
     _Atomic bool moving;
     const char *_Atomic pinned; /**< Static text, or NULL. */
 };

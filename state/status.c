@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "state/memory.h"
+#include "state/work.h"
 
 /* Counted when asked for, a few times a second, rather than at every creation and release. */
 static uint64_t bytes_of(struct seat *seat)
@@ -21,6 +22,7 @@ static uint64_t bytes_of(struct seat *seat)
 void status_seat(uint32_t index, struct seat_status *ret_status)
 {
     struct seat_status status = {0};
+    work_begin(); /* whoever lets go of an object last releases it, and this may be the last */
     if (index < the_seat_count) {
         struct seat *seat = the_seats[index];
         struct device *device = atomic_load(&seat->device);
@@ -40,5 +42,6 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
     status.programs = object_count(OBJECT_PROGRAM);
     status.kernels = object_count(OBJECT_KERNEL);
     status.events = object_count(OBJECT_EVENT);
+    work_end();
     *ret_status = status;
 }

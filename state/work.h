@@ -1,0 +1,33 @@
+#ifndef RESEAT_STATE_WORK_H
+#define RESEAT_STATE_WORK_H
+
+#include <stdbool.h>
+
+#include "state/compiler.h"
+
+/*
+ * What threads of ours (movers, callbacks, control) do to drivers, and the end of the process.
+ *
+ * exit() runs the drivers' own handlers, which take apart what their code stands on, while all
+ * threads run on. The program knows what it does then; our threads must not be in a driver. So they
+ * do everything that may reach one between work_begin and work_end, and a handler of ours, which
+ * runs before the drivers' do, lets no work begin any more and waits for what is under way. The
+ * program's own calls, from handlers and destructors that come later, go on as ever.
+ */
+
+/** Begin; blocks for ever once the process ends. No lock is held, not inside the gate. Nests. */
+void work_begin(void);
+void work_end(void);
+/** True once the process ends: what takes long (a move) gives up. */
+bool work_is_over(void);
+
+/**
+ * Have the handler run before those registered so far. Handlers run last registered first, and
+ * drivers register theirs when they are opened or first used: call it after that.
+ */
+void work_arm(void);
+
+/** In the child of a fork: it has none of our threads. */
+void work_after_fork(void);
+
+#endif
