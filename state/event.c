@@ -62,8 +62,6 @@ void event_issued(struct event *event, uint8_t place, cl_event real)
 void event_issued_late(struct event *event, uint8_t place, cl_event real)
 {
     pthread_mutex_lock(&engine_lock);
-    if (event->profiled)
-        event->times[0] = clock_host() - event->times[0];
     event_issued(event, place, real);
     pthread_cond_broadcast(&engine_changed);
     pthread_mutex_unlock(&engine_lock);
