@@ -108,7 +108,7 @@ static void *callback_thread(void *unused)
         if (pool.first)
             stand_by();
         pthread_mutex_unlock(&pool.lock);
-        work_begin();
+        (void)work_begin();
         in_job = true;
         job->run(job);
         in_job = false;
@@ -151,7 +151,7 @@ void callback_program_begin(void)
 
 void callback_program_end(void)
 {
-    work_begin();
+    (void)work_begin();
 }
 
 void callback_settle(unsigned ms)

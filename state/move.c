@@ -54,7 +54,8 @@ int move_fail(struct move *move, int error, const char *format, ...)
 
 int move_check(struct move *move)
 {
-    if (work_is_over() || (move->limits.cancel && atomic_load(move->limits.cancel)))
+    if ((work_is_over() && !move->resumes) ||
+        (move->limits.cancel && atomic_load(move->limits.cancel)))
         return -ECANCELED;
     if (move->limits.deadline_ns != 0 && move_now() >= move->limits.deadline_ns)
         return -ETIMEDOUT;
@@ -291,10 +292,14 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         conclude(&move, move_fail(&move, -ETIMEDOUT, "another move of the program went on"));
         return;
     }
-    work_begin();
-    work_arm(); /* what the driver registered since the program first used it */
-    run(&move);
-    work_arm(); /* and what it did for this move */
+    move.resumes = request->target && !atomic_load(&move.seat->device);
+    if (work_begin() || move.resumes) {
+        work_arm(); /* what the driver registered since the program first used it */
+        run(&move);
+        work_arm(); /* and what it did for this move */
+    } else {
+        conclude(&move, move_fail(&move, -ECANCELED, "the program ends"));
+    }
     work_end();
     pthread_mutex_unlock(&one_at_a_time);
     ret_report->total_ns = move_now() - start;

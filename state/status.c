@@ -22,7 +22,8 @@ static uint64_t bytes_of(struct seat *seat)
 void status_seat(uint32_t index, struct seat_status *ret_status)
 {
     struct seat_status status = {0};
-    work_begin(); /* whoever lets go of an object last releases it, and this may be the last */
+    /* Whoever lets go of an object last releases it, and this may be the last. */
+    bool goes_on = work_begin();
     if (index < the_seat_count) {
         struct seat *seat = the_seats[index];
         struct device *device = atomic_load(&seat->device);
@@ -33,7 +34,7 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.moves = atomic_load(&seat->moves);
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
         status.pinned = atomic_load(&seat->pinned);
-        if (device)
+        if (device && goes_on)
             status.device_bytes = bytes_of(seat);
     }
     status.contexts = object_count(OBJECT_CONTEXT);

@@ -4,7 +4,6 @@
 
 #include "state/log.h"
 #include "state/transfer_priv.h"
-#include "state/work.h"
 
 #define NS           1000000000ull
 #define PREFAULT_MIN (1u << 20)
@@ -60,7 +59,7 @@ static uint64_t now_ns(void)
 static int check_limits(struct transfer *transfer)
 {
     const struct transfer_limits *limits = &transfer->limits;
-    if (transfer->error == 0 && (work_is_over() || (limits->cancel && atomic_load(limits->cancel))))
+    if (transfer->error == 0 && limits->cancel && atomic_load(limits->cancel))
         return fail_locked(transfer, -ECANCELED, 0);
     if (transfer->error == 0 && limits->deadline_ns && now_ns() >= limits->deadline_ns)
         return fail_locked(transfer, -ETIMEDOUT, 0);

@@ -320,7 +320,7 @@ static void *watch_thread(void *unused)
         pthread_mutex_unlock(&engine_lock);
         const struct timespec nap = {0, (long)pause};
         nanosleep(&nap, NULL);
-        work_begin();
+        (void)work_begin();
         look();
         work_end();
         if (pause < LOOK_MOST_NS)

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "state/callback.h"
 #include "state/gate.h"
@@ -29,18 +28,14 @@ static _Thread_local bool disarming; /* the handler is taken back: that calls it
 int __cxa_atexit(void (*handler)(void *), void *data, void *owner);
 void __cxa_finalize(void *owner);
 
-void work_begin(void)
+bool work_begin(void)
 {
-    if (depth++ != 0)
-        return;
     pthread_mutex_lock(&lock);
-    while (atomic_load(&over)) {
-        pthread_mutex_unlock(&lock);
-        pause();
-        pthread_mutex_lock(&lock);
-    }
-    working++;
+    if (depth++ == 0)
+        working++;
+    bool goes_on = !atomic_load(&over);
     pthread_mutex_unlock(&lock);
+    return goes_on;
 }
 
 void work_end(void)

@@ -11,12 +11,14 @@
  * exit() runs the drivers' own handlers, which take apart what their code stands on, while all
  * threads run on. The program knows what it does then; our threads must not be in a driver. So they
  * do everything that may reach one between work_begin and work_end, and a handler of ours, which
- * runs before the drivers' do, lets no work begin any more and waits for what is under way. The
- * program's own calls, from handlers and destructors that come later, go on as ever.
+ * runs before the drivers' do, waits for what is under way. From then on nothing moves; the
+ * program's own calls, from handlers and destructors that come later, go on as ever, and what they
+ * wait for (a callback, a resume) still comes.
  */
 
-/** Begin; blocks for ever once the process ends. No lock is held, not inside the gate. Nests. */
-void work_begin(void);
+/** False when the process ends: then only what the program may wait for is done. Nests; work_end
+ * follows in either case. */
+bool work_begin(void);
 void work_end(void);
 /** True once the process ends: what takes long (a move) gives up. */
 bool work_is_over(void);
