@@ -96,6 +96,7 @@ static void release_all(void)
     OK(clReleaseMemObject(p.buffer));
     OK(clReleaseCommandQueue(p.queue));
     OK(clReleaseContext(p.context));
+    nap(30); /* time enough for others to come out of, or into, a driver */
 }
 
 /* Registered last: runs first, and works on, though the program may be suspended. */
