@@ -190,6 +190,7 @@ static void read_limits(void)
 /* What another thread may be in the middle of while this one forks. */
 static void before_fork(void)
 {
+    work_before_fork();
     pthread_mutex_lock(&engine_lock);
     object_lock_all();
 }
@@ -198,6 +199,7 @@ static void parent_goes_on(void)
 {
     object_unlock_all();
     pthread_mutex_unlock(&engine_lock);
+    work_after_fork();
 }
 
 static void child_begins(void)
@@ -208,7 +210,7 @@ static void child_begins(void)
     gate_after_fork();
     callback_after_fork();
     watch_after_fork();
-    work_after_fork();
+    work_in_child();
 }
 
 static int start_all(struct machine *machine)

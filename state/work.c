@@ -93,7 +93,17 @@ void work_arm(void)
     pthread_mutex_unlock(&arm_lock);
 }
 
+void work_before_fork(void)
+{
+    pthread_mutex_lock(&arm_lock);
+}
+
 void work_after_fork(void)
+{
+    pthread_mutex_unlock(&arm_lock);
+}
+
+void work_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&idle, NULL);

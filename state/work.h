@@ -29,7 +29,10 @@ bool work_is_over(void);
  */
 void work_arm(void);
 
-/** In the child of a fork: it has none of our threads. */
+/** Around a fork: the child gets the C library's list of handlers as it is, its lock included. */
+void work_before_fork(void);
 void work_after_fork(void);
+/** And in the child, instead: it has none of our threads. */
+void work_in_child(void);
 
 #endif
