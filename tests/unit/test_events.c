@@ -76,6 +76,7 @@ struct expected {
 static void CL_CALLBACK note(cl_event event, cl_int status, void *data)
 {
     struct record *record = ((struct expected *)data)->record;
+    free(data);
     if (atomic_exchange(&record->inside, true))
         atomic_fetch_add(&record->side_by_side, 1);
     cl_int now = events_status(event);
