@@ -262,7 +262,7 @@ static void keep_times(struct event *event)
 {
     enum { COUNT = ARRAY_SIZE(event->times) };
     cl_ulong times[COUNT], known = 0;
-    bool told[COUNT];
+    bool told[COUNT] = {false};
     for (unsigned i = 0; i < COUNT; i++) {
         told[i] = real_time(event, CL_PROFILING_COMMAND_QUEUED + i, &times[i]) == CL_SUCCESS;
         if (told[i] && !known)
