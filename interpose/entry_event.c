@@ -62,8 +62,11 @@ cl_int clGetEventInfo(cl_event event, cl_event_info param_name, size_t param_val
         return info_uint(&request, e->type);
     case CL_EVENT_COMMAND_EXECUTION_STATUS:
         return info_uint(&request, (cl_uint)event_status(e));
-    case CL_EVENT_REFERENCE_COUNT:
-        return info_uint(&request, object_refs(e) - atomic_load(&e->callback_refs));
+    case CL_EVENT_REFERENCE_COUNT: {
+        /* In a callback of an event that the program released, ours is the one reference. */
+        cl_uint refs = object_refs(e) - atomic_load(&e->callback_refs);
+        return info_uint(&request, refs ? refs : 1);
+    }
     default:
         return CL_INVALID_VALUE;
     }

@@ -14,6 +14,14 @@ static cl_int check_properties(cl_command_queue_properties properties)
     return properties & ~offered ? CL_INVALID_QUEUE_PROPERTIES : CL_SUCCESS;
 }
 
+/* 5.1, the table of properties: which of those of queues on the device go with which. */
+static bool are_for_device(cl_command_queue_properties properties, bool has_size)
+{
+    if (properties & CL_QUEUE_ON_DEVICE)
+        return (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
+    return !has_size && !(properties & CL_QUEUE_ON_DEVICE_DEFAULT);
+}
+
 static bool is_hint(cl_queue_properties value)
 {
     return value == CL_QUEUE_PRIORITY_LOW_KHR || value == CL_QUEUE_PRIORITY_MED_KHR ||
@@ -24,6 +32,7 @@ static bool is_hint(cl_queue_properties value)
 static cl_int read_properties(const cl_queue_properties *list,
                               cl_command_queue_properties *ret_properties, size_t *ret_count)
 {
+    enum { SIZE_SEEN = 8 };
     cl_command_queue_properties properties = 0;
     unsigned seen = 0;
     size_t at = 0;
@@ -46,13 +55,18 @@ static cl_int read_properties(const cl_queue_properties *list,
                 !devinfo_has_extension(&the_present.device, "cl_khr_throttle_hints"))
                 return CL_INVALID_VALUE;
             break;
-        default: /* CL_QUEUE_SIZE too: it is for queues on the device */
+        case CL_QUEUE_SIZE:
+            bit = SIZE_SEEN;
+            break;
+        default:
             return CL_INVALID_VALUE;
         }
         if (seen & bit)
             return CL_INVALID_VALUE;
         seen |= bit;
     }
+    if (!are_for_device(properties, seen & SIZE_SEEN))
+        return CL_INVALID_VALUE;
     cl_int error = check_properties(properties);
     if (error != CL_SUCCESS)
         return error;

@@ -13,6 +13,8 @@
 #include "state/context.h"
 #include "state/log.h"
 #include "state/program.h"
+#include "state/watch.h"
+#include "state/work.h"
 
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
@@ -191,11 +193,31 @@ static void read_limits(void)
     the_limits.empty_launches = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
 }
 
+/* What another thread may be in the middle of while this one forks. */
+static void before_fork(void)
+{
+    work_before_fork();
+    pthread_mutex_lock(&engine_lock);
+    object_lock_all();
+}
+
+static void parent_goes_on(void)
+{
+    object_unlock_all();
+    pthread_mutex_unlock(&engine_lock);
+    work_after_fork();
+}
+
 static void child_begins(void)
 {
+    object_unlock_all();
+    pthread_mutex_init(&engine_lock, NULL);
+    pthread_cond_init(&engine_changed, NULL);
     gate_after_fork();
     callback_after_fork();
     program_after_fork();
+    watch_after_fork();
+    work_in_child();
 }
 
 static int start_all(struct machine *machine)
@@ -215,7 +237,7 @@ static int start_all(struct machine *machine)
     }
     read_limits();
     program_prologue = the_present.prologue;
-    pthread_atfork(NULL, NULL, child_begins);
+    pthread_atfork(before_fork, parent_goes_on, child_begins);
     /* The program runs without an agent as well as with one. */
     err = control_start();
     if (err != 0)

@@ -5,69 +5,174 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <time.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t posted = PTHREAD_COND_INITIALIZER;
-static struct callback_job *first, *last; /* guarded by lock */
-static bool running;                      /* guarded by lock */
+#include "state/work.h"
+
+/* How long one job may keep the others waiting. */
+#define PATIENCE_MS 20
+#define THREADS_MAX 32
+#define NS_PER_MS   1000000
+#define NS_PER_S    1000000000
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t posted, done;
+    struct callback_job *first, *last; /* these and all below: guarded by lock */
+    unsigned threads, busy;
+    uint64_t taken; /* jobs so far */
+    bool timed;     /* a thread watches whether those that are busy go on */
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .posted = PTHREAD_COND_INITIALIZER,
+          .done = PTHREAD_COND_INITIALIZER};
+
+static _Thread_local bool in_job;
+
+static struct timespec after_ms(unsigned ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += (long)(ms % 1000) * NS_PER_MS;
+    t.tv_sec += ms / 1000 + t.tv_nsec / NS_PER_S;
+    t.tv_nsec %= NS_PER_S;
+    return t;
+}
+
+/* Jobs wait behind busy threads: true when none was taken while patience lasted. Under the lock. */
+static bool stands_still(void)
+{
+    uint64_t seen = pool.taken;
+    struct timespec until = after_ms(PATIENCE_MS);
+    int error = 0;
+    pool.timed = true;
+    while (error == 0 && pool.first && pool.busy != 0 && pool.taken == seen)
+        error = pthread_cond_clockwait(&pool.posted, &pool.lock, CLOCK_MONOTONIC, &until);
+    pool.timed = false;
+    return error != 0 && pool.first && pool.taken == seen;
+}
+
+/* Under the lock, which is let go meanwhile. */
+static struct callback_job *take(void)
+{
+    for (;;) {
+        if (!pool.first || (pool.busy != 0 && pool.timed))
+            pthread_cond_wait(&pool.posted, &pool.lock);
+        else if (pool.busy == 0 || stands_still())
+            break;
+    }
+    struct callback_job *job = pool.first;
+    pool.first = job->next;
+    if (!pool.first)
+        pool.last = NULL;
+    pool.taken++;
+    return job;
+}
+
+static void *callback_thread(void *unused);
+
+/* Under the lock. */
+static int thread_add(void)
+{
+    /* Signals are the program's: none is delivered to a thread of ours. */
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, NULL, callback_thread, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) {
+        pthread_detach(thread);
+        pool.threads++;
+    }
+    return -error;
+}
+
+/* Somebody is to watch whether the busy ones go on. Without one, the jobs wait. Under the lock. */
+static void stand_by(void)
+{
+    if (pool.threads > pool.busy)
+        pthread_cond_signal(&pool.posted);
+    else if (pool.threads < THREADS_MAX)
+        (void)!thread_add();
+}
 
 static void *callback_thread(void *unused)
 {
     (void)unused;
     pthread_setname_np(pthread_self(), "reseat-callback");
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pool.lock);
     for (;;) {
-        while (!first)
-            pthread_cond_wait(&posted, &lock);
-        struct callback_job *job = first;
-        first = job->next;
-        if (!first)
-            last = NULL;
-        pthread_mutex_unlock(&lock);
+        struct callback_job *job = take();
+        pool.busy++;
+        if (pool.first)
+            stand_by();
+        pthread_mutex_unlock(&pool.lock);
+        (void)work_begin();
+        in_job = true;
         job->run(job);
-        pthread_mutex_lock(&lock);
+        in_job = false;
+        work_end();
+        pthread_mutex_lock(&pool.lock);
+        pool.busy--;
+        pthread_cond_broadcast(&pool.done);
     }
     return NULL;
 }
 
 int callback_start(void)
 {
-    int error = 0;
-    pthread_mutex_lock(&lock);
-    if (!running) {
-        /* Signals are the program's: none is delivered to a thread of ours. */
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        pthread_t thread;
-        error = -pthread_create(&thread, NULL, callback_thread, NULL);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (error == 0) {
-            pthread_detach(thread);
-            running = true;
-        }
-    }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&pool.lock);
+    int error = pool.threads == 0 ? thread_add() : 0;
+    pthread_mutex_unlock(&pool.lock);
     return error;
 }
 
 void callback_post(struct callback_job *job)
 {
     job->next = NULL;
-    pthread_mutex_lock(&lock);
-    if (last)
-        last->next = job;
+    pthread_mutex_lock(&pool.lock);
+    if (pool.last)
+        pool.last->next = job;
     else
-        first = job;
-    last = job;
-    pthread_cond_signal(&posted);
-    pthread_mutex_unlock(&lock);
+        pool.first = job;
+    pool.last = job;
+    if (pool.busy == 0)
+        pthread_cond_signal(&pool.posted);
+    else if (!pool.timed)
+        stand_by();
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void callback_program_begin(void)
+{
+    work_end();
+}
+
+void callback_program_end(void)
+{
+    (void)work_begin();
+}
+
+void callback_settle(unsigned ms)
+{
+    struct timespec until = after_ms(ms);
+    int error = 0;
+    if (in_job)
+        return;
+    pthread_mutex_lock(&pool.lock);
+    while (error == 0 && (pool.first || pool.busy != 0))
+        error = pthread_cond_clockwait(&pool.done, &pool.lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&pool.lock);
 }
 
 void callback_after_fork(void)
 {
-    pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&posted, NULL);
-    first = last = NULL;
-    running = false;
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.posted, NULL);
+    pthread_cond_init(&pool.done, NULL);
+    pool.first = pool.last = NULL;
+    pool.threads = pool.busy = 0;
+    pool.timed = false;
+    in_job = false;
 }

@@ -4,22 +4,34 @@
 #include "state/compiler.h"
 
 /*
- * One thread of ours that runs the program's callbacks (G3): drivers call back from threads and at
+ * Threads of ours that run the program's callbacks (G3): drivers call back from threads and at
  * moments of their own, where the program's code, or the gate, must not be waited for.
+ *
+ * There is one, and jobs run in the order in which they were posted, as long as each ends soon. One
+ * that does not, because it waits for what another callback does, has the next run beside it.
  */
 
 /** Embedded in the caller's record, so that posting cannot fail for want of memory. */
 struct callback_job {
     struct callback_job *next;
-    void (*run)(
-        struct callback_job *job); /**< May free the job. Outside the gate and every lock. */
+    /** May free the job. Outside the gate and every lock, at work (work.h); what calls the program
+     *  does so between callback_program_begin and _end. */
+    void (*run)(struct callback_job *job);
 };
 
 /** Start the thread if it does not run. Before anything is promised. 0 or -errno. */
 MUST_CHECK int callback_start(void);
 /** Run @job later, in order. Any thread, inside the gate or not; never blocks on a job. */
 void callback_post(struct callback_job *job);
-/** In the child of a fork: the thread is gone. */
+
+/** In a job: what comes until callback_program_end is the program's, which may take for ever, and
+ * is not waited for when the process ends. */
+void callback_program_begin(void);
+void callback_program_end(void);
+
+/** Wait until all jobs posted have run, @ms at most. Returns at once in a job. */
+void callback_settle(unsigned ms);
+/** In the child of a fork: the threads are gone. */
 void callback_after_fork(void);
 
 #endif

@@ -149,12 +149,14 @@ static cl_int check_wait_list(const struct queue *queue, cl_uint waits, const cl
     return CL_SUCCESS;
 }
 
-/* What the driver has to wait for: events that it knows. Inside the gate. */
-static cl_uint real_waits(cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
+/* What the driver has to wait for: events that it knows; those of another residence have ended.
+ * Inside the gate. */
+static cl_uint real_waits(uint8_t place, cl_uint waits, struct event *const *wait_list,
+                          cl_event *ret_real)
 {
     cl_uint count = 0;
     for (cl_uint i = 0; i < waits; i++)
-        if (event_state(wait_list[i]) == EVENT_ISSUED)
+        if (event_state(wait_list[i]) == EVENT_ISSUED && wait_list[i]->place == place)
             ret_real[count++] = wait_list[i]->real;
     return count;
 }
@@ -168,7 +170,7 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
         if (!real)
             return CL_OUT_OF_HOST_MEMORY;
     }
-    cl_uint count = real_waits(waits, wait_list, real);
+    cl_uint count = real_waits(place, waits, wait_list, real);
     cl_int error = command->ops->issue(command, residence, place, command->queue->real, count,
                                        count ? real : NULL, ret_real);
     if (real != on_stack)

@@ -38,7 +38,9 @@ struct destructor_job {
 static void destructor_job_run(struct callback_job *job)
 {
     struct destructor_job *later = container_of(job, struct destructor_job, job);
+    callback_program_begin();
     destructor_run(&later->list, later->handle);
+    callback_program_end();
     free(later);
 }
 
@@ -174,7 +176,6 @@ static cl_int settle(struct context *context, struct device *const *devices)
             cl_int error = CL_OUT_OF_HOST_MEMORY;
             if (residence_create(context, devices[i], &context->at[place], &error) != 0)
                 return error;
-            context->at[place]->clock_offset = atomic_load(&context->seats[i]->clock_offset);
         }
         atomic_store(&context->place[i], place);
     }

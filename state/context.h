@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "state/clock.h"
 #include "state/gate.h"
 #include "state/object.h"
 #include "state/pin.h"
@@ -31,10 +32,7 @@ struct seat {
     struct device *origin; /**< Where it started: what it was promised under --profile native. */
     _Atomic uint32_t moves;
     _Atomic uint64_t last_downtime_ns;
-    /* The program's clock: what its device's profiling times are shifted by, and the last moment at
-     * which both clocks were read. Movers only. */
-    _Atomic int64_t clock_offset;
-    uint64_t clock_ns, clock_host_ns;
+    struct clock clock; /**< Of its profiling times. */
     _Atomic bool moving;
     struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
     struct pins pins;        /**< Its own; those of its contexts count as well. */

@@ -11,6 +11,7 @@
 #include "state/icd.h"
 #include "state/log.h"
 #include "state/rebind.h"
+#include "state/work.h"
 
 #define PLATFORMS_MAX 64  /* Of one driver. */
 #define DEVICES_MAX   256 /* Of one platform. */
@@ -318,7 +319,9 @@ static int driver_start(struct driver *driver)
     }
     if (count > PLATFORMS_MAX)
         count = PLATFORMS_MAX;
-    return list_devices(driver, platforms, count, &driver->devices, &driver->count);
+    int err = list_devices(driver, platforms, count, &driver->devices, &driver->count);
+    work_arm(); /* to run before what the driver has for the end of the process */
+    return err;
 }
 
 static int driver_find(const char *icd, struct driver **ret_driver)

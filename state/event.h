@@ -16,7 +16,7 @@ enum event_state {
 };
 
 struct queue;
-struct event_callback;
+struct watch;
 
 /**
  * Guards the graph of held commands and the callbacks of events. Order: after the gate, before no
@@ -35,11 +35,14 @@ struct event {
     bool profiled; /**< Its queue keeps times. */
     uint8_t place; /**< Of `real`. */
     _Atomic uint32_t state;
-    _Atomic cl_int status; /**< While HELD: CL_QUEUED or CL_SUBMITTED; when DONE: the last one. */
-    atomic_bool watched, ended; /**< event_watch was called; the driver said that it ended. */
+    _Atomic cl_int status; /**< While HELD: CL_QUEUED or CL_SUBMITTED; ended or DONE: the last. */
+    atomic_bool ended;     /**< ISSUED, and its driver said that it ended. */
     cl_event real;
-    cl_ulong times[5]; /**< QUEUED, SUBMIT, START, END, COMPLETE; in the program's clock. */
-    struct event_callback *callbacks; /**< Guarded by engine_lock. */
+    /** DONE: QUEUED, SUBMIT, START, END, COMPLETE, in the program's clock. The first before that,
+     *  of a held command: when it was enqueued, by the host's clock; ISSUED: how long it was held.
+     */
+    cl_ulong times[5];
+    struct watch *_Atomic watch; /**< Owned; NULL: nobody is to be told what becomes of it. */
     /** Of object.refs: those of callbacks to come, which keep the handle valid for them. */
     _Atomic uint32_t callback_refs;
 };
@@ -60,8 +63,9 @@ struct event *event_create(struct context *context, struct queue *queue, cl_comm
 void event_issued(struct event *event, uint8_t place, cl_event real);
 /** The same for a command that was held: whoever waits for it goes on, callbacks are registered. */
 void event_issued_late(struct event *event, uint8_t place, cl_event real);
-/** Have held commands looked at when @event, ISSUED in another residence, ends. Inside the gate. */
-void event_watch(struct event *event);
+/** Have held commands looked at when @event, ISSUED in another residence, ends. Inside the gate.
+ *  False without memory or threads for that. */
+MUST_CHECK bool event_watch(struct event *event);
 /** Undo event_create of an event that was not published. NULL is allowed. */
 void event_discard(struct event *event);
 /** The end, without a driver: HELD becomes DONE with CL_COMPLETE or an error; callbacks fire. */
@@ -74,6 +78,14 @@ cl_int event_set_user_status(struct event *event, cl_int status);
 cl_int event_status(struct event *event);
 /** The same, for a caller inside the gate. */
 cl_int event_status_inside(const struct event *event);
+/** What the driver says of an ISSUED event; false when it does not answer. Inside the gate. */
+bool event_real_status(const struct event *event, cl_int *ret_status);
+/** True when @event is known to have ended in error. */
+static inline bool event_failed(const struct event *event)
+{
+    return (event_state(event) == EVENT_DONE || atomic_load(&event->ended)) &&
+           atomic_load(&event->status) < 0;
+}
 
 /**
  * Wait until all have ended; the entry point's clWaitForEvents. Outside the gate.
@@ -81,15 +93,17 @@ cl_int event_status_inside(const struct event *event);
  */
 cl_int event_wait(cl_uint count, struct event *const *events);
 
+/** clSetEventCallback: called once, on a thread of ours, after those for earlier statuses. */
 cl_int event_set_callback(struct event *event, cl_int type,
                           void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data);
 cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
 
 /**
- * Everything in @place is complete: keep each event's end and let its real one go, into
+ * Everything of @seat in @place is complete: keep each event's end and let its real one go, into
  * @residence's doomed. By a mover, at COMMIT. Reserve object_count(OBJECT_EVENT) before.
  */
-void event_settle_all(struct context *context, struct residence *residence, uint8_t place);
+void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
+                      const struct seat *seat);
 
 extern const struct object_class event_class;
 

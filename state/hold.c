@@ -9,16 +9,12 @@ struct held {
     struct held *next;
     uint64_t serial;
     bool issuing;
+    cl_int error;            /* why it is given up, though what it waited for ended well */
     struct command *command; /* owned */
     struct event *event;     /* held; or NULL */
     cl_uint waits;
     struct event *wait_list[]; /* held */
 };
-
-static bool ended_in_error(const struct event *event)
-{
-    return event_state(event) == EVENT_DONE && atomic_load(&event->status) < 0;
-}
 
 /* True when a driver can take care of @event for a command in @place. */
 static bool driver_can_wait(const struct event *event, uint8_t place)
@@ -55,7 +51,7 @@ bool hold_needed(const struct command *command, uint8_t place, cl_uint waits,
 {
     struct queue *queue = command->queue;
     for (cl_uint i = 0; i < waits; i++)
-        if (UNLIKELY(!driver_can_wait(wait_list[i], place) || ended_in_error(wait_list[i])))
+        if (UNLIKELY(!driver_can_wait(wait_list[i], place) || event_failed(wait_list[i])))
             return true;
     if (LIKELY(atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0))
         return false;
@@ -71,10 +67,23 @@ static void held_free(struct held *held)
     free(held);
 }
 
+/* Virtual devices may be, or get, apart: no driver tells another of the end of a command. */
+static bool watch_others(const struct queue *queue, cl_uint waits, struct event *const *wait_list)
+{
+    for (cl_uint i = 0; i < waits; i++) {
+        const struct queue *other = wait_list[i]->queue;
+        if (other && other->seat != queue->seat && !event_watch(wait_list[i]))
+            return false;
+    }
+    return true;
+}
+
 cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wait_list,
                 struct event *event)
 {
     struct queue *queue = command->queue;
+    if (!watch_others(queue, waits, wait_list))
+        return CL_OUT_OF_HOST_MEMORY;
     struct held *held = calloc(1, sizeof(*held) + waits * sizeof(struct event *));
     if (!held)
         return CL_OUT_OF_HOST_MEMORY;
@@ -91,12 +100,13 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
         return error;
     }
     held->event = event;
-    if (event)
+    if (event) {
         object_hold(event);
+        event->times[0] = clock_host();
+    }
     for (held->waits = 0; held->waits < waits; held->waits++) {
         held->wait_list[held->waits] = wait_list[held->waits];
         object_hold(wait_list[held->waits]);
-        event_watch(wait_list[held->waits]);
     }
     object_hold(queue);
     pthread_mutex_lock(&engine_lock);
@@ -151,7 +161,7 @@ static void unlink_held(struct queue *queue, struct held *held)
 static bool waited_for_an_error(const struct held *held)
 {
     for (cl_uint i = 0; i < held->waits; i++)
-        if (ended_in_error(held->wait_list[i]))
+        if (event_failed(held->wait_list[i]))
             return true;
     return false;
 }
@@ -161,11 +171,15 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
 {
     struct command *command = held->command;
     cl_event real = NULL;
-    cl_int error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    if (!waited_for_an_error(held)) {
+    cl_int error = held->error;
+    if (waited_for_an_error(held))
+        error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    if (error == CL_SUCCESS) {
         error = command_ready(command, residence, place);
         if (error == COMMAND_ABSENT)
             return error;
+        if (held->event) /* HELD still: nobody asks for its times */
+            held->event->times[0] = clock_host() - held->event->times[0];
         if (error == CL_SUCCESS)
             error = command_issue(command, residence, place, held->waits, held->wait_list,
                                   held->event ? &real : NULL);
@@ -181,9 +195,9 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
 
 /*
  * Issue what is ready in one queue, one thread at a time so that the order stays. Returns whether
- * anything went; sets *ret_absent when the first of it needs command_bring, outside the gate.
+ * anything went; sets *ret_absent to what needs command_bring, outside the gate.
  */
-static bool pump_inside(struct queue *queue, struct command **ret_absent)
+static bool pump_inside(struct queue *queue, struct held **ret_absent)
 {
     bool progress = false;
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
@@ -204,7 +218,7 @@ static bool pump_inside(struct queue *queue, struct command **ret_absent)
         pthread_mutex_lock(&engine_lock);
         if (error == COMMAND_ABSENT) {
             held->issuing = false;
-            *ret_absent = held->command;
+            *ret_absent = held;
             break;
         }
         unlink_held(queue, held);
@@ -226,14 +240,15 @@ static bool pump_queue(struct queue *queue)
 {
     bool progress = false, again = true;
     while (again) {
-        struct command *absent = NULL;
+        struct held *absent = NULL;
         gate_enter();
         progress = pump_inside(queue, &absent) || progress;
         gate_leave();
         again = absent != NULL;
         if (again) {
-            command_bring(absent);
+            cl_int error = command_bring(absent->command);
             pthread_mutex_lock(&engine_lock);
+            absent->error = error;
             queue->pumping = false;
             pthread_mutex_unlock(&engine_lock);
         }

@@ -13,6 +13,7 @@
 #include "state/move_priv.h"
 #include "state/offer.h"
 #include "state/usage.h"
+#include "state/work.h"
 
 /* A program that never stops making contexts or building: give up rather than chase it. */
 #define ATTEMPTS 10
@@ -53,7 +54,8 @@ int move_fail(struct move *move, int error, const char *format, ...)
 
 int move_check(struct move *move)
 {
-    if (move->limits.cancel && atomic_load(move->limits.cancel))
+    if ((work_is_over() && !move->resumes) ||
+        (move->limits.cancel && atomic_load(move->limits.cancel)))
         return -ECANCELED;
     if (move->limits.deadline_ns != 0 && move_now() >= move->limits.deadline_ns)
         return -ETIMEDOUT;
@@ -321,7 +323,15 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         conclude(&move, move_fail(&move, -ETIMEDOUT, "another move of the program went on"));
         return;
     }
-    run(&move);
+    move.resumes = request->target && !atomic_load(&move.seat->device);
+    if (work_begin() || move.resumes) {
+        work_arm(); /* what the driver registered since the program first used it */
+        run(&move);
+        work_arm(); /* and what it did for this move */
+    } else {
+        conclude(&move, move_fail(&move, -ECANCELED, "the program ends"));
+    }
+    work_end();
     pthread_mutex_unlock(&one_at_a_time);
     ret_report->total_ns = move_now() - start;
     log_info("move to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",

@@ -75,45 +75,25 @@ int move_reserve(struct move *move)
     return error;
 }
 
-/* Both clocks at one moment: the marker's end on the device, the host's when we saw it. */
-static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
+/* What was given to the source has ended: events keep their ends and times, and the program's clock
+ * goes on from where it is (M3). */
+static void settle(struct move *move)
 {
-    cl_event event;
-    cl_ulong time = 0;
-    bool known = false;
-    if (residence->cl->clEnqueueMarkerWithWaitList(residence->io, 0, NULL, &event) != CL_SUCCESS)
-        return false;
-    if (residence->cl->clWaitForEvents(1, &event) == CL_SUCCESS &&
-        residence->cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(time), &time,
-                                               NULL) == CL_SUCCESS) {
-        *ret_host = move_now();
-        *ret_device = time;
-        known = true;
+    const struct move_context *first = &move->contexts[0];
+    struct clock *clock = &move->seat->clock;
+    struct residence *from = NULL, *to = NULL;
+    for (size_t i = 0; i < move->context_count; i++) {
+        const struct move_context *entry = &move->contexts[i];
+        if (entry->from != PLACE_HOST)
+            event_settle_all(entry->context, entry->context->at[entry->from], entry->from,
+                             move->seat);
     }
-    residence->cl->clReleaseEvent(event);
-    return known;
-}
-
-/* Profiling times go on from where they were (M3): the new device's clock is shifted. */
-static void carry_clock(struct move *move)
-{
-    struct seat *seat = move->seat;
-    uint64_t device, host;
-    if (move->context_count == 0)
-        return;
-    const struct move_context *entry = &move->contexts[0];
-    if (entry->from != PLACE_HOST && read_clock(entry->context->at[entry->from], &device, &host)) {
-        seat->clock_ns = device + (uint64_t)atomic_load(&seat->clock_offset);
-        seat->clock_host_ns = host;
-    }
-    if (entry->to != PLACE_HOST && read_clock(entry->context->at[entry->to], &device, &host)) {
-        uint64_t now = seat->clock_ns + (host - seat->clock_host_ns);
-        atomic_store(&seat->clock_offset, (int64_t)(now - device));
-    }
-    for (size_t i = 0; i < move->context_count; i++)
-        if (move->contexts[i].made)
-            move->contexts[i].context->at[move->contexts[i].to]->clock_offset =
-                atomic_load(&seat->clock_offset);
+    if (move->context_count != 0 && first->from != PLACE_HOST)
+        from = first->context->at[first->from];
+    if (move->context_count != 0 && first->to != PLACE_HOST)
+        to = first->context->at[first->to];
+    clock_leave(clock, from);
+    clock_arrive(clock, to);
 }
 
 static void commit_queues(struct move *move, const struct move_context *entry)
@@ -164,12 +144,10 @@ void move_commit(struct move *move, struct residence **ret_left, size_t *ret_cou
 {
     size_t left = 0;
     program_flush_output();
-    carry_clock(move);
+    settle(move);
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
         struct context *context = entry->context;
-        if (entry->leaves)
-            event_settle_all(context, context->at[entry->from], entry->from);
         commit_queues(move, entry);
         if (entry->leaves || entry->from == PLACE_HOST)
             commit_memory(entry);

@@ -32,6 +32,7 @@ struct move {
     _Atomic uint64_t done;
     uint64_t total;
     bool paused;
+    bool resumes; /**< From host memory: the program may wait for it, so it is not given up. */
     uint64_t paused_at;
 };
 

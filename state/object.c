@@ -250,6 +250,18 @@ void *object_next(enum object_type type, uintptr_t *cursor)
     return NULL;
 }
 
+void object_lock_all(void)
+{
+    for (int type = 1; type < OBJECT_TYPES; type++)
+        lock((enum object_type)type);
+}
+
+void object_unlock_all(void)
+{
+    for (int type = 1; type < OBJECT_TYPES; type++)
+        unlock((enum object_type)type);
+}
+
 uint64_t object_count(enum object_type type)
 {
     return atomic_load_explicit(&slots[type].taken, memory_order_relaxed);

@@ -53,8 +53,10 @@ struct report {
 static void report_run(struct callback_job *job)
 {
     struct report *report = container_of(job, struct report, job);
+    callback_program_begin();
     report->context->notify(report->text, report->info_size ? report->info : NULL,
                             report->info_size, report->context->notify_data);
+    callback_program_end();
     object_unhold(report->context);
     free(report->text);
     free(report);

@@ -24,11 +24,10 @@ struct residence {
     struct device *device;
     const cl_icd_dispatch *cl;
     cl_context context;
-    cl_command_queue io;  /**< Ours, in order, with profiling: transfers. Used by movers only. */
-    bool maps_host_ptr;   /**< CL_MEM_USE_HOST_PTR maps to the pointer given, as 5.2.1 demands. */
-    bool in_place;        /**< And the device works on those very bytes: nothing is ever copied. */
-    bool runs_in_caller;  /**< Commands run in whichever thread waits for them, in one at a time. */
-    int64_t clock_offset; /**< Added to this device's profiling times. */
+    cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
+    bool maps_host_ptr;  /**< CL_MEM_USE_HOST_PTR maps to the pointer given, as 5.2.1 demands. */
+    bool in_place;       /**< And the device works on those very bytes: nothing is ever copied. */
+    bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
     /** Real objects that nothing refers to any more; released with the residence. By movers only.
      */
     struct doomed {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "state/memory.h"
+#include "state/work.h"
 
 /* Counted when asked for, a few times a second, rather than at every creation and release. */
 static uint64_t bytes_of(struct seat *seat)
@@ -21,6 +22,8 @@ static uint64_t bytes_of(struct seat *seat)
 void status_seat(uint32_t index, struct seat_status *ret_status)
 {
     struct seat_status status = {0};
+    /* Whoever lets go of an object last releases it, and this may be the last. */
+    bool goes_on = work_begin();
     if (index < the_seat_count) {
         struct seat *seat = the_seats[index];
         struct device *device = atomic_load(&seat->device);
@@ -31,7 +34,7 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.moves = atomic_load(&seat->moves);
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
         status.pinned = pin_reason(seat);
-        if (device)
+        if (device && goes_on)
             status.device_bytes = bytes_of(seat);
     }
     status.contexts = object_count(OBJECT_CONTEXT);
@@ -40,5 +43,6 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
     status.programs = object_count(OBJECT_PROGRAM);
     status.kernels = object_count(OBJECT_KERNEL);
     status.events = object_count(OBJECT_EVENT);
+    work_end();
     *ret_status = status;
 }

@@ -66,6 +66,18 @@ static int parse_type(const char *value, cl_device_type *ret_type)
     return -EINVAL;
 }
 
+static int parse_callbacks(const char *value, enum emu_callbacks *ret_callbacks)
+{
+    static const char *const names[] = {"kept", "never", "backwards"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *ret_callbacks = (enum emu_callbacks)i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
 static int parse_version(const char *value, cl_uint *ret_version)
 {
     unsigned major, minor;
@@ -165,6 +177,8 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
         return parse_type(value, &c->type);
     if (strcmp(key, "version") == 0)
         return parse_version(value, &c->version);
+    if (strcmp(key, "callbacks") == 0)
+        return parse_callbacks(value, &c->callbacks);
     if (strcmp(key, "uuid") == 0)
         return parse_uuid(value, c);
     if (strcmp(key, "extensions") == 0)

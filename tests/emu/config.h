@@ -18,6 +18,13 @@ struct emu_kernel_rule {
     size_t work_group_size;
 };
 
+/** How the device calls event callbacks. */
+enum emu_callbacks {
+    EMU_CALLBACKS_KEPT,      /**< As the wrapped driver does. */
+    EMU_CALLBACKS_NEVER,     /**< Registered without an error, and never called. */
+    EMU_CALLBACKS_BACKWARDS, /**< Those for CL_COMPLETE first, the others after them. */
+};
+
 /** One emulated device as its section describes it. 0 means the wrapped device's own value. */
 struct emu_config {
     char section[EMU_NAME_MAX];
@@ -30,6 +37,7 @@ struct emu_config {
     size_t max_work_group_size;
     cl_uint compute_units;
     cl_uint version; /**< 120 for 1.2; never 0. */
+    enum emu_callbacks callbacks;
     uint64_t link_mb_s, launch_ms, build_ms;
     bool has_extensions, host_unified, no_fp64, no_images, has_uuid;
     unsigned char uuid[EMU_UUID_SIZE];

@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "emu_entries.h"
@@ -96,10 +97,39 @@ cl_int emu_do_clWaitForEvents(struct emu_device *device, cl_uint num_events,
 
 /** A callback under way; it holds its event. */
 struct event_notice {
+    struct event_notice *next;
     struct emu_event *event;
+    cl_int type;
     void(CL_CALLBACK *function)(cl_event, cl_int, void *);
     void *data;
 };
+
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void call_late(struct event_notice *late)
+{
+    while (late) {
+        struct event_notice *notice = late;
+        late = notice->next;
+        notice->function((cl_event)notice->event, notice->type, notice->data);
+        emu_object_unhold(&notice->event->object);
+        free(notice);
+    }
+}
+
+/* Callbacks of a device that calls them backwards. */
+static void keep_late(struct event_notice *notice)
+{
+    pthread_mutex_lock(&late_lock);
+    bool ended = atomic_load(&notice->event->done);
+    if (!ended) {
+        notice->next = notice->event->late;
+        notice->event->late = notice;
+    }
+    pthread_mutex_unlock(&late_lock);
+    if (ended)
+        call_late(notice);
+}
 
 static void CL_CALLBACK event_notify(cl_event real, cl_int status, void *data)
 {
@@ -111,6 +141,12 @@ static void CL_CALLBACK event_notify(cl_event real, cl_int status, void *data)
     else if (status == CL_COMPLETE)
         atomic_store(&event->done, true);
     notice->function((cl_event)event, status, notice->data);
+    pthread_mutex_lock(&late_lock);
+    struct event_notice *late = notice->type == CL_COMPLETE ? event->late : NULL;
+    if (late)
+        event->late = NULL;
+    pthread_mutex_unlock(&late_lock);
+    call_late(late);
     free(notice);
     emu_object_unhold(&event->object);
 }
@@ -120,17 +156,25 @@ cl_int emu_do_clSetEventCallback(struct emu_device *device, cl_event event,
                                  void(CL_CALLBACK *pfn_notify)(cl_event, cl_int, void *),
                                  void *user_data)
 {
-    (void)device;
     if (pfn_notify == NULL)
         return CL_INVALID_VALUE;
+    if (device->config.callbacks == EMU_CALLBACKS_NEVER)
+        return CL_SUCCESS;
     struct event_notice *notice = malloc(sizeof(*notice));
     if (notice == NULL)
         return CL_OUT_OF_HOST_MEMORY;
     notice->event = (struct emu_event *)event;
+    notice->next = NULL;
+    notice->type = command_exec_callback_type;
     notice->function = pfn_notify;
     notice->data = user_data;
     emu_object_hold(&notice->event->object);
     struct emu_object *held = &notice->event->object;
+    if (device->config.callbacks == EMU_CALLBACKS_BACKWARDS &&
+        command_exec_callback_type != CL_COMPLETE) {
+        keep_late(notice);
+        return CL_SUCCESS;
+    }
     cl_int err = emu_driver->clSetEventCallback(held->real, command_exec_callback_type,
                                                 event_notify, notice);
     if (err != CL_SUCCESS) {

@@ -101,8 +101,9 @@ struct emu_kernel {
 
 struct emu_event {
     struct emu_object object;
-    uint32_t losses;  /**< The device's when the command was enqueued. */
-    atomic_bool done; /**< Seen complete: a later loss of the device does not undo it. */
+    uint32_t losses;           /**< The device's when the command was enqueued. */
+    atomic_bool done;          /**< Seen complete: a later loss of the device does not undo it. */
+    struct event_notice *late; /**< Callbacks kept for after the end; a lock of event.c. */
 };
 
 /** The wrapped driver's table, our own, and the one platform. Set before any object exists. */

@@ -73,6 +73,9 @@ int main(int argc, char **argv)
             pid_t quiet = fork();
             if (quiet == 0)
                 _exit(CHILD_STATUS);
+            pid_t leaving = fork();
+            if (leaving == 0)
+                exit(CHILD_STATUS); /* with all that the parent has for its end */
             pid_t other = fork();
             if (other == 0) {
                 execl("/bin/true", "true", (char *)NULL);
@@ -80,6 +83,7 @@ int main(int argc, char **argv)
             }
             uint64_t one = compute(&p, (uint64_t)i);
             await_child(quiet, CHILD_STATUS);
+            await_child(leaving, CHILD_STATUS);
             await_child(other, 0);
             REQUIRE(one == compute(&p, (uint64_t)i));
         }

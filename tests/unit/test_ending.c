@@ -1,0 +1,181 @@
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "state/context.h"
+#include "state/move.h"
+#include "state/status.h"
+
+/*
+ * Processes that end while a mover, callbacks and status queries are at work, at every moment of a
+ * move: none of them may be in a driver whose own handlers of exit() have run (EMU_EXIT). Each is a
+ * process of its own, so this is no Criterion suite.
+ */
+
+enum { RUNS = 16, STEP_MS = 11, WORDS = 1024, STATUS = 9, CHILD_S = 60 };
+
+static const char config[] = "[one] name=one base=1 build_ms=15 [two] name=two base=1 build_ms=15";
+static const char *const source = "__kernel void add(__global uint *words)\n"
+                                  "{ words[get_global_id(0)] += 1; }\n";
+
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        cl_int error_ = (call);                                                                    \
+        if (error_ != CL_SUCCESS) {                                                                \
+            fprintf(stderr, "%s: %d\n", #call, error_);                                            \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static struct {
+    cl_context context;
+    cl_command_queue queue;
+    cl_program program;
+    cl_kernel kernel;
+    cl_mem buffer;
+    cl_uint total;
+} p;
+
+static void nap(unsigned ms)
+{
+    const struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static void *move_on(void *data)
+{
+    struct device **devices = data;
+    for (unsigned i = 1;; i++) {
+        struct move_request request = {.target = i % 5 ? &devices[i % 2]->key : NULL};
+        struct move_report report;
+        move_run(&request, &report);
+        if (report.result != MOVE_DONE)
+            nap(1);
+    }
+    return NULL;
+}
+
+static void *ask_on(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        struct seat_status status;
+        status_seat(0, &status);
+        nap(1);
+    }
+    return NULL;
+}
+
+static void CL_CALLBACK called(cl_event event, cl_int status, void *data)
+{
+    (void)event, (void)status, (void)data;
+}
+
+static void work(void)
+{
+    const size_t items = WORDS;
+    cl_event event;
+    OK(clEnqueueNDRangeKernel(p.queue, p.kernel, 1, NULL, &items, NULL, 0, NULL, &event));
+    p.total++;
+    OK(clSetEventCallback(event, CL_COMPLETE, called, NULL));
+    OK(clReleaseEvent(event));
+    cl_int error;
+    OK(clReleaseMemObject(clCreateBuffer(p.context, CL_MEM_READ_WRITE, 4096, NULL, &error)));
+    OK(clFinish(p.queue));
+}
+
+/* Registered before OpenCL is used, like the destructors of static objects: runs last. */
+static void release_all(void)
+{
+    OK(clReleaseKernel(p.kernel));
+    OK(clReleaseProgram(p.program));
+    OK(clReleaseMemObject(p.buffer));
+    OK(clReleaseCommandQueue(p.queue));
+    OK(clReleaseContext(p.context));
+    nap(30); /* time enough for others to come out of, or into, a driver */
+}
+
+/* Registered last: runs first, and works on, though the program may be suspended. */
+static void check_words(void)
+{
+    static cl_uint words[WORDS];
+    work();
+    OK(clEnqueueReadBuffer(p.queue, p.buffer, CL_TRUE, 0, sizeof(words), words, 0, NULL, NULL));
+    for (int i = 0; i < WORDS; i++)
+        if (words[i] != p.total)
+            _exit(2);
+}
+
+static void child(unsigned ms)
+{
+    static cl_uint zero[WORDS];
+    struct device **devices;
+    size_t count;
+    pthread_t mover, asker;
+    cl_platform_id platform;
+    cl_device_id device;
+    cl_int error;
+    alarm(CHILD_S);
+    atexit(release_all);
+    OK(clGetPlatformIDs(1, &platform, NULL));
+    OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
+    p.context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+    OK(error);
+    p.queue = clCreateCommandQueue(p.context, device, 0, &error);
+    OK(error);
+    p.program = clCreateProgramWithSource(p.context, 1, (const char **)&source, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(p.program, 0, NULL, "", NULL, NULL));
+    p.kernel = clCreateKernel(p.program, "add", &error);
+    OK(error);
+    p.buffer = clCreateBuffer(p.context, CL_MEM_COPY_HOST_PTR, sizeof(zero), zero, &error);
+    OK(error);
+    OK(clSetKernelArg(p.kernel, 0, sizeof(cl_mem), &p.buffer));
+    work();
+    OK(driver_list(&devices, &count) == 0 && count == 2 ? CL_SUCCESS : CL_DEVICE_NOT_FOUND);
+    OK(pthread_create(&mover, NULL, move_on, devices));
+    OK(pthread_create(&asker, NULL, ask_on, NULL));
+    struct timespec now, end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += (long)ms * 1000000;
+    do {
+        work();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - end.tv_sec) * 1000000000 + now.tv_nsec < end.tv_nsec);
+    if (ms % 2)
+        atexit(check_words);
+    exit(STATUS);
+}
+
+int main(void)
+{
+    char path[] = "/tmp/reseat-ending-XXXXXX";
+    int fd = mkstemp(path), failed = 0;
+    if (fd < 0 || write(fd, config, sizeof(config) - 1) != sizeof(config) - 1)
+        return 1;
+    close(fd);
+    setenv("EMU_CONFIG", path, 1);
+    setenv("EMU_EXIT", "1", 1);
+    setenv(DRIVER_ENV_VENDORS, getenv("EMU_VENDORS"), 1);
+    setenv("RESEAT_PROFILE", "native", 1);
+    unsetenv("OCL_ICD_VENDORS");
+    for (unsigned i = 0; i < RUNS; i++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            child(i * STEP_MS);
+        int status = 0;
+        if (pid < 0 || waitpid(pid, &status, 0) != pid)
+            return 1;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != STATUS) {
+            fprintf(stderr, "after %u ms: status %#x\n", i * STEP_MS, (unsigned)status);
+            failed++;
+        }
+    }
+    unlink(path);
+    printf("%d of %d processes did not end as they should\n", failed, RUNS);
+    return failed != 0;
+}
