@@ -3,11 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/map.h"
-#include "state/replica.h"
-
-/* The next memory object that @command names; *cursor starts at 0. NULL past the last. */
-static struct memory *next_use(const struct command *command, unsigned *cursor, bool *ret_writes)
+struct memory *command_use(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
     if (*cursor < command->use_count) {
         unsigned i = (*cursor)++;
@@ -43,7 +39,7 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
 {
     struct memory *memory;
     bool writes;
-    for (unsigned i = 0; (memory = next_use(command, &i, &writes));) {
+    for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
         struct memory *root = memory->root;
         if (UNLIKELY(!memory->real[place] || !replica_is_latest(root, place) ||
                      (writes && !may_write(command, root, place))))
@@ -56,79 +52,21 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
     return UNLIKELY(error == COMMAND_ABSENT) ? absent(command) : error;
 }
 
-void command_given(const struct command *command, uint8_t place)
+static void given(const struct command *command, uint8_t place)
 {
     struct memory *memory;
     bool writes;
-    for (unsigned i = 0; (memory = next_use(command, &i, &writes));)
+    for (unsigned i = 0; (memory = command_use(command, &i, &writes));)
         if (writes)
             replica_written(memory->root, place);
-}
-
-static uint8_t holder_of(const struct memory *root)
-{
-    uint8_t place = atomic_load_explicit(&root->writer, memory_order_relaxed);
-    for (uint8_t i = 0; place >= PLACE_HOST && i < PLACES; i++)
-        if (root->real[i] && replica_is_latest(root, i))
-            place = i;
-    return place >= PLACE_HOST ? PLACE_HOST : place;
-}
-
-/* Make @memory real in @place, with the latest bytes, and @place the one that writes it. */
-static cl_int bring(struct context *context, struct memory *memory, uint8_t place, bool writes)
-{
-    struct memory *root = memory->root;
-    cl_int error = memory_make_real(memory, context->at[place], place);
-    uint64_t bytes;
-    map_visit_await(root);
-    struct replica_batch batch = {.context = context,
-                                  .from = holder_of(root),
-                                  .to = place,
-                                  .quiet = true,
-                                  .roots = &root,
-                                  .count = 1};
-    if (error == CL_SUCCESS && batch.from != PLACE_HOST && (writes || replica_needs(root, place)))
-        error = queue_drain(context, batch.from);
-    if (error == CL_SUCCESS && replica_refresh(&batch, &bytes, &error) != 0 && error == CL_SUCCESS)
-        error = CL_OUT_OF_RESOURCES;
-    if (error == CL_SUCCESS && writes)
-        replica_claim(root, place);
-    return error;
-}
-
-/* A program with several residences: the writer's queues are drained, then its bytes are copied. */
-cl_int command_bring(struct command *command)
-{
-    struct context *context = command->queue->context;
-    cl_int error = CL_SUCCESS;
-    if (command->ops->relocate)
-        command->ops->relocate(command);
-    if (gate_close(0) != 0)
-        return CL_OUT_OF_RESOURCES;
-    uint8_t place = atomic_load(&context->place[command->queue->seat_index]);
-    struct memory *memory;
-    bool writes;
-    for (unsigned i = 0; place != PLACE_NONE && (memory = next_use(command, &i, &writes));) {
-        error = bring(context, memory, place, writes);
-        if (error != CL_SUCCESS)
-            break;
-    }
-    if (error == CL_SUCCESS && place != PLACE_NONE && command->ops->bring)
-        error = command->ops->bring(command, place);
-    gate_open();
-    command->refused = error;
-    return error;
 }
 
 /* Inside the gate with the queue on a device: like context_enter, for one queue. */
 static struct residence *queue_enter(struct queue *queue, uint8_t *ret_place)
 {
     gate_enter();
-    while (UNLIKELY(!queue->real)) {
+    while (UNLIKELY(!queue->real))
         context_enter_slow(queue->context, 1u << queue->seat_index);
-        if (queue->real)
-            break;
-    }
     *ret_place =
         atomic_load_explicit(&queue->context->place[queue->seat_index], memory_order_relaxed);
     return queue->context->at[*ret_place];
@@ -176,7 +114,7 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
     if (real != on_stack)
         free(real);
     if (error == CL_SUCCESS)
-        command_given(command, place);
+        given(command, place);
     return error;
 }
 

@@ -101,12 +101,16 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
 /** @command cannot run in @place yet: some object of it has no latest replica there (R2). */
 #define COMMAND_ABSENT 1
 
-/** CL_SUCCESS, COMMAND_ABSENT, or the error to give the program. Inside the gate. */
+/** The next memory object that @command names; *cursor starts at 0. NULL past the last. */
+struct memory *command_use(const struct command *command, unsigned *cursor, bool *ret_writes);
+/**
+ * CL_SUCCESS: to be given to @place with command_issue at once. Else COMMAND_ABSENT, or the error
+ * to give the program. Inside the gate.
+ */
 cl_int command_ready(struct command *command, struct residence *residence, uint8_t place);
-/** Bring there what is absent. Outside the gate; blocks on the link. */
+/** Bring there what is absent. Outside the gate; blocks on the device that wrote it, and on the
+ *  link. bring.c */
 cl_int command_bring(struct command *command);
-/** @command was given to the driver: what it writes has a new version in @place. */
-void command_given(const struct command *command, uint8_t place);
 /** Give a ready command to the driver; events of @wait_list that it knows are passed on. Inside the
  *  gate. *ret_real is set if @ret_real is not NULL. */
 cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,

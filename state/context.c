@@ -149,10 +149,10 @@ void context_enter_slow(struct context *context, uint32_t seats)
 
 static bool seats_placed(cl_uint count, struct seat *const *seats, struct device **ret_devices)
 {
-    bool placed = true;
+    bool placed = false;
     for (cl_uint i = 0; i < count; i++) {
         ret_devices[i] = atomic_load(&seats[i]->device);
-        placed = placed && ret_devices[i] != NULL;
+        placed = placed || ret_devices[i] != NULL;
     }
     return placed;
 }
@@ -170,6 +170,10 @@ static cl_int settle(struct context *context, struct device *const *devices)
 {
     for (cl_uint i = 0; i < context->seat_count; i++) {
         uint8_t place = 0;
+        if (!devices[i]) {
+            atomic_store(&context->place[i], PLACE_NONE);
+            continue;
+        }
         while (context->at[place] && context->at[place]->device != devices[i])
             place++;
         if (!context->at[place]) {

@@ -91,7 +91,7 @@ static inline void context_enter(struct context *context)
     if (UNLIKELY(atomic_load_explicit(&context->place[0], memory_order_relaxed) == PLACE_NONE))
         context_enter_slow(context, 0);
 }
-/** Where the seats are now; waits while one is suspended. Not inside the gate. */
+/** Where the seats are now, NULL for a suspended one; waits while all are. Not inside the gate. */
 void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices);
 /** Wake those who wait for a residence. After a resume, with the gate open. */
 void context_wake(void);

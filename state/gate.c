@@ -130,12 +130,23 @@ static void open_for_all(void)
     pthread_mutex_unlock(&closer_lock);
 }
 
+/* Another closer may be waiting for its device. */
+static bool lock_until(uint64_t deadline_ns)
+{
+    const struct timespec until = {(time_t)(deadline_ns / 1000000000u),
+                                   (long)(deadline_ns % 1000000000u)};
+    if (deadline_ns == 0)
+        return pthread_mutex_lock(&closer_lock) == 0;
+    return pthread_mutex_clocklock(&closer_lock, CLOCK_MONOTONIC, &until) == 0;
+}
+
 int gate_close(uint64_t deadline_ns)
 {
     pthread_once(&once, gate_init);
     if (!gate_self.known)
         thread_known();
-    pthread_mutex_lock(&closer_lock);
+    if (!lock_until(deadline_ns))
+        return -ETIMEDOUT;
     atomic_store_explicit(&gate_closed, 1, memory_order_seq_cst);
     barrier_everywhere();
     for (;;) {

@@ -22,6 +22,22 @@
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
+void move_after_fork(void)
+{
+    pthread_mutex_init(&one_at_a_time, NULL);
+    move_remains_after_fork();
+}
+
+void move_lock(void)
+{
+    pthread_mutex_lock(&one_at_a_time);
+}
+
+void move_unlock(void)
+{
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
 uint64_t move_now(void)
 {
     struct timespec t;
@@ -76,12 +92,12 @@ void move_enter_phase(struct move *move, enum move_phase phase)
 }
 
 /* High-water marks of what is alive now, added to what the program ever did. */
-static void measure_memory(struct plan_use *use)
+static void measure_memory(const struct seat *seat, struct plan_use *use)
 {
     uintptr_t cursor = 0;
     struct memory *memory;
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->root == memory) {
+        if (memory->root == memory && context_seat_index(memory->context, seat) >= 0) {
             use->device_memory += memory->size;
             if (memory->size > use->largest_object)
                 use->largest_object = memory->size;
@@ -131,7 +147,7 @@ static int plan(struct move *move)
     struct plan_use use;
     struct plan_offer offer;
     usage_read(&use);
-    measure_memory(&use);
+    measure_memory(move->seat, &use);
     offer_from_devinfo(&move->target->info, &offer);
     offer.name = move->target->key.device;
     if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
@@ -184,7 +200,7 @@ static int prepare_and_pause(struct move *move)
                                   "can be made on the target");
 }
 
-static int transact(struct move *move, struct residence ***ret_left, size_t *ret_count)
+static int transact(struct move *move, struct move_waste *ret_waste)
 {
     int error = prepare_and_pause(move);
     if (error == 0)
@@ -197,18 +213,14 @@ static int transact(struct move *move, struct residence ***ret_left, size_t *ret
     error = move_copy_rest(move);
     if (error == 0)
         error = move_reserve(move);
-    struct residence **left = calloc(move->context_count + 1, sizeof(struct residence *));
-    if (error == 0 && !left)
-        error = -ENOMEM;
     if (error == 0)
         error = move_check(move);
-    if (error != 0) {
-        free(left);
+    if (error == 0)
+        error = move_waste_init(move, ret_waste);
+    if (error != 0)
         return error;
-    }
     move_enter_phase(move, MOVE_COMMIT);
-    move_commit(move, left, ret_count);
-    *ret_left = left;
+    move_commit(move, ret_waste);
     return 0;
 }
 
@@ -246,8 +258,7 @@ static void conclude(struct move *move, int error)
 
 static void run(struct move *move)
 {
-    struct residence **left = NULL;
-    size_t left_count = 0;
+    struct move_waste waste = {0};
     move_enter_phase(move, MOVE_PLAN);
     int error = plan(move);
     if (error != 0 || move->request->dry_run) {
@@ -255,19 +266,18 @@ static void run(struct move *move)
         return;
     }
     atomic_store(&move->seat->moving, true);
-    error = transact(move, &left, &left_count);
+    error = transact(move, &waste);
     pause_end(move);
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
         atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
         context_wake();
         hold_pump();
-        for (size_t i = 0; i < left_count; i++)
-            residence_unref(left[i]);
+        move_waste_release(&waste);
     } else {
         move_undo(move);
     }
-    free(left);
+    move_remains_sweep();
     conclude(move, error);
     atomic_store(&move->seat->moving, false);
     for (size_t i = 0; i < move->context_count; i++)

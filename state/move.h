@@ -66,6 +66,8 @@ void move_run(const struct move_request *request, struct move_report *ret_report
  */
 struct seat;
 bool move_home(struct seat *seat);
+/** In the child of a fork: the threads that move are gone. */
+void move_after_fork(void);
 
 const char *move_phase_name(enum move_phase phase);
 const char *move_result_name(enum move_result result);

@@ -140,9 +140,42 @@ static void drop_windows(const struct move_context *entry)
     }
 }
 
-void move_commit(struct move *move, struct residence **ret_left, size_t *ret_count)
+/* What the seat leaves in residences that stay, where another seat lives. */
+static void sweep(struct context *context, struct move_waste *waste)
 {
-    size_t left = 0;
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (context->at[place])
+            residence_sweep(context->at[place], &waste->lists[waste->list_count++]);
+}
+
+int move_waste_init(const struct move *move, struct move_waste *ret_waste)
+{
+    struct move_waste waste = {
+        .left = calloc(move->context_count + 1, sizeof(struct residence *)),
+        .lists = calloc(move->context_count * PLACES + 1, sizeof(struct doomed_list)),
+    };
+    if (!waste.left || !waste.lists) {
+        free(waste.left);
+        free(waste.lists);
+        return -ENOMEM;
+    }
+    *ret_waste = waste;
+    return 0;
+}
+
+void move_waste_release(struct move_waste *waste)
+{
+    for (size_t i = 0; i < waste->list_count; i++)
+        doomed_release(&waste->lists[i]);
+    for (size_t i = 0; i < waste->left_count; i++)
+        residence_unref(waste->left[i]);
+    free(waste->lists);
+    free(waste->left);
+    *waste = (struct move_waste){0};
+}
+
+void move_commit(struct move *move, struct move_waste *waste)
+{
     program_flush_output();
     settle(move);
     for (size_t i = 0; i < move->context_count; i++) {
@@ -155,54 +188,18 @@ void move_commit(struct move *move, struct residence **ret_left, size_t *ret_cou
                      entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
         if (entry->leaves) {
             vacate(context, entry->from);
-            ret_left[left++] = context->at[entry->from];
+            waste->left[waste->left_count++] = context->at[entry->from];
             context->at[entry->from] = NULL;
         }
         drop_windows(entry);
+        sweep(context, waste);
         entry->made = false; /* the context's now */
+        free(entry->remains);
+        entry->remains = NULL;
     }
     struct device *before = atomic_load(&move->seat->device);
     if (before)
         move->seat->last = before;
     atomic_store(&move->seat->device, move->target);
     atomic_fetch_add(&move->seat->moves, 1);
-    *ret_count = left;
-}
-
-static void undo_queues(struct move *move, const struct move_context *entry)
-{
-    struct residence *residence = entry->context->at[entry->to];
-    uintptr_t cursor = 0;
-    struct queue *queue;
-    while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
-        if (queue->context == entry->context && queue->seat == move->seat) {
-            let_go(residence, OBJECT_QUEUE, queue->next, NULL);
-            queue->next = NULL;
-        }
-        object_unhold(queue);
-    }
-}
-
-void move_undo(struct move *move)
-{
-    /* Everything in the target is released with its residence, after the gate opened again. */
-    for (size_t i = 0; i < move->context_count; i++) {
-        struct move_context *entry = &move->contexts[i];
-        struct residence *residence = NULL;
-        if (entry->to == PLACE_HOST || gate_close(0) != 0)
-            continue;
-        size_t all = 0;
-        for (int type = OBJECT_QUEUE; type < OBJECT_TYPES; type++)
-            all += object_count(type);
-        /* Without memory they are released one by one instead. */
-        (void)!residence_reserve(entry->context->at[entry->to], all);
-        undo_queues(move, entry);
-        if (entry->made) {
-            vacate(entry->context, entry->to);
-            residence = entry->context->at[entry->to];
-            entry->context->at[entry->to] = NULL;
-        }
-        gate_open();
-        residence_unref(residence);
-    }
 }

@@ -58,7 +58,7 @@ static bool goes_along(const struct move_context *entry, const struct memory *me
 {
     return replica_needs(memory, entry->to) &&
            (replica_is_latest(memory, entry->from) || replica_is_latest(memory, PLACE_HOST)) &&
-           (entry->to == PLACE_HOST || memory->real[entry->to]);
+           (entry->to == PLACE_HOST ? entry->leaves : memory->real[entry->to] != NULL);
 }
 
 /* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
@@ -189,7 +189,20 @@ static void markers_finish(struct markers *markers)
     free(markers->markers);
 }
 
-/* A marker in every queue of the seat. Gate closed. */
+/* What the queue was given runs where the move begins: that of the seat, and of another one that
+ * shares its residence and may have written what is copied. */
+static bool drains(const struct move *move, const struct queue *queue)
+{
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    if (queue->seat == move->seat)
+        return true;
+    for (size_t i = 0; i < move->context_count; i++)
+        if (move->contexts[i].context == queue->context && move->contexts[i].from == place)
+            return true;
+    return false;
+}
+
+/* A marker in every queue whose commands the move has to see ended. Gate closed. */
 static int markers_place(struct move *move, struct markers *ret_markers)
 {
     struct markers markers = {.markers =
@@ -198,7 +211,7 @@ static int markers_place(struct move *move, struct markers *ret_markers)
     struct queue *queue;
     int error = markers.markers ? 0 : -ENOMEM;
     while (error == 0 && (queue = object_next(OBJECT_QUEUE, &cursor))) {
-        if (queue->seat == move->seat && queue->real) {
+        if (queue->real && drains(move, queue)) {
             struct marker *marker = &markers.markers[markers.count];
             marker->residence =
                 queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];

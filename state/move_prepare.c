@@ -60,13 +60,21 @@ static int add_context(struct move *move, struct context *context, int seat_inde
             added.to = free_place(context);
             if (added.to == PLACES)
                 return move_fail(move, -ENOSPC, "a context has no room for another residence");
+            added.remains = move_remains_create();
+            if (!added.remains)
+                return -ENOMEM;
             int failed = residence_create(context, move->target, &context->at[added.to], &error);
+            if (failed != 0)
+                free(added.remains);
             if (failed == -EIO)
                 return move_fail(move, failed, "%s gives no context (OpenCL error %d)",
                                  move->target->key.device, error);
             if (failed != 0)
                 return failed;
             added.made = true;
+        } else {
+            added.remains = move_remains_take(context, added.to);
+            added.made = added.remains != NULL;
         }
     }
     object_hold(context);
@@ -102,6 +110,19 @@ static const struct move_context *entry_of(const struct move *move, const struct
 static struct residence *target_of(const struct move_context *entry)
 {
     return entry->context->at[entry->to];
+}
+
+/* Another virtual device lives there, and the program runs: it makes real objects there itself when
+ * it first uses them. Those that are missing then are made when it does not run. */
+static bool is_busy(const struct move *move, const struct move_context *entry)
+{
+    return !entry->made && !move->paused;
+}
+
+/* The seat never used it, and its bytes are elsewhere: it is made when it is first used. */
+static bool stays_away(const struct move_context *entry, const struct memory *memory)
+{
+    return entry->from != PLACE_HOST && !memory->real[entry->from];
 }
 
 bool move_is_stale(struct move *move)
@@ -143,7 +164,7 @@ static int prepare_kernel(struct move *move, void *object)
     const struct program *program = kernel->program;
     char reason[256];
     /* One of a program that was built since: move_is_stale asks for another pass. */
-    if (!entry || kernel->real[entry->to] || !program->real[entry->to] ||
+    if (!entry || is_busy(move, entry) || kernel->real[entry->to] || !program->real[entry->to] ||
         atomic_load(&program->made[entry->to]) != atomic_load(&program->edition))
         return 0;
     cl_int error = kernel_make_real(kernel, target_of(entry), entry->to);
@@ -160,7 +181,7 @@ static int prepare_sampler(struct move *move, void *object)
 {
     struct sampler *sampler = object;
     const struct move_context *entry = entry_of(move, sampler->context);
-    if (!entry)
+    if (!entry || is_busy(move, entry))
         return 0;
     cl_int error = sampler_make_real(sampler, target_of(entry), entry->to);
     if (error != CL_SUCCESS)
@@ -173,7 +194,7 @@ static int prepare_memory(struct move *move, void *object)
 {
     struct memory *memory = object;
     const struct move_context *entry = entry_of(move, memory->context);
-    if (!entry || memory->real[entry->to])
+    if (!entry || is_busy(move, entry) || memory->real[entry->to] || stays_away(entry, memory))
         return 0;
     /* A view of an object is made with it; inside the gate, lest a command of another virtual
      * device that is there already makes it at the same time. */

@@ -11,7 +11,8 @@ struct move_context {
     int seat_index;
     uint8_t from, to; /**< Places; PLACE_HOST for a suspended seat, PLACE_HOST to suspend. */
     bool made;        /**< The target residence is ours: it was made for this move. */
-    bool leaves;      /**< No other seat of the context stays in `from`. */
+    struct move_remains *remains; /**< Owned while made: memory for a rollback. */
+    bool leaves;                  /**< No other seat of the context stays in `from`. */
 };
 
 /** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
@@ -83,10 +84,41 @@ MUST_CHECK int move_copy_rest(struct move *move);
 
 /** Memory for what move_commit will set aside, so that it cannot fail. Gate closed. */
 MUST_CHECK int move_reserve(struct move *move);
-/** Point every object at the target. @ret_left gets the residences that nothing refers to; the
- * caller unrefs them once the gate is open. Gate closed. */
-void move_commit(struct move *move, struct residence **ret_left, size_t *ret_count);
-/** Take everything out of the target again. Gate open. */
+/** What nothing refers to any more after a commit: released once the gate is open. */
+struct move_waste {
+    struct residence **left; /**< Owned; referred to. */
+    size_t left_count;
+    struct doomed_list *lists; /**< Owned. */
+    size_t list_count;
+};
+/** Room for what move_commit leaves. 0 or -ENOMEM. */
+MUST_CHECK int move_waste_init(const struct move *move, struct move_waste *ret_waste);
+void move_waste_release(struct move_waste *waste);
+/** Point every object at the target. Gate closed. */
+void move_commit(struct move *move, struct move_waste *waste);
+
+/*
+ * move_undo.c: the way back.
+ *
+ * What is in the target is released at once; that takes no closed gate, for the program looks only
+ * where its seats are. But a thread that is about to release an object may still look at the table
+ * of residences, so that the target's goes with the gate closed, and then it must not take long: a
+ * thread may be inside a call of a driver that lasts (M4). What cannot go within a moment goes
+ * later, or is the target of the next move.
+ */
+
+/** Memory for one residence that a rollback may have to leave behind. NULL without memory. */
+struct move_remains *move_remains_create(void);
+/** Take everything out of the target again. Gate open; move_run's lock held. */
 void move_undo(struct move *move);
+/** The remains at @place of @context are this move's target again, and not remains any more; NULL
+ *  where there are none. move_run's lock held. */
+struct move_remains *move_remains_take(const struct context *context, uint8_t place);
+/** Another try for what earlier rollbacks left behind. Gate open; move_run's lock held. */
+void move_remains_sweep(void);
+void move_remains_after_fork(void);
+/** move.c: the lock of move_run. */
+void move_lock(void);
+void move_unlock(void);
 
 #endif

@@ -67,7 +67,7 @@ cl_int queue_create(struct context *context, struct seat *seat,
         memcpy(queue->property_list, list, list_count * sizeof(*list));
         queue->property_count = list_count;
     }
-    context_enter(context);
+    gate_enter();
     context_enter_slow(context, 1u << queue->seat_index);
     error = queue_make_real(queue, context->at[atomic_load(&context->place[queue->seat_index])],
                             &queue->real);
@@ -123,7 +123,7 @@ cl_int queue_drain(struct context *context, uint8_t place)
     while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
         if (queue->context == context && queue->real &&
             atomic_load(&context->place[queue->seat_index]) == place) {
-            cl_int finished = context->at[place]->cl->clFinish(queue->real);
+            cl_int finished = residence_finish(context->at[place], queue->real);
             if (error == CL_SUCCESS)
                 error = finished;
         }

@@ -155,8 +155,15 @@ cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event
 
 cl_int residence_finish(struct residence *residence, cl_command_queue real)
 {
+    cl_event event;
     if (UNLIKELY(residence->runs_in_caller))
         gate_enter();
+    if (UNLIKELY(residence->finish_forgets) &&
+        residence->cl->clEnqueueMarkerWithWaitList(real, 0, NULL, &event) == CL_SUCCESS) {
+        residence->cl->clFlush(real);
+        residence->cl->clWaitForEvents(1, &event); /* what ended in error says so itself */
+        residence->cl->clReleaseEvent(event);
+    }
     cl_int error = residence->cl->clFinish(real);
     if (UNLIKELY(residence->runs_in_caller))
         gate_leave();
@@ -186,6 +193,8 @@ int residence_create(struct context *context, struct device *device,
     residence->cl = device->cl;
     /* A simulator without threads, or locks. */
     residence->runs_in_caller = strcmp(device->key.platform, "Oclgrind") == 0;
+    /* Mesa 22.3. */
+    residence->finish_forgets = strcmp(device->key.platform, "rusticl") == 0;
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)device->platform, 0};
     residence->context = residence->cl->clCreateContext(properties, 1, &device->id,
@@ -205,15 +214,32 @@ failed:
     return -EIO;
 }
 
+void doomed_release(struct doomed_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        residence_release(list->cl, list->items[i].kind, list->items[i].handle);
+        window_unref(list->items[i].window);
+    }
+    free(list->items);
+}
+
+void residence_sweep(struct residence *residence, struct doomed_list *ret_list)
+{
+    /* With the gate closed no new reference is taken. */
+    if (residence->doomed_count == 0 ||
+        atomic_load_explicit(&residence->refs, memory_order_acquire) != 1)
+        return;
+    *ret_list = (struct doomed_list){residence->cl, residence->doomed, residence->doomed_count};
+    residence->doomed = NULL;
+    residence->doomed_count = residence->doomed_capacity = 0;
+}
+
 void residence_unref(struct residence *residence)
 {
     if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
         return;
-    for (size_t i = 0; i < residence->doomed_count; i++) {
-        residence_release(residence->cl, residence->doomed[i].kind, residence->doomed[i].handle);
-        window_unref(residence->doomed[i].window);
-    }
-    free(residence->doomed);
+    struct doomed_list list = {residence->cl, residence->doomed, residence->doomed_count};
+    doomed_release(&list);
     residence_release(residence->cl, OBJECT_QUEUE, residence->io);
     residence_release(residence->cl, OBJECT_CONTEXT, residence->context);
     free(residence);

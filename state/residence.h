@@ -28,6 +28,7 @@ struct residence {
     bool maps_host_ptr;  /**< CL_MEM_USE_HOST_PTR maps to the pointer given, as 5.2.1 demands. */
     bool in_place;       /**< And the device works on those very bytes: nothing is ever copied. */
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
+    bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
     /** Real objects that nothing refers to any more; released with the residence. By movers only.
      */
     struct doomed {
@@ -58,6 +59,17 @@ MUST_CHECK int residence_reserve(struct residence *residence, size_t more);
 /** @window  A hold on it is taken over; or NULL. */
 void residence_doom(struct residence *residence, enum object_type kind, void *handle,
                     struct window *window);
+/** What was set aside in a residence that stays. */
+struct doomed_list {
+    const cl_icd_dispatch *cl;
+    struct doomed *items; /**< Owned. */
+    size_t count;
+};
+/** Take it, unless a thread still waits in the driver: then it is left for the next time. By a
+ *  mover with the gate closed. */
+void residence_sweep(struct residence *residence, struct doomed_list *ret_list);
+/** Release it. Gate open. */
+void doomed_release(struct doomed_list *list);
 
 /**
  * clWaitForEvents and clFinish for a thread of the program: outside the gate (G2), where the caller

@@ -5,18 +5,39 @@
 #include "state/memory.h"
 #include "state/work.h"
 
-/* Counted when asked for, a few times a second, rather than at every creation and release. */
+/* The seat's place in @context; PLACE_NONE where it has none, or shares it with one before it, for
+ * which it counts. */
+static uint8_t place_of(const struct context *context, const struct seat *seat)
+{
+    int index = context_seat_index(context, seat);
+    uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
+    for (int i = 0; i < index; i++)
+        if (atomic_load(&context->place[i]) == place)
+            return PLACE_NONE;
+    return place;
+}
+
+/* Counted when asked for, a few times a second, rather than at every creation and release. What a
+ * device that shares a context was never given is not on it. */
 static uint64_t bytes_of(struct seat *seat)
 {
     uint64_t bytes = 0;
     uintptr_t cursor = 0;
     struct memory *memory;
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->root == memory && context_seat_index(memory->context, seat) >= 0)
+        uint8_t place = place_of(memory->context, seat);
+        if (memory->root == memory && place != PLACE_NONE &&
+            (memory->context->seat_count == 1 ||
+             __atomic_load_n(&memory->real[place], __ATOMIC_RELAXED)))
             bytes += memory->size;
         object_unhold(memory);
     }
     return bytes;
+}
+
+uint32_t status_seat_count(void)
+{
+    return the_seat_count;
 }
 
 void status_seat(uint32_t index, struct seat_status *ret_status)

@@ -18,6 +18,8 @@ struct seat_status {
     const char *pinned; /**< Why it cannot move, or NULL. Static. */
 };
 
+/** How many virtual devices the program has; 0 until it has started. */
+uint32_t status_seat_count(void);
 /** Thread-safe; takes no lock that a program's call holds while it blocks. */
 void status_seat(uint32_t seat, struct seat_status *ret_status);
 
