@@ -30,12 +30,9 @@ static int app_path(const struct agent *agent, const struct app *app, char ret[P
 /** Write what a later agent must know. Failing is not fatal: connected programs tell it again. */
 static void app_save(const struct agent *agent, const struct app *app)
 {
-    char path[PATH_MAX], key[DEVICE_KEY_TEXT_MAX] = "";
+    char path[PATH_MAX];
     struct frame frame;
 
-    if (app->has_device) {
-        device_key_format(&app->device, key);
-    }
     frame_init(&frame, "app");
     frame_u64(&frame, "version", PROTOCOL_VERSION);
     frame_string(&frame, "id", app->id);
@@ -45,7 +42,7 @@ static void app_save(const struct agent *agent, const struct app *app)
     frame_u64(&frame, "uid", app->uid);
     frame_bool(&frame, "named", app->named);
     frame_bool(&frame, "connected", app->connected);
-    frame_string(&frame, "device", key);
+    app_put_devices(app, &frame);
     int error = frame_seal(&frame);
     if (!error) {
         error = app_path(agent, app, path);
@@ -91,6 +88,7 @@ static struct app *app_create(struct agent *agent, pid_t pid, uint64_t start, ui
     app->pid = pid;
     app->start = start;
     app->uid = uid;
+    app->seat_count = 1;
     app->next = agent->apps;
     agent->apps = app;
     return app;
@@ -127,7 +125,7 @@ static void set_name(struct app *app, const char *name, const char *fallback)
 
 static bool load_one(struct agent *agent, const char *path)
 {
-    char *bytes = NULL, key[DEVICE_KEY_TEXT_MAX], id[sizeof(((struct app *)0)->id)], name[64];
+    char *bytes = NULL, id[sizeof(((struct app *)0)->id)], name[64];
     size_t size;
     struct message message;
     struct frame_reader reader;
@@ -156,8 +154,7 @@ static bool load_one(struct agent *agent, const char *path)
             set_name(app, name, id);
             app->named = field_bool(map, "named", false);
             app->connected = field_bool(map, "connected", false);
-            app->has_device = field_string(map, "device", key, sizeof(key)) &&
-                              !device_key_parse(key, &app->device);
+            app_take_devices(app, map);
             app->lost_ms = uv_now(&agent->loop);
             reserve_id(agent, id);
             alive = true;
@@ -231,7 +228,8 @@ void apps_sweep(struct agent *agent)
 }
 
 int apps_register(struct agent *agent, struct peer *peer, const char *name, bool named,
-                  const struct device_key *device, const char *environment, struct app **ret_app)
+                  const struct inventory_entry *const *devices, size_t seat_count,
+                  const char *environment, struct app **ret_app)
 {
     uint64_t start;
     int error = process_start_time(peer->pid, &start);
@@ -255,9 +253,12 @@ int apps_register(struct agent *agent, struct peer *peer, const char *name, bool
     app->environment = copy;
     app->named = named;
     set_name(app, name, app->id);
-    if (device) {
-        app->device = *device;
-        app->has_device = true;
+    app->seat_count = seat_count;
+    for (size_t i = 0; i < seat_count; i++) {
+        if (devices[i]) {
+            app->seats[i].device = devices[i]->key;
+            app->seats[i].has_device = true;
+        }
     }
     app_save(agent, app);
     *ret_app = app;
@@ -292,8 +293,11 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
         }
         if (parent && parent->uid == app->uid) {
             app->named = parent->named;
-            app->has_device = parent->has_device;
-            app->device = parent->device;
+            app->seat_count = parent->seat_count;
+            for (size_t i = 0; i < app->seat_count; i++) {
+                app->seats[i].has_device = parent->seats[i].has_device;
+                app->seats[i].device = parent->seats[i].device;
+            }
         }
         set_name(app, parent && !parent->named ? program : name, program[0] ? program : app->id);
     }
@@ -304,6 +308,10 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
     app->peer = peer;
     app->connected = true;
     app->status = (struct app_status){0};
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
+        app->seats[i] = (struct app_seat){.has_device = app->seats[i].has_device,
+                                          .device = app->seats[i].device};
+    }
     peer->app = app;
     app_save(agent, app);
     agent_log("%s: %s (pid %d) connected", app->id, app->name, (int)app->pid);
@@ -324,39 +332,15 @@ void apps_disconnect(struct agent *agent, struct peer *peer)
     apps_sweep(agent);
 }
 
-void apps_status(struct app *app, const msgpack_object *message)
+void apps_set_device(struct agent *agent, struct app *app, size_t seat,
+                     const struct device_key *device)
 {
-    const msgpack_object *seats;
-    char key[DEVICE_KEY_TEXT_MAX];
-
-    if (!field_array(message, "seats", &seats)) {
-        return;
+    for (size_t i = 0; i < app->seat_count; i++) {
+        if (seat == APP_ALL_SEATS || seat == i) {
+            app->seats[i].device = *device;
+            app->seats[i].has_device = true;
+        }
     }
-    struct app_status *status = &app->status;
-    const msgpack_object *seat = &seats[0];
-    status->known = true;
-    status->suspended = field_bool(seat, "suspended", false);
-    status->moving = field_bool(seat, "moving", false);
-    status->device_bytes = field_u64(seat, "device_bytes", 0);
-    status->moves = field_u64(seat, "moves", 0);
-    status->last_downtime_ns = field_u64(seat, "last_downtime_ns", 0);
-    status->contexts = field_u64(seat, "contexts", 0);
-    status->queues = field_u64(seat, "queues", 0);
-    status->memories = field_u64(seat, "memories", 0);
-    status->programs = field_u64(seat, "programs", 0);
-    status->kernels = field_u64(seat, "kernels", 0);
-    status->events = field_u64(seat, "events", 0);
-    field_string(seat, "pinned", status->pinned, sizeof(status->pinned));
-    if (field_string(seat, "device", key, sizeof(key)) && key[0] &&
-        !device_key_parse(key, &app->device)) {
-        app->has_device = true;
-    }
-}
-
-void apps_set_device(struct agent *agent, struct app *app, const struct device_key *device)
-{
-    app->device = *device;
-    app->has_device = true;
     app_save(agent, app);
 }
 
@@ -405,14 +389,13 @@ static void candidates(const struct agent *agent, const struct peer *peer, const
     }
 }
 
-int apps_find(struct agent *agent, const struct peer *peer, const char *text, struct app **ret_app,
-              char *ret_error, size_t error_size)
+static int find(struct agent *agent, const struct peer *peer, const char *text,
+                struct app **ret_app, char *ret_error, size_t error_size)
 {
     char list[512];
     unsigned count;
     pid_t pid;
 
-    apps_sweep(agent);
     for (struct app *app = agent->apps; app; app = app->next) {
         if (access_may_act(peer->uid, app->uid) &&
             (strcmp(app->id, text) == 0 || (is_pid(text, &pid) && app->pid == pid))) {
@@ -439,47 +422,43 @@ int apps_find(struct agent *agent, const struct peer *peer, const char *text, st
     return -ESRCH;
 }
 
-const char *app_state(const struct app *app)
+/** Cut ":N" off. False when there is none. */
+static bool cut_seat(char *text, size_t *ret_seat)
 {
-    if (!app->connected) {
-        return "starting";
+    char *colon = strrchr(text, ':');
+    size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+
+    if (digits == 0 || digits > 4 || colon[1 + digits] || colon == text) {
+        return false;
     }
-    if (!app->peer) {
-        return "away";
-    }
-    if (app->status.moving) {
-        return "moving";
-    }
-    return app->status.suspended ? "suspended" : "running";
+    *ret_seat = (size_t)strtoul(colon + 1, NULL, 10);
+    *colon = '\0';
+    return true;
 }
 
-const char *app_device_name(const struct agent *agent, const struct app *app)
+int apps_find(struct agent *agent, const struct peer *peer, const char *text, struct app **ret_app,
+              size_t *ret_seat, char *ret_error, size_t error_size)
 {
-    const struct inventory_entry *entry =
-        app->has_device ? device_by_key(&agent->devices.inventory, &app->device) : NULL;
+    char name[PROTOCOL_WORD_MAX];
+    size_t seat;
 
-    return entry ? entry->name : "";
-}
-
-void app_describe(const struct agent *agent, const struct app *app, struct frame *frame)
-{
-    const struct app_status *status = &app->status;
-
-    frame_string(frame, "id", app->id);
-    frame_string(frame, "name", app->name);
-    frame_u64(frame, "pid", (uint64_t)app->pid);
-    frame_u64(frame, "uid", app->uid);
-    frame_string(frame, "state", app_state(app));
-    frame_string(frame, "device", app_device_name(agent, app));
-    frame_string(frame, "device_driver_name", app->has_device ? app->device.device : "");
-    frame_u64(frame, "device_bytes", status->device_bytes);
-    frame_u64(frame, "moves", status->moves);
-    frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);
-    frame_u64(frame, "contexts", status->contexts);
-    frame_u64(frame, "queues", status->queues);
-    frame_u64(frame, "memories", status->memories);
-    frame_u64(frame, "programs", status->programs);
-    frame_u64(frame, "kernels", status->kernels);
-    frame_u64(frame, "events", status->events);
-    frame_string(frame, "pinned", status->pinned);
+    apps_sweep(agent);
+    int error = find(agent, peer, text, ret_app, ret_error, error_size);
+    *ret_seat = APP_ALL_SEATS;
+    snprintf(name, sizeof(name), "%s", text);
+    if (error != -ESRCH || !cut_seat(name, &seat)) {
+        return error;
+    }
+    error = find(agent, peer, name, ret_app, ret_error, error_size);
+    if (error) {
+        return error;
+    }
+    if (seat >= (*ret_app)->seat_count) {
+        snprintf(ret_error, error_size, "program %s (pid %d) has %zu virtual device%s, from 0 on",
+                 (*ret_app)->name, (int)(*ret_app)->pid, (*ret_app)->seat_count,
+                 (*ret_app)->seat_count == 1 ? "" : "s");
+        return -ENODEV;
+    }
+    *ret_seat = seat;
+    return 0;
 }

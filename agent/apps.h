@@ -3,16 +3,23 @@
 
 #include "agent/agent.h"
 
-/** What a program last said of its (first) seat. */
-struct app_status {
-    bool known;
+/** One virtual device of a program, and what the program last said of it. */
+struct app_seat {
+    bool has_device;
+    struct device_key device; /**< Where it is, was last, or will start. */
     bool suspended;
     bool moving;
     uint64_t device_bytes;
     uint64_t moves;
     uint64_t last_downtime_ns;
-    uint64_t contexts, queues, memories, programs, kernels, events;
     char pinned[256];
+};
+
+/** What a program last said of itself. */
+struct app_status {
+    bool known;
+    uint64_t last_downtime_ns; /**< Of the last seat that moved. */
+    uint64_t contexts, queues, memories, programs, kernels, events;
 };
 
 /**
@@ -27,11 +34,11 @@ struct app {
     pid_t pid;
     uint64_t start; /**< process_start_time(). */
     uid_t uid;
-    bool named;     /**< The operator chose the name: children share it. */
-    bool connected; /**< Has ever been. */
-    bool has_device;
-    struct device_key device; /**< Where it is, was last, or will start. */
-    char *environment;        /**< What decides which devices it sees; may be NULL. */
+    bool named;        /**< The operator chose the name: children share it. */
+    bool connected;    /**< Has ever been. */
+    char *environment; /**< What decides which devices it sees; may be NULL. */
+    size_t seat_count; /**< 1 to PROTOCOL_SEATS_MAX. */
+    struct app_seat seats[PROTOCOL_SEATS_MAX];
     struct app_status status;
     struct peer *peer; /**< NULL while it has no connection. */
     uint64_t lost_ms;  /**< When the connection ended. */
@@ -46,34 +53,57 @@ void apps_sweep(struct agent *agent);
 
 /**
  * A program that `reseat run` is about to become; takes what the operator said. @environment is
- * copied. Returns 0, -ESRCH or -ENOMEM.
+ * copied. @devices: where each seat starts, or NULL. Returns 0, -ESRCH or -ENOMEM.
  */
 MUST_CHECK int apps_register(struct agent *agent, struct peer *peer, const char *name, bool named,
-                             const struct device_key *device, const char *environment,
-                             struct app **ret_app);
+                             const struct inventory_entry *const *devices, size_t seat_count,
+                             const char *environment, struct app **ret_app);
 
 /** A program said hello on @peer. Returns 0, -ESRCH, -ENOMEM. */
 MUST_CHECK int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello);
 void apps_disconnect(struct agent *agent, struct peer *peer);
 void apps_status(struct app *app, const msgpack_object *message);
 
-/** Keep where a program that has not started OpenCL will start. */
-void apps_set_device(struct agent *agent, struct app *app, const struct device_key *device);
+/** Which of a program's seats a request means. */
+#define APP_ALL_SEATS SIZE_MAX
+/** Keep where a program that has not started OpenCL will start, or one seat of it. */
+void apps_set_device(struct agent *agent, struct app *app, size_t seat,
+                     const struct device_key *device);
 
 /**
  * Find a program of those that @peer may act on, by pid, id or name; of several of one name, one
- * that is connected.
+ * that is connected. ":N" behind it means one of its virtual devices, unless a program is called
+ * so.
  *
- * Returns 0, or -ESRCH or -ENOTUNIQ with a line for the operator in @ret_error.
+ * @ret_seat  Its number, or APP_ALL_SEATS.
+ * Returns 0, or -ESRCH, -ENODEV (the program has no such virtual device) or -ENOTUNIQ with a line
+ * for the operator in @ret_error.
  */
 MUST_CHECK int apps_find(struct agent *agent, const struct peer *peer, const char *text,
-                         struct app **ret_app, char *ret_error, size_t error_size);
+                         struct app **ret_app, size_t *ret_seat, char *ret_error,
+                         size_t error_size);
+
+/** The keys of a program's devices, one for each seat, as "devices" of an open map, and back. */
+void app_put_devices(const struct app *app, struct frame *frame);
+void app_take_devices(struct app *app, const msgpack_object *map);
 
 /** "starting", "running", "moving", "suspended" or "away". */
 const char *app_state(const struct app *app);
 /** Fields of one program, into an open map. */
 void app_describe(const struct agent *agent, const struct app *app, struct frame *frame);
-/** The short name of the device of a program, "" when it has none or it is not listed. */
-const char *app_device_name(const struct agent *agent, const struct app *app);
+/** True when all of its seats are. */
+bool app_suspended(const struct app *app);
+/** True when one of its seats is. */
+bool app_moving(const struct app *app);
+/** The short name of the device of a seat, "" when it has none or it is not listed. */
+const char *seat_device_name(const struct agent *agent, const struct app_seat *seat);
+/**
+ * The short names of a program's devices, in the order of its seats, one for each ("gpu0,cpu1").
+ *
+ * @seat     One of them alone, or APP_ALL_SEATS.
+ * @present  Suspended ones are "-", or "" where all that are asked for are.
+ */
+void app_device_names(const struct agent *agent, const struct app *app, size_t seat, bool present,
+                      char *ret, size_t size);
 
 #endif

@@ -181,6 +181,26 @@ int cmd_devices(int argc, char **argv)
     return status;
 }
 
+/** Where its virtual devices are, in their order. */
+static void app_devices(const msgpack_object *app, char *ret, size_t size)
+{
+    const msgpack_object *seats;
+    size_t count = field_array(app, "seats", &seats), used = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < count && used < size; i++) {
+        char name[PROTOCOL_WORD_MAX] = "-";
+        if (!field_bool(&seats[i], "suspended", false)) {
+            field_string(&seats[i],
+                         field_is(&seats[i], "device", "") ? "device_driver_name" : "device", name,
+                         sizeof(name));
+        }
+        int length =
+            snprintf(ret + used, size - used, "%s%s", used ? "," : "", name[0] ? name : "-");
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
 static int print_apps(const struct message *message)
 {
     static const struct column columns[] = {
@@ -205,17 +225,15 @@ static int print_apps(const struct message *message)
     for (size_t i = count; table && i-- > 0;) {
         struct libscols_line *line = scols_table_new_line(table, NULL);
         const msgpack_object *app = &apps[i];
-        char time[32] = "-";
+        char time[32] = "-", devices[1024];
         if (field_u64(app, "moves", 0)) {
             output_seconds(field_u64(app, "last_downtime_ns", 0), time, sizeof(time));
         }
         put_field(line, 0, app, "id");
         put_field(line, 1, app, "name");
         put_number(line, 2, app, "pid");
-        put_field(line, 3, app, field_is(app, "device", "") ? "device_driver_name" : "device");
-        if (field_is(app, "state", "suspended")) {
-            put(line, 3, "-");
-        }
+        app_devices(app, devices, sizeof(devices));
+        put(line, 3, devices);
         put_bytes(line, 4, app, "device_bytes");
         put_field(line, 5, app, "state");
         put_number(line, 6, app, "moves");

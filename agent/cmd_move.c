@@ -155,8 +155,9 @@ static void explain(const struct message *message, const char *result, char *ret
 static int print_json(const struct change *change, const struct message *message,
                       const char *result, int status, const char *explanation)
 {
-    static const char *const fields[] = {"app",    "from",     "to",          "result", "reached",
-                                         "reason", "total_ns", "downtime_ns", "bytes",  "starting"};
+    static const char *const fields[] = {"app",     "from",     "to",       "result",
+                                         "reached", "reason",   "total_ns", "downtime_ns",
+                                         "bytes",   "starting", "seats"};
     json_t *object = output_object(&change->output, status);
 
     for (size_t i = 0; object && i < ARRAY_SIZE(fields); i++) {

@@ -21,10 +21,12 @@
 
 struct run {
     struct output output;
-    const char *device, *name, *present, *profile;
+    const char *name, *present, *profile;
+    struct device_wish wish;
     char library[PATH_MAX];
     struct paths paths;
-    char id[64], key[DEVICE_KEY_TEXT_MAX], inventory[PATH_MAX];
+    char id[64], inventory[PATH_MAX];
+    char keys[PROTOCOL_SEATS_MAX * DEVICE_KEY_TEXT_MAX]; /**< Separated by spaces. */
 };
 
 static bool one_of(const char *text, const char *const *words)
@@ -37,12 +39,27 @@ static bool one_of(const char *text, const char *const *words)
     return false;
 }
 
+/** Names separated by commas, in place. False when they are too many, or one is empty. */
+static bool take_names(struct device_wish *wish, char *names)
+{
+    for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
+        if (!*name || wish->named == PROTOCOL_SEATS_MAX) {
+            return false;
+        }
+        wish->names[wish->named++] = name;
+    }
+    return true;
+}
+
 static int parse(struct run *run, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'},  {"name", required_argument, NULL, 'n'},
-        {"present", required_argument, NULL, 'p'}, {"profile", required_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},          {0}};
+    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                            {"devices", required_argument, NULL, 'D'},
+                                            {"name", required_argument, NULL, 'n'},
+                                            {"present", required_argument, NULL, 'p'},
+                                            {"profile", required_argument, NULL, 'f'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     static const char *const presents[] = {"gpu", "cpu", "accelerator", "native", NULL};
     static const char *const profiles[] = {"portable", "native", NULL};
     int option;
@@ -51,7 +68,18 @@ static int parse(struct run *run, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "+:", options, NULL)) >= 0) {
         switch (option) {
         case 'd':
-            run->device = optarg;
+            if (!take_names(&run->wish, optarg)) {
+                return output_usage(&run->output, "--device takes at most %d names, none empty",
+                                    PROTOCOL_SEATS_MAX);
+            }
+            break;
+        case 'D':
+            if (!optarg[0] || optarg[strspn(optarg, "0123456789")] || strlen(optarg) > 4 ||
+                atoi(optarg) < 1 || atoi(optarg) > PROTOCOL_SEATS_MAX) {
+                return output_usage(&run->output, "--devices is a number from 1 to %d, not \"%s\"",
+                                    PROTOCOL_SEATS_MAX, optarg);
+            }
+            run->wish.count = (size_t)atoi(optarg);
             break;
         case 'n':
             run->name = optarg;
@@ -70,6 +98,13 @@ static int parse(struct run *run, int argc, char **argv)
                                 argv[optind - 1]);
         }
     }
+    if (run->wish.count && run->wish.named > run->wish.count) {
+        return output_usage(&run->output, "--device names %zu devices, --devices asks for %zu",
+                            run->wish.named, run->wish.count);
+    }
+    if (!run->wish.count) {
+        run->wish.count = run->wish.named ? run->wish.named : 1;
+    }
     if (run->present && !one_of(run->present, presents)) {
         return output_usage(
             &run->output, "--present is gpu, cpu, accelerator or native, not \"%s\"", run->present);
@@ -84,6 +119,14 @@ static int parse(struct run *run, int argc, char **argv)
     return optind == argc ? output_usage(&run->output, "no program is named") : 0;
 }
 
+static void add_key(struct run *run, const char *key)
+{
+    if (*key) {
+        strcat(run->keys, run->keys[0] ? " " : "");
+        strcat(run->keys, key);
+    }
+}
+
 /** Tell the agent what this process is about to be. 0, an exit status, or -errno to go on without.
  */
 static int register_program(struct run *run, struct client *client, const char *name)
@@ -95,7 +138,12 @@ static int register_program(struct run *run, struct client *client, const char *
     frame_init(&frame, MSG_REGISTER);
     frame_string(&frame, "name", name);
     frame_bool(&frame, "named", run->name != NULL);
-    frame_string(&frame, "device", run->device ? run->device : "");
+    frame_u64(&frame, "count", run->wish.count);
+    frame_array(&frame, "devices");
+    for (size_t i = 0; i < run->wish.named; i++) {
+        frame_string(&frame, NULL, run->wish.names[i]);
+    }
+    frame_end(&frame);
     cmd_put_environment(&frame);
     int result = client_send(client, &frame);
     if (!result) {
@@ -110,7 +158,14 @@ static int register_program(struct run *run, struct client *client, const char *
         return status;
     }
     field_string(&message.root, "id", run->id, sizeof(run->id));
-    field_string(&message.root, "device", run->key, sizeof(run->key));
+    const msgpack_object *keys;
+    size_t count = field_array(&message.root, "devices", &keys);
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        char key[DEVICE_KEY_TEXT_MAX];
+        if (object_string(&keys[i], key, sizeof(key))) {
+            add_key(run, key);
+        }
+    }
     field_string(&message.root, "inventory", run->inventory, sizeof(run->inventory));
     if (field_string(&message.root, "problem", problem, sizeof(problem)) && problem[0]) {
         fprintf(stderr, "reseat run: devices could not be listed: %s\n", problem);
@@ -123,26 +178,23 @@ static int register_program(struct run *run, struct client *client, const char *
 static int resolve_alone(struct run *run)
 {
     struct inventory inventory = {0};
-    const struct inventory_entry *entry = NULL;
+    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
     char error[PROTOCOL_TEXT_MAX] = "no list of devices was left by an earlier agent";
     int result = -ENODEV;
 
     if (!paths_join(run->paths.folder, "inventory", run->inventory) &&
         !inventory_read(run->inventory, &inventory)) {
-        result = 0;
-        if (run->device) {
-            result = device_resolve(&inventory, run->device, &entry, error, sizeof(error));
-        } else {
-            entry = device_default(&inventory);
-        }
+        result = device_place(&inventory, &run->wish, entries, error, sizeof(error));
     } else {
         run->inventory[0] = '\0';
     }
-    if (entry) {
-        device_key_format(&entry->key, run->key);
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX && entries[i]; i++) {
+        char key[DEVICE_KEY_TEXT_MAX];
+        device_key_format(&entries[i]->key, key);
+        add_key(run, key);
     }
     inventory_finish(&inventory);
-    if (result && run->device) {
+    if (result && run->wish.named) {
         return output_fail(&run->output, ERR_NO_DEVICE, "%s", error);
     }
     return 0;
@@ -253,12 +305,15 @@ static int set_or_clear(const char *name, const char *value)
 static int set_environment(const struct run *run, const char *name)
 {
     int error = set_roads(run);
+    char count[16];
 
     if (!error && run->paths.socket[0]) {
         error = set("RESEAT_SOCKET", run->paths.socket);
     }
     error = error ? error : set_or_clear("RESEAT_INVENTORY", run->inventory);
-    error = error ? error : set_or_clear("RESEAT_DEVICE", run->key);
+    error = error ? error : set_or_clear("RESEAT_DEVICE", run->keys);
+    snprintf(count, sizeof(count), "%zu", run->wish.count);
+    error = error ? error : set("RESEAT_DEVICES", count);
     error = error ? error : set_or_clear("RESEAT_ID", run->id);
     error = error ? error : set("RESEAT_NAME", name);
     if (!error && run->present) {

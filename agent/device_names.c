@@ -9,6 +9,7 @@
 #include "agent/cleanup.h"
 #include "agent/device_key.h"
 #include "agent/paths.h"
+#include "policy/place.h"
 
 #define NAMES_FILE_MAX (1u << 20)
 #define NUMBER_MAX     10000
@@ -245,14 +246,42 @@ int device_resolve(const struct inventory *inventory, const char *text,
     return -ENODEV;
 }
 
-const struct inventory_entry *device_default(const struct inventory *inventory)
+int device_place(const struct inventory *inventory, const struct device_wish *wish,
+                 const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)
 {
-    for (size_t i = 0; i < inventory->count; i++) {
-        if (strcmp(device_kind(&inventory->entries[i].info), "gpu") == 0) {
-            return &inventory->entries[i];
+    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
+    struct place_device *devices = calloc(inventory->count + 1, sizeof(*devices));
+    unsigned *taken = calloc(inventory->count + 1, sizeof(*taken));
+    int result = devices && taken ? 0 : -ENOMEM;
+
+    if (result) {
+        snprintf(ret_error, error_size, "there is no memory to place the program");
+    }
+    for (size_t i = 0; !result && i < inventory->count; i++) {
+        const struct devinfo *info = &inventory->entries[i].info;
+        devices[i] = (struct place_device){
+            .name = inventory->entries[i].name,
+            .kind = strcmp(device_kind(info), "gpu") == 0 ? PLACE_GPU : PLACE_OTHER,
+            .memory_total = 1,
+        };
+    }
+    for (size_t i = 0; !result && i < wish->count; i++) {
+        size_t at;
+        if (i < wish->named) {
+            result = device_resolve(inventory, wish->names[i], &entries[i], ret_error, error_size);
+        } else if (place_spread(devices, taken, inventory->count, &at) == 0) {
+            entries[i] = &inventory->entries[at];
+        }
+        if (!result && entries[i]) {
+            taken[entries[i] - inventory->entries]++;
         }
     }
-    return inventory->count ? &inventory->entries[0] : NULL;
+    if (!result) {
+        memcpy(ret_entries, entries, sizeof(entries));
+    }
+    free(devices);
+    free(taken);
+    return result;
 }
 
 const struct inventory_entry *device_by_key(const struct inventory *inventory,

@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_DEVICE_NAMES_H
 
 #include "agent/inventory.h"
+#include "agent/protocol.h"
 #include "state/compiler.h"
 
 /*
@@ -44,8 +45,22 @@ MUST_CHECK int device_resolve(const struct inventory *inventory, const char *tex
                               const struct inventory_entry **ret_entry, char *ret_error,
                               size_t error_size);
 
-/** Where a program starts that names no device: the first GPU, else the first device, else NULL. */
-const struct inventory_entry *device_default(const struct inventory *inventory);
+/** What device_resolve says of names, and where it says nothing. */
+struct device_wish {
+    const char *names[PROTOCOL_SEATS_MAX];
+    size_t named; /**< Of the names. */
+    size_t count; /**< Virtual devices of the program; 1 to PROTOCOL_SEATS_MAX. */
+};
+/**
+ * Where the virtual devices of a program start: those that are named there, in that order, the
+ * others spread over the GPUs, or over all devices where there is no GPU (policy/place.h).
+ *
+ * @ret_entries  PROTOCOL_SEATS_MAX; NULL beyond the count, and everywhere without any device.
+ * Returns as device_resolve.
+ */
+MUST_CHECK int device_place(const struct inventory *inventory, const struct device_wish *wish,
+                            const struct inventory_entry **ret_entries, char *ret_error,
+                            size_t error_size);
 
 /** The entry with this key, or NULL. */
 const struct inventory_entry *device_by_key(const struct inventory *inventory,

@@ -259,6 +259,22 @@ bool devices_fresh(const struct agent *agent, const char *environment, uint64_t 
             (devices->environment && strcmp(environment, devices->environment) == 0));
 }
 
+/** True when a seat of @app is on the device; all that are there take @ret_bytes of it. */
+static bool uses(const struct app *app, const struct device_key *key, uint64_t *ret_bytes)
+{
+    bool any = false;
+
+    *ret_bytes = 0;
+    for (size_t i = 0; i < app->seat_count; i++) {
+        const struct app_seat *seat = &app->seats[i];
+        if (seat->has_device && !seat->suspended && device_key_equal(&seat->device, key)) {
+            *ret_bytes += seat->device_bytes;
+            any = true;
+        }
+    }
+    return any;
+}
+
 static void describe_users(struct agent *agent, const struct peer *peer,
                            const struct inventory_entry *entry, struct frame *frame)
 {
@@ -266,16 +282,17 @@ static void describe_users(struct agent *agent, const struct peer *peer,
 
     frame_array(frame, "apps");
     for (const struct app *app = agent->apps; app; app = app->next) {
-        if (!app->has_device || !app->connected || app->status.suspended ||
-            !device_key_equal(&app->device, &entry->key) || !access_may_act(peer->uid, app->uid)) {
+        uint64_t bytes;
+        if (!app->connected || !access_may_act(peer->uid, app->uid) ||
+            !uses(app, &entry->key, &bytes)) {
             continue;
         }
-        used += app->status.device_bytes;
+        used += bytes;
         frame_map(frame, NULL);
         frame_string(frame, "id", app->id);
         frame_string(frame, "name", app->name);
         frame_u64(frame, "pid", (uint64_t)app->pid);
-        frame_u64(frame, "device_bytes", app->status.device_bytes);
+        frame_u64(frame, "device_bytes", bytes);
         frame_end(frame);
     }
     frame_end(frame);

@@ -141,7 +141,6 @@ void peer_error(struct peer *peer, const char *code, const char *format, ...)
 static void handle_hello(struct peer *peer, const msgpack_object *map)
 {
     struct agent *agent = peer->agent;
-    char key[DEVICE_KEY_TEXT_MAX] = "";
     struct frame frame;
 
     if (!field_is(map, "type", MSG_HELLO)) {
@@ -166,11 +165,8 @@ static void handle_hello(struct peer *peer, const msgpack_object *map)
             return;
         }
         peer->role = PEER_PROGRAM;
-        if (peer->app->has_device) {
-            device_key_format(&peer->app->device, key);
-        }
         frame_string(&frame, "id", peer->app->id);
-        frame_string(&frame, "device", key);
+        app_put_devices(peer->app, &frame);
     } else {
         peer->role = PEER_CLIENT;
     }
@@ -219,36 +215,52 @@ static char *environment_of(const msgpack_object *map)
 
 static void reply_registered(struct peer *peer, struct app *app)
 {
-    char key[DEVICE_KEY_TEXT_MAX] = "";
     struct frame frame;
 
-    if (app->has_device) {
-        device_key_format(&app->device, key);
-    }
     frame_init(&frame, MSG_REGISTER);
     frame_string(&frame, "id", app->id);
     frame_string(&frame, "name", app->name);
-    frame_string(&frame, "device", key);
-    frame_string(&frame, "device_name", app_device_name(peer->agent, app));
+    app_put_devices(app, &frame);
     frame_string(&frame, "inventory", peer->agent->devices.inventory_path);
     frame_string(&frame, "problem", peer->agent->devices.problem);
     peer_send(peer, &frame);
 }
 
+/** The devices that a client names, and how many virtual ones it wants. Names are in @ret_texts. */
+static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD_MAX],
+                      struct device_wish *ret_wish)
+{
+    const msgpack_object *names;
+    size_t named = field_array(map, "devices", &names);
+    uint64_t count = field_u64(map, "count", named ? named : 1);
+
+    if (count < 1 || count > PROTOCOL_SEATS_MAX || named > count) {
+        return false;
+    }
+    *ret_wish = (struct device_wish){.named = named, .count = (size_t)count};
+    for (size_t i = 0; i < named; i++) {
+        if (!object_string(&names[i], ret_texts[i], PROTOCOL_WORD_MAX)) {
+            return false;
+        }
+        ret_wish->names[i] = ret_texts[i];
+    }
+    return true;
+}
+
 static void handle_register(struct peer *peer, struct message *message, const char *environment)
 {
     struct agent *agent = peer->agent;
-    const struct inventory_entry *entry = NULL;
-    char device[PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
+    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX];
+    char devices[PROTOCOL_SEATS_MAX][PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
+    struct device_wish wish;
     struct app *app;
-    int result = 0;
 
     field_string(&message->root, "name", name, sizeof(name));
-    if (field_string(&message->root, "device", device, sizeof(device)) && device[0]) {
-        result = device_resolve(&agent->devices.inventory, device, &entry, error, sizeof(error));
-    } else {
-        entry = device_default(&agent->devices.inventory);
+    if (!read_wish(&message->root, devices, &wish)) {
+        peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_SEATS_MAX);
+        return;
     }
+    int result = device_place(&agent->devices.inventory, &wish, entries, error, sizeof(error));
     if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {
         peer->retried = true;
         peer_wait_for_devices(peer, message);
@@ -257,11 +269,15 @@ static void handle_register(struct peer *peer, struct message *message, const ch
     }
     peer->retried = false;
     if (result) {
-        peer_error(peer, result == -ENODEV ? ERR_NO_DEVICE : ERR_AMBIGUOUS, "%s", error);
+        peer_error(peer,
+                   result == -ENODEV     ? ERR_NO_DEVICE
+                   : result == -ENOTUNIQ ? ERR_AMBIGUOUS
+                                         : ERR_FAILED,
+                   "%s", error);
         return;
     }
-    result = apps_register(agent, peer, name, field_bool(&message->root, "named", false),
-                           entry ? &entry->key : NULL, environment, &app);
+    result = apps_register(agent, peer, name, field_bool(&message->root, "named", false), entries,
+                           wish.count, environment, &app);
     if (result) {
         peer_error(peer, ERR_FAILED, "the agent cannot register pid %d: %s", (int)peer->pid,
                    strerror(-result));

@@ -177,8 +177,11 @@ bool field_is(const msgpack_object *map, const char *key, const char *value)
 
 bool field_string(const msgpack_object *map, const char *key, char *ret, size_t size)
 {
-    const msgpack_object *field = field_get(map, key);
+    return object_string(field_get(map, key), ret, size);
+}
 
+bool object_string(const msgpack_object *field, char *ret, size_t size)
+{
     ret[0] = '\0';
     if (!field || field->type != MSGPACK_OBJECT_STR || field->via.str.size >= size) {
         return false;

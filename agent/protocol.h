@@ -27,6 +27,9 @@
 #define PROTOCOL_WORD_MAX 128
 #define PROTOCOL_TEXT_MAX 1024
 
+/** Virtual devices of a program, at most. They are counted from 0. */
+#define PROTOCOL_SEATS_MAX 4
+
 /** Types of frames, as their "type" says. */
 #define MSG_HELLO    "hello"    /**< peer: role "program" or "client", version, who it is. */
 #define MSG_WELCOME  "welcome"  /**< agent: version, and to a program its id and device. */
@@ -115,6 +118,8 @@ bool field_is(const msgpack_object *map, const char *key, const char *value);
  * character in it, or is longer than @size allows.
  */
 bool field_string(const msgpack_object *map, const char *key, char *ret, size_t size);
+/** The same of a value by itself, such as an element of an array. */
+bool object_string(const msgpack_object *field, char *ret, size_t size);
 /** The elements of an array; none when it is missing or no array. Borrowed. */
 size_t field_array(const msgpack_object *map, const char *key, const msgpack_object **ret_items);
 

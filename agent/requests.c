@@ -74,12 +74,12 @@ static bool find_target(struct peer *client, struct message *message,
 }
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
-static void move_starting(struct peer *client, struct app *app, const struct message *message,
-                          const struct inventory_entry *target)
+static void move_starting(struct peer *client, struct app *app, size_t seat,
+                          const struct message *message, const struct inventory_entry *target)
 {
     struct agent *agent = client->agent;
     bool dry_run = field_bool(&message->root, "dry_run", false);
-    char from[32];
+    char from[160];
     struct frame frame;
 
     if (!target) {
@@ -89,9 +89,9 @@ static void move_starting(struct peer *client, struct app *app, const struct mes
                    app->name, (int)app->pid);
         return;
     }
-    snprintf(from, sizeof(from), "%s", app_device_name(agent, app));
+    app_device_names(agent, app, seat, false, from, sizeof(from));
     if (!dry_run) {
-        apps_set_device(agent, app, &target->key);
+        apps_set_device(agent, app, seat, &target->key);
     }
     frame_init(&frame, MSG_REPORT);
     put_app(&frame, app);
@@ -104,11 +104,14 @@ static void move_starting(struct peer *client, struct app *app, const struct mes
     frame_u64(&frame, "total_ns", 0);
     frame_u64(&frame, "downtime_ns", 0);
     frame_u64(&frame, "bytes", 0);
+    frame_array(&frame, "seats");
+    frame_end(&frame);
     peer_send(client, &frame);
 }
 
-static void forward(struct peer *client, struct app *app, const struct message *message,
-                    const struct inventory_entry *target, const char *verb)
+static void forward(struct peer *client, struct app *app, size_t seat,
+                    const struct message *message, const struct inventory_entry *target,
+                    const char *verb)
 {
     struct agent *agent = client->agent;
     uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
@@ -125,14 +128,12 @@ static void forward(struct peer *client, struct app *app, const struct message *
     request->client = client;
     request->app = app;
     snprintf(request->verb, sizeof(request->verb), "%s", verb);
-    if (!app->status.suspended) {
-        snprintf(request->from, sizeof(request->from), "%s", app_device_name(agent, app));
-    }
+    app_device_names(agent, app, seat, true, request->from, sizeof(request->from));
     if (target) {
         device_key_format(&target->key, key);
         snprintf(request->to, sizeof(request->to), "%s", target->name);
     } else if (strcmp(verb, MSG_RESUME) == 0) {
-        snprintf(request->to, sizeof(request->to), "%s", app_device_name(agent, app));
+        app_device_names(agent, app, seat, false, request->to, sizeof(request->to));
     }
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     request->next = agent->requests;
@@ -140,7 +141,9 @@ static void forward(struct peer *client, struct app *app, const struct message *
 
     frame_init(&frame, verb);
     frame_u64(&frame, "request", request->id);
-    frame_u64(&frame, "seat", 0);
+    if (seat != APP_ALL_SEATS) {
+        frame_u64(&frame, "seat", seat);
+    }
     frame_string(&frame, "device", key);
     frame_u64(&frame, "deadline_ns", timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0);
     frame_bool(&frame, "dry_run", field_bool(&message->root, "dry_run", false));
@@ -150,21 +153,36 @@ static void forward(struct peer *client, struct app *app, const struct message *
     peer_send(app->peer, &frame);
 }
 
+static bool any_suspended(const struct app *app, size_t seat)
+{
+    for (size_t i = 0; i < app->seat_count; i++) {
+        if ((seat == APP_ALL_SEATS || seat == i) && app->seats[i].suspended) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void requests_start(struct peer *client, struct message *message)
 {
     struct agent *agent = client->agent;
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX], verb[16];
     const struct inventory_entry *target;
     struct app *app;
+    size_t seat;
 
     field_string(&message->root, "type", verb, sizeof(verb));
     if (!field_string(&message->root, "app", name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no program");
         return;
     }
-    int result = apps_find(agent, client, name, &app, error, sizeof(error));
+    int result = apps_find(agent, client, name, &app, &seat, error, sizeof(error));
     if (result) {
-        peer_error(client, result == -ESRCH ? ERR_NO_APP : ERR_AMBIGUOUS, "%s", error);
+        peer_error(client,
+                   result == -ESRCH    ? ERR_NO_APP
+                   : result == -ENODEV ? ERR_NO_DEVICE
+                                       : ERR_AMBIGUOUS,
+                   "%s", error);
         return;
     }
     if (!find_target(client, message, &target)) {
@@ -175,7 +193,7 @@ void requests_start(struct peer *client, struct message *message)
         return;
     }
     if (!app->connected) {
-        move_starting(client, app, message, target);
+        move_starting(client, app, seat, message, target);
         return;
     }
     if (!app->peer) {
@@ -184,14 +202,14 @@ void requests_start(struct peer *client, struct message *message)
                    app->name, (int)app->pid);
         return;
     }
-    if (strcmp(verb, MSG_RESUME) == 0 && app->status.known && !app->status.suspended &&
-        !app->status.moving) {
+    if (strcmp(verb, MSG_RESUME) == 0 && app->status.known && !any_suspended(app, seat) &&
+        !app_moving(app)) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) is not suspended; use reseat move to change its device",
                    app->name, (int)app->pid);
         return;
     }
-    forward(client, app, message, target, verb);
+    forward(client, app, seat, message, target, verb);
 }
 
 void requests_cancel(struct peer *client, bool gone)
@@ -243,6 +261,31 @@ void requests_progress(struct app *app, const msgpack_object *message)
     peer_send(request->client, &frame);
 }
 
+/** What became of each seat that was tried, as the program says. */
+static void put_seats(struct frame *frame, const msgpack_object *message)
+{
+    const msgpack_object *seats;
+    size_t count = field_array(message, "seats", &seats);
+    char result[PROTOCOL_WORD_MAX], reached[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
+
+    frame_array(frame, "seats");
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        field_string(&seats[i], "result", result, sizeof(result));
+        field_string(&seats[i], "reached", reached, sizeof(reached));
+        field_string(&seats[i], "reason", reason, sizeof(reason));
+        frame_map(frame, NULL);
+        frame_u64(frame, "seat", field_u64(&seats[i], "seat", 0));
+        frame_string(frame, "result", result);
+        frame_string(frame, "reached", reached);
+        frame_string(frame, "reason", reason);
+        frame_u64(frame, "total_ns", field_u64(&seats[i], "total_ns", 0));
+        frame_u64(frame, "downtime_ns", field_u64(&seats[i], "downtime_ns", 0));
+        frame_u64(frame, "bytes", field_u64(&seats[i], "bytes", 0));
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
 void requests_report(struct app *app, const msgpack_object *message)
 {
     struct agent *agent = app->peer->agent;
@@ -269,6 +312,7 @@ void requests_report(struct app *app, const msgpack_object *message)
         frame_u64(&frame, "total_ns", field_u64(message, "total_ns", 0));
         frame_u64(&frame, "downtime_ns", field_u64(message, "downtime_ns", 0));
         frame_u64(&frame, "bytes", field_u64(message, "bytes", 0));
+        put_seats(&frame, message);
         peer_send(request->client, &frame);
     }
     remove_request(agent, request);

@@ -10,8 +10,9 @@ struct request {
     struct peer *client; /**< NULL: gone; the request is canceled, its answer unwanted. */
     struct app *app;
     char verb[16];
-    char from[32], to[32]; /**< Device names; "" for host memory. */
-    uint64_t expires_ms;   /**< uv_now() when to stop waiting; 0: never. */
+    char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
+                                  memory. */
+    uint64_t expires_ms;     /**< uv_now() when to stop waiting; 0: never. */
 };
 
 /** MSG_MOVE, MSG_SUSPEND or MSG_RESUME from a client. */

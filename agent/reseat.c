@@ -17,8 +17,10 @@ static const struct command commands[] = {
      "Usage: reseat run [OPTION...] [--] PROGRAM [ARG...]\n\n"
      "Run an OpenCL program so that it can be moved between devices. Its exit status, signals,\n"
      "standard streams and working directory are its own.\n\n"
-     "  --device DEV        where to start (see reseat devices); default: the first GPU, else the\n"
-     "                      first device\n"
+     "  --device DEV[,DEV]  where to start (see reseat devices), one for each virtual device;\n"
+     "                      default: spread over the GPUs, else over all devices\n"
+     "  --devices N         how many virtual devices it has, 1 to 4; default: as many as --device\n"
+     "                      names, else 1\n"
      "  --name NAME         what to call it; default: the program's name\n"
      "  --present KIND      the kind of device it is told: gpu, cpu, accelerator or native\n"
      "  --profile PROFILE   the limits it is told: portable (default) or native\n"},
@@ -31,17 +33,22 @@ static const struct command commands[] = {
      "Usage: reseat ps [--json]\n\n"
      "List the programs that run under reseat.\n"},
     {"move", cmd_move,
-     "Usage: reseat move APP DEVICE [--timeout SECONDS] [--dry-run] [--json]\n\n"
+     "Usage: reseat move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--json]\n\n"
      "Move a program (a pid, a name or an id of reseat ps) to a device (a name, UUID, PCI address\n"
-     "or part of the driver's name of reseat devices) while it runs. Ctrl-C cancels.\n\n"
+     "or part of the driver's name of reseat devices) while it runs. Ctrl-C cancels.\n"
+     "Of a program with several virtual devices all move there, one after another; APP:N is one "
+     "of\n"
+     "them, counted from 0.\n\n"
      "  --timeout SECONDS  roll back when it has not moved by then; default: none\n"
      "  --dry-run          only say whether the device would serve the program\n"},
     {"suspend", cmd_suspend,
-     "Usage: reseat suspend APP [--timeout SECONDS] [--json]\n\n"
-     "Take a program off its device, into host memory. It waits where it needs a device.\n"},
+     "Usage: reseat suspend APP[:N] [--timeout SECONDS] [--json]\n\n"
+     "Take a program off its device, into host memory. It waits where it needs a device.\n"
+     "Of several virtual devices all are, one after another; APP:N is one of them.\n"},
     {"resume", cmd_resume,
-     "Usage: reseat resume APP [DEVICE] [--timeout SECONDS] [--json]\n\n"
-     "Give a suspended program a device again: the one it was on, or another.\n"},
+     "Usage: reseat resume APP[:N] [DEVICE] [--timeout SECONDS] [--json]\n\n"
+     "Give a suspended program a device again: the one it was on, or another.\n"
+     "Of several virtual devices all that are suspended; APP:N is one of them.\n"},
     {"doctor", cmd_doctor,
      "Usage: reseat doctor [PROGRAM [ARG...]]\n\n"
      "Check the set-up; with PROGRAM, say by which road it reaches OpenCL and what would stop it.\n"
@@ -57,13 +64,13 @@ static void print_help(FILE *to)
 {
     fputs("Usage: reseat COMMAND [ARG...]\n\n"
           "Move a running OpenCL program between devices.\n\n"
-          "  run [--device DEV] [--name NAME] [--present KIND] [--profile PROFILE] -- PROGRAM "
-          "[ARG...]\n"
+          "  run [--device DEV[,DEV...]] [--devices N] [--name NAME] [--present KIND]\n"
+          "      [--profile PROFILE] -- PROGRAM [ARG...]\n"
           "  devices [--presented]\n"
           "  ps\n"
-          "  move APP DEVICE [--timeout SECONDS] [--dry-run]\n"
-          "  suspend APP\n"
-          "  resume APP [DEVICE]\n"
+          "  move APP[:N] DEVICE [--timeout SECONDS] [--dry-run]\n"
+          "  suspend APP[:N]\n"
+          "  resume APP[:N] [DEVICE]\n"
           "  doctor [PROGRAM [ARG...]]\n"
           "  agent [start|stop|status]\n"
           "  version\n\n"

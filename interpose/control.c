@@ -14,13 +14,13 @@
 #include "agent/device_key.h"
 #include "agent/protocol.h"
 #include "interpose/control_frames.h"
+#include "interpose/control_job.h"
 #include "interpose/control_wire.h"
 #include "state/move.h"
 #include "state/status.h"
 
 #define RETRY_MS    500
 #define STATUS_MS   250
-#define SEATS       1
 #define JOBS_MAX    8
 #define STACK_SMALL (256u << 10)
 
@@ -29,11 +29,10 @@
 struct job {
     struct job *next;
     uint64_t id;
-    struct move_request request;
-    struct device_key target;
+    struct control_request request;
     atomic_bool cancel;
     struct move_progress progress; /**< Guarded by control.lock, like all below. */
-    struct move_report report;
+    struct control_report report;
     bool progress_new;
     bool finished;
     uint64_t connection; /**< Which one asked. */
@@ -44,20 +43,21 @@ struct link {
     struct wire wire;
     bool welcome;
     bool status_due;
-    struct seat_status sent[SEATS]; /**< What the agent knows. */
-    struct device_key last[SEATS];  /**< Where each seat was when last seen on a device. */
-    bool has_last[SEATS];
+    uint32_t sent_count;
+    struct seat_status sent[PROTOCOL_SEATS_MAX]; /**< What the agent knows. */
+    struct device_key last[PROTOCOL_SEATS_MAX];  /**< Where each was when last seen on a device. */
+    bool has_last[PROTOCOL_SEATS_MAX];
 };
 
 /** One for a process: so is what it controls. */
 static struct control {
     pthread_mutex_t lock;
     pthread_cond_t answered;
-    bool hooked;     /**< The fork handler is registered. */
-    bool started;    /**< In this process. */
-    bool resolved;   /**< The first attempt to ask the agent has ended. */
-    bool has_device; /**< The agent said where to start. */
-    struct device_key device;
+    bool hooked;           /**< The fork handler is registered. */
+    bool started;          /**< In this process. */
+    bool resolved;         /**< The first attempt to ask the agent has ended. */
+    uint32_t device_count; /**< The agent said where to start. */
+    struct device_key devices[PROTOCOL_SEATS_MAX];
     struct job *jobs;
     unsigned job_count;
     uint64_t connection; /**< Counts connections, so that answers go to who asked. */
@@ -116,10 +116,10 @@ static void job_progress(void *data, const struct move_progress *progress)
 static void *job_main(void *data)
 {
     struct job *job = data;
-    struct move_report report = {0};
+    struct control_report report;
 
     pthread_setname_np(pthread_self(), "reseat-move");
-    move_run(&job->request, &report);
+    control_job_run(&job->request, &report);
     pthread_mutex_lock(&control.lock);
     job->report = report;
     job->finished = true;
@@ -178,9 +178,11 @@ static void link_send(struct link *link, struct frame *frame)
 
 static void send_status(struct link *link)
 {
-    bool changed = link->status_due;
+    uint32_t count = control_seat_count();
+    bool changed = link->status_due || count != link->sent_count;
 
-    for (uint32_t seat = 0; seat < SEATS; seat++) {
+    link->sent_count = count;
+    for (uint32_t seat = 0; seat < count; seat++) {
         struct seat_status status = {0};
         status_seat(seat, &status);
         changed = changed || !control_status_equal(&status, &link->sent[seat]);
@@ -192,7 +194,7 @@ static void send_status(struct link *link)
     }
     struct frame frame;
     control_frame_status(&frame);
-    for (uint32_t seat = 0; seat < SEATS; seat++) {
+    for (uint32_t seat = 0; seat < count; seat++) {
         control_frame_seat(&frame, seat, &link->sent[seat],
                            link->has_last[seat] ? &link->last[seat] : NULL);
     }
@@ -201,7 +203,7 @@ static void send_status(struct link *link)
     link_send(link, &frame);
 }
 
-static void send_report(struct link *link, uint64_t id, const struct move_report *report)
+static void send_report(struct link *link, uint64_t id, const struct control_report *report)
 {
     struct frame frame;
 
@@ -257,62 +259,45 @@ static void serve_jobs(struct link *link)
 
 static void refuse(struct link *link, uint64_t id, const char *why)
 {
-    struct move_report report = {.result = MOVE_ROLLED_BACK, .reached = MOVE_PLAN};
+    struct control_report report = {.whole = {.result = MOVE_ROLLED_BACK, .reached = MOVE_PLAN}};
 
-    snprintf(report.reason, sizeof(report.reason), "%s", why);
+    snprintf(report.whole.reason, sizeof(report.whole.reason), "%s", why);
     send_report(link, id, &report);
 }
 
 static void take_request(struct link *link, const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "request", 0);
-    uint64_t seat = field_u64(map, "seat", 0);
-    char target[DEVICE_KEY_TEXT_MAX];
-    bool suspend = field_is(map, "type", MSG_SUSPEND);
-    bool resume = field_is(map, "type", MSG_RESUME);
-    bool named = field_string(map, "device", target, sizeof(target)) && target[0];
 
-    if (seat >= SEATS) {
-        refuse(link, id, "the program has no such virtual device");
-        return;
+    for (uint32_t i = 0; i < control_seat_count(); i++) {
+        struct seat_status status = {0};
+        status_seat(i, &status);
+        remember_device(link, i, &status);
     }
-    struct seat_status status = {0};
-    status_seat((uint32_t)seat, &status);
-    remember_device(link, (uint32_t)seat, &status);
     struct job *job = calloc(1, sizeof(*job));
     if (!job) {
         refuse(link, id, "no memory for the request");
         return;
     }
-    pthread_mutex_lock(&control.lock);
-    if (!named && resume && link->has_last[seat]) {
-        job->target = link->last[seat];
-    } else if (!suspend && (!named || device_key_parse(target, &job->target))) {
-        pthread_mutex_unlock(&control.lock);
+    job->id = id;
+    atomic_init(&job->cancel, false);
+    job->request.move.cancel = &job->cancel;
+    job->request.move.progress = job_progress;
+    job->request.move.data = job;
+    const char *wrong = control_request_read(map, link->has_last, link->last, &job->request);
+    if (wrong) {
+        refuse(link, id, wrong);
         free(job);
-        refuse(link, id,
-               resume && !named ? "the program has been on no device yet; name one"
-                                : "the request names no valid device");
         return;
     }
+    pthread_mutex_lock(&control.lock);
     if (control.job_count >= JOBS_MAX) {
         pthread_mutex_unlock(&control.lock);
         free(job);
         refuse(link, id, "too many requests wait for this program; try again later");
         return;
     }
-    job->id = id;
     job->connection = control.connection;
-    atomic_init(&job->cancel, false);
-    job->request = (struct move_request){
-        .target = suspend ? NULL : &job->target,
-        .seat = (uint32_t)seat,
-        .deadline_ns = field_u64(map, "deadline_ns", 0),
-        .dry_run = field_bool(map, "dry_run", false),
-        .cancel = &job->cancel,
-        .progress = job_progress,
-        .data = job,
-    };
     job->next = control.jobs;
     control.jobs = job;
     control.job_count++;
@@ -350,16 +335,23 @@ static void take_cancel(const msgpack_object *map)
 
 static void take_welcome(struct link *link, const msgpack_object *map)
 {
+    struct device_key keys[PROTOCOL_SEATS_MAX];
     char text[DEVICE_KEY_TEXT_MAX];
-    struct device_key key;
-    bool named = field_string(map, "device", text, sizeof(text)) && !device_key_parse(text, &key);
+    const msgpack_object *items;
+    size_t count = field_array(map, "devices", &items);
+    uint32_t good = 0;
 
+    while (good < count && good < PROTOCOL_SEATS_MAX &&
+           object_string(&items[good], text, sizeof(text)) &&
+           !device_key_parse(text, &keys[good])) {
+        good++;
+    }
     link->welcome = true;
     link->status_due = true;
     pthread_mutex_lock(&control.lock);
-    if (named && !control.resolved) {
-        control.device = key;
-        control.has_device = true;
+    if (!control.resolved) {
+        memcpy(control.devices, keys, good * sizeof(keys[0]));
+        control.device_count = good;
     }
     resolve_locked();
     pthread_mutex_unlock(&control.lock);
@@ -491,7 +483,7 @@ static void after_fork_in_child(void)
     control.job_count = 0;
     control.started = false;
     control.resolved = false;
-    control.has_device = false;
+    control.device_count = 0;
     pthread_mutex_init(&control.lock, NULL);
     pthread_cond_init(&control.answered, NULL);
 }
@@ -537,11 +529,32 @@ int control_start(void)
     return error;
 }
 
-int control_start_device(unsigned timeout_ms, struct device_key *ret_key)
+/** Those of CONTROL_ENV_DEVICE, which reseat run separates with spaces. */
+static uint32_t devices_of_environment(struct device_key *ret_keys)
 {
     const char *text = getenv(CONTROL_ENV_DEVICE);
+    char key[DEVICE_KEY_TEXT_MAX];
+    uint32_t count = 0;
+
+    while (text && *text && count < PROTOCOL_SEATS_MAX) {
+        size_t length = strcspn(text, " ");
+        if (length >= sizeof(key)) {
+            break;
+        }
+        memcpy(key, text, length);
+        key[length] = '\0';
+        if (device_key_parse(key, &ret_keys[count])) {
+            break;
+        }
+        count++;
+        text += length + (text[length] == ' ');
+    }
+    return count;
+}
+
+uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
+{
     struct timespec until;
-    bool found;
 
     (void)!control_start();
     clock_gettime(CLOCK_REALTIME, &until);
@@ -554,13 +567,8 @@ int control_start_device(unsigned timeout_ms, struct device_key *ret_key)
             break;
         }
     }
-    found = control.has_device;
-    if (found) {
-        *ret_key = control.device;
-    }
+    uint32_t count = control.device_count;
+    memcpy(ret_keys, control.devices, count * sizeof(ret_keys[0]));
     pthread_mutex_unlock(&control.lock);
-    if (found) {
-        return 0;
-    }
-    return text && !device_key_parse(text, ret_key) ? 0 : -ENOENT;
+    return count ? count : devices_of_environment(ret_keys);
 }

@@ -13,7 +13,7 @@
 
 /** Environment that `reseat run` sets. */
 #define CONTROL_ENV_SOCKET "RESEAT_SOCKET" /**< Path of the agent's socket. */
-#define CONTROL_ENV_DEVICE "RESEAT_DEVICE" /**< device_key_format() of the device to start on. */
+#define CONTROL_ENV_DEVICE "RESEAT_DEVICE" /**< device_key_format() of each device to start on. */
 #define CONTROL_ENV_NAME   "RESEAT_NAME"   /**< What the operator calls the program. */
 #define CONTROL_ENV_ID     "RESEAT_ID"     /**< What the agent calls it. */
 
@@ -28,12 +28,13 @@
 int control_start(void);
 
 /**
- * The device on which the program is to start: what the agent says now (the operator may have moved
- * the program since `reseat run`), or CONTROL_ENV_DEVICE where no agent answers within
- * @timeout_ms (the answer usually takes well under one).
+ * The devices on which the program is to start, one for each of its virtual ones: what the agent
+ * says now (the operator may have moved the program since `reseat run`), or CONTROL_ENV_DEVICE
+ * where no agent answers within @timeout_ms (the answer usually takes well under one).
  *
- * Calls control_start(). Thread-safe. Returns 0, or -ENOENT when neither names one.
+ * @ret_keys  PROTOCOL_SEATS_MAX.
+ * Calls control_start(). Thread-safe. Returns how many; 0 when neither names one.
  */
-MUST_CHECK int control_start_device(unsigned timeout_ms, struct device_key *ret_key);
+uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys);
 
 #endif

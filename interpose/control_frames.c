@@ -77,7 +77,7 @@ static const char *result_word(enum move_result result)
     return RESULT_ROLLED_BACK;
 }
 
-void control_frame_report(struct frame *frame, uint64_t request, const struct move_report *report)
+static void put_report(struct frame *frame, const struct move_report *report)
 {
     char reason[sizeof(report->reason)];
 
@@ -85,14 +85,28 @@ void control_frame_report(struct frame *frame, uint64_t request, const struct mo
     for (char *at = reason; *at; at++) {
         *at = (unsigned char)*at < 0x20 || *at == 0x7f ? ' ' : *at;
     }
-    frame_init(frame, MSG_REPORT);
-    frame_u64(frame, "request", request);
     frame_string(frame, "result", result_word(report->result));
     frame_string(frame, "reached", move_phase_name(report->reached));
     frame_string(frame, "reason", reason);
     frame_u64(frame, "total_ns", report->total_ns);
     frame_u64(frame, "downtime_ns", report->downtime_ns);
     frame_u64(frame, "bytes", report->bytes);
+}
+
+void control_frame_report(struct frame *frame, uint64_t request,
+                          const struct control_report *report)
+{
+    frame_init(frame, MSG_REPORT);
+    frame_u64(frame, "request", request);
+    put_report(frame, &report->whole);
+    frame_array(frame, "seats");
+    for (uint32_t i = 0; i < report->count; i++) {
+        frame_map(frame, NULL);
+        frame_u64(frame, "seat", report->each[i].seat);
+        put_report(frame, &report->each[i].report);
+        frame_end(frame);
+    }
+    frame_end(frame);
 }
 
 bool control_status_equal(const struct seat_status *a, const struct seat_status *b)

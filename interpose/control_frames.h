@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "agent/protocol.h"
+#include "interpose/control_job.h"
 #include "state/move.h"
 #include "state/status.h"
 
@@ -22,7 +23,8 @@ void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_st
 
 void control_frame_progress(struct frame *frame, uint64_t request,
                             const struct move_progress *progress);
-void control_frame_report(struct frame *frame, uint64_t request, const struct move_report *report);
+void control_frame_report(struct frame *frame, uint64_t request,
+                          const struct control_report *report);
 
 /** True when an operator would see no difference. */
 bool control_status_equal(const struct seat_status *a, const struct seat_status *b);

@@ -7,11 +7,13 @@
 
 #include "agent/device_key.h"
 #include "agent/inventory.h"
+#include "agent/protocol.h"
 #include "interpose/calls.h"
 #include "interpose/control.h"
 #include "state/callback.h"
 #include "state/context.h"
 #include "state/log.h"
+#include "state/move.h"
 #include "state/program.h"
 #include "state/watch.h"
 #include "state/work.h"
@@ -65,42 +67,73 @@ static int open_named(const struct device_key *key, struct device **ret_device)
     return err;
 }
 
-/* The first GPU that opens, else the first device that does. */
-static int open_from_inventory(const struct inventory *inventory, struct device **ret_device)
+/* Where the program's virtual devices start. */
+struct start {
+    struct device *devices[SEATS];
+    uint32_t count; /* opened so far */
+    uint32_t wanted;
+};
+
+/* The first GPUs that open, else the first devices that do. */
+static int open_from_inventory(const struct inventory *inventory, struct start *start)
 {
     int err = -ENOENT;
-    for (int gpu = 1; gpu >= 0 && err != 0; gpu--)
-        for (size_t i = 0; i < inventory->count && err != 0; i++)
-            if (is_gpu(&inventory->entries[i].info) == (gpu == 1))
-                err = driver_open_device(&inventory->entries[i].key, ret_device);
-    return err;
+    for (int gpu = 1; gpu >= 0 && start->count == 0; gpu--)
+        for (size_t i = 0; i < inventory->count && start->count < start->wanted; i++)
+            if (is_gpu(&inventory->entries[i].info) == (gpu == 1)) {
+                err = driver_open_device(&inventory->entries[i].key, &start->devices[start->count]);
+                start->count += err == 0;
+            }
+    return start->count != 0 ? 0 : err;
 }
 
-static int open_from_list(struct machine *machine, struct device **ret_device)
+static int open_from_list(struct machine *machine, struct start *start)
 {
     int err = driver_list(&machine->listed, &machine->listed_count);
     if (err != 0)
         return err;
-    if (machine->listed_count == 0)
-        return -ENOENT;
-    size_t chosen = 0;
-    for (size_t i = machine->listed_count; i-- > 0;)
-        if (is_gpu(&machine->listed[i]->info))
-            chosen = i;
-    *ret_device = machine->listed[chosen];
-    return 0;
+    for (int gpu = 1; gpu >= 0 && start->count == 0; gpu--)
+        for (size_t i = 0; i < machine->listed_count && start->count < start->wanted; i++)
+            if (is_gpu(&machine->listed[i]->info) == (gpu == 1))
+                start->devices[start->count++] = machine->listed[i];
+    return start->count != 0 ? 0 : -ENOENT;
 }
 
-static int open_device(struct machine *machine, struct device **ret_device)
+static uint32_t wanted_count(void)
 {
-    struct device_key key;
-    if (control_start_device(AGENT_TIMEOUT_MS, &key) == 0)
-        return open_named(&key, ret_device);
-    int err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, ret_device)
-                                            : open_from_list(machine, ret_device);
-    if (err != 0)
-        log_error("no OpenCL device opens: %s; the program gets no OpenCL platform",
-                  strerror(-err));
+    const char *text = getenv(START_ENV_DEVICES);
+    char *end;
+    unsigned long count = text ? strtoul(text, &end, 10) : 1;
+    if (text && (*end != '\0' || count < 1 || count > SEATS)) {
+        log_warn("%s is not a number from 1 to %d: taken as 1", START_ENV_DEVICES, SEATS);
+        return 1;
+    }
+    return (uint32_t)count;
+}
+
+static int open_devices(struct machine *machine, struct start *start)
+{
+    struct device_key keys[PROTOCOL_SEATS_MAX];
+    uint32_t named = control_start_devices(AGENT_TIMEOUT_MS, keys);
+    int err = 0;
+    _Static_assert(PROTOCOL_SEATS_MAX == SEATS, "one number of virtual devices");
+    start->wanted = wanted_count();
+    if (named > start->wanted)
+        start->wanted = named;
+    for (uint32_t i = 0; err == 0 && i < named; i++) {
+        err = open_named(&keys[i], &start->devices[i]);
+        start->count += err == 0;
+    }
+    if (named == 0) {
+        err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, start)
+                                            : open_from_list(machine, start);
+        if (err != 0)
+            log_error("no OpenCL device opens: %s; the program gets no OpenCL platform",
+                      strerror(-err));
+    }
+    /* More virtual devices than real ones: in turn. */
+    for (uint32_t i = start->count; err == 0 && i < start->wanted; i++)
+        start->devices[i] = start->devices[i - start->count];
     return err;
 }
 
@@ -157,18 +190,36 @@ static int own_answers(struct machine *machine, struct device *device,
     return err == -ENOMEM ? err : 0;
 }
 
-static int build_present(struct machine *machine, struct device *device)
+static bool is_among(const struct devinfo *const *infos, size_t count, const struct devinfo *info)
 {
-    const struct devinfo **infos = calloc(machine->inventory.count + 1, sizeof(struct devinfo *));
+    for (size_t i = 0; i < count; i++)
+        if (infos[i] == info)
+            return true;
+    return false;
+}
+
+/* Several virtual devices get the same answers: under --profile native those that all the devices
+ * give on which they start. */
+static int build_present(struct machine *machine, const struct start *start)
+{
+    size_t most = machine->inventory.count + start->wanted, count = 0;
+    const struct devinfo **infos = calloc(most, sizeof(struct devinfo *));
+    enum present_profile profile = wanted_profile();
+    int err = 0;
     if (!infos)
         return -ENOMEM;
-    size_t count = 1;
-    int err = own_answers(machine, device, &infos[0]);
-    for (size_t i = 0; i < machine->inventory.count; i++)
-        if (&machine->inventory.entries[i].info != infos[0])
-            infos[count++] = &machine->inventory.entries[i].info;
+    for (uint32_t i = 0; err == 0 && i < start->wanted; i++) {
+        err = own_answers(machine, start->devices[i], &infos[count]);
+        count += err == 0 && !is_among(infos, count, infos[count]);
+    }
+    if (profile == PRESENT_NATIVE && count > 1)
+        profile = PRESENT_PORTABLE;
+    else if (profile == PRESENT_PORTABLE)
+        for (size_t i = 0; i < machine->inventory.count; i++)
+            if (!is_among(infos, count, &machine->inventory.entries[i].info))
+                infos[count++] = &machine->inventory.entries[i].info;
     if (err == 0)
-        err = present_build(infos, count, wanted_profile(), wanted_type(), &the_present);
+        err = present_build(infos, count, profile, wanted_type(), &the_present);
     free(infos);
     return err;
 }
@@ -218,21 +269,22 @@ static void child_begins(void)
     program_after_fork();
     watch_after_fork();
     work_in_child();
+    move_after_fork();
 }
 
 static int start_all(struct machine *machine)
 {
-    struct device *device;
+    struct start start = {.count = 0};
     machine_read(machine);
-    int err = open_device(machine, &device);
+    int err = open_devices(machine, &start);
     if (err != 0)
         return err;
-    err = build_present(machine, device);
+    err = build_present(machine, &start);
     if (err == 0)
-        err = seats_init(&device, 1);
+        err = seats_init(start.devices, start.wanted);
     if (err != 0) {
-        log_error("cannot start on %s: %s; the program gets no OpenCL platform", device->key.device,
-                  strerror(-err));
+        log_error("cannot start on %s: %s; the program gets no OpenCL platform",
+                  start.devices[0]->key.device, strerror(-err));
         return err;
     }
     read_limits();

@@ -11,9 +11,11 @@
 /** Environment, beside control.h's and driver.h's. */
 #define START_ENV_INVENTORY "RESEAT_INVENTORY" /**< A file of inventory_write: all devices. */
 #define START_ENV_PRESENT   "RESEAT_PRESENT" /**< gpu, cpu, accelerator or native: the type told. */
+#define START_ENV_DEVICES   "RESEAT_DEVICES" /**< How many virtual devices; 1 without it. */
 #define START_ENV_PROFILE   "RESEAT_PROFILE" /**< portable or native. */
 
-/** What the program is told about its device; constant once start() returned 0. */
+/** What the program is told about its devices, the same of each; constant once start() returned 0.
+ */
 extern struct present the_present;
 
 /** Of the_present, what every launch and every buffer is compared with. */
@@ -28,7 +30,7 @@ struct start_limits {
 extern struct start_limits the_limits;
 
 /**
- * Open the device that the program starts on, make the platform and tell the agent, once.
+ * Open the devices that the program starts on, make the platform and tell the agent, once.
  *
  * Every call that a program can make without a handle of ours begins with it. Thread-safe; blocks
  * on the driver the first time. Returns 0, or -errno when there is no device to run on (the reason

@@ -27,6 +27,26 @@ static bool better(const struct place_device *a, const struct place_device *b)
     return share(a) < share(b);
 }
 
+int place_spread(const struct place_device *devices, const unsigned *taken, size_t count,
+                 size_t *ret_device)
+{
+    size_t best = count;
+
+    for (size_t i = 0; i < count; i++) {
+        if (devices[i].closed)
+            continue;
+        if (best == count || devices[i].kind < devices[best].kind ||
+            (devices[i].kind == devices[best].kind &&
+             (taken[i] < taken[best] ||
+              (taken[i] == taken[best] && better(&devices[i], &devices[best])))))
+            best = i;
+    }
+    if (best == count)
+        return -ENODEV;
+    *ret_device = best;
+    return 0;
+}
+
 int place_choose(const struct place_device *devices, size_t count, size_t *ret_device,
                  char *ret_reason, size_t reason_size)
 {

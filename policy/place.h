@@ -31,6 +31,16 @@ struct place_device {
 int place_choose(const struct place_device *devices, size_t count, size_t *ret_device,
                  char *ret_reason, size_t reason_size);
 
+/**
+ * The same for one more virtual device of a program that has others: they spread over the devices
+ * of the kind that comes first, evenly, and only then the share of memory decides.
+ *
+ * @taken  How many of the program's virtual devices start on each of @devices.
+ * Returns 0 or -ENODEV, as place_choose.
+ */
+int place_spread(const struct place_device *devices, const unsigned *taken, size_t count,
+                 size_t *ret_device);
+
 const char *place_kind_name(enum place_kind kind);
 
 #endif

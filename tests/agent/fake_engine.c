@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/device_key.h"
+#include "agent/protocol.h"
 #include "state/move.h"
 #include "state/status.h"
 
@@ -15,7 +16,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t one_move = PTHREAD_MUTEX_INITIALIZER;
-static struct seat_status seat;
+static struct seat_status seats[PROTOCOL_SEATS_MAX];
+static uint32_t seat_count;
 
 static uint64_t now_ns(void)
 {
@@ -25,13 +27,16 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void fake_engine_start(const struct device_key *device)
+void fake_engine_start(const struct device_key *devices, uint32_t count)
 {
     pthread_mutex_lock(&lock);
-    seat.device = *device;
-    seat.device_bytes = TOTAL_BYTES;
-    seat.contexts = 1;
-    seat.queues = 2;
+    seat_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        seats[i].device = devices[i];
+        seats[i].device_bytes = TOTAL_BYTES;
+        seats[i].contexts = 1;
+        seats[i].queues = 2;
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -42,6 +47,11 @@ static enum move_result end_of(const struct move_request *request, const char *h
     const char *colon = strchr(how, ':');
     unsigned step_us = (colon ? (unsigned)atoi(colon + 1) : 50) * 1000 / steps;
     bool slow = strncmp(how, "slow", 4) == 0;
+
+    /* "fail1": only seat 1. */
+    if (strncmp(how, "fail", 4) == 0 && how[4] >= '0' && how[4] <= '9' &&
+        request->seat != (uint32_t)(how[4] - '0'))
+        how = "done";
 
     if (strncmp(how, "refuse", 6) == 0) {
         snprintf(report->reason, sizeof(report->reason), "work-group size: 1024 used, 256 offered");
@@ -76,14 +86,16 @@ static enum move_result end_of(const struct move_request *request, const char *h
 
 static void commit(const struct move_request *request)
 {
+    struct seat_status *seat = &seats[request->seat];
+
     pthread_mutex_lock(&lock);
-    seat.suspended = request->target == NULL;
+    seat->suspended = request->target == NULL;
     if (request->target) {
-        seat.device = *request->target;
+        seat->device = *request->target;
     }
-    seat.device_bytes = request->target ? TOTAL_BYTES : 0;
-    seat.moves++;
-    seat.last_downtime_ns = 12000000;
+    seat->device_bytes = request->target ? TOTAL_BYTES : 0;
+    seat->moves++;
+    seat->last_downtime_ns = 12000000;
     pthread_mutex_unlock(&lock);
 }
 
@@ -95,7 +107,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
 
     pthread_mutex_lock(&one_move);
     pthread_mutex_lock(&lock);
-    seat.moving = true;
+    seats[request->seat].moving = true;
     pthread_mutex_unlock(&lock);
     report.result = end_of(request, how ? how : "done", &report);
     if (report.result == MOVE_DONE) {
@@ -107,7 +119,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         }
     }
     pthread_mutex_lock(&lock);
-    seat.moving = false;
+    seats[request->seat].moving = false;
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&one_move);
     report.total_ns = now_ns() - begin;
@@ -128,10 +140,22 @@ const char *move_result_name(enum move_result result)
     return names[result];
 }
 
+uint32_t status_seat_count(void)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t count = seat_count;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+bool device_key_equal(const struct device_key *a, const struct device_key *b)
+{
+    return !strcmp(a->device, b->device) && a->ordinal == b->ordinal;
+}
+
 void status_seat(uint32_t index, struct seat_status *ret_status)
 {
-    (void)index;
     pthread_mutex_lock(&lock);
-    *ret_status = seat;
+    *ret_status = seats[index];
     pthread_mutex_unlock(&lock);
 }

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/protocol.h"
 #include "interpose/control.h"
 #include "tests/agent/fake_engine.h"
 
@@ -19,14 +20,17 @@
 
 static int use_opencl(void)
 {
-    struct device_key key;
+    struct device_key keys[PROTOCOL_SEATS_MAX];
 
     if (control_start()) {
         return 1;
     }
-    if (control_start_device(1000, &key) == 0) {
-        printf("device %s\n", key.device);
-        fake_engine_start(&key);
+    uint32_t count = control_start_devices(1000, keys);
+    if (count) {
+        for (uint32_t i = 0; i < count; i++) {
+            printf("device %s\n", keys[i].device);
+        }
+        fake_engine_start(keys, count);
     } else {
         printf("device none\n");
     }

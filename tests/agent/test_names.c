@@ -91,6 +91,16 @@ Test(device_names, a_damaged_file_gives_what_can_be_read)
     cr_assert_eq(names.count, 0);
 }
 
+static const struct inventory_entry *first_place(const struct inventory *inventory)
+{
+    const struct device_wish wish = {.count = 1};
+    const struct inventory_entry *found[PROTOCOL_SEATS_MAX];
+    char error[256];
+
+    cr_assert_eq(device_place(inventory, &wish, found, error, sizeof(error)), 0);
+    return found[0];
+}
+
 Test(device_names, a_device_is_found_by_all_its_names)
 {
     struct inventory_entry entries[] = {entry(true, "NVIDIA H200", 0, "aa112233", "0000:3b:00.0"),
@@ -118,11 +128,55 @@ Test(device_names, a_device_is_found_by_all_its_names)
     cr_assert_eq(device_resolve(&inventory, "aa11", &found, error, sizeof(error)), -ENOTUNIQ);
     cr_assert_eq(device_resolve(&inventory, "gpu7", &found, error, sizeof(error)), -ENODEV);
     cr_assert_eq(device_resolve(&inventory, "", &found, error, sizeof(error)), -ENODEV);
-    cr_assert_eq(device_default(&inventory), &entries[0]);
+    cr_assert_eq(first_place(&inventory), &entries[0]);
     inventory = (struct inventory){entries + 2, 1};
-    cr_assert_eq(device_default(&inventory), &entries[2]);
+    cr_assert_eq(first_place(&inventory), &entries[2]);
     inventory.count = 0;
-    cr_assert_null(device_default(&inventory));
+    cr_assert_null(first_place(&inventory));
+}
+
+/* "0121": the index of the entry that each virtual device starts on, "-" where it has none. */
+static void expect_places(const struct inventory *inventory, size_t count, const char *names,
+                          const char *expected)
+{
+    struct device_wish wish = {.count = count};
+    const struct inventory_entry *found[PROTOCOL_SEATS_MAX];
+    char text[PROTOCOL_SEATS_MAX + 1] = "", error[256], copy[128];
+    char *rest = strcpy(copy, names);
+
+    for (char *name = strtok_r(rest, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+        wish.names[wish.named++] = name;
+    cr_assert_eq(device_place(inventory, &wish, found, error, sizeof(error)), 0, "%s", error);
+    for (size_t i = 0; i < count; i++)
+        text[i] = found[i] ? (char)('0' + (found[i] - inventory->entries)) : '-';
+    cr_assert_str_eq(text, expected, "%zu devices, named \"%s\"", count, names);
+    for (size_t i = count; i < PROTOCOL_SEATS_MAX; i++)
+        cr_assert_null(found[i]);
+}
+
+Test(device_names, virtual_devices_spread_over_gpus_or_over_all)
+{
+    struct inventory_entry entries[] = {entry(false, "A", 0, "", ""), entry(true, "B", 0, "", ""),
+                                        entry(true, "C", 0, "", ""), entry(false, "D", 0, "", "")};
+    struct inventory inventory = {entries, 4};
+    static const char *const names[] = {"cpu0", "gpu0", "gpu1", "cpu1"};
+
+    for (size_t i = 0; i < 4; i++)
+        strcpy(entries[i].name, names[i]);
+    expect_places(&inventory, 1, "", "1");
+    expect_places(&inventory, 2, "", "12");
+    expect_places(&inventory, 3, "", "121");
+    expect_places(&inventory, 4, "gpu1", "2112");
+    expect_places(&inventory, 3, "cpu1 cpu1", "331");
+    expect_places(&inventory, 2, "gpu1 gpu1", "22");
+    inventory.count = 1;
+    expect_places(&inventory, 3, "", "000");
+    entries[1].key = entries[3].key;
+    entries[1].info = entries[3].info;
+    inventory.count = 2;
+    expect_places(&inventory, 3, "", "010");
+    inventory.count = 0;
+    expect_places(&inventory, 2, "", "--");
 }
 
 Test(access, a_user_acts_on_their_own_and_root_on_all)

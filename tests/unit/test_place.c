@@ -76,3 +76,24 @@ Test(place, nothing_open_is_refused_with_the_reason)
     cr_expect_str_eq(text, "there is no device");
     cr_expect_eq(chosen, 99);
 }
+
+Test(place, several_spread_evenly_over_the_best_kind)
+{
+    const struct place_device devices[] = {
+        {"cpu0", PLACE_CPU, 100, 0, false},
+        {"gpu0", PLACE_GPU, 100, 90, false},
+        {"gpu1", PLACE_GPU, 100, 10, true},
+        {"gpu2", PLACE_GPU, 100, 50, false},
+    };
+    static const size_t expected[] = {3, 1, 3, 1, 3};
+    unsigned taken[4] = {0};
+    size_t chosen = 99;
+
+    for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
+        cr_assert_eq(place_spread(devices, taken, 4, &chosen), 0);
+        cr_expect_eq(chosen, expected[i], "the %zuth on %zu", i, chosen);
+        taken[chosen]++;
+    }
+    cr_assert_eq(place_spread(devices + 2, taken, 1, &chosen), -ENODEV);
+    cr_assert_eq(place_spread(devices, taken, 0, &chosen), -ENODEV);
+}

@@ -1,0 +1,110 @@
+#include "interpose/control_job.h"
+
+#include <stdio.h>
+
+#include "agent/device_key.h"
+#include "state/status.h"
+
+uint32_t control_seat_count(void)
+{
+    uint32_t count = status_seat_count();
+    return count == 0 ? 1 : count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
+}
+
+static const char *read_targets(const msgpack_object *map, const bool *has_last,
+                                const struct device_key *last, struct control_request *request)
+{
+    char text[DEVICE_KEY_TEXT_MAX];
+    struct device_key target;
+    bool named = field_string(map, "device", text, sizeof(text)) && text[0];
+    if (named ? device_key_parse(text, &target) != 0 : !request->resume)
+        return "the request names no valid device";
+    for (uint32_t seat = 0; seat < control_seat_count(); seat++) {
+        if (named)
+            request->targets[seat] = target;
+        else if (has_last[seat])
+            request->targets[seat] = last[seat];
+        else if (request->seat == CONTROL_ALL_SEATS || request->seat == seat)
+            return "the program has been on no device yet; name one";
+    }
+    return NULL;
+}
+
+const char *control_request_read(const msgpack_object *map, const bool *has_last,
+                                 const struct device_key *last, struct control_request *ret_request)
+{
+    struct control_request *request = ret_request;
+    uint64_t seat = field_u64(map, "seat", CONTROL_ALL_SEATS);
+    if (seat != CONTROL_ALL_SEATS && seat >= control_seat_count())
+        return "the program has no such virtual device";
+    request->seat = (uint32_t)seat;
+    request->suspend = field_is(map, "type", MSG_SUSPEND);
+    request->resume = field_is(map, "type", MSG_RESUME);
+    request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
+    request->move.dry_run = field_bool(map, "dry_run", false);
+    return request->suspend ? NULL : read_targets(map, has_last, last, request);
+}
+
+static bool is_there(const struct control_request *request, uint32_t seat)
+{
+    struct seat_status status = {0};
+    status_seat(seat, &status);
+    if (request->suspend)
+        return status.suspended;
+    if (request->resume)
+        return !status.suspended;
+    return !status.suspended && device_key_equal(&status.device, &request->targets[seat]);
+}
+
+/* The seats to be moved; never none. */
+static uint32_t choose(const struct control_request *request, uint32_t *ret_seats)
+{
+    uint32_t count = 0, all = control_seat_count();
+    if (request->seat != CONTROL_ALL_SEATS) {
+        ret_seats[0] = request->seat;
+        return 1;
+    }
+    for (uint32_t seat = 0; seat < all; seat++)
+        if (!is_there(request, seat))
+            ret_seats[count++] = seat;
+    if (count == 0)
+        ret_seats[count++] = 0; /* which says why not */
+    return count;
+}
+
+static void add(struct control_report *report, const struct move_report *one, uint32_t seat,
+                bool named)
+{
+    struct move_report *whole = &report->whole;
+    bool first = report->count == 0;
+    report->each[report->count].seat = seat;
+    report->each[report->count++].report = *one;
+    whole->result = one->result;
+    whole->reached = one->reached;
+    whole->total_ns += one->total_ns;
+    whole->downtime_ns += one->downtime_ns;
+    whole->bytes += one->bytes;
+    if (!one->reason[0])
+        return;
+    /* Cut where it is too long. */
+    if (named)
+        (void)!snprintf(whole->reason, sizeof(whole->reason), "virtual device %u%s: %.400s", seat,
+                        first ? "" : " (those before it are done)", one->reason);
+    else
+        (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", one->reason);
+}
+
+void control_job_run(const struct control_request *request, struct control_report *ret_report)
+{
+    uint32_t seats[PROTOCOL_SEATS_MAX];
+    uint32_t count = choose(request, seats);
+    *ret_report = (struct control_report){0};
+    for (uint32_t i = 0; i < count && ret_report->whole.result == MOVE_DONE; i++) {
+        struct move_request move = request->move;
+        struct move_report report = {0};
+        move.seat = seats[i];
+        move.target = request->suspend ? NULL : &request->targets[seats[i]];
+        move_run(&move, &report);
+        add(ret_report, &report, seats[i], control_seat_count() > 1);
+    }
+}

@@ -1,0 +1,49 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_JOB_H
+#define RESEAT_INTERPOSE_CONTROL_JOB_H
+
+#include "agent/protocol.h"
+#include "state/move.h"
+
+/*
+ * What an operator asks of a program, which may have several virtual devices: each moves in a
+ * transaction of its own, one after another, until one does not.
+ */
+
+#define CONTROL_ALL_SEATS UINT32_MAX
+
+struct control_request {
+    struct move_request move;                      /**< Without target and seat. */
+    uint32_t seat;                                 /**< Or CONTROL_ALL_SEATS. */
+    bool suspend, resume;                          /**< Else a move. */
+    struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. */
+};
+
+struct control_report {
+    struct move_report whole; /**< Sums, and how the last one ended. */
+    uint32_t count;           /**< Of those that were tried. */
+    struct {
+        uint32_t seat;
+        struct move_report report;
+    } each[PROTOCOL_SEATS_MAX];
+};
+
+/**
+ * Read what the agent asks. @has_last, @last: where each seat was when last on a device.
+ *
+ * @ret_request  Its callbacks and its cancel flag are the caller's to set.
+ * Returns NULL, or what is wrong with it.
+ */
+const char *control_request_read(const msgpack_object *map, const bool *has_last,
+                                 const struct device_key *last,
+                                 struct control_request *ret_request);
+
+/**
+ * Of all seats, those that are already where they are to be are left out, unless all are.
+ * Blocks as move_run.
+ */
+void control_job_run(const struct control_request *request, struct control_report *ret_report);
+
+/** How many virtual devices the program has: 1 before it has any. */
+uint32_t control_seat_count(void);
+
+#endif
