@@ -33,6 +33,7 @@ def parse(argv):
     parser.add_argument("--suspend-every", type=int, default=10, help="suspend and resume each Nth time (0: never)")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=600, help="give up after")
+    parser.add_argument("--seats", type=int, default=1, help="virtual devices of the program")
     parser.add_argument("--present", help="device type that the program is told")
     parser.add_argument("--native-device", default="0", help="TEST_DEVICE of the native run")
     parser.add_argument("--expect", type=int, default=0, help="exit status to expect, both times")
@@ -60,10 +61,11 @@ def moved(lab, options, devices):
     low, high = (int(part) / 1000 for part in options.interval.split("-"))
     with open(lab.path("stdout"), "wb") as out, open(lab.path("stderr"), "wb") as err, \
             open(lab.path("moves"), "w", encoding="utf-8") as log:
-        command = lab.run_command(name, devices[0], options.present) + options.program
+        command = lab.run_command(name, devices[0], options.present, options.seats)
+        command += options.program
         process = lab.start(command, out, err, {"TEST_UNTIL": until})
         mover = Mover(lab, process.pid, devices, options.seed, (low, high), options.suspend_every,
-                      log=log)
+                      log=log, seats=options.seats)
         if options.moves:
             mover.start()
         end = time.monotonic() + options.seconds

@@ -103,10 +103,12 @@ class Lab:
                 return app
         return None
 
-    def run_command(self, name, device=None, present=None):
+    def run_command(self, name, device=None, present=None, seats=1):
         command = [self.reseat, "run", "--name", name]
         if device:
             command += ["--device", device]
+        if seats > 1:
+            command += ["--devices", str(seats)]
         if present:
             command += ["--present", present]
         return command + ["--"]
@@ -124,9 +126,9 @@ class Mover(threading.Thread):
     """
 
     def __init__(self, lab, pid, devices, seed, interval=(0.05, 0.5), suspend_every=0,
-                 timeout=60, log=None):
+                 timeout=60, log=None, seats=1):
         super().__init__(daemon=True)
-        self.lab, self.pid, self.devices = lab, pid, devices
+        self.lab, self.pid, self.devices, self.seats = lab, pid, devices, seats
         self.random = random.Random(seed)
         self.interval, self.suspend_every, self.timeout = interval, suspend_every, timeout
         self.log = log
@@ -169,21 +171,30 @@ class Mover(threading.Thread):
             reason = answer.get("reason") or (answer.get("error") or {}).get("message") or "?"
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
+    def _app(self):
+        """What to move: the process, or mostly one virtual device of it."""
+        if self.seats == 1 or self.random.randrange(5) == 0:
+            return str(self.pid)
+        return f"{self.pid}:{self.random.randrange(self.seats)}"
+
     def _once(self, at, turn):
+        app = self._app()
+        if self.seats > 1:
+            at = None  # they are in several places
         others = [device for device in self.devices if device != at] or self.devices
         target = self.random.choice(others)
         pause = self.random.uniform(*self.interval)
         if self.suspend_every and turn % self.suspend_every == self.suspend_every - 1:
-            status, answer = self.lab.control("suspend", str(self.pid), "--json")
+            status, answer = self.lab.control("suspend", app, "--json")
             self._note("suspend", "", status, answer)
             if status == DONE:
                 self.suspends += 1
                 time.sleep(pause)
-                status, answer = self.lab.control("resume", str(self.pid), target, "--json")
+                status, answer = self.lab.control("resume", app, target, "--json")
                 self._note("resume", target, status, answer)
                 return target if status == DONE else at
-        status, answer = self.lab.control("move", str(self.pid), target, "--timeout",
-                                          str(self.timeout), "--json")
+        status, answer = self.lab.control("move", app, target, "--timeout", str(self.timeout),
+                                          "--json")
         self._note("move", target, status, answer)
         self.stop_asked.wait(pause)
         return target if status == DONE else at
