@@ -40,7 +40,9 @@ static int run_at_once(pthread_t *ret_thread, const pthread_attr_t *attributes,
 
 /* ---- the engine ---- */
 
-static struct seat_status seat;
+enum { SEATS_HERE = 2 };
+
+static struct seat_status seats[SEATS_HERE];
 
 static void use_key(const struct device_key *key)
 {
@@ -65,10 +67,12 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         report.result = MOVE_REFUSED;
         memset(report.reason, '\n', sizeof(report.reason) - 1);
     } else {
-        seat.suspended = request->target == NULL;
+        EXPECT(request->seat < SEATS_HERE);
+        struct seat_status *seat = &seats[request->seat];
+        seat->suspended = request->target == NULL;
         if (request->target)
-            seat.device = *request->target;
-        seat.moves++;
+            seat->device = *request->target;
+        seat->moves++;
     }
     *ret_report = report;
 }
@@ -80,8 +84,13 @@ const char *move_phase_name(enum move_phase phase)
 
 void status_seat(uint32_t index, struct seat_status *ret_status)
 {
-    (void)index;
-    *ret_status = seat;
+    EXPECT(index < SEATS_HERE);
+    *ret_status = seats[index];
+}
+
+uint32_t status_seat_count(void)
+{
+    return SEATS_HERE;
 }
 
 /* ---- the agent ---- */
@@ -164,9 +173,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     no_threads = flags & 1;
     moves_run = 0;
-    seat = (struct seat_status){.contexts = 1};
+    for (size_t i = 0; i < SEATS_HERE; i++)
+        seats[i] = (struct seat_status){.contexts = 1};
     *link = (struct link){.wire.fd = -1};
-    control.has_device = control.resolved = false;
+    control.device_count = 0;
+    control.resolved = false;
     control.connection++;
     EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     link->wire.fd = ends[0];
@@ -179,10 +190,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (link->wire.fd >= 0)
         EXPECT(seen.reports == wanted.asked);
     EXPECT(seen.reports <= wanted.asked);
-    EXPECT(moves_run <= wanted.asked && (!no_threads || moves_run == 0));
+    EXPECT(moves_run <= wanted.asked * SEATS_HERE && (!no_threads || moves_run == 0));
     EXPECT(control.job_count == 0 && !control.jobs);
-    if (control.has_device)
-        use_key(&control.device);
+    EXPECT(control.device_count <= PROTOCOL_SEATS_MAX);
+    for (size_t i = 0; i < control.device_count; i++)
+        use_key(&control.devices[i]);
     link_drop(link);
     close(ends[1]);
     return 0;
