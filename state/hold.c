@@ -232,7 +232,7 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
     queue->pumping = *ret_absent != NULL;
     pthread_mutex_unlock(&engine_lock);
     if (progress && queue->real)
-        residence->cl->clFlush(queue->real);
+        residence_flush(residence, queue->real);
     return progress;
 }
 

@@ -170,6 +170,12 @@ cl_int residence_finish(struct residence *residence, cl_command_queue real)
     return error;
 }
 
+void residence_flush(struct residence *residence, cl_command_queue real)
+{
+    if (!residence->runs_in_caller)
+        residence->cl->clFlush(real);
+}
+
 cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer)
 {
     const cl_icd_dispatch *cl = residence->cl;

@@ -78,6 +78,9 @@ void doomed_release(struct doomed_list *list);
  */
 cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real);
 cl_int residence_finish(struct residence *residence, cl_command_queue real);
+/** clFlush from a thread of ours, inside the gate; nothing where that would run commands in it
+ * while the program runs others. */
+void residence_flush(struct residence *residence, cl_command_queue real);
 
 /** Unmap through the io queue what was mapped with it or another queue. */
 cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer);

@@ -393,7 +393,7 @@ bool event_watch(struct event *event)
     /* Nobody waits for it there, so nobody would send it off. */
     const struct queue *queue = event->queue;
     if (queue->real && atomic_load(&queue->context->place[queue->seat_index]) == event->place)
-        event->context->at[event->place]->cl->clFlush(queue->real);
+        residence_flush(event->context->at[event->place], queue->real);
     return true;
 }
 

@@ -14,7 +14,9 @@ VENDORS = {
     "pocl": ("libpocl.so.2", {"POCL_DEVICES": "basic pthread"}),
     "rusticl": ("libRusticlOpenCL.so.1", {"RUSTICL_ENABLE": "llvmpipe"}),
     "oclgrind": ("/usr/lib/oclgrind/liboclgrind-rt-icd.so", {}),
+    "nvidia": ("libnvidia-opencl.so.1", {}),
 }
+SYSTEM = "system"  # whatever /etc/OpenCL/vendors names
 
 DONE, ROLLED_BACK, USAGE, NO_SUCH, REFUSED, DEADLINE = range(6)
 OUTCOMES = {DONE: "done", ROLLED_BACK: "rolled back", USAGE: "usage", NO_SUCH: "no such program",
@@ -55,6 +57,9 @@ class Lab:
                         XDG_STATE_HOME=os.path.join(self.folder, "state"), POCL_CACHE_DIR=cache)
         self.env.pop("OCL_ICD_FILENAMES", None)
         for vendor in vendors:
+            if vendor == SYSTEM:
+                shutil.copytree("/etc/OpenCL/vendors", icd, dirs_exist_ok=True)
+                continue
             library, variables = VENDORS[vendor]
             with open(os.path.join(icd, vendor + ".icd"), "w", encoding="utf-8") as file:
                 file.write(library + "\n")
