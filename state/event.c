@@ -219,12 +219,28 @@ static cl_int device_time(const struct event *event, cl_profiling_info name, cl_
     return error;
 }
 
+/*
+ * NVIDIA's driver says 0 of when some commands (barriers, migrations) were queued, or of all there
+ * is to say: it was as late as what is known of what followed. 0 where nothing is.
+ */
+static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+{
+    cl_int error = device_time(event, name, ret_time);
+    while (error == CL_SUCCESS && *ret_time == 0 && name < CL_PROFILING_COMMAND_END)
+        error = device_time(event, ++name, ret_time);
+    return error;
+}
+
 /* In the program's clock. A command that was held was enqueued before the driver had it. */
 static cl_int real_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     struct clock *clock = &event->queue->seat->clock;
     cl_ulong time, end;
-    cl_int error = device_time(event, name, &time);
+    cl_int error = told_time(event, name, &time);
+    if (error == CL_SUCCESS && time == 0) {
+        *ret_time = clock_at_move(clock);
+        return CL_SUCCESS;
+    }
     if (error == CL_SUCCESS && UNLIKELY(!clock_is_known(clock))) {
         error = device_time(event, CL_PROFILING_COMMAND_END, &end);
         if (error == CL_SUCCESS)

@@ -57,6 +57,7 @@ static cl_int set_arg(struct kernel *kernel, cl_uint index, const void *pointer)
     struct kernel_arg *arg = &kernel->args[index];
     if (arg->kind == ARG_LOCAL)
         kernel->details->local_dynamic -= arg->size;
+    kernel->unset -= arg->kind == ARG_UNSET;
     kernel_arg_finish(arg);
     arg->kind = ARG_SVM;
     arg->size = sizeof(pointer);
