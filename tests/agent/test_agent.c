@@ -1,14 +1,10 @@
 #include <criterion/criterion.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/protocol.h"
 #include "tests/agent/harness.h"
 
 TestSuite(agent, .init = harness_init, .fini = harness_finish, .timeout = 120);
@@ -483,130 +479,5 @@ Test(agent, a_child_after_fork_is_a_program_of_its_own)
     }
     cr_assert_eq(json_array_size(apps), 2);
     json_decref(object);
-    end(pid);
-}
-
-/* ---- bad input on the socket ---- */
-
-static void send_bytes(int fd, const void *bytes, size_t size)
-{
-    const char *at = bytes;
-
-    while (size) {
-        ssize_t count = send(fd, at, size, MSG_NOSIGNAL);
-        if (count <= 0) {
-            return;
-        }
-        at += count;
-        size -= (size_t)count;
-    }
-}
-
-static bool closed_by_peer(int fd)
-{
-    struct timeval limit = {.tv_sec = 5};
-    char bytes[4096];
-    ssize_t count;
-
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    while ((count = recv(fd, bytes, sizeof(bytes), 0)) > 0) {
-    }
-    return count == 0 || errno == ECONNRESET;
-}
-
-Test(agent, bad_frames_cost_only_the_connection_that_sent_them)
-{
-    pid_t pid = start("bystander", "done");
-    const uint8_t oversized[] = {0xff, 0xff, 0xff, 0xff, 1, 2, 3};
-    const uint8_t truncated[] = {0x10, 0, 0, 0, 0x81, 0xa4};
-    const uint8_t nonsense[] = {4, 0, 0, 0, 0xdf, 0xff, 0xff, 0xff};
-    struct frame frame;
-
-    int fd = harness_connect();
-    send_bytes(fd, oversized, sizeof(oversized));
-    cr_assert(closed_by_peer(fd));
-    close(fd);
-    fd = harness_connect();
-    send_bytes(fd, nonsense, sizeof(nonsense));
-    cr_assert(closed_by_peer(fd));
-    close(fd);
-    fd = harness_connect();
-    send_bytes(fd, truncated, sizeof(truncated));
-    close(fd);
-    fd = harness_connect();
-    frame_init(&frame, MSG_MOVE);
-    cr_assert_eq(frame_seal(&frame), 0);
-    send_bytes(fd, frame.buffer.data, frame.buffer.size);
-    frame_finish(&frame);
-    cr_assert(closed_by_peer(fd));
-    close(fd);
-    srandom(7);
-    for (int i = 0; i < 300; i++) {
-        uint8_t bytes[256];
-        size_t size = (size_t)random() % sizeof(bytes) + 4;
-        fd = harness_connect();
-        cr_assert_geq(fd, 0);
-        for (size_t j = 0; j < size && j < sizeof(bytes); j++) {
-            bytes[j] = (uint8_t)random();
-        }
-        bytes[2] = bytes[3] = 0;
-        size = size > sizeof(bytes) ? sizeof(bytes) : size;
-        send_bytes(fd, bytes, size);
-        close(fd);
-    }
-    cr_assert_eq(RESEAT("move", "bystander", "cpu0")->status, 0);
-    cr_assert(harness_state("bystander", "running", 1000));
-    end(pid);
-}
-
-Test(agent, requests_of_random_fields_are_answered_or_refused)
-{
-    static const char *const types[] = {
-        MSG_MOVE,  MSG_SUSPEND, MSG_RESUME, MSG_REGISTER, MSG_DEVICES,  MSG_APPS, MSG_CANCEL,
-        MSG_AGENT, "unknown",   MSG_REPORT, MSG_STATUS,   MSG_PROGRESS, MSG_HELLO};
-    static const char *const keys[] = {"app",     "device", "timeout_ms", "environment",
-                                       "request", "seats",  "name"};
-    pid_t pid = start("bystander", "refuse");
-
-    srandom(11);
-    for (int i = 0; i < 300; i++) {
-        struct frame frame;
-        int fd = harness_connect();
-        frame_init(&frame, MSG_HELLO);
-        frame_u64(&frame, "version", PROTOCOL_VERSION);
-        frame_string(&frame, "role", i % 3 ? "client" : "program");
-        cr_assert_eq(frame_seal(&frame), 0);
-        send_bytes(fd, frame.buffer.data, frame.buffer.size);
-        frame_finish(&frame);
-        frame_init(&frame, types[random() % (long)(sizeof(types) / sizeof(*types))]);
-        for (size_t j = 0; j < sizeof(keys) / sizeof(*keys); j++) {
-            switch (random() % 5) {
-            case 0:
-                frame_u64(&frame, keys[j], (uint64_t)random() << 33);
-                break;
-            case 1:
-                frame_string(&frame, keys[j], "bystander");
-                break;
-            case 2:
-                frame_string(&frame, keys[j], "\x01\xff");
-                break;
-            case 3:
-                frame_array(&frame, keys[j]);
-                frame_bool(&frame, NULL, true);
-                frame_end(&frame);
-                break;
-            default:
-                break;
-            }
-        }
-        cr_assert_eq(frame_seal(&frame), 0);
-        send_bytes(fd, frame.buffer.data, frame.buffer.size);
-        frame_finish(&frame);
-        if (i % 2) {
-            usleep(1000);
-        }
-        close(fd);
-    }
-    cr_assert_eq(RESEAT("move", "bystander", "cpu0")->status, 4);
     end(pid);
 }

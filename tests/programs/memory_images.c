@@ -170,9 +170,10 @@ static void picture_make(struct memory_run *run, struct picture *p, const struct
     paint(run, format, p->want, p->size);
     describe(run, p, pitched, &desc);
     size_t layers = type->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? dims[1] : dims[2];
-    unsigned char *host = aligned_alloc(4096, (p->slice * layers + 4095) / 4096 * 4096);
-    REQUIRE(host);
-    memset(host, 0xcc, p->slice * layers);
+    size_t bytes = (p->slice * layers + 4095) / 4096 * 4096;
+    unsigned char *host = aligned_alloc(4096, bytes);
+    REQUIRE(host != NULL);
+    memset(host, 0xcc, bytes);
     for (size_t z = 0; z < dims[2]; z++)
         for (size_t y = 0; y < dims[1]; y++)
             memcpy(host + pitched_at(p, p->row, p->slice, y, z), p->want + packed_at(p, 0, y, z),
@@ -308,7 +309,7 @@ static void fill(struct memory_run *run, struct picture *p)
                    : format.image_channel_order == CL_RG ? 2
                                                          : 1;
     unsigned values[4];
-    unsigned char pixel[16];
+    unsigned char pixel[16] = {0};
     union {
         cl_float4 f;
         cl_uint4 u;
