@@ -60,18 +60,21 @@ void clock_inherit(struct clock *clock, const struct clock *whole)
     clock->host_at_move = whole->host_at_move;
 }
 
-/* Both clocks at one moment: the marker's end on the device, the host's when we saw it. */
+/* Both clocks at one moment: the marker's end on the device, the host's when it was asked for. It
+ * ended later than that, so the host's clock is never behind what the device's is taken for. */
 static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
 {
     cl_event event;
     cl_ulong time = 0;
     bool known = false;
+    uint64_t host = clock_host();
     if (residence->cl->clEnqueueMarkerWithWaitList(residence->io, 0, NULL, &event) != CL_SUCCESS)
         return false;
     if (residence->cl->clWaitForEvents(1, &event) == CL_SUCCESS &&
         residence->cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(time), &time,
-                                               NULL) == CL_SUCCESS) {
-        *ret_host = clock_host();
+                                               NULL) == CL_SUCCESS &&
+        time != 0) { /* NVIDIA's driver has no times of some commands, and says 0 */
+        *ret_host = host;
         *ret_device = time;
         known = true;
     }

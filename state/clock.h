@@ -48,13 +48,6 @@ uint64_t clock_guess(const struct clock *clock);
 /** The clock of a part of a device begins as the whole device's. Inside the gate. */
 void clock_inherit(struct clock *clock, const struct clock *whole);
 
-/** When the seat came to where it is, 0 where it started: what happened at a time unknown is not
- * said to be earlier. */
-static inline uint64_t clock_at_move(const struct clock *clock)
-{
-    return clock->at_move;
-}
-
 /** The seat leaves @residence (NULL: it was on no device). Its events have been settled. Blocks. */
 void clock_leave(struct clock *clock, struct residence *residence);
 /** It comes to @residence (NULL: none that is known). After clock_leave. Blocks on the device. */

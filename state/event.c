@@ -219,10 +219,8 @@ static cl_int device_time(const struct event *event, cl_profiling_info name, cl_
     return error;
 }
 
-/*
- * NVIDIA's driver says 0 of when some commands (barriers, migrations) were queued, or of all there
- * is to say: it was as late as what is known of what followed. 0 where nothing is.
- */
+/* NVIDIA's driver says 0 of when some commands (barriers, migrations) were queued, or of all there
+ * is to say: then it was as late as what followed. 0 where nothing is known. */
 static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     cl_int error = device_time(event, name, ret_time);
@@ -231,20 +229,30 @@ static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ul
     return error;
 }
 
+/* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
+static cl_ulong guessed_time(struct event *event)
+{
+    cl_ulong none = 0, guess = clock_guess(&event->queue->seat->clock);
+    cl_ulong *kept = &event->times[CL_PROFILING_COMMAND_COMPLETE - CL_PROFILING_COMMAND_QUEUED];
+    if (__atomic_compare_exchange_n(kept, &none, guess, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return guess;
+    return none;
+}
+
 /* In the program's clock. A command that was held was enqueued before the driver had it. */
-static cl_int real_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     struct clock *clock = &event->queue->seat->clock;
     cl_ulong time, end;
     cl_int error = told_time(event, name, &time);
     if (error == CL_SUCCESS && time == 0) {
-        *ret_time = clock_at_move(clock);
+        *ret_time = guessed_time(event);
         return CL_SUCCESS;
     }
     if (error == CL_SUCCESS && UNLIKELY(!clock_is_known(clock))) {
         error = device_time(event, CL_PROFILING_COMMAND_END, &end);
         if (error == CL_SUCCESS)
-            clock_find(clock, end);
+            clock_find(clock, end != 0 ? end : time);
     }
     if (error != CL_SUCCESS)
         return error;

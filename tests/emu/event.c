@@ -75,6 +75,19 @@ cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_even
     }
 }
 
+cl_int emu_do_clGetEventProfilingInfo(struct emu_device *device, cl_event handle,
+                                      cl_profiling_info param_name, size_t param_value_size,
+                                      void *param_value, size_t *param_value_size_ret)
+{
+    const cl_ulong none = 0;
+    cl_int err =
+        emu_driver->clGetEventProfilingInfo(((struct emu_event *)handle)->object.real, param_name,
+                                            param_value_size, param_value, param_value_size_ret);
+    if (err != CL_SUCCESS || !device->config.no_times)
+        return err;
+    return emu_info(&none, sizeof(none), param_value_size, param_value, param_value_size_ret);
+}
+
 cl_int emu_do_clWaitForEvents(struct emu_device *device, cl_uint num_events,
                               const cl_event *event_list)
 {

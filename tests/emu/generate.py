@@ -34,7 +34,8 @@ HAND = set("""clGetDeviceInfo clCreateContext clGetContextInfo clSetContextDestr
     clGetSamplerInfo clCreateProgramWithBinary clCreateProgramWithBuiltInKernels clBuildProgram
     clCompileProgram clLinkProgram clGetProgramInfo clGetProgramBuildInfo
     clSetProgramReleaseCallback clCreateKernelsInProgram clSetKernelArg clGetKernelInfo
-    clGetKernelWorkGroupInfo clCloneKernel clGetEventInfo clWaitForEvents clSetEventCallback
+    clGetKernelWorkGroupInfo clCloneKernel clGetEventInfo clGetEventProfilingInfo clWaitForEvents
+    clSetEventCallback
     clEnqueueMapBuffer clEnqueueMapImage clEnqueueUnmapMemObject clEnqueueNDRangeKernel
     clEnqueueTask""".split())
 

@@ -125,6 +125,28 @@ Test(clock, events_settle_with_times_their_driver_does_not_say, .timeout = 60)
     times_of(second);
 }
 
+Test(clock, goes_on_where_a_driver_says_nothing_of_times, .timeout = 60)
+{
+    struct events_scene s;
+    events_open(&s, EVENTS_CONFIG " no_times=yes", CL_QUEUE_PROFILING_ENABLE);
+    uint64_t begin = engine_rig_now();
+    cl_event first = run(&s);
+    struct times before = times_of(first);
+    for (int i = 0; i < 3; i++) {
+        engine_rig_moves(&s.rig, "two");
+        cl_event silent = run(&s), after = run(&s);
+        struct times t = times_of(silent);
+        cr_assert_geq(t.start, before.end, "the clock ran back");
+        cr_assert_geq(times_of(after).start, t.end);
+        engine_rig_moves(&s.rig, "one");
+        cr_assert_eq(times_of(silent).end, t.end, "an event's time has changed");
+        cl_event told = run(&s);
+        before = times_of(told);
+        cr_assert_geq(before.start, times_of(after).end, "the clock ran back");
+    }
+    check_span(times_of(first).queued, before.end, engine_rig_now() - begin);
+}
+
 Test(clock, a_held_command_was_queued_when_the_program_enqueued_it, .timeout = 60)
 {
     struct events_scene s;
