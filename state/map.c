@@ -107,9 +107,13 @@ static cl_int unmap_issue(struct command *command, struct residence *residence, 
         error = write_region(mapping, residence, place, queue, waits, wait_list, ret_event);
     else
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
-    if (error == CL_SUCCESS)
-        mapping_unlink(mapping);
-    return error;
+    if (error != CL_SUCCESS)
+        return error;
+    /* The version first: a mover that finds nothing mapped must not take the window for idle. */
+    if (mapping->flags & WRITE_FLAGS)
+        replica_written(mapping->memory->root, place);
+    mapping_unlink(mapping);
+    return CL_SUCCESS;
 }
 
 static cl_int map_defer(struct command *command)

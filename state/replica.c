@@ -47,9 +47,16 @@ static bool wanted(const struct replica_batch *batch, struct memory *root, uint6
         return false;
     if (batch->quiet)
         return true;
-    if (version != atomic_load(&root->version))
+    if (!meets_program(batch, straight))
+        return version == atomic_load(&root->version) && !map_any(root);
+    if (!map_visit(root))
         return false;
-    return meets_program(batch, straight) ? map_visit(root) : !map_any(root);
+    /* Looked at only now: what was mapped for writing has a new version before it is off the list,
+     * while the driver still takes its bytes from the window. */
+    if (version == atomic_load(&root->version))
+        return true;
+    map_visit_end(root);
+    return false;
 }
 
 /*
