@@ -187,12 +187,15 @@ static void handle_program(struct peer *peer, const msgpack_object *map)
     }
 }
 
-/** The variables that a client sends, one a line. To be freed; NULL: no memory. */
-static char *environment_of(const msgpack_object *map)
+/** The variables that a client sends and may send, one a line. To be freed; NULL: no memory. */
+static char *environment_of(const struct peer *peer, const msgpack_object *map)
 {
     const msgpack_object *items;
     size_t count = field_array(map, "environment", &items), size = 1, used = 0;
 
+    if (!access_may_load(geteuid(), peer->uid)) {
+        count = 0;
+    }
     for (size_t i = 0; i < count; i++) {
         size += items[i].type == MSGPACK_OBJECT_STR ? items[i].via.str.size + 1 : 0;
     }
@@ -291,7 +294,7 @@ static void handle_listed(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
     bool registers = field_is(&message->root, "type", MSG_REGISTER);
-    char *environment = environment_of(&message->root);
+    char *environment = environment_of(peer, &message->root);
     struct frame frame;
 
     if (!environment) {

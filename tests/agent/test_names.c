@@ -189,6 +189,9 @@ Test(access, a_user_acts_on_their_own_and_root_on_all)
     cr_assert(!access_may_act(1000, 1001));
     cr_assert(!access_may_act(1000, 0));
     cr_assert(access_may_act(0, 1000));
+    cr_assert(access_may_load(1000, 1000));
+    cr_assert(access_may_load(1000, 0));
+    cr_assert(!access_may_load(0, 1000));
     cr_assert(access_may_stop(1000, 1000));
     cr_assert(!access_may_stop(0, 1000));
 }
