@@ -2,9 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/cmd.h"
 #include "agent/environment.h"
+
+#define LAUNCHES        50
+#define LAUNCH_PAUSE_NS 20000000
 
 struct command {
     const char *name;
@@ -91,6 +95,11 @@ const char *cmd_help(const char *name)
     return "";
 }
 
+static bool nobody_there(int error)
+{
+    return error == -ENOENT || error == -ECONNREFUSED || error == -EPIPE;
+}
+
 int cmd_connect(const struct output *output, bool launch, const char *what,
                 struct client *ret_client)
 {
@@ -102,7 +111,10 @@ int cmd_connect(const struct output *output, bool launch, const char *what,
                            paths.folder, strerror(-error));
     }
     error = client_connect(&paths, ret_client);
-    if (launch && (error == -ENOENT || error == -ECONNREFUSED)) {
+    /* One that was killed a moment ago may still be listening, or hold its lock. */
+    for (int tried = 0; launch && nobody_there(error) && tried < LAUNCHES; tried++) {
+        const struct timespec pause = {.tv_nsec = tried ? LAUNCH_PAUSE_NS : 0};
+        nanosleep(&pause, NULL);
         error = client_launch_agent();
         if (error) {
             return output_fail(output, ERR_NO_AGENT,
