@@ -231,6 +231,58 @@ Test(memory_end, no_move_overwrites_what_the_program_writes_in_a_map, .timeout =
     engine_program_close(&p);
 }
 
+#define UNMAPS 20000
+
+static struct {
+    struct memory *root;
+    _Atomic uint64_t mapped; /* Its version while it is mapped for writing. */
+    atomic_bool over;
+    uint64_t visits, stale; /* The visitor's. */
+} idle;
+
+/* A mover that looks for windows which nobody uses. */
+static void *visit(void *unused)
+{
+    while (!atomic_load(&idle.over)) {
+        uint64_t mapped = atomic_load(&idle.mapped);
+        if (!map_visit(idle.root))
+            continue;
+        idle.visits++;
+        idle.stale += atomic_load(&idle.root->version) == mapped;
+        map_visit_end(idle.root);
+    }
+    return unused;
+}
+
+/* R2: until its driver has them, the bytes that were mapped are in the window alone. */
+Test(memory_end, what_is_unmapped_is_new_before_its_window_is_idle, .timeout = 300)
+{
+    static struct engine_rig rig;
+    struct engine_program p;
+    pthread_t visitor;
+    cl_int error;
+    engine_rig_open_pocl(&rig, "pthread");
+    engine_program_open(&rig, 0, NULL, &p);
+    cl_mem buffer = engine_buffer(p.context, 0, 65536, NULL);
+    idle.root = root_of(buffer);
+    atomic_store(&idle.mapped, UINT64_MAX);
+    cr_assert_eq(pthread_create(&visitor, NULL, visit, NULL), 0);
+    for (int i = 0; i < UNMAPS; i++) {
+        void *map = clEnqueueMapBuffer(p.queue, buffer, CL_TRUE, CL_MAP_WRITE, 0, 64, 0, NULL, NULL,
+                                       &error);
+        OK(error);
+        atomic_store(&idle.mapped, atomic_load(&idle.root->version));
+        OK(clEnqueueUnmapMemObject(p.queue, buffer, map, 0, NULL, NULL));
+    }
+    atomic_store(&idle.over, true);
+    pthread_join(visitor, NULL);
+    cr_assert_gt(idle.visits, 0);
+    cr_assert_eq(idle.stale, 0, "%llu of %llu visits met bytes that no version tells of",
+                 (unsigned long long)idle.stale, (unsigned long long)idle.visits);
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
 /* What was mapped of a view goes with the view, not with the buffer. */
 Test(memory_end, a_view_that_goes_takes_its_maps_along, .timeout = 300)
 {
