@@ -48,6 +48,21 @@
 #define MSG_REPORT   "report"
 #define MSG_ERROR    "error" /**< agent: code and message. */
 
+/*
+ * Device memory. Grants are told as differences, so that one on its way and one given back at the
+ * same time add up. "seat": of several seats on one device, the first.
+ */
+#define MSG_NEED   "need"   /**< program: "id", "seat", "bytes" more, "least", "wanted", "failed". */
+#define MSG_ANSWER "answer" /**< agent: "id", "way" of the need, "reason". */
+#define MSG_GRANT  "grant"  /**< agent: "seat", "bytes" more. */
+#define MSG_SHRINK "shrink" /**< agent: "seat", keep to "bytes" in all, and return the rest. */
+#define MSG_RETURN "return" /**< program: "seat", "bytes" that it gives back. */
+
+/** "way" of MSG_ANSWER. */
+#define WAY_AGAIN  "again"  /**< Granted, or moved: try again. */
+#define WAY_SPILL  "spill"  /**< Make room among what it has. */
+#define WAY_REFUSE "refuse" /**< The error of a full device. */
+
 /** "result" of MSG_REPORT. */
 #define RESULT_DONE        "done"
 #define RESULT_ROLLED_BACK "rolled-back"

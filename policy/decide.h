@@ -1,0 +1,167 @@
+#ifndef RESEAT_POLICY_DECIDE_H
+#define RESEAT_POLICY_DECIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "policy/place.h"
+
+/*
+ * Who gets which device memory, and what happens when there is not enough: a world goes in, one
+ * step and the reason for it come out. Pure: no I/O, no clock, no globals, libc only, nothing
+ * allocated. The agent feeds it the machine, the simulator feeds it a trace.
+ *
+ * The caller keeps the world from call to call, changes it as things happen, and carries out one
+ * step at a time. A program that a step concerns is `busy` until it is known how the step ended.
+ *
+ * No two programs can wait for each other: who waits has a ticket, tickets of one priority are
+ * served in their order, and whoever waits behind another gives up what it holds (it is suspended)
+ * before the one in front waits for it. So the first in the queue waits for running programs alone.
+ * What is pinned cannot give up anything, so it never waits: it is refused.
+ */
+
+#define POLICY_NONE   UINT32_MAX
+#define POLICY_REASON 256 /**< Bytes of a reason. */
+
+/** Ways out when something does not fit, as bits: what a program, or the settings, allow. */
+enum policy_way {
+    POLICY_UPGRADE = 1 << 0, /**< Move to a device that fits. */
+    POLICY_SPILL =
+        1 << 1, /**< Keep on the device what each command needs, the rest in host memory. */
+    POLICY_WAIT = 1 << 2,    /**< Block, holding what it has. */
+    POLICY_SUSPEND = 1 << 3, /**< Give the device back whole and queue for one. */
+};
+#define POLICY_WAYS 4
+
+enum policy_state {
+    POLICY_RUNNING,
+    POLICY_WAITING,   /**< On a device, blocked until `need` more bytes can be had. */
+    POLICY_SUSPENDED, /**< On no device, queues for one; a new program too. */
+    POLICY_STOPPED,   /**< On no device because an operator wants it so: left alone. */
+};
+
+struct policy_device {
+    const char *name; /**< For reasons. Borrowed. */
+    enum place_kind kind;
+    uint64_t memory;    /**< Bytes that programs may have: the device's, or the operator's limit. */
+    uint64_t reserved;  /**< Bytes: what all programs there were granted; may exceed `memory` when
+                             that was lowered. */
+    uint32_t speed;     /**< Relative; 1000 is the reference device. */
+    uint32_t price;     /**< Cost of an hour, relative; 1000 is the reference device's. */
+    uint32_t busy;      /**< Thousandths of its time that programs there use; may exceed 1000. */
+    uint32_t residents; /**< Programs on it. */
+    uint32_t first;     /**< One of them, POLICY_NONE without; `next` of that leads on. */
+    bool closed;        /**< Takes no new program: drained, failed or about to be taken. */
+    bool drains;        /**< And those on it have to leave. */
+};
+
+struct policy_program {
+    const char *name; /**< Borrowed. */
+    enum policy_state state;
+    uint32_t device;  /**< Where it is; POLICY_NONE when on none. */
+    uint32_t next;    /**< Another program on the same device, or POLICY_NONE. */
+    uint64_t granted; /**< Bytes of that device. */
+    uint64_t wanted;  /**< Bytes of all that it has, on the device or not. */
+    uint64_t least;   /**< Bytes that its largest command needs at once: what a spill must leave. */
+    uint64_t need;    /**< POLICY_WAITING: bytes to be granted before it can go on, all together. */
+    uint64_t quota;   /**< Bytes that it may be granted at most; UINT64_MAX: no limit. */
+    uint64_t ticket;  /**< Of who waits or is suspended: lower is earlier. */
+    uint64_t waited_s;
+    uint64_t stayed_s;     /**< Since it was placed where it is. */
+    uint32_t busy;         /**< Thousandths of a device's time that it keeps it busy. */
+    uint32_t recent_moves; /**< By policy, within settings.budget_s. */
+    int32_t priority;      /**< Higher goes first. */
+    unsigned ways;         /**< enum policy_way. */
+    bool preemptible;      /**< May be displaced by programs of the same priority that wait. */
+    bool pinned;           /**< Cannot leave its device, nor spill. */
+    bool busy_moving;      /**< A step that concerns it is under way: not to be touched. */
+    /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. */
+    const uint64_t *barred;
+};
+
+struct policy_world {
+    const struct policy_device *devices;
+    uint32_t device_count;
+    const struct policy_program *programs;
+    uint32_t program_count;
+    /** Those that are POLICY_WAITING or POLICY_SUSPENDED, by priority (highest first), then ticket.
+     */
+    const uint32_t *queue;
+    uint32_t queue_count;
+    /** Programs that moved by policy lately, and how many may: settings.budget in budget_s. */
+    uint32_t recent_moves;
+};
+
+/** What an operator can tune; policy/settings.h has names, ranges and defaults. */
+struct policy_settings {
+    unsigned order[POLICY_WAYS]; /**< Ways out in the order in which they are tried; 0: no more. */
+    uint64_t wait_deadline_s;    /**< Who waited this long is refused; 0: never. */
+    uint64_t stay_s;             /**< Minimum stay before policy moves a program again. */
+    uint32_t budget;             /**< Moves by policy of all programs in budget_s. */
+    uint32_t budget_program;     /**< And of one. */
+    uint64_t budget_s;
+    uint32_t busy_high; /**< Thousandths: a program busier than this is compute-bound. */
+    uint32_t busy_low;  /**< One less busy than this uses a fraction of its device. */
+    uint32_t gain;      /**< Thousandths: a move by policy must promise this much more speed (up)
+                             or less cost (down); the hysteresis between both. */
+    uint32_t weight_speed, weight_price, weight_fill; /**< Thousandths, of a device's score. */
+    uint64_t age_s; /**< Waiting this long counts as one step of priority; 0: never. */
+    bool automatic; /**< Upgrades and downgrades that nobody asked for. */
+};
+
+enum policy_action {
+    POLICY_NOTHING,
+    POLICY_GRANT,      /**< `bytes` more on the device where it is. */
+    POLICY_DO_MOVE,    /**< To `device`, where it is granted `bytes`: up, down, or off a drain. */
+    POLICY_DO_SPILL,   /**< It stays, and keeps to `bytes` in all there. */
+    POLICY_DO_WAIT,    /**< Nothing fits yet: it blocks. */
+    POLICY_DO_SUSPEND, /**< Off its device. */
+    POLICY_DO_RESUME,  /**< A suspended or new one: to `device`, where it is granted `bytes`. */
+    POLICY_DO_REFUSE,  /**< It gets the error that a full device gives. */
+};
+
+struct policy_step {
+    enum policy_action action;
+    uint32_t program;
+    uint32_t device;
+    uint64_t bytes;
+    char reason[POLICY_REASON]; /**< One line: why, and why nothing better. */
+};
+
+/**
+ * What to do for one program that waits (`need` set) or queues for a device, now. Where others have
+ * to make room first, the step is the first of that: it concerns another program, and the question
+ * is asked again when it is done.
+ *
+ * O(devices + programs on them). Always writes a step: POLICY_DO_WAIT where nothing else is left
+ * and it may wait.
+ */
+void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
+                   uint32_t program, struct policy_step *ret_step);
+
+/**
+ * The next thing to do of itself: serve the queue, empty devices that drain, keep limits that were
+ * lowered, and (settings->automatic) upgrade and downgrade. POLICY_NOTHING when all is well.
+ * Called again after each step.
+ */
+void policy_next(const struct policy_world *world, const struct policy_settings *settings,
+                 struct policy_step *ret_step);
+
+/**
+ * The next move of a rebalance: as policy_next's upgrades and downgrades, without minimum stay and
+ * budget. POLICY_NOTHING when balanced.
+ */
+void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
+                      struct policy_step *ret_step);
+
+/**
+ * Why @program is where it is and what would change that: lines, each ended by a newline.
+ * @size  2048 is enough; cut at whole lines.
+ */
+void policy_explain(const struct policy_world *world, const struct policy_settings *settings,
+                    uint32_t program, char *ret_text, size_t size);
+
+const char *policy_action_name(enum policy_action action);
+
+#endif

@@ -1,0 +1,43 @@
+#ifndef RESEAT_POLICY_SETTINGS_H
+#define RESEAT_POLICY_SETTINGS_H
+
+#include "policy/decide.h"
+
+/*
+ * Names, ranges, defaults and meanings of everything in struct policy_settings, in one table: the
+ * configuration file, its manual page, `reseat config print` and the simulator read it. Pure.
+ */
+
+enum setting_type {
+    SETTING_FLAG,
+    SETTING_NUMBER, /**< A plain count, or thousandths. */
+    SETTING_SECONDS,
+    SETTING_WAYS, /**< "upgrade, spill, wait, suspend": in this order. */
+};
+
+struct setting {
+    const char
+        *name; /**< "minimum-stay": in the file, and RESEAT_MINIMUM_STAY in the environment. */
+    enum setting_type type;
+    const char *help;           /**< One or two sentences, with the unit. */
+    uint64_t min, max, initial; /**< Of numbers, flags (0, 1) and seconds. */
+};
+
+extern const struct setting settings_table[];
+extern const size_t settings_count;
+
+void settings_init(struct policy_settings *ret_settings);
+/** NULL when there is none of that name. */
+const struct setting *settings_find(const char *name);
+/** Returns 0, or -EINVAL with one line in @ret_reason that names the value and the range. */
+int settings_set(struct policy_settings *settings, const struct setting *setting, const char *text,
+                 char *ret_reason, size_t reason_size);
+/** As settings_set takes it. */
+void settings_text(const struct policy_settings *settings, const struct setting *setting,
+                   char *ret_text, size_t size);
+
+/** "upgrade" and so on; the bit of a name or 0. */
+const char *policy_way_name(enum policy_way way);
+unsigned policy_way_of(const char *name, size_t length);
+
+#endif
