@@ -29,7 +29,7 @@ enum policy_way {
     POLICY_UPGRADE = 1 << 0, /**< Move to a device that fits. */
     POLICY_SPILL =
         1 << 1, /**< Keep on the device what each command needs, the rest in host memory. */
-    POLICY_WAIT = 1 << 2,    /**< Block, holding what it has. */
+    POLICY_WAIT = 1 << 2,    /**< Block, holding what it has until one in front needs that. */
     POLICY_SUSPEND = 1 << 3, /**< Give the device back whole and queue for one. */
 };
 #define POLICY_WAYS 4
@@ -64,10 +64,12 @@ struct policy_program {
     uint64_t granted; /**< Bytes of that device. */
     uint64_t wanted;  /**< Bytes of all that it has, on the device or not. */
     uint64_t least;   /**< Bytes that its largest command needs at once: what a spill must leave. */
-    uint64_t need;    /**< POLICY_WAITING: bytes to be granted before it can go on, all together. */
+    uint64_t need;    /**< Bytes to be granted before its call can go on, all together. Of one that
+                           waits, or that was suspended while it did; 0: no call waits. */
     uint64_t quota;   /**< Bytes that it may be granted at most; UINT64_MAX: no limit. */
     uint64_t ticket;  /**< Of who waits or is suspended: lower is earlier. */
-    uint64_t waited_s;
+    uint64_t waited_s;     /**< Since it waits or queues. Left as it is when it is placed: what
+                                waiting earned protects it for the minimum stay. */
     uint64_t stayed_s;     /**< Since it was placed where it is. */
     uint32_t busy;         /**< Thousandths of a device's time that it keeps it busy. */
     uint32_t recent_moves; /**< By policy, within settings.budget_s. */
@@ -86,7 +88,7 @@ struct policy_world {
     const struct policy_program *programs;
     uint32_t program_count;
     /** Those that are POLICY_WAITING or POLICY_SUSPENDED, by priority (highest first), then ticket.
-     */
+        Served in this order but for aging, and of one priority what is preemptible last. */
     const uint32_t *queue;
     uint32_t queue_count;
     /** Programs that moved by policy lately, and how many may: settings.budget in budget_s. */
@@ -113,12 +115,15 @@ struct policy_settings {
 enum policy_action {
     POLICY_NOTHING,
     POLICY_GRANT,      /**< `bytes` more on the device where it is. */
-    POLICY_DO_MOVE,    /**< To `device`, where it is granted `bytes`: up, down, or off a drain. */
-    POLICY_DO_SPILL,   /**< It stays, and keeps to `bytes` in all there. */
+    POLICY_DO_MOVE,    /**< To `device`, where it is granted `bytes`: up, down, or off a drain.
+                            Fewer bytes than it needs and wants: it spills there. */
+    POLICY_DO_SPILL,   /**< It stays, and keeps to `bytes` in all there, more or less than it was
+                            granted; its call goes on. */
     POLICY_DO_WAIT,    /**< Nothing fits yet: it blocks. */
-    POLICY_DO_SUSPEND, /**< Off its device. */
+    POLICY_DO_SUSPEND, /**< Off its device. One that waits keeps its ticket and its need. */
     POLICY_DO_RESUME,  /**< A suspended or new one: to `device`, where it is granted `bytes`. */
-    POLICY_DO_REFUSE,  /**< It gets the error that a full device gives. */
+    POLICY_DO_REFUSE,  /**< Its call gets the error that a full device gives; it has no need then. A
+                            suspended one without a call that waits can run nowhere. */
 };
 
 struct policy_step {
@@ -134,8 +139,8 @@ struct policy_step {
  * to make room first, the step is the first of that: it concerns another program, and the question
  * is asked again when it is done.
  *
- * O(devices + programs on them). Always writes a step: POLICY_DO_WAIT where nothing else is left
- * and it may wait.
+ * O(devices + programs on them + queue). Always writes a step: POLICY_DO_WAIT where nothing else is
+ * left and it may wait; POLICY_NOTHING for one that neither waits nor queues.
  */
 void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
                    uint32_t program, struct policy_step *ret_step);
