@@ -21,6 +21,8 @@ struct setting {
     enum setting_type type;
     const char *help;           /**< One or two sentences, with the unit. */
     uint64_t min, max, initial; /**< Of numbers, flags (0, 1) and seconds. */
+    const char *initial_ways;   /**< Of ways. */
+    size_t offset, size;        /**< Of the field in struct policy_settings. */
 };
 
 extern const struct setting settings_table[];
@@ -29,10 +31,15 @@ extern const size_t settings_count;
 void settings_init(struct policy_settings *ret_settings);
 /** NULL when there is none of that name. */
 const struct setting *settings_find(const char *name);
-/** Returns 0, or -EINVAL with one line in @ret_reason that names the value and the range. */
+/**
+ * @text  A flag: yes or no (true, on, 1; false, off, 0). Seconds: a whole number, with s, m, h or d
+ *        behind it where it is not seconds. Ways: names with commas or spaces between; "none":
+ * refuse whatever does not fit. Returns 0, or -EINVAL with one line in @ret_reason that names the
+ * value and the range.
+ */
 int settings_set(struct policy_settings *settings, const struct setting *setting, const char *text,
                  char *ret_reason, size_t reason_size);
-/** As settings_set takes it. */
+/** As settings_set takes it; 64 bytes are enough. */
 void settings_text(const struct policy_settings *settings, const struct setting *setting,
                    char *ret_text, size_t size);
 
