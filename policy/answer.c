@@ -1,0 +1,344 @@
+#include <inttypes.h>
+
+#include "policy/decide_priv.h"
+
+/* One question: what one program gets that waits or queues. */
+struct question {
+    struct view *view;
+    uint32_t program;
+    const struct policy_program *p;
+    struct policy_step *step;
+    unsigned ways;
+    uint64_t full;  /* Bytes of all that it has, wherever it is. */
+    uint64_t least; /* Bytes with which it could go on. */
+};
+
+static void refuse(struct question *q)
+{
+    step_set(q->step, POLICY_DO_REFUSE, q->program, q->p->device, 0);
+}
+
+/* "no other device", of those that it may use. */
+static void say_nowhere(struct question *q)
+{
+    if (q->p->state == POLICY_WAITING && !(q->ways & POLICY_UPGRADE))
+        step_say(q->step, "; it does not move");
+    else
+        step_say(q->step, "; no %sdevice has %s free for it",
+                 q->p->device == POLICY_NONE ? "" : "other ", size_text(q->full).text);
+}
+
+static void refuse_impossible(struct question *q)
+{
+    const struct policy_program *p = q->p;
+
+    refuse(q);
+    if (q->least > p->quota)
+        step_say(q->step, "%s needs %s, its quota is %s", p->name, size_text(q->full).text,
+                 size_text(p->quota).text);
+    else if (q->least > q->view->memory_max)
+        step_say(q->step, "%s needs %s%s, the largest device that takes programs has %s", p->name,
+                 size_text(q->least).text, q->least < q->full ? " at once" : "",
+                 size_text(q->view->memory_max).text);
+    else
+        step_say(q->step, "%s needs %s: no device that it may use has that much memory", p->name,
+                 size_text(q->least).text);
+}
+
+/* Waiting was in vain for too long. */
+static bool is_overdue(const struct question *q)
+{
+    uint64_t deadline = q->view->settings->wait_deadline_s;
+
+    return deadline && q->p->need && q->p->waited_s >= deadline;
+}
+
+static void wait_for_room(struct question *q, const struct room *room)
+{
+    const struct view *view = q->view;
+
+    if (is_overdue(q)) {
+        refuse(q);
+        step_say_lack(view, q->program, q->step);
+        step_say(q->step, "; it has waited %" PRIu64 " s, the deadline is %" PRIu64 " s",
+                 q->p->waited_s, view->settings->wait_deadline_s);
+        return;
+    }
+    step_set(q->step, POLICY_DO_WAIT, q->program, q->p->device, 0);
+    step_say_lack(view, q->program, q->step);
+    if (room && room->device != POLICY_NONE && !room->missing)
+        step_say(q->step, "; room is being made on %s", device_at(view, room->device)->name);
+    else if (waits_behind_head(view, q->program))
+        step_say(q->step, "; it waits behind %s", program_at(view, view->head)->name);
+    else if (room && room->device != POLICY_NONE)
+        step_say(q->step, "; it waits for %s more on %s", size_text(room->missing).text,
+                 device_at(view, room->device)->name);
+    else
+        step_say(q->step, "; no device that would do takes programs now");
+}
+
+/* Take room from others: true when a step was written, be it to wait for one that is under way. */
+static bool make_room(struct question *q, uint64_t bytes, bool from_waiters)
+{
+    struct room room;
+
+    if (bytes > q->p->quota)
+        return false;
+    room = find_room(q->view, q->program, bytes, from_waiters);
+    if (room.device == POLICY_NONE || room.missing)
+        return false;
+    if (room.victim != POLICY_NONE) {
+        displace(q->view, q->program, &room, q->step);
+        return true;
+    }
+    if (!room.count)
+        return false;
+    wait_for_room(q, &room);
+    return true;
+}
+
+static bool grant_in_place(struct question *q)
+{
+    const struct policy_program *p = q->p;
+    const struct policy_device *d = device_at(q->view, p->device);
+    uint64_t more = p->need > p->granted ? p->need - p->granted : 0;
+
+    if (p->need > p->quota || (d->drains && !p->pinned) ||
+        more > room_for(q->view, q->program, p->device))
+        return false;
+    step_set(q->step, POLICY_GRANT, q->program, p->device, more);
+    step_say(q->step, "%s has %s free of %s: %s gets %s more", d->name,
+             size_text(device_free(d)).text, size_text(d->memory).text, p->name,
+             size_text(more).text);
+    return true;
+}
+
+static bool upgrade(struct question *q)
+{
+    uint32_t to = pick_fitting(q->view, q->program, q->full);
+
+    if (to == POLICY_NONE)
+        return false;
+    step_set(q->step, POLICY_DO_MOVE, q->program, to, q->full);
+    step_say_lack(q->view, q->program, q->step);
+    step_say(q->step, "; %s fits, it has %s free", device_at(q->view, to)->name,
+             size_text(device_free(device_at(q->view, to))).text);
+    return true;
+}
+
+/* In place with what is free there, or on a device with more. */
+static bool spill(struct question *q)
+{
+    const struct policy_program *p = q->p;
+    const struct policy_device *d = device_at(q->view, p->device);
+    uint64_t here = least_of(p->granted + room_for(q->view, q->program, p->device),
+                             least_of(p->need, p->quota));
+    uint32_t to = POLICY_NONE;
+
+    if (!d->drains && here >= q->least) {
+        step_set(q->step, POLICY_DO_SPILL, q->program, p->device, here);
+    } else {
+        if (q->ways & POLICY_UPGRADE)
+            to = pick_roomiest(q->view, q->program, q->least, least_of(q->full, p->quota));
+        if (to == POLICY_NONE)
+            return false;
+        step_set(q->step, POLICY_DO_MOVE, q->program, to,
+                 least_of(room_for(q->view, q->program, to), least_of(q->full, p->quota)));
+    }
+    if (p->need > p->quota)
+        step_say(q->step, "%s needs %s, its quota is %s", p->name, size_text(p->need).text,
+                 size_text(p->quota).text);
+    else
+        step_say_lack(q->view, q->program, q->step);
+    step_say(q->step, "; it spills, with %s of %s on %s", size_text(q->step->bytes).text,
+             size_text(q->full).text, device_at(q->view, q->step->device)->name);
+    return true;
+}
+
+/* Nothing is free for it and it is not to spill: take what is to be had, or wait for the rest.
+ * False: waiting with @bytes as the aim would be in vain. */
+static bool wait_or_take(struct question *q, uint64_t bytes)
+{
+    struct room room;
+
+    if (!could_hold(q->view, q->program, bytes, 0))
+        return false;
+    if (q->view->head == q->program &&
+        (make_room(q, bytes, true) || (q->least < bytes && make_room(q, q->least, true))))
+        return true;
+    room = find_room(q->view, q->program, bytes, q->view->head == q->program);
+    wait_for_room(q, &room);
+    return true;
+}
+
+static void answer_pinned(struct question *q)
+{
+    if (q->p->need <= q->p->quota && make_room(q, q->full, q->view->head == q->program))
+        return;
+    refuse(q);
+    if (q->p->need > q->p->quota)
+        step_say(q->step, "%s needs %s, its quota is %s", q->p->name, size_text(q->p->need).text,
+                 size_text(q->p->quota).text);
+    else
+        step_say_lack(q->view, q->program, q->step);
+    step_say(q->step, "; it is pinned there and neither spills nor waits");
+}
+
+static void suspend_self(struct question *q)
+{
+    step_set(q->step, POLICY_DO_SUSPEND, q->program, POLICY_NONE, 0);
+    step_say_lack(q->view, q->program, q->step);
+    say_nowhere(q);
+    step_say(q->step, ": it gives %s back and queues for a device", size_text(q->p->granted).text);
+}
+
+/* One way out, in its turn. False: it leads nowhere now. */
+static bool try_way(struct question *q, unsigned way)
+{
+    switch (way) {
+    case POLICY_UPGRADE:
+        return upgrade(q);
+    case POLICY_SPILL:
+        return spill(q);
+    case POLICY_WAIT:
+        return wait_or_take(q, q->full);
+    case POLICY_SUSPEND:
+        if (!could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE))
+            return false;
+        suspend_self(q);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/*
+ * Others make room for one that they are outranked by just before it would come to harm itself: a
+ * device that is free is better for everyone.
+ */
+static void answer_waiting(struct question *q)
+{
+    bool made_room = false;
+
+    if (grant_in_place(q))
+        return;
+    if (q->p->pinned) {
+        answer_pinned(q);
+        return;
+    }
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        unsigned way = q->view->settings->order[i] & q->ways;
+
+        if (way && way != POLICY_UPGRADE && !made_room) {
+            made_room = true;
+            if ((!(q->ways & POLICY_UPGRADE) ||
+                 pick_fitting(q->view, q->program, q->full) == POLICY_NONE) &&
+                make_room(q, q->full, false))
+                return;
+        }
+        if (way && try_way(q, way))
+            return;
+    }
+    if (!made_room && make_room(q, q->full, false))
+        return;
+    if (q->ways & POLICY_WAIT && wait_or_take(q, q->least))
+        return;
+    if (!could_hold(q->view, q->program, q->least, COULD_LEAVE)) {
+        refuse_impossible(q);
+        return;
+    }
+    refuse(q);
+    step_say_lack(q->view, q->program, q->step);
+    say_nowhere(q);
+    step_say(q->step, ", and it may not wait");
+}
+
+static void resume(struct question *q, uint32_t to, uint64_t bytes)
+{
+    const struct policy_device *d = device_at(q->view, to);
+
+    step_set(q->step, POLICY_DO_RESUME, q->program, to, bytes);
+    if (bytes < q->full)
+        step_say(q->step, "%s spills, with %s of %s on %s", q->p->name, size_text(bytes).text,
+                 size_text(q->full).text, d->name);
+    else
+        step_say(q->step, "%s has %s free of %s, %s needs %s", d->name,
+                 size_text(device_free(d)).text, size_text(d->memory).text, q->p->name,
+                 size_text(bytes).text);
+}
+
+/* Spilling comes before waiting in the order, or waiting would be in vain. */
+static bool spills_first(const struct question *q)
+{
+    if (!(q->ways & POLICY_SPILL))
+        return false;
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        unsigned way = q->view->settings->order[i] & q->ways;
+
+        if (way == POLICY_SPILL)
+            return true;
+        if (way == POLICY_WAIT)
+            break;
+    }
+    return !could_hold(q->view, q->program, q->full, 0);
+}
+
+static void answer_suspended(struct question *q)
+{
+    uint32_t to = pick_fitting(q->view, q->program, q->full);
+
+    if (to != POLICY_NONE) {
+        resume(q, to, q->full);
+        return;
+    }
+    if (make_room(q, q->full, false))
+        return;
+    if (spills_first(q)) {
+        uint64_t most = least_of(q->full, q->p->quota);
+
+        to = pick_roomiest(q->view, q->program, q->least, most);
+        if (to != POLICY_NONE) {
+            resume(q, to, least_of(room_for(q->view, q->program, to), most));
+            return;
+        }
+    }
+    if (wait_or_take(q, q->full) || wait_or_take(q, q->least))
+        return;
+    if (could_hold(q->view, q->program, q->least, COULD_CLOSED))
+        wait_for_room(q, NULL);
+    else
+        refuse_impossible(q);
+}
+
+void answer(struct view *view, uint32_t program, struct policy_step *ret_step)
+{
+    const struct policy_program *p = program_at(view, program);
+    struct question q = {.view = view,
+                         .program = program,
+                         .p = p,
+                         .step = ret_step,
+                         .ways = ways_of(view, p),
+                         .full = program_full(p),
+                         .least = bytes_at_least(view, p)};
+
+    step_set(ret_step, POLICY_NOTHING, program, p->device, 0);
+    if (!program_queues(p)) {
+        step_say(ret_step, "%s neither waits nor queues", p->name);
+    } else if (p->busy_moving) {
+        step_set(ret_step, POLICY_DO_WAIT, program, p->device, 0);
+        step_say(ret_step, "a step that concerns %s is under way", p->name);
+    } else if (p->state == POLICY_WAITING) {
+        answer_waiting(&q);
+    } else {
+        answer_suspended(&q);
+    }
+}
+
+void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
+                   uint32_t program, struct policy_step *ret_step)
+{
+    struct view view;
+
+    view_init(&view, world, settings);
+    answer(&view, program, ret_step);
+}

@@ -1,0 +1,285 @@
+#include "policy/decide_priv.h"
+
+/*
+ * Moves that nobody asked for. They come to an end in any world that does not change, because each
+ * kind lowers what the others do not raise:
+ *   - regrowing, and going up from a device where it spills, lower the bytes that are spilled, and
+ *     no move here spills anything;
+ *   - going up from a device that is too busy lowers the sorted list of how loaded the devices
+ *     above busy_high are: the target is loaded less with the program than the source was;
+ *   - going down lowers the price of all places in use, or with the same price the number of
+ *     devices in use, and leaves no device above busy_high that was not.
+ */
+
+#define WHOLE 1000
+
+/* The devices in short, to pass over programs that none of them could be better for. */
+struct outlook {
+    uint32_t speed_max, load_min, price_min;
+};
+
+static struct outlook look_out(const struct view *view)
+{
+    struct outlook ret = {0, UINT32_MAX, UINT32_MAX};
+
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        const struct policy_device *d = device_at(view, i);
+
+        if (!device_open(d) || !device_free(d))
+            continue;
+        if (d->speed > ret.speed_max)
+            ret.speed_max = d->speed;
+        if (d->busy < ret.load_min)
+            ret.load_min = d->busy;
+        if (d->price < ret.price_min)
+            ret.price_min = d->price;
+    }
+    return ret;
+}
+
+static bool runs_free(const struct policy_program *p)
+{
+    return p->state == POLICY_RUNNING && !p->pinned && !p->busy_moving && p->device != POLICY_NONE;
+}
+
+static bool may_move(const struct view *view, const struct policy_program *p, bool held)
+{
+    const struct policy_settings *s = view->settings;
+
+    return runs_free(p) && ways_of(view, p) & POLICY_UPGRADE &&
+           (!held || (p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program));
+}
+
+/* Bytes that it has off its device although it may have them there. */
+static uint64_t spilled(const struct policy_program *p)
+{
+    uint64_t most = least_of(p->wanted, p->quota);
+
+    return most > p->granted ? most - p->granted : 0;
+}
+
+bool next_regrow(struct view *view, struct policy_step *ret_step)
+{
+    uint32_t best = POLICY_NONE;
+    uint64_t best_bytes = 0;
+
+    for (uint32_t i = 0; i < view->world->program_count; i++) {
+        const struct policy_program *p = program_at(view, i);
+        uint64_t missing = spilled(p), bytes;
+
+        if (!missing || !runs_free(p) || device_at(view, p->device)->drains)
+            continue;
+        bytes = least_of(missing, room_for(view, i, p->device));
+        /* A trickle is not worth a step each. */
+        if (!bytes || (bytes < missing && bytes < p->wanted / 8))
+            continue;
+        if (best == POLICY_NONE || rank_of(p) > rank_of(program_at(view, best))) {
+            best = i;
+            best_bytes = bytes;
+        }
+    }
+    if (best == POLICY_NONE)
+        return false;
+    step_set(ret_step, POLICY_GRANT, best, program_at(view, best)->device, best_bytes);
+    step_say(ret_step, "%s has %s free, %s takes back %s of the %s that it spilled",
+             device_at(view, ret_step->device)->name,
+             size_text(device_free(device_at(view, ret_step->device))).text,
+             program_at(view, best)->name, size_text(best_bytes).text,
+             size_text(spilled(program_at(view, best))).text);
+    return true;
+}
+
+/* Busy with it, and so busy that it holds its programs up. */
+static bool held_up(const struct view *view, const struct policy_program *p)
+{
+    return p->busy && !program_light(view, p) &&
+           device_at(view, p->device)->busy > view->settings->busy_high;
+}
+
+/* How much faster it would run there, as the load would be shared; @load is of the target with it.
+ * Both by the time that it would keep the target busy and by the time that it does now: whichever
+ * proves right, the target will be loaded less than the source was. */
+static bool is_faster(const struct view *view, const struct policy_program *p, uint32_t device)
+{
+    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
+    uint64_t gain = WHOLE + view->settings->gain;
+    uint64_t load = to->busy + program_load_on(view, p, device);
+
+    return (uint64_t)from->busy * WHOLE >= load * gain &&
+           (double)from->busy * WHOLE * to->speed >=
+               (double)(to->busy + p->busy) * (double)gain * from->speed;
+}
+
+/* What fits runs at the device's speed, what spills at most at the share that fits. */
+static bool is_worth_all(const struct view *view, const struct policy_program *p, uint32_t device)
+{
+    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
+    uint64_t load = to->busy + program_load_on(view, p, device);
+    double now = (double)from->speed / (double)most_of(from->busy, WHOLE) * (double)p->granted;
+    double then = (double)to->speed / (double)most_of(load, WHOLE) * (double)p->wanted;
+
+    return then * WHOLE >= now * (WHOLE + view->settings->gain);
+}
+
+static bool could_be_faster(const struct view *view, const struct policy_program *p,
+                            const struct outlook *outlook)
+{
+    const struct policy_device *from = device_at(view, p->device);
+    uint64_t load;
+
+    if (program_full(p) > view->free_max || !outlook->speed_max)
+        return false;
+    if (spilled(p))
+        return true;
+    load = outlook->load_min + (uint64_t)p->busy * from->speed / outlook->speed_max;
+    return (uint64_t)from->busy * WHOLE >= load * (WHOLE + view->settings->gain);
+}
+
+static bool may_take(const struct view *view, uint32_t program, uint32_t device)
+{
+    const struct policy_program *p = program_at(view, program);
+    const struct policy_device *d = device_at(view, device);
+
+    return device_open(d) && device != p->device && device_free(d) >= program_full(p) &&
+           program_full(p) <= p->quota && !program_barred(p, device) &&
+           room_for(view, program, device) >= program_full(p);
+}
+
+static uint32_t best_up(struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    uint32_t best = POLICY_NONE;
+    int64_t best_score = 0;
+
+    view->looks -= least_of(view->looks, view->world->device_count);
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        int64_t score;
+
+        if (!may_take(view, program, i) ||
+            !(spilled(p) ? is_worth_all(view, p, i) : is_faster(view, p, i)))
+            continue;
+        score = score_of(view, p, i, program_full(p));
+        if (best == POLICY_NONE || score > best_score) {
+            best = i;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+static void say_up(const struct view *view, struct policy_step *step)
+{
+    const struct policy_program *p = program_at(view, step->program);
+    const struct policy_device *from = device_at(view, p->device),
+                               *to = device_at(view, step->device);
+
+    if (spilled(p))
+        step_say(step, "%s spills %s on %s; %s has %s free for all of it", p->name,
+                 size_text(spilled(p)).text, from->name, to->name, size_text(device_free(to)).text);
+    else
+        step_say(step, "%s is busy %u%% of the time, %s is %u%% at %u.%02u times its speed",
+                 from->name, from->busy / 10, to->name, to->busy / 10,
+                 to->speed / (from->speed ? from->speed : 1),
+                 (unsigned)((uint64_t)to->speed * 100 / (from->speed ? from->speed : 1) % 100));
+}
+
+bool next_up(struct view *view, bool held, struct policy_step *ret_step)
+{
+    struct outlook outlook = look_out(view);
+    uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
+
+    for (uint32_t i = 0; i < view->world->program_count && view->looks; i++) {
+        const struct policy_program *p = program_at(view, i);
+        uint32_t to;
+
+        if (!may_move(view, p, held) || (!spilled(p) && !held_up(view, p)) ||
+            (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))) ||
+            !could_be_faster(view, p, &outlook))
+            continue;
+        to = best_up(view, i);
+        if (to != POLICY_NONE) {
+            best = i;
+            best_to = to;
+        }
+    }
+    if (best == POLICY_NONE)
+        return false;
+    step_set(ret_step, POLICY_DO_MOVE, best, best_to, program_full(program_at(view, best)));
+    say_up(view, ret_step);
+    return true;
+}
+
+/* Cheaper, or beside others so that its own device is free; and it stays far from being held up. */
+static bool is_saving(const struct view *view, const struct policy_program *p, uint32_t device)
+{
+    const struct policy_settings *s = view->settings;
+    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
+    uint64_t busy = program_load_on(view, p, device);
+
+    if (busy > (s->busy_low + s->busy_high) / 2 || to->busy + most_of(busy, p->busy) > s->busy_high)
+        return false;
+    if ((uint64_t)to->price * (WHOLE + s->gain) <= (uint64_t)from->price * WHOLE &&
+        to->price < from->price)
+        return true;
+    return from->residents == 1 && to->residents && to->price <= from->price;
+}
+
+static uint32_t best_down(struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    uint32_t best = POLICY_NONE;
+    int64_t best_score = 0;
+
+    view->looks -= least_of(view->looks, view->world->device_count);
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        int64_t score;
+
+        if (!may_take(view, program, i) || !is_saving(view, p, i))
+            continue;
+        score = score_of(view, p, i, program_full(p));
+        if (best == POLICY_NONE || score > best_score) {
+            best = i;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+static bool could_save(const struct view *view, const struct policy_program *p,
+                       const struct outlook *outlook)
+{
+    const struct policy_device *from = device_at(view, p->device);
+
+    return program_full(p) <= view->free_max && outlook->price_min <= from->price &&
+           (from->residents == 1 || outlook->price_min < from->price);
+}
+
+bool next_down(struct view *view, bool held, struct policy_step *ret_step)
+{
+    struct outlook outlook = look_out(view);
+
+    for (uint32_t i = 0; i < view->world->program_count && view->looks; i++) {
+        const struct policy_program *p = program_at(view, i);
+        const struct policy_device *from, *to;
+        uint32_t device;
+
+        if (!may_move(view, p, held) || !program_light(view, p) || spilled(p) ||
+            !could_save(view, p, &outlook))
+            continue;
+        device = best_down(view, i);
+        if (device == POLICY_NONE)
+            continue;
+        from = device_at(view, p->device);
+        to = device_at(view, device);
+        step_set(ret_step, POLICY_DO_MOVE, i, device, program_full(p));
+        step_say(ret_step, "%s keeps %s busy %u%% of the time; %s ", p->name, from->name,
+                 p->busy / 10, to->name);
+        if (to->price < from->price)
+            step_say(ret_step, "would do at %u%% of the price",
+                     (unsigned)((uint64_t)to->price * 100 / from->price));
+        else
+            step_say(ret_step, "has room beside others, and %s is free then", from->name);
+        return true;
+    }
+    return false;
+}

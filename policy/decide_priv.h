@@ -1,0 +1,151 @@
+#ifndef RESEAT_POLICY_DECIDE_PRIV_H
+#define RESEAT_POLICY_DECIDE_PRIV_H
+
+#include "policy/decide.h"
+
+#define LIKE_PRINTF(at, first) __attribute__((format(printf, at, first)))
+
+/* Device visits that one decision may spend on programs behind the head of the queue, or on moves
+ * that nobody asked for: what bounds a decision where everything waits. */
+#define LOOKS_MIN   16384
+#define LOOKS_TIMES 8 /* Or so many times all devices, whichever is more. */
+
+/* A world as one decision sees it. */
+struct view {
+    const struct policy_world *world;
+    const struct policy_settings *settings;
+    unsigned ways;       /* Of settings.order. */
+    uint64_t memory_max; /* Of the largest device that takes programs. */
+    uint64_t free_max;   /* Of the one with the most room. */
+    uint32_t head;       /* First in the queue of those that some device could hold, or NONE. */
+    uint32_t head_device;
+    uint64_t head_bytes; /* Kept on head_device for it: what is free there, and more if need be. */
+    uint64_t looks;      /* Device visits left. */
+};
+
+/* What one device could give to a program, and at whose cost. */
+struct room {
+    uint32_t device; /* NONE: no device. */
+    uint32_t victim; /* To be displaced next; NONE: room is being made, or there already. */
+    uint64_t amount; /* Bytes that the victim has to give. */
+    bool outranked;  /* The victim runs, or could; it does not only wait behind. */
+    /* The harm, compared in this order. */
+    int64_t rank; /* Highest of those displaced. */
+    uint32_t count;
+    uint64_t bytes;
+    int64_t score;
+    uint64_t missing; /* Bytes that nobody there can be made to give; 0: all of it can be had. */
+};
+
+/* score.c: what a device is worth to a program, and whether it fits. */
+static inline const struct policy_device *device_at(const struct view *view, uint32_t device)
+{
+    return &view->world->devices[device];
+}
+
+static inline const struct policy_program *program_at(const struct view *view, uint32_t program)
+{
+    return &view->world->programs[program];
+}
+
+static inline uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t most_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint64_t device_free(const struct policy_device *device)
+{
+    return device->reserved < device->memory ? device->memory - device->reserved : 0;
+}
+
+static inline bool device_open(const struct policy_device *device)
+{
+    return !device->closed && !device->drains;
+}
+
+static inline bool program_barred(const struct policy_program *program, uint32_t device)
+{
+    return program->barred && program->barred[device / 64] >> (device % 64) & 1;
+}
+
+/* All that it has, and what its call waits for. */
+static inline uint64_t program_full(const struct policy_program *program)
+{
+    return most_of(program->wanted, program->need);
+}
+
+static inline bool program_queues(const struct policy_program *program)
+{
+    return program->state == POLICY_WAITING || program->state == POLICY_SUSPENDED;
+}
+
+unsigned ways_of(const struct view *view, const struct policy_program *program);
+/* It does most of its work elsewhere: less busy than settings.busy_low. */
+bool program_light(const struct view *view, const struct policy_program *program);
+/* Thousandths of @device's time that the program would keep it busy. */
+uint64_t program_load_on(const struct view *view, const struct policy_program *program,
+                         uint32_t device);
+int64_t score_of(const struct view *view, const struct policy_program *program, uint32_t device,
+                 uint64_t bytes);
+/* Bytes free for @program on a device: what the head of the queue waits for is not. */
+uint64_t room_for(const struct view *view, uint32_t program, uint32_t device);
+/* The best other device with room for @bytes, or POLICY_NONE. */
+uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes);
+/* The other device with the most room, at least for @least and at most @full; or POLICY_NONE. */
+uint32_t pick_roomiest(struct view *view, uint32_t program, uint64_t least, uint64_t full);
+
+/* queue.c: who goes first, and what is kept for it. */
+void view_init(struct view *view, const struct policy_world *world,
+               const struct policy_settings *settings);
+int64_t rank_of(const struct policy_program *program);
+int64_t rank_waited(const struct view *view, const struct policy_program *program);
+/* Whether @program, who waits, may displace @victim. */
+bool outranks(const struct view *view, const struct policy_program *program,
+              const struct policy_program *victim);
+bool goes_before(const struct view *view, uint32_t a, uint32_t b);
+bool waits_behind_head(const struct view *view, uint32_t program);
+/* Whether some device that @program may use has @bytes at all, in use or not. */
+enum could_flag {
+    COULD_CLOSED = 1 << 0, /* Counting devices that take no program just now. */
+    COULD_LEAVE = 1 << 1,  /* Counting those that it reaches by being suspended. */
+};
+bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags);
+/* Of @bytes, those that it would have to be granted on @device in addition. */
+uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes);
+/* The least that it would go on with. */
+uint64_t bytes_at_least(const struct view *view, const struct policy_program *program);
+
+/* displace.c: room for one at the cost of others. */
+struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool from_waiters);
+void displace(struct view *view, uint32_t program, const struct room *room,
+              struct policy_step *ret_step);
+
+/* answer.c */
+void answer(struct view *view, uint32_t program, struct policy_step *ret_step);
+
+/* operator.c: what operators ask for. False: nothing to do. */
+bool next_drain(struct view *view, struct policy_step *ret_step);
+bool next_limit(struct view *view, struct policy_step *ret_step);
+
+/* automatic.c: what nobody asks for. */
+bool next_regrow(struct view *view, struct policy_step *ret_step);
+bool next_up(struct view *view, bool held, struct policy_step *ret_step);
+bool next_down(struct view *view, bool held, struct policy_step *ret_step);
+
+/* reason.c */
+struct size_text {
+    char text[24];
+};
+struct size_text size_text(uint64_t bytes);
+void step_set(struct policy_step *ret_step, enum policy_action action, uint32_t program,
+              uint32_t device, uint64_t bytes);
+void step_say(struct policy_step *step, const char *format, ...) LIKE_PRINTF(2, 3);
+/* "gpu0 has 1.2 GiB free of 8 GiB, x264 needs 3 GiB more". */
+void step_say_lack(const struct view *view, uint32_t program, struct policy_step *step);
+
+#endif

@@ -1,0 +1,205 @@
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/decide_priv.h"
+
+/* Whole lines only: one that does not fit is left out, and so is all that follows. */
+struct page {
+    char *text;
+    size_t size, used;
+    bool full;
+};
+
+static void LIKE_PRINTF(2, 3) line(struct page *page, const char *format, ...)
+{
+    char text[2 * POLICY_REASON];
+    va_list arguments;
+    size_t length;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text) - 1, format, arguments);
+    va_end(arguments);
+    length = strlen(text);
+    text[length++] = '\n';
+    if (page->full || length >= page->size - page->used) {
+        page->full = true;
+        return;
+    }
+    memcpy(page->text + page->used, text, length);
+    page->used += length;
+    page->text[page->used] = '\0';
+}
+
+static uint32_t place_in_queue(const struct view *view, uint32_t program)
+{
+    uint32_t place = 1;
+
+    for (uint32_t i = 0; i < view->world->queue_count; i++) {
+        uint32_t other = view->world->queue[i];
+
+        place += other != program && goes_before(view, other, program);
+    }
+    return place;
+}
+
+static void say_state(struct page *page, const struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    const char *where = p->device == POLICY_NONE ? "" : device_at(view, p->device)->name;
+    uint64_t more = p->need > p->granted ? p->need - p->granted : 0;
+
+    switch (p->state) {
+    case POLICY_RUNNING:
+        line(page, "%s has run on %s for %" PRIu64 " s, with %s of %s on the device%s.", p->name,
+             where, p->stayed_s, size_text(p->granted).text, size_text(p->wanted).text,
+             p->wanted > p->granted ? " and the rest in host memory" : "");
+        break;
+    case POLICY_WAITING:
+        line(page, "%s waits on %s for %s more, number %u in the queue for %" PRIu64 " s.", p->name,
+             where, size_text(more).text, place_in_queue(view, program), p->waited_s);
+        break;
+    case POLICY_SUSPENDED:
+        line(page, "%s is on no device and needs %s, number %u in the queue for %" PRIu64 " s.",
+             p->name, size_text(program_full(p)).text, place_in_queue(view, program), p->waited_s);
+        break;
+    case POLICY_STOPPED:
+        line(page, "%s is suspended until an operator resumes it.", p->name);
+        break;
+    }
+}
+
+static void say_device(struct page *page, const struct view *view, uint32_t program,
+                       uint32_t device)
+{
+    const struct policy_program *p = program_at(view, program);
+    const struct policy_device *d = device_at(view, device);
+    uint64_t free = device_free(d), room = room_for(view, program, device);
+    uint64_t full = program_full(p);
+    const char *name = d->name;
+
+    if (program_barred(p, device))
+        line(page, "%s: %s would not run there.", name, p->name);
+    else if (d->drains)
+        line(page, "%s: is drained.", name);
+    else if (d->closed)
+        line(page, "%s: takes no programs now.", name);
+    else if (full > d->memory)
+        line(page, "%s: too small, it has %s and %s needs %s.", name, size_text(d->memory).text,
+             p->name, size_text(full).text);
+    else if (free < full)
+        line(page, "%s: %s free of %s, %s needs %s.", name, size_text(free).text,
+             size_text(d->memory).text, p->name, size_text(full).text);
+    else if (room < full)
+        line(page, "%s: %s free of %s, kept for %s, which is first in the queue.", name,
+             size_text(free).text, size_text(d->memory).text, program_at(view, view->head)->name);
+    else
+        line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%02u, price %u.%02u.", name,
+             size_text(free).text, size_text(d->memory).text, d->busy / 10, d->speed / 1000,
+             d->speed % 1000 / 10, d->price / 1000, d->price % 1000 / 10);
+}
+
+/* What keeps a program that runs from being moved without being asked for; NULL: nothing. */
+static bool say_held(struct page *page, const struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    const struct policy_settings *s = view->settings;
+
+    if (p->pinned)
+        line(page, "It is pinned: nothing moves it.");
+    else if (!s->automatic)
+        line(page, "It moves when asked to: automatic is off.");
+    else if (!(ways_of(view, p) & POLICY_UPGRADE))
+        line(page, "It moves when asked to: upgrade is not among its ways.");
+    else if (p->stayed_s < s->stay_s)
+        line(page, "It may move in %" PRIu64 " s: the minimum stay is %" PRIu64 " s.",
+             s->stay_s - p->stayed_s, s->stay_s);
+    else if (p->recent_moves >= s->budget_program || view->world->recent_moves >= s->budget)
+        line(page, "It may move later: %u moves of it and %u of all in %" PRIu64 " s are used up.",
+             p->recent_moves, view->world->recent_moves, s->budget_s);
+    else
+        return false;
+    return true;
+}
+
+static void say_change_running(struct page *page, const struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    const struct policy_settings *s = view->settings;
+    const struct policy_device *d = device_at(view, p->device);
+    uint64_t most = least_of(p->wanted, p->quota);
+
+    if (most > p->granted)
+        line(page, "With %s more free on %s it takes back what it spilled.",
+             size_text(most - p->granted).text, d->name);
+    else if (p->wanted > p->granted)
+        line(page, "Its quota of %s keeps the rest off the device.", size_text(p->quota).text);
+    if (say_held(page, view, program))
+        return;
+    if (most > p->granted)
+        line(page, "A device with %s free takes it up, if it is %u%% faster so.",
+             size_text(p->wanted).text, s->gain / 10);
+    else if (program_light(view, p))
+        line(page,
+             "It keeps %s busy %u%% of the time: a device %u%% cheaper with %s free, or one in "
+             "use while it is alone here, takes it.",
+             d->name, p->busy / 10, 100 - 100000 / (1000 + s->gain),
+             size_text(program_full(p)).text);
+    else if (d->busy > s->busy_high)
+        line(page,
+             "%s is busy %u%% of the time: a device that is %u%% faster as loaded, with %s "
+             "free, takes it up.",
+             d->name, d->busy / 10, s->gain / 10, size_text(program_full(p)).text);
+    else
+        line(page,
+             "It moves up when %s is busy more than %u%% of the time (now %u%%), down when it "
+             "uses less than %u%% (now %u%%).",
+             d->name, s->busy_high / 10, d->busy / 10, s->busy_low / 10, p->busy / 10);
+}
+
+static void say_change_waiting(struct page *page, struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    struct policy_step step;
+    struct room room;
+
+    answer(view, program, &step);
+    line(page, "Next: %s (%s).", policy_action_name(step.action), step.reason);
+    if (step.action != POLICY_DO_WAIT)
+        return;
+    room = find_room(view, program, program_full(p), view->head == program);
+    if (room.device != POLICY_NONE && room.missing) {
+        line(page, "It goes on when %s more are free on %s.", size_text(room.missing).text,
+             device_at(view, room.device)->name);
+        line(page, "A priority above %d displaces what runs there with it.", p->priority);
+    }
+    if (waits_behind_head(view, program))
+        line(page, "A priority above %d puts it in front.", program_at(view, view->head)->priority);
+    if (view->settings->wait_deadline_s && p->need)
+        line(page, "It is refused after %" PRIu64 " s.", view->settings->wait_deadline_s);
+}
+
+void policy_explain(const struct policy_world *world, const struct policy_settings *settings,
+                    uint32_t program, char *ret_text, size_t size)
+{
+    const struct policy_program *p = &world->programs[program];
+    struct page page = {.text = ret_text, .size = size};
+    struct view view;
+
+    if (!size)
+        return;
+    *ret_text = '\0';
+    view_init(&view, world, settings);
+    say_state(&page, &view, program);
+    if (p->busy_moving)
+        line(&page, "A step that concerns it is under way.");
+    if (p->state == POLICY_RUNNING && p->device != POLICY_NONE)
+        say_change_running(&page, &view, program);
+    else if (program_queues(p))
+        say_change_waiting(&page, &view, program);
+    for (uint32_t i = 0; i < world->device_count; i++) {
+        if (i != p->device)
+            say_device(&page, &view, program, i);
+    }
+}

@@ -1,0 +1,120 @@
+#include "policy/decide_priv.h"
+
+/* The lowest rank of what could be displaced. */
+static int64_t lowest_rank(const struct view *view)
+{
+    int64_t lowest = INT64_MAX;
+
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        for (uint32_t v = device_at(view, i)->first; v != POLICY_NONE;
+             v = program_at(view, v)->next) {
+            const struct policy_program *p = program_at(view, v);
+
+            if (!p->pinned && p->granted && rank_of(p) < lowest)
+                lowest = rank_of(p);
+        }
+    }
+    return lowest;
+}
+
+/* What it would come to once nothing is free for it. */
+static bool would_only_wait(const struct view *view, const struct policy_program *p)
+{
+    unsigned ways = ways_of(view, p);
+
+    for (unsigned i = 0; i < POLICY_WAYS && p->state == POLICY_WAITING; i++) {
+        unsigned way = view->settings->order[i] & ways;
+
+        if (way & (POLICY_WAIT | POLICY_SUSPEND))
+            return way == POLICY_WAIT;
+    }
+    return p->state == POLICY_SUSPENDED;
+}
+
+/* Without looking at each device: the answer for one behind the head is to wait. */
+static bool surely_waits(const struct view *view, uint32_t program, int64_t lowest)
+{
+    const struct policy_program *p = program_at(view, program);
+    uint64_t least = bytes_at_least(view, p), deadline = view->settings->wait_deadline_s;
+
+    if (p->busy_moving || p->state == POLICY_STOPPED)
+        return true;
+    if (least <= view->free_max || least > view->memory_max || least > p->quota ||
+        rank_of(p) > lowest || !would_only_wait(view, p))
+        return false;
+    if (p->device != POLICY_NONE &&
+        bytes_more(view, program, p->device, least) <= room_for(view, program, p->device))
+        return false;
+    return !(deadline && p->need && p->waited_s >= deadline);
+}
+
+static bool acts(const struct view *view, const struct policy_step *step)
+{
+    if (step->action == POLICY_DO_REFUSE)
+        return program_at(view, step->program)->need > 0;
+    return step->action != POLICY_NOTHING && step->action != POLICY_DO_WAIT;
+}
+
+/*
+ * The head first, then whoever fits beside what is kept for it. As long as the head is the same,
+ * nobody behind it is given what it waits for, so a stream of small programs does not starve it.
+ *
+ * Why this cannot come to a stop with everyone waiting: let the head H be the first of those that
+ * some device could hold. Those that no device could hold are refused or suspended when they ask,
+ * so they hold nothing. All that wait are behind H, so find_room counts all that they hold, and
+ * they are suspended as it needs it. What is pinned never waits: it runs, and so does everyone else
+ * who holds memory. If nobody runs, the device that could hold H is therefore emptied for it and H
+ * goes on; if some run, they end, give back or ask for more, and who asks has a place in the queue.
+ * Tickets of one rank are served in order and each is the head in its turn, so everyone goes on.
+ */
+static bool serve_queue(struct view *view, struct policy_step *ret_step)
+{
+    const struct policy_world *world = view->world;
+    int64_t lowest = world->queue_count ? lowest_rank(view) : 0;
+
+    if (view->head != POLICY_NONE) {
+        answer(view, view->head, ret_step);
+        if (acts(view, ret_step))
+            return true;
+    }
+    for (uint32_t i = 0; i < world->queue_count && view->looks; i++) {
+        uint32_t p = world->queue[i];
+
+        if (p == view->head || surely_waits(view, p, lowest))
+            continue;
+        answer(view, p, ret_step);
+        if (acts(view, ret_step))
+            return true;
+    }
+    return false;
+}
+
+static void nothing(struct policy_step *ret_step)
+{
+    step_set(ret_step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
+}
+
+void policy_next(const struct policy_world *world, const struct policy_settings *settings,
+                 struct policy_step *ret_step)
+{
+    struct view view;
+
+    view_init(&view, world, settings);
+    if (next_drain(&view, ret_step) || next_limit(&view, ret_step) ||
+        serve_queue(&view, ret_step) || next_regrow(&view, ret_step))
+        return;
+    if (settings->automatic && world->recent_moves < settings->budget &&
+        (next_up(&view, true, ret_step) || next_down(&view, true, ret_step)))
+        return;
+    nothing(ret_step);
+}
+
+void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
+                      struct policy_step *ret_step)
+{
+    struct view view;
+
+    view_init(&view, world, settings);
+    if (!next_up(&view, false, ret_step) && !next_down(&view, false, ret_step))
+        nothing(ret_step);
+}

@@ -1,0 +1,176 @@
+#include "policy/decide_priv.h"
+
+/* Of one priority, what is preemptible goes last: the others would displace it at once. */
+int64_t rank_of(const struct policy_program *program)
+{
+    return 2 * (int64_t)program->priority + !program->preemptible;
+}
+
+static int64_t earned(const struct view *view, const struct policy_program *program)
+{
+    uint64_t age_s = view->settings->age_s;
+
+    return age_s ? (int64_t)least_of(program->waited_s / age_s, INT32_MAX) * 2 : 0;
+}
+
+int64_t rank_waited(const struct view *view, const struct policy_program *program)
+{
+    return rank_of(program) + earned(view, program);
+}
+
+/* Waiting brings nobody forward against those that run, or all would take turns; but whom it has
+ * brought forward has its stay before a higher priority takes the place back. */
+bool outranks(const struct view *view, const struct policy_program *program,
+              const struct policy_program *victim)
+{
+    int64_t rank = rank_of(victim);
+
+    if (victim->stayed_s < view->settings->stay_s)
+        rank += earned(view, victim);
+    return rank_of(program) > rank;
+}
+
+bool goes_before(const struct view *view, uint32_t a, uint32_t b)
+{
+    const struct policy_program *pa = program_at(view, a), *pb = program_at(view, b);
+    int64_t rank_a = rank_waited(view, pa), rank_b = rank_waited(view, pb);
+
+    if (rank_a != rank_b)
+        return rank_a > rank_b;
+    return pa->ticket != pb->ticket ? pa->ticket < pb->ticket : a < b;
+}
+
+bool waits_behind_head(const struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    if (view->head == POLICY_NONE || program == view->head)
+        return false;
+    if (program_queues(p))
+        return goes_before(view, view->head, program);
+    return rank_of(p) <= rank_waited(view, program_at(view, view->head));
+}
+
+uint64_t bytes_at_least(const struct view *view, const struct policy_program *program)
+{
+    return ways_of(view, program) & POLICY_SPILL ? least_of(program->least, program_full(program))
+                                                 : program_full(program);
+}
+
+uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    if (device != p->device)
+        return bytes;
+    /* What is spilled there already needs no more than its call. */
+    if (bytes == program_full(p))
+        bytes = p->need;
+    return bytes > p->granted ? bytes - p->granted : 0;
+}
+
+static bool stays_able(const struct view *view, uint32_t program, uint64_t bytes)
+{
+    const struct policy_program *p = program_at(view, program);
+    const struct policy_device *own;
+
+    if (p->device == POLICY_NONE)
+        return false;
+    own = device_at(view, p->device);
+    return (!own->drains || p->pinned) &&
+           p->granted + bytes_more(view, program, p->device, bytes) <= own->memory;
+}
+
+bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags)
+{
+    const struct policy_program *p = program_at(view, program);
+    unsigned leaving = POLICY_UPGRADE | (flags & COULD_LEAVE ? POLICY_SUSPEND : 0);
+
+    if (bytes > p->quota)
+        return false;
+    if (stays_able(view, program, bytes))
+        return true;
+    if (p->device != POLICY_NONE && !(ways_of(view, p) & leaving))
+        return false;
+    if (bytes > view->memory_max && !(flags & COULD_CLOSED))
+        return false;
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        const struct policy_device *d = device_at(view, i);
+
+        if ((device_open(d) || flags & COULD_CLOSED) && bytes <= d->memory && !program_barred(p, i))
+            return true;
+    }
+    return false;
+}
+
+/* The first of those that some device could hold: who fits nowhere must not hold up others. */
+static uint32_t find_head(const struct view *view)
+{
+    const struct policy_world *world = view->world;
+    uint32_t last = POLICY_NONE;
+
+    for (uint32_t tries = 0; tries < world->queue_count; tries++) {
+        uint32_t first = POLICY_NONE;
+
+        for (uint32_t i = 0; i < world->queue_count; i++) {
+            uint32_t p = world->queue[i];
+
+            if (program_at(view, p)->busy_moving ||
+                (last != POLICY_NONE && !goes_before(view, last, p)))
+                continue;
+            /* Without aging the queue is in order but for what is preemptible. */
+            if (first != POLICY_NONE && !view->settings->age_s &&
+                program_at(view, p)->priority < program_at(view, first)->priority)
+                break;
+            if (first == POLICY_NONE || goes_before(view, p, first))
+                first = p;
+        }
+        if (first == POLICY_NONE ||
+            could_hold(view, first, bytes_at_least(view, program_at(view, first)), 0))
+            return first;
+        last = first;
+    }
+    return POLICY_NONE;
+}
+
+/* What the head gets where it can be had soonest is not given to those behind it. */
+static void keep_for_head(struct view *view)
+{
+    const struct policy_program *p = program_at(view, view->head);
+    uint64_t full = program_full(p), least = bytes_at_least(view, p);
+    uint64_t bytes = could_hold(view, view->head, full, 0) ? full : least;
+    struct room room = find_room(view, view->head, bytes, true);
+
+    if (room.missing && least < bytes) {
+        struct room smaller = find_room(view, view->head, least, true);
+
+        if (!smaller.missing) {
+            room = smaller;
+            bytes = least;
+        }
+    }
+    view->head_device = room.device;
+    if (room.device != POLICY_NONE)
+        view->head_bytes = bytes_more(view, view->head, room.device, bytes);
+}
+
+void view_init(struct view *view, const struct policy_world *world,
+               const struct policy_settings *settings)
+{
+    *view = (struct view){
+        .world = world, .settings = settings, .head = POLICY_NONE, .head_device = POLICY_NONE};
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
+        view->ways |= settings->order[i];
+    for (uint32_t i = 0; i < world->device_count; i++) {
+        const struct policy_device *d = &world->devices[i];
+
+        if (!device_open(d))
+            continue;
+        view->memory_max = most_of(view->memory_max, d->memory);
+        view->free_max = most_of(view->free_max, device_free(d));
+    }
+    view->head = find_head(view);
+    if (view->head != POLICY_NONE)
+        keep_for_head(view);
+    view->looks = most_of(LOOKS_MIN, (uint64_t)LOOKS_TIMES * world->device_count);
+}
