@@ -11,6 +11,7 @@ struct question {
     unsigned ways;
     uint64_t full;  /* Bytes of all that it has, wherever it is. */
     uint64_t least; /* Bytes with which it could go on. */
+    bool tried_spill;
 };
 
 static void refuse(struct question *q)
@@ -97,6 +98,15 @@ static bool make_room(struct question *q, uint64_t bytes, bool from_waiters)
     return true;
 }
 
+/* Others make way: those who lose nothing by it for the head of the queue, and who is outranked. */
+static bool have_way_made(struct question *q)
+{
+    if (q->full > q->p->quota)
+        return false;
+    return (q->view->head == q->program && shift_for(q->view, q->program, q->full, q->step)) ||
+           make_room(q, q->full, false);
+}
+
 static bool grant_in_place(struct question *q)
 {
     const struct policy_program *p = q->p;
@@ -173,7 +183,7 @@ static bool wait_or_take(struct question *q, uint64_t bytes)
 
 static void answer_pinned(struct question *q)
 {
-    if (q->p->need <= q->p->quota && make_room(q, q->full, q->view->head == q->program))
+    if (have_way_made(q) || (q->view->head == q->program && make_room(q, q->full, true)))
         return;
     refuse(q);
     if (q->p->need > q->p->quota)
@@ -199,9 +209,10 @@ static bool try_way(struct question *q, unsigned way)
     case POLICY_UPGRADE:
         return upgrade(q);
     case POLICY_SPILL:
+        q->tried_spill = true;
         return spill(q);
     case POLICY_WAIT:
-        return wait_or_take(q, q->full);
+        return wait_or_take(q, q->full) || (q->tried_spill && wait_or_take(q, q->least));
     case POLICY_SUSPEND:
         if (!could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE))
             return false;
@@ -233,13 +244,13 @@ static void answer_waiting(struct question *q)
             made_room = true;
             if ((!(q->ways & POLICY_UPGRADE) ||
                  pick_fitting(q->view, q->program, q->full) == POLICY_NONE) &&
-                make_room(q, q->full, false))
+                have_way_made(q))
                 return;
         }
         if (way && try_way(q, way))
             return;
     }
-    if (!made_room && make_room(q, q->full, false))
+    if (!made_room && have_way_made(q))
         return;
     if (q->ways & POLICY_WAIT && wait_or_take(q, q->least))
         return;
@@ -291,7 +302,7 @@ static void answer_suspended(struct question *q)
         resume(q, to, q->full);
         return;
     }
-    if (make_room(q, q->full, false))
+    if (have_way_made(q))
         return;
     if (spills_first(q)) {
         uint64_t most = least_of(q->full, q->p->quota);

@@ -125,6 +125,9 @@ struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool 
 void displace(struct view *view, uint32_t program, const struct room *room,
               struct policy_step *ret_step);
 
+/* shift.c: room for the head of the queue by moving others that are no worse off then. */
+bool shift_for(struct view *view, uint32_t program, uint64_t bytes, struct policy_step *ret_step);
+
 /* answer.c */
 void answer(struct view *view, uint32_t program, struct policy_step *ret_step);
 

@@ -213,7 +213,8 @@ struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool 
         if (i == p->device ? d->drains && !p->pinned
                            : !leaves || !device_open(d) || program_barred(p, i))
             continue;
-        if (more > d->memory || (i == view->head_device && waits_behind_head(view, program)))
+        if (more + (i == p->device ? p->granted : 0) > d->memory ||
+            (i == view->head_device && waits_behind_head(view, program)))
             continue;
         room = look_at(&search, i, more);
         if (best.device == POLICY_NONE || is_better(&room, &best))

@@ -82,7 +82,6 @@ void world_ask(struct world *world, struct policy_program *program, uint64_t mor
 
 void world_end(struct world *world, struct policy_program *program)
 {
-    world->gone[world_id(world, program)] = true;
     *program = (struct policy_program){.name = program->name,
                                        .state = POLICY_STOPPED,
                                        .device = POLICY_NONE,
@@ -122,6 +121,24 @@ static void refresh_queue(struct world *world)
     world->world.queue_count = count;
 }
 
+static uint64_t promised_on(const struct world *world, uint32_t device)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < world->world.program_count; i++) {
+        const struct policy_step *step = &world->promises[i];
+        uint64_t granted = world->programs[i].granted;
+
+        if (step->action == POLICY_NOTHING || step->device != device)
+            continue;
+        if (step->action == POLICY_DO_MOVE || step->action == POLICY_DO_RESUME)
+            sum += step->bytes;
+        else if (step->action == POLICY_DO_SPILL && step->bytes > granted)
+            sum += step->bytes - granted;
+    }
+    return sum;
+}
+
 void world_refresh(struct world *world)
 {
     for (uint32_t i = 0; i < world->world.device_count; i++) {
@@ -141,14 +158,23 @@ void world_refresh(struct world *world)
         program->next = device->first;
         device->first = i;
     }
+    for (uint32_t i = 0; i < world->world.device_count; i++)
+        world->devices[i].reserved += promised_on(world, i);
     refresh_queue(world);
+}
+
+void world_promise(struct world *world, const struct policy_step *step)
+{
+    world->promises[step->program] = *step;
+    world_refresh(world);
 }
 
 /* What a device has left, from the programs alone. */
 static uint64_t left_on(const struct world *world, uint32_t device)
 {
-    uint64_t memory = world->devices[device].memory;
+    uint64_t memory = world->devices[device].memory, promised = promised_on(world, device);
 
+    memory -= promised < memory ? promised : memory;
     for (uint32_t i = 0; i < world->world.program_count; i++) {
         const struct policy_program *program = &world->programs[i];
 
@@ -171,7 +197,7 @@ static void check_target(const struct world *world, const struct policy_program 
     cr_assert_lt(step->device, world->world.device_count, "%s", step->reason);
     device = &world->devices[step->device];
     cr_assert_neq(step->device, program->device, "%s", step->reason);
-    cr_assert(!program->pinned, "pinned moves: %s", step->reason);
+    cr_assert(!program->pinned || program->device == POLICY_NONE, "pinned moves: %s", step->reason);
     cr_assert(!device->closed && !device->drains, "closed: %s", step->reason);
     cr_assert(!(*program->barred >> step->device & 1), "barred: %s", step->reason);
     cr_assert_leq(step->bytes, left_on(world, step->device), "over capacity: %s", step->reason);

@@ -19,7 +19,7 @@ struct world {
     struct policy_device devices[WORLD_DEVICES];
     struct policy_program programs[WORLD_PROGRAMS];
     uint64_t barred[WORLD_PROGRAMS];
-    bool gone[WORLD_PROGRAMS]; /* Ended: in no list. */
+    struct policy_step promises[WORLD_PROGRAMS]; /* Steps under way: where memory is kept. */
     uint32_t queue[WORLD_PROGRAMS];
     char names[WORLD_DEVICES + WORLD_PROGRAMS][8];
     uint64_t ticket;    /* The last one given. */
@@ -43,6 +43,8 @@ void world_end(struct world *world, struct policy_program *program);
 void world_refresh(struct world *world);
 uint32_t world_id(const struct world *world, const struct policy_program *program);
 
+/* Keep what @step takes on its device until it is carried out; a step of no kind keeps nothing. */
+void world_promise(struct world *world, const struct policy_step *step);
 /* Check @step against the rules, then carry it out. */
 void world_do(struct world *world, const struct policy_step *step);
 /* policy_next until there is nothing to do, and it has to be within @limit steps. Returns the

@@ -1,0 +1,173 @@
+#include "policy/decide_priv.h"
+
+/*
+ * Room for the head of the queue by moving others to where they are no worse off. Sequences of up
+ * to MOVES_MAX moves of different programs are tried, each to a device that has room for it by
+ * then: one move in worlds of any size, as far as VISITS_MAX goes, more only in worlds so small
+ * that all sequences of two are within it. Of a sequence the first move is the step; the rest is
+ * found again, one shorter, when it is done.
+ */
+#define MOVES_MAX  3
+#define VISITS_MAX 16384
+
+struct move {
+    uint32_t program, to;
+};
+
+struct shift {
+    struct view *view;
+    uint32_t program; /* The head. */
+    uint64_t bytes;   /* That it needs, in all. */
+    struct move moves[MOVES_MAX];
+    unsigned count;
+    uint32_t visits; /* Left. */
+};
+
+static bool is_moved(const struct shift *shift, uint32_t program)
+{
+    for (unsigned i = 0; i < shift->count; i++) {
+        if (shift->moves[i].program == program)
+            return true;
+    }
+    return false;
+}
+
+/* Free on a device once all moves so far are done. */
+static uint64_t free_then(const struct shift *shift, uint32_t device)
+{
+    uint64_t plus = device_free(device_at(shift->view, device)), minus = 0;
+
+    for (unsigned i = 0; i < shift->count; i++) {
+        const struct policy_program *p = program_at(shift->view, shift->moves[i].program);
+
+        plus += p->device == device ? p->granted : 0;
+        minus += shift->moves[i].to == device ? program_full(p) : 0;
+    }
+    return plus - least_of(plus, minus);
+}
+
+/* Who is not outranked has its minimum stay, and a share of the budget. */
+static bool may_shift(const struct shift *shift, uint32_t program)
+{
+    const struct view *view = shift->view;
+    const struct policy_settings *s = view->settings;
+    const struct policy_program *p = program_at(view, program);
+
+    if (p->state != POLICY_RUNNING || p->busy_moving || p->device == POLICY_NONE || !p->granted ||
+        !(ways_of(view, p) & POLICY_UPGRADE) || program_full(p) > p->quota ||
+        device_free(device_at(view, p->device)) + p->granted > device_at(view, p->device)->memory ||
+        is_moved(shift, program))
+        return false;
+    return outranks(view, program_at(view, shift->program), p) ||
+           (p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program &&
+            view->world->recent_moves < s->budget);
+}
+
+/* It is as fast there, or uses so little that it makes no difference. */
+static bool is_no_worse(const struct view *view, const struct policy_program *p, uint32_t device)
+{
+    const struct policy_settings *s = view->settings;
+    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
+    uint64_t busy = program_load_on(view, p, device), load = to->busy + busy;
+
+    if (program_light(view, p) && busy <= (s->busy_low + s->busy_high) / 2 &&
+        to->busy + most_of(busy, p->busy) <= s->busy_high)
+        return true;
+    return to->speed * most_of(from->busy, 1000) >= from->speed * most_of(load, 1000);
+}
+
+static bool may_shift_to(const struct shift *shift, uint32_t program, uint32_t device)
+{
+    const struct view *view = shift->view;
+    const struct policy_program *p = program_at(view, program);
+
+    return device != p->device && device_open(device_at(view, device)) &&
+           free_then(shift, device) >= program_full(p) && !program_barred(p, device) &&
+           (outranks(view, program_at(view, shift->program), p) || is_no_worse(view, p, device));
+}
+
+/* Whether the head could go to @device if @program left it. */
+static bool would_do(const struct shift *shift, uint32_t program, uint32_t device)
+{
+    const struct view *view = shift->view;
+    const struct policy_program *head = program_at(view, shift->program);
+    const struct policy_device *d = device_at(view, device);
+
+    if (device == head->device
+            ? d->drains
+            : !device_open(d) || program_barred(head, device) ||
+                  (head->device != POLICY_NONE && !(ways_of(view, head) & POLICY_UPGRADE)))
+        return false;
+    return free_then(shift, device) + program_at(view, program)->granted >=
+           bytes_more(view, shift->program, device, shift->bytes);
+}
+
+static bool search_last(struct shift *shift, uint32_t program)
+{
+    struct move *move = &shift->moves[shift->count];
+    int64_t best_score = 0;
+    bool found = false;
+
+    if (!would_do(shift, program, program_at(shift->view, program)->device))
+        return false;
+    for (uint32_t to = 0; to < shift->view->world->device_count && shift->visits; to++) {
+        const struct policy_program *p = program_at(shift->view, program);
+        int64_t score;
+
+        shift->visits--;
+        if (!may_shift_to(shift, program, to))
+            continue;
+        score = score_of(shift->view, p, to, program_full(p));
+        if (!found || score > best_score) {
+            *move = (struct move){program, to};
+            best_score = score;
+        }
+        found = true;
+    }
+    return found;
+}
+
+static bool search(struct shift *shift, unsigned left)
+{
+    for (uint32_t p = 0; p < shift->view->world->program_count && shift->visits; p++) {
+        if (!may_shift(shift, p))
+            continue;
+        if (left == 1) {
+            if (search_last(shift, p))
+                return true;
+            continue;
+        }
+        for (uint32_t to = 0; to < shift->view->world->device_count && shift->visits; to++) {
+            shift->visits--;
+            if (!may_shift_to(shift, p, to))
+                continue;
+            shift->moves[shift->count++] = (struct move){p, to};
+            if (search(shift, left - 1))
+                return true;
+            shift->count--;
+        }
+    }
+    return false;
+}
+
+bool shift_for(struct view *view, uint32_t program, uint64_t bytes, struct policy_step *ret_step)
+{
+    struct shift shift = {.view = view, .program = program, .bytes = bytes, .visits = VISITS_MAX};
+    uint64_t pairs = (uint64_t)view->world->program_count * view->world->device_count;
+    unsigned most = pairs * pairs <= VISITS_MAX ? MOVES_MAX : 1;
+    const struct policy_program *p;
+
+    for (unsigned count = 1; count <= most; count++) {
+        if (!search(&shift, count))
+            continue;
+        p = program_at(view, shift.moves[0].program);
+        step_set(ret_step, POLICY_DO_MOVE, shift.moves[0].program, shift.moves[0].to,
+                 program_full(p));
+        step_say(ret_step, "%s needs %s: %s makes room on %s, %s has %s free for it",
+                 program_at(view, program)->name, size_text(bytes).text, p->name,
+                 device_at(view, p->device)->name, device_at(view, ret_step->device)->name,
+                 size_text(device_free(device_at(view, ret_step->device))).text);
+        return true;
+    }
+    return false;
+}
