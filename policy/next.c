@@ -55,13 +55,31 @@ static bool acts(const struct view *view, const struct policy_step *step)
     return step->action != POLICY_NOTHING && step->action != POLICY_DO_WAIT;
 }
 
+/* Those that would wait in vain where they are are told so, and hold nothing then. */
+static bool end_vain_waits(struct view *view, struct policy_step *ret_step)
+{
+    const struct policy_world *world = view->world;
+
+    for (uint32_t i = 0; i < world->queue_count; i++) {
+        const struct policy_program *p = program_at(view, world->queue[i]);
+
+        if (p->state != POLICY_WAITING || p->busy_moving ||
+            could_hold(view, world->queue[i], bytes_at_least(view, p), 0))
+            continue;
+        answer(view, world->queue[i], ret_step);
+        if (acts(view, ret_step))
+            return true;
+    }
+    return false;
+}
+
 /*
  * The head first, then whoever fits beside what is kept for it. As long as the head is the same,
  * nobody behind it is given what it waits for, so a stream of small programs does not starve it.
  *
  * Why this cannot come to a stop with everyone waiting: let the head H be the first of those that
- * some device could hold. Those that no device could hold are refused or suspended when they ask,
- * so they hold nothing. All that wait are behind H, so find_room counts all that they hold, and
+ * some device could hold. Those that no device could hold are refused or suspended first, so they
+ * hold nothing. All that wait are behind H, so find_room counts all that they hold, and
  * they are suspended as it needs it. What is pinned never waits: it runs, and so does everyone else
  * who holds memory. If nobody runs, the device that could hold H is therefore emptied for it and H
  * goes on; if some run, they end, give back or ask for more, and who asks has a place in the queue.
@@ -72,6 +90,8 @@ static bool serve_queue(struct view *view, struct policy_step *ret_step)
     const struct policy_world *world = view->world;
     int64_t lowest = world->queue_count ? lowest_rank(view) : 0;
 
+    if (end_vain_waits(view, ret_step))
+        return true;
     if (view->head != POLICY_NONE) {
         answer(view, view->head, ret_step);
         if (acts(view, ret_step))
