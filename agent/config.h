@@ -111,11 +111,26 @@ MUST_CHECK int config_find(const char *system, char ret_path[PATH_MAX]);
  */
 MUST_CHECK int config_load(const struct config_source *source, struct config *ret_config,
                            struct config_error *ret_error);
+/**
+ * The same of what is in effect where this runs: the file that config_find() finds, the
+ * environment, and @options.
+ */
+MUST_CHECK int config_load_effective(const struct config_option *options, size_t option_count,
+                                     struct config *ret_config, struct config_error *ret_error);
 /** Frees what config_load() made; also of one that is all zero. */
 void config_finish(struct config *config);
 
+/** The variable of the environment that says a setting: "RESEAT_MINIMUM_STAY". */
+void config_variable(const struct setting *setting, char *ret, size_t size);
+
+/**
+ * Write @config as a file that gives the same when it is read, with comments that say what each
+ * setting means and where its value comes from. Returns 0 or -EIO.
+ */
+MUST_CHECK int config_print(const struct config *config, FILE *to);
+
 /** "FILE:LINE: REASON" as far as these are known. */
-void config_error_text(const struct config_error *error, char *ret_text, size_t size);
+void config_error_format(const struct config_error *error, char *ret_text, size_t size);
 
 /** Valid as long as @config is. */
 const struct policy_settings *config_policy(const struct config *config);

@@ -107,20 +107,28 @@ int paths_find(struct paths *ret_paths)
     return error ? error : make_private(ret_paths->folder);
 }
 
+int paths_home(const char *variable, const char *beneath, char ret[PATH_MAX])
+{
+    const char *named = getenv(variable);
+    const char *home = getenv("HOME");
+    char folder[PATH_MAX];
+
+    /* As the XDG specification says, one that is not absolute does not count. */
+    if (named && named[0] == '/') {
+        return put(ret, PATH_MAX, named, "/reseat");
+    }
+    if (!home || home[0] != '/') {
+        const struct passwd *entry = getpwuid(geteuid());
+        home = entry ? entry->pw_dir : NULL;
+    }
+    int error = home ? paths_join(home, beneath, folder) : -ENOENT;
+    return error ? error : put(ret, PATH_MAX, folder, "/reseat");
+}
+
 int paths_state(char ret[PATH_MAX])
 {
-    const char *state = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
-    int error;
+    int error = paths_home("XDG_STATE_HOME", ".local/state", ret);
 
-    if (state && state[0] == '/') {
-        error = put(ret, PATH_MAX, state, "/reseat");
-    } else if (home && home[0] == '/') {
-        error = put(ret, PATH_MAX, home, "/.local/state/reseat");
-    } else {
-        const struct passwd *entry = getpwuid(geteuid());
-        error = entry ? put(ret, PATH_MAX, entry->pw_dir, "/.local/state/reseat") : -ENOENT;
-    }
     return error ? error : paths_make(ret);
 }
 

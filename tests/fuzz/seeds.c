@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "agent/config.h"
 #include "agent/device_key.h"
 #include "agent/inventory.h"
 #include "agent/protocol.h"
@@ -372,6 +373,39 @@ static void texts(void)
     save("text", "program", program, sizeof(program) - 1);
 }
 
+/* ---- configurations ---- */
+
+static void configurations(void)
+{
+    static const char few[] =
+        "# few\npolicy : { order = \"wait, spill\"; aging = \"2h\"; automatic = FALSE };\n"
+        "devices = ( { match = \"gpu0\"; memory = \"3GiB\"; speed = 0x10L }, // first\n"
+        "{ model = \"*H200*\", kind = \"gpu\"; price = 9000; closed = true; } )\n"
+        "programs = ( { match = \"a\\\\*\\\"\\x41\"; },\n/* b */ { match = \"train-\" \"*\";"
+        "priority = -10; preemptible = true; quota = \"2GiB\"; presented = \"16GiB\";"
+        "ways = \"none\"; device = \"gpu1\"; } );";
+    static const char good[] = "programs = ( { match = \"x264\"; ways = \"spill\"; } ); # end";
+    static const char include[] = "policy = { };\n@include \"/dev/null\"\n";
+    struct config_source none = {0};
+    struct config_error error;
+    struct config config;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file)
+        fail("memory");
+    ok(config_load(&none, &config, &error));
+    ok(config_print(&config, file));
+    fclose(file);
+    config_finish(&config);
+    save("config", "printed", text, size);
+    free(text);
+    save("config", "few", few, sizeof(few) - 1);
+    save("config", "good", good, sizeof(good) - 1);
+    save("config", "include", include, sizeof(include) - 1);
+    save("config", "size", "512MiB", 6);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -384,5 +418,6 @@ int main(int argc, char **argv)
     streams();
     agents();
     texts();
+    configurations();
     return 0;
 }
