@@ -15,6 +15,11 @@ bool access_may_stop(uid_t agent, uid_t peer)
     return peer == agent || peer == 0;
 }
 
+bool access_may_reconfigure(uid_t agent, uid_t peer)
+{
+    return peer == agent || peer == 0;
+}
+
 bool access_may_load(uid_t agent, uid_t peer)
 {
     return peer == agent || peer == 0;

@@ -16,6 +16,9 @@ bool access_may_act(uid_t peer, uid_t owner);
 /** May this user stop the agent? Its own user, and root. */
 bool access_may_stop(uid_t agent, uid_t peer);
 
+/** May this user have the agent read its configuration again? As to stop it. */
+bool access_may_reconfigure(uid_t agent, uid_t peer);
+
 /** May this user's environment say which drivers the agent's helper loads? It loads them with the
  * agent's rights: its own user, and root. */
 bool access_may_load(uid_t agent, uid_t peer);

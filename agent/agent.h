@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "agent/config.h"
 #include "agent/device_names.h"
 #include "agent/inventory.h"
 #include "agent/paths.h"
@@ -42,6 +43,7 @@ struct agent {
     uv_pipe_t listener;
     uv_timer_t sweep;
     uv_signal_t terminate[2];
+    uv_signal_t hangup;
     struct paths paths;
     char apps_folder[PATH_MAX];
     struct peer *peers;
@@ -51,6 +53,10 @@ struct agent {
     struct request *requests;
     uint64_t next_request;
     struct devices devices;
+    struct config config;
+    const struct config_option *options; /**< Of the command line. */
+    size_t option_count;
+    char config_problem[PROTOCOL_TEXT_MAX]; /**< Why the last reading was refused, or "". */
     bool stopping;
 };
 

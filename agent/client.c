@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/config.h"
+
 #define HELLO_MS 5000
 
 static int64_t now_ms(void)
@@ -132,7 +134,21 @@ int client_receive(struct client *client, int timeout_ms, int other, struct mess
     }
 }
 
-int client_launch_agent(void)
+/** It says so in its log; what its user wrote is worth more than the place of that. */
+static void say_why(int result, char *ret_why, size_t size)
+{
+    struct config_error error;
+    struct config config;
+
+    if (config_load_effective(NULL, 0, &config, &error)) {
+        config_error_format(&error, ret_why, size);
+        return;
+    }
+    config_finish(&config);
+    snprintf(ret_why, size, "%s", strerror(-result));
+}
+
+static int launch(void)
 {
     char path[PATH_MAX];
     char daemon[] = "--daemon";
@@ -160,4 +176,14 @@ int client_launch_agent(void)
         }
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+}
+
+int client_launch_agent(char *ret_why, size_t why_size)
+{
+    int result = launch();
+
+    if (result) {
+        say_why(result, ret_why, why_size);
+    }
+    return result;
 }

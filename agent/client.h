@@ -30,7 +30,12 @@ MUST_CHECK int client_send(struct client *client, struct frame *frame);
 MUST_CHECK int client_receive(struct client *client, int timeout_ms, int other,
                               struct message *ret_message);
 
-/** Start the user's agent and wait until it listens. Returns 0 or -errno. */
-MUST_CHECK int client_launch_agent(void);
+/**
+ * Start the user's agent and wait until it listens.
+ *
+ * @ret_why  On failure one line: what keeps it from starting.
+ * Returns 0 or -errno.
+ */
+MUST_CHECK int client_launch_agent(char *ret_why, size_t why_size);
 
 #endif

@@ -14,6 +14,7 @@ int cmd_suspend(int argc, char **argv);
 int cmd_resume(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_agent(int argc, char **argv);
+int cmd_config(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /** What programs are told of their device, of the inventory that the agent keeps. */

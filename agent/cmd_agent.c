@@ -13,10 +13,11 @@
 static int print_agent(const struct output *output, bool running, const msgpack_object *about,
                        const char *what)
 {
-    char folder[PATH_MAX] = "", release[PROTOCOL_WORD_MAX] = "";
+    char folder[PATH_MAX] = "", release[PROTOCOL_WORD_MAX] = "", problem[PROTOCOL_TEXT_MAX] = "";
 
     field_string(about, "folder", folder, sizeof(folder));
     field_string(about, "release", release, sizeof(release));
+    field_string(about, "config_problem", problem, sizeof(problem));
     if (output->json) {
         json_t *object = output_object(output, STATUS_DONE);
         json_object_set_new(object, "running", json_boolean(running));
@@ -32,6 +33,10 @@ static int print_agent(const struct output *output, bool running, const msgpack_
         printf("%s: pid %llu, release %s, %llu program(s), log %s/agent.log\n", what,
                (unsigned long long)field_u64(about, "pid", 0), release,
                (unsigned long long)field_u64(about, "apps", 0), folder);
+    }
+    if (problem[0]) {
+        fprintf(stderr, "reseat agent: it keeps an older configuration; the last is refused: %s\n",
+                problem);
     }
     return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
 }

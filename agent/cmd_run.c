@@ -203,12 +203,13 @@ static int resolve_alone(struct run *run)
 static int find_agent(struct run *run, const char *name)
 {
     struct client client = {.fd = -1};
+    char why[PROTOCOL_TEXT_MAX] = "";
     int result = paths_find(&run->paths);
 
     if (!result) {
         result = client_connect(&run->paths, &client);
         if (result == -ENOENT || result == -ECONNREFUSED) {
-            result = client_launch_agent();
+            result = client_launch_agent(why, sizeof(why));
             result = result ? result : client_connect(&run->paths, &client);
         }
     }
@@ -223,7 +224,10 @@ static int find_agent(struct run *run, const char *name)
         stderr,
         "reseat run: the agent cannot be reached (%s); %s runs without it and can be moved when "
         "one runs (reseat agent start)\n",
-        result == -EPROTO && client.problem[0] ? client.problem : strerror(-result), name);
+        result == -EPROTO && client.problem[0] ? client.problem
+        : why[0]                               ? why
+                                               : strerror(-result),
+        name);
     return resolve_alone(run);
 }
 

@@ -47,8 +47,7 @@ int output_status_of(const char *code)
     return STATUS_ROLLED_BACK;
 }
 
-/** jansson takes only UTF-8; what programs and drivers say may be anything. */
-static json_t *text(const char *value)
+json_t *output_text(const char *value)
 {
     json_t *string = json_string(value);
 
@@ -74,7 +73,7 @@ static int fail(const struct output *output, const char *code, const char *messa
     json_t *object = output_object(output, status);
     if (object) {
         json_object_set_new(object, "error",
-                            json_pack("{s:s, s:o}", "code", code, "message", text(message)));
+                            json_pack("{s:s, s:o}", "code", code, "message", output_text(message)));
     }
     return output_print(object, status);
 }

@@ -33,6 +33,9 @@ void output_init(struct output *output, const char *command, int argc, char **ar
 
 /** {"schema": 1, "command": ..., "status": ...}. NULL without memory. */
 json_t *output_object(const struct output *output, int status);
+/** A JSON string of a text that may be in any encoding: jansson takes only UTF-8. NULL without
+ * memory. */
+json_t *output_text(const char *value);
 /** Print a JSON object on stdout and drop it. Returns @status, or 1 when it cannot be written. */
 int output_print(json_t *object, int status);
 

@@ -13,6 +13,7 @@
 #include "agent/apps.h"
 #include "agent/device_key.h"
 #include "agent/devices.h"
+#include "agent/reconfigure.h"
 #include "agent/requests.h"
 
 #define BACKLOG      128
@@ -349,6 +350,8 @@ static void handle_agent(struct peer *peer)
     frame_string(&frame, "release", RESEAT_VERSION);
     frame_string(&frame, "folder", peer->agent->paths.folder);
     frame_u64(&frame, "apps", count);
+    frame_string(&frame, "config", peer->agent->config.path);
+    frame_string(&frame, "config_problem", peer->agent->config_problem);
     peer_send(peer, &frame);
 }
 
@@ -382,6 +385,8 @@ static void handle_client(struct peer *peer, struct message *message)
         requests_cancel(peer, false);
     } else if (field_is(map, "type", MSG_AGENT)) {
         handle_agent(peer);
+    } else if (field_is(map, "type", MSG_RELOAD)) {
+        reconfigure_handle(peer);
     } else if (field_is(map, "type", MSG_STOP)) {
         handle_stop(peer);
     } else {

@@ -40,6 +40,7 @@
 #define MSG_APPS     "apps"     /**< client: list programs; answer. */
 #define MSG_AGENT    "agent"    /**< client: tell about yourself; answer. */
 #define MSG_STOP     "stop"     /**< client: exit; answer. */
+#define MSG_RELOAD   "reload"   /**< client: read the configuration again; answer. */
 #define MSG_MOVE     "move"     /**< client to agent to program. */
 #define MSG_SUSPEND  "suspend"
 #define MSG_RESUME   "resume"

@@ -61,6 +61,16 @@ static const struct command commands[] = {
     {"agent", cmd_agent,
      "Usage: reseat agent [start|stop|status] [--json]\n\n"
      "Start or stop your agent, or say whether one runs (the default).\n"},
+    {"config", cmd_config,
+     "Usage: reseat config print [--SETTING VALUE...] [--json]\n"
+     "       reseat config validate [FILE] [--json]\n"
+     "       reseat config path [--json]\n"
+     "       reseat config reload [--json]\n\n"
+     "Show the configuration that is in effect here, as a commented file with the origin of each\n"
+     "value; check a file; say which one is read; have the agent read it again, which keeps the\n"
+     "one that it has where the file is wrong. What can be configured: man reseat.conf.\n\n"
+     "  --SETTING VALUE  what a setting of the policy given to reseatd would change, such as\n"
+     "                   --minimum-stay 60\n"},
     {"version", cmd_version, "Usage: reseat version [--json]\n"},
 };
 
@@ -77,6 +87,7 @@ static void print_help(FILE *to)
           "  resume APP[:N] [DEVICE]\n"
           "  doctor [PROGRAM [ARG...]]\n"
           "  agent [start|stop|status]\n"
+          "  config print|validate [FILE]|path|reload\n"
           "  version\n\n"
           "reseat COMMAND --help says more. Most take --json.\n"
           "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
@@ -104,6 +115,7 @@ int cmd_connect(const struct output *output, bool launch, const char *what,
                 struct client *ret_client)
 {
     struct paths paths;
+    char why[PROTOCOL_TEXT_MAX / 2];
     int error = paths_find(&paths);
 
     if (error) {
@@ -115,11 +127,11 @@ int cmd_connect(const struct output *output, bool launch, const char *what,
     for (int tried = 0; launch && nobody_there(error) && tried < LAUNCHES; tried++) {
         const struct timespec pause = {.tv_nsec = tried ? LAUNCH_PAUSE_NS : 0};
         nanosleep(&pause, NULL);
-        error = client_launch_agent();
+        error = client_launch_agent(why, sizeof(why));
         if (error) {
             return output_fail(output, ERR_NO_AGENT,
-                               "the agent cannot be started (%s); see %s/agent.log",
-                               strerror(-error), paths.folder);
+                               "the agent cannot be started (%s); see %s/agent.log", why,
+                               paths.folder);
         }
         error = client_connect(&paths, ret_client);
     }

@@ -15,6 +15,7 @@
 #include "agent/apps.h"
 #include "agent/devices.h"
 #include "agent/peers.h"
+#include "agent/reconfigure.h"
 #include "agent/requests.h"
 
 /*
@@ -27,12 +28,15 @@
 #define LOG_MAX        (1 << 20)
 
 static const char usage[] =
-    "Usage: reseatd [--daemon] [--lister-timeout SECONDS]\n"
+    "Usage: reseatd [--daemon] [--lister-timeout SECONDS] [--SETTING VALUE...]\n"
     "\n"
     "The agent of reseat. reseat run starts one where none runs.\n"
     "\n"
     "  --daemon                  detach, log to the runtime folder, return when it listens\n"
     "  --lister-timeout SECONDS  kill the helper that lists devices after so long (default 45)\n"
+    "  --SETTING VALUE           a setting of the policy, such as --minimum-stay 60; it goes "
+    "before\n"
+    "                            the environment and the configuration file (reseat.conf(5))\n"
     "  --help, --version\n";
 
 void agent_log(const char *format, ...)
@@ -66,6 +70,14 @@ static void on_signal(uv_signal_t *handle, int number)
     agent_stop(handle->data);
 }
 
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    struct config_error error; /* It is in the log. */
+
+    (void)number;
+    agent_reconfigure(handle->data, &error);
+}
+
 static void close_if_open(uv_handle_t *handle)
 {
     if (!uv_is_closing(handle)) {
@@ -95,6 +107,7 @@ void agent_stop(struct agent *agent)
     close_if_open((uv_handle_t *)&agent->listener);
     close_if_open((uv_handle_t *)&agent->terminate[0]);
     close_if_open((uv_handle_t *)&agent->terminate[1]);
+    close_if_open((uv_handle_t *)&agent->hangup);
     close_if_open((uv_handle_t *)&agent->devices.timeout);
     unlink(agent->paths.socket);
     /* Let what is being sent, the answer to a stop among it, leave first. */
@@ -186,8 +199,12 @@ static int detach(int *ret_ready)
 static int start(struct agent *agent, uint64_t timeout_ms)
 {
     static const int signals[2] = {SIGTERM, SIGINT};
-    int error = paths_join(agent->paths.folder, "apps", agent->apps_folder);
+    struct config_error wrong;
+    int error = agent_reconfigure(agent, &wrong);
 
+    if (!error) {
+        error = paths_join(agent->paths.folder, "apps", agent->apps_folder);
+    }
     if (!error) {
         error = paths_make(agent->apps_folder);
     }
@@ -203,6 +220,13 @@ static int start(struct agent *agent, uint64_t timeout_ms)
         if (!error) {
             error = uv_signal_start(&agent->terminate[i], on_signal, signals[i]);
         }
+    }
+    if (!error) {
+        agent->hangup.data = agent;
+        error = uv_signal_init(&agent->loop, &agent->hangup);
+    }
+    if (!error) {
+        error = uv_signal_start(&agent->hangup, on_hangup, SIGHUP);
     }
     if (!error) {
         error = devices_init(agent, timeout_ms);
@@ -227,7 +251,8 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
     if (error == -EALREADY) {
         agent_log("%s: another agent runs there; nothing to do", agent->paths.folder);
     } else if (!error && (error = start(agent, timeout_ms))) {
-        agent_log("%s: cannot listen: %s", agent->paths.socket, strerror(-error));
+        agent_log("%s: cannot start: %s", agent->paths.socket,
+                  agent->config_problem[0] ? "the configuration is refused" : strerror(-error));
     } else if (error) {
         agent_log("%s: %s", agent->paths.folder, strerror(-error));
     }
@@ -245,27 +270,78 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
     requests_finish(agent);
     apps_finish(agent);
     devices_finish(agent);
+    config_finish(&agent->config);
     return 0;
 }
 
-int main(int argc, char **argv)
+/** The agent leaves the folder in which it was started. */
+static int make_absolute(const char *variable)
 {
-    static const struct option options[] = {{"daemon", no_argument, NULL, 'd'},
-                                            {"lister-timeout", required_argument, NULL, 't'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"version", no_argument, NULL, 'v'},
-                                            {0}};
-    unsigned long seconds = LISTER_SECONDS;
-    bool daemon = false;
-    int option, ready = -1;
+    const char *value = getenv(variable);
+    char folder[PATH_MAX], path[PATH_MAX];
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+    if (!value || !*value || value[0] == '/') {
+        return 0;
+    }
+    if (!getcwd(folder, sizeof(folder))) {
+        return -errno;
+    }
+    int error = paths_join(folder, value, path);
+    return error ? error : setenv(variable, path, 1) ? -errno : 0;
+}
+
+struct arguments {
+    struct option *options; /**< Ours, then one for each setting of the policy. */
+    struct config_option *settings;
+    size_t setting_count;
+    unsigned long seconds;
+    bool daemon;
+};
+
+#define FIRST_SETTING 256
+
+static int arguments_init(struct arguments *arguments, int argc)
+{
+    static const struct option ours[] = {{"daemon", no_argument, NULL, 'd'},
+                                         {"lister-timeout", required_argument, NULL, 't'},
+                                         {"help", no_argument, NULL, 'h'},
+                                         {"version", no_argument, NULL, 'v'}};
+    size_t count = ARRAY_SIZE(ours) + settings_count + 1;
+
+    *arguments = (struct arguments){
+        .options = calloc(count, sizeof(*arguments->options)),
+        .settings = calloc((size_t)argc + 1, sizeof(*arguments->settings)),
+        .seconds = LISTER_SECONDS,
+    };
+    if (!arguments->options || !arguments->settings) {
+        return -ENOMEM;
+    }
+    memcpy(arguments->options, ours, sizeof(ours));
+    for (size_t i = 0; i < settings_count; i++) {
+        arguments->options[ARRAY_SIZE(ours) + i] = (struct option){
+            settings_table[i].name, required_argument, NULL, FIRST_SETTING + (int)i};
+    }
+    return 0;
+}
+
+static void arguments_finish(struct arguments *arguments)
+{
+    free(arguments->options);
+    free(arguments->settings);
+}
+
+/** Returns -1, or the status to exit with at once. */
+static int parse(struct arguments *arguments, int argc, char **argv)
+{
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", arguments->options, NULL)) >= 0) {
         switch (option) {
         case 'd':
-            daemon = true;
+            arguments->daemon = true;
             break;
         case 't':
-            seconds = strtoul(optarg, NULL, 10);
+            arguments->seconds = strtoul(optarg, NULL, 10);
             break;
         case 'h':
             fputs(usage, stdout);
@@ -273,27 +349,55 @@ int main(int argc, char **argv)
         case 'v':
             puts("reseatd " RESEAT_VERSION);
             return 0;
-        default:
+        case '?':
             fputs(usage, stderr);
             return 2;
+        default:
+            arguments->settings[arguments->setting_count++] =
+                (struct config_option){settings_table[option - FIRST_SETTING].name, optarg};
         }
     }
-    if (optind != argc || seconds == 0 || seconds > 86400) {
+    if (optind != argc || arguments->seconds == 0 || arguments->seconds > 86400) {
         fputs(usage, stderr);
         return 2;
     }
+    return -1;
+}
+
+static int serve(const struct arguments *arguments)
+{
     struct agent *agent = calloc(1, sizeof(*agent));
     int error = agent ? paths_find(&agent->paths) : -ENOMEM;
+    int ready = -1;
+
     if (error) {
         fprintf(stderr, "reseatd: runtime folder %s cannot be used: %s\n",
                 agent ? agent->paths.folder : "", strerror(-error));
+        free(agent);
         return 1;
     }
+    agent->options = arguments->settings;
+    agent->option_count = arguments->setting_count;
     umask(077);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    error = daemon ? detach(&ready) : 0;
-    int status = error ? 1 : run(agent, daemon, ready, seconds * 1000);
+    error = make_absolute("RESEAT_CONFIG");
+    if (!error && arguments->daemon) {
+        error = detach(&ready);
+    }
+    int status = error ? 1 : run(agent, arguments->daemon, ready, arguments->seconds * 1000);
     free(agent);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments;
+    int status = arguments_init(&arguments, argc) ? 1 : parse(&arguments, argc, argv);
+
+    if (status < 0) {
+        status = serve(&arguments);
+    }
+    arguments_finish(&arguments);
     return status;
 }

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/config.h"
 #include "agent/paths.h"
 
 #define ARGUMENTS_MAX 24
@@ -54,6 +55,13 @@ void harness_init(void)
     setenv("XDG_RUNTIME_DIR", path, 1);
     snprintf(path, sizeof(path), "%s/state", folder);
     setenv("XDG_STATE_HOME", path, 1);
+    snprintf(path, sizeof(path), "%s/config", folder);
+    setenv("XDG_CONFIG_HOME", path, 1);
+    unsetenv("RESEAT_CONFIG");
+    for (size_t i = 0; i < settings_count; i++) {
+        config_variable(&settings_table[i], path, sizeof(path));
+        unsetenv(path);
+    }
     setenv("RESEAT_LISTER", getenv("TEST_LISTER"), 1);
     setenv("RESEAT_LIBRARY", getenv("TEST_LIBRARY"), 1);
     unsetenv("RESEAT_SOCKET");

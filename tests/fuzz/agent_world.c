@@ -211,6 +211,18 @@ static void write_app(const struct agent *agent, uint8_t kind)
     frame_finish(&frame);
 }
 
+/* One that is right, one that is wrong, or none. */
+static void write_config(uint8_t kind)
+{
+    const char *text = kind & 8 ? "policy = { gain = 20; };\n" : "policy = {\n";
+    char path[PATH_MAX];
+    if (kind & 16)
+        fuzz_file("reseat.conf", text, strlen(text), path);
+    else
+        snprintf(path, sizeof(path), "%s/reseat.conf", fuzz_folder());
+    setenv("RESEAT_CONFIG", path, 1);
+}
+
 struct agent *world_begin(uint8_t kind)
 {
     struct agent *agent = calloc(1, sizeof(*agent));
@@ -232,6 +244,7 @@ struct agent *world_begin(uint8_t kind)
     empty(agent->apps_folder);
     empty(names);
     empty(fuzz_folder());
+    write_config(kind);
     if (kind & 1)
         write_app(agent, kind);
     EXPECT(uv_loop_init(&agent->loop) == 0);
@@ -252,5 +265,6 @@ void world_end(struct agent *agent)
     requests_finish(agent);
     apps_finish(agent);
     devices_finish(agent);
+    config_finish(&agent->config);
     free(agent);
 }

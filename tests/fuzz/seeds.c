@@ -257,7 +257,10 @@ enum {
     RESUME,
     SUSPEND,
     PROGRESS,
-    REPORT
+    REPORT,
+    UNKNOWN,
+    CANCEL,
+    RELOAD
 };
 enum { NOTHING, PROGRAM, CLIENT, A1, A2, A9, GPU0, CPU0 };
 
@@ -342,6 +345,18 @@ static void agents(void)
     put(&s, "\6\0\6\0\2\0\0\0\x80\xc1", 10);
     act(&s, PASS, 0, 20000);
     save("agent", "nonsense", s.bytes, s.size);
+    s = (struct stream){.size = 0};
+    put_byte(&s, 16 | 8);
+    act(&s, CONNECT, 0, 0);
+    say(&s, 0, HELLO, CLIENT, 0, 0);
+    say(&s, 0, RELOAD, 0, 0, 0);
+    say(&s, 0, AGENT, 0, 0, 0);
+    act(&s, CONNECT, 1, 0x40);
+    say(&s, 1, HELLO, CLIENT, 0, 0);
+    say(&s, 1, RELOAD, 0, 0, 0);
+    save("agent", "a-reload", s.bytes, s.size);
+    s.bytes[0] = 16;
+    save("agent", "a-wrong-reload", s.bytes, s.size);
 }
 
 static void texts(void)
