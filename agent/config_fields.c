@@ -22,9 +22,10 @@ static const struct config_field device_fields[] = {
     {"memory", CONFIG_SIZE, offsetof(struct config_device_entry, says.memory), 1, 0,
      "what all programs together may have of its memory", "all of it"},
     {"speed", CONFIG_SHARE, offsetof(struct config_device_entry, says.speed), 1, 1000000,
-     "how fast it is, in thousandths of a device that you compare with", "estimated"},
+     "how fast it is, in thousandths of a device that you compare with",
+     "a guess from its units and clock"},
     {"price", CONFIG_SHARE, offsetof(struct config_device_entry, says.price), 1, 1000000,
-     "what an hour of it costs, in thousandths of that device's", "estimated"},
+     "what an hour of it costs, in thousandths of that device's", "1000"},
     {"closed", CONFIG_TRUTH, offsetof(struct config_device_entry, says.closed), 0, 1,
      "true: it takes no new program", "false"},
 };

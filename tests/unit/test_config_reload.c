@@ -15,13 +15,11 @@ static struct message answer;
 static void init(void)
 {
     config_rig_init();
-    agent = malloc(sizeof(*agent));
+    agent = calloc(1, sizeof(*agent));
     cr_assert_not_null(agent);
-    memset(agent, 0x5a, sizeof(*agent));
-    agent->config = (struct config){0};
-    agent->config_problem[0] = '\0';
-    agent->options = NULL;
-    agent->option_count = 0;
+    agent->peer_count = 3;
+    agent->next_app = 4;
+    agent->next_request = 5;
 }
 
 static void finish(void)
