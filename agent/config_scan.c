@@ -20,6 +20,7 @@ struct scan {
     unsigned line;
     unsigned settings;
     unsigned depth;
+    bool wants_value; /* After "=" or ":". */
     struct {
         char bracket;
         unsigned line;
@@ -151,6 +152,21 @@ static int check_number(struct scan *scan, const char *word, const char *end)
     return 0;
 }
 
+static int check_value(struct scan *scan, const char *word, const char *end)
+{
+    size_t length = (size_t)(end - word);
+    const char *behind = end + strspn(end, " \t");
+
+    /* Where it is the next name, it is the value before that is missing. */
+    if (*behind == '=' || *behind == ':' || (length == 4 && strncasecmp(word, "true", 4) == 0) ||
+        (length == 5 && strncasecmp(word, "false", 5) == 0)) {
+        return 0;
+    }
+    return config_wrong(scan->error, scan->line,
+                        "\"%.*s\" is neither true nor false nor a number; words are in \"quotes\"",
+                        length > WORD_MAX ? WORD_MAX : (int)length, word);
+}
+
 /** A name or number, with all that looks like part of it. */
 static int skip_word(struct scan *scan)
 {
@@ -160,32 +176,16 @@ static int skip_word(struct scan *scan)
            (peek(scan, 0) && strchr("_*.-", peek(scan, 0)))) {
         scan->at++;
     }
-    return isdigit((unsigned char)*word) || *word == '.' ? check_number(scan, word, scan->at) : 0;
+    if (isdigit((unsigned char)*word) || *word == '.') {
+        return check_number(scan, word, scan->at);
+    }
+    return scan->wants_value ? check_value(scan, word, scan->at) : 0;
 }
 
-static int step(struct scan *scan)
+static int take_sign(struct scan *scan)
 {
     char at = peek(scan, 0);
 
-    if (at == '"') {
-        return skip_string(scan);
-    }
-    if (at == '/' && peek(scan, 1) == '*') {
-        return skip_comment(scan);
-    }
-    if (at == '#' || (at == '/' && peek(scan, 1) == '/')) {
-        scan->at += strcspn(scan->at, "\n");
-        return 0;
-    }
-    if (isalnum((unsigned char)at) || at == '*' || at == '.') {
-        return skip_word(scan);
-    }
-    if (strchr("{([", at)) {
-        return open_bracket(scan);
-    }
-    if (strchr("})]", at)) {
-        return close_bracket(scan);
-    }
     if (at == '@') {
         return config_wrong(scan->error, scan->line,
                             "\"@\" is not allowed: a configuration is one file, without @include");
@@ -195,16 +195,54 @@ static int step(struct scan *scan)
             scan->error, scan->line,
             "a letter or sign that is not ASCII means nothing outside of \"quotes\"");
     }
-    if (!strchr(" \t\r\n=:,;+-", at)) {
+    if (!strchr("=:,;+-", at)) {
         return config_wrong(scan->error, scan->line,
                             "\"%c\" means nothing here; words and sizes are in \"quotes\"", at);
     }
     if ((at == '=' || at == ':') && ++scan->settings > SETTINGS_MAX) {
         return config_wrong(scan->error, scan->line, "more than %d settings", SETTINGS_MAX);
     }
-    scan->line += at == '\n';
     scan->at++;
     return 0;
+}
+
+static int take_token(struct scan *scan)
+{
+    char at = peek(scan, 0);
+    int error;
+
+    if (at == '"') {
+        error = skip_string(scan);
+    } else if (isalnum((unsigned char)at) || at == '*' || at == '.') {
+        error = skip_word(scan);
+    } else if (strchr("{([", at)) {
+        error = open_bracket(scan);
+    } else if (strchr("})]", at)) {
+        error = close_bracket(scan);
+    } else {
+        error = take_sign(scan);
+    }
+    scan->wants_value = at == '=' || at == ':';
+    return error;
+}
+
+static int step(struct scan *scan)
+{
+    char at = peek(scan, 0);
+
+    if (strchr(" \t\r\n", at)) {
+        scan->line += at == '\n';
+        scan->at++;
+        return 0;
+    }
+    if (at == '/' && peek(scan, 1) == '*') {
+        return skip_comment(scan);
+    }
+    if (at == '#' || (at == '/' && peek(scan, 1) == '/')) {
+        scan->at += strcspn(scan->at, "\n");
+        return 0;
+    }
+    return take_token(scan);
 }
 
 int config_scan(const char *text, size_t size, struct config_error *ret_error)

@@ -66,11 +66,12 @@ static const struct command commands[] = {
      "       reseat config validate [FILE] [--json]\n"
      "       reseat config path [--json]\n"
      "       reseat config reload [--json]\n\n"
-     "Show the configuration that is in effect here, as a commented file with the origin of each\n"
-     "value; check a file; say which one is read; have the agent read it again, which keeps the\n"
-     "one that it has where the file is wrong. What can be configured: man reseat.conf.\n\n"
-     "  --SETTING VALUE  what a setting of the policy given to reseatd would change, such as\n"
-     "                   --minimum-stay 60\n"},
+     "Show the configuration that is in effect here, as a commented file with the\n"
+     "origin of each value; check a file; say which one is read; have the agent read\n"
+     "it again, which keeps the one that it has where the file is wrong.\n"
+     "What can be configured: man reseat.conf.\n\n"
+     "  --SETTING VALUE  what a setting of the policy, given to reseatd, would change,\n"
+     "                   such as --minimum-stay 60\n"},
     {"version", cmd_version, "Usage: reseat version [--json]\n"},
 };
 
