@@ -15,6 +15,7 @@
 #include "state/log.h"
 #include "state/move.h"
 #include "state/program.h"
+#include "state/room.h"
 #include "state/watch.h"
 #include "state/work.h"
 
@@ -268,6 +269,7 @@ static void child_begins(void)
     callback_after_fork();
     program_after_fork();
     watch_after_fork();
+    room_after_fork();
     work_in_child();
     move_after_fork();
 }

@@ -4,6 +4,7 @@
 #include "state/log.h"
 #include "state/map.h"
 #include "state/replica.h"
+#include "state/room.h"
 
 /*
  * Programs with several residences: what a command needs is copied to where it runs.
@@ -25,10 +26,14 @@ struct marker {
     cl_event event;
 };
 
+/* At a time at least this part of what it may have there is freed. */
+#define SPILL_SHARE 16
+
 struct bringing {
     struct command *command;
     struct context *context;
-    uint8_t place; /* where it was to run when we looked */
+    uint64_t missing; /* bytes that there is no room for */
+    uint8_t place;    /* where it was to run when we looked */
     struct absent *absent;
     size_t count, capacity;
     struct marker *markers;
@@ -78,18 +83,68 @@ static bool is_absent(const struct memory *root, uint8_t place, bool writes)
     return replica_needs(root, place) || (writes && atomic_load(&root->writer) != place);
 }
 
-/* Make everything real in @place, and list what is absent there. Gate closed. */
-static cl_int look(struct bringing *b, uint8_t place)
+/* Make real in @place what is not. @ret_missing: bytes of what there is no room for; then
+ * @ret_short says who says so. Gate closed. */
+static cl_int make_real(const struct bringing *b, uint8_t place, uint64_t *ret_missing,
+                        cl_int *ret_short)
 {
-    cl_int error = CL_SUCCESS;
     struct memory *memory;
     bool writes;
-    for (unsigned i = 0; error == CL_SUCCESS && (memory = command_use(b->command, &i, &writes));) {
-        error = memory_make_real(memory, b->context->at[place], place);
-        if (error == CL_SUCCESS && is_absent(memory->root, place, writes) &&
-            !push(b, memory->root, writes))
-            error = CL_OUT_OF_HOST_MEMORY;
+    *ret_missing = 0;
+    for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));) {
+        cl_int error = memory_make_real(memory, b->context->at[place], place);
+        if (room_is_short(error)) {
+            *ret_missing += memory->root->size;
+            *ret_short = error;
+        } else if (error != CL_SUCCESS) {
+            return error;
+        }
     }
+    return CL_SUCCESS;
+}
+
+/* More than is missing, so that the next commands find room without draining the device again. */
+static uint64_t to_free(const struct account *account, uint64_t missing)
+{
+    uint64_t limit = account_limit(account), held = atomic_load(&account->held);
+    uint64_t over = held + missing > limit ? held + missing - limit : missing;
+    uint64_t share = limit == ACCOUNT_UNLIMITED ? 0 : limit / SPILL_SHARE;
+    return over > share ? over : share;
+}
+
+/* Everything real, with other objects spilled for it once the command has its turn. NO_ROOM, or
+ * what the driver says, with b->missing set: that was not enough. Gate closed. */
+static cl_int find_room(struct bringing *b, uint8_t place)
+{
+    struct residence *residence = b->context->at[place];
+    cl_int reason = NO_ROOM;
+    if (b->command->shortage != CL_SUCCESS) {
+        reason = b->command->shortage;
+        b->command->shortage = CL_SUCCESS;
+        if (b->command->squeezes > 1 || room_make(residence, UINT64_MAX, b->command) == 0) {
+            b->missing = room_least(b->command);
+            return reason;
+        }
+    }
+    for (;;) {
+        cl_int error = make_real(b, place, &b->missing, &reason);
+        if (error != CL_SUCCESS || b->missing == 0)
+            return error;
+        if (!room_has_turn(b->command) ||
+            room_make(residence, to_free(&residence->device->account, b->missing), b->command) == 0)
+            return reason;
+    }
+}
+
+/* List what is absent in @place. Gate closed. */
+static cl_int look(struct bringing *b, uint8_t place)
+{
+    struct memory *memory;
+    bool writes;
+    cl_int error = find_room(b, place);
+    for (unsigned i = 0; error == CL_SUCCESS && (memory = command_use(b->command, &i, &writes));)
+        if (is_absent(memory->root, place, writes) && !push(b, memory->root, writes))
+            error = CL_OUT_OF_HOST_MEMORY;
     return error;
 }
 
@@ -189,25 +244,64 @@ static cl_int copy_all(struct bringing *b)
     return error;
 }
 
+/* There is no room, whatever is spilled. CL_SUCCESS: try again. */
+static cl_int ask(struct bringing *b, struct device *device, cl_int reason)
+{
+    uint64_t least = 0;
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));)
+        least += memory->root->size;
+    room_turn_end(b->command);
+    if (room_ask(device, b->missing, least, reason) == ROOM_AGAIN)
+        return CL_SUCCESS;
+    return reason == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : reason;
+}
+
+/* The first look: what is absent is listed, and marked. */
+static cl_int prepare(struct bringing *b, struct device **ret_device)
+{
+    cl_int error = CL_SUCCESS;
+    if (gate_close(0) != 0)
+        return CL_OUT_OF_RESOURCES;
+    b->place = atomic_load(&b->context->place[b->command->queue->seat_index]);
+    if (b->place != PLACE_NONE) {
+        *ret_device = b->context->at[b->place]->device;
+        error = look(b, b->place);
+    }
+    if (error == CL_SUCCESS && b->count > 0)
+        error = mark(b);
+    gate_open();
+    return error;
+}
+
+static cl_int bring(struct bringing *b)
+{
+    struct device *device = NULL;
+    bool had_turn = room_has_turn(b->command);
+    cl_int error = prepare(b, &device);
+    if (room_is_short(error) && b->missing != 0) {
+        if (had_turn)
+            return ask(b, device, error);
+        room_turn_take(b->command);
+        return CL_SUCCESS; /* looked at again, with the turn */
+    }
+    /* How a command ended is its own event's affair. */
+    for (size_t i = 0; error == CL_SUCCESS && i < b->marker_count; i++)
+        (void)residence_wait(b->markers[i].residence, 1, &b->markers[i].event);
+    if (error == CL_SUCCESS && b->place != PLACE_NONE)
+        error = copy_all(b);
+    return error;
+}
+
 cl_int command_bring(struct command *command)
 {
     struct bringing b = {.command = command, .context = command->queue->context};
-    cl_int error = CL_SUCCESS;
     if (command->ops->relocate)
         command->ops->relocate(command);
-    if (gate_close(0) != 0)
-        return command->refused = CL_OUT_OF_RESOURCES;
-    b.place = atomic_load(&b.context->place[command->queue->seat_index]);
-    if (b.place != PLACE_NONE)
-        error = look(&b, b.place);
-    if (error == CL_SUCCESS && b.count > 0)
-        error = mark(&b);
-    gate_open();
-    /* How a command ended is its own event's affair. */
-    for (size_t i = 0; error == CL_SUCCESS && i < b.marker_count; i++)
-        (void)residence_wait(b.markers[i].residence, 1, &b.markers[i].event);
-    if (error == CL_SUCCESS && b.place != PLACE_NONE)
-        error = copy_all(&b);
+    if (command->shortage != CL_SUCCESS)
+        room_turn_take(command);
+    cl_int error = bring(&b);
     finish(&b);
     command->refused = error;
     return error;

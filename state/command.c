@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/room.h"
+
 struct memory *command_use(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
     if (*cursor < command->use_count) {
@@ -38,9 +40,11 @@ static cl_int absent(const struct command *command)
 cl_int command_ready(struct command *command, struct residence *residence, uint8_t place)
 {
     struct memory *memory;
-    bool writes;
+    bool writes, tight = account_is_tight(&residence->device->account);
     for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
         struct memory *root = memory->root;
+        if (UNLIKELY(tight))
+            room_stamp(root);
         if (UNLIKELY(!memory->real[place] || !replica_is_latest(root, place) ||
                      (writes && !may_write(command, root, place))))
             return absent(command);
@@ -99,6 +103,17 @@ static cl_uint real_waits(uint8_t place, cl_uint waits, struct event *const *wai
     return count;
 }
 
+/* Drivers may find only when they are given a command that its objects do not fit: then room is
+ * made for it, and then the policy is asked. */
+static cl_int issue_failed(struct command *command, cl_int error)
+{
+    if (!room_is_short(error) || command->squeezes == 2)
+        return error;
+    command->squeezes++;
+    command->shortage = error;
+    return COMMAND_ABSENT;
+}
+
 cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
                      cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
 {
@@ -113,9 +128,12 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
                                        count ? real : NULL, ret_real);
     if (real != on_stack)
         free(real);
-    if (error == CL_SUCCESS)
-        given(command, place);
-    return error;
+    if (UNLIKELY(error != CL_SUCCESS))
+        return issue_failed(command, error);
+    given(command, place);
+    if (UNLIKELY(command->turn != 0))
+        room_turn_end(command);
+    return CL_SUCCESS;
 }
 
 /* A blocking call: wait in the driver, with references that outlive a move (G2). @event, held, has
@@ -141,19 +159,19 @@ struct call {
     cl_event *ret_event;
 };
 
-/* The command can go: give it to the driver. Inside the gate, which is left. */
-static cl_int run_now(const struct call *call, struct residence *residence, uint8_t place)
+/* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
+ * blocking call to wait for. */
+static cl_int give(const struct call *call, struct residence *residence, uint8_t place,
+                   cl_event *ret_real)
 {
-    cl_event real = NULL;
     cl_int error = command_issue(call->command, residence, place, call->waits, call->wait_list,
-                                 call->event || call->blocking ? &real : NULL);
+                                 call->event || call->blocking ? ret_real : NULL);
     if (error != CL_SUCCESS) {
         gate_leave();
-        event_discard(call->event);
         return error;
     }
     if (call->event) {
-        event_issued(call->event, place, real);
+        event_issued(call->event, place, *ret_real);
         object_publish(call->event);
         *call->ret_event = (cl_event)call->event;
     }
@@ -163,7 +181,7 @@ static cl_int run_now(const struct call *call, struct residence *residence, uint
             object_hold(call->event);
     }
     gate_leave();
-    return call->blocking ? wait_outside(residence, call->event, real) : CL_SUCCESS;
+    return CL_SUCCESS;
 }
 
 /* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
@@ -173,6 +191,7 @@ static cl_int run_held(const struct call *call)
     struct queue *queue = call->command->queue;
     struct event *event = call->event;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
+    room_turn_end(call->command);
     if (!event && call->blocking)
         event = event_create(queue->context, queue, call->command->ops->type);
     if (event || !call->blocking)
@@ -217,12 +236,18 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
         if (UNLIKELY(hold_needed(command, place, waits, call.wait_list)))
             return run_held(&call);
         error = command_ready(command, residence, place);
-        if (LIKELY(error == CL_SUCCESS))
-            return run_now(&call, residence, place);
-        gate_leave();
+        if (LIKELY(error == CL_SUCCESS)) {
+            cl_event real = NULL;
+            error = give(&call, residence, place, &real);
+            if (LIKELY(error == CL_SUCCESS))
+                return blocking ? wait_outside(residence, call.event, real) : CL_SUCCESS;
+        } else {
+            gate_leave();
+        }
         if (error == COMMAND_ABSENT)
             error = command_bring(command);
         if (error != CL_SUCCESS) {
+            room_turn_end(command);
             event_discard(call.event);
             return error;
         }

@@ -82,7 +82,10 @@ struct command {
     uint8_t use_count;
     uint8_t writes; /**< Bit i: uses[i] gets a new version. */
     bool wait_list_empty;
-    cl_int refused; /**< What command_bring said of it last. */
+    cl_int refused;   /**< What command_bring said of it last. */
+    cl_int shortage;  /**< The driver, given it, said that there is no room. */
+    uint8_t squeezes; /**< How often: bring spills all else, then asks the policy. */
+    uint64_t turn;    /**< Of room.h; 0: none. */
     /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
      *  (0 at first) on, NULL past the last. */
     struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);

@@ -34,6 +34,7 @@ struct seat {
     _Atomic uint64_t last_downtime_ns;
     struct clock clock; /**< Of its profiling times. */
     _Atomic bool moving;
+    uint64_t granted;        /**< Its part of what the program may have on `device`. By room.c. */
     struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
     struct pins pins;        /**< Its own; those of its contexts count as well. */
 };

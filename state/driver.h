@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "state/account.h"
 #include "state/compiler.h"
 #include "state/devinfo.h"
 
@@ -34,7 +35,8 @@ struct device {
         *cl; /**< Every real object of this device's platform is called with it. */
     cl_platform_id platform;
     cl_device_id id;
-    struct devinfo info; /**< Its own answers, queried once. */
+    struct devinfo info;    /**< Its own answers, queried once. */
+    struct account account; /**< What the program has there. */
 };
 
 /** The value of the environment before `reseat run` replaced it; drivers are found through these.

@@ -3,6 +3,7 @@
 
 #include "state/callback.h"
 #include "state/command.h"
+#include "state/room.h"
 
 /* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
 struct held {
@@ -184,6 +185,9 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
             error = command_issue(command, residence, place, held->waits, held->wait_list,
                                   held->event ? &real : NULL);
     }
+    if (error == COMMAND_ABSENT)
+        return error;
+    room_turn_end(command);
     if (error != CL_SUCCESS && command->ops->cancel)
         command->ops->cancel(command);
     if (held->event && error == CL_SUCCESS)

@@ -129,6 +129,12 @@ const size_t *kernel_required_group(const struct kernel *kernel);
 bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
                        size_t items);
 
+/** Bytes of all memory objects that its arguments name now. Gate closed. */
+uint64_t kernel_argument_bytes(const struct kernel *kernel);
+/** Objects left @place: arguments that name them are to be given again before the next launch
+ * there, and real[place] is made to let go of them. Gate closed. */
+void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t place);
+
 /** Remember a launch for PLAN and PREPARE: high-water marks. @local is NULL where the driver chose.
  *  A few loads when nothing is new. */
 void kernel_note_launch(struct kernel *kernel, cl_uint dims, const size_t *global,

@@ -4,6 +4,7 @@
 
 #include "state/kernel_priv.h"
 #include "state/memory.h"
+#include "state/room.h"
 #include "state/sampler.h"
 
 /* The way that most calls take is one function without calls but the driver's; the rest is kept out
@@ -27,7 +28,9 @@ static cl_int real_object(const struct kernel_arg *arg, struct object *object,
     } else {
         struct memory *memory = (struct memory *)object;
         if (UNLIKELY(!memory->real[place]))
-            error = memory_make_real(memory, residence, place);
+            error = account_is_tight(&residence->device->account)
+                        ? NO_ROOM
+                        : memory_make_real(memory, residence, place);
         *ret_real = memory->real[place];
     }
     return error;
@@ -73,6 +76,32 @@ cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t 
         __atomic_store_n(&kernel->applied[place], edition, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&kernel->details->lock);
     return error;
+}
+
+uint64_t kernel_argument_bytes(const struct kernel *kernel)
+{
+    uint64_t bytes = 0;
+    for (cl_uint i = 0; i < kernel->arg_count; i++) {
+        const struct kernel_arg *arg = &kernel->args[i];
+        const struct memory *memory = arg->kind == ARG_MEMORY ? object_weak_get(arg->object) : NULL;
+        bytes += memory ? memory->root->size : 0;
+    }
+    return bytes;
+}
+
+void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    const cl_mem none = NULL;
+    for (cl_uint i = 0; i < kernel->arg_count; i++) {
+        const struct kernel_arg *arg = &kernel->args[i];
+        const struct memory *memory = arg->kind == ARG_MEMORY ? object_weak_get(arg->object) : NULL;
+        if (!memory || memory->real[place])
+            continue;
+        kernel->applied[place] = kernel_edition(kernel) - 1;
+        /* Some drivers' kernels retain their arguments (5.9.2 says that they need not). */
+        if (arg->declared == ARG_IS_MEMORY)
+            (void)residence->cl->clSetKernelArg(kernel->real[place], i, sizeof(none), &none);
+    }
 }
 
 int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg)
@@ -217,9 +246,11 @@ static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, stru
     cl_int error = home_real(kernel, residence, home);
     if (error == CL_SUCCESS)
         error = real_object(&next, object, residence, home, &handle);
+    /* Not there for want of room: it is given when a launch has it brought. */
+    bool later = error == NO_ROOM;
     if (error == CL_SUCCESS)
         error = residence->cl->clSetKernelArg(kernel->real[home], index, sizeof(handle), &handle);
-    if (error != CL_SUCCESS)
+    if (error != CL_SUCCESS && !later)
         return error;
     if (arg->kind == ARG_LOCAL)
         kernel->details->local_dynamic -= arg->size;
@@ -228,7 +259,7 @@ static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, stru
     arg->kind = (uint8_t)kind;
     arg->size = sizeof(handle);
     arg->object = object_weak(object);
-    kernel_changed(kernel, home, current);
+    kernel_changed(kernel, home, current && !later);
     return CL_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/map.h"
+#include "state/room.h"
 #include "state/usage.h"
 
 #define ACCESS_FLAGS      (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
@@ -153,10 +154,17 @@ static cl_int make_real(struct memory *memory, struct residence *residence, uint
         if (error != CL_SUCCESS)
             return error;
     }
-    if (memory->image)
-        return make_image(memory, residence, place, initial);
-    return memory->root == memory ? make_root_buffer(memory, residence, place, initial)
-                                  : make_sub_buffer(memory, residence, place);
+    bool owns = memory->root == memory;
+    if (owns && !account_take(&residence->device->account, memory->size))
+        return NO_ROOM;
+    cl_int error = memory->image ? make_image(memory, residence, place, initial)
+                   : owns        ? make_root_buffer(memory, residence, place, initial)
+                                 : make_sub_buffer(memory, residence, place);
+    if (owns && error == CL_SUCCESS)
+        account_note(&residence->device->account);
+    else if (owns)
+        account_return(&residence->device->account, memory->size);
+    return error;
 }
 
 cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place)
@@ -164,20 +172,70 @@ cl_int memory_make_real(struct memory *memory, struct residence *residence, uint
     return make_real(memory, residence, place, NULL);
 }
 
-/* Make it where the context lives now, with its first content, and publish it. */
-static cl_int settle(struct memory *memory, const void *initial, struct memory **ret_memory)
+/* What it begins with is in host memory alone, until a command needs it. */
+static cl_int make_in_host(struct memory *memory, const void *initial)
+{
+    if (!initial)
+        return CL_SUCCESS;
+    if (memory_window(memory) != 0)
+        return CL_OUT_OF_HOST_MEMORY;
+    /* An image's window has the pitches of the program's pointer. */
+    if (initial != memory->window->bytes)
+        memcpy(memory->window->bytes, initial, memory->size);
+    replica_written(memory, PLACE_HOST);
+    return CL_SUCCESS;
+}
+
+/* Inside the gate. The error of room_is_short: nothing was made, and @ret_device has no room. */
+static cl_int make_at_home(struct memory *memory, const void *initial, bool in_host,
+                           struct device **ret_device)
 {
     struct context *context = memory->context;
-    context_enter(context);
     uint8_t place = context_home(context);
+    *ret_device = context->at[place]->device;
+    /* A view of what is in host memory is made with it. */
+    if (memory->root != memory && !memory->root->real[place] &&
+        account_is_tight(&(*ret_device)->account))
+        return CL_SUCCESS;
+    if (in_host)
+        return make_in_host(memory, initial);
     cl_int error = make_real(memory, context->at[place], place, initial);
-    if (error != CL_SUCCESS) {
-        memory_discard(memory);
-        gate_leave();
-        return error;
-    }
-    if (memory->root == memory && initial)
+    if (error == CL_SUCCESS && memory->root == memory && initial)
         replica_written(memory, place);
+    return error;
+}
+
+/* A device that is smaller than the program was told refuses sizes that others take. */
+static bool may_ask(const struct memory *memory, cl_int error)
+{
+    return memory->root == memory && (room_is_short(error) || error == CL_INVALID_BUFFER_SIZE ||
+                                      error == CL_INVALID_IMAGE_SIZE);
+}
+
+/* Make it where the context lives now, with its first content, and publish it. What does not fit
+ * there goes to the policy. */
+static cl_int settle(struct memory *memory, const void *initial, struct memory **ret_memory)
+{
+    struct device *device;
+    enum room_answer answer = ROOM_AGAIN;
+    cl_int error;
+    for (;;) {
+        context_enter(memory->context);
+        error = make_at_home(memory, initial, answer == ROOM_SPILL, &device);
+        if (LIKELY(error == CL_SUCCESS))
+            break;
+        bool ask = may_ask(memory, error) && answer == ROOM_AGAIN;
+        if (!ask)
+            memory_discard(memory);
+        gate_leave();
+        if (!ask)
+            return error;
+        answer = room_ask(device, memory->size, memory->size, error);
+        if (answer == ROOM_REFUSE || (answer == ROOM_SPILL && !room_is_short(error))) {
+            memory_discard(memory);
+            return error == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;
+        }
+    }
     object_publish(memory);
     gate_leave();
     *ret_memory = memory;

@@ -75,6 +75,9 @@ struct memory {
     struct window *_Atomic window;     /**< Or NULL. While set, its bytes keep their address. */
     struct mapping *mappings;          /**< Of it and its views. Guarded by mapping.c's lock. */
     bool visited;                      /**< A mover copies it, with the gate open. Likewise. */
+    _Atomic bool collected;            /**< A mover copies it: not to be spilled. Set with the
+                                            gate closed. */
+    _Atomic uint64_t stamp;            /**< When a command named it, where room is short. */
 };
 
 static inline struct memory *memory_get(cl_mem handle)
@@ -148,9 +151,19 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
 /**
  * Make the real object of @memory in @place, its root's first. Not its content: its replica there
  * is stale afterwards, unless the object was never written.
- * Inside the gate, or by a mover.
+ * Inside the gate, or by a mover. CL_SUCCESS, what the driver says, or NO_ROOM (room.h).
  */
 cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place);
+
+/** real[place] is somebody else's to release, or was: it is not counted as the device's any more.
+ */
+static inline void memory_left(struct memory *memory, struct residence *residence, uint8_t place)
+{
+    if (memory->real[place] && memory->root == memory)
+        account_return(&residence->device->account, memory->size);
+    memory->real[place] = NULL;
+    atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << place), memory_order_relaxed);
+}
 
 /** Allocate the root's window if it has none. 0 or -ENOMEM. */
 MUST_CHECK int memory_window(struct memory *root);

@@ -72,18 +72,21 @@ static void keep_for(struct memory *memory, const cl_icd_dispatch *cl, cl_mem re
     }
 }
 
+void memory_release_real(struct memory *memory, uint8_t place)
+{
+    if (!memory->real[place])
+        return;
+    struct residence *residence = memory->context->at[place];
+    if (atomic_load_explicit(&memory->root->used, memory_order_relaxed))
+        keep_for(memory, residence->cl, memory->real[place]);
+    residence->cl->clReleaseMemObject(memory->real[place]);
+    memory_left(memory, residence, place);
+}
+
 void memory_release_reals(struct memory *memory)
 {
-    bool used = atomic_load_explicit(&memory->root->used, memory_order_relaxed);
-    for (uint8_t place = 0; place < PLACES; place++) {
-        if (!memory->real[place])
-            continue;
-        const cl_icd_dispatch *cl = memory->context->at[place]->cl;
-        if (used)
-            keep_for(memory, cl, memory->real[place]);
-        cl->clReleaseMemObject(memory->real[place]);
-        memory->real[place] = NULL;
-    }
+    for (uint8_t place = 0; place < PLACES; place++)
+        memory_release_real(memory, place);
 }
 
 int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem, void *),

@@ -3,6 +3,9 @@
 
 #include "state/memory.h"
 
+/** Release the real object of @memory in @place, if any, and what it has of the device's memory.
+ * Its window stays until the driver lets go of it. Inside the gate, or with it closed. */
+void memory_release_real(struct memory *memory, uint8_t place);
 /** Release every real object of @memory; its window stays until the drivers let go of it. Inside
  *  the gate. */
 void memory_release_reals(struct memory *memory);

@@ -12,6 +12,7 @@
 #include "state/log.h"
 #include "state/move_priv.h"
 #include "state/offer.h"
+#include "state/room.h"
 #include "state/usage.h"
 #include "state/work.h"
 
@@ -124,6 +125,22 @@ int move_close_gate(struct move *move)
     return error;
 }
 
+/* Within a grant that is less than the program has, what one command needs must fit. */
+static void limit_to_grant(const struct move *move, struct plan_use *use, struct plan_offer *offer)
+{
+    const uint64_t *grant = move->request->grant;
+    const struct device *here = atomic_load(&move->seat->device);
+    uint64_t least = here ? atomic_load(&here->account.least) : 0;
+    if (!grant)
+        return;
+    if (least < use->largest_object)
+        least = use->largest_object;
+    if (use->device_memory > *grant)
+        use->device_memory = least;
+    if (offer->memory_available > *grant)
+        offer->memory_available = *grant;
+}
+
 static int plan(struct move *move)
 {
     int pinned = check_pins(move);
@@ -150,6 +167,7 @@ static int plan(struct move *move)
     measure_memory(move->seat, &use);
     offer_from_devinfo(&move->target->info, &offer);
     offer.name = move->target->key.device;
+    limit_to_grant(move, &use, &offer);
     if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
         return -ENOTSUP;
     return 0;
@@ -266,6 +284,9 @@ static void run(struct move *move)
         return;
     }
     atomic_store(&move->seat->moving, true);
+    bool reserved = move->target && move->request->grant;
+    if (reserved)
+        room_reserve(move->target, *move->request->grant);
     error = transact(move, &waste);
     pause_end(move);
     if (error == 0) {
@@ -276,6 +297,8 @@ static void run(struct move *move)
         move_waste_release(&waste);
     } else {
         move_undo(move);
+        if (reserved)
+            room_unreserve(move->target, *move->request->grant);
     }
     move_remains_sweep();
     conclude(move, error);

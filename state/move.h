@@ -36,7 +36,9 @@ struct move_request {
     uint32_t seat;                   /**< Which virtual device moves; 0 is the first. */
     uint64_t deadline_ns;            /**< CLOCK_MONOTONIC; 0: none. */
     bool dry_run;                    /**< PLAN alone. */
-    const atomic_bool *cancel;       /**< Polled until COMMIT; may be NULL. */
+    const uint64_t *grant;     /**< Bytes that it may have on the target, or NULL: no limit. What is
+                                    beyond stays in host memory. */
+    const atomic_bool *cancel; /**< Polled until COMMIT; may be NULL. */
     /** Called on the moving thread, outside every lock, a few times a second; may be NULL. */
     void (*progress)(void *data, const struct move_progress *progress);
     void *data;

@@ -4,6 +4,7 @@
 #include "state/kernel.h"
 #include "state/map.h"
 #include "state/move_priv.h"
+#include "state/room.h"
 #include "state/sampler.h"
 
 /* Where real objects go when a place is vacated: aside, or at once when there is no memory for that
@@ -26,8 +27,7 @@ static void vacate_memory(struct memory *memory, struct residence *residence, ui
 {
     let_go(residence, OBJECT_MEMORY, memory->real[place],
            memory->backed & (1u << place) ? memory->window : NULL);
-    memory->real[place] = NULL;
-    memory->backed &= (uint8_t) ~(1u << place);
+    memory_left(memory, residence, place);
     atomic_store(&memory->held[place], 0);
     if (atomic_load(&memory->writer) == place)
         atomic_store(&memory->writer, PLACE_NONE);
@@ -200,6 +200,6 @@ void move_commit(struct move *move, struct move_waste *waste)
     struct device *before = atomic_load(&move->seat->device);
     if (before)
         move->seat->last = before;
-    atomic_store(&move->seat->device, move->target);
+    room_arrive(move->seat, move->target, move->request->grant);
     atomic_fetch_add(&move->seat->moves, 1);
 }

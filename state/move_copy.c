@@ -6,6 +6,7 @@
 #include "state/map.h"
 #include "state/move_priv.h"
 #include "state/replica.h"
+#include "state/room.h"
 
 /* Progress is told between slices of this many bytes. */
 #define SLICE ((uint64_t)512 << 20)
@@ -23,8 +24,10 @@ struct roots {
 
 static void roots_finish(struct roots *roots)
 {
-    for (size_t i = 0; i < roots->count; i++)
+    for (size_t i = 0; i < roots->count; i++) {
+        atomic_store(&roots->roots[i]->collected, false);
         object_unhold(roots->roots[i]);
+    }
     free(roots->roots);
     free(roots->versions);
 }
@@ -44,6 +47,7 @@ static int roots_push(struct roots *roots, struct memory *root)
         roots->capacity = capacity;
     }
     object_hold(root);
+    atomic_store(&root->collected, true);
     roots->versions[roots->count] = atomic_load(&root->version);
     roots->roots[roots->count++] = root;
     roots->bytes += root->size;
@@ -61,17 +65,25 @@ static bool goes_along(const struct move_context *entry, const struct memory *me
            (entry->to == PLACE_HOST ? entry->leaves : memory->real[entry->to] != NULL);
 }
 
+/* What there is no room for in the target, and the source has alone. */
+static bool stays_in_host(const struct move_context *entry, const struct memory *memory)
+{
+    return entry->to != PLACE_HOST && entry->leaves && !memory->real[entry->to] &&
+           replica_needs(memory, PLACE_HOST) && replica_is_latest(memory, entry->from);
+}
+
 /* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
  */
-static int roots_collect(const struct move_context *entry, struct roots *ret_roots)
+static int roots_collect(const struct move_context *entry,
+                         bool (*wanted)(const struct move_context *, const struct memory *),
+                         struct roots *ret_roots)
 {
     struct roots roots = {0};
     uintptr_t cursor = 0;
     struct memory *memory;
     int error = 0;
     while (error == 0 && (memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->context == entry->context && memory->root == memory &&
-            goes_along(entry, memory))
+        if (memory->context == entry->context && memory->root == memory && wanted(entry, memory))
             error = roots_push(&roots, memory);
         object_unhold(memory);
     }
@@ -99,8 +111,8 @@ static bool nothing_ahead(const struct move_context *entry)
     return from_in_place && to_in_place;
 }
 
-static int refresh(struct move *move, const struct move_context *entry, const struct roots *roots,
-                   bool quiet)
+static int refresh(struct move *move, const struct move_context *entry, uint8_t to,
+                   const struct roots *roots, bool quiet)
 {
     int error = 0;
     for (size_t at = 0; error == 0 && at < roots->count;) {
@@ -111,7 +123,7 @@ static int refresh(struct move *move, const struct move_context *entry, const st
         struct replica_batch batch = {
             .context = entry->context,
             .from = entry->from,
-            .to = entry->to,
+            .to = to,
             .quiet = quiet,
             .roots = roots->roots + at,
             .versions = quiet ? NULL : roots->versions + at,
@@ -287,7 +299,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     if (error != 0)
         return error;
     uint64_t closed = move_now();
-    error = roots_collect(entry, &roots);
+    error = roots_collect(entry, goes_along, &roots);
     if (error == 0 && roots.bytes >= AHEAD_WORTH)
         error = markers_place(move, &markers);
     gate_open();
@@ -296,7 +308,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
         move->total += roots.bytes;
         error = markers_await(move, &markers);
         if (error == 0)
-            error = refresh(move, entry, &roots, false);
+            error = refresh(move, entry, entry->to, &roots, false);
     }
     markers_finish(&markers);
     roots_finish(&roots);
@@ -327,7 +339,8 @@ static int apply_kernels(struct move *move, const struct move_context *entry)
         if (kernel->program->context == entry->context && kernel->real[entry->to] &&
             kernel->applied[entry->to] != kernel->edition) {
             cl_int refused = kernel_apply(kernel, entry->context->at[entry->to], entry->to);
-            if (refused != CL_SUCCESS)
+            /* Arguments that there is no room for are given at the next launch. */
+            if (refused != CL_SUCCESS && refused != NO_ROOM)
                 error = move_fail(move, -EIO, "%s refuses the arguments of %s (OpenCL error %d)",
                                   move->target->key.device, kernel->name, refused);
         }
@@ -355,18 +368,27 @@ static int arrive_maps(struct move *move, const struct move_context *entry)
     return 0;
 }
 
+static int copy_group(struct move *move, const struct move_context *entry, uint8_t to,
+                      bool (*wanted)(const struct move_context *, const struct memory *))
+{
+    struct roots roots = {0};
+    int error = roots_collect(entry, wanted, &roots);
+    if (error == 0) {
+        move->total += roots.bytes;
+        error = refresh(move, entry, to, &roots, true);
+    }
+    roots_finish(&roots);
+    return error;
+}
+
 int move_copy_rest(struct move *move)
 {
     int error = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++) {
         const struct move_context *entry = &move->contexts[i];
-        struct roots roots = {0};
-        error = roots_collect(entry, &roots);
-        if (error == 0) {
-            move->total += roots.bytes;
-            error = refresh(move, entry, &roots, true);
-        }
-        roots_finish(&roots);
+        error = copy_group(move, entry, entry->to, goes_along);
+        if (error == 0)
+            error = copy_group(move, entry, PLACE_HOST, stays_in_host);
         if (error == 0 && move->target)
             error = apply_kernels(move, entry);
         if (error == 0 && move_carries_maps(entry))

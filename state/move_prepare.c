@@ -3,6 +3,7 @@
 
 #include "state/kernel.h"
 #include "state/move_priv.h"
+#include "state/room.h"
 #include "state/sampler.h"
 
 static bool known(const struct move *move, const struct context *context)
@@ -201,6 +202,11 @@ static int prepare_memory(struct move *move, void *object)
     gate_enter();
     cl_int error = memory_make_real(memory, target_of(entry), entry->to);
     gate_leave();
+    /* More than it may have there: it stays in host memory until a command needs it. */
+    if (error == NO_ROOM) {
+        atomic_store(&move->target->account.tight, true);
+        return 0;
+    }
     /* The program may have freed its memory since it released the object. */
     if (error != CL_SUCCESS && !move->paused && object_refs(memory->root) == 0)
         return 0;

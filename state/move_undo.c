@@ -57,18 +57,17 @@ static void undo_queues(const struct move *move, const struct move_context *entr
     }
 }
 
-static void empty_memory(struct memory *memory, const struct residence *residence, uint8_t place)
+static void empty_memory(struct memory *memory, struct residence *residence, uint8_t place)
 {
     residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
-    memory->real[place] = NULL;
-    atomic_fetch_and(&memory->backed, (uint8_t) ~(1u << place));
+    memory_left(memory, residence, place);
     atomic_store(&memory->held[place], 0);
 }
 
 /* Nobody but a mover looks at @place: what it holds while it does cannot leave by itself. */
 static void empty(struct context *context, uint8_t place)
 {
-    const struct residence *residence = context->at[place];
+    struct residence *residence = context->at[place];
     uintptr_t cursor;
     struct kernel *kernel;
     for (cursor = 0; (kernel = object_next(OBJECT_KERNEL, &cursor)); object_unhold(kernel))

@@ -238,11 +238,11 @@ Test(shared, a_held_command_ends_when_its_object_cannot_be_made, .timeout = 60)
     OK(error);
     cl_mem buffer = engine_buffer(t.context, CL_MEM_COPY_HOST_PTR, BYTES, t.host);
     OK(clEnqueueReadBuffer(t.queues[1], buffer, CL_FALSE, 0, 64, bytes, 1, &user, &event));
-    cr_assert_eq(emu_shared_arm(t.rig.emu, "two", 1, "clCreateBuffer", CL_OUT_OF_RESOURCES), 0);
+    cr_assert_eq(emu_shared_arm(t.rig.emu, "two", 1, "clCreateBuffer", CL_OUT_OF_HOST_MEMORY), 0);
     OK(clSetUserEventStatus(user, CL_COMPLETE));
     cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
-    cr_assert_eq(status, CL_OUT_OF_RESOURCES);
+    cr_assert_eq(status, CL_OUT_OF_HOST_MEMORY);
     OK(clEnqueueReadBuffer(t.queues[1], buffer, CL_TRUE, 0, 64, bytes, 0, NULL, NULL));
     cr_assert_arr_eq(bytes, t.want, 64);
     OK(clReleaseEvent(event));

@@ -1,0 +1,310 @@
+#include "state/room.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/kernel.h"
+#include "state/log.h"
+
+/* What was granted beyond what is held is kept up to this, so that a program which makes and
+ * releases objects does not ask each time. */
+#define SLACK ((uint64_t)64 << 20)
+
+static enum room_answer (*_Atomic policy)(const struct room_need *need);
+/* Guards what was granted, and with it where a seat is. Nothing is waited for under it. */
+static pthread_mutex_t grants = PTHREAD_MUTEX_INITIALIZER;
+
+bool room_is_short(cl_int error)
+{
+    return error == NO_ROOM || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+           error == CL_OUT_OF_RESOURCES;
+}
+
+void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
+{
+    atomic_store(&policy, ask);
+}
+
+/* The first seat on @device; the_seat_count when it has none any more. */
+static uint32_t seat_on(const struct device *device)
+{
+    uint32_t seat = 0;
+    while (seat < the_seat_count && atomic_load(&the_seats[seat]->device) != device)
+        seat++;
+    return seat;
+}
+
+/* Roots that are on @device, or would be if there were room: those that another device of the same
+ * context has alone are not. */
+static bool counts_for(const struct memory *root, const struct device *device)
+{
+    const struct context *context = root->context;
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        uint8_t place = atomic_load(&context->place[i]);
+        if (atomic_load(&context->seats[i]->device) == device && place != PLACE_NONE)
+            return context->seat_count == 1 ||
+                   __atomic_load_n(&root->real[place], __ATOMIC_RELAXED) ||
+                   replica_is_latest(root, PLACE_HOST);
+    }
+    return false;
+}
+
+static uint64_t wanted_on(const struct device *device)
+{
+    uint64_t bytes = 0;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->root == memory && counts_for(memory, device))
+            bytes += memory->size;
+        object_unhold(memory);
+    }
+    return bytes;
+}
+
+/* Bytes of the objects that the arguments of one kernel name, the most of all kernels. */
+static uint64_t largest_arguments(void)
+{
+    uint64_t most = 0;
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    while ((kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        uint64_t bytes = kernel_argument_bytes(kernel);
+        most = bytes > most ? bytes : most;
+        object_unhold(kernel);
+    }
+    return most;
+}
+
+/* What is asked for, and what the device is to the program now. Gate closed, or nobody asks. */
+static void describe(struct device *device, uint64_t least, struct room_need *ret_need)
+{
+    struct account *account = &device->account;
+    uint64_t arguments = largest_arguments();
+    account_raise(&account->least, least > arguments ? least : arguments);
+    ret_need->seat = seat_on(device);
+    ret_need->wanted = wanted_on(device);
+    ret_need->least = atomic_load(&account->least);
+}
+
+enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, cl_int reason)
+{
+    struct account *account = &device->account;
+    struct room_need need = {.failed = reason != NO_ROOM};
+    enum room_answer (*ask)(const struct room_need *) = atomic_load(&policy);
+    if (gate_close(0) != 0)
+        return ROOM_REFUSE;
+    describe(device, least, &need);
+    gate_open();
+    if (need.seat == the_seat_count)
+        return ROOM_AGAIN; /* moved meanwhile */
+    uint64_t held = atomic_load(&account->held), limit = account_limit(account);
+    need.wanted += size;
+    need.bytes = held + size > limit ? held + size - limit : size;
+    enum room_answer answer = ask ? ask(&need) : ROOM_FORCE;
+    if (answer == ROOM_FORCE && !need.failed) {
+        atomic_store(&account->limited, false);
+        answer = ROOM_AGAIN;
+    } else if (answer == ROOM_FORCE) {
+        answer = ROOM_SPILL;
+    }
+    if (answer == ROOM_SPILL)
+        atomic_store(&account->tight, true);
+    log_info("%llu bytes more on %s, where %llu are held%s: %s", (unsigned long long)size,
+             device->key.device, (unsigned long long)held,
+             need.failed ? " and the device has no more" : "",
+             answer == ROOM_AGAIN   ? "there is room now"
+             : answer == ROOM_SPILL ? "what is not in use goes to host memory"
+                                    : "refused");
+    return answer;
+}
+
+void room_grant(uint32_t index, uint64_t bytes)
+{
+    if (index >= the_seat_count)
+        return;
+    pthread_mutex_lock(&grants);
+    struct seat *seat = the_seats[index];
+    struct device *device = atomic_load(&seat->device);
+    if (device) {
+        seat->granted += bytes;
+        atomic_fetch_add(&device->account.granted, bytes);
+        atomic_store(&device->account.limited, true);
+    }
+    pthread_mutex_unlock(&grants);
+}
+
+/* Keep to @bytes, of what the account was granted for @seat. Returns what that gives up. */
+static uint64_t give_up(struct seat *seat, struct device *device, uint64_t bytes)
+{
+    uint64_t gone = 0;
+    pthread_mutex_lock(&grants);
+    if (atomic_load(&seat->device) == device) {
+        uint64_t granted = atomic_load(&device->account.granted);
+        gone = granted > bytes ? granted - bytes : 0;
+        gone = gone < seat->granted ? gone : seat->granted;
+        seat->granted -= gone;
+        atomic_fetch_sub(&device->account.granted, gone);
+    }
+    pthread_mutex_unlock(&grants);
+    return gone;
+}
+
+static struct device *device_of(uint32_t seat)
+{
+    return seat < the_seat_count ? atomic_load(&the_seats[seat]->device) : NULL;
+}
+
+uint64_t room_slack(uint32_t index)
+{
+    struct device *device = device_of(index);
+    if (!device || !atomic_load(&device->account.limited))
+        return 0;
+    uint64_t held = atomic_load(&device->account.held);
+    if (atomic_load(&device->account.granted) <= held + 2 * SLACK)
+        return 0;
+    return give_up(the_seats[index], device, held + SLACK);
+}
+
+/* Some residence on @device, or NULL. Gate closed. */
+static struct residence *residence_on(const struct device *device)
+{
+    struct residence *found = NULL;
+    uintptr_t cursor = 0;
+    struct context *context;
+    while (!found && (context = object_next(OBJECT_CONTEXT, &cursor))) {
+        for (uint8_t place = 0; !found && place < PLACES; place++)
+            if (context->at[place] && context->at[place]->device == device)
+                found = context->at[place];
+        object_unhold(context);
+    }
+    return found;
+}
+
+uint64_t room_shrink(uint32_t index, uint64_t bytes)
+{
+    if (!device_of(index) || gate_close(0) != 0)
+        return 0;
+    struct device *device = device_of(index);
+    struct residence *residence = device ? residence_on(device) : NULL;
+    uint64_t held = device ? atomic_load(&device->account.held) : 0;
+    if (residence && held > bytes && room_make(residence, held - bytes, NULL) != 0)
+        held = atomic_load(&device->account.held);
+    uint64_t gone = device ? give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
+    gate_open();
+    return gone;
+}
+
+void room_read(uint32_t index, struct room_use *ret_use)
+{
+    struct room_use use = {0};
+    struct device *device = device_of(index);
+    if (device) {
+        struct account *account = &device->account;
+        pthread_mutex_lock(&grants);
+        use.granted = the_seats[index]->granted;
+        use.limited = atomic_load(&account->limited);
+        pthread_mutex_unlock(&grants);
+        if (seat_on(device) == index) {
+            use.held = atomic_load(&account->held);
+            use.peak = atomic_load(&account->peak);
+            use.spilled = atomic_load(&account->spilled);
+            use.least = atomic_load(&account->least);
+            use.wanted = wanted_on(device);
+        }
+    }
+    *ret_use = use;
+}
+
+/*
+ * The turn belongs to a command, not to a thread: a held one may be given to the driver by another
+ * thread than had its objects brought.
+ */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t free;
+    uint64_t last;            /* serial number */
+    _Atomic uint64_t current; /* 0: free */
+} turn = {.lock = PTHREAD_MUTEX_INITIALIZER, .free = PTHREAD_COND_INITIALIZER};
+
+bool room_has_turn(const struct command *command)
+{
+    return command->turn != 0 && command->turn == atomic_load(&turn.current);
+}
+
+void room_turn_take(struct command *command)
+{
+    pthread_mutex_lock(&turn.lock);
+    while (!room_has_turn(command) && turn.current != 0)
+        pthread_cond_wait(&turn.free, &turn.lock);
+    if (turn.current == 0)
+        turn.current = command->turn = ++turn.last;
+    pthread_mutex_unlock(&turn.lock);
+}
+
+/* Whose turn @serial is not any more may be anybody's. */
+static void end_turn(uint64_t serial)
+{
+    pthread_mutex_lock(&turn.lock);
+    if (turn.current == serial) {
+        turn.current = 0;
+        pthread_cond_broadcast(&turn.free);
+    }
+    pthread_mutex_unlock(&turn.lock);
+}
+
+void room_turn_end(struct command *command)
+{
+    if (command->turn != 0)
+        end_turn(command->turn);
+    command->turn = 0;
+}
+
+void room_reserve(struct device *device, uint64_t grant)
+{
+    pthread_mutex_lock(&grants);
+    atomic_fetch_add(&device->account.granted, grant);
+    atomic_store(&device->account.limited, true);
+    pthread_mutex_unlock(&grants);
+}
+
+/* Under the lock. Nobody is there any more who was granted anything. */
+static void close_if_empty(struct device *device)
+{
+    if (seat_on(device) != the_seat_count)
+        return;
+    atomic_store(&device->account.limited, false);
+    atomic_store(&device->account.tight, false);
+}
+
+void room_unreserve(struct device *device, uint64_t grant)
+{
+    pthread_mutex_lock(&grants);
+    atomic_fetch_sub(&device->account.granted, grant);
+    close_if_empty(device);
+    pthread_mutex_unlock(&grants);
+}
+
+void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
+{
+    uint64_t serial = atomic_load(&turn.current);
+    pthread_mutex_lock(&grants);
+    struct device *from = atomic_load(&seat->device);
+    atomic_store(&seat->device, to);
+    if (from) {
+        atomic_fetch_sub(&from->account.granted, seat->granted);
+        close_if_empty(from);
+    }
+    seat->granted = to && grant ? *grant : 0;
+    pthread_mutex_unlock(&grants);
+    /* Whoever had it may have nothing to be given to for long. */
+    if (serial != 0)
+        end_turn(serial);
+}
+void room_after_fork(void)
+{
+    pthread_mutex_init(&grants, NULL);
+    pthread_mutex_init(&turn.lock, NULL);
+    pthread_cond_init(&turn.free, NULL);
+    turn.current = 0;
+}

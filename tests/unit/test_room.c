@@ -1,0 +1,462 @@
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/memory.h"
+#include "state/room.h"
+#include "tests/unit/engine_rig.h"
+
+/*
+ * What does not fit: programs that need several times what they may have, or what there is, end
+ * with the bytes that a host computation gives.
+ */
+
+#define MIB        ((size_t)1 << 20)
+#define BYTES      MIB
+#define WORDS      (BYTES / sizeof(cl_uint))
+#define BUFFERS    12
+#define FEW        (4 * BYTES)
+#define EVERYTHING (64 * MIB)
+
+static const char plenty[] = "[one] name=one [two] name=two";
+static const char scarce[] = "[one] name=one memory=4MiB [two] name=two";
+
+static const char source[] =
+    "__kernel void add(__global uint *out, __global const uint *in, uint n)"
+    "{ size_t i = get_global_id(0); out[i] += in[i] * n + (uint)i; }"
+    "__kernel void set(__global uint *out, uint n)"
+    "{ size_t i = get_global_id(0); out[i] = (uint)i ^ n; }";
+
+static struct engine_rig rig;
+static struct engine_program program;
+static cl_kernel add, set;
+static cl_mem buffers[BUFFERS];
+static cl_uint *want[BUFFERS];
+
+/* The policy of a test, and what it was asked. */
+static struct {
+    _Atomic unsigned asked, failed;
+    uint64_t bytes, least, wanted;
+    enum room_answer answer;
+    const char *device; /* moves there first */
+    uint64_t grants;    /* grants that much first */
+} policy;
+
+static enum room_answer decide(const struct room_need *need)
+{
+    atomic_fetch_add(&policy.asked, 1);
+    atomic_fetch_add(&policy.failed, need->failed);
+    policy.bytes = need->bytes;
+    policy.least = need->least;
+    policy.wanted = need->wanted;
+    if (policy.grants)
+        room_grant(need->seat, policy.grants);
+    if (policy.device)
+        engine_rig_moves(&rig, policy.device);
+    return policy.answer;
+}
+
+static struct account *account(const char *name)
+{
+    struct device *device;
+    cr_assert_eq(driver_open_device(engine_rig_key(&rig, name), &device), 0);
+    return &device->account;
+}
+
+static void begin(const char *config, enum room_answer answer)
+{
+    engine_rig_open(&rig, config);
+    engine_program_open(&rig, 0, source, &program);
+    add = engine_kernel(program.program, "add");
+    set = engine_kernel(program.program, "set");
+    policy.answer = answer;
+    room_set_policy(decide);
+}
+
+static void make(size_t count)
+{
+    for (size_t b = 0; b < count; b++) {
+        want[b] = malloc(BYTES);
+        cr_assert_not_null(want[b]);
+        for (size_t i = 0; i < WORDS; i++)
+            want[b][i] = (cl_uint)(i * 7 + b);
+        buffers[b] = engine_buffer(program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES,
+                                   want[b]);
+    }
+}
+
+static void launch(cl_kernel kernel, cl_command_queue queue)
+{
+    const size_t global = WORDS;
+    OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL));
+}
+
+static void step(size_t out, size_t in, cl_uint n)
+{
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[out]));
+    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[in]));
+    OK(clSetKernelArg(add, 2, sizeof(n), &n));
+    launch(add, program.queue);
+    for (size_t i = 0; i < WORDS; i++)
+        want[out][i] += want[in][i] * n + (cl_uint)i;
+}
+
+static void rounds(unsigned count, size_t buffers_used)
+{
+    for (unsigned r = 0; r < count; r++)
+        for (size_t b = 0; b < buffers_used; b++)
+            step(b,
+                 (b * 5 + 1 + r) % buffers_used == b ? (b + 1) % buffers_used
+                                                     : (b * 5 + 1 + r) % buffers_used,
+                 r * 31 + (cl_uint)b);
+}
+
+static void check(size_t count)
+{
+    cl_uint *got = malloc(BYTES);
+    cr_assert_not_null(got);
+    for (size_t b = 0; b < count; b++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[b], CL_TRUE, 0, BYTES, got, 0, NULL, NULL));
+        cr_assert(memcmp(got, want[b], BYTES) == 0, "buffer %zu differs", b);
+    }
+    free(got);
+}
+
+static void end(size_t count)
+{
+    for (size_t b = 0; b < count; b++) {
+        OK(clReleaseMemObject(buffers[b]));
+        free(want[b]);
+    }
+    OK(clReleaseKernel(add));
+    OK(clReleaseKernel(set));
+    engine_program_close(&program);
+}
+
+Test(room, what_fits_is_granted_without_a_question, .timeout = 60)
+{
+    begin(plenty, ROOM_REFUSE);
+    room_grant(0, FEW);
+    make(4);
+    rounds(2, 4);
+    check(4);
+    cr_assert_eq(policy.asked, 0);
+    cr_assert_eq(account("one")->held, FEW);
+    cr_assert_eq(account("one")->peak, FEW);
+    end(4);
+    cr_assert_eq(account("one")->held, 0);
+}
+
+Test(room, a_program_of_three_times_its_grant_spills, .timeout = 120)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    rounds(3, BUFFERS);
+    check(BUFFERS);
+    cr_assert_geq(policy.asked, BUFFERS - 4);
+    cr_assert_leq(account("one")->peak, FEW);
+    cr_assert_geq(account("one")->spilled, (BUFFERS - 4) * BYTES);
+    end(BUFFERS);
+    cr_assert_eq(account("one")->held, 0);
+}
+
+/* The driver gives -4 when its memory runs out, and nobody is there to ask. */
+Test(room, a_device_that_runs_out_makes_the_program_spill, .timeout = 120)
+{
+    begin(scarce, ROOM_SPILL);
+    room_set_policy(NULL);
+    make(BUFFERS);
+    rounds(3, BUFFERS);
+    check(BUFFERS);
+    cr_assert_leq(account("one")->peak, FEW);
+    end(BUFFERS);
+}
+
+Test(room, the_policy_learns_what_was_asked_and_who_refused, .timeout = 60)
+{
+    cl_int error;
+    begin(plenty, ROOM_REFUSE);
+    room_grant(0, FEW);
+    make(3);
+    cr_assert_null(clCreateBuffer(program.context, 0, 3 * BYTES, NULL, &error));
+    cr_assert_eq(error, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    cr_assert_eq(policy.asked, 1);
+    cr_assert_eq(policy.failed, 0);
+    cr_assert_eq(policy.bytes, 2 * BYTES);
+    cr_assert_eq(policy.wanted, 6 * BYTES);
+    cr_assert_eq(policy.least, 3 * BYTES);
+    rounds(2, 3);
+    check(3);
+    end(3);
+}
+
+Test(room, a_device_that_runs_out_is_said_to_have_failed, .timeout = 60)
+{
+    cl_int error;
+    begin(scarce, ROOM_REFUSE);
+    room_grant(0, EVERYTHING);
+    make(4);
+    cr_assert_null(clCreateBuffer(program.context, 0, BYTES, NULL, &error));
+    cr_assert_eq(error, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    cr_assert_eq(policy.failed, 1);
+    rounds(1, 4);
+    check(4);
+    end(4);
+}
+
+Test(room, more_is_granted_on_the_way, .timeout = 60)
+{
+    begin(plenty, ROOM_AGAIN);
+    room_grant(0, FEW);
+    policy.grants = FEW;
+    make(BUFFERS);
+    rounds(1, BUFFERS);
+    check(BUFFERS);
+    cr_assert_eq(policy.asked, 2);
+    cr_assert_eq(account("one")->spilled, 0);
+    end(BUFFERS);
+}
+
+Test(room, a_program_that_outgrows_its_device_is_upgraded, .timeout = 60)
+{
+    begin(scarce, ROOM_AGAIN);
+    policy.device = "two";
+    make(4);
+    rounds(1, 4);
+    cr_assert_eq(policy.asked, 0);
+    for (size_t b = 4; b < BUFFERS; b++) {
+        want[b] = calloc(WORDS, sizeof(cl_uint));
+        cr_assert_not_null(want[b]);
+        buffers[b] = engine_buffer(program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES,
+                                   want[b]);
+    }
+    cr_assert_eq(policy.asked, 1);
+    rounds(2, BUFFERS);
+    check(BUFFERS);
+    cr_assert_eq(account("one")->held, 0);
+    cr_assert_eq(account("two")->held, BUFFERS * BYTES);
+    end(BUFFERS);
+}
+
+/* With grants that are less than it has, on either side, and none. */
+Test(room, a_program_that_spills_is_moved, .timeout = 120)
+{
+    static const uint64_t grants[] = {6 * BYTES, EVERYTHING, 3 * BYTES, FEW};
+    struct move_report report;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    for (size_t i = 0; i < 4; i++) {
+        const char *to = i % 2 ? "one" : "two";
+        rounds(1, BUFFERS);
+        struct move_request request = {.target = engine_rig_key(&rig, to), .grant = &grants[i]};
+        move_run(&request, &report);
+        cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+        cr_assert_leq(account(to)->held, grants[i]);
+        cr_assert_eq(account(i % 2 ? "two" : "one")->held, 0);
+        rounds(1, BUFFERS);
+    }
+    engine_rig_moves(&rig, NULL);
+    cr_assert_eq(account("one")->held, 0);
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .grant = &grants[0]};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    rounds(1, BUFFERS);
+    engine_rig_moves(&rig, "one");
+    rounds(1, BUFFERS);
+    check(BUFFERS);
+    cr_assert_eq(account("one")->held, BUFFERS * BYTES);
+    end(BUFFERS);
+}
+
+Test(room, a_grant_that_no_command_fits_is_refused_before_the_move, .timeout = 60)
+{
+    const uint64_t grant = BYTES;
+    struct move_report report;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS); /* asked, so that what commands need is known */
+    step(0, 1, 1);
+    cl_mem two = engine_buffer(program.context, 0, 2 * BYTES, NULL);
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .grant = &grant};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_REFUSED);
+    cr_assert_str_not_empty(report.reason);
+    cr_assert_eq(account("two")->held, 0);
+    OK(clReleaseMemObject(two));
+    check(BUFFERS);
+    end(BUFFERS);
+}
+
+Test(room, it_shrinks_and_gives_back_what_it_does_not_use, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, EVERYTHING);
+    make(8);
+    rounds(1, 8);
+    cr_assert_eq(room_shrink(0, 3 * BYTES), EVERYTHING - 3 * BYTES);
+    cr_assert_leq(account("one")->held, 3 * BYTES);
+    rounds(1, 8);
+    cr_assert_leq(account("one")->held, 3 * BYTES);
+    room_grant(0, 1024 * MIB);
+    uint64_t slack = room_slack(0);
+    cr_assert_gt(slack, 512 * MIB);
+    cr_assert_eq(account("one")->granted, 1024 * MIB + 3 * BYTES - slack);
+    rounds(1, 8);
+    check(8);
+    end(8);
+}
+
+/* One command that needs more than there may be, and others that do not. */
+Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, BYTES);
+    make(3);
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[1]));
+    OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
+    const size_t global = WORDS;
+    cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
+                 CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    for (size_t b = 0; b < 3; b++) {
+        OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
+        OK(clSetKernelArg(set, 1, sizeof(cl_uint), &(cl_uint){9}));
+        launch(set, program.queue);
+        for (size_t i = 0; i < WORDS; i++)
+            want[b][i] = (cl_uint)i ^ 9;
+    }
+    check(3);
+    end(3);
+}
+
+Test(room, held_commands_have_their_objects_brought, .timeout = 60)
+{
+    cl_int error;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    cl_event user = clCreateUserEvent(program.context, &error);
+    OK(error);
+    const size_t global = WORDS;
+    for (size_t b = 0; b < BUFFERS; b++) {
+        cl_uint n = (cl_uint)b * 3;
+        OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
+        OK(clSetKernelArg(set, 1, sizeof(n), &n));
+        OK(clEnqueueNDRangeKernel(program.queue, set, 1, NULL, &global, NULL, b == 0,
+                                  b ? NULL : &user, NULL));
+        for (size_t i = 0; i < WORDS; i++)
+            want[b][i] = (cl_uint)i ^ n;
+    }
+    OK(clSetUserEventStatus(user, CL_COMPLETE));
+    check(BUFFERS);
+    OK(clReleaseEvent(user));
+    end(BUFFERS);
+}
+
+/* Mapped objects keep their pointers and their room; views go with what they are views of. */
+Test(room, maps_and_views_of_what_spills, .timeout = 60)
+{
+    cl_int error;
+    const cl_buffer_region half = {BYTES / 2, BYTES / 2};
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    cl_mem part = clCreateSubBuffer(buffers[1], 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
+    OK(error);
+    cl_uint *mapped =
+        clEnqueueMapBuffer(program.queue, buffers[0], CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, BYTES,
+                           0, NULL, NULL, &error);
+    OK(error);
+    cr_assert(memcmp(mapped, want[0], BYTES) == 0);
+    for (unsigned r = 0; r < 2; r++)
+        for (size_t b = 1; b < BUFFERS; b++)
+            step(b, b % (BUFFERS - 1) + 1, r + 1);
+    for (size_t i = 0; i < WORDS; i++)
+        mapped[i] = want[0][i] = (cl_uint)i * 11;
+    OK(clEnqueueUnmapMemObject(program.queue, buffers[0], mapped, 0, NULL, NULL));
+    const cl_uint pattern = 0x5a5a1234;
+    OK(clEnqueueFillBuffer(program.queue, part, &pattern, 4, 0, BYTES / 2, 0, NULL, NULL));
+    for (size_t i = WORDS / 2; i < WORDS; i++)
+        want[1][i] = pattern;
+    rounds(1, BUFFERS);
+    check(BUFFERS);
+    OK(clReleaseMemObject(part));
+    end(BUFFERS);
+}
+
+/* Threads with working sets that do not fit together take turns, and each goes on. */
+struct worker {
+    pthread_t thread;
+    cl_command_queue queue;
+    cl_kernel kernel;
+    size_t first;
+};
+
+static void *work(void *data)
+{
+    struct worker *worker = data;
+    for (cl_uint n = 1; n <= 12; n++)
+        for (size_t b = worker->first; b < worker->first + 3; b++) {
+            OK(clSetKernelArg(worker->kernel, 0, sizeof(cl_mem), &buffers[b]));
+            OK(clSetKernelArg(worker->kernel, 1, sizeof(cl_mem),
+                              &buffers[b + 1 < worker->first + 3 ? b + 1 : worker->first]));
+            OK(clSetKernelArg(worker->kernel, 2, sizeof(n), &n));
+            launch(worker->kernel, worker->queue);
+            const cl_uint *in = want[b + 1 < worker->first + 3 ? b + 1 : worker->first];
+            for (size_t i = 0; i < WORDS; i++)
+                want[b][i] += in[i] * n + (cl_uint)i;
+        }
+    OK(clFinish(worker->queue));
+    return NULL;
+}
+
+Test(room, threads_take_turns, .timeout = 120)
+{
+    struct worker workers[4];
+    cl_int error;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, 3 * BYTES);
+    make(BUFFERS);
+    for (size_t w = 0; w < 4; w++) {
+        workers[w] = (struct worker){.first = 3 * w};
+        workers[w].queue = clCreateCommandQueue(program.context, rig.device, 0, &error);
+        OK(error);
+        workers[w].kernel = engine_kernel(program.program, "add");
+        cr_assert_eq(pthread_create(&workers[w].thread, NULL, work, &workers[w]), 0);
+    }
+    for (unsigned i = 0; i < 6; i++) {
+        struct move_report report;
+        const uint64_t grant = (3 + i % 2) * BYTES;
+        struct move_request request = {.target = engine_rig_key(&rig, i % 2 ? "one" : "two"),
+                                       .grant = &grant};
+        engine_rig_sleep(10);
+        move_run(&request, &report);
+        cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    }
+    for (size_t w = 0; w < 4; w++) {
+        cr_assert_eq(pthread_join(workers[w].thread, NULL), 0);
+        OK(clReleaseCommandQueue(workers[w].queue));
+        OK(clReleaseKernel(workers[w].kernel));
+    }
+    check(BUFFERS);
+    end(BUFFERS);
+}
+
+/* The driver finds only when it is given a command that there is no room. */
+Test(room, a_command_that_the_driver_has_no_room_for_is_given_again, .timeout = 60)
+{
+    begin(plenty, ROOM_REFUSE);
+    make(4);
+    rounds(1, 4);
+    cr_assert_eq(emu_shared_arm(rig.emu, "one", 1, "clEnqueueNDRangeKernel",
+                                CL_MEM_OBJECT_ALLOCATION_FAILURE),
+                 0);
+    rounds(1, 4);
+    cr_assert_eq(policy.asked, 0);
+    cr_assert_geq(account("one")->spilled, 2 * BYTES);
+    check(4);
+    end(4);
+}
