@@ -3,6 +3,7 @@
 #include "state/command.h"
 #include "state/log.h"
 #include "state/map.h"
+#include "state/move.h"
 #include "state/replica.h"
 #include "state/room.h"
 
@@ -33,6 +34,7 @@ struct bringing {
     struct command *command;
     struct context *context;
     uint64_t missing; /* bytes that there is no room for */
+    bool later;       /* until a move has ended */
     uint8_t place;    /* where it was to run when we looked */
     struct absent *absent;
     size_t count, capacity;
@@ -121,7 +123,8 @@ static cl_int find_room(struct bringing *b, uint8_t place)
     if (b->command->shortage != CL_SUCCESS) {
         reason = b->command->shortage;
         b->command->shortage = CL_SUCCESS;
-        if (b->command->squeezes > 1 || room_make(residence, UINT64_MAX, b->command) == 0) {
+        if (b->command->squeezes > 1 ||
+            room_make(residence, UINT64_MAX, b->command, &b->later) == 0) {
             b->missing = room_least(b->command);
             return reason;
         }
@@ -131,7 +134,8 @@ static cl_int find_room(struct bringing *b, uint8_t place)
         if (error != CL_SUCCESS || b->missing == 0)
             return error;
         if (!room_has_turn(b->command) ||
-            room_make(residence, to_free(&residence->device->account, b->missing), b->command) == 0)
+            room_make(residence, to_free(&residence->device->account, b->missing), b->command,
+                      &b->later) == 0)
             return reason;
     }
 }
@@ -281,6 +285,11 @@ static cl_int bring(struct bringing *b)
     bool had_turn = room_has_turn(b->command);
     cl_int error = prepare(b, &device);
     if (room_is_short(error) && b->missing != 0) {
+        if (had_turn && b->later) {
+            room_turn_end(b->command);
+            move_await();
+            return CL_SUCCESS;
+        }
         if (had_turn)
             return ask(b, device, error);
         room_turn_take(b->command);

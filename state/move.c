@@ -39,6 +39,12 @@ void move_unlock(void)
     pthread_mutex_unlock(&one_at_a_time);
 }
 
+void move_await(void)
+{
+    move_lock();
+    move_unlock();
+}
+
 uint64_t move_now(void)
 {
     struct timespec t;

@@ -68,6 +68,8 @@ void move_run(const struct move_request *request, struct move_report *ret_report
  */
 struct seat;
 bool move_home(struct seat *seat);
+/** Wait until the move that runs, if any, has ended. As move_run. */
+void move_await(void);
 /** In the child of a fork: the threads that move are gone. */
 void move_after_fork(void);
 

@@ -188,7 +188,8 @@ uint64_t room_shrink(uint32_t index, uint64_t bytes)
     struct device *device = device_of(index);
     struct residence *residence = device ? residence_on(device) : NULL;
     uint64_t held = device ? atomic_load(&device->account.held) : 0;
-    if (residence && held > bytes && room_make(residence, held - bytes, NULL) != 0)
+    bool later;
+    if (residence && held > bytes && room_make(residence, held - bytes, NULL, &later) != 0)
         held = atomic_load(&device->account.held);
     uint64_t gone = device ? give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
     gate_open();

@@ -47,6 +47,7 @@ struct victim {
 struct victims {
     struct victim *victims;
     size_t count, capacity;
+    bool later; /* others may go once a mover has copied them */
 };
 
 static void victims_finish(struct victims *victims)
@@ -73,12 +74,11 @@ static bool push(struct victims *victims, struct memory *root, uint8_t place)
     return true;
 }
 
-/* What is mapped the program may be reading or writing; what a mover collected it may be copying;
- * what is in SVM has no other memory to be in. */
+/* What is mapped the program may be reading or writing; what is in SVM has no other memory to be
+ * in. */
 static bool may_go(struct memory *root)
 {
-    return root->root == root && !root->collected && !root->uses_svm && !map_any(root) &&
-           object_refs(root) != 0;
+    return root->root == root && !root->uses_svm && !map_any(root) && object_refs(root) != 0;
 }
 
 /* All on @device that may go and that nothing named since @since. */
@@ -90,8 +90,12 @@ static void collect(const struct device *device, uint64_t since, struct victims 
     while (more && (memory = object_next(OBJECT_MEMORY, &cursor))) {
         for (uint8_t place = 0; more && place < PLACES; place++)
             if (memory->real[place] && memory->context->at[place]->device == device &&
-                atomic_load(&memory->stamp) <= since && may_go(memory))
-                more = push(victims, memory, place);
+                atomic_load(&memory->stamp) <= since && may_go(memory)) {
+                if (atomic_load(&memory->collected))
+                    victims->later = true;
+                else
+                    more = push(victims, memory, place);
+            }
         object_unhold(memory);
     }
 }
@@ -184,7 +188,8 @@ static size_t enough(const struct victims *victims, uint64_t bytes)
     return count;
 }
 
-uint64_t room_make(struct residence *residence, uint64_t bytes, const struct command *command)
+uint64_t room_make(struct residence *residence, uint64_t bytes, const struct command *command,
+                   bool *ret_later)
 {
     struct victims victims = {0};
     struct account *account = &residence->device->account;
@@ -202,6 +207,7 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
         freed += spill(victims.victims + at, end - at);
     }
     victims_finish(&victims);
+    *ret_later = victims.later;
     atomic_store(&account->tight, true);
     atomic_fetch_add(&account->spilled, freed);
     return freed;
