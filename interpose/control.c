@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,8 @@
 #include "agent/protocol.h"
 #include "interpose/control_frames.h"
 #include "interpose/control_job.h"
+#include "interpose/control_room.h"
+#include "interpose/control_thread.h"
 #include "interpose/control_wire.h"
 #include "state/move.h"
 #include "state/status.h"
@@ -128,35 +129,13 @@ static void *job_main(void *data)
     return NULL;
 }
 
-/** Start a thread that takes none of the program's signals. @stack 0: the default. */
-static int start_thread(void *(*entry)(void *), void *data, size_t stack)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, old;
-    int error = pthread_attr_init(&attributes);
-
-    if (error) {
-        return -error;
-    }
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (stack) {
-        pthread_attr_setstacksize(&attributes, stack);
-    }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(&thread, &attributes, entry, data);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
-    return -error;
-}
-
 /* ---- the connection ---- */
 
 static void link_drop(struct link *link)
 {
     wire_close(&link->wire);
     link->welcome = false;
+    control_room_lost();
 
     /* Nobody is left who wanted these moves, or would learn what became of them. */
     pthread_mutex_lock(&control.lock);
@@ -174,6 +153,11 @@ static void link_send(struct link *link, struct frame *frame)
     } else if (wire_send(&link->wire, frame)) {
         link_drop(link);
     }
+}
+
+static void send_frame(void *data, struct frame *frame)
+{
+    link_send(data, frame);
 }
 
 static void send_status(struct link *link)
@@ -303,7 +287,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     control.job_count++;
     pthread_mutex_unlock(&control.lock);
 
-    int error = start_thread(job_main, job, 0);
+    int error = control_thread_start(job_main, job, 0);
     if (!error) {
         return;
     }
@@ -348,6 +332,7 @@ static void take_welcome(struct link *link, const msgpack_object *map)
     }
     link->welcome = true;
     link->status_due = true;
+    control_room_connected(map);
     pthread_mutex_lock(&control.lock);
     if (!control.resolved) {
         memcpy(control.devices, keys, good * sizeof(keys[0]));
@@ -370,6 +355,9 @@ static void take_message(struct link *link, const msgpack_object *map)
         take_cancel(map);
     } else if (field_is(map, "type", MSG_QUERY)) {
         link->status_due = true;
+    } else {
+        /* Types that are not known are for later versions. */
+        (void)control_room_take(map);
     }
 }
 
@@ -426,6 +414,9 @@ static void *control_main(void *data)
         if (link->welcome && (link->status_due || now_ns() >= next_status)) {
             send_status(link);
             next_status = now_ns() + STATUS_MS * 1000000ull;
+        }
+        if (link->welcome) {
+            control_room_serve(link, send_frame);
         }
         short events = POLLIN;
         if (link->wire.out.size) {
@@ -486,6 +477,7 @@ static void after_fork_in_child(void)
     control.device_count = 0;
     pthread_mutex_init(&control.lock, NULL);
     pthread_cond_init(&control.answered, NULL);
+    control_room_after_fork();
 }
 
 static int start_locked(void)
@@ -503,7 +495,8 @@ static int start_locked(void)
     if (control.wake < 0) {
         return -errno;
     }
-    error = start_thread(control_main, &control.link, STACK_SMALL);
+    control_room_start(wake);
+    error = control_thread_start(control_main, &control.link, STACK_SMALL);
     if (error) {
         close(control.wake);
         control.wake = -1;

@@ -38,6 +38,13 @@ void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_st
     frame_bool(frame, "suspended", status->suspended);
     frame_bool(frame, "moving", status->moving);
     frame_u64(frame, "device_bytes", status->device_bytes);
+    frame_u64(frame, "wanted", status->room.wanted);
+    frame_u64(frame, "least", status->room.least);
+    if (status->room.limited)
+        frame_u64(frame, "granted", status->room.granted);
+    frame_u64(frame, "peak", status->room.peak);
+    frame_u64(frame, "spilled", status->spilled_bytes);
+    frame_u64(frame, "busy", status->busy);
     frame_u64(frame, "moves", status->moves);
     frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);
     frame_u64(frame, "contexts", status->contexts);
@@ -112,7 +119,10 @@ void control_frame_report(struct frame *frame, uint64_t request,
 bool control_status_equal(const struct seat_status *a, const struct seat_status *b)
 {
     return a->suspended == b->suspended && a->moving == b->moving &&
-           a->device_bytes == b->device_bytes && a->moves == b->moves &&
+           a->device_bytes == b->device_bytes && a->room.wanted == b->room.wanted &&
+           a->room.least == b->room.least && a->room.limited == b->room.limited &&
+           a->room.granted == b->room.granted && a->room.peak == b->room.peak &&
+           a->spilled_bytes == b->spilled_bytes && a->busy == b->busy && a->moves == b->moves &&
            a->last_downtime_ns == b->last_downtime_ns && a->contexts == b->contexts &&
            a->queues == b->queues && a->memories == b->memories && a->programs == b->programs &&
            a->kernels == b->kernels && a->events == b->events && a->pinned == b->pinned &&

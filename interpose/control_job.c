@@ -42,6 +42,8 @@ const char *control_request_read(const msgpack_object *map, const bool *has_last
     request->resume = field_is(map, "type", MSG_RESUME);
     request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
     request->move.dry_run = field_bool(map, "dry_run", false);
+    request->limited = field_get(map, "grant") != NULL;
+    request->grant = field_u64(map, "grant", 0);
     return request->suspend ? NULL : read_targets(map, has_last, last, request);
 }
 
@@ -103,6 +105,7 @@ void control_job_run(const struct control_request *request, struct control_repor
         struct move_request move = request->move;
         struct move_report report = {0};
         move.seat = seats[i];
+        move.grant = request->limited ? &request->grant : NULL;
         move.target = request->suspend ? NULL : &request->targets[seats[i]];
         move_run(&move, &report);
         add(ret_report, &report, seats[i], control_seat_count() > 1);

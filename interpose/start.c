@@ -10,6 +10,7 @@
 #include "agent/protocol.h"
 #include "interpose/calls.h"
 #include "interpose/control.h"
+#include "interpose/control_room.h"
 #include "state/callback.h"
 #include "state/context.h"
 #include "state/log.h"
@@ -290,6 +291,7 @@ static int start_all(struct machine *machine)
         return err;
     }
     read_limits();
+    control_room_begin();
     program_prologue = the_present.prologue;
     pthread_atfork(before_fork, parent_goes_on, child_begins);
     /* The program runs without an agent as well as with one. */

@@ -21,6 +21,8 @@ struct account {
     _Atomic uint64_t peak;    /**< The most that they ever had. */
     _Atomic uint64_t least;   /**< The most that one command named, as far as is known. */
     _Atomic uint64_t spilled; /**< Bytes that went to host memory for want of room, in all. */
+    _Atomic uint32_t waiting; /**< Threads that wait for commands there. */
+    _Atomic uint32_t busy;    /**< status.c */
     /** Something was spilled: commands say what they use, so that the rest can be told. */
     atomic_bool tight;
 };

@@ -143,21 +143,33 @@ out:
     free(bytes);
 }
 
-cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real)
+/* Who waits is how busy the device is. */
+static void wait_begin(struct residence *residence)
 {
+    atomic_fetch_add_explicit(&residence->device->account.waiting, 1, memory_order_relaxed);
     if (UNLIKELY(residence->runs_in_caller))
         gate_enter();
-    cl_int error = residence->cl->clWaitForEvents(count, real);
+}
+
+static void wait_end(struct residence *residence)
+{
     if (UNLIKELY(residence->runs_in_caller))
         gate_leave();
+    atomic_fetch_sub_explicit(&residence->device->account.waiting, 1, memory_order_relaxed);
+}
+
+cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real)
+{
+    wait_begin(residence);
+    cl_int error = residence->cl->clWaitForEvents(count, real);
+    wait_end(residence);
     return error;
 }
 
 cl_int residence_finish(struct residence *residence, cl_command_queue real)
 {
     cl_event event;
-    if (UNLIKELY(residence->runs_in_caller))
-        gate_enter();
+    wait_begin(residence);
     if (UNLIKELY(residence->finish_forgets) &&
         residence->cl->clEnqueueMarkerWithWaitList(real, 0, NULL, &event) == CL_SUCCESS) {
         residence->cl->clFlush(real);
@@ -165,8 +177,7 @@ cl_int residence_finish(struct residence *residence, cl_command_queue real)
         residence->cl->clReleaseEvent(event);
     }
     cl_int error = residence->cl->clFinish(real);
-    if (UNLIKELY(residence->runs_in_caller))
-        gate_leave();
+    wait_end(residence);
     return error;
 }
 

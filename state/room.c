@@ -308,4 +308,13 @@ void room_after_fork(void)
     pthread_mutex_init(&turn.lock, NULL);
     pthread_cond_init(&turn.free, NULL);
     turn.current = 0;
+    /* The child is another program to the agent. */
+    for (uint32_t i = 0; i < the_seat_count; i++) {
+        struct device *device = atomic_load(&the_seats[i]->device);
+        the_seats[i]->granted = 0;
+        if (device) {
+            atomic_store(&device->account.granted, 0);
+            atomic_store(&device->account.limited, false);
+        }
+    }
 }

@@ -5,39 +5,19 @@
 #include "state/memory.h"
 #include "state/work.h"
 
-/* The seat's place in @context; PLACE_NONE where it has none, or shares it with one before it, for
- * which it counts. */
-static uint8_t place_of(const struct context *context, const struct seat *seat)
-{
-    int index = context_seat_index(context, seat);
-    uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
-    for (int i = 0; i < index; i++)
-        if (atomic_load(&context->place[i]) == place)
-            return PLACE_NONE;
-    return place;
-}
-
-/* Counted when asked for, a few times a second, rather than at every creation and release. What a
- * device that shares a context was never given is not on it. */
-static uint64_t bytes_of(struct seat *seat)
-{
-    uint64_t bytes = 0;
-    uintptr_t cursor = 0;
-    struct memory *memory;
-    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
-        uint8_t place = place_of(memory->context, seat);
-        if (memory->root == memory && place != PLACE_NONE &&
-            (memory->context->seat_count == 1 ||
-             __atomic_load_n(&memory->real[place], __ATOMIC_RELAXED)))
-            bytes += memory->size;
-        object_unhold(memory);
-    }
-    return bytes;
-}
-
 uint32_t status_seat_count(void)
 {
     return the_seat_count;
+}
+
+/* Each status is a sample; a quarter counts at once, in steps that are worth telling. */
+static uint32_t busy_of(struct device *device)
+{
+    struct account *account = &device->account;
+    uint32_t sample = atomic_load(&account->waiting) != 0 ? 1000 : 0;
+    uint32_t busy = (3 * atomic_load(&account->busy) + sample + 2) / 4;
+    atomic_store(&account->busy, busy);
+    return (busy + 25) / 50 * 50;
 }
 
 void status_seat(uint32_t index, struct seat_status *ret_status)
@@ -55,8 +35,13 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.moves = atomic_load(&seat->moves);
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
         status.pinned = pin_reason(seat);
-        if (device && goes_on)
-            status.device_bytes = bytes_of(seat);
+        if (device && goes_on) {
+            room_read(index, &status.room);
+            status.device_bytes = status.room.held;
+            status.busy = busy_of(device);
+            if (status.room.wanted > status.room.held && account_is_tight(&device->account))
+                status.spilled_bytes = status.room.wanted - status.room.held;
+        }
     }
     status.contexts = object_count(OBJECT_CONTEXT);
     status.queues = object_count(OBJECT_QUEUE);

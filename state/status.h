@@ -4,15 +4,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "state/driver.h"
+#include "state/room.h"
 
 /** A virtual device as an operator sees it. */
 struct seat_status {
     struct device_key device; /**< Where it is; meaningless while suspended. */
     bool suspended;
     bool moving;
-    uint64_t device_bytes; /**< Bytes of memory objects held in residences on this device. */
-    uint32_t moves;        /**< Completed ones, suspends and resumes included. */
+    uint64_t device_bytes;  /**< Bytes of memory objects held in residences on this device. */
+    uint64_t spilled_bytes; /**< Of those that are in host memory for want of room there. */
+    struct room_use room;
+    uint32_t busy;  /**< Thousandths of its time, of late, that a thread waited for the device. */
+    uint32_t moves; /**< Completed ones, suspends and resumes included. */
     uint64_t last_downtime_ns;
     uint64_t contexts, queues, memories, programs, kernels, events; /**< Live objects. */
     const char *pinned; /**< Why it cannot move, or NULL. Static. */

@@ -159,3 +159,44 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
     *ret_status = seats[index];
     pthread_mutex_unlock(&lock);
 }
+
+/* What is granted is kept, and given back when asked; the fake uses what it ever uses. */
+
+void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
+{
+    (void)ask;
+}
+
+void room_grant(uint32_t seat, uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    seats[seat].room.limited = true;
+    seats[seat].room.granted += bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t room_shrink(uint32_t seat, uint64_t bytes)
+{
+    uint64_t gone = 0;
+
+    pthread_mutex_lock(&lock);
+    if (seats[seat].room.granted > bytes) {
+        gone = seats[seat].room.granted - bytes;
+        seats[seat].room.granted = bytes;
+    }
+    pthread_mutex_unlock(&lock);
+    return gone;
+}
+
+uint64_t room_slack(uint32_t seat)
+{
+    (void)seat;
+    return 0;
+}
+
+void room_read(uint32_t seat, struct room_use *ret_use)
+{
+    pthread_mutex_lock(&lock);
+    *ret_use = seats[seat].room;
+    pthread_mutex_unlock(&lock);
+}

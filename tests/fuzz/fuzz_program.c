@@ -15,25 +15,18 @@
  * what it would start as a thread is run at once.
  */
 
-static int run_at_once(pthread_t *ret_thread, const pthread_attr_t *attributes,
-                       void *(*entry)(void *), void *data);
-
-#define pthread_create run_at_once
 #include "interpose/control.c" /* NOLINT(bugprone-suspicious-include) */
-#undef pthread_create
 
 #define SIZE_MAX_INPUT 60000 /* What both sockets hold. */
 
 static bool no_threads;
 static unsigned moves_run;
 
-static int run_at_once(pthread_t *ret_thread, const pthread_attr_t *attributes,
-                       void *(*entry)(void *), void *data)
+int control_thread_start(void *(*entry)(void *), void *data, size_t stack)
 {
-    (void)attributes;
-    *ret_thread = pthread_self();
+    (void)stack;
     if (no_threads)
-        return EAGAIN;
+        return -EAGAIN;
     entry(data);
     return 0;
 }
@@ -91,6 +84,42 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
 uint32_t status_seat_count(void)
 {
     return SEATS_HERE;
+}
+
+/* What was granted and was not given back, modulo 2^64. */
+static uint64_t granted[PROTOCOL_SEATS_MAX];
+static bool limited[PROTOCOL_SEATS_MAX];
+
+void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
+{
+    EXPECT(ask != NULL);
+}
+
+void room_grant(uint32_t seat, uint64_t bytes)
+{
+    EXPECT(seat < PROTOCOL_SEATS_MAX);
+    granted[seat] += bytes;
+    limited[seat] = true;
+}
+
+uint64_t room_shrink(uint32_t seat, uint64_t bytes)
+{
+    EXPECT(seat < PROTOCOL_SEATS_MAX);
+    uint64_t gone = granted[seat] > bytes ? granted[seat] - bytes : 0;
+    granted[seat] -= gone;
+    return gone;
+}
+
+uint64_t room_slack(uint32_t seat)
+{
+    EXPECT(seat < PROTOCOL_SEATS_MAX);
+    return 0;
+}
+
+void room_read(uint32_t seat, struct room_use *ret_use)
+{
+    EXPECT(seat < PROTOCOL_SEATS_MAX);
+    *ret_use = (struct room_use){.granted = granted[seat], .limited = limited[seat]};
 }
 
 /* ---- the agent ---- */
@@ -159,6 +188,8 @@ static void converse(struct link *link, int agent, const uint8_t *data, size_t s
         serve_jobs(link);
         if (link->wire.fd >= 0 && link->welcome)
             send_status(link);
+        if (link->wire.fd >= 0 && link->welcome)
+            control_room_serve(link, send_frame);
         hear(agent, seen);
     }
 }
@@ -179,6 +210,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     control.device_count = 0;
     control.resolved = false;
     control.connection++;
+    control.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    control_room_start(wake);
     EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     link->wire.fd = ends[0];
     frame_reader_init(&link->wire.reader);
@@ -196,6 +229,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < control.device_count; i++)
         use_key(&control.devices[i]);
     link_drop(link);
+    close(control.wake);
     close(ends[1]);
     return 0;
 }

@@ -1,0 +1,258 @@
+#include "interpose/control_room.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "interpose/control_thread.h"
+#include "state/room.h"
+#include "state/status.h"
+
+/* Turns of the control thread between two looks for what is granted and not used. */
+#define SLACK_TURNS 8
+
+/** A thread of the program that waits for an answer. On its stack. */
+struct need {
+    struct need *next;
+    uint64_t id;
+    const struct room_need *asked;
+    bool sent, answered;
+    enum room_answer answer;
+};
+
+/** A shrink under way. */
+struct shrink {
+    uint32_t seat;
+    uint64_t bytes;
+};
+
+static struct {
+    pthread_mutex_t lock; /**< Guards all below. */
+    pthread_cond_t answered;
+    bool connected;
+    bool began;
+    uint64_t last_id;
+    struct need *needs;
+    uint64_t initial[PROTOCOL_SEATS_MAX]; /**< Granted before the seats had devices. */
+    size_t initial_count;
+    uint64_t returns[PROTOCOL_SEATS_MAX]; /**< Given up, not yet said. */
+    unsigned turns;
+    void (*wake)(void);
+} room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
+
+static enum room_answer ask(const struct room_need *asked)
+{
+    struct need need = {.asked = asked, .answer = ROOM_FORCE};
+
+    pthread_mutex_lock(&room.lock);
+    need.id = ++room.last_id;
+    need.answered = !room.connected;
+    need.next = room.needs;
+    room.needs = &need;
+    pthread_mutex_unlock(&room.lock);
+    room.wake();
+    pthread_mutex_lock(&room.lock);
+    while (!need.answered) {
+        pthread_cond_wait(&room.answered, &room.lock);
+    }
+    struct need **at = &room.needs;
+    while (*at != &need) {
+        at = &(*at)->next;
+    }
+    *at = need.next;
+    pthread_mutex_unlock(&room.lock);
+    return need.answer;
+}
+
+void control_room_start(void (*wake)(void))
+{
+    room.wake = wake;
+    room_set_policy(ask);
+}
+
+/** Seats that nobody said anything of get what the agent grants at first. Locked. */
+static void grant_first(void)
+{
+    for (uint32_t seat = 0; room.began && seat < room.initial_count; seat++) {
+        struct room_use use;
+        room_read(seat, &use);
+        if (!use.limited) {
+            room_grant(seat, room.initial[seat]);
+        }
+    }
+    if (room.began) {
+        room.initial_count = 0;
+    }
+}
+
+void control_room_begin(void)
+{
+    pthread_mutex_lock(&room.lock);
+    room.began = true;
+    grant_first();
+    pthread_mutex_unlock(&room.lock);
+}
+
+void control_room_connected(const msgpack_object *welcome)
+{
+    const msgpack_object *items;
+    size_t count = field_array(welcome, "grants", &items);
+
+    pthread_mutex_lock(&room.lock);
+    room.connected = true;
+    room.initial_count = 0;
+    while (room.initial_count < count && room.initial_count < PROTOCOL_SEATS_MAX &&
+           items[room.initial_count].type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
+        room.initial[room.initial_count] = items[room.initial_count].via.u64;
+        room.initial_count++;
+    }
+    grant_first();
+    pthread_mutex_unlock(&room.lock);
+}
+
+void control_room_lost(void)
+{
+    pthread_mutex_lock(&room.lock);
+    room.connected = false;
+    for (struct need *need = room.needs; need; need = need->next) {
+        need->answered = true;
+    }
+    pthread_cond_broadcast(&room.answered);
+    pthread_mutex_unlock(&room.lock);
+}
+
+/** The next need that was not sent. Locked. */
+static struct need *unsent(void)
+{
+    struct need *need = room.needs;
+
+    while (need && (need->sent || need->answered)) {
+        need = need->next;
+    }
+    return need;
+}
+
+static void send_needs(void *data, void (*send)(void *data, struct frame *frame))
+{
+    for (;;) {
+        struct frame frame;
+
+        pthread_mutex_lock(&room.lock);
+        struct need *need = unsent();
+        if (need) {
+            need->sent = true;
+            frame_init(&frame, MSG_NEED);
+            frame_u64(&frame, "id", need->id);
+            frame_u64(&frame, "seat", need->asked->seat);
+            frame_u64(&frame, "bytes", need->asked->bytes);
+            frame_u64(&frame, "least", need->asked->least);
+            frame_u64(&frame, "wanted", need->asked->wanted);
+            frame_bool(&frame, "failed", need->asked->failed);
+        }
+        pthread_mutex_unlock(&room.lock);
+        if (!need) {
+            return;
+        }
+        send(data, &frame);
+    }
+}
+
+void control_room_serve(void *data, void (*send)(void *data, struct frame *frame))
+{
+    bool look = ++room.turns % SLACK_TURNS == 0;
+
+    send_needs(data, send);
+    for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
+        uint64_t bytes = look ? room_slack(seat) : 0;
+
+        pthread_mutex_lock(&room.lock);
+        bytes += room.returns[seat];
+        room.returns[seat] = 0;
+        pthread_mutex_unlock(&room.lock);
+        if (bytes == 0) {
+            continue;
+        }
+        struct frame frame;
+        frame_init(&frame, MSG_RETURN);
+        frame_u64(&frame, "seat", seat);
+        frame_u64(&frame, "bytes", bytes);
+        send(data, &frame);
+    }
+}
+
+static void *shrink_main(void *data)
+{
+    struct shrink *shrink = data;
+    uint64_t gone = room_shrink(shrink->seat, shrink->bytes);
+
+    pthread_mutex_lock(&room.lock);
+    room.returns[shrink->seat] += gone;
+    pthread_mutex_unlock(&room.lock);
+    free(shrink);
+    room.wake();
+    return NULL;
+}
+
+/** It waits for the device, so not on the control thread. Without memory or a thread for it the
+ * agent sees that nothing came back. */
+static void take_shrink(uint32_t seat, uint64_t bytes)
+{
+    struct shrink *shrink = malloc(sizeof(*shrink));
+
+    if (!shrink) {
+        return;
+    }
+    *shrink = (struct shrink){seat, bytes};
+    if (control_thread_start(shrink_main, shrink, 0)) {
+        free(shrink);
+    }
+}
+
+static void take_answer(const msgpack_object *map)
+{
+    uint64_t id = field_u64(map, "id", 0);
+
+    pthread_mutex_lock(&room.lock);
+    for (struct need *need = room.needs; need; need = need->next) {
+        if (need->id != id || need->answered) {
+            continue;
+        }
+        need->answer = field_is(map, "way", WAY_AGAIN)   ? ROOM_AGAIN
+                       : field_is(map, "way", WAY_SPILL) ? ROOM_SPILL
+                                                         : ROOM_REFUSE;
+        need->answered = true;
+    }
+    pthread_cond_broadcast(&room.answered);
+    pthread_mutex_unlock(&room.lock);
+}
+
+bool control_room_take(const msgpack_object *map)
+{
+    uint64_t seat = field_u64(map, "seat", 0), bytes = field_u64(map, "bytes", 0);
+
+    if (field_is(map, "type", MSG_ANSWER)) {
+        take_answer(map);
+    } else if (field_is(map, "type", MSG_GRANT)) {
+        if (seat < PROTOCOL_SEATS_MAX) {
+            room_grant((uint32_t)seat, bytes);
+        }
+    } else if (field_is(map, "type", MSG_SHRINK)) {
+        if (seat < PROTOCOL_SEATS_MAX) {
+            take_shrink((uint32_t)seat, bytes);
+        }
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void control_room_after_fork(void)
+{
+    pthread_mutex_init(&room.lock, NULL);
+    pthread_cond_init(&room.answered, NULL);
+    room.connected = false;
+    room.needs = NULL;
+    room.initial_count = 0;
+    for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
+        room.returns[seat] = 0;
+    }
+}

@@ -1,0 +1,32 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_ROOM_H
+#define RESEAT_INTERPOSE_CONTROL_ROOM_H
+
+#include "agent/protocol.h"
+
+/*
+ * The program's end of the agent's ledger: what it needs beyond what it was granted, and what it
+ * gives back (MSG_NEED and the messages around it). Without an agent nobody decides.
+ */
+
+/** Be the engine's policy (room_set_policy). @wake has the control thread call control_room_serve,
+ *  from any thread. */
+void control_room_start(void (*wake)(void));
+/** The seats have devices now: what the agent granted at first is theirs. */
+void control_room_begin(void);
+
+/*
+ * By the control thread.
+ */
+
+/** The agent answers from now on; @welcome: its first message. */
+void control_room_connected(const msgpack_object *welcome);
+/** Nobody answers any more: who waits goes on without. */
+void control_room_lost(void);
+/** Give every message that is due to @send, which finishes it. */
+void control_room_serve(void *data, void (*send)(void *data, struct frame *frame));
+/** False when the message is not one of these. */
+bool control_room_take(const msgpack_object *map);
+
+void control_room_after_fork(void);
+
+#endif
