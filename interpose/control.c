@@ -135,7 +135,7 @@ static void link_drop(struct link *link)
 {
     wire_close(&link->wire);
     link->welcome = false;
-    control_room_lost();
+    control_room_alone();
 
     /* Nobody is left who wanted these moves, or would learn what became of them. */
     pthread_mutex_lock(&control.lock);
@@ -417,6 +417,8 @@ static void *control_main(void *data)
         }
         if (link->welcome) {
             control_room_serve(link, send_frame);
+        } else {
+            control_room_alone();
         }
         short events = POLLIN;
         if (link->wire.out.size) {

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "interpose/control_thread.h"
 #include "state/room.h"
@@ -9,6 +10,8 @@
 
 /* Turns of the control thread between two looks for what is granted and not used. */
 #define SLACK_TURNS 8
+/* How long an agent may take to start again. */
+#define PATIENCE_NS 3000000000u
 
 /** A thread of the program that waits for an answer. On its stack. */
 struct need {
@@ -29,6 +32,7 @@ static struct {
     pthread_mutex_t lock; /**< Guards all below. */
     pthread_cond_t answered;
     bool connected;
+    uint64_t until_ns; /**< Without a connection: when an agent is not waited for any more. */
     bool began;
     uint64_t last_id;
     struct need *needs;
@@ -39,13 +43,21 @@ static struct {
     void (*wake)(void);
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static enum room_answer ask(const struct room_need *asked)
 {
     struct need need = {.asked = asked, .answer = ROOM_FORCE};
 
     pthread_mutex_lock(&room.lock);
     need.id = ++room.last_id;
-    need.answered = !room.connected;
+    need.answered = !room.connected && now_ns() >= room.until_ns;
     need.next = room.needs;
     room.needs = &need;
     pthread_mutex_unlock(&room.lock);
@@ -109,14 +121,28 @@ void control_room_connected(const msgpack_object *welcome)
     pthread_mutex_unlock(&room.lock);
 }
 
-void control_room_lost(void)
+/** Nobody will answer: who waits goes on. Locked. */
+static void answer_all(void)
 {
-    pthread_mutex_lock(&room.lock);
-    room.connected = false;
     for (struct need *need = room.needs; need; need = need->next) {
         need->answered = true;
     }
     pthread_cond_broadcast(&room.answered);
+}
+
+void control_room_alone(void)
+{
+    pthread_mutex_lock(&room.lock);
+    if (room.connected) {
+        room.until_ns = now_ns() + PATIENCE_NS;
+        for (struct need *need = room.needs; need; need = need->next) {
+            need->sent = false;
+        }
+    }
+    room.connected = false;
+    if (now_ns() >= room.until_ns) {
+        answer_all();
+    }
     pthread_mutex_unlock(&room.lock);
 }
 
@@ -250,6 +276,7 @@ void control_room_after_fork(void)
     pthread_mutex_init(&room.lock, NULL);
     pthread_cond_init(&room.answered, NULL);
     room.connected = false;
+    room.until_ns = 0;
     room.needs = NULL;
     room.initial_count = 0;
     for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {

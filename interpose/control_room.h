@@ -20,8 +20,9 @@ void control_room_begin(void);
 
 /** The agent answers from now on; @welcome: its first message. */
 void control_room_connected(const msgpack_object *welcome);
-/** Nobody answers any more: who waits goes on without. */
-void control_room_lost(void);
+/** Nobody answers for the moment. Called while that is so: an agent that starts again is asked
+ *  again, and without one who waits goes on after some seconds. */
+void control_room_alone(void);
 /** Give every message that is due to @send, which finishes it. */
 void control_room_serve(void *data, void (*send)(void *data, struct frame *frame));
 /** False when the message is not one of these. */
