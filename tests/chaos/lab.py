@@ -54,7 +54,9 @@ class Lab:
             "reseat-tests-pocl")
         os.makedirs(cache, exist_ok=True)
         self.env = dict(os.environ, OCL_ICD_VENDORS=icd, XDG_RUNTIME_DIR=runtime,
-                        XDG_STATE_HOME=os.path.join(self.folder, "state"), POCL_CACHE_DIR=cache)
+                        XDG_STATE_HOME=os.path.join(self.folder, "state"),
+                        XDG_CONFIG_HOME=os.path.join(self.folder, "config"), POCL_CACHE_DIR=cache)
+        self.env.pop("RESEAT_CONFIG", None)
         self.env.pop("OCL_ICD_FILENAMES", None)
         for vendor in vendors:
             if vendor == SYSTEM:
