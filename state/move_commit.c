@@ -197,9 +197,6 @@ void move_commit(struct move *move, struct move_waste *waste)
         free(entry->remains);
         entry->remains = NULL;
     }
-    struct device *before = atomic_load(&move->seat->device);
-    if (before)
-        move->seat->last = before;
     room_arrive(move->seat, move->target, move->request->grant);
     atomic_fetch_add(&move->seat->moves, 1);
 }

@@ -49,6 +49,25 @@ static bool counts_for(const struct memory *root, const struct device *device)
     return false;
 }
 
+/* The same of a seat that is on none: what it left in host memory. */
+static bool waits_for(const struct memory *root, const struct seat *seat)
+{
+    return context_seat_index(root->context, seat) >= 0 && replica_is_latest(root, PLACE_HOST);
+}
+
+static uint64_t wanted_by(const struct seat *seat)
+{
+    uint64_t bytes = 0;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->root == memory && waits_for(memory, seat))
+            bytes += memory->size;
+        object_unhold(memory);
+    }
+    return bytes;
+}
+
 static uint64_t wanted_on(const struct device *device)
 {
     uint64_t bytes = 0;
@@ -213,6 +232,11 @@ void room_read(uint32_t index, struct room_use *ret_use)
             use.least = atomic_load(&account->least);
             use.wanted = wanted_on(device);
         }
+    } else if (index < the_seat_count) {
+        pthread_mutex_lock(&grants);
+        use.least = atomic_load(&the_seats[index]->last->account.least);
+        pthread_mutex_unlock(&grants);
+        use.wanted = wanted_by(the_seats[index]);
     }
     *ret_use = use;
 }
@@ -293,6 +317,7 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
     struct device *from = atomic_load(&seat->device);
     atomic_store(&seat->device, to);
     if (from) {
+        seat->last = from;
         atomic_fetch_sub(&from->account.granted, seat->granted);
         close_if_empty(from);
     }

@@ -66,7 +66,8 @@ struct room_use {
     uint64_t wanted; /**< All live bytes of the seat's contexts. */
     uint64_t least;  /**< What its largest command needs. */
 };
-/** Of the device of @seat; what is the account's is 0 for a seat that shares it with one before. */
+/** Of the device of @seat; what is the account's is 0 for a seat that shares it with one before. Of
+ * a suspended one, what it would want. */
 void room_read(uint32_t seat, struct room_use *ret_use);
 
 /*

@@ -35,8 +35,9 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.moves = atomic_load(&seat->moves);
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
         status.pinned = pin_reason(seat);
-        if (device && goes_on) {
+        if (goes_on)
             room_read(index, &status.room);
+        if (device && goes_on) {
             status.device_bytes = status.room.held;
             status.busy = busy_of(device);
             if (status.room.wanted > status.room.held && account_is_tight(&device->account))
