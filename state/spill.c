@@ -195,7 +195,7 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
     struct account *account = &residence->device->account;
     uint64_t freed = 0, since = atomic_load(&clock_ticks);
     if (command)
-        (void)room_least(command);
+        account_raise(&account->least, room_least(command));
     collect(residence->device, since, &victims);
     qsort(victims.victims, victims.count, sizeof(*victims.victims), by_stamp);
     size_t count = enough(&victims, bytes);
