@@ -20,6 +20,11 @@ struct ability {
     bool used, offered;
 };
 
+static const char *verb(const struct plan_use *use)
+{
+    return use->stated ? "asks for" : "has used";
+}
+
 static bool fits_limits(const struct plan_use *use, const struct plan_offer *offer,
                         char *ret_reason, size_t reason_size)
 {
@@ -28,6 +33,7 @@ static bool fits_limits(const struct plan_use *use, const struct plan_offer *off
         {"bytes of device memory", use->device_memory, offer->memory_available},
         {"bytes in one memory object", use->largest_object, most->largest_object},
         {"work-items in a work-group", use->work_group_size, most->work_group_size},
+        {"compute units", use->compute_units, most->compute_units},
         {"dimensions in a launch", use->work_dimensions, most->work_dimensions},
         {"work-items in dimension 0", use->work_item_sizes[0], most->work_item_sizes[0]},
         {"work-items in dimension 1", use->work_item_sizes[1], most->work_item_sizes[1]},
@@ -50,8 +56,8 @@ static bool fits_limits(const struct plan_use *use, const struct plan_offer *off
         if (limits[i].used <= limits[i].offered)
             continue;
         snprintf(ret_reason, reason_size,
-                 "%s: the program has used %" PRIu64 " %s, the device offers %" PRIu64, offer->name,
-                 limits[i].used, limits[i].what, limits[i].offered);
+                 "%s: the program %s %" PRIu64 " %s, the device offers %" PRIu64, offer->name,
+                 verb(use), limits[i].used, limits[i].what, limits[i].offered);
         return false;
     }
     return true;
@@ -74,8 +80,8 @@ static bool fits_abilities(const struct plan_use *use, const struct plan_offer *
     for (size_t i = 0; i < COUNT_OF(abilities); i++) {
         if (!abilities[i].used || abilities[i].offered)
             continue;
-        snprintf(ret_reason, reason_size, "%s: the program has used %s, the device offers none",
-                 offer->name, abilities[i].what);
+        snprintf(ret_reason, reason_size, "%s: the program %s %s, the device offers none",
+                 offer->name, verb(use), abilities[i].what);
         return false;
     }
     return true;

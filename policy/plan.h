@@ -15,6 +15,7 @@ struct plan_use {
     uint64_t work_group_size;    /**< Work-items, the largest local size launched. */
     uint64_t work_item_sizes[3]; /**< Per dimension, the largest local size launched. */
     uint32_t work_dimensions;
+    uint32_t compute_units;    /**< Asked for; never a matter of use. */
     uint64_t local_memory;     /**< Bytes, static and dynamic of the largest launch. */
     uint64_t largest_object;   /**< Bytes, of live objects. */
     uint64_t device_memory;    /**< Bytes, of all live objects together. */
@@ -30,6 +31,7 @@ struct plan_use {
     uint32_t c_version; /**< -cl-std asked for, as CL_MAKE_VERSION; 0: none. */
     uint32_t
         address_bits; /**< Of pointers and size_t in kernels: the same or nothing; 0: not known. */
+    bool stated;      /**< Not what it has used, but what it asks for. */
 };
 
 /** What a device offers, in the same units. */

@@ -68,6 +68,7 @@ void offer_from_devinfo(const struct devinfo *info, struct plan_offer *ret_offer
         .limits =
             {
                 .work_group_size = number(info, CL_DEVICE_MAX_WORK_GROUP_SIZE),
+                .compute_units = (uint32_t)number(info, CL_DEVICE_MAX_COMPUTE_UNITS),
                 .work_dimensions = (uint32_t)number(info, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS),
                 .local_memory = number(info, CL_DEVICE_LOCAL_MEM_SIZE),
                 .largest_object = number(info, CL_DEVICE_MAX_MEM_ALLOC_SIZE),

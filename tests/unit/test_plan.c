@@ -14,6 +14,7 @@ static const struct plan_offer roomy = {
             .work_group_size = 1024,
             .work_item_sizes = {1024, 1024, 64},
             .work_dimensions = 3,
+            .compute_units = 16,
             .local_memory = 49152,
             .largest_object = 1u << 30,
             .parameter_size = 1024,
@@ -110,8 +111,9 @@ Test(plan, every_number_is_compared)
         offsetof(struct plan_use, image_array),
     };
     static const size_t small[] = {
-        offsetof(struct plan_use, work_dimensions), offsetof(struct plan_use, read_images),
-        offsetof(struct plan_use, write_images), offsetof(struct plan_use, samplers)};
+        offsetof(struct plan_use, work_dimensions), offsetof(struct plan_use, compute_units),
+        offsetof(struct plan_use, read_images), offsetof(struct plan_use, write_images),
+        offsetof(struct plan_use, samplers)};
     char text[256];
 
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
@@ -126,6 +128,20 @@ Test(plan, every_number_is_compared)
         ++*(uint32_t *)((char *)&use + small[i]);
         cr_expect_not(plan_fits(&use, &roomy, text, sizeof(text)), "field at %zu", small[i]);
     }
+}
+
+Test(plan, says_of_what_is_asked_for_that_it_is_asked_for)
+{
+    struct plan_use use = {.compute_units = 17, .stated = true};
+    char text[256];
+
+    cr_assert_not(plan_fits(&use, &roomy, text, sizeof(text)));
+    cr_assert_not_null(strstr(text, "asks for 17 compute units, the device offers 16"), "%s", text);
+    use = (struct plan_use){.fp64 = true, .stated = true};
+    const struct plan_offer none = {.name = "stone"};
+    cr_assert_not(plan_fits(&use, &none, text, sizeof(text)));
+    cr_assert_str_eq(text, "stone: the program asks for double precision (fp64), the device offers "
+                           "none");
 }
 
 Test(plan, every_ability_is_compared)
