@@ -23,6 +23,7 @@ struct account {
     _Atomic uint64_t spilled; /**< Bytes that went to host memory for want of room, in all. */
     _Atomic uint32_t waiting; /**< Threads that wait for commands there. */
     _Atomic uint32_t busy;    /**< status.c */
+    _Atomic uint32_t asking;  /**< Threads that wait for the policy's answer: room_ask. */
     /** Something was spilled: commands say what they use, so that the rest can be told. */
     atomic_bool tight;
 };

@@ -147,6 +147,15 @@ void kernel_note_launch(struct kernel *kernel, cl_uint dims, const size_t *globa
 bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t place,
                        char *ret_reason, size_t reason_size);
 
+/** The largest launches so far. */
+struct kernel_marks {
+    _Atomic uint64_t group_size, item_sizes[3], local_memory;
+};
+/** As usage_renew and usage_restore: the launches so far are past, and are not. By one mover at a
+ *  time. */
+void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before);
+void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before);
+
 extern const struct object_class kernel_class;
 
 #endif

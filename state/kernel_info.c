@@ -221,14 +221,14 @@ void kernel_note_launch(struct kernel *kernel, cl_uint dims, const size_t *globa
     struct kernel_details *details = kernel->details;
     uint64_t memory = details->local_static + details->local_dynamic, items = 1;
     bool changed = false;
-    raise_to(&details->local_memory, memory, &changed);
+    raise_to(&details->marks.local_memory, memory, &changed);
     for (cl_uint i = 0; local && i < dims; i++) {
-        raise_to(&details->item_sizes[i], local[i], &changed);
+        raise_to(&details->marks.item_sizes[i], local[i], &changed);
         items *= local[i];
         changed = changed || (global && local[i] && global[i] % local[i] != 0);
     }
     if (local)
-        raise_to(&details->group_size, items, &changed);
+        raise_to(&details->marks.group_size, items, &changed);
     if (UNLIKELY(!atomic_load_explicit(&details->launched, memory_order_relaxed))) {
         atomic_store_explicit(&details->launched, true, memory_order_relaxed);
         for (cl_uint i = 0; i < kernel->arg_count; i++)
@@ -271,7 +271,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
     const struct kernel_details *details = kernel->details;
     const struct devinfo *info = &residence->device->info;
     const char *name = residence->device->key.device;
-    uint64_t used = atomic_load(&details->group_size);
+    uint64_t used = atomic_load(&details->marks.group_size);
     size_t group = largest_group(residence, kernel->real[place]);
     cl_ulong local = 0;
     if (used > group) {
@@ -284,7 +284,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
     for (unsigned i = 0; sizes && i < 3 && (i + 1) * sizeof(size_t) <= sizes->size; i++) {
         size_t most;
         memcpy(&most, sizes->bytes + i * sizeof(most), sizeof(most));
-        used = atomic_load(&details->item_sizes[i]);
+        used = atomic_load(&details->marks.item_sizes[i]);
         if (used > most) {
             snprintf(ret_reason, reason_size,
                      "kernel %s was launched with work-groups %llu long in dimension %u, %s allows "
@@ -296,7 +296,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
     /* Static local memory differs with the compiler; what the arguments add does not, and
      * real[place] has none yet. */
     uint64_t most = devinfo_scalar(info, CL_DEVICE_LOCAL_MEM_SIZE, UINT64_MAX);
-    used = atomic_load(&details->local_memory);
+    used = atomic_load(&details->marks.local_memory);
     if (used > 0 && used >= details->local_static &&
         residence->cl->clGetKernelWorkGroupInfo(kernel->real[place], residence->device->id,
                                                 CL_KERNEL_LOCAL_MEM_SIZE, sizeof(local), &local,
@@ -309,4 +309,23 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
         return false;
     }
     return true;
+}
+
+void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before)
+{
+    struct kernel_marks *now = &kernel->details->marks;
+    atomic_store(&ret_before->group_size, atomic_exchange(&now->group_size, 0));
+    atomic_store(&ret_before->local_memory, atomic_exchange(&now->local_memory, 0));
+    for (unsigned i = 0; i < 3; i++)
+        atomic_store(&ret_before->item_sizes[i], atomic_exchange(&now->item_sizes[i], 0));
+}
+
+void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before)
+{
+    struct kernel_marks *now = &kernel->details->marks;
+    bool changed;
+    raise_to(&now->group_size, atomic_load(&before->group_size), &changed);
+    raise_to(&now->local_memory, atomic_load(&before->local_memory), &changed);
+    for (unsigned i = 0; i < 3; i++)
+        raise_to(&now->item_sizes[i], atomic_load(&before->item_sizes[i]), &changed);
 }

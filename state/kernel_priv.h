@@ -36,8 +36,7 @@ struct kernel_details {
      *  held over set values and wait for nobody. */
     pthread_mutex_t lock;
     atomic_bool launched;
-    /* The largest launches so far. */
-    _Atomic uint64_t group_size, item_sizes[3], local_memory;
+    struct kernel_marks marks;
 };
 
 static inline uint32_t kernel_edition(const struct kernel *kernel)

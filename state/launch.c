@@ -145,7 +145,8 @@ static bool go_back(struct seat *seat, struct device *here, const char *kernel)
             continue;
         log_info("kernel %s cannot run on %s: going back to %s", kernel, here->key.device,
                  ways[i]->key.device);
-        struct move_request request = {.target = &ways[i]->key, .seat = seat->index};
+        struct move_request request = {
+            .target = &ways[i]->key, .seat = seat->index, .manner = MOVE_NEEDED};
         struct move_report report;
         move_run(&request, &report);
         if (report.result == MOVE_DONE)

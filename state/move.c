@@ -18,8 +18,6 @@
 
 /* A program that never stops making contexts or building: give up rather than chase it. */
 #define ATTEMPTS 10
-/* How long a program may take to open its first driver before a move of it gives up. */
-#define START_PATIENCE_NS 30000000000u
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
@@ -27,6 +25,7 @@ void move_after_fork(void)
 {
     pthread_mutex_init(&one_at_a_time, NULL);
     move_remains_after_fork();
+    reconfigure_after_fork();
 }
 
 void move_lock(void)
@@ -136,7 +135,8 @@ static void limit_to_grant(const struct move *move, struct plan_use *use, struct
 {
     const uint64_t *grant = move->request->grant;
     const struct device *here = atomic_load(&move->seat->device);
-    uint64_t least = here ? atomic_load(&here->account.least) : 0;
+    bool past = move->basis == MOVE_BY_REST;
+    uint64_t least = here && !past ? atomic_load(&here->account.least) : 0;
     if (!grant)
         return;
     if (least < use->largest_object)
@@ -169,11 +169,16 @@ static int plan(struct move *move)
                          CL_VERSION_MINOR(device_version(move->target)));
     struct plan_use use;
     struct plan_offer offer;
-    usage_read(&use);
-    measure_memory(move->seat, &use);
+    if (move->basis == MOVE_BY_MINIMUM) {
+        use = *move->minimum;
+    } else {
+        usage_read(&use);
+        measure_memory(move->seat, &use);
+    }
     offer_from_devinfo(&move->target->info, &offer);
     offer.name = move->target->key.device;
-    limit_to_grant(move, &use, &offer);
+    if (move->basis != MOVE_BY_MINIMUM)
+        limit_to_grant(move, &use, &offer);
     if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
         return -ENOTSUP;
     return 0;
@@ -284,8 +289,12 @@ static void run(struct move *move)
 {
     struct move_waste waste = {0};
     move_enter_phase(move, MOVE_PLAN);
+    if (move->basis == MOVE_BY_REST)
+        reconfigure_marks_renew();
     int error = plan(move);
     if (error != 0 || move->request->dry_run) {
+        if (move->basis == MOVE_BY_REST)
+            reconfigure_marks_end(true);
         conclude(move, error);
         return;
     }
@@ -306,6 +315,8 @@ static void run(struct move *move)
         if (reserved)
             room_unreserve(move->target, *move->request->grant);
     }
+    if (move->basis == MOVE_BY_REST)
+        reconfigure_marks_end(error != 0);
     move_remains_sweep();
     conclude(move, error);
     atomic_store(&move->seat->moving, false);
@@ -328,50 +339,39 @@ bool move_home(struct seat *seat)
     struct device *here = atomic_load(&seat->device);
     if (!here || here == seat->origin)
         return false;
-    struct move_request request = {.target = &seat->origin->key, .seat = seat->index};
+    struct move_request request = {
+        .target = &seat->origin->key, .seat = seat->index, .manner = MOVE_NEEDED};
     struct move_report report;
     move_run(&request, &report);
     return report.result == MOVE_DONE;
 }
 
-void move_run(const struct move_request *request, struct move_report *ret_report)
+void move_transact(struct move *move)
 {
-    struct move move = {
-        .request = request,
-        .report = ret_report,
-        .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel},
-    };
-    uint64_t start = move_now();
-    memset(ret_report, 0, sizeof(*ret_report));
-    move.limits.done = &move.done;
-    /* Asked for while the program's first OpenCL call is still opening its driver. */
-    uint64_t patience = start + START_PATIENCE_NS;
-    if (request->deadline_ns != 0 && request->deadline_ns < patience)
-        patience = request->deadline_ns;
-    if (seats_wait_init(patience) != 0) {
-        conclude(&move, move_fail(&move, -ETIMEDOUT, "the program is still starting"));
-        return;
-    }
-    if (request->seat >= the_seat_count) {
-        conclude(&move,
-                 move_fail(&move, -ENODEV, "the program has no virtual device %u", request->seat));
-        return;
-    }
-    move.seat = the_seats[request->seat];
+    const struct move_request *request = move->request;
+    move->limits = (struct transfer_limits){
+        .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
     if (!lock_until(request->deadline_ns)) {
-        conclude(&move, move_fail(&move, -ETIMEDOUT, "another move of the program went on"));
+        conclude(move, move_fail(move, -ETIMEDOUT, "another move of the program went on"));
         return;
     }
-    move.resumes = request->target && !atomic_load(&move.seat->device);
-    if (work_begin() || move.resumes) {
+    move->resumes = request->target && !atomic_load(&move->seat->device);
+    if (work_begin() || move->resumes) {
         work_arm(); /* what the driver registered since the program first used it */
-        run(&move);
+        run(move);
         work_arm(); /* and what it did for this move */
     } else {
-        conclude(&move, move_fail(&move, -ECANCELED, "the program ends"));
+        conclude(move, move_fail(move, -ECANCELED, "the program ends"));
     }
     work_end();
     pthread_mutex_unlock(&one_at_a_time);
+}
+
+void move_run(const struct move_request *request, struct move_report *ret_report)
+{
+    uint64_t start = move_now();
+    memset(ret_report, 0, sizeof(*ret_report));
+    reconfigure_run(request, ret_report);
     ret_report->total_ns = move_now() - start;
     log_info("move to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
              request->target ? request->target->device : "host memory",

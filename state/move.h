@@ -31,11 +31,19 @@ struct move_progress {
     uint64_t bytes_total;
 };
 
+/** What a program that reconfigures itself is asked before; others are never asked. */
+enum move_manner {
+    MOVE_ASKED,  /**< It is asked, and what it refuses does not happen. */
+    MOVE_TAKEN,  /**< It is asked, but its device is being taken: without its help, if need be. */
+    MOVE_NEEDED, /**< It is told afterwards: a thread of it waits for this move. */
+};
+
 struct move_request {
     const struct device_key *target; /**< Borrowed. NULL: host memory (suspend). */
-    uint32_t seat;                   /**< Which virtual device moves; 0 is the first. */
-    uint64_t deadline_ns;            /**< CLOCK_MONOTONIC; 0: none. */
-    bool dry_run;                    /**< PLAN alone. */
+    enum move_manner manner;
+    uint32_t seat;             /**< Which virtual device moves; 0 is the first. */
+    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
+    bool dry_run;              /**< PLAN alone. */
     const uint64_t *grant;     /**< Bytes that it may have on the target, or NULL: no limit. What is
                                     beyond stays in host memory. */
     const atomic_bool *cancel; /**< Polled until COMMIT; may be NULL. */
@@ -61,6 +69,47 @@ struct move_report {
  * called inside the gate or from a callback of a driver.
  */
 void move_run(const struct move_request *request, struct move_report *ret_report);
+
+/** What a program is told without having been asked. */
+enum move_news {
+    MOVE_NEWS_MOVED, /**< It is somewhere else (MOVE_NEEDED). */
+    MOVE_NEWS_BACK,  /**< It is back where it was, after `arrive` had it so. */
+    MOVE_NEWS_STAYS, /**< It could not go back. */
+};
+
+/**
+ * Who speaks for a program that reconfigures itself. move_run calls it on the moving thread,
+ * outside the gate and every lock; it may block, within its own deadlines and the request's.
+ */
+struct plan_use;
+struct move_partner {
+    /** What the program asks of a device. False: it is moved like any other. */
+    bool (*minimum)(struct plan_use *ret_use);
+    /**
+     * Before PREPARE: have the program save its progress and let go of what it can make again.
+     *
+     * @target  NULL: suspend. Borrowed.
+     * Returns 0, 1 (it is to be moved as it is), or why not: -EBUSY, -ECANCELED, -ETIMEDOUT, -EIO,
+     * with one line in @ret_reason. After 0 and 1 `arrive` follows, then `told` if that gave -EIO;
+     * another mover's `leave` waits for that.
+     */
+    int (*leave)(const struct move_request *request, const struct device *target, char *ret_reason,
+                 size_t reason_size);
+    /**
+     * It ended: have the program configure itself for the device that it has now, if it is another
+     * one or the program let go of anything.
+     *
+     * @done  It is where it was to go.
+     * Returns 0, or -EIO: the program wants to go back to where it was, with the reason. Never
+     * after a move that was not done, nor one to or from host memory.
+     */
+    int (*arrive)(const struct move_request *request, bool done, char *ret_reason,
+                  size_t reason_size);
+    /** What else happened to its seat. Never blocks. */
+    void (*told)(const struct move_request *request, enum move_news news);
+};
+/** For good. Static storage. */
+void move_set_partner(const struct move_partner *partner);
 
 /**
  * Move @seat back to the device where it started, because the one where it is does not do what that

@@ -21,8 +21,17 @@ static inline bool move_carries_maps(const struct move_context *entry)
     return entry->to != PLACE_HOST && entry->made && (entry->leaves || entry->from == PLACE_HOST);
 }
 
+/** What PLAN compares with the target. */
+enum move_basis {
+    MOVE_BY_USE,     /**< All that the program ever did, and what is alive. */
+    MOVE_BY_REST,    /**< What is alive: what it did is past. */
+    MOVE_BY_MINIMUM, /**< What it asks for. */
+};
+
 /** A move under way. Owned by move_run. */
 struct move {
+    enum move_basis basis;
+    const struct plan_use *minimum; /**< MOVE_BY_MINIMUM. */
     const struct move_request *request;
     struct move_report *report;
     struct seat *seat;
@@ -120,5 +129,19 @@ void move_remains_after_fork(void);
 /** move.c: the lock of move_run. */
 void move_lock(void);
 void move_unlock(void);
+
+/**
+ * move.c: one transaction. @move is filled in by the caller up to `minimum`, with its request and
+ * report. One at a time in a process.
+ */
+void move_transact(struct move *move);
+
+/** reconfigure.c: the body of move_run. The report has no times yet. */
+void reconfigure_run(const struct move_request *request, struct move_report *ret_report);
+/** What the program did is past: what is alive is noted anew. It was not past after all, if
+ *  @restore. move_run's lock held. */
+void reconfigure_marks_renew(void);
+void reconfigure_marks_end(bool restore);
+void reconfigure_after_fork(void);
 
 #endif

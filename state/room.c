@@ -120,7 +120,9 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
     uint64_t held = atomic_load(&account->held), limit = account_limit(account);
     need.wanted += size;
     need.bytes = held + size > limit ? held + size - limit : size;
+    atomic_fetch_add(&account->asking, 1);
     enum room_answer answer = ask ? ask(&need) : ROOM_FORCE;
+    atomic_fetch_sub(&account->asking, 1);
     if (answer == ROOM_FORCE && !need.failed) {
         atomic_store(&account->limited, false);
         answer = ROOM_AGAIN;
@@ -340,6 +342,7 @@ void room_after_fork(void)
         if (device) {
             atomic_store(&device->account.granted, 0);
             atomic_store(&device->account.limited, false);
+            atomic_store(&device->account.asking, 0);
         }
     }
 }

@@ -13,60 +13,91 @@
 #define EXTENSIONS_MAX     64
 #define EXTENSION_NAME_MAX 128
 
-static struct {
-    _Atomic uint64_t work_group_size, work_item_sizes[3], work_dimensions;
-    _Atomic uint64_t local_memory, largest_object, parameter_size;
-    _Atomic uint64_t origin_alignment; /* the OR of all origins in bytes; 0: none */
-    _Atomic uint64_t image2d[2], image3d[3], image_buffer, image_array;
-    _Atomic uint64_t read_images, write_images, samplers, c_version;
-    atomic_bool images, fp64, fp16, il, non_uniform, subgroups, sub_buffers;
-} marks;
+enum mark {
+    MARK_WORK_GROUP,
+    MARK_WORK_ITEMS, /* three */
+    MARK_DIMENSIONS = MARK_WORK_ITEMS + 3,
+    MARK_LOCAL_MEMORY,
+    MARK_OBJECT,
+    MARK_PARAMETERS,
+    MARK_IMAGE2D,                    /* two */
+    MARK_IMAGE3D = MARK_IMAGE2D + 2, /* three */
+    MARK_IMAGE_BUFFER = MARK_IMAGE3D + 3,
+    MARK_IMAGE_ARRAY,
+    MARK_READ_IMAGES,
+    MARK_WRITE_IMAGES,
+    MARK_SAMPLERS,
+    MARK_C_VERSION,
+    /* What is used or not. */
+    MARK_IMAGES,
+    MARK_FP64,
+    MARK_FP16,
+    MARK_IL,
+    MARK_NON_UNIFORM,
+    MARK_SUBGROUPS,
+    MARK_SUB_BUFFERS,
+    MARKS
+};
+
+struct marks {
+    _Atomic uint64_t most[MARKS];
+    _Atomic uint64_t origins; /* the OR of all origins of sub-buffers, in bytes */
+    atomic_bool extensions[EXTENSIONS_MAX];
+};
+
+static struct marks marks;
+static struct marks before; /* usage_renew; one mover's at a time */
 
 static pthread_mutex_t extension_lock = PTHREAD_MUTEX_INITIALIZER; /* adding */
-static const char *extensions[EXTENSIONS_MAX];
+static const char *extensions[EXTENSIONS_MAX];                     /* ever used; never freed */
 static _Atomic size_t extension_count; /* those before it never change */
 
-static void raise_mark(_Atomic uint64_t *mark, uint64_t value)
+static void raise_mark(enum mark mark, uint64_t value)
 {
-    uint64_t old = atomic_load_explicit(mark, memory_order_relaxed);
+    uint64_t old = atomic_load_explicit(&marks.most[mark], memory_order_relaxed);
     while (UNLIKELY(value > old) &&
-           !atomic_compare_exchange_weak_explicit(mark, &old, value, memory_order_relaxed,
-                                                  memory_order_relaxed))
+           !atomic_compare_exchange_weak_explicit(&marks.most[mark], &old, value,
+                                                  memory_order_relaxed, memory_order_relaxed))
         ;
 }
 
-static void raise_flag(atomic_bool *mark, bool value)
+static void raise_flag(enum mark mark, bool value)
 {
-    if (value && !atomic_load_explicit(mark, memory_order_relaxed))
-        atomic_store_explicit(mark, true, memory_order_relaxed);
+    if (value && !atomic_load_explicit(&marks.most[mark], memory_order_relaxed))
+        atomic_store_explicit(&marks.most[mark], 1, memory_order_relaxed);
+}
+
+static uint64_t read_mark(unsigned mark)
+{
+    return atomic_load(&marks.most[mark]);
 }
 
 void usage_note_kernel(const struct usage_kernel *kernel)
 {
-    raise_mark(&marks.parameter_size, kernel->parameter_bytes);
-    raise_mark(&marks.read_images, kernel->read_images);
-    raise_mark(&marks.write_images, kernel->write_images);
-    raise_mark(&marks.samplers, kernel->samplers);
-    raise_flag(&marks.fp64, kernel->fp64);
-    raise_flag(&marks.fp16, kernel->fp16);
+    raise_mark(MARK_PARAMETERS, kernel->parameter_bytes);
+    raise_mark(MARK_READ_IMAGES, kernel->read_images);
+    raise_mark(MARK_WRITE_IMAGES, kernel->write_images);
+    raise_mark(MARK_SAMPLERS, kernel->samplers);
+    raise_flag(MARK_FP64, kernel->fp64);
+    raise_flag(MARK_FP16, kernel->fp16);
 }
 
 void usage_note_launch(uint32_t dims, const size_t *global, const size_t *local,
                        uint64_t local_memory)
 {
-    raise_mark(&marks.work_dimensions, dims);
-    raise_mark(&marks.local_memory, local_memory);
+    raise_mark(MARK_DIMENSIONS, dims);
+    raise_mark(MARK_LOCAL_MEMORY, local_memory);
     if (!local)
         return;
     uint64_t items = 1;
     bool uneven = false;
     for (uint32_t i = 0; i < dims && i < 3; i++) {
-        raise_mark(&marks.work_item_sizes[i], local[i]);
+        raise_mark(MARK_WORK_ITEMS + i, local[i]);
         items *= local[i];
         uneven = uneven || (global && local[i] && global[i] % local[i] != 0);
     }
-    raise_mark(&marks.work_group_size, items);
-    raise_flag(&marks.non_uniform, uneven);
+    raise_mark(MARK_WORK_GROUP, items);
+    raise_flag(MARK_NON_UNIFORM, uneven);
 }
 
 static void note_extension(const char *name)
@@ -78,6 +109,8 @@ static void note_extension(const char *name)
         i++;
     if (i == count && count < EXTENSIONS_MAX && (extensions[i] = strdup(name)))
         atomic_store_explicit(&extension_count, count + 1, memory_order_release);
+    if (i < EXTENSIONS_MAX && extensions[i])
+        atomic_store(&marks.extensions[i], true);
     pthread_mutex_unlock(&extension_lock);
 }
 
@@ -163,7 +196,7 @@ static void note_options(const char *options)
     unsigned major, minor;
     if (standard && sscanf(standard, "-cl-std=CL%u.%u", &major, &minor) == 2 && major < 1024 &&
         minor < 1024)
-        raise_mark(&marks.c_version, CL_MAKE_VERSION(major, minor, 0));
+        raise_mark(MARK_C_VERSION, CL_MAKE_VERSION(major, minor, 0));
 }
 
 void usage_note_recipe(const struct recipe *recipe)
@@ -172,7 +205,7 @@ void usage_note_recipe(const struct recipe *recipe)
         note_source(recipe);
     if (recipe->options)
         note_options(recipe->options);
-    raise_flag(&marks.il, recipe->kind == RECIPE_IL);
+    raise_flag(MARK_IL, recipe->kind == RECIPE_IL);
     for (uint32_t i = 0; i < recipe->input_count; i++)
         usage_note_recipe(recipe->inputs[i]);
 }
@@ -180,90 +213,119 @@ void usage_note_recipe(const struct recipe *recipe)
 void usage_note_image(const struct image_shape *shape)
 {
     const cl_image_desc *desc = &shape->desc;
-    raise_flag(&marks.images, true);
+    raise_flag(MARK_IMAGES, true);
     switch (desc->image_type) {
     case CL_MEM_OBJECT_IMAGE3D:
-        raise_mark(&marks.image3d[0], desc->image_width);
-        raise_mark(&marks.image3d[1], desc->image_height);
-        raise_mark(&marks.image3d[2], desc->image_depth);
+        raise_mark(MARK_IMAGE3D, desc->image_width);
+        raise_mark(MARK_IMAGE3D + 1, desc->image_height);
+        raise_mark(MARK_IMAGE3D + 2, desc->image_depth);
         break;
     case CL_MEM_OBJECT_IMAGE1D_BUFFER:
-        raise_mark(&marks.image_buffer, desc->image_width);
+        raise_mark(MARK_IMAGE_BUFFER, desc->image_width);
         break;
     case CL_MEM_OBJECT_IMAGE1D_ARRAY:
-        raise_mark(&marks.image2d[0], desc->image_width);
-        raise_mark(&marks.image_array, desc->image_array_size);
+        raise_mark(MARK_IMAGE2D, desc->image_width);
+        raise_mark(MARK_IMAGE_ARRAY, desc->image_array_size);
         break;
     case CL_MEM_OBJECT_IMAGE2D_ARRAY:
-        raise_mark(&marks.image2d[0], desc->image_width);
-        raise_mark(&marks.image2d[1], desc->image_height);
-        raise_mark(&marks.image_array, desc->image_array_size);
+        raise_mark(MARK_IMAGE2D, desc->image_width);
+        raise_mark(MARK_IMAGE2D + 1, desc->image_height);
+        raise_mark(MARK_IMAGE_ARRAY, desc->image_array_size);
         break;
     case CL_MEM_OBJECT_IMAGE1D:
-        raise_mark(&marks.image2d[0], desc->image_width);
+        raise_mark(MARK_IMAGE2D, desc->image_width);
         break;
     default:
-        raise_mark(&marks.image2d[0], desc->image_width);
-        raise_mark(&marks.image2d[1], desc->image_height);
+        raise_mark(MARK_IMAGE2D, desc->image_width);
+        raise_mark(MARK_IMAGE2D + 1, desc->image_height);
         break;
     }
 }
 
 void usage_note_object(uint64_t size)
 {
-    raise_mark(&marks.largest_object, size);
+    raise_mark(MARK_OBJECT, size);
 }
 
 void usage_note_sub_buffer(uint64_t origin)
 {
-    raise_flag(&marks.sub_buffers, true);
-    if (origin & ~atomic_load_explicit(&marks.origin_alignment, memory_order_relaxed))
-        atomic_fetch_or_explicit(&marks.origin_alignment, origin, memory_order_relaxed);
+    raise_flag(MARK_SUB_BUFFERS, true);
+    if (origin & ~atomic_load_explicit(&marks.origins, memory_order_relaxed))
+        atomic_fetch_or_explicit(&marks.origins, origin, memory_order_relaxed);
 }
 
 void usage_note_subgroups(void)
 {
-    raise_flag(&marks.subgroups, true);
+    raise_flag(MARK_SUBGROUPS, true);
 }
 
 /* Bits: the largest power of two that divides every origin, which all share with their OR. */
 static uint64_t alignment_bits(void)
 {
-    uint64_t origins = atomic_load(&marks.origin_alignment);
-    if (!atomic_load(&marks.sub_buffers))
+    uint64_t origins = atomic_load(&marks.origins);
+    if (!read_mark(MARK_SUB_BUFFERS))
         return 0;
     /* All at 0: any alignment there is. */
     return origins ? (origins & -origins) * 8 : (uint64_t)1 << 62;
 }
 
+static size_t used_extensions(const char **ret_names)
+{
+    size_t all = atomic_load_explicit(&extension_count, memory_order_acquire), count = 0;
+    for (size_t i = 0; i < all; i++)
+        if (atomic_load(&marks.extensions[i]))
+            ret_names[count++] = extensions[i];
+    return count;
+}
+
 void usage_read(struct plan_use *ret)
 {
+    static const char *used[EXTENSIONS_MAX];
     *ret = (struct plan_use){
-        .work_group_size = atomic_load(&marks.work_group_size),
-        .work_dimensions = (uint32_t)atomic_load(&marks.work_dimensions),
-        .local_memory = atomic_load(&marks.local_memory),
-        .largest_object = atomic_load(&marks.largest_object),
-        .parameter_size = atomic_load(&marks.parameter_size),
+        .work_group_size = read_mark(MARK_WORK_GROUP),
+        .work_dimensions = (uint32_t)read_mark(MARK_DIMENSIONS),
+        .local_memory = read_mark(MARK_LOCAL_MEMORY),
+        .largest_object = read_mark(MARK_OBJECT),
+        .parameter_size = read_mark(MARK_PARAMETERS),
         .origin_alignment = alignment_bits(),
-        .images = atomic_load(&marks.images),
-        .image_buffer = atomic_load(&marks.image_buffer),
-        .image_array = atomic_load(&marks.image_array),
-        .read_images = (uint32_t)atomic_load(&marks.read_images),
-        .write_images = (uint32_t)atomic_load(&marks.write_images),
-        .samplers = (uint32_t)atomic_load(&marks.samplers),
-        .fp64 = atomic_load(&marks.fp64),
-        .fp16 = atomic_load(&marks.fp16),
-        .il = atomic_load(&marks.il),
-        .non_uniform = atomic_load(&marks.non_uniform),
-        .subgroups = atomic_load(&marks.subgroups),
-        .extensions = extensions,
-        .extension_count = atomic_load_explicit(&extension_count, memory_order_acquire),
-        .c_version = (uint32_t)atomic_load(&marks.c_version),
+        .images = read_mark(MARK_IMAGES),
+        .image_buffer = read_mark(MARK_IMAGE_BUFFER),
+        .image_array = read_mark(MARK_IMAGE_ARRAY),
+        .read_images = (uint32_t)read_mark(MARK_READ_IMAGES),
+        .write_images = (uint32_t)read_mark(MARK_WRITE_IMAGES),
+        .samplers = (uint32_t)read_mark(MARK_SAMPLERS),
+        .fp64 = read_mark(MARK_FP64),
+        .fp16 = read_mark(MARK_FP16),
+        .il = read_mark(MARK_IL),
+        .non_uniform = read_mark(MARK_NON_UNIFORM),
+        .subgroups = read_mark(MARK_SUBGROUPS),
+        .c_version = (uint32_t)read_mark(MARK_C_VERSION),
     };
-    for (int i = 0; i < 3; i++) {
-        ret->work_item_sizes[i] = atomic_load(&marks.work_item_sizes[i]);
-        ret->image3d[i] = atomic_load(&marks.image3d[i]);
+    ret->extensions = used;
+    ret->extension_count = used_extensions(used);
+    for (unsigned i = 0; i < 3; i++) {
+        ret->work_item_sizes[i] = read_mark(MARK_WORK_ITEMS + i);
+        ret->image3d[i] = read_mark(MARK_IMAGE3D + i);
     }
-    for (int i = 0; i < 2; i++)
-        ret->image2d[i] = atomic_load(&marks.image2d[i]);
+    for (unsigned i = 0; i < 2; i++)
+        ret->image2d[i] = read_mark(MARK_IMAGE2D + i);
+}
+
+void usage_renew(void)
+{
+    for (unsigned i = 0; i < MARKS; i++)
+        atomic_store(&before.most[i], atomic_exchange(&marks.most[i], 0));
+    atomic_store(&before.origins, atomic_exchange(&marks.origins, 0));
+    for (unsigned i = 0; i < EXTENSIONS_MAX; i++)
+        atomic_store(&before.extensions[i], atomic_exchange(&marks.extensions[i], false));
+}
+
+void usage_restore(void)
+{
+    for (unsigned i = 0; i < MARKS; i++)
+        raise_mark(i, atomic_load(&before.most[i]));
+    atomic_fetch_or(&marks.origins, atomic_load(&before.origins));
+    for (unsigned i = 0; i < EXTENSIONS_MAX; i++)
+        if (atomic_load(&before.extensions[i]))
+            atomic_store(&marks.extensions[i], true);
 }

@@ -36,9 +36,17 @@ void usage_note_sub_buffer(uint64_t origin);
 void usage_note_subgroups(void);
 
 /**
- * All marks; device_memory is not kept here and is 0.
- * @ret  Its extensions are borrowed and stay valid.
+ * All marks; device_memory is not kept here and is 0. By one mover at a time.
+ * @ret  Its extensions are borrowed: the list is good until the next call, the names for ever.
  */
 void usage_read(struct plan_use *ret);
+
+/**
+ * A program that reconfigures itself says that what it used is past: marks begin anew, and what is
+ * alive is noted by the caller. usage_restore: it did not come to that, they are what they were, or
+ * more. By one mover at a time; what other threads note meanwhile counts.
+ */
+void usage_renew(void);
+void usage_restore(void);
 
 #endif

@@ -37,7 +37,7 @@ static cl_kernel adder(cl_program program, cl_mem buffer, cl_uint value)
 /* What a mover compares was forgotten: as if the launch had come while it was about to commit. */
 static void forget_launches(cl_kernel kernel)
 {
-    atomic_store(&((struct kernel *)kernel)->details->group_size, 0);
+    atomic_store(&((struct kernel *)kernel)->details->marks.group_size, 0);
 }
 
 Test(moves_kernels, held_launches_go_back_to_where_they_can_run)
