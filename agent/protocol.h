@@ -59,6 +59,26 @@
 #define MSG_SHRINK "shrink" /**< agent: "seat", keep to "bytes" in all, and return the rest. */
 #define MSG_RETURN "return" /**< program: "seat", "bytes" that it gives back. */
 
+/*
+ * A program that registered with policy/reseat.h says so in its hello and whenever that changes:
+ * "aware" is a map of what it asks for ("minimum", "preferred": "memory", "allocation",
+ * "local_memory", "work_group_size", "compute_units", "features"), missing when it is not
+ * registered.
+ */
+#define MSG_WISH   "wish"   /**< program: "aware". */
+#define MSG_NOTICE "notice" /**< agent: "what", "seat" or none, "in_ns", "value", "text". */
+
+/** "what" of MSG_NOTICE: see policy/reseat.h. */
+#define NOTICE_ADDED "device-added"
+#define NOTICE_TAKEN "device-taken"
+#define NOTICE_POWER "power"
+#define NOTICE_QUOTA "quota"
+
+/** "manner" of MSG_MOVE, MSG_SUSPEND, MSG_RESUME: how much a program that registered is asked. */
+#define MANNER_ASKED  "asked"  /**< Without "manner" too: what it refuses does not happen. */
+#define MANNER_TAKEN  "taken"  /**< The device is taken away: without its help, if need be. */
+#define MANNER_NEEDED "needed" /**< A thread of it waits for this: it is told afterwards. */
+
 /** "way" of MSG_ANSWER. */
 #define WAY_AGAIN  "again"  /**< Granted, or moved: try again. */
 #define WAY_SPILL  "spill"  /**< Make room among what it has. */

@@ -12,6 +12,8 @@
 
 #include "agent/device_key.h"
 #include "agent/protocol.h"
+#include "interpose/aware.h"
+#include "interpose/aware_frames.h"
 #include "interpose/control_frames.h"
 #include "interpose/control_job.h"
 #include "interpose/control_room.h"
@@ -44,6 +46,7 @@ struct link {
     struct wire wire;
     bool welcome;
     bool status_due;
+    uint64_t wish; /**< The edition that the agent was told. */
     uint32_t sent_count;
     struct seat_status sent[PROTOCOL_SEATS_MAX]; /**< What the agent knows. */
     struct device_key last[PROTOCOL_SEATS_MAX];  /**< Where each was when last seen on a device. */
@@ -57,6 +60,7 @@ static struct control {
     bool hooked;           /**< The fork handler is registered. */
     bool started;          /**< In this process. */
     bool resolved;         /**< The first attempt to ask the agent has ended. */
+    bool welcome;          /**< An agent listens. */
     uint32_t device_count; /**< The agent said where to start. */
     struct device_key devices[PROTOCOL_SEATS_MAX];
     struct job *jobs;
@@ -142,6 +146,7 @@ static void link_drop(struct link *link)
     for (struct job *job = control.jobs; job; job = job->next) {
         atomic_store(&job->cancel, true);
     }
+    control.welcome = false;
     resolve_locked();
     pthread_mutex_unlock(&control.lock);
 }
@@ -184,6 +189,21 @@ static void send_status(struct link *link)
     }
     frame_end(&frame);
     link->status_due = false;
+    link_send(link, &frame);
+}
+
+static void send_wish(struct link *link)
+{
+    struct aware_wish wish;
+    struct frame frame;
+
+    aware_wish(&wish);
+    if (wish.edition == link->wish) {
+        return;
+    }
+    link->wish = wish.edition;
+    frame_init(&frame, MSG_WISH);
+    aware_put_wish(&frame, &wish);
     link_send(link, &frame);
 }
 
@@ -338,6 +358,7 @@ static void take_welcome(struct link *link, const msgpack_object *map)
         memcpy(control.devices, keys, good * sizeof(keys[0]));
         control.device_count = good;
     }
+    control.welcome = true;
     resolve_locked();
     pthread_mutex_unlock(&control.lock);
 }
@@ -353,6 +374,8 @@ static void take_message(struct link *link, const msgpack_object *map)
         take_request(link, map);
     } else if (field_is(map, "type", MSG_CANCEL)) {
         take_cancel(map);
+    } else if (field_is(map, "type", MSG_NOTICE)) {
+        aware_take_notice(map);
     } else if (field_is(map, "type", MSG_QUERY)) {
         link->status_due = true;
     } else {
@@ -384,6 +407,7 @@ static void link_receive(struct link *link)
 static void link_connect(struct link *link)
 {
     const char *path = getenv(CONTROL_ENV_SOCKET);
+    struct aware_wish wish;
     struct frame frame;
 
     if (!path || wire_open(&link->wire, path)) {
@@ -392,7 +416,9 @@ static void link_connect(struct link *link)
     pthread_mutex_lock(&control.lock);
     control.connection++;
     pthread_mutex_unlock(&control.lock);
-    control_frame_hello(&frame, getenv(CONTROL_ENV_NAME), getenv(CONTROL_ENV_ID));
+    aware_wish(&wish);
+    link->wish = wish.edition;
+    control_frame_hello(&frame, getenv(CONTROL_ENV_NAME), getenv(CONTROL_ENV_ID), &wish);
     link_send(link, &frame);
 }
 
@@ -416,6 +442,7 @@ static void *control_main(void *data)
             next_status = now_ns() + STATUS_MS * 1000000ull;
         }
         if (link->welcome) {
+            send_wish(link);
             control_room_serve(link, send_frame);
         } else {
             control_room_alone();
@@ -476,6 +503,7 @@ static void after_fork_in_child(void)
     control.job_count = 0;
     control.started = false;
     control.resolved = false;
+    control.welcome = false;
     control.device_count = 0;
     pthread_mutex_init(&control.lock, NULL);
     pthread_cond_init(&control.answered, NULL);
@@ -524,27 +552,15 @@ int control_start(void)
     return error;
 }
 
-/** Those of CONTROL_ENV_DEVICE, which reseat run separates with spaces. */
-static uint32_t devices_of_environment(struct device_key *ret_keys)
+bool control_wake(void)
 {
-    const char *text = getenv(CONTROL_ENV_DEVICE);
-    char key[DEVICE_KEY_TEXT_MAX];
-    uint32_t count = 0;
-
-    while (text && *text && count < PROTOCOL_SEATS_MAX) {
-        size_t length = strcspn(text, " ");
-        if (length >= sizeof(key)) {
-            break;
-        }
-        memcpy(key, text, length);
-        key[length] = '\0';
-        if (device_key_parse(key, &ret_keys[count])) {
-            break;
-        }
-        count++;
-        text += length + (text[length] == ' ');
+    pthread_mutex_lock(&control.lock);
+    bool listens = control.started && control.welcome;
+    if (control.started) {
+        wake();
     }
-    return count;
+    pthread_mutex_unlock(&control.lock);
+    return listens;
 }
 
 uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
@@ -565,5 +581,5 @@ uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
     uint32_t count = control.device_count;
     memcpy(ret_keys, control.devices, count * sizeof(ret_keys[0]));
     pthread_mutex_unlock(&control.lock);
-    return count ? count : devices_of_environment(ret_keys);
+    return count ? count : control_environment_devices(ret_keys);
 }

@@ -1,6 +1,7 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_H
 #define RESEAT_INTERPOSE_CONTROL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "state/driver.h"
@@ -26,6 +27,12 @@
  * Returns 0, or -errno when no thread or descriptor could be had; the program goes on without.
  */
 int control_start(void);
+
+/**
+ * Have the control thread look now at what the agent is to be told. Never blocks.
+ * Returns whether an agent listens.
+ */
+bool control_wake(void);
 
 /**
  * The devices on which the program is to start, one for each of its virtual ones: what the agent

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "agent/device_key.h"
+#include "interpose/aware_frames.h"
 
-void control_frame_hello(struct frame *frame, const char *name, const char *id)
+void control_frame_hello(struct frame *frame, const char *name, const char *id,
+                         const struct aware_wish *wish)
 {
     frame_init(frame, MSG_HELLO);
     frame_u64(frame, "version", PROTOCOL_VERSION);
@@ -14,6 +16,7 @@ void control_frame_hello(struct frame *frame, const char *name, const char *id)
     frame_string(frame, "name", name ? name : "");
     frame_string(frame, "id", id ? id : "");
     frame_string(frame, "program", program_invocation_short_name);
+    aware_put_wish(frame, wish);
 }
 
 void control_frame_status(struct frame *frame)

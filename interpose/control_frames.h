@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "agent/protocol.h"
+#include "interpose/aware.h"
 #include "interpose/control_job.h"
 #include "state/move.h"
 #include "state/status.h"
@@ -12,7 +13,8 @@
 /* The frames that a program sends. Each begins @frame; the caller seals, sends and finishes it. */
 
 /** @name, @id  What `reseat run` gave the program, or NULL. */
-void control_frame_hello(struct frame *frame, const char *name, const char *id);
+void control_frame_hello(struct frame *frame, const char *name, const char *id,
+                         const struct aware_wish *wish);
 
 /** Begin a status; follow with control_frame_seat() for each seat and frame_end(). */
 void control_frame_status(struct frame *frame);

@@ -1,8 +1,11 @@
 #include "interpose/control_job.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "agent/device_key.h"
+#include "interpose/control.h"
 #include "state/status.h"
 
 uint32_t control_seat_count(void)
@@ -44,6 +47,9 @@ const char *control_request_read(const msgpack_object *map, const bool *has_last
     request->move.dry_run = field_bool(map, "dry_run", false);
     request->limited = field_get(map, "grant") != NULL;
     request->grant = field_u64(map, "grant", 0);
+    request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
+                           : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
+                                                                    : MOVE_ASKED;
     return request->suspend ? NULL : read_targets(map, has_last, last, request);
 }
 
@@ -110,4 +116,26 @@ void control_job_run(const struct control_request *request, struct control_repor
         move_run(&move, &report);
         add(ret_report, &report, seats[i], control_seat_count() > 1);
     }
+}
+
+uint32_t control_environment_devices(struct device_key *ret_keys)
+{
+    const char *text = getenv(CONTROL_ENV_DEVICE);
+    char key[DEVICE_KEY_TEXT_MAX];
+    uint32_t count = 0;
+
+    while (text && *text && count < PROTOCOL_SEATS_MAX) {
+        size_t length = strcspn(text, " ");
+        if (length >= sizeof(key)) {
+            break;
+        }
+        memcpy(key, text, length);
+        key[length] = '\0';
+        if (device_key_parse(key, &ret_keys[count])) {
+            break;
+        }
+        count++;
+        text += length + (text[length] == ' ');
+    }
+    return count;
 }

@@ -1,5 +1,6 @@
 #include "interpose/entry_device.h"
 
+#include "interpose/aware.h"
 #include "interpose/entry.h"
 #include "state/sub_device.h"
 
@@ -90,6 +91,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
 {
     const struct info_request request = {param_value_size, param_value, param_value_size_ret};
     const struct seat *seat = seat_get(device);
+    cl_int error;
     if (!seat)
         return CL_INVALID_DEVICE;
     if (seat->part && is_of_part(param_name))
@@ -102,6 +104,8 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
     case CL_DEVICE_REFERENCE_COUNT:
         return info_uint(&request, 1);
     default:
+        if (aware_device_info(seat->index, param_name, &request, &error))
+            return error;
         return present_device_info(&the_present, param_name, param_value_size, param_value,
                                    param_value_size_ret);
     }

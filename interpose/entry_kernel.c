@@ -164,9 +164,10 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
     /* Never more than the program was told of the device. */
     bool bounded =
         name == CL_KERNEL_WORK_GROUP_SIZE || name == CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE;
-    if (error == CL_SUCCESS && bounded && size == sizeof(size_t) &&
-        *(const size_t *)value > the_limits.work_group_size && the_limits.work_group_size)
-        value = &the_limits.work_group_size;
+    size_t most = seat_limits[kernel->context->seats[seat]->index].work_group_size;
+    if (error == CL_SUCCESS && bounded && size == sizeof(size_t) && most &&
+        *(const size_t *)value > most)
+        value = &most;
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
 }
 

@@ -26,19 +26,21 @@ static cl_int check_owners(const struct queue *queue, const struct kernel *kerne
 }
 
 /* Against what the program was told, so that the launch can be made on another device too. */
-static cl_int check_local(const struct shape *shape)
+static cl_int check_local(const struct shape *shape, const struct seat_limits *limits)
 {
     const size_t *local = shape->local;
     size_t items = 1;
     for (cl_uint i = 0; i < shape->dims; i++) {
         if (UNLIKELY(local[i] == 0))
             return CL_INVALID_WORK_GROUP_SIZE;
-        if (UNLIKELY(local[i] > the_limits.work_item_sizes[i]))
+        if (UNLIKELY(local[i] >
+                     atomic_load_explicit(&limits->work_item_sizes[i], memory_order_relaxed)))
             return CL_INVALID_WORK_ITEM_SIZE;
         if (UNLIKELY(__builtin_mul_overflow(items, local[i], &items)))
             return CL_INVALID_WORK_GROUP_SIZE;
     }
-    return LIKELY(items <= the_limits.work_group_size) ? CL_SUCCESS : CL_INVALID_WORK_GROUP_SIZE;
+    size_t most = atomic_load_explicit(&limits->work_group_size, memory_order_relaxed);
+    return LIKELY(items <= most) ? CL_SUCCESS : CL_INVALID_WORK_GROUP_SIZE;
 }
 
 /* reqd_work_group_size: dimensions that are left out are 1. */
@@ -106,7 +108,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, 
         return CL_INVALID_WORK_DIMENSION;
     struct shape shape = {work_dim, global_work_offset, global_work_size, local_work_size};
     if (local_work_size) {
-        error = check_local(&shape);
+        error = check_local(&shape, &seat_limits[queue->seat->index]);
         if (UNLIKELY(error != CL_SUCCESS))
             return error;
     }

@@ -9,7 +9,7 @@ static cl_int create_buffer(cl_context context, const cl_mem_properties *propert
     struct context *c = context_get(context);
     if (UNLIKELY(!c))
         return CL_INVALID_CONTEXT;
-    if (UNLIKELY(size > the_limits.allocation))
+    if (UNLIKELY(size > limits_allocation(c)))
         return CL_INVALID_BUFFER_SIZE;
     return memory_create_buffer(c, properties, flags, size, host_ptr, ret_memory);
 }

@@ -32,7 +32,7 @@ static bool flags_valid(cl_svm_mem_flags flags)
 void *clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
 {
     struct context *c = context_get(context);
-    if (!c || !flags_valid(flags) || size == 0 || size > the_limits.allocation ||
+    if (!c || !flags_valid(flags) || size == 0 || size > limits_allocation(c) ||
         (alignment & (alignment - 1)) != 0)
         return NULL;
     return svm_alloc(c, flags, size, alignment);

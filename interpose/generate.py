@@ -472,7 +472,8 @@ def generated_source(calls, members, commands):
 
 
 def version_script(calls):
-    lines = ["{", "global:"]
+    # And what policy/reseat.h looks for.
+    lines = ["{", "global:", "    reseat_api;"]
     lines += [f"    {c.name};" for c in calls.values() if c.kind != "absent"]
     return lines + ["local:", "    *;", "};", ""]
 

@@ -8,6 +8,7 @@
 #include "agent/device_key.h"
 #include "agent/inventory.h"
 #include "agent/protocol.h"
+#include "interpose/aware.h"
 #include "interpose/calls.h"
 #include "interpose/control.h"
 #include "interpose/control_room.h"
@@ -25,6 +26,7 @@
 
 struct present the_present;
 struct start_limits the_limits;
+struct seat_limits seat_limits[SEATS];
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int result = -EAGAIN; /* written once */
@@ -226,18 +228,26 @@ static int build_present(struct machine *machine, const struct start *start)
     return err;
 }
 
+void seat_limits_set(struct seat_limits *limits, const struct devinfo *device)
+{
+    const struct devinfo_value *sizes = devinfo_find(device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    atomic_store(&limits->work_group_size,
+                 devinfo_scalar(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, SIZE_MAX));
+    for (size_t i = 0; i < ARRAY_SIZE(limits->work_item_sizes); i++) {
+        size_t size = SIZE_MAX;
+        if (sizes && sizes->size >= (i + 1) * sizeof(size_t))
+            memcpy(&size, sizes->bytes + i * sizeof(size_t), sizeof(size_t));
+        atomic_store(&limits->work_item_sizes[i], size);
+    }
+    atomic_store(&limits->allocation,
+                 devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX));
+}
+
 static void read_limits(void)
 {
     const struct devinfo *device = &the_present.device;
-    const struct devinfo_value *sizes = devinfo_find(device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
-    the_limits.work_group_size = devinfo_scalar(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, SIZE_MAX);
-    for (size_t i = 0; i < ARRAY_SIZE(the_limits.work_item_sizes); i++) {
-        the_limits.work_item_sizes[i] = SIZE_MAX;
-        if (sizes && sizes->size >= (i + 1) * sizeof(size_t))
-            memcpy(&the_limits.work_item_sizes[i], sizes->bytes + i * sizeof(size_t),
-                   sizeof(size_t));
-    }
-    the_limits.allocation = devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX);
+    for (size_t i = 0; i < SEATS; i++)
+        seat_limits_set(&seat_limits[i], device);
     the_limits.uniform_groups =
         !devinfo_scalar(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_FALSE);
     the_limits.subgroups =
@@ -293,6 +303,7 @@ static int start_all(struct machine *machine)
     read_limits();
     control_room_begin();
     program_prologue = the_present.prologue;
+    aware_started();
     pthread_atfork(before_fork, parent_goes_on, child_begins);
     /* The program runs without an agent as well as with one. */
     err = control_start();

@@ -2,6 +2,7 @@
 #define RESEAT_INTERPOSE_START_H
 
 #include "interpose/present.h"
+#include "state/context.h"
 
 /*
  * The first use of OpenCL. Before it the library is a mapping and nothing else: no thread, no
@@ -18,16 +19,36 @@
  */
 extern struct present the_present;
 
-/** Of the_present, what every launch and every buffer is compared with. */
+/** Of the_present, what every launch is compared with. */
 struct start_limits {
-    size_t work_group_size;
-    size_t work_item_sizes[3];
-    uint64_t allocation; /**< Bytes of the largest buffer. */
     bool uniform_groups; /**< Work-groups of one launch all have the same size. */
     bool subgroups;      /**< The device has any. */
     bool empty_launches; /**< A launch of no work-items does nothing (2.1), instead of failing. */
 };
 extern struct start_limits the_limits;
+
+/** The same of a seat, by its index, and of buffers: of a program that registered (policy/reseat.h)
+ *  these follow the device that the seat has. */
+struct seat_limits {
+    _Atomic size_t work_group_size;
+    _Atomic size_t work_item_sizes[3];
+    _Atomic uint64_t allocation; /**< Bytes of the largest buffer. */
+};
+extern struct seat_limits seat_limits[SEATS];
+/** Those of one device. Not atomic as a whole. */
+void seat_limits_set(struct seat_limits *limits, const struct devinfo *device);
+
+/** Of a context: the largest of its seats' (5.2.1: "for all devices in context"). */
+static inline uint64_t limits_allocation(const struct context *context)
+{
+    uint64_t most = 0;
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        uint64_t one = atomic_load_explicit(&seat_limits[context->seats[i]->index].allocation,
+                                            memory_order_relaxed);
+        most = one > most ? one : most;
+    }
+    return most;
+}
 
 /**
  * Open the devices that the program starts on, make the platform and tell the agent, once.

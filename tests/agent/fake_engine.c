@@ -9,6 +9,8 @@
 
 #include "agent/device_key.h"
 #include "agent/protocol.h"
+#include "interpose/aware.h"
+#include "interpose/control.h"
 #include "state/move.h"
 #include "state/status.h"
 
@@ -199,4 +201,36 @@ void room_read(uint32_t seat, struct room_use *ret_use)
     pthread_mutex_lock(&lock);
     *ret_use = seats[seat].room;
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- a program that registered ---- */
+
+static struct aware_wish wish;
+
+void fake_engine_wish(uint64_t memory, uint64_t preferred)
+{
+    pthread_mutex_lock(&lock);
+    wish.edition++;
+    wish.registered = preferred != 0;
+    wish.minimum = (struct reseat_limits){.memory = memory,
+                                          .local_memory = 32768,
+                                          .work_group_size = 64,
+                                          .features = RESEAT_FP64 | RESEAT_IMAGES};
+    wish.preferred = (struct reseat_limits){.memory = preferred, .compute_units = 8};
+    pthread_mutex_unlock(&lock);
+    control_wake();
+}
+
+void aware_wish(struct aware_wish *ret_wish)
+{
+    pthread_mutex_lock(&lock);
+    *ret_wish = wish;
+    pthread_mutex_unlock(&lock);
+}
+
+void aware_notice(uint32_t what, uint32_t seat, uint64_t in_ns, uint64_t value, const char *text)
+{
+    printf("notice %u %d %llu %llu %s\n", what, (int)seat, (unsigned long long)in_ns,
+           (unsigned long long)value, text);
+    fflush(stdout);
 }

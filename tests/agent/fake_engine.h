@@ -14,4 +14,8 @@
 /** The program has begun to use OpenCL on these devices, one a seat. */
 void fake_engine_start(const struct device_key *devices, uint32_t count);
 
+/** It registered with policy/reseat.h, wants these bytes at least and these rather, and some more
+ *  that is always the same; 0 rather: it unregistered. Notices are printed, a line each. */
+void fake_engine_wish(uint64_t memory, uint64_t preferred);
+
 #endif

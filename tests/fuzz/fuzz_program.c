@@ -122,6 +122,22 @@ void room_read(uint32_t seat, struct room_use *ret_use)
     *ret_use = (struct room_use){.granted = granted[seat], .limited = limited[seat]};
 }
 
+/* ---- a program that registered ---- */
+
+void aware_wish(struct aware_wish *ret_wish)
+{
+    *ret_wish = (struct aware_wish){.edition = moves_run, .registered = moves_run % 2 == 1};
+}
+
+void aware_notice(uint32_t what, uint32_t seat, uint64_t in_ns, uint64_t value, const char *text)
+{
+    (void)in_ns;
+    (void)value;
+    EXPECT(what >= RESEAT_DEVICE_ADDED && what <= RESEAT_QUOTA);
+    EXPECT(seat < PROTOCOL_SEATS_MAX || seat == UINT32_MAX);
+    EXPECT(strlen(text) < PROTOCOL_TEXT_MAX);
+}
+
 /* ---- the agent ---- */
 
 struct seen {

@@ -1,0 +1,323 @@
+#ifndef RESEAT_H
+#define RESEAT_H
+
+/*
+ * For programs that can adapt to the device they have.
+ *
+ * A program that runs under reseat(1) is moved between devices whether it knows or not. One that
+ * registers here takes part: before a move it saves its progress and lets go of what it can make
+ * again, so that less is copied and a smaller device will do; after it, it chooses again (a tile, a
+ * batch, a kernel) for the device it has by then.
+ *
+ * Nothing needs to be linked or installed at run time: every function below looks for the library
+ * that `reseat run` brings in, and answers RESEAT_NOT_UNDER where there is none. C11 and C++17.
+ *
+ * Any thread may call any function, before the first use of OpenCL too. None blocks on the agent
+ * or on a move. Functions return RESEAT_OK or one of the errors below, and touch their outputs on
+ * success alone.
+ *
+ * WHERE CALLBACKS RUN. All of them on one thread of the library's own, one at a time, outside every
+ * lock of the library; signals are blocked on it. The program's other threads run on meanwhile, so
+ * a callback that wants them to stand still has to see to that itself.
+ *
+ * THE ORDER. One reconfiguration of one virtual device:
+ *
+ *     checkpoint -> clean_up -> (it is moved) -> configure -> resume
+ *
+ * `configure` never comes but after `clean_up`, and may come more than once before a `resume` that
+ * succeeds: each time it begins anew from the checkpoint. A program that is suspended gets the
+ * first two; the last two follow when it has a device again. A program that had to be moved unasked
+ * (its device was being taken and it was late, or a thread of it waited for the move) gets all four
+ * afterwards, on the device that it has by then (RESEAT_MOVED).
+ *
+ * CANCEL. When a reconfiguration that began does not happen (a callback failed or took too long,
+ * the operator changed their mind, the device had no room), the program goes on where it was, and
+ * is told so: `cancel`, then for each callback that had begun the one that undoes it, with the
+ * device that it still has: `configure` if `clean_up` had begun, `resume` in any case. If nothing
+ * had begun, nothing is called. When `configure` or `resume` fail after a move, the program is
+ * moved back, and the same three follow; where it cannot go back it stays, and `resume` follows.
+ * A `resume` that is late may have gone on, so that a program that is back gets all four again.
+ * So a `configure` that fails had better release what it made. What is called in the wake of a
+ * cancel cannot fail: what it returns is not looked at.
+ *
+ * DEADLINES. A callback has the time that the program stated; `cancel` has that of `resume`. One
+ * that is not back by then has failed; when it returns, its result is not looked at, and what is
+ * due by then (see above) is called. Until then other reconfigurations are refused with that
+ * reason. But a device that is being taken away is left in any case: then what fails or hangs is
+ * not waited for, and the program is moved as one that knows nothing would be.
+ *
+ * OPENCL IN CALLBACKS. Every call is allowed in every callback, on the device that the program has
+ * then: the old one in `checkpoint` and `clean_up`, the new one in `configure` and `resume`. Two
+ * things wait: a call that needs a device while the program is suspended waits until it has one,
+ * and a callback that waits for another thread of the program waits as long as that thread is in a
+ * call that waits (for memory, say). The deadline ends both: the reconfiguration is then canceled.
+ *
+ * WHAT CLGETDEVICEINFO SAYS. To a registered program CL_DEVICE_GLOBAL_MEM_SIZE,
+ * CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_LOCAL_MEM_SIZE,
+ * CL_DEVICE_MAX_WORK_GROUP_SIZE and CL_DEVICE_MAX_WORK_ITEM_SIZES tell of the device that it has:
+ * from registration on, and from each `configure` on (it sees the new ones, and a `cancel` that
+ * leads to it does). Launches and
+ * allocations are checked against the same. All other answers never change. After unregistering
+ * they are again what they were before. What a kernel object says of itself
+ * (CL_KERNEL_WORK_GROUP_SIZE...) holds for the device where the kernel was made: make it again in
+ * `configure`.
+ *
+ * FORK. The child is not registered; it may register itself.
+ */
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What this header speaks. A library of the same major number serves it, older or newer. */
+#define RESEAT_API_MAJOR   1u
+#define RESEAT_API_MINOR   0u
+#define RESEAT_API_VERSION ((uint32_t)(RESEAT_API_MAJOR << 16 | RESEAT_API_MINOR))
+
+enum {
+    RESEAT_OK = 0,
+    RESEAT_NOT_UNDER = -1,   /**< The program does not run under reseat. */
+    RESEAT_UNSUPPORTED = -2, /**< The library that runs is of another major version, or too old. */
+    RESEAT_INVALID = -3,     /**< An argument is wrong. */
+    RESEAT_NO_MEMORY = -4,   /**< Or no thread. */
+    RESEAT_ALREADY = -5,     /**< The program is registered. */
+    RESEAT_UNREGISTERED = -6,
+    RESEAT_NO_AGENT = -7,  /**< Nobody heard it yet. It is told when an agent is there. */
+    RESEAT_BUSY = -8,      /**< A callback has not returned. */
+    RESEAT_NO_DEVICE = -9, /**< There is no such virtual device, or none to run on. */
+};
+
+/** struct reseat_limits.features. */
+enum {
+    RESEAT_FP64 = 1 << 0,
+    RESEAT_FP16 = 1 << 1,
+    RESEAT_IMAGES = 1 << 2,
+    RESEAT_INT64_ATOMICS = 1 << 3,
+    RESEAT_SUBGROUPS = 1 << 4,
+    RESEAT_IL = 1 << 5, /**< Programs in an intermediate language. */
+};
+
+/** struct reseat_device.kind. */
+enum { RESEAT_GPU = 1, RESEAT_CPU = 2, RESEAT_ACCELERATOR = 3, RESEAT_OTHER = 4 };
+
+/** struct reseat_change.reason. */
+enum {
+    RESEAT_MOVE = 1,  /**< To another device, or to none. */
+    RESEAT_TAKEN = 2, /**< The same, because this one is being taken away: it cannot be avoided. */
+    RESEAT_CANCELED = 3, /**< It stays, or is back, where it was. */
+    RESEAT_MOVED = 4,    /**< It was moved unasked: `to` is where it is, in all four callbacks. */
+};
+
+/** struct reseat_notice.what. */
+enum {
+    RESEAT_DEVICE_ADDED = 1, /**< The machine has another device: `text`. */
+    RESEAT_DEVICE_TAKEN = 2, /**< The program's device will be taken in `in_ns`. */
+    RESEAT_POWER = 3,        /**< The power that its device may draw changed: `value`, in mW. */
+    RESEAT_QUOTA = 4, /**< What the program may have of its device changed: `value`, in bytes. */
+};
+
+/** What a device has, or what a program asks of one; 0 and no bit: nothing is asked. */
+struct reseat_limits {
+    uint64_t memory;          /**< Bytes of device memory, all objects together. */
+    uint64_t allocation;      /**< Bytes in one memory object. */
+    uint64_t local_memory;    /**< Bytes of a work-group. */
+    uint64_t work_group_size; /**< Work-items. */
+    uint32_t compute_units;
+    uint32_t features;    /**< RESEAT_FP64... */
+    uint64_t reserved[4]; /**< 0. */
+};
+
+/** A real device, as a program sees it. Zero and "" while it has none. */
+struct reseat_device {
+    uint32_t size;  /**< sizeof(struct reseat_device), by whoever provides the storage. */
+    uint32_t kind;  /**< RESEAT_GPU...; 0: none, the program is suspended. */
+    char name[128]; /**< The driver's. */
+    struct reseat_limits limits;
+    /** Bytes of its memory that the program was granted so far; it asks for more by allocating.
+     *  UINT64_MAX: nobody limits it, or it is not there yet. */
+    uint64_t granted;
+};
+
+struct _cl_device_id; /* what a cl_device_id points to */
+
+/** What a callback is called for. Borrowed for the call, with all that it points to. */
+struct reseat_change {
+    uint32_t size;
+    uint32_t reason;                  /**< RESEAT_MOVE... */
+    struct _cl_device_id *device;     /**< The virtual device: the program's own handle. */
+    uint64_t deadline_ns;             /**< CLOCK_MONOTONIC: when the callback has to be back. */
+    const struct reseat_device *from; /**< Where it is, or was. */
+    /** Where it goes; in `configure` and `resume`, where it is. Of kind 0: nowhere, for now. */
+    const struct reseat_device *to;
+};
+
+/** Something to know; nothing is to be done about it. Borrowed for the call. */
+struct reseat_notice {
+    uint32_t size;
+    uint32_t what;                /**< RESEAT_DEVICE_ADDED... */
+    struct _cl_device_id *device; /**< The virtual device concerned, or NULL. */
+    uint64_t in_ns;               /**< From now. */
+    uint64_t value;
+    const char *text; /**< One line; never NULL. */
+};
+
+/**
+ * A program that takes part. Zero it, and set `size` to sizeof(struct reseat_program).
+ *
+ * Callbacks may be NULL: then that step has nothing to do. Those that return int return 0, or
+ * another number to say that they failed; the operator sees which one did, and the number.
+ */
+struct reseat_program {
+    uint32_t size;
+    /** Milliseconds that each may take; 0: 5000. At most 600000. */
+    uint32_t checkpoint_ms, clean_up_ms, configure_ms, resume_ms;
+    uint32_t reserved;
+    struct reseat_limits minimum;   /**< Where it cannot have this, it is not moved to. */
+    struct reseat_limits preferred; /**< What it could make use of. */
+    /** R.1: save the progress, so that it could be gone on with from there. */
+    int (*checkpoint)(void *data, const struct reseat_change *change);
+    /** R.2: release what is made again in `configure`. What is left is moved as it is. */
+    int (*clean_up)(void *data, const struct reseat_change *change);
+    /** R.3: choose and make, for `change->to`, from what `checkpoint` saved. */
+    int (*configure)(void *data, const struct reseat_change *change);
+    /** R.4: go on. */
+    int (*resume)(void *data, const struct reseat_change *change);
+    /** What had begun will not happen. */
+    void (*cancel)(void *data, const struct reseat_change *change);
+    void (*notify)(void *data, const struct reseat_notice *notice);
+    void *data; /**< Theirs. To live until reseat_unregister returned RESEAT_OK. */
+};
+
+/** The library's side. Later minor versions add to its end. */
+struct reseat_api {
+    uint32_t size;
+    uint32_t version;
+    int (*add)(const struct reseat_program *program);
+    int (*remove)(void);
+    int (*wish)(const struct reseat_limits *minimum, const struct reseat_limits *preferred);
+    int (*current)(struct _cl_device_id *device, struct reseat_device *ret_device);
+};
+
+/** The library's one symbol: NULL where it does not speak @version's major number. */
+typedef const struct reseat_api *(*reseat_api_fn)(uint32_t version);
+
+/** The library's table, if it goes beyond @offset, or NULL: for the functions below. */
+static inline const struct reseat_api *reseat_find(size_t offset, int *ret_error)
+{
+    reseat_api_fn find = NULL;
+    const struct reseat_api *api = NULL;
+    /* RTLD_DEFAULT, by whatever name; then a library that came in by the loader's road alone. */
+    void *symbol = dlsym((void *)0, "reseat_api");
+#ifdef RTLD_NOLOAD
+    void *library = symbol ? NULL : dlopen("libreseat.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (library)
+        symbol = dlsym(library, "reseat_api");
+#endif
+    *ret_error = symbol ? RESEAT_UNSUPPORTED : RESEAT_NOT_UNDER;
+    memcpy(&find, &symbol, sizeof(find));
+    if (find)
+        api = find(RESEAT_API_VERSION);
+#ifdef RTLD_NOLOAD
+    if (library)
+        dlclose(library); /* it stays: the program's OpenCL is in it */
+#endif
+    return api && api->size > offset ? api : NULL;
+}
+
+/**
+ * Take part from now on. One registration a process.
+ *
+ * @program  Copied. Its minimum is what a move to a device is compared with.
+ * RESEAT_INVALID (its size, a deadline, or a minimum over what is preferred), RESEAT_ALREADY,
+ * RESEAT_NO_MEMORY.
+ */
+static inline int reseat_register(const struct reseat_program *program)
+{
+    int error;
+    const struct reseat_api *api = reseat_find(offsetof(struct reseat_api, add), &error);
+    return api ? api->add(program) : error;
+}
+
+/**
+ * Take part no more. No callback begins after it returned; one that runs is waited for, as long as
+ * its deadline is, unless this is called from it. A reconfiguration under way goes on without.
+ *
+ * RESEAT_UNREGISTERED, or RESEAT_BUSY: a callback hangs, whose data it still needs; it is
+ * unregistered all the same.
+ */
+static inline int reseat_unregister(void)
+{
+    int error;
+    const struct reseat_api *api = reseat_find(offsetof(struct reseat_api, remove), &error);
+    return api ? api->remove() : error;
+}
+
+/**
+ * "I would now like more", or "I need less": what is asked of devices from now on. Never moves the
+ * program by itself; who decides hears of it.
+ *
+ * @minimum, @preferred  Copied; NULL: as before.
+ * RESEAT_UNREGISTERED, RESEAT_INVALID, or RESEAT_NO_AGENT (kept, and told when there is one).
+ */
+static inline int reseat_wish(const struct reseat_limits *minimum,
+                              const struct reseat_limits *preferred)
+{
+    int error;
+    const struct reseat_api *api = reseat_find(offsetof(struct reseat_api, wish), &error);
+    return api ? api->wish(minimum, preferred) : error;
+}
+
+/**
+ * The device that the program has now, and what it may have of it.
+ *
+ * @device      One of its virtual devices (a cl_device_id); NULL: the first. No registration is
+ *              needed. The first use of OpenCL, if there was none: then it blocks on the driver.
+ * @ret_device  Its `size` set by the caller.
+ * RESEAT_INVALID, RESEAT_NO_DEVICE.
+ */
+static inline int reseat_current(struct _cl_device_id *device, struct reseat_device *ret_device)
+{
+    int error;
+    const struct reseat_api *api = reseat_find(offsetof(struct reseat_api, current), &error);
+    return api ? api->current(device, ret_device) : error;
+}
+
+/** One of the errors above in words. Static. */
+static inline const char *reseat_error_text(int error)
+{
+    switch (error) {
+    case RESEAT_OK:
+        return "done";
+    case RESEAT_NOT_UNDER:
+        return "the program does not run under reseat";
+    case RESEAT_UNSUPPORTED:
+        return "this reseat speaks another version of reseat.h";
+    case RESEAT_INVALID:
+        return "an argument is not valid";
+    case RESEAT_NO_MEMORY:
+        return "no memory or thread";
+    case RESEAT_ALREADY:
+        return "the program is registered already";
+    case RESEAT_UNREGISTERED:
+        return "the program is not registered";
+    case RESEAT_NO_AGENT:
+        return "no agent heard it yet";
+    case RESEAT_BUSY:
+        return "a callback has not returned";
+    case RESEAT_NO_DEVICE:
+        return "there is no such device";
+    default:
+        return "unknown error";
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
