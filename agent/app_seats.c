@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/apps.h"
+#include "agent/app_wish.h"
 #include "agent/device_key.h"
 
 /* What is known of programs' virtual devices, and how it is told. */
@@ -199,6 +199,7 @@ void app_describe(const struct agent *agent, const struct app *app, struct frame
     frame_u64(frame, "kernels", status->kernels);
     frame_u64(frame, "events", status->events);
     frame_string(frame, "pinned", pinned);
+    app_put_wish(app, frame);
     frame_array(frame, "seats");
     for (size_t i = 0; i < app->seat_count; i++) {
         describe_seat(agent, &app->seats[i], i, frame);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/access.h"
+#include "agent/app_wish.h"
 #include "agent/device_key.h"
 #include "agent/peers.h"
 #include "agent/process.h"
@@ -313,6 +314,7 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
                                           .device = app->seats[i].device};
     }
     peer->app = app;
+    app_take_wish(app, hello);
     app_save(agent, app);
     agent_log("%s: %s (pid %d) connected", app->id, app->name, (int)app->pid);
     return 0;

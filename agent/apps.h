@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_APPS_H
 
 #include "agent/agent.h"
+#include "policy/reseat.h"
 
 /** One virtual device of a program, and what the program last said of it. */
 struct app_seat {
@@ -22,6 +23,12 @@ struct app_status {
     uint64_t contexts, queues, memories, programs, kernels, events;
 };
 
+/** A program that registered with policy/reseat.h, and what it asks of a device. */
+struct app_wish {
+    bool aware;
+    struct reseat_limits minimum, preferred;
+};
+
 /**
  * A program. Known from `reseat run` (starting) or from its own hello; kept while its process
  * lives. Each has a file in the apps folder, so that a new agent knows those that have not called
@@ -40,6 +47,7 @@ struct app {
     size_t seat_count; /**< 1 to PROTOCOL_SEATS_MAX. */
     struct app_seat seats[PROTOCOL_SEATS_MAX];
     struct app_status status;
+    struct app_wish wish;
     struct peer *peer; /**< NULL while it has no connection. */
     uint64_t lost_ms;  /**< When the connection ended. */
 };

@@ -12,6 +12,7 @@ int cmd_ps(int argc, char **argv);
 int cmd_move(int argc, char **argv);
 int cmd_suspend(int argc, char **argv);
 int cmd_resume(int argc, char **argv);
+int cmd_notify(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_agent(int argc, char **argv);
 int cmd_config(int argc, char **argv);

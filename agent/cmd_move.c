@@ -21,7 +21,8 @@ struct change {
     const char *app, *device;
     uint64_t timeout_ms;
     bool dry_run;
-    bool bar; /**< A progress bar is on the terminal. */
+    bool taken; /**< Whatever a program that registered says to it. */
+    bool bar;   /**< A progress bar is on the terminal. */
 };
 
 static bool parse_seconds(const char *text, uint64_t *ret_ms)
@@ -38,11 +39,10 @@ static bool parse_seconds(const char *text, uint64_t *ret_ms)
 
 static int parse(struct change *change, int argc, char **argv, int least, int most)
 {
-    static const struct option options[] = {{"timeout", required_argument, NULL, 't'},
-                                            {"dry-run", no_argument, NULL, 'n'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {
+        {"timeout", required_argument, NULL, 't'}, {"dry-run", no_argument, NULL, 'n'},
+        {"taken", no_argument, NULL, 'k'},         {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},          {0}};
     int option;
 
     opterr = 0;
@@ -59,6 +59,9 @@ static int parse(struct change *change, int argc, char **argv, int least, int mo
                 return output_usage(&change->output, "--dry-run is for move only");
             }
             change->dry_run = true;
+            break;
+        case 'k':
+            change->taken = true;
             break;
         case 'j':
             break;
@@ -229,6 +232,9 @@ static int send_request(const struct change *change, struct client *client)
     frame_string(&frame, "device", change->device);
     frame_u64(&frame, "timeout_ms", change->timeout_ms);
     frame_bool(&frame, "dry_run", change->dry_run);
+    if (change->taken) {
+        frame_string(&frame, "manner", MANNER_TAKEN);
+    }
     return client_send(client, &frame);
 }
 

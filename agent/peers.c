@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/access.h"
+#include "agent/app_wish.h"
 #include "agent/apps.h"
 #include "agent/device_key.h"
 #include "agent/devices.h"
@@ -181,6 +182,8 @@ static void handle_program(struct peer *peer, const msgpack_object *map)
     }
     if (field_is(map, "type", MSG_STATUS)) {
         apps_status(peer->app, map);
+    } else if (field_is(map, "type", MSG_WISH)) {
+        app_take_wish(peer->app, map);
     } else if (field_is(map, "type", MSG_PROGRESS)) {
         requests_progress(peer->app, map);
     } else if (field_is(map, "type", MSG_REPORT)) {
@@ -383,6 +386,8 @@ static void handle_client(struct peer *peer, struct message *message)
         handle_apps(peer);
     } else if (field_is(map, "type", MSG_CANCEL)) {
         requests_cancel(peer, false);
+    } else if (field_is(map, "type", MSG_NOTICE)) {
+        app_notify(peer, map);
     } else if (field_is(map, "type", MSG_AGENT)) {
         handle_agent(peer);
     } else if (field_is(map, "type", MSG_RELOAD)) {

@@ -147,6 +147,9 @@ static void forward(struct peer *client, struct app *app, size_t seat,
     frame_string(&frame, "device", key);
     frame_u64(&frame, "deadline_ns", timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0);
     frame_bool(&frame, "dry_run", field_bool(&message->root, "dry_run", false));
+    if (field_is(&message->root, "manner", MANNER_TAKEN)) {
+        frame_string(&frame, "manner", MANNER_TAKEN);
+    }
     agent_log("%s: %s from %s to %s asked by pid %d", app->id, verb,
               request->from[0] ? request->from : "memory", request->to[0] ? request->to : "memory",
               (int)client->pid);

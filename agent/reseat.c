@@ -37,22 +37,32 @@ static const struct command commands[] = {
      "Usage: reseat ps [--json]\n\n"
      "List the programs that run under reseat.\n"},
     {"move", cmd_move,
-     "Usage: reseat move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--json]\n\n"
+     "Usage: reseat move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--taken] [--json]\n\n"
      "Move a program (a pid, a name or an id of reseat ps) to a device (a name, UUID, PCI address\n"
      "or part of the driver's name of reseat devices) while it runs. Ctrl-C cancels.\n"
      "Of a program with several virtual devices all move there, one after another; APP:N is one "
      "of\n"
      "them, counted from 0.\n\n"
      "  --timeout SECONDS  roll back when it has not moved by then; default: none\n"
-     "  --dry-run          only say whether the device would serve the program\n"},
+     "  --dry-run          only say whether the device would serve the program\n"
+     "  --taken            its device is taken away: a program that registered with reseat.h is\n"
+     "                     asked, but moved without its help where that fails\n"},
     {"suspend", cmd_suspend,
-     "Usage: reseat suspend APP[:N] [--timeout SECONDS] [--json]\n\n"
+     "Usage: reseat suspend APP[:N] [--timeout SECONDS] [--taken] [--json]\n\n"
      "Take a program off its device, into host memory. It waits where it needs a device.\n"
-     "Of several virtual devices all are, one after another; APP:N is one of them.\n"},
+     "Of several virtual devices all are, one after another; APP:N is one of them.\n\n"
+     "  --taken            as of move\n"},
     {"resume", cmd_resume,
      "Usage: reseat resume APP[:N] [DEVICE] [--timeout SECONDS] [--json]\n\n"
      "Give a suspended program a device again: the one it was on, or another.\n"
      "Of several virtual devices all that are suspended; APP:N is one of them.\n"},
+    {"notify", cmd_notify,
+     "Usage: reseat notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT] [--json]\n\n"
+     "Tell a program that registered with reseat.h: device-added, device-taken, power or quota.\n"
+     "It is only told; what it does about it is its own.\n\n"
+     "  --in SECONDS  when: of device-taken\n"
+     "  --value N     milliwatts of power, bytes of quota\n"
+     "  --text TEXT   one line for it to log\n"},
     {"doctor", cmd_doctor,
      "Usage: reseat doctor [PROGRAM [ARG...]]\n\n"
      "Check the set-up; with PROGRAM, say by which road it reaches OpenCL and what would stop it.\n"
@@ -83,9 +93,10 @@ static void print_help(FILE *to)
           "      [--profile PROFILE] -- PROGRAM [ARG...]\n"
           "  devices [--presented]\n"
           "  ps\n"
-          "  move APP[:N] DEVICE [--timeout SECONDS] [--dry-run]\n"
-          "  suspend APP[:N]\n"
+          "  move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--taken]\n"
+          "  suspend APP[:N] [--taken]\n"
           "  resume APP[:N] [DEVICE]\n"
+          "  notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT]\n"
           "  doctor [PROGRAM [ARG...]]\n"
           "  agent [start|stop|status]\n"
           "  config print|validate [FILE]|path|reload\n"

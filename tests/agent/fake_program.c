@@ -13,9 +13,11 @@
 /*
  * A program that "uses OpenCL" at once and then lives for SECONDS.
  *
- *   fake_program SECONDS [late MILLISECONDS | fork]
+ *   fake_program SECONDS [late MILLISECONDS | fork | aware FILE]
  *
- * late: it first lives so long without OpenCL. fork: a child of it uses OpenCL too.
+ * late: it first lives so long without OpenCL. fork: a child of it uses OpenCL too. aware: it
+ * registered with reseat.h, and wants more when it gets SIGUSR1, nothing any more at SIGUSR2; what
+ * it is notified of goes to FILE.
  */
 
 static int use_opencl(void)
@@ -38,12 +40,38 @@ static int use_opencl(void)
     return 0;
 }
 
+static int live_aware(const char *path, unsigned seconds)
+{
+    struct timespec until = {.tv_sec = (time_t)seconds};
+    sigset_t signals;
+    int signal;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    if (!freopen(path, "w", stdout)) {
+        return 1;
+    }
+    fake_engine_wish(1 << 20, 4 << 20);
+    if (use_opencl()) {
+        return 1;
+    }
+    while ((signal = sigtimedwait(&signals, NULL, &until)) > 0) {
+        fake_engine_wish(2 << 20, signal == SIGUSR1 ? 8 << 20 : 0);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
 
     if (argc > 3 && strcmp(argv[2], "late") == 0) {
         usleep((useconds_t)atoi(argv[3]) * 1000);
+    }
+    if (argc > 3 && strcmp(argv[2], "aware") == 0) {
+        return live_aware(argv[3], seconds);
     }
     if (use_opencl()) {
         return 1;

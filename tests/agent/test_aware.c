@@ -1,0 +1,155 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+
+/* What the agent knows of programs that registered with reseat.h. */
+
+TestSuite(aware, .init = harness_init, .fini = harness_finish, .timeout = 120);
+
+static char notes[4096];
+
+static pid_t start(void)
+{
+    snprintf(notes, sizeof(notes), "%s/notes", harness_folder());
+    setenv("FAKE_MOVE", "done", 1);
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--", harness_program(),
+                              "60", "aware", notes, NULL);
+    cr_assert(harness_state("app", "running", 10000));
+    return pid;
+}
+
+static void end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    harness_wait(pid);
+}
+
+/** "aware" of the one program there is; NULL: it is not. A new reference. */
+static json_t *aware(void)
+{
+    json_error_t error;
+    json_t *object = json_loads(RESEAT("ps", "--json")->out, 0, &error);
+    cr_assert(object, "%s", error.text);
+    json_t *apps = json_object_get(object, "apps");
+    cr_assert_eq(json_array_size(apps), 1);
+    json_t *found = json_incref(json_object_get(json_array_get(apps, 0), "aware"));
+    json_decref(object);
+    return found;
+}
+
+static json_int_t wants(const char *which, const char *what)
+{
+    json_t *found = aware();
+    json_int_t value =
+        found ? json_integer_value(json_object_get(json_object_get(found, which), what)) : -1;
+    json_decref(found);
+    return value;
+}
+
+static bool comes_to_want(json_int_t memory)
+{
+    for (int i = 0; i < 500 && wants("preferred", "memory") != memory; i++) {
+        usleep(20000);
+    }
+    return wants("preferred", "memory") == memory;
+}
+
+Test(aware, shows_what_a_program_asks_for_and_what_it_asks_for_later)
+{
+    pid_t pid = start();
+    json_t *found = aware();
+    json_t *features = json_object_get(json_object_get(found, "minimum"), "features");
+
+    cr_assert(found);
+    cr_assert_eq(wants("minimum", "memory"), 1 << 20);
+    cr_assert_eq(wants("minimum", "local_memory"), 32768);
+    cr_assert_eq(wants("minimum", "work_group_size"), 64);
+    cr_assert_eq(wants("minimum", "compute_units"), 0);
+    cr_assert_eq(wants("preferred", "memory"), 4 << 20);
+    cr_assert_eq(wants("preferred", "compute_units"), 8);
+    cr_assert_eq(json_array_size(features), 2);
+    cr_assert_str_eq(json_string_value(json_array_get(features, 0)), "fp64");
+    cr_assert_str_eq(json_string_value(json_array_get(features, 1)), "images");
+    json_decref(found);
+    kill(pid, SIGUSR1);
+    cr_assert(comes_to_want(8 << 20));
+    cr_assert_eq(wants("minimum", "memory"), 2 << 20);
+    kill(pid, SIGUSR2);
+    cr_assert(comes_to_want(-1));
+    end(pid);
+}
+
+Test(aware, a_new_agent_is_told_again)
+{
+    pid_t pid = start();
+
+    kill(pid, SIGUSR1);
+    cr_assert(comes_to_want(8 << 20));
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_assert(harness_state("app", "running", 10000));
+    cr_assert_eq(wants("minimum", "memory"), 2 << 20);
+    end(pid);
+}
+
+/** Wait until @line is among the notes. */
+static bool noted(const char *line)
+{
+    char text[4096];
+
+    for (int i = 0; i < 500; i++) {
+        FILE *file = fopen(notes, "r");
+        size_t size = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+        text[size] = '\0';
+        if (file) {
+            fclose(file);
+        }
+        if (strstr(text, line)) {
+            return true;
+        }
+        usleep(20000);
+    }
+    return false;
+}
+
+Test(aware, is_notified)
+{
+    pid_t pid = start();
+
+    struct result *result =
+        RESEAT("notify", "app", "device-taken", "--in", "2.5", "--text", "wanted elsewhere");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "is told: device-taken\n"), "%s", result->out);
+    cr_assert(noted("notice 2 0 2500000000 0 wanted elsewhere\n"));
+    result = RESEAT("notify", "app", "quota", "--value", "1048576", "--json");
+    cr_assert_eq(result->status, 0);
+    json_t *object = json_loads(result->out, 0, NULL);
+    cr_assert(object, "%s", result->out);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "what")), "quota");
+    json_decref(object);
+    cr_assert(noted("notice 4 0 0 1048576 \n"));
+    end(pid);
+}
+
+Test(aware, notify_says_what_is_wrong)
+{
+    pid_t pid = start();
+
+    cr_assert_eq(RESEAT("notify", "app", "rain")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "quota", "--value", "much")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "quota", "--in", "-1")->status, 2);
+    cr_assert_eq(RESEAT("notify", "nobody", "quota")->status, 3);
+    kill(pid, SIGUSR2);
+    cr_assert(comes_to_want(-1));
+    struct result *result = RESEAT("notify", "app", "quota");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "has not registered with reseat.h"), "%s", result->err);
+    end(pid);
+}
