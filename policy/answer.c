@@ -79,23 +79,28 @@ static void wait_for_room(struct question *q, const struct room *room)
 }
 
 /* Take room from others: true when a step was written, be it to wait for one that is under way. */
+static bool make_room_as(struct question *q, const struct room *room)
+{
+    if (room->device == POLICY_NONE || room->missing)
+        return false;
+    if (room->victim != POLICY_NONE) {
+        displace(q->view, q->program, room, q->step);
+        return true;
+    }
+    if (!room->count)
+        return false;
+    wait_for_room(q, room);
+    return true;
+}
+
 static bool make_room(struct question *q, uint64_t bytes, bool from_waiters)
 {
     struct room room;
 
-    if (bytes > q->p->quota)
+    if (bytes > q->p->quota || (!from_waiters && !could_outrank(q->view, q->program)))
         return false;
     room = find_room(q->view, q->program, bytes, from_waiters);
-    if (room.device == POLICY_NONE || room.missing)
-        return false;
-    if (room.victim != POLICY_NONE) {
-        displace(q->view, q->program, &room, q->step);
-        return true;
-    }
-    if (!room.count)
-        return false;
-    wait_for_room(q, &room);
-    return true;
+    return make_room_as(q, &room);
 }
 
 /* Others make way: those who lose nothing by it for the head of the queue, and who is outranked. */
@@ -173,11 +178,13 @@ static bool wait_or_take(struct question *q, uint64_t bytes)
 
     if (!could_hold(q->view, q->program, bytes, 0))
         return false;
-    if (q->view->head == q->program &&
-        (make_room(q, bytes, true) || (q->least < bytes && make_room(q, q->least, true))))
+    if (q->view->head != q->program) {
+        wait_for_room(q, NULL);
         return true;
-    room = find_room(q->view, q->program, bytes, q->view->head == q->program);
-    wait_for_room(q, &room);
+    }
+    room = find_room(q->view, q->program, bytes, true);
+    if (!make_room_as(q, &room) && !(q->least < bytes && make_room(q, q->least, true)))
+        wait_for_room(q, &room);
     return true;
 }
 

@@ -5,10 +5,19 @@
 
 #define LIKE_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
-/* Device visits that one decision may spend on programs behind the head of the queue, or on moves
- * that nobody asked for: what bounds a decision where everything waits. */
-#define LOOKS_MIN   16384
+/* Visits of devices, and of programs there, that one decision may spend on programs behind the head
+ * of the queue, or on moves that nobody asked for: what bounds a decision where everything waits.
+ */
+#define LOOKS_MIN   65536
 #define LOOKS_TIMES 8 /* Or so many times all devices, whichever is more. */
+
+/* Who is on devices. */
+struct crowd {
+    bool known;
+    bool gives;     /* Some wait, or are about to leave. */
+    uint32_t count; /* Programs. */
+    int64_t lowest; /* Rank of those that could be displaced. */
+};
 
 /* A world as one decision sees it. */
 struct view {
@@ -21,6 +30,7 @@ struct view {
     uint32_t head_device;
     uint64_t head_bytes; /* Kept on head_device for it: what is free there, and more if need be. */
     uint64_t looks;      /* Device visits left. */
+    struct crowd crowd;  /* Once it was asked for. */
 };
 
 /* What one device could give to a program, and at whose cost. */
@@ -121,6 +131,8 @@ uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, 
 uint64_t bytes_at_least(const struct view *view, const struct policy_program *program);
 
 /* displace.c: room for one at the cost of others. */
+/* Whether there is anybody whom it might outrank. */
+bool could_outrank(struct view *view, uint32_t program);
 struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool from_waiters);
 void displace(struct view *view, uint32_t program, const struct room *room,
               struct policy_step *ret_step);

@@ -16,6 +16,8 @@ struct search {
     struct view *view;
     uint32_t program; /* For whom. */
     bool from_waiters;
+    bool leaves; /* It may go to other devices. */
+    bool gives;  /* Somebody might make room for it. */
 };
 
 /* What @v can be made to give; 0: nothing. */
@@ -41,24 +43,6 @@ static uint64_t could_give(const struct search *search, uint32_t v, bool *ret_ou
     if (ways_of(view, victim) & POLICY_SPILL && victim->granted > victim->least)
         return victim->granted - victim->least;
     return 0;
-}
-
-/* Bytes that programs on @device may be about to leave. */
-static uint64_t could_come(const struct search *search, uint32_t device)
-{
-    const struct view *view = search->view;
-    const struct policy_program *p = program_at(view, search->program);
-    uint64_t sum = 0;
-
-    for (uint32_t v = device_at(view, device)->first; v != POLICY_NONE;
-         v = program_at(view, v)->next) {
-        const struct policy_program *victim = program_at(view, v);
-
-        if (v != search->program && victim->busy_moving &&
-            (search->from_waiters || outranks(view, p, victim)))
-            sum += victim->granted;
-    }
-    return sum;
 }
 
 /* The least harm first: who only waits, then the lowest rank, then the largest, for fewer steps. */
@@ -115,18 +99,24 @@ static uint32_t smallest_like(const struct search *search, uint32_t device,
     return best;
 }
 
-static uint64_t could_give_all(const struct search *search, uint32_t device)
+/* Bytes that those on @device could give, and that some are about to. */
+static void could_give_all(const struct search *search, uint32_t device, uint64_t *ret_give,
+                           uint64_t *ret_come)
 {
     const struct view *view = search->view;
-    uint64_t sum = 0;
+    const struct policy_program *p = program_at(view, search->program);
 
+    *ret_give = *ret_come = 0;
     for (uint32_t v = device_at(view, device)->first; v != POLICY_NONE;
          v = program_at(view, v)->next) {
+        const struct policy_program *victim = program_at(view, v);
         bool outranked;
 
-        sum += could_give(search, v, &outranked);
+        if (!victim->busy_moving)
+            *ret_give += could_give(search, v, &outranked);
+        else if (v != search->program && (search->from_waiters || outranks(view, p, victim)))
+            *ret_come += victim->granted;
     }
-    return sum;
 }
 
 /*
@@ -160,7 +150,7 @@ static struct room look_at(const struct search *search, uint32_t device, uint64_
 {
     struct view *view = search->view;
     struct room ret = {.device = device, .victim = POLICY_NONE, .rank = INT64_MIN};
-    uint64_t free = room_for(view, search->program, device), lack, can;
+    uint64_t free = room_for(view, search->program, device), give = 0, come = 0, lack;
 
     ret.score = device == program_at(view, search->program)->device
                     ? INT64_MAX
@@ -168,15 +158,15 @@ static struct room look_at(const struct search *search, uint32_t device, uint64_
     if (free >= more)
         return ret;
     lack = more - free;
-    can = could_come(search, device);
-    if (can >= lack) {
+    if (search->gives)
+        could_give_all(search, device, &give, &come);
+    if (come >= lack) {
         ret.count = 1;
         return ret;
     }
-    lack -= can;
-    can = could_give_all(search, device);
-    if (can < lack)
-        ret.missing = lack - can;
+    lack -= come;
+    if (give < lack)
+        ret.missing = lack - give;
     else
         take_victims(search, lack, &ret);
     return ret;
@@ -193,6 +183,68 @@ static bool is_better(const struct room *a, const struct room *b)
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->score > b->score;
 }
 
+/* Bytes that @program would have to get on @device; false where it cannot go at all. */
+static bool could_use(const struct search *search, uint32_t device, uint64_t bytes,
+                      uint64_t *ret_more)
+{
+    const struct view *view = search->view;
+    const struct policy_program *p = program_at(view, search->program);
+    const struct policy_device *d = device_at(view, device);
+    bool own = device == p->device;
+
+    if (own ? d->drains && !p->pinned
+            : !search->leaves || !device_open(d) || program_barred(p, device))
+        return false;
+    *ret_more = bytes_more(view, search->program, device, bytes);
+    return *ret_more + (own ? p->granted : 0) <= d->memory &&
+           (device != view->head_device || !waits_behind_head(view, search->program));
+}
+
+/* Who is there, all devices together: to see at once where nobody makes room for anybody. */
+static const struct crowd *look_around(struct view *view)
+{
+    struct crowd *crowd = &view->crowd;
+
+    if (crowd->known)
+        return crowd;
+    *crowd = (struct crowd){.known = true, .lowest = INT64_MAX};
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        for (uint32_t v = device_at(view, i)->first; v != POLICY_NONE;
+             v = program_at(view, v)->next) {
+            const struct policy_program *p = program_at(view, v);
+
+            crowd->count++;
+            crowd->gives |= p->busy_moving || p->state == POLICY_WAITING;
+            if (!p->pinned && p->granted && rank_of(p) < crowd->lowest)
+                crowd->lowest = rank_of(p);
+        }
+    }
+    return crowd;
+}
+
+bool could_outrank(struct view *view, uint32_t program)
+{
+    return rank_of(program_at(view, program)) > look_around(view)->lowest;
+}
+
+static void look_at_all(struct search *search, uint64_t bytes, bool only_free, struct room *best)
+{
+    struct view *view = search->view;
+
+    view->looks -= least_of(view->looks, view->world->device_count);
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        struct room room;
+        uint64_t more;
+
+        if (!could_use(search, i, bytes, &more) ||
+            (only_free && more > room_for(view, search->program, i)))
+            continue;
+        room = look_at(search, i, more);
+        if (best->device == POLICY_NONE || is_better(&room, best))
+            *best = room;
+    }
+}
+
 /*
  * Where @bytes could be had for @program with the least harm, or where the fewest are missing.
  * Nothing is found for one behind the head on the device that the head waits for.
@@ -200,26 +252,21 @@ static bool is_better(const struct room *a, const struct room *b)
 struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool from_waiters)
 {
     const struct policy_program *p = program_at(view, program);
-    struct search search = {.view = view, .program = program, .from_waiters = from_waiters};
+    struct search search = {.view = view,
+                            .program = program,
+                            .from_waiters = from_waiters,
+                            .leaves =
+                                p->device == POLICY_NONE || ways_of(view, p) & POLICY_UPGRADE};
     struct room best = {.device = POLICY_NONE, .victim = POLICY_NONE, .missing = UINT64_MAX};
-    bool leaves = p->device == POLICY_NONE || ways_of(view, p) & POLICY_UPGRADE;
 
-    view->looks -= least_of(view->looks, view->world->device_count);
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        const struct policy_device *d = device_at(view, i);
-        uint64_t more = bytes_more(view, program, i, bytes);
-        struct room room;
-
-        if (i == p->device ? d->drains && !p->pinned
-                           : !leaves || !device_open(d) || program_barred(p, i))
-            continue;
-        if (more + (i == p->device ? p->granted : 0) > d->memory ||
-            (i == view->head_device && waits_behind_head(view, program)))
-            continue;
-        room = look_at(&search, i, more);
-        if (best.device == POLICY_NONE || is_better(&room, &best))
-            best = room;
-    }
+    /* Where it is free there is no need to look at who is there. */
+    look_at_all(&search, bytes, true, &best);
+    if (best.device != POLICY_NONE)
+        return best;
+    search.gives = could_outrank(view, program) || (from_waiters && view->crowd.gives);
+    if (search.gives)
+        view->looks -= least_of(view->looks, view->crowd.count);
+    look_at_all(&search, bytes, false, &best);
     return best;
 }
 

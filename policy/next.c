@@ -1,22 +1,5 @@
 #include "policy/decide_priv.h"
 
-/* The lowest rank of what could be displaced. */
-static int64_t lowest_rank(const struct view *view)
-{
-    int64_t lowest = INT64_MAX;
-
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        for (uint32_t v = device_at(view, i)->first; v != POLICY_NONE;
-             v = program_at(view, v)->next) {
-            const struct policy_program *p = program_at(view, v);
-
-            if (!p->pinned && p->granted && rank_of(p) < lowest)
-                lowest = rank_of(p);
-        }
-    }
-    return lowest;
-}
-
 /* What it would come to once nothing is free for it. */
 static bool would_only_wait(const struct view *view, const struct policy_program *p)
 {
@@ -32,7 +15,7 @@ static bool would_only_wait(const struct view *view, const struct policy_program
 }
 
 /* Without looking at each device: the answer for one behind the head is to wait. */
-static bool surely_waits(const struct view *view, uint32_t program, int64_t lowest)
+static bool surely_waits(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     uint64_t least = bytes_at_least(view, p), deadline = view->settings->wait_deadline_s;
@@ -40,12 +23,14 @@ static bool surely_waits(const struct view *view, uint32_t program, int64_t lowe
     if (p->busy_moving || p->state == POLICY_STOPPED)
         return true;
     if (least <= view->free_max || least > view->memory_max || least > p->quota ||
-        rank_of(p) > lowest || !would_only_wait(view, p))
+        !would_only_wait(view, p))
         return false;
     if (p->device != POLICY_NONE &&
         bytes_more(view, program, p->device, least) <= room_for(view, program, p->device))
         return false;
-    return !(deadline && p->need && p->waited_s >= deadline);
+    if (deadline && p->need && p->waited_s >= deadline)
+        return false;
+    return !could_outrank(view, program);
 }
 
 static bool acts(const struct view *view, const struct policy_step *step)
@@ -88,7 +73,6 @@ static bool end_vain_waits(struct view *view, struct policy_step *ret_step)
 static bool serve_queue(struct view *view, struct policy_step *ret_step)
 {
     const struct policy_world *world = view->world;
-    int64_t lowest = world->queue_count ? lowest_rank(view) : 0;
 
     if (end_vain_waits(view, ret_step))
         return true;
@@ -100,7 +84,7 @@ static bool serve_queue(struct view *view, struct policy_step *ret_step)
     for (uint32_t i = 0; i < world->queue_count && view->looks; i++) {
         uint32_t p = world->queue[i];
 
-        if (p == view->head || surely_waits(view, p, lowest))
+        if (p == view->head || surely_waits(view, p))
             continue;
         answer(view, p, ret_step);
         if (acts(view, ret_step))
