@@ -135,7 +135,7 @@ static bool could_be_faster(const struct view *view, const struct policy_program
     return (uint64_t)from->busy * WHOLE >= load * (WHOLE + view->settings->gain);
 }
 
-static bool may_take(const struct view *view, uint32_t program, uint32_t device)
+static bool may_take(struct view *view, uint32_t program, uint32_t device)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_device *d = device_at(view, device);

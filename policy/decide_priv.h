@@ -8,7 +8,7 @@
 /* Visits of devices, and of programs there, that one decision may spend on programs behind the head
  * of the queue, or on moves that nobody asked for: what bounds a decision where everything waits.
  */
-#define LOOKS_MIN   65536
+#define LOOKS_MIN   32768
 #define LOOKS_TIMES 8 /* Or so many times all devices, whichever is more. */
 
 /* Who is on devices. */
@@ -27,6 +27,7 @@ struct view {
     uint64_t memory_max; /* Of the largest device that takes programs. */
     uint64_t free_max;   /* Of the one with the most room. */
     uint32_t head;       /* First in the queue of those that some device could hold, or NONE. */
+    bool kept;           /* The two below are known: see is_kept. */
     uint32_t head_device;
     uint64_t head_bytes; /* Kept on head_device for it: what is free there, and more if need be. */
     uint64_t looks;      /* Device visits left. */
@@ -94,7 +95,42 @@ static inline bool program_queues(const struct policy_program *program)
     return program->state == POLICY_WAITING || program->state == POLICY_SUSPENDED;
 }
 
-unsigned ways_of(const struct view *view, const struct policy_program *program);
+static inline unsigned ways_of(const struct view *view, const struct policy_program *program)
+{
+    return program->pinned ? 0 : view->ways & program->ways;
+}
+
+/* Of one priority, what is preemptible goes last: the others would displace it at once. */
+static inline int64_t rank_of(const struct policy_program *program)
+{
+    return 2 * (int64_t)program->priority + !program->preemptible;
+}
+
+static inline int64_t rank_earned(const struct view *view, const struct policy_program *program)
+{
+    uint64_t age_s = view->settings->age_s;
+
+    return age_s ? (int64_t)least_of(program->waited_s / age_s, INT32_MAX) * 2 : 0;
+}
+
+static inline int64_t rank_waited(const struct view *view, const struct policy_program *program)
+{
+    return rank_of(program) + rank_earned(view, program);
+}
+
+/* Whether @program, who waits, may displace @victim. Waiting brings nobody forward against those
+ * that run, or all would take turns; but whom it has brought forward has its stay before a higher
+ * priority takes the place back. */
+static inline bool outranks(const struct view *view, const struct policy_program *program,
+                            const struct policy_program *victim)
+{
+    int64_t rank = rank_of(victim);
+
+    if (victim->stayed_s < view->settings->stay_s)
+        rank += rank_earned(view, victim);
+    return rank_of(program) > rank;
+}
+
 /* It does most of its work elsewhere: less busy than settings.busy_low. */
 bool program_light(const struct view *view, const struct policy_program *program);
 /* Thousandths of @device's time that the program would keep it busy. */
@@ -103,7 +139,7 @@ uint64_t program_load_on(const struct view *view, const struct policy_program *p
 int64_t score_of(const struct view *view, const struct policy_program *program, uint32_t device,
                  uint64_t bytes);
 /* Bytes free for @program on a device: what the head of the queue waits for is not. */
-uint64_t room_for(const struct view *view, uint32_t program, uint32_t device);
+uint64_t room_for(struct view *view, uint32_t program, uint32_t device);
 /* The best other device with room for @bytes, or POLICY_NONE. */
 uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes);
 /* The other device with the most room, at least for @least and at most @full; or POLICY_NONE. */
@@ -112,13 +148,10 @@ uint32_t pick_roomiest(struct view *view, uint32_t program, uint64_t least, uint
 /* queue.c: who goes first, and what is kept for it. */
 void view_init(struct view *view, const struct policy_world *world,
                const struct policy_settings *settings);
-int64_t rank_of(const struct policy_program *program);
-int64_t rank_waited(const struct view *view, const struct policy_program *program);
-/* Whether @program, who waits, may displace @victim. */
-bool outranks(const struct view *view, const struct policy_program *program,
-              const struct policy_program *victim);
 bool goes_before(const struct view *view, uint32_t a, uint32_t b);
 bool waits_behind_head(const struct view *view, uint32_t program);
+/* Whether @device is the one that the head waits for, and @program is behind it. */
+bool is_kept(struct view *view, uint32_t program, uint32_t device);
 /* Whether some device that @program may use has @bytes at all, in use or not. */
 enum could_flag {
     COULD_CLOSED = 1 << 0, /* Counting devices that take no program just now. */

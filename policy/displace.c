@@ -3,6 +3,7 @@
 /* Of those on one device that would have to make room, so many are put in order before the rest is
  * taken as needed too. */
 #define VICTIMS_MAX 64
+#define AHEAD       4 /* Devices. */
 
 /* A program that could make room, and how it compares with others that could. */
 struct victim {
@@ -99,24 +100,40 @@ static uint32_t smallest_like(const struct search *search, uint32_t device,
     return best;
 }
 
-/* Bytes that those on @device could give, and that some are about to. */
-static void could_give_all(const struct search *search, uint32_t device, uint64_t *ret_give,
-                           uint64_t *ret_come)
+/* What those on a device could give. */
+struct offer {
+    uint64_t give, come; /* Bytes: in all, and of those that are about to leave. */
+    uint64_t largest;    /* Of one. */
+    int64_t lowest;      /* Rank, as harm. */
+};
+
+static int64_t harm_of(bool outranked, int64_t rank)
+{
+    return outranked ? rank : INT64_MIN + 1;
+}
+
+static struct offer could_give_all(const struct search *search, uint32_t device)
 {
     const struct view *view = search->view;
     const struct policy_program *p = program_at(view, search->program);
+    struct offer ret = {.lowest = INT64_MAX};
 
-    *ret_give = *ret_come = 0;
     for (uint32_t v = device_at(view, device)->first; v != POLICY_NONE;
          v = program_at(view, v)->next) {
         const struct policy_program *victim = program_at(view, v);
-        bool outranked;
+        bool outranked = false;
+        uint64_t gives = could_give(search, v, &outranked);
+        int64_t harm = harm_of(outranked, rank_of(victim));
 
-        if (!victim->busy_moving)
-            *ret_give += could_give(search, v, &outranked);
-        else if (v != search->program && (search->from_waiters || outranks(view, p, victim)))
-            *ret_come += victim->granted;
+        ret.give += gives;
+        ret.largest = most_of(ret.largest, gives);
+        if (gives && harm < ret.lowest)
+            ret.lowest = harm;
+        if (victim->busy_moving && v != search->program &&
+            (search->from_waiters || outranks(view, p, victim)))
+            ret.come += victim->granted;
     }
+    return ret;
 }
 
 /*
@@ -142,34 +159,8 @@ static void take_victims(const struct search *search, uint64_t lack, struct room
     }
     room->amount = left;
     room->outranked = last.outranked;
-    room->rank = last.outranked ? last.rank : INT64_MIN + 1;
+    room->rank = harm_of(last.outranked, last.rank);
     room->victim = smallest_like(search, room->device, &last, left);
-}
-
-static struct room look_at(const struct search *search, uint32_t device, uint64_t more)
-{
-    struct view *view = search->view;
-    struct room ret = {.device = device, .victim = POLICY_NONE, .rank = INT64_MIN};
-    uint64_t free = room_for(view, search->program, device), give = 0, come = 0, lack;
-
-    ret.score = device == program_at(view, search->program)->device
-                    ? INT64_MAX
-                    : score_of(view, program_at(view, search->program), device, more);
-    if (free >= more)
-        return ret;
-    lack = more - free;
-    if (search->gives)
-        could_give_all(search, device, &give, &come);
-    if (come >= lack) {
-        ret.count = 1;
-        return ret;
-    }
-    lack -= come;
-    if (give < lack)
-        ret.missing = lack - give;
-    else
-        take_victims(search, lack, &ret);
-    return ret;
 }
 
 static bool is_better(const struct room *a, const struct room *b)
@@ -183,11 +174,48 @@ static bool is_better(const struct room *a, const struct room *b)
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->score > b->score;
 }
 
+/* More harm than @best for sure. */
+static bool is_worse(const struct offer *offer, uint64_t lack, const struct room *best)
+{
+    if (best->device == POLICY_NONE || best->missing || offer->lowest < best->rank)
+        return false;
+    return offer->lowest > best->rank || (best->count <= 1 && offer->largest < lack);
+}
+
+/* Keeps @device in @best where it is better. */
+static void look_at(const struct search *search, uint32_t device, uint64_t more, struct room *best)
+{
+    struct view *view = search->view;
+    const struct policy_program *p = program_at(view, search->program);
+    uint64_t free = room_for(view, search->program, device);
+    struct room room = {.device = device, .victim = POLICY_NONE, .rank = INT64_MIN};
+    struct offer offer = {0};
+
+    if (free < more) {
+        uint64_t lack = more - free;
+
+        if (search->gives)
+            offer = could_give_all(search, device);
+        if (offer.come >= lack) {
+            room.count = 1;
+        } else if (offer.give < lack - offer.come) {
+            room.missing = lack - offer.come - offer.give;
+        } else if (is_worse(&offer, lack - offer.come, best)) {
+            return;
+        } else {
+            take_victims(search, lack - offer.come, &room);
+        }
+    }
+    room.score = device == p->device ? INT64_MAX : score_of(view, p, device, more);
+    if (best->device == POLICY_NONE || is_better(&room, best))
+        *best = room;
+}
+
 /* Bytes that @program would have to get on @device; false where it cannot go at all. */
 static bool could_use(const struct search *search, uint32_t device, uint64_t bytes,
                       uint64_t *ret_more)
 {
-    const struct view *view = search->view;
+    struct view *view = search->view;
     const struct policy_program *p = program_at(view, search->program);
     const struct policy_device *d = device_at(view, device);
     bool own = device == p->device;
@@ -197,7 +225,7 @@ static bool could_use(const struct search *search, uint32_t device, uint64_t byt
         return false;
     *ret_more = bytes_more(view, search->program, device, bytes);
     return *ret_more + (own ? p->granted : 0) <= d->memory &&
-           (device != view->head_device || !waits_behind_head(view, search->program));
+           (!search->gives || !is_kept(view, search->program, device));
 }
 
 /* Who is there, all devices together: to see at once where nobody makes room for anybody. */
@@ -208,16 +236,15 @@ static const struct crowd *look_around(struct view *view)
     if (crowd->known)
         return crowd;
     *crowd = (struct crowd){.known = true, .lowest = INT64_MAX};
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        for (uint32_t v = device_at(view, i)->first; v != POLICY_NONE;
-             v = program_at(view, v)->next) {
-            const struct policy_program *p = program_at(view, v);
+    for (uint32_t i = 0; i < view->world->program_count; i++) {
+        const struct policy_program *p = program_at(view, i);
 
-            crowd->count++;
-            crowd->gives |= p->busy_moving || p->state == POLICY_WAITING;
-            if (!p->pinned && p->granted && rank_of(p) < crowd->lowest)
-                crowd->lowest = rank_of(p);
-        }
+        if (p->device == POLICY_NONE)
+            continue;
+        crowd->count++;
+        crowd->gives |= p->busy_moving || p->state == POLICY_WAITING;
+        if (!p->pinned && p->granted && rank_of(p) < crowd->lowest)
+            crowd->lowest = rank_of(p);
     }
     return crowd;
 }
@@ -227,21 +254,27 @@ bool could_outrank(struct view *view, uint32_t program)
     return rank_of(program_at(view, program)) > look_around(view)->lowest;
 }
 
+static inline void prefetch_first(const struct view *view, uint32_t device)
+{
+    if (device_at(view, device)->first != POLICY_NONE)
+        __builtin_prefetch(program_at(view, device_at(view, device)->first));
+}
+
 static void look_at_all(struct search *search, uint64_t bytes, bool only_free, struct room *best)
 {
     struct view *view = search->view;
 
     view->looks -= least_of(view->looks, view->world->device_count);
     for (uint32_t i = 0; i < view->world->device_count; i++) {
-        struct room room;
         uint64_t more;
 
+        /* The list's first is far from that of the device before. */
+        if (search->gives && i + AHEAD < view->world->device_count)
+            prefetch_first(view, i + AHEAD);
         if (!could_use(search, i, bytes, &more) ||
             (only_free && more > room_for(view, search->program, i)))
             continue;
-        room = look_at(search, i, more);
-        if (best->device == POLICY_NONE || is_better(&room, best))
-            *best = room;
+        look_at(search, i, more, best);
     }
 }
 

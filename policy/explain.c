@@ -70,8 +70,7 @@ static void say_state(struct page *page, const struct view *view, uint32_t progr
     }
 }
 
-static void say_device(struct page *page, const struct view *view, uint32_t program,
-                       uint32_t device)
+static void say_device(struct page *page, struct view *view, uint32_t program, uint32_t device)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_device *d = device_at(view, device);

@@ -1,35 +1,5 @@
 #include "policy/decide_priv.h"
 
-/* Of one priority, what is preemptible goes last: the others would displace it at once. */
-int64_t rank_of(const struct policy_program *program)
-{
-    return 2 * (int64_t)program->priority + !program->preemptible;
-}
-
-static int64_t earned(const struct view *view, const struct policy_program *program)
-{
-    uint64_t age_s = view->settings->age_s;
-
-    return age_s ? (int64_t)least_of(program->waited_s / age_s, INT32_MAX) * 2 : 0;
-}
-
-int64_t rank_waited(const struct view *view, const struct policy_program *program)
-{
-    return rank_of(program) + earned(view, program);
-}
-
-/* Waiting brings nobody forward against those that run, or all would take turns; but whom it has
- * brought forward has its stay before a higher priority takes the place back. */
-bool outranks(const struct view *view, const struct policy_program *program,
-              const struct policy_program *victim)
-{
-    int64_t rank = rank_of(victim);
-
-    if (victim->stayed_s < view->settings->stay_s)
-        rank += earned(view, victim);
-    return rank_of(program) > rank;
-}
-
 bool goes_before(const struct view *view, uint32_t a, uint32_t b)
 {
     const struct policy_program *pa = program_at(view, a), *pb = program_at(view, b);
@@ -154,6 +124,17 @@ static void keep_for_head(struct view *view)
         view->head_bytes = bytes_more(view, view->head, room.device, bytes);
 }
 
+bool is_kept(struct view *view, uint32_t program, uint32_t device)
+{
+    if (!waits_behind_head(view, program))
+        return false;
+    if (!view->kept) {
+        view->kept = true;
+        keep_for_head(view);
+    }
+    return device == view->head_device;
+}
+
 void view_init(struct view *view, const struct policy_world *world,
                const struct policy_settings *settings)
 {
@@ -170,7 +151,5 @@ void view_init(struct view *view, const struct policy_world *world,
         view->free_max = most_of(view->free_max, device_free(d));
     }
     view->head = find_head(view);
-    if (view->head != POLICY_NONE)
-        keep_for_head(view);
     view->looks = most_of(LOOKS_MIN, (uint64_t)LOOKS_TIMES * world->device_count);
 }

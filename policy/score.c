@@ -2,11 +2,6 @@
 
 #define WHOLE 1000
 
-unsigned ways_of(const struct view *view, const struct policy_program *program)
-{
-    return program->pinned ? 0 : view->ways & program->ways;
-}
-
 bool program_light(const struct view *view, const struct policy_program *program)
 {
     return program->device != POLICY_NONE && program->busy < view->settings->busy_low;
@@ -50,11 +45,11 @@ int64_t score_of(const struct view *view, const struct policy_program *program, 
            (light ? 1 : -1) * (int64_t)s->weight_fill * fill;
 }
 
-uint64_t room_for(const struct view *view, uint32_t program, uint32_t device)
+uint64_t room_for(struct view *view, uint32_t program, uint32_t device)
 {
     uint64_t free = device_free(device_at(view, device));
 
-    if (device == view->head_device && waits_behind_head(view, program))
+    if (free && is_kept(view, program, device))
         return free > view->head_bytes ? free - view->head_bytes : 0;
     return free;
 }
