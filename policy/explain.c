@@ -99,7 +99,7 @@ static void say_device(struct page *page, struct view *view, uint32_t program, u
              d->speed % 1000 / 10, d->price / 1000, d->price % 1000 / 10);
 }
 
-/* What keeps a program that runs from being moved without being asked for; NULL: nothing. */
+/* What keeps a program that runs from being moved without being asked for; false: nothing. */
 static bool say_held(struct page *page, const struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -132,8 +132,10 @@ static void say_change_running(struct page *page, const struct view *view, uint3
     if (most > p->granted)
         line(page, "With %s more free on %s it takes back what it spilled.",
              size_text(most - p->granted).text, d->name);
-    else if (p->wanted > p->granted)
-        line(page, "Its quota of %s keeps the rest off the device.", size_text(p->quota).text);
+    if (p->wanted > p->quota) {
+        line(page, "Its quota of %s keeps it from having all there.", size_text(p->quota).text);
+        return;
+    }
     if (say_held(page, view, program))
         return;
     if (most > p->granted)
@@ -157,6 +159,26 @@ static void say_change_running(struct page *page, const struct view *view, uint3
              d->name, s->busy_high / 10, d->busy / 10, s->busy_low / 10, p->busy / 10);
 }
 
+/* The least important there that could be made to leave. */
+static void say_displaceable(struct page *page, const struct view *view, uint32_t program,
+                             uint32_t device)
+{
+    uint32_t lowest = POLICY_NONE;
+
+    for (uint32_t v = device_at(view, device)->first; v != POLICY_NONE;
+         v = program_at(view, v)->next) {
+        const struct policy_program *p = program_at(view, v);
+
+        if (v == program || !p->granted || !(ways_of(view, p) & POLICY_SUSPEND))
+            continue;
+        if (lowest == POLICY_NONE || p->priority < program_at(view, lowest)->priority)
+            lowest = v;
+    }
+    if (lowest != POLICY_NONE)
+        line(page, "A priority above %d displaces %s there.", program_at(view, lowest)->priority,
+             program_at(view, lowest)->name);
+}
+
 static void say_change_waiting(struct page *page, struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -171,12 +193,13 @@ static void say_change_waiting(struct page *page, struct view *view, uint32_t pr
     if (room.device != POLICY_NONE && room.missing) {
         line(page, "It goes on when %s more are free on %s.", size_text(room.missing).text,
              device_at(view, room.device)->name);
-        line(page, "A priority above %d displaces what runs there with it.", p->priority);
+        say_displaceable(page, view, program, room.device);
     }
     if (waits_behind_head(view, program))
         line(page, "A priority above %d puts it in front.", program_at(view, view->head)->priority);
     if (view->settings->wait_deadline_s && p->need)
-        line(page, "It is refused after %" PRIu64 " s.", view->settings->wait_deadline_s);
+        line(page, "It is refused when it has waited %" PRIu64 " s.",
+             view->settings->wait_deadline_s);
 }
 
 void policy_explain(const struct policy_world *world, const struct policy_settings *settings,
