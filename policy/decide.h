@@ -140,16 +140,21 @@ struct policy_step {
  * to make room first, the step is the first of that: it concerns another program, and the question
  * is asked again when it is done.
  *
- * O(devices + programs on them + queue). Always writes a step: POLICY_DO_WAIT where nothing else is
+ * O(devices + programs + queue). Always writes a step: POLICY_DO_WAIT where nothing else is
  * left and it may wait; POLICY_NOTHING for one that neither waits nor queues.
  */
 void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
                    uint32_t program, struct policy_step *ret_step);
 
 /**
- * The next thing to do of itself: serve the queue, empty devices that drain, keep limits that were
- * lowered, and (settings->automatic) upgrade and downgrade. POLICY_NOTHING when all is well.
- * Called again after each step.
+ * The next thing to do of itself: empty devices that drain, keep limits that were lowered, serve
+ * the queue, give back room for what was spilled, and (settings->automatic) upgrade and downgrade.
+ * Called again after each step; in a world that nothing else changes it comes to POLICY_NOTHING.
+ *
+ * The first in the queue gets all that it needs whenever a device has it free; or has it after up
+ * to three moves (one in large worlds) of others that are no worse off then; or whenever those on
+ * one device that it outranks, and those that wait behind it, hold enough. What it waits for is
+ * kept for it, so that nobody behind it starves it.
  */
 void policy_next(const struct policy_world *world, const struct policy_settings *settings,
                  struct policy_step *ret_step);
