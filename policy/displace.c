@@ -143,7 +143,7 @@ static struct offer could_give_all(const struct search *search, uint32_t device)
  */
 static void take_victims(const struct search *search, uint64_t lack, struct room *room)
 {
-    struct victim victim, last = {.program = POLICY_NONE};
+    struct victim victim = {.program = POLICY_NONE}, last = victim;
     uint64_t left = lack;
 
     for (room->count = 0; room->count < VICTIMS_MAX; room->count++) {

@@ -571,3 +571,52 @@ Test(policy, who_loses_nothing_by_it_moves_for_the_first_in_the_queue)
     cr_expect_eq(p->state, POLICY_RUNNING);
     cr_expect_eq(p->device, 0);
 }
+
+Test(policy, whoever_waits_in_front_keeps_what_it_holds_whatever_its_priority)
+{
+    struct policy_program *aged, *p;
+    struct policy_step step;
+    struct world w;
+
+    /* p0 holds 6 MiB of gpu0 and waits for 8 on gpu1, where 1 is missing; p1 would like gpu0. */
+    world_init(&w, 1);
+    world_add_device(&w, 8);
+    world_add_device(&w, 16);
+    aged = world_add_program(&w, 0, 6);
+    p = world_add_program(&w, POLICY_NONE, 6);
+    world_add_program(&w, 0, 2)->pinned = true;
+    world_add_program(&w, 1, 9)->pinned = true;
+    world_ask(&w, aged, 2);
+    aged->ways = POLICY_WAIT | POLICY_UPGRADE | POLICY_SUSPEND;
+    aged->waited_s = 2 * w.settings.age_s;
+    w.barred[1] = 1 << 1;
+    p->priority = 1;
+    p->ways = POLICY_WAIT;
+    world_refresh(&w);
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_WAIT, 1, 0, 0);
+    cr_expect_str_eq(step.reason, "p1 needs 6 MiB; it waits behind p0");
+    aged->waited_s = 0;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+}
+
+Test(policy, who_waits_where_it_never_can_be_leaves_before_others_are_served)
+{
+    struct policy_program *vain, *other;
+    struct world w;
+
+    world_init(&w, 1);
+    world_add_device(&w, 6);
+    world_add_device(&w, 2);
+    vain = world_add_program(&w, 1, 2);
+    other = world_add_program(&w, POLICY_NONE, 5);
+    vain->priority = 1;
+    vain->ways = POLICY_WAIT | POLICY_SUSPEND;
+    world_ask(&w, vain, 4);
+    cr_expect_eq(world_settle(&w, 3), 2);
+    cr_expect_eq(vain->state, POLICY_RUNNING);
+    cr_expect_eq(vain->device, 0);
+    cr_expect_eq(other->state, POLICY_SUSPENDED);
+    cr_expect_eq(w.suspended, 1, "the other was let in and put out again");
+}
