@@ -620,3 +620,41 @@ Test(policy, who_waits_where_it_never_can_be_leaves_before_others_are_served)
     cr_expect_eq(other->state, POLICY_SUSPENDED);
     cr_expect_eq(w.suspended, 1, "the other was let in and put out again");
 }
+
+Test(policy, of_equal_devices_the_one_with_fewer_programs_is_chosen)
+{
+    struct policy_program *p;
+    struct world w;
+
+    for (uint32_t used = 0; used < 2; used++) {
+        world_init(&w, 1);
+        world_add_device(&w, 8);
+        world_add_device(&w, 8);
+        world_add_program(&w, used, 0)->busy = 0;
+        world_refresh(&w);
+        p = world_add_program(&w, POLICY_NONE, 1);
+        expect_answer(&w, p, POLICY_DO_RESUME, !used, 1);
+    }
+}
+
+Test(policy, the_displaced_go_the_ways_of_the_order_too)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    /* Both have to make room, and only p0 has somewhere to go. */
+    p = important(&w);
+    world_add_device(&w, 4);
+    p->wanted = p->least = 9 * MIB;
+    w.programs[0].least = MIB;
+    world_refresh(&w);
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_MOVE, 0, 1, 3);
+    set_order(&w, "spill, upgrade, wait, suspend");
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SPILL, 0, 0, 1);
+    set_order(&w, "suspend, spill, upgrade");
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+}
