@@ -170,7 +170,7 @@ void config_field_text(const struct config_field *field, const struct config_ent
         config_quote(kind_name(*(const int *)at), ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_SIZE:
-        size_text(*(const uint64_t *)at, words);
+        size_format(*(const uint64_t *)at, words);
         config_quote(words, ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_WAYS:

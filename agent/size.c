@@ -63,7 +63,7 @@ int size_parse(const char *text, uint64_t *ret_bytes, char *ret_reason, size_t r
     return 0;
 }
 
-void size_text(uint64_t bytes, char ret_text[SIZE_TEXT_MAX])
+void size_format(uint64_t bytes, char ret_text[SIZE_TEXT_MAX])
 {
     const struct unit *unit = units;
 

@@ -24,6 +24,6 @@ MUST_CHECK int size_parse(const char *text, uint64_t *ret_bytes, char *ret_reaso
                           size_t reason_size);
 
 /** As size_parse() takes it, exactly: in the largest unit of which it is a whole number. */
-void size_text(uint64_t bytes, char ret_text[SIZE_TEXT_MAX]);
+void size_format(uint64_t bytes, char ret_text[SIZE_TEXT_MAX]);
 
 #endif

@@ -107,7 +107,7 @@ static void try_size(const void *data, size_t size)
     EXPECT(err == 0 || ((err == -EINVAL || err == -ERANGE) && bytes == 77 && reason[0]));
     if (err == 0) {
         EXPECT(bytes != UINT64_MAX);
-        size_text(bytes, again);
+        size_format(bytes, again);
         EXPECT(size_parse(again, &bytes2, reason, sizeof(reason)) == 0 && bytes2 == bytes);
     }
     free(text);

@@ -116,7 +116,7 @@ Test(size, what_is_written_is_read_again)
     char text[SIZE_TEXT_MAX], reason[128];
 
     for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-        size_text(known[i].bytes, text);
+        size_format(known[i].bytes, text);
         cr_expect_str_eq(text, known[i].text);
     }
     srandom(1);
@@ -128,7 +128,7 @@ Test(size, what_is_written_is_read_again)
         if (bytes == UINT64_MAX) {
             continue;
         }
-        size_text(bytes, text);
+        size_format(bytes, text);
         cr_assert_eq(size_parse(text, &again, reason, sizeof(reason)), 0, "%s", reason);
         cr_assert_eq(again, bytes, "%s", text);
     }
