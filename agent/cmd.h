@@ -16,6 +16,7 @@ int cmd_notify(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_agent(int argc, char **argv);
 int cmd_config(int argc, char **argv);
+int cmd_simulate(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /** What programs are told of their device, of the inventory that the agent keeps. */

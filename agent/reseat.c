@@ -82,6 +82,32 @@ static const struct command commands[] = {
      "What can be configured: man reseat.conf.\n\n"
      "  --SETTING VALUE  what a setting of the policy, given to reseatd, would change,\n"
      "                   such as --minimum-stay 60\n"},
+    {"simulate", cmd_simulate,
+     "Usage: reseat simulate TRACE [OPTION...] [--json]\n"
+     "       reseat simulate --nodes FILE --tasks FILE [OPTION...] [--json]\n"
+     "       reseat simulate --models [FILE] [--json]\n\n"
+     "Run a trace under three regimes (today's termination, overcommit, reconfiguration) at several\n"
+     "levels of reclaim, with the policy that the agent has, and compare what comes of it. TRACE is\n"
+     "a folder in the openb format, or synthetic[:devices=N,programs=N,hours=N,load=PERCENT,\n"
+     "best-effort=PERCENT,late=PERCENT,mix=MODEL*N+MODEL*N].\n\n"
+     "  --reclaim LIST        levels: reclaims of a device in an hour; default: 0,0.01,0.05,0.2\n"
+     "  --price LIST          what is paid at each, of the price on demand; default: 1 at 0, else\n"
+     "                        0.35\n"
+     "  --notice SECONDS      before a reclaim; default: 120\n"
+     "  --away SECONDS        until the device is back, on average; default: 1800\n"
+     "  --fail NUMBER         failures of a device in an hour, without a notice; default: 0\n"
+     "  --checkpoint SECONDS  programs keep their work in steps of this; 0: none; default: 3600\n"
+     "  --link GB/S           between a device and host memory; default: 10\n"
+     "  --stop SECONDS        that a move, suspend, resume or spill takes at least; default: 0.5\n"
+     "  --touch SECONDS       in which a program goes over all of its memory once; default: 10\n"
+     "  --grow PERCENT        of the programs, that start small and grow; default: 25\n"
+     "  --devices N           keep N devices of the trace, of each model its part\n"
+     "  --pending             run the tasks that never ran, too\n"
+     "  --models [FILE]       print the table of models, or take it from FILE\n"
+     "  --set NAME=VALUE      a setting of the policy\n"
+     "  --seed N              default: 1; the same seed gives the same result\n"
+     "  --svg FILE            draw it\n"
+     "  --check               keep a second set of books, and compare\n"},
     {"version", cmd_version, "Usage: reseat version [--json]\n"},
 };
 
@@ -100,6 +126,7 @@ static void print_help(FILE *to)
           "  doctor [PROGRAM [ARG...]]\n"
           "  agent [start|stop|status]\n"
           "  config print|validate [FILE]|path|reload\n"
+          "  simulate TRACE\n"
           "  version\n\n"
           "reseat COMMAND --help says more. Most take --json.\n"
           "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "

@@ -1,0 +1,222 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/sim.h"
+#include "agent/sim_random.h"
+
+#define STREAM_GROW 0x67726f77
+
+uint32_t sim_rate(uint32_t speed, uint32_t share)
+{
+    uint64_t parts = (uint64_t)(1000 - share) * speed + (uint64_t)share * 1000;
+    uint64_t rate = (uint64_t)speed * 1000000 / parts;
+
+    return rate ? (uint32_t)rate : 1;
+}
+
+uint32_t sim_busy(uint32_t speed, uint32_t share)
+{
+    uint64_t parts = (uint64_t)(1000 - share) * speed + (uint64_t)share * 1000;
+
+    return (uint32_t)(((uint64_t)share * 1000000 + parts - 1) / parts);
+}
+
+void sim_trace_init(struct sim_trace *ret_trace, const struct sim_models *models)
+{
+    *ret_trace = (struct sim_trace){.models = *models};
+}
+
+void sim_trace_finish(struct sim_trace *trace)
+{
+    for (uint32_t i = 0; i < trace->rule_count; i++) {
+        free(trace->rules[i].barred);
+    }
+    free(trace->rules);
+    free(trace->devices);
+    free(trace->tasks);
+    *trace = (struct sim_trace){0};
+}
+
+/* Room for one more of @size bytes in @items, which doubles whenever @count is a power of two. */
+static int grow(void **items, uint32_t count, size_t size)
+{
+    if (count & (count - 1)) {
+        return 0;
+    }
+    void *more = reallocarray(*items, count ? (size_t)count * 2 : 1, size);
+    if (!more) {
+        return -ENOMEM;
+    }
+    *items = more;
+    return 0;
+}
+
+int sim_trace_add_device(struct sim_trace *trace, const struct sim_device *device)
+{
+    void *items = trace->devices;
+
+    if (grow(&items, trace->device_count, sizeof(*device))) {
+        return -ENOMEM;
+    }
+    trace->devices = items;
+    trace->devices[trace->device_count++] = *device;
+    return 0;
+}
+
+int sim_trace_add_task(struct sim_trace *trace, const struct sim_task *task)
+{
+    void *items = trace->tasks;
+
+    if (grow(&items, trace->task_count, sizeof(*task))) {
+        return -ENOMEM;
+    }
+    trace->tasks = items;
+    trace->tasks[trace->task_count] = *task;
+    trace->tasks[trace->task_count].order = trace->task_count;
+    trace->task_count++;
+    return 0;
+}
+
+int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule)
+{
+    void *items = trace->rules;
+    uint32_t i = 0;
+
+    while (i < trace->rule_count && trace->rules[i].models != models) {
+        i++;
+    }
+    if (i == trace->rule_count) {
+        if (grow(&items, trace->rule_count, sizeof(*trace->rules))) {
+            return -ENOMEM;
+        }
+        trace->rules = items;
+        trace->rules[trace->rule_count++] = (struct sim_rule){.models = models};
+    }
+    *ret_rule = i;
+    return 0;
+}
+
+/* How many of each model stay when @wanted of all do: its part, one at least, @wanted in all. */
+static void apportion(const uint32_t *have, size_t models, uint32_t total, uint32_t wanted,
+                      uint32_t *ret_keep)
+{
+    uint32_t kept = 0;
+
+    for (size_t i = 0; i < models; i++) {
+        uint64_t part = (uint64_t)have[i] * wanted / total;
+        ret_keep[i] = have[i] && !part ? 1 : (uint32_t)part;
+        kept += ret_keep[i];
+    }
+    while (kept != wanted) {
+        size_t best = 0;
+        double most = -1e18;
+        for (size_t i = 0; i < models; i++) {
+            double lacks = (double)have[i] * wanted / total - ret_keep[i];
+            bool can = kept < wanted ? ret_keep[i] < have[i] : ret_keep[i] > 1;
+            lacks = kept < wanted ? lacks : -lacks;
+            if (can && lacks > most) {
+                most = lacks;
+                best = i;
+            }
+        }
+        ret_keep[best] += kept < wanted ? 1 : UINT32_MAX;
+        kept += kept < wanted ? 1 : UINT32_MAX;
+    }
+}
+
+static int keep_devices(struct sim_trace *trace, uint32_t wanted, char *ret_error)
+{
+    uint32_t have[SIM_MODELS_MAX] = {0}, keep[SIM_MODELS_MAX] = {0}, kept = 0, kinds = 0;
+
+    for (uint32_t i = 0; i < trace->device_count; i++) {
+        kinds += have[trace->devices[i].model]++ == 0;
+    }
+    if (wanted < kinds || wanted > trace->device_count) {
+        snprintf(ret_error, SIM_ERROR,
+                 "%s has %u devices of %u models: --devices is a number from %u to %u", trace->name,
+                 trace->device_count, kinds, kinds, trace->device_count);
+        return -EINVAL;
+    }
+    apportion(have, trace->models.count, trace->device_count, wanted, keep);
+    for (uint32_t i = 0; i < trace->device_count; i++) {
+        struct sim_device device = trace->devices[i];
+        if (keep[device.model]) {
+            keep[device.model]--;
+            trace->devices[kept++] = device;
+        }
+    }
+    trace->device_count = kept;
+    return 0;
+}
+
+static int by_arrival(const void *left, const void *right)
+{
+    const struct sim_task *a = left, *b = right;
+
+    if (a->arrive_ms != b->arrive_ms) {
+        return a->arrive_ms < b->arrive_ms ? -1 : 1;
+    }
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+static int lay_out(const struct sim_trace *trace, struct sim_rule *rule)
+{
+    for (uint32_t i = 0; i < trace->device_count; i++) {
+        if (rule->models >> trace->devices[i].model & 1) {
+            continue;
+        }
+        if (!rule->barred) {
+            rule->barred = calloc((trace->device_count + 63) / 64, sizeof(*rule->barred));
+            if (!rule->barred) {
+                return -ENOMEM;
+            }
+        }
+        rule->barred[i / 64] |= 1ull << (i % 64);
+    }
+    return 0;
+}
+
+static void count_tasks(struct sim_trace *trace, const struct sim_load *load)
+{
+    for (uint32_t i = 0; i < trace->task_count; i++) {
+        struct sim_task *task = &trace->tasks[i];
+        uint64_t number = sim_random(load->seed, STREAM_GROW, task->order);
+        if (!task->steps && number % 100 < load->grow_percent) {
+            task->steps = (uint8_t)(1 + (number >> 32) % SIM_STEPS_MAX);
+        }
+        trace->counts.growing += task->steps > 0;
+        trace->counts.preemptible += task->preemptible;
+        trace->counts.ruled += trace->rules[task->rule].models != UINT64_MAX;
+    }
+}
+
+int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load, char *ret_error)
+{
+    uint64_t work = 0;
+
+    if (!trace->device_count || !trace->task_count) {
+        snprintf(ret_error, SIM_ERROR, "%s has no %s: there is nothing to simulate", trace->name,
+                 trace->device_count ? "task that wants a device" : "device");
+        return -EINVAL;
+    }
+    if (load->devices && keep_devices(trace, load->devices, ret_error)) {
+        return -EINVAL;
+    }
+    for (uint32_t i = 0; i < trace->rule_count; i++) {
+        if (lay_out(trace, &trace->rules[i])) {
+            return -ENOMEM;
+        }
+    }
+    for (uint32_t i = 0; i < trace->task_count; i++) {
+        if (__builtin_add_overflow(work, trace->tasks[i].work, &work) || work > UINT64_MAX / 4) {
+            snprintf(ret_error, SIM_ERROR, "%s: all tasks together take over 100,000 years",
+                     trace->name);
+            return -EINVAL;
+        }
+    }
+    count_tasks(trace, load);
+    qsort(trace->tasks, trace->task_count, sizeof(*trace->tasks), by_arrival);
+    return 0;
+}
