@@ -126,6 +126,7 @@ enum number_option {
     FAIL,
     GROW,
     DEVICES,
+    CELL,
     SEED,
     NUMBERS
 };
@@ -140,6 +141,7 @@ static const struct number numbers[NUMBERS] = {
     [FAIL] = {"fail", 6, 0, 60000000, "failures of a device in an hour, 0 to 60"},
     [GROW] = {"grow", 0, 0, 100, "a percentage, 0 to 100"},
     [DEVICES] = {"devices", 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000"},
+    [CELL] = {"cell", 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000"},
     [SEED] = {"seed", 0, 0, INT64_MAX, "a number, 0 to 9223372036854775807"},
 };
 
@@ -174,6 +176,9 @@ static void store(struct simulate *simulate, enum number_option option, uint64_t
         break;
     case DEVICES:
         simulate->load.devices = (uint32_t)value;
+        break;
+    case CELL:
+        options->cell = (uint32_t)value;
         break;
     default:
         options->seed = simulate->load.seed = value;
@@ -265,6 +270,7 @@ static int parse(struct simulate *simulate, int argc, char **argv)
                                             {"grow", required_argument, NULL, GROW},
                                             {"seed", required_argument, NULL, SEED},
                                             {"devices", required_argument, NULL, DEVICES},
+                                            {"cell", required_argument, NULL, CELL},
                                             {"nodes", required_argument, NULL, NODES},
                                             {"tasks", required_argument, NULL, TASKS},
                                             {"models", optional_argument, NULL, MODELS},

@@ -102,6 +102,7 @@ static const struct command commands[] = {
      "  --touch SECONDS       in which a program goes over all of its memory once; default: 10\n"
      "  --grow PERCENT        of the programs, that start small and grow; default: 25\n"
      "  --devices N           keep N devices of the trace, of each model its part\n"
+     "  --cell N              devices that one policy governs at most; default: 1000\n"
      "  --pending             run the tasks that never ran, too\n"
      "  --models [FILE]       print the table of models, or take it from FILE\n"
      "  --set NAME=VALUE      a setting of the policy\n"

@@ -110,6 +110,7 @@ struct sim_options {
     uint64_t touch_ms;      /**< Programs go over all of their memory once in this time. */
     uint64_t balance_ms;    /**< Between two looks of the policy at everything. */
     uint64_t horizon_ms;    /**< The simulation ends, whatever is left. */
+    uint32_t cell;          /**< Devices that one policy governs, at most. */
     bool check;
     struct policy_settings settings;
 };
@@ -174,6 +175,14 @@ MUST_CHECK int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t
  */
 MUST_CHECK int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load,
                               char *ret_error);
+
+/**
+ * The @cell-th of @cells parts of a sealed trace: every @cells-th device, and all tasks, which stay
+ * the trace's. Returns 0 or -ENOMEM; sim_trace_part_finish() follows either way.
+ */
+MUST_CHECK int sim_trace_part(const struct sim_trace *trace, uint32_t cell, uint32_t cells,
+                              struct sim_trace *ret_part);
+void sim_trace_part_finish(struct sim_trace *part);
 
 /** What a program that has a device to itself does there, in thousandths of the reference device:
  * only the part of its time that keeps the device busy gets faster with it. */

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,6 +29,7 @@ void sim_options_init(struct sim_options *ret_options)
         .fixed_ms = 500,
         .touch_ms = 10000,
         .balance_ms = 60000,
+        .cell = 1000,
     };
     settings_init(&ret_options->settings);
 }
@@ -41,7 +43,8 @@ void sim_options_init(struct sim_options *ret_options)
  */
 static uint64_t draw(struct sim_world *world, uint32_t device, double mean_ms)
 {
-    uint64_t number = sim_random(world->options->seed, device, world->seats[device].draws++);
+    uint64_t number =
+        sim_random(world->options->seed, sim_global(world, device), world->seats[device].draws++);
     double wait = sim_exponential(number) * mean_ms;
 
     return wait < 1e15 ? (uint64_t)wait + 1 : UINT64_MAX / 2;
@@ -97,8 +100,8 @@ static void device_gone(struct sim_world *world, uint32_t device)
     bool failed = seat->phase == SIM_UP;
 
     if (failed ? seat->used : seat->in_use) {
-        world->result->failures += failed;
-        world->result->reclaims += !failed;
+        world->shared->result->failures += failed;
+        world->shared->result->reclaims += !failed;
     }
     seat->phase = SIM_AWAY;
     world->devices[device].closed = true;
@@ -126,7 +129,7 @@ static void on_device(struct sim_world *world, uint32_t device)
 
 static void plan_balance(struct sim_world *world)
 {
-    bool changes = world->regime != SIM_TERMINATION && world->present;
+    bool changes = world->regime != SIM_TERMINATION && world->shared->present;
 
     if (!world->balancing && (changes || world->queue_count)) {
         world->balancing = true;
@@ -137,7 +140,7 @@ static void plan_balance(struct sim_world *world)
 /* It allocates more: its call waits until the policy says how it goes on. */
 static void grow(struct sim_world *world, uint32_t task)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
 
     program->grown++;
@@ -155,7 +158,7 @@ static void on_program(struct sim_world *world, uint32_t task)
     uint32_t device = sim_slot(world, task)->device;
 
     sim_settle(world, task);
-    if (world->programs[task].progress < world->trace->tasks[task].work) {
+    if (world->shared->programs[task].progress < world->trace.tasks[task].work) {
         grow(world, task);
         return;
     }
@@ -163,26 +166,16 @@ static void on_program(struct sim_world *world, uint32_t task)
     sim_serve(world, device);
 }
 
-static void on_arrival(struct sim_world *world)
-{
-    uint32_t task = world->next_task++;
-
-    sim_enter(world, task);
-    if (!world->error) {
-        sim_ask(world, task);
-    }
-}
-
 static void on_due(struct sim_world *world, const struct sim_due *due)
 {
     switch (due->kind) {
     case SIM_DUE_PROGRAM:
-        if (world->programs[due->index].generation == due->generation) {
+        if (world->shared->programs[due->index].generation == due->generation) {
             on_program(world, due->index);
         }
         break;
     case SIM_DUE_STEP:
-        if (world->programs[due->index].generation == due->generation) {
+        if (world->shared->programs[due->index].generation == due->generation) {
             sim_step_done(world, due->index);
         }
         break;
@@ -200,8 +193,8 @@ static void on_due(struct sim_world *world, const struct sim_due *due)
 
 static void start(struct sim_world *world)
 {
-    for (uint32_t i = 0; i < world->trace->device_count; i++) {
-        uint64_t from = world->trace->devices[i].from_ms;
+    for (uint32_t i = 0; i < world->trace.device_count; i++) {
+        uint64_t from = world->trace.devices[i].from_ms;
         if (from) {
             plan_device(world, i, from);
         } else {
@@ -210,28 +203,95 @@ static void start(struct sim_world *world)
     }
 }
 
-static void loop(struct sim_world *world)
-{
-    const struct sim_trace *trace = world->trace;
+/* ---- a run ---- */
 
-    while (!world->error && (world->present || world->next_task < trace->task_count)) {
-        const struct sim_due *next = sim_heap_peek(&world->heap);
-        uint64_t arrival = world->next_task < trace->task_count
-                               ? trace->tasks[world->next_task].arrive_ms
+struct run {
+    const struct sim_trace *trace;
+    const struct sim_options *options;
+    struct sim_shared shared;
+    struct sim_world *cells;
+    uint32_t next_task;
+    uint64_t now_ms;
+};
+
+/* How much room a cell has for a program on the devices that it may use, less what waits there. */
+static double room_in(const struct sim_world *world, const struct sim_task *task)
+{
+    const uint64_t *barred = world->trace.rules[task->rule].barred;
+    double room = -(double)world->queued_bytes;
+    bool fits = false;
+
+    for (uint32_t i = 0; i < world->trace.device_count; i++) {
+        const struct policy_device *device = &world->devices[i];
+        if (barred && barred[i / 64] >> (i % 64) & 1) {
+            continue;
+        }
+        fits = fits || device->memory >= task->bytes;
+        if (!device->closed && device->reserved < device->memory) {
+            room += (double)(device->memory - device->reserved);
+        }
+    }
+    return fits ? room : -INFINITY;
+}
+
+static void on_arrival(struct run *run)
+{
+    uint32_t task = run->next_task++, best = 0;
+    double most = -INFINITY;
+
+    for (uint32_t i = 0; i < run->shared.cells && run->shared.cells > 1; i++) {
+        double room = room_in(&run->cells[i], &run->trace->tasks[task]);
+        if (room > most) {
+            most = room;
+            best = i;
+        }
+    }
+    struct sim_world *world = &run->cells[best];
+    world->now_ms = run->now_ms;
+    sim_enter(world, task);
+    if (!run->shared.error) {
+        sim_ask(world, task);
+    }
+    plan_balance(world);
+}
+
+/* The cell where something is due first; NULL: nowhere. */
+static struct sim_world *first_due(struct run *run)
+{
+    struct sim_world *first = NULL;
+
+    for (uint32_t i = 0; i < run->shared.cells; i++) {
+        const struct sim_due *due = sim_heap_peek(&run->cells[i].heap);
+        if (due && (!first || due->time_ms < sim_heap_peek(&first->heap)->time_ms)) {
+            first = &run->cells[i];
+        }
+    }
+    return first;
+}
+
+static void loop(struct run *run)
+{
+    const struct sim_trace *trace = run->trace;
+
+    while (!run->shared.error && (run->shared.present || run->next_task < trace->task_count)) {
+        struct sim_world *world = first_due(run);
+        uint64_t arrival = run->next_task < trace->task_count
+                               ? trace->tasks[run->next_task].arrive_ms
                                : UINT64_MAX;
-        bool due = next && next->time_ms <= arrival;
-        uint64_t time = due ? next->time_ms : arrival;
-        if (time > world->options->horizon_ms) {
+        uint64_t next = world ? sim_heap_peek(&world->heap)->time_ms : UINT64_MAX;
+        uint64_t time = next <= arrival ? next : arrival;
+        if (time > run->options->horizon_ms) {
             break;
         }
-        world->now_ms = time;
-        if (due) {
-            struct sim_due copy = *next;
-            sim_heap_pop(&world->heap);
-            on_due(world, &copy);
-        } else {
-            on_arrival(world);
+        run->now_ms = time;
+        if (next > arrival) {
+            on_arrival(run);
+            continue;
         }
+        struct sim_due due = *sim_heap_peek(&world->heap);
+        sim_heap_pop(&world->heap);
+        world->now_ms = time;
+        on_due(world, &due);
         plan_balance(world);
     }
 }
@@ -251,59 +311,110 @@ static uint64_t percentile(const uint64_t *sorted, uint64_t count, uint64_t perc
     return count ? sorted[(count * percent + 99) / 100 - 1] : 0;
 }
 
-static void sum_up(struct sim_world *world)
+static void sum_occupied(struct run *run)
 {
-    struct sim_result *result = world->result;
-    uint64_t waited = 0;
-    double cost = 0;
-
-    for (uint32_t i = 0; i < world->trace->device_count; i++) {
-        if (world->seats[i].used) {
-            world->occupied_ms[world->trace->devices[i].model] +=
-                world->now_ms - world->seats[i].used_since_ms;
+    for (uint32_t i = 0; i < run->trace->device_count; i++) {
+        const struct sim_world *world = &run->cells[i % run->shared.cells];
+        const struct sim_seat *seat = &world->seats[i / run->shared.cells];
+        if (seat->used) {
+            run->shared.occupied_ms[run->trace->devices[i].model] +=
+                run->now_ms - seat->used_since_ms;
         }
     }
-    for (size_t i = 0; i < world->trace->models.count; i++) {
-        result->occupied_ms += world->occupied_ms[i];
-        cost += (double)world->occupied_ms[i] * world->trace->models.items[i].price / 1000;
+}
+
+static void sum_up(struct run *run)
+{
+    struct sim_shared *shared = &run->shared;
+    struct sim_result *result = shared->result;
+    double cost = 0, waited = 0;
+
+    sum_occupied(run);
+    for (size_t i = 0; i < run->trace->models.count; i++) {
+        result->occupied_ms += shared->occupied_ms[i];
+        cost += (double)shared->occupied_ms[i] * run->trace->models.items[i].price / 1000;
     }
-    qsort(world->waits, result->finished, sizeof(*world->waits), by_size);
+    qsort(shared->waits, result->finished, sizeof(*shared->waits), by_size);
     for (uint64_t i = 0; i < result->finished; i++) {
-        waited += world->waits[i];
+        waited += (double)shared->waits[i];
     }
-    result->cost = cost * world->level.price / 1000 / HOUR_MS;
-    result->unfinished = world->trace->task_count - result->finished - result->refused;
-    result->asked_ms = world->asked_us / 1000;
-    result->lost_ms = world->lost_us / 1000;
-    result->busy_ms = world->busy_us / 1000;
-    result->wait_mean_ms = result->finished ? waited / result->finished : 0;
-    result->wait_p50_ms = percentile(world->waits, result->finished, 50);
-    result->wait_p99_ms = percentile(world->waits, result->finished, 99);
-    result->took_mean_ms =
-        result->finished ? (uint64_t)(world->took_ms / (double)result->finished) : 0;
-    if (world->check) {
-        sim_check_end(world->check, world->asked, world->lost);
-        result->checked = sim_check_events(world->check);
-        snprintf(result->problem, sizeof(result->problem), "%s", sim_check_problem(world->check));
+    result->cost = cost * result->level.price / 1000 / HOUR_MS;
+    result->unfinished = run->trace->task_count - result->finished - result->refused;
+    result->asked_ms = shared->asked_us / 1000;
+    result->lost_ms = shared->lost_us / 1000;
+    result->busy_ms = shared->busy_us / 1000;
+    result->wait_p50_ms = percentile(shared->waits, result->finished, 50);
+    result->wait_p99_ms = percentile(shared->waits, result->finished, 99);
+    if (result->finished) {
+        result->wait_mean_ms = (uint64_t)(waited / (double)result->finished);
+        result->took_mean_ms = (uint64_t)(shared->took_ms / (double)result->finished);
     }
+    if (shared->check) {
+        sim_check_end(shared->check, shared->asked, shared->lost);
+        result->checked = sim_check_events(shared->check);
+        snprintf(result->problem, sizeof(result->problem), "%s", sim_check_problem(shared->check));
+    }
+}
+
+static int prepare(struct run *run, size_t level)
+{
+    struct sim_shared *shared = &run->shared;
+
+    shared->programs = calloc(run->trace->task_count, sizeof(*shared->programs));
+    shared->waits = calloc(run->trace->task_count, sizeof(*shared->waits));
+    run->cells = calloc(shared->cells, sizeof(*run->cells));
+    if (run->options->check) {
+        shared->check = sim_check_create(run->trace);
+    }
+    if (!shared->programs || !shared->waits || !run->cells ||
+        (run->options->check && !shared->check)) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < run->trace->task_count; i++) {
+        shared->programs[i] = (struct sim_program){
+            .mode = SIM_GONE, .slot = SIM_NONE, .asker = SIM_NONE, .target = SIM_NONE};
+    }
+    for (uint32_t i = 0; i < shared->cells; i++) {
+        if (sim_world_init(&run->cells[i], run->trace, run->options, shared, i, level)) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static void finish(struct run *run)
+{
+    for (uint32_t i = 0; i < run->shared.cells && run->cells; i++) {
+        sim_world_finish(&run->cells[i]);
+    }
+    sim_check_destroy(run->shared.check);
+    free(run->shared.programs);
+    free(run->shared.waits);
+    free(run->cells);
 }
 
 int sim_run(const struct sim_trace *trace, const struct sim_options *options,
             enum sim_regime regime, size_t level, struct sim_result *ret_result)
 {
     struct sim_result result = {.regime = regime, .level = options->levels[level]};
-    struct sim_world world;
-    int error = sim_world_init(&world, trace, options, regime, level, &result);
+    struct run run = {
+        .trace = trace,
+        .options = options,
+        .shared = {.result = &result,
+                   .cells = (trace->device_count + options->cell - 1) / options->cell}};
+    int error = prepare(&run, level);
 
     if (!error) {
-        start(&world);
-        loop(&world);
-        error = world.error;
+        for (uint32_t i = 0; i < run.shared.cells; i++) {
+            start(&run.cells[i]);
+        }
+        loop(&run);
+        error = run.shared.error;
     }
     if (!error) {
-        sum_up(&world);
+        sum_up(&run);
         *ret_result = result;
     }
-    sim_world_finish(&world);
+    finish(&run);
     return error;
 }

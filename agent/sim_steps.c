@@ -16,7 +16,7 @@ static struct policy_world view(const struct sim_world *world, bool queue)
     uint32_t count = world->queue_count < REGION ? world->queue_count : REGION;
 
     return (struct policy_world){.devices = world->devices,
-                                 .device_count = world->trace->device_count,
+                                 .device_count = world->trace.device_count,
                                  .programs = world->slots,
                                  .program_count = world->slot_count,
                                  .queue = world->queue,
@@ -26,7 +26,7 @@ static struct policy_world view(const struct sim_world *world, bool queue)
 
 static void refresh_slot(struct sim_world *world, uint32_t slot)
 {
-    const struct sim_program *program = &world->programs[world->tasks[slot]];
+    const struct sim_program *program = &world->shared->programs[world->tasks[slot]];
 
     if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED) {
         world->slots[slot].waited_s = (world->now_ms - program->since_ms) / 1000;
@@ -40,7 +40,7 @@ static void refresh(struct sim_world *world, uint64_t stale_ms)
 {
     while (world->move_count) {
         const struct sim_move *move = &world->moves[world->move_first];
-        uint32_t slot = world->programs[move->task].slot;
+        uint32_t slot = world->shared->programs[move->task].slot;
         if (move->time_ms + world->settings.budget_s * 1000 > world->now_ms) {
             break;
         }
@@ -91,7 +91,7 @@ static uint64_t step_time(const struct sim_world *world, uint32_t task, enum pol
     case POLICY_DO_SUSPEND:
         return duration(world, less(slot->granted, slot->wanted));
     case POLICY_DO_RESUME:
-        return world->programs[task].saved ? duration(world, less(bytes, slot->wanted)) : 0;
+        return world->shared->programs[task].saved ? duration(world, less(bytes, slot->wanted)) : 0;
     default:
         return bytes < slot->granted ? duration(world, slot->granted - bytes) : 0;
     }
@@ -100,7 +100,7 @@ static uint64_t step_time(const struct sim_world *world, uint32_t task, enum pol
 static void begin(struct sim_world *world, const struct policy_step *step, uint32_t asker)
 {
     uint32_t task = world->tasks[step->program];
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
     bool to = step->action == POLICY_DO_MOVE || step->action == POLICY_DO_RESUME;
     uint64_t takes = step_time(world, task, step->action, step->bytes);
@@ -130,7 +130,7 @@ static void begin(struct sim_world *world, const struct policy_step *step, uint3
 /* From the reservation into the place. */
 static void arrive(struct sim_world *world, uint32_t task)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
 
     sim_attach(world, task, program->target, program->bytes);
@@ -142,7 +142,7 @@ static void arrive(struct sim_world *world, uint32_t task)
 
 static void suspended(struct sim_world *world, uint32_t task)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
 
     sim_detach(world, task);
@@ -151,22 +151,22 @@ static void suspended(struct sim_world *world, uint32_t task)
     program->saved = true;
     sim_set_mode(world, task, SIM_QUEUED);
     sim_queue_add(world, task, !program->waits);
-    world->result->suspends++;
+    world->shared->result->suspends++;
 }
 
 static void spilled(struct sim_world *world, uint32_t task)
 {
     struct policy_program *slot = sim_slot(world, task);
 
-    sim_regrant(world, task, world->programs[task].bytes);
+    sim_regrant(world, task, world->shared->programs[task].bytes);
     slot->state = POLICY_RUNNING;
     slot->need = 0;
-    world->result->spills++;
+    world->shared->result->spills++;
 }
 
 void sim_step_done(struct sim_world *world, uint32_t task)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
     uint32_t asker = program->asker;
     enum policy_action step = program->step;
@@ -181,9 +181,9 @@ void sim_step_done(struct sim_world *world, uint32_t task)
     } else {
         if (step == POLICY_DO_MOVE) {
             sim_detach(world, task);
-            world->result->moves++;
+            world->shared->result->moves++;
         }
-        world->result->resumes += step == POLICY_DO_RESUME && program->saved;
+        world->shared->result->resumes += step == POLICY_DO_RESUME && program->saved;
         if (step == POLICY_DO_SPILL) {
             spilled(world, task);
         } else {
@@ -250,7 +250,7 @@ static void carry_out(struct sim_world *world, const struct policy_step *step, u
 
 bool sim_ask(struct sim_world *world, uint32_t task)
 {
-    const struct sim_program *program = &world->programs[task];
+    const struct sim_program *program = &world->shared->programs[task];
     bool any = false;
 
     refresh(world, STALE_MS);
@@ -352,26 +352,26 @@ void sim_serve(struct sim_world *world, uint32_t device)
 
 void sim_end(struct sim_world *world, uint32_t task, bool refused)
 {
-    const struct sim_task *t = &world->trace->tasks[task];
-    struct sim_program *program = &world->programs[task];
+    const struct sim_task *t = &world->trace.tasks[task];
+    struct sim_program *program = &world->shared->programs[task];
 
     sim_settle(world, task);
     if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED) {
         sim_queue_remove(world, task);
     }
     if (refused) {
-        world->lost += program->progress;
-        world->lost_us += program->progress / 1000 * t->share;
+        world->shared->lost += program->progress;
+        world->shared->lost_us += program->progress / 1000 * t->share;
         sim_log(world, SIM_LOSE, task, SIM_NONE, program->progress);
         sim_log(world, SIM_REFUSE, task, SIM_NONE, 0);
-        world->result->refused++;
+        world->shared->result->refused++;
     } else {
-        world->asked += t->work;
-        world->asked_us += t->work / 1000 * t->share;
+        world->shared->asked += t->work;
+        world->shared->asked_us += t->work / 1000 * t->share;
         sim_log(world, SIM_END, task, SIM_NONE, 0);
-        world->waits[world->result->finished++] = program->waited_ms;
-        world->took_ms += (double)(world->now_ms - t->arrive_ms);
-        world->result->end_ms = world->now_ms;
+        world->shared->waits[world->shared->result->finished++] = program->waited_ms;
+        world->shared->took_ms += (double)(world->now_ms - t->arrive_ms);
+        world->shared->result->end_ms = world->now_ms;
     }
     if (sim_slot(world, task)->device != POLICY_NONE) {
         sim_detach(world, task);
@@ -382,8 +382,8 @@ void sim_end(struct sim_world *world, uint32_t task, bool refused)
 /* Back to what was saved: its last checkpoint, or nothing. */
 static void terminate(struct sim_world *world, uint32_t task)
 {
-    const struct sim_task *t = &world->trace->tasks[task];
-    struct sim_program *program = &world->programs[task];
+    const struct sim_task *t = &world->trace.tasks[task];
+    struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
     uint64_t step = world->options->checkpoint_ms * 1000;
 
@@ -400,8 +400,8 @@ static void terminate(struct sim_world *world, uint32_t task)
     uint64_t lost = step ? program->progress % step : program->progress;
     program->progress -= lost;
     program->lost += lost;
-    world->lost += lost;
-    world->lost_us += lost / 1000 * t->share;
+    world->shared->lost += lost;
+    world->shared->lost_us += lost / 1000 * t->share;
     sim_log(world, SIM_LOSE, task, SIM_NONE, lost);
     for (program->grown = 0; program->grown < t->steps; program->grown++) {
         if (program->progress < sim_milestone(world, task)) {
@@ -418,13 +418,13 @@ static void terminate(struct sim_world *world, uint32_t task)
     slot->least = slot->wanted / SIM_LEAST_PART;
     sim_set_mode(world, task, SIM_QUEUED);
     sim_queue_add(world, task, true);
-    world->result->terminations++;
+    world->shared->result->terminations++;
 }
 
 /* The target of a step is gone: the program is where it was. */
 static void roll_back(struct sim_world *world, uint32_t task)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     bool queues = program->step == POLICY_DO_RESUME || program->waits;
 
     sim_unreserve(world, program->target, program->reserved);
@@ -449,7 +449,7 @@ void sim_device_lost(struct sim_world *world, uint32_t device)
     while (d->first != POLICY_NONE) {
         uint32_t task = world->tasks[d->first];
         sim_settle(world, task);
-        if (world->programs[task].progress >= world->trace->tasks[task].work) {
+        if (world->shared->programs[task].progress >= world->trace.tasks[task].work) {
             sim_end(world, task, false);
         } else {
             terminate(world, task);
@@ -457,7 +457,7 @@ void sim_device_lost(struct sim_world *world, uint32_t device)
         }
     }
     for (uint32_t i = 0; i < world->slot_count && world->seats[device].incoming; i++) {
-        if (world->programs[world->tasks[i]].target == device) {
+        if (world->shared->programs[world->tasks[i]].target == device) {
             roll_back(world, world->tasks[i]);
         }
     }

@@ -220,3 +220,36 @@ int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load, char *r
     qsort(trace->tasks, trace->task_count, sizeof(*trace->tasks), by_arrival);
     return 0;
 }
+
+int sim_trace_part(const struct sim_trace *trace, uint32_t cell, uint32_t cells,
+                   struct sim_trace *ret_part)
+{
+    *ret_part = *trace;
+    ret_part->devices = NULL;
+    ret_part->device_count = 0;
+    ret_part->rules = calloc(trace->rule_count, sizeof(*trace->rules));
+    if (!ret_part->rules) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = cell; i < trace->device_count; i += cells) {
+        if (sim_trace_add_device(ret_part, &trace->devices[i])) {
+            return -ENOMEM;
+        }
+    }
+    for (uint32_t i = 0; i < trace->rule_count; i++) {
+        ret_part->rules[i].models = trace->rules[i].models;
+        if (lay_out(ret_part, &ret_part->rules[i])) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+void sim_trace_part_finish(struct sim_trace *part)
+{
+    part->tasks = NULL;
+    if (!part->rules) {
+        part->rule_count = 0;
+    }
+    sim_trace_finish(part);
+}

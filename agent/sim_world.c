@@ -6,48 +6,41 @@
 
 static int allocate(struct sim_world *world)
 {
-    const struct sim_trace *trace = world->trace;
+    const struct sim_trace *trace = &world->trace;
     size_t budget = world->settings.budget;
 
     world->move_room = (uint32_t)(budget ? budget : 1) * 2;
     world->devices = calloc(trace->device_count, sizeof(*world->devices));
     world->seats = calloc(trace->device_count, sizeof(*world->seats));
-    world->programs = calloc(trace->task_count, sizeof(*world->programs));
     world->queue = calloc(trace->task_count, sizeof(*world->queue));
-    world->waits = calloc(trace->task_count, sizeof(*world->waits));
     world->moves = calloc(world->move_room, sizeof(*world->moves));
-    if (world->options->check) {
-        world->check = sim_check_create(trace);
-    }
-    return world->devices && world->seats && world->programs && world->queue && world->waits &&
-                   world->moves && (world->check || !world->options->check)
-               ? 0
-               : -ENOMEM;
+    return world->devices && world->seats && world->queue && world->moves ? 0 : -ENOMEM;
 }
 
 int sim_world_init(struct sim_world *world, const struct sim_trace *trace,
-                   const struct sim_options *options, enum sim_regime regime, size_t level,
-                   struct sim_result *result)
+                   const struct sim_options *options, struct sim_shared *shared, uint32_t cell,
+                   size_t level)
 {
     static const unsigned ways[] = {
         [SIM_TERMINATION] = POLICY_WAIT,
         [SIM_OVERCOMMIT] = POLICY_SPILL | POLICY_WAIT,
         [SIM_RECONFIGURATION] = POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND,
     };
+    enum sim_regime regime = shared->result->regime;
 
-    *world = (struct sim_world){.trace = trace,
+    *world = (struct sim_world){.shared = shared,
+                                .cell = cell,
                                 .options = options,
                                 .settings = options->settings,
                                 .regime = regime,
                                 .level = options->levels[level],
-                                .ways = ways[regime],
-                                .result = result};
+                                .ways = ways[regime]};
     world->settings.automatic = world->settings.automatic && regime == SIM_RECONFIGURATION;
-    if (allocate(world)) {
+    if (sim_trace_part(trace, cell, shared->cells, &world->trace) || allocate(world)) {
         return -ENOMEM;
     }
-    for (uint32_t i = 0; i < trace->device_count; i++) {
-        const struct sim_model *model = &trace->models.items[trace->devices[i].model];
+    for (uint32_t i = 0; i < world->trace.device_count; i++) {
+        const struct sim_model *model = &trace->models.items[world->trace.devices[i].model];
         world->devices[i] = (struct policy_device){.name = model->name,
                                                    .kind = PLACE_GPU,
                                                    .memory = model->memory,
@@ -56,34 +49,28 @@ int sim_world_init(struct sim_world *world, const struct sim_trace *trace,
                                                    .first = POLICY_NONE,
                                                    .closed = true};
     }
-    for (uint32_t i = 0; i < trace->task_count; i++) {
-        world->programs[i] = (struct sim_program){
-            .mode = SIM_GONE, .slot = SIM_NONE, .asker = SIM_NONE, .target = SIM_NONE};
-    }
     return 0;
 }
 
 void sim_world_finish(struct sim_world *world)
 {
+    sim_trace_part_finish(&world->trace);
     sim_heap_finish(&world->heap);
-    sim_check_destroy(world->check);
     free(world->devices);
     free(world->seats);
-    free(world->programs);
     free(world->slots);
     free(world->tasks);
     free(world->queue);
-    free(world->waits);
     free(world->moves);
 }
 
 void sim_log(struct sim_world *world, enum sim_event_kind kind, uint32_t task, uint32_t device,
              uint64_t amount)
 {
-    const struct sim_event event = {kind, task, device, world->now_ms, amount};
+    const struct sim_event event = {kind, task, sim_global(world, device), world->now_ms, amount};
 
-    if (world->check) {
-        sim_check_event(world->check, &event);
+    if (world->shared->check) {
+        sim_check_event(world->shared->check, &event);
     }
 }
 
@@ -94,7 +81,7 @@ void sim_push(struct sim_world *world, uint64_t time_ms, enum sim_due_kind kind,
         .time_ms = time_ms, .generation = generation, .index = index, .kind = kind};
 
     if (sim_heap_push(&world->heap, due)) {
-        world->error = -ENOMEM;
+        world->shared->error = -ENOMEM;
     }
 }
 
@@ -108,7 +95,7 @@ static void note_use(struct sim_world *world, uint32_t device)
     if (used && !seat->used) {
         seat->used_since_ms = world->now_ms;
     } else if (!used && seat->used) {
-        world->occupied_ms[world->trace->devices[device].model] +=
+        world->shared->occupied_ms[world->trace.devices[device].model] +=
             world->now_ms - seat->used_since_ms;
     }
     seat->used = used;
@@ -132,8 +119,8 @@ void sim_unreserve(struct sim_world *world, uint32_t device, uint64_t bytes)
 
 uint64_t sim_milestone(const struct sim_world *world, uint32_t task)
 {
-    const struct sim_task *t = &world->trace->tasks[task];
-    const struct sim_program *program = &world->programs[task];
+    const struct sim_task *t = &world->trace.tasks[task];
+    const struct sim_program *program = &world->shared->programs[task];
 
     if (world->regime == SIM_TERMINATION || program->grown >= t->steps) {
         return t->work;
@@ -143,8 +130,8 @@ uint64_t sim_milestone(const struct sim_world *world, uint32_t task)
 
 uint64_t sim_wanted(const struct sim_world *world, uint32_t task)
 {
-    const struct sim_task *t = &world->trace->tasks[task];
-    const struct sim_program *program = &world->programs[task];
+    const struct sim_task *t = &world->trace.tasks[task];
+    const struct sim_program *program = &world->shared->programs[task];
 
     /* Who cannot grow later has to ask for all of it at first. */
     if (world->regime == SIM_TERMINATION || program->grown >= t->steps) {
@@ -155,19 +142,20 @@ uint64_t sim_wanted(const struct sim_world *world, uint32_t task)
 
 void sim_settle(struct sim_world *world, uint32_t task)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     uint64_t passed = world->now_ms - program->settled_ms;
 
     program->settled_ms = world->now_ms;
     if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED) {
         program->waited_ms += passed;
     } else if (program->mode == SIM_STEPPING) {
-        world->result->stopped_ms += passed;
+        world->shared->result->stopped_ms += passed;
     } else if (program->mode == SIM_RUNNING && program->rate) {
         uint32_t device = sim_slot(world, task)->device;
         uint64_t done = passed * program->rate;
         program->progress += done;
-        world->busy_us += done * world->trace->tasks[task].share / world->devices[device].speed;
+        world->shared->busy_us +=
+            done * world->trace.tasks[task].share / world->devices[device].speed;
     }
 }
 
@@ -178,7 +166,7 @@ static uint32_t rate_of(const struct sim_world *world, uint32_t task)
     const struct policy_device *device = &world->devices[slot->device];
     uint64_t touch = world->options->touch_ms;
     uint64_t off = slot->wanted > slot->granted ? slot->wanted - slot->granted : 0;
-    uint64_t rate = sim_rate(device->speed, world->trace->tasks[task].share);
+    uint64_t rate = sim_rate(device->speed, world->trace.tasks[task].share);
 
     if (device->busy > 1000) {
         rate = rate * 1000 / device->busy;
@@ -191,7 +179,7 @@ static uint32_t rate_of(const struct sim_world *world, uint32_t task)
 
 static void set_rate(struct sim_world *world, uint32_t task, uint32_t rate)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
 
     sim_settle(world, task);
     if (program->rate != rate) {
@@ -214,14 +202,15 @@ static void update_rates(struct sim_world *world, uint32_t device)
 
     d->busy = 0;
     for (uint32_t at = d->first; at != POLICY_NONE; at = world->slots[at].next) {
-        if (world->programs[world->tasks[at]].mode == SIM_RUNNING) {
+        if (world->shared->programs[world->tasks[at]].mode == SIM_RUNNING) {
             d->busy += world->slots[at].busy;
         }
     }
     for (uint32_t at = d->first; at != POLICY_NONE; at = world->slots[at].next) {
         uint32_t task = world->tasks[at];
-        uint32_t rate = world->programs[task].mode == SIM_RUNNING ? rate_of(world, task) : 0;
-        if (rate != world->programs[task].rate) {
+        uint32_t rate =
+            world->shared->programs[task].mode == SIM_RUNNING ? rate_of(world, task) : 0;
+        if (rate != world->shared->programs[task].rate) {
             set_rate(world, task, rate);
         }
     }
@@ -229,7 +218,7 @@ static void update_rates(struct sim_world *world, uint32_t device)
 
 void sim_set_mode(struct sim_world *world, uint32_t task, enum sim_mode mode)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     uint32_t device = sim_slot(world, task)->device;
 
     sim_settle(world, task);
@@ -275,7 +264,7 @@ static bool more_slots(struct sim_world *world)
     world->slots = slots ? slots : world->slots;
     uint32_t *tasks = slots ? reallocarray(world->tasks, room, sizeof(*tasks)) : NULL;
     if (!tasks) {
-        world->error = -ENOMEM;
+        world->shared->error = -ENOMEM;
         return false;
     }
     world->tasks = tasks;
@@ -285,8 +274,8 @@ static bool more_slots(struct sim_world *world)
 
 void sim_enter(struct sim_world *world, uint32_t task)
 {
-    const struct sim_task *t = &world->trace->tasks[task];
-    struct sim_program *program = &world->programs[task];
+    const struct sim_task *t = &world->trace.tasks[task];
+    struct sim_program *program = &world->shared->programs[task];
 
     if (world->slot_count == world->slot_room && !more_slots(world)) {
         return;
@@ -308,9 +297,9 @@ void sim_enter(struct sim_world *world, uint32_t task)
         .priority = t->priority,
         .ways = world->ways,
         .preemptible = t->preemptible && world->regime == SIM_RECONFIGURATION,
-        .barred = world->trace->rules[t->rule].barred,
+        .barred = world->trace.rules[t->rule].barred,
     };
-    world->present++;
+    world->shared->present++;
     sim_log(world, SIM_ARRIVE, task, SIM_NONE, t->work);
     sim_queue_add(world, task, true);
 }
@@ -335,20 +324,20 @@ static void renumber(struct sim_world *world, uint32_t from, uint32_t to)
 
 void sim_leave(struct sim_world *world, uint32_t task)
 {
-    struct sim_program *program = &world->programs[task];
+    struct sim_program *program = &world->shared->programs[task];
     uint32_t last = world->slot_count - 1, slot = program->slot;
 
     if (slot != last) {
         renumber(world, last, slot);
         world->slots[slot] = world->slots[last];
         world->tasks[slot] = world->tasks[last];
-        world->programs[world->tasks[slot]].slot = slot;
+        world->shared->programs[world->tasks[slot]].slot = slot;
     }
     world->slot_count = last;
     program->slot = SIM_NONE;
     program->mode = SIM_GONE;
     program->generation++;
-    world->present--;
+    world->shared->present--;
 }
 
 void sim_attach(struct sim_world *world, uint32_t task, uint32_t device, uint64_t bytes)
@@ -359,10 +348,10 @@ void sim_attach(struct sim_world *world, uint32_t task, uint32_t device, uint64_
     slot->device = device;
     slot->granted = bytes;
     slot->next = d->first;
-    slot->busy = sim_busy(d->speed, world->trace->tasks[task].share);
-    d->first = world->programs[task].slot;
+    slot->busy = sim_busy(d->speed, world->trace.tasks[task].share);
+    d->first = world->shared->programs[task].slot;
     d->residents++;
-    world->programs[task].placed_ms = world->now_ms;
+    world->shared->programs[task].placed_ms = world->now_ms;
     note_use(world, device);
 }
 
@@ -371,19 +360,19 @@ void sim_detach(struct sim_world *world, uint32_t task)
     struct policy_program *slot = sim_slot(world, task);
     uint32_t device = slot->device, *at = &world->devices[device].first;
 
-    while (*at != world->programs[task].slot) {
+    while (*at != world->shared->programs[task].slot) {
         at = &world->slots[*at].next;
     }
     *at = slot->next;
     world->devices[device].residents--;
     world->devices[device].reserved -= slot->granted;
-    if (world->programs[task].rate) {
+    if (world->shared->programs[task].rate) {
         set_rate(world, task, 0);
     }
     sim_log(world, SIM_HOLD, task, device, 0);
     slot->device = slot->next = POLICY_NONE;
     slot->granted = 0;
-    slot->busy = world->trace->tasks[task].share;
+    slot->busy = world->trace.tasks[task].share;
     note_use(world, device);
     update_rates(world, device);
 }
@@ -400,25 +389,27 @@ void sim_regrant(struct sim_world *world, uint32_t task, uint64_t bytes)
 
 void sim_queue_add(struct sim_world *world, uint32_t task, bool new_ticket)
 {
-    uint32_t slot = world->programs[task].slot;
+    uint32_t slot = world->shared->programs[task].slot;
 
     if (new_ticket) {
         world->slots[slot].ticket = ++world->tickets;
         world->slots[slot].waited_s = 0;
-        world->programs[task].since_ms = world->now_ms;
+        world->shared->programs[task].since_ms = world->now_ms;
     }
     uint32_t at = place_in_queue(world, slot);
     memmove(&world->queue[at + 1], &world->queue[at],
             (world->queue_count - at) * sizeof(*world->queue));
     world->queue[at] = slot;
     world->queue_count++;
+    world->queued_bytes += world->slots[slot].wanted;
 }
 
 void sim_queue_remove(struct sim_world *world, uint32_t task)
 {
-    uint32_t at = place_in_queue(world, world->programs[task].slot);
+    uint32_t at = place_in_queue(world, world->shared->programs[task].slot);
 
     world->queue_count--;
+    world->queued_bytes -= sim_slot(world, task)->wanted;
     memmove(&world->queue[at], &world->queue[at + 1],
             (world->queue_count - at) * sizeof(*world->queue));
 }

@@ -5,11 +5,14 @@
 #include "agent/sim_heap.h"
 
 /*
- * One run's world: the policy's view of it, which is changed as things happen and never made anew,
- * and what the policy does not see (work, time, what is under way).
+ * A run's world, or a cell of it: the policy's view, which is changed as things happen and never
+ * made anew, and what the policy does not see (work, time, what is under way).
  *
  * A program that is there has a slot in the policy's table; the table has no holes to scan. All of
  * it belongs to one thread.
+ *
+ * Many devices are governed in cells, each by a policy of its own, as many agents would: a decision
+ * looks at every device of its cell. A program belongs to the cell that it was sent to.
  */
 
 enum sim_mode {
@@ -54,8 +57,25 @@ struct sim_seat {
     bool fails;  /**< Before it is reclaimed. */
 };
 
+/** What the cells of one run share. */
+struct sim_shared {
+    struct sim_program *programs; /**< By task. */
+    struct sim_result *result;
+    struct sim_check *check;
+    uint64_t *waits;                     /**< Of the programs that finished. */
+    uint64_t asked, lost;                /**< Work. */
+    uint64_t asked_us, lost_us, busy_us; /**< Device time: of the reference, the devices'. */
+    uint64_t occupied_ms[SIM_MODELS_MAX];
+    double took_ms;
+    uint32_t present; /**< Programs. */
+    uint32_t cells;
+    int error; /**< The first -ENOMEM: the run ends. */
+};
+
 struct sim_world {
-    const struct sim_trace *trace;
+    struct sim_trace trace; /**< The cell's part. */
+    struct sim_shared *shared;
+    uint32_t cell;
     const struct sim_options *options;
     struct policy_settings settings;
     enum sim_regime regime;
@@ -65,15 +85,14 @@ struct sim_world {
     struct sim_heap heap;
 
     struct policy_device *devices;
-    struct sim_seat *seats;       /**< By device. */
-    struct sim_program *programs; /**< By task. */
+    struct sim_seat *seats; /**< By device. */
     struct policy_program *slots;
     uint32_t *tasks; /**< By slot: the task. */
     uint32_t slot_count, slot_room;
     uint32_t *queue; /**< Slots, in the order that struct policy_world asks for. */
     uint32_t queue_count;
+    uint64_t queued_bytes; /**< That those in it want. */
     uint64_t tickets;
-    uint32_t next_task, present;
 
     struct sim_move {
         uint64_t time_ms;
@@ -81,21 +100,14 @@ struct sim_world {
     } * moves; /**< By policy, a ring of the last ones. */
     uint32_t move_first, move_count, move_room;
 
-    struct sim_result *result;
-    uint64_t asked, lost;                /**< Work. */
-    uint64_t asked_us, lost_us, busy_us; /**< Device time: of the reference, the devices'. */
-    uint64_t occupied_ms[SIM_MODELS_MAX];
-    uint64_t *waits; /**< Of the programs that finished. */
-    double took_ms;
-    struct sim_check *check;
     bool balancing;
-    int error; /**< The first -ENOMEM: the run ends. */
 };
 
 /* sim_world.c: the books. */
+/** A cell; sim_world_finish() follows either way. Returns 0 or -ENOMEM. */
 MUST_CHECK int sim_world_init(struct sim_world *world, const struct sim_trace *trace,
-                              const struct sim_options *options, enum sim_regime regime,
-                              size_t level, struct sim_result *result);
+                              const struct sim_options *options, struct sim_shared *shared,
+                              uint32_t cell, size_t level);
 void sim_world_finish(struct sim_world *world);
 void sim_log(struct sim_world *world, enum sim_event_kind kind, uint32_t task, uint32_t device,
              uint64_t amount);
@@ -125,7 +137,13 @@ void sim_settle(struct sim_world *world, uint32_t task);
 
 static inline struct policy_program *sim_slot(const struct sim_world *world, uint32_t task)
 {
-    return &world->slots[world->programs[task].slot];
+    return &world->slots[world->shared->programs[task].slot];
+}
+
+/** The number that a device has in the whole trace. */
+static inline uint32_t sim_global(const struct sim_world *world, uint32_t device)
+{
+    return device == SIM_NONE ? SIM_NONE : device * world->shared->cells + world->cell;
 }
 
 /* sim_steps.c: what the policy decides, carried out. */
