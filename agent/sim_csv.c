@@ -82,15 +82,10 @@ int sim_csv_next(struct sim_csv *csv)
     if (got <= 0) {
         return got;
     }
-    for (char *at = csv->text, *end = at; end; at = end + 1) {
-        end = strchr(at, ',');
-        if (end) {
-            *end = '\0';
-        }
+    for (char *rest = csv->text, *field; (field = strsep(&rest, ",")); count++) {
         if (count < csv->count) {
-            csv->fields[count] = at;
+            csv->fields[count] = field;
         }
-        count++;
     }
     if (count != csv->count) {
         return sim_csv_refuse(csv, "%zu field%s instead of %zu", count, count == 1 ? "" : "s",

@@ -10,10 +10,9 @@
 #define WIDTH   960
 #define HEIGHT  600
 #define TOP     96
-#define BOTTOM  44
 #define COLUMNS 3
-#define PANEL_W (WIDTH / COLUMNS)
-#define PANEL_H ((HEIGHT - TOP - BOTTOM) / 2)
+#define PANEL_W 320
+#define PANEL_H 230
 #define LEFT    62
 #define RIGHT   16
 #define ABOVE   30
@@ -115,7 +114,8 @@ static void draw_axes(FILE *file, const struct sim_report *report,
 {
     char words[32];
 
-    for (double value = 0; value <= frame->most * 1.0001; value += step) {
+    for (int i = 0; i * step <= frame->most * 1.0001; i++) {
+        double value = i * step;
         fprintf(file, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n",
                 frame->x, frame->x + frame->width, y_of(frame, value), y_of(frame, value),
                 value > 0 ? "#e3e3e3" : "#555");
@@ -153,7 +153,7 @@ static void draw_panel(FILE *file, const struct sim_report *report, size_t panel
 {
     struct frame_of_panel frame = {
         .x = (double)(panel % COLUMNS) * PANEL_W + LEFT,
-        .y = (double)(panel / COLUMNS) * PANEL_H + TOP + ABOVE,
+        .y = (panel < COLUMNS ? 0 : PANEL_H) + TOP + ABOVE,
         .width = PANEL_W - LEFT - RIGHT,
         .height = PANEL_H - ABOVE - BELOW,
         .levels = report->options->level_count,

@@ -212,6 +212,12 @@ static void print_regimes(const struct sim_report *report)
         "Each step stops its program for %s and what it copies at %g GB/s. A program goes over all "
         "its memory once in %s; what is spilled comes and goes each time. ",
         span(options->fixed_ms).text, (double)options->link / 1e6, span(options->touch_ms).text);
+    if (report->trace->device_count > options->cell) {
+        say(&prose,
+            "One policy governs at most %u devices; a program goes to the one with the "
+            "most room. ",
+            options->cell);
+    }
     say(&prose, "Speed, memory and price of models: reseat simulate --models (%s).",
         report->trace->models.from);
     print_prose(&prose);
@@ -251,17 +257,33 @@ int sim_report_print(const struct sim_report *report)
 
 /* ---- JSON ---- */
 
+/* A path may be anything; JSON is UTF-8. */
+static json_t *name_json(const char *name)
+{
+    json_t *string = json_string(name);
+    char plain[sizeof(((struct sim_trace *)NULL)->name)];
+
+    if (!string) {
+        snprintf(plain, sizeof(plain), "%s", name);
+        for (char *at = plain; *at; at++) {
+            *at = (unsigned char)*at < 0x80 ? *at : '?';
+        }
+        string = json_string(plain);
+    }
+    return string;
+}
+
 static json_t *trace_json(const struct sim_report *report)
 {
     const struct sim_counts *counts = &report->trace->counts;
 
     return json_pack(
-        "{s:s+, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
-        report->trace->name, "", "devices", (json_int_t)report->trace->device_count, "programs",
-        (json_int_t)report->trace->task_count, "tasks", (json_int_t)counts->rows, "without_gpu",
-        (json_int_t)counts->without_gpu, "pending", (json_int_t)counts->pending, "failed",
-        (json_int_t)counts->failed, "several_gpus", (json_int_t)counts->several, "growing",
-        (json_int_t)counts->growing, "bound", (json_int_t)counts->ruled, "best_effort",
+        "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+        name_json(report->trace->name), "devices", (json_int_t)report->trace->device_count,
+        "programs", (json_int_t)report->trace->task_count, "tasks", (json_int_t)counts->rows,
+        "without_gpu", (json_int_t)counts->without_gpu, "pending", (json_int_t)counts->pending,
+        "failed", (json_int_t)counts->failed, "several_gpus", (json_int_t)counts->several,
+        "growing", (json_int_t)counts->growing, "bound", (json_int_t)counts->ruled, "best_effort",
         (json_int_t)counts->preemptible, "seed", (json_int_t)(report->options->seed & INT64_MAX));
 }
 
@@ -269,13 +291,14 @@ static json_t *assumed_json(const struct sim_report *report)
 {
     const struct sim_options *options = report->options;
 
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:b}", "notice_ms",
-        (json_int_t)options->notice_ms, "away_ms", (json_int_t)options->away_ms, "repair_ms",
-        (json_int_t)options->repair_ms, "checkpoint_ms", (json_int_t)options->checkpoint_ms,
-        "fixed_ms", (json_int_t)options->fixed_ms, "touch_ms", (json_int_t)options->touch_ms,
-        "link_bytes_per_ms", (json_int_t)options->link, "failures_per_hour", options->fail / 1e6,
-        "grow_percent", (int)report->load->grow_percent, "pending_run", (int)report->load->pending);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:I, s:b}", "notice_ms",
+                     (json_int_t)options->notice_ms, "away_ms", (json_int_t)options->away_ms,
+                     "repair_ms", (json_int_t)options->repair_ms, "checkpoint_ms",
+                     (json_int_t)options->checkpoint_ms, "fixed_ms", (json_int_t)options->fixed_ms,
+                     "touch_ms", (json_int_t)options->touch_ms, "link_bytes_per_ms",
+                     (json_int_t)options->link, "failures_per_hour", options->fail / 1e6,
+                     "grow_percent", (int)report->load->grow_percent, "cell_devices",
+                     (json_int_t)options->cell, "pending_run", (int)report->load->pending);
 }
 
 static json_t *result_json(const struct sim_result *result, bool checked)
@@ -347,7 +370,7 @@ int sim_models_print(const struct sim_models *models)
     for (size_t i = 0; table && i < models->count; i++) {
         const struct sim_model *model = &models->items[i];
         struct libscols_line *line = scols_table_new_line(table, NULL);
-        struct cell memory;
+        struct cell memory = {0};
         size_t column = 0;
         output_bytes(model->memory, memory.text, sizeof(memory.text));
         put(line, &column, cell("%s", model->name));

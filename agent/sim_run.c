@@ -313,12 +313,13 @@ static uint64_t percentile(const uint64_t *sorted, uint64_t count, uint64_t perc
 
 static void sum_occupied(struct run *run)
 {
-    for (uint32_t i = 0; i < run->trace->device_count; i++) {
-        const struct sim_world *world = &run->cells[i % run->shared.cells];
-        const struct sim_seat *seat = &world->seats[i / run->shared.cells];
-        if (seat->used) {
-            run->shared.occupied_ms[run->trace->devices[i].model] +=
-                run->now_ms - seat->used_since_ms;
+    for (uint32_t i = 0; i < run->shared.cells; i++) {
+        const struct sim_world *world = &run->cells[i];
+        for (uint32_t j = 0; j < world->trace.device_count; j++) {
+            if (world->seats[j].used) {
+                run->shared.occupied_ms[world->trace.devices[j].model] +=
+                    run->now_ms - world->seats[j].used_since_ms;
+            }
         }
     }
 }

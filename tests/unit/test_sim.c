@@ -114,6 +114,21 @@ Test(sim, under_termination_the_third_program_waits_for_a_whole_device)
     end();
 }
 
+/* A cell for each device: the first two go to one each, since that has more room, and the third to
+ * one of them. */
+Test(sim, cells_keep_their_programs_and_the_totals_are_those_of_all)
+{
+    crowd();
+    options.cell = 1;
+    struct sim_result result = run(SIM_TERMINATION);
+
+    expect(result.finished, 3, "finished");
+    expect(result.end_ms, 150 * SECOND, "end");
+    expect(result.wait_p99_ms, 90 * SECOND, "99th percentile");
+    expect(result.occupied_ms, 250 * SECOND, "occupied");
+    end();
+}
+
 /*
  * With 2 of its 8 GB on the device it pays 12 s of link for each 4 s of work: a quarter of the
  * speed from 10 s on. The first look after the others ended, at 120 s, gives it the rest: it
