@@ -82,11 +82,14 @@ int sim_csv_next(struct sim_csv *csv)
     if (got <= 0) {
         return got;
     }
-    for (char *rest = csv->text, *field; (field = strsep(&rest, ",")); count++) {
+    char *rest = csv->text;
+    do {
+        char *field = strsep(&rest, ",");
         if (count < csv->count) {
             csv->fields[count] = field;
         }
-    }
+        count++;
+    } while (rest);
     if (count != csv->count) {
         return sim_csv_refuse(csv, "%zu field%s instead of %zu", count, count == 1 ? "" : "s",
                               csv->count);
