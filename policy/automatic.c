@@ -47,7 +47,7 @@ static bool may_move(const struct view *view, const struct policy_program *p, bo
     const struct policy_settings *s = view->settings;
 
     return runs_free(p) && ways_of(view, p) & POLICY_UPGRADE &&
-           (!held || (p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program));
+           (!held || (!p->kept && p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program));
 }
 
 /* Bytes that it has off its device although it may have them there. */

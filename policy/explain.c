@@ -111,6 +111,8 @@ static bool say_held(struct page *page, const struct view *view, uint32_t progra
         line(page, "It moves when asked to: automatic is off.");
     else if (!(ways_of(view, p) & POLICY_UPGRADE))
         line(page, "It moves when asked to: upgrade is not among its ways.");
+    else if (p->kept)
+        line(page, "It stays where an operator put it; reseat rebalance may move it.");
     else if (p->stayed_s < s->stay_s)
         line(page, "It may move in %" PRIu64 " s: the minimum stay is %" PRIu64 " s.",
              s->stay_s - p->stayed_s, s->stay_s);
