@@ -20,6 +20,7 @@
 struct peer;
 struct app;
 struct request;
+struct governor;
 
 struct devices {
     struct device_names names;
@@ -57,6 +58,7 @@ struct agent {
     const struct config_option *options; /**< Of the command line. */
     size_t option_count;
     char config_problem[PROTOCOL_TEXT_MAX]; /**< Why the last reading was refused, or "". */
+    struct governor *governor;
     bool stopping;
 };
 

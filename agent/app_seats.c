@@ -3,6 +3,7 @@
 
 #include "agent/app_wish.h"
 #include "agent/device_key.h"
+#include "agent/govern.h"
 
 /* What is known of programs' virtual devices, and how it is told. */
 
@@ -43,6 +44,13 @@ void app_take_devices(struct app *app, const msgpack_object *map)
     }
 }
 
+static uint64_t bytes_of(const msgpack_object *map, const char *key, uint64_t fallback)
+{
+    uint64_t bytes = field_u64(map, key, fallback);
+
+    return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
+}
+
 static void take_seat(struct app *app, size_t index, const msgpack_object *map)
 {
     struct app_seat *seat = &app->seats[index];
@@ -50,7 +58,7 @@ static void take_seat(struct app *app, size_t index, const msgpack_object *map)
 
     seat->suspended = field_bool(map, "suspended", false);
     seat->moving = field_bool(map, "moving", false);
-    seat->device_bytes = field_u64(map, "device_bytes", 0);
+    seat->device_bytes = bytes_of(map, "device_bytes", 0);
     seat->last_downtime_ns = field_u64(map, "last_downtime_ns", 0);
     if (moves != seat->moves || !app->status.known) {
         app->status.last_downtime_ns = seat->last_downtime_ns;
@@ -60,6 +68,15 @@ static void take_seat(struct app *app, size_t index, const msgpack_object *map)
     if (field_get(map, "device")) {
         take_key(seat, field_get(map, "device"));
     }
+    seat->speaks = field_get(map, "wanted") != NULL;
+    seat->limited = field_get(map, "granted") != NULL;
+    seat->granted = bytes_of(map, "granted", 0);
+    seat->wanted = bytes_of(map, "wanted", seat->suspended ? seat->wanted : seat->device_bytes);
+    seat->least = bytes_of(map, "least", seat->wanted);
+    seat->peak = bytes_of(map, "peak", seat->device_bytes);
+    seat->spilled = bytes_of(map, "spilled", 0);
+    uint64_t busy = field_u64(map, "busy", 0);
+    seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }
 
 void apps_status(struct app *app, const msgpack_object *message)
@@ -106,6 +123,16 @@ bool app_moving(const struct app *app)
     return false;
 }
 
+static bool app_spilled(const struct app *app)
+{
+    for (size_t i = 0; i < app->seat_count; i++) {
+        if (!app->seats[i].suspended && app->seats[i].spilled) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *app_state(const struct app *app)
 {
     if (!app->connected) {
@@ -117,7 +144,13 @@ const char *app_state(const struct app *app)
     if (app_moving(app)) {
         return "moving";
     }
-    return app_suspended(app) ? "suspended" : "running";
+    if (app_suspended(app)) {
+        return "suspended";
+    }
+    if (app->fate.waiting) {
+        return "waiting";
+    }
+    return app_spilled(app) ? "spilled" : "running";
 }
 
 const char *seat_device_name(const struct agent *agent, const struct app_seat *seat)
@@ -167,6 +200,9 @@ static void describe_seat(const struct agent *agent, const struct app_seat *seat
     frame_u64(frame, "moves", seat->moves);
     frame_u64(frame, "last_downtime_ns", seat->last_downtime_ns);
     frame_string(frame, "pinned", seat->pinned);
+    frame_u64(frame, "granted_bytes", ledger_reserved(&seat->account));
+    frame_u64(frame, "wanted_bytes", seat->wanted);
+    frame_u64(frame, "spilled_bytes", seat->spilled);
     frame_end(frame);
 }
 
@@ -199,6 +235,7 @@ void app_describe(const struct agent *agent, const struct app *app, struct frame
     frame_u64(frame, "kernels", status->kernels);
     frame_u64(frame, "events", status->events);
     frame_string(frame, "pinned", pinned);
+    govern_describe_app(agent, app, frame);
     app_put_wish(app, frame);
     frame_array(frame, "seats");
     for (size_t i = 0; i < app->seat_count; i++) {

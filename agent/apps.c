@@ -10,6 +10,7 @@
 #include "agent/access.h"
 #include "agent/app_wish.h"
 #include "agent/device_key.h"
+#include "agent/govern.h"
 #include "agent/peers.h"
 #include "agent/process.h"
 #include "agent/requests.h"
@@ -29,7 +30,7 @@ static int app_path(const struct agent *agent, const struct app *app, char ret[P
 }
 
 /** Write what a later agent must know. Failing is not fatal: connected programs tell it again. */
-static void app_save(const struct agent *agent, const struct app *app)
+void apps_save(const struct agent *agent, const struct app *app)
 {
     char path[PATH_MAX];
     struct frame frame;
@@ -44,6 +45,7 @@ static void app_save(const struct agent *agent, const struct app *app)
     frame_bool(&frame, "named", app->named);
     frame_bool(&frame, "connected", app->connected);
     app_put_devices(app, &frame);
+    app_put_policy(app, &frame);
     int error = frame_seal(&frame);
     if (!error) {
         error = app_path(agent, app, path);
@@ -92,6 +94,7 @@ static struct app *app_create(struct agent *agent, pid_t pid, uint64_t start, ui
     app->seat_count = 1;
     app->next = agent->apps;
     agent->apps = app;
+    govern_know(agent, app);
     return app;
 }
 
@@ -156,6 +159,7 @@ static bool load_one(struct agent *agent, const char *path)
             app->named = field_bool(map, "named", false);
             app->connected = field_bool(map, "connected", false);
             app_take_devices(app, map);
+            app_take_policy(app, map);
             app->lost_ms = uv_now(&agent->loop);
             reserve_id(agent, id);
             alive = true;
@@ -189,6 +193,7 @@ static void app_remove(struct agent *agent, struct app *app)
 {
     char path[PATH_MAX];
 
+    govern_forget(agent, app);
     for (struct app **at = &agent->apps; *at; at = &(*at)->next) {
         if (*at == app) {
             *at = app->next;
@@ -205,6 +210,7 @@ void apps_finish(struct agent *agent)
 {
     while (agent->apps) {
         struct app *app = agent->apps;
+        govern_forget(agent, app);
         agent->apps = app->next;
         app_destroy(app);
     }
@@ -254,6 +260,7 @@ int apps_register(struct agent *agent, struct peer *peer, const char *name, bool
     app->environment = copy;
     app->named = named;
     set_name(app, name, app->id);
+    govern_named(agent, app);
     app->seat_count = seat_count;
     for (size_t i = 0; i < seat_count; i++) {
         if (devices[i]) {
@@ -261,12 +268,13 @@ int apps_register(struct agent *agent, struct peer *peer, const char *name, bool
             app->seats[i].has_device = true;
         }
     }
-    app_save(agent, app);
+    apps_save(agent, app);
     *ret_app = app;
     return 0;
 }
 
-int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello)
+int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
+                 bool *ret_first)
 {
     char name[sizeof(((struct app *)0)->name)], id[sizeof(((struct app *)0)->id)], program[64];
     uint64_t start;
@@ -294,6 +302,7 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
         }
         if (parent && parent->uid == app->uid) {
             app->named = parent->named;
+            app->policy = parent->policy;
             app->seat_count = parent->seat_count;
             for (size_t i = 0; i < app->seat_count; i++) {
                 app->seats[i].has_device = parent->seats[i].has_device;
@@ -301,21 +310,21 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
             }
         }
         set_name(app, parent && !parent->named ? program : name, program[0] ? program : app->id);
+        if (!parent || parent->uid != app->uid) {
+            govern_named(agent, app);
+        }
     }
     if (app->peer && app->peer != peer) {
         app->peer->app = NULL;
         peer_close(app->peer);
     }
+    *ret_first = !app->connected;
     app->peer = peer;
     app->connected = true;
-    app->status = (struct app_status){0};
-    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        app->seats[i] = (struct app_seat){.has_device = app->seats[i].has_device,
-                                          .device = app->seats[i].device};
-    }
+    app_unsay(app);
     peer->app = app;
     app_take_wish(app, hello);
-    app_save(agent, app);
+    apps_save(agent, app);
     agent_log("%s: %s (pid %d) connected", app->id, app->name, (int)app->pid);
     return 0;
 }
@@ -330,6 +339,7 @@ void apps_disconnect(struct agent *agent, struct peer *peer)
     }
     app->peer = NULL;
     app->lost_ms = uv_now(&agent->loop);
+    govern_lost(agent, app);
     agent_log("%s: %s (pid %d) disconnected", app->id, app->name, (int)app->pid);
     apps_sweep(agent);
 }
@@ -343,7 +353,7 @@ void apps_set_device(struct agent *agent, struct app *app, size_t seat,
             app->seats[i].has_device = true;
         }
     }
-    app_save(agent, app);
+    apps_save(agent, app);
 }
 
 static bool is_pid(const char *text, pid_t *ret)

@@ -2,6 +2,9 @@
 #define RESEAT_AGENT_APPS_H
 
 #include "agent/agent.h"
+#include "agent/history.h"
+#include "agent/ledger.h"
+#include "policy/decide.h"
 #include "policy/reseat.h"
 
 /** One virtual device of a program, and what the program last said of it. */
@@ -14,6 +17,62 @@ struct app_seat {
     uint64_t moves;
     uint64_t last_downtime_ns;
     char pinned[256];
+    uint64_t wanted, least, granted, peak, spilled; /**< Bytes, as the program says. */
+    uint32_t busy;                                  /**< Thousandths. */
+    bool speaks;                                    /**< It knows of grants, ... */
+    bool limited; /**< and says what it was granted: it keeps to that. */
+    bool arrived; /**< It said that it is where its account is on the way to. */
+    struct ledger_account account;
+    uint64_t exchanged_ms; /**< When a grant last went to it or came back. */
+    uint64_t granted_ms;   /**< When it last got memory that it had asked for. */
+    uint64_t placed_ms;    /**< When it came to its device. */
+    uint64_t earned_ms;    /**< How long it waited for that. */
+    bool chosen;           /**< By an operator: policy has it leave only where it must. */
+    bool displaced;        /**< Suspended by the policy, so that the policy resumes it. */
+    uint64_t ticket;       /**< While it is displaced. */
+    uint64_t queued_ms;
+};
+
+/** Devices that refused to run a program, until what it uses changes. */
+#define APP_BARS_MAX 32
+struct app_bar {
+    uint32_t device;   /**< Of the ledger. */
+    uint64_t uses;     /**< app_uses() at that time. */
+    uint64_t until_ms; /**< 0: until that changes. */
+    char reason[128];
+};
+
+/** How much memory a program may have and how it goes on when that is not there. */
+struct app_policy {
+    int32_t priority;
+    bool preemptible;
+    unsigned ways;                     /**< enum policy_way. */
+    uint64_t quota;                    /**< Bytes, or LEDGER_NO_LIMIT. */
+    char pinned_to[PROTOCOL_WORD_MAX]; /**< The device that it has to be on, or "". */
+};
+
+/** How many moves by policy are remembered; the budget of one program is smaller. */
+#define APP_MOVES_MAX 16
+
+/** One program as the governor sees it. */
+struct app_fate {
+    char why[POLICY_REASON]; /**< Of its last step. */
+    uint64_t rest_until_ms;  /**< After one that failed: not before. */
+    uint64_t rest_ms;
+    bool shrinks;       /**< It was told to keep to less and has not said what it gives. */
+    bool trims;         /**< Only what it does not use. */
+    uint64_t shrink_to; /**< Bytes in all that it was to keep to. */
+    uint64_t shrink_until_ms;
+    bool clings; /**< It kept more than that: it is not asked again for a while. */
+    uint64_t clings_until_ms;
+    uint64_t trimmed_ms;              /**< When it was last asked for what it does not use. */
+    uint64_t moved_ms[APP_MOVES_MAX]; /**< By policy. */
+    unsigned moved;
+    struct app_bar bars[APP_BARS_MAX];
+    unsigned bar_count;
+    unsigned waiting; /**< Calls that are blocked until there is room. */
+    uint64_t waits, waited_ms, refusals;
+    struct history history;
 };
 
 /** What a program last said of itself. */
@@ -48,6 +107,8 @@ struct app {
     struct app_seat seats[PROTOCOL_SEATS_MAX];
     struct app_status status;
     struct app_wish wish;
+    struct app_policy policy;
+    struct app_fate fate;
     struct peer *peer; /**< NULL while it has no connection. */
     uint64_t lost_ms;  /**< When the connection ended. */
 };
@@ -66,9 +127,12 @@ void apps_sweep(struct agent *agent);
 MUST_CHECK int apps_register(struct agent *agent, struct peer *peer, const char *name, bool named,
                              const struct inventory_entry *const *devices, size_t seat_count,
                              const char *environment, struct app **ret_app);
+/** Write again what a later agent must know of it. */
+void apps_save(const struct agent *agent, const struct app *app);
 
-/** A program said hello on @peer. Returns 0, -ESRCH, -ENOMEM. */
-MUST_CHECK int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello);
+/** A program said hello on @peer. @ret_first: as never before. Returns 0, -ESRCH, -ENOMEM. */
+MUST_CHECK int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
+                            bool *ret_first);
 void apps_disconnect(struct agent *agent, struct peer *peer);
 void apps_status(struct app *app, const msgpack_object *message);
 
@@ -95,7 +159,16 @@ MUST_CHECK int apps_find(struct agent *agent, const struct peer *peer, const cha
 void app_put_devices(const struct app *app, struct frame *frame);
 void app_take_devices(struct app *app, const msgpack_object *map);
 
-/** "starting", "running", "moving", "suspended" or "away". */
+/** Changes when what it uses of OpenCL does, so that what refused to run it may not any more. */
+uint64_t app_uses(const struct app *app);
+
+/** How it is treated, into an open map, and back: what is missing there stays as it is. */
+void app_put_policy(const struct app *app, struct frame *frame);
+void app_take_policy(struct app *app, const msgpack_object *map);
+/** Forget what it said of itself: another connection says it anew. */
+void app_unsay(struct app *app);
+
+/** "starting", "running", "moving", "suspended", "waiting", "spilled" or "away". */
 const char *app_state(const struct app *app);
 /** Fields of one program, into an open map. */
 void app_describe(const struct agent *agent, const struct app *app, struct frame *frame);

@@ -246,8 +246,9 @@ int device_resolve(const struct inventory *inventory, const char *text,
     return -ENODEV;
 }
 
-int device_place(const struct inventory *inventory, const struct device_wish *wish,
-                 const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)
+int device_place_by(const struct inventory *inventory, const struct device_wish *wish,
+                    const struct device_fill *fills, const struct inventory_entry **ret_entries,
+                    char *ret_error, size_t error_size)
 {
     const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
     struct place_device *devices = calloc(inventory->count + 1, sizeof(*devices));
@@ -262,7 +263,9 @@ int device_place(const struct inventory *inventory, const struct device_wish *wi
         devices[i] = (struct place_device){
             .name = inventory->entries[i].name,
             .kind = strcmp(device_kind(info), "gpu") == 0 ? PLACE_GPU : PLACE_OTHER,
-            .memory_total = 1,
+            .memory_total = fills ? fills[i].memory : 1,
+            .memory_used = fills ? fills[i].used : 0,
+            .closed = fills && fills[i].closed,
         };
     }
     for (size_t i = 0; !result && i < wish->count; i++) {
@@ -282,6 +285,12 @@ int device_place(const struct inventory *inventory, const struct device_wish *wi
     free(devices);
     free(taken);
     return result;
+}
+
+int device_place(const struct inventory *inventory, const struct device_wish *wish,
+                 const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)
+{
+    return device_place_by(inventory, wish, NULL, ret_entries, ret_error, error_size);
 }
 
 const struct inventory_entry *device_by_key(const struct inventory *inventory,

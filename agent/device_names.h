@@ -51,6 +51,11 @@ struct device_wish {
     size_t named; /**< Of the names. */
     size_t count; /**< Virtual devices of the program; 1 to PROTOCOL_SEATS_MAX. */
 };
+/** How full a device is, for device_place_by(): any unit, as long as it is one for both. */
+struct device_fill {
+    uint64_t memory, used;
+    bool closed; /**< Only who names it starts there. */
+};
 /**
  * Where the virtual devices of a program start: those that are named there, in that order, the
  * others spread over the GPUs, or over all devices where there is no GPU (policy/place.h).
@@ -61,6 +66,11 @@ struct device_wish {
 MUST_CHECK int device_place(const struct inventory *inventory, const struct device_wish *wish,
                             const struct inventory_entry **ret_entries, char *ret_error,
                             size_t error_size);
+/** The same by how full they are. @fills: of each device of @inventory; NULL: empty and open. */
+MUST_CHECK int device_place_by(const struct inventory *inventory, const struct device_wish *wish,
+                               const struct device_fill *fills,
+                               const struct inventory_entry **ret_entries, char *ret_error,
+                               size_t error_size);
 
 /** The entry with this key, or NULL. */
 const struct inventory_entry *device_by_key(const struct inventory *inventory,

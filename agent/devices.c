@@ -10,6 +10,7 @@
 #include "agent/access.h"
 #include "agent/apps.h"
 #include "agent/environment.h"
+#include "agent/govern.h"
 #include "agent/peers.h"
 
 static void load_last(struct devices *devices)
@@ -146,6 +147,7 @@ static void ready(struct agent *agent)
     if (devices->problem[0]) {
         agent_log("devices: %s; the list stays as it was", devices->problem);
     }
+    govern_devices(agent);
     peers_devices_ready(agent);
 }
 
@@ -322,6 +324,7 @@ void devices_describe(struct agent *agent, const struct peer *peer, struct frame
         frame_string(frame, "uuid", entry->key.uuid);
         frame_string(frame, "pci", entry->key.pci);
         frame_string(frame, "icd", entry->key.icd);
+        govern_describe_device(agent, entry->name, frame);
         describe_users(agent, peer, entry, frame);
         frame_end(frame);
     }

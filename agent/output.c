@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/bytes.h"
+
 void output_init(struct output *output, const char *command, int argc, char **argv)
 {
     *output = (struct output){.command = command};
@@ -140,15 +142,7 @@ int output_usage(const struct output *output, const char *format, ...)
 
 void output_bytes(uint64_t bytes, char *ret, size_t size)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-
-    while (value >= 1024 && unit + 1 < ARRAY_SIZE(units)) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(ret, size, "%.*f %s", unit && value < 100 ? 1 : 0, value, units[unit]);
+    bytes_text(bytes, ret, size);
 }
 
 void output_seconds(uint64_t nanoseconds, char *ret, size_t size)

@@ -12,17 +12,15 @@
 #include "agent/access.h"
 #include "agent/app_wish.h"
 #include "agent/apps.h"
-#include "agent/device_key.h"
-#include "agent/devices.h"
+#include "agent/govern.h"
+#include "agent/listed.h"
 #include "agent/reconfigure.h"
 #include "agent/requests.h"
 
-#define BACKLOG      128
-#define PEERS_MAX    4096
-#define UNSENT_MAX   (16u << 20)
-#define SILENT_MS    10000
-#define LIST_AGE_MS  1000
-#define LISTING_MANY (1ull << 40) /* Any age will do. */
+#define BACKLOG    128
+#define PEERS_MAX  4096
+#define UNSENT_MAX (16u << 20)
+#define SILENT_MS  10000
 
 static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
 
@@ -61,6 +59,7 @@ void peer_close(struct peer *peer)
         }
     }
     requests_cancel(peer, true);
+    govern_client_gone(agent, peer);
     apps_disconnect(agent, peer);
     uv_close((uv_handle_t *)&peer->pipe, closed);
 }
@@ -160,7 +159,8 @@ static void handle_hello(struct peer *peer, const msgpack_object *map)
     frame_init(&frame, MSG_WELCOME);
     frame_u64(&frame, "version", PROTOCOL_VERSION);
     if (field_is(map, "role", "program")) {
-        int error = apps_connect(agent, peer, map);
+        bool first;
+        int error = apps_connect(agent, peer, map, &first);
         if (error) {
             frame_finish(&frame);
             peer_close(peer);
@@ -169,6 +169,7 @@ static void handle_hello(struct peer *peer, const msgpack_object *map)
         peer->role = PEER_PROGRAM;
         frame_string(&frame, "id", peer->app->id);
         app_put_devices(peer->app, &frame);
+        govern_welcome(agent, peer->app, first, map, &frame);
     } else {
         peer->role = PEER_CLIENT;
     }
@@ -182,144 +183,16 @@ static void handle_program(struct peer *peer, const msgpack_object *map)
     }
     if (field_is(map, "type", MSG_STATUS)) {
         apps_status(peer->app, map);
+        govern_status(peer->agent, peer->app);
     } else if (field_is(map, "type", MSG_WISH)) {
         app_take_wish(peer->app, map);
     } else if (field_is(map, "type", MSG_PROGRESS)) {
         requests_progress(peer->app, map);
     } else if (field_is(map, "type", MSG_REPORT)) {
         requests_report(peer->app, map);
-    }
-}
-
-/** The variables that a client sends and may send, one a line. To be freed; NULL: no memory. */
-static char *environment_of(const struct peer *peer, const msgpack_object *map)
-{
-    const msgpack_object *items;
-    size_t count = field_array(map, "environment", &items), size = 1, used = 0;
-
-    if (!access_may_load(geteuid(), peer->uid)) {
-        count = 0;
-    }
-    for (size_t i = 0; i < count; i++) {
-        size += items[i].type == MSGPACK_OBJECT_STR ? items[i].via.str.size + 1 : 0;
-    }
-    char *text = malloc(size);
-    for (size_t i = 0; text && i < count; i++) {
-        const msgpack_object_str *item = &items[i].via.str;
-        if (items[i].type != MSGPACK_OBJECT_STR || memchr(item->ptr, '\n', item->size) ||
-            memchr(item->ptr, '\0', item->size) || !memchr(item->ptr, '=', item->size)) {
-            continue;
-        }
-        memcpy(text + used, item->ptr, item->size);
-        used += item->size;
-        text[used++] = '\n';
-    }
-    if (text) {
-        text[used] = '\0';
-    }
-    return text;
-}
-
-static void reply_registered(struct peer *peer, struct app *app)
-{
-    struct frame frame;
-
-    frame_init(&frame, MSG_REGISTER);
-    frame_string(&frame, "id", app->id);
-    frame_string(&frame, "name", app->name);
-    app_put_devices(app, &frame);
-    frame_string(&frame, "inventory", peer->agent->devices.inventory_path);
-    frame_string(&frame, "problem", peer->agent->devices.problem);
-    peer_send(peer, &frame);
-}
-
-/** The devices that a client names, and how many virtual ones it wants. Names are in @ret_texts. */
-static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD_MAX],
-                      struct device_wish *ret_wish)
-{
-    const msgpack_object *names;
-    size_t named = field_array(map, "devices", &names);
-    uint64_t count = field_u64(map, "count", named ? named : 1);
-
-    if (count < 1 || count > PROTOCOL_SEATS_MAX || named > count) {
-        return false;
-    }
-    *ret_wish = (struct device_wish){.named = named, .count = (size_t)count};
-    for (size_t i = 0; i < named; i++) {
-        if (!object_string(&names[i], ret_texts[i], PROTOCOL_WORD_MAX)) {
-            return false;
-        }
-        ret_wish->names[i] = ret_texts[i];
-    }
-    return true;
-}
-
-static void handle_register(struct peer *peer, struct message *message, const char *environment)
-{
-    struct agent *agent = peer->agent;
-    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX];
-    char devices[PROTOCOL_SEATS_MAX][PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
-    struct device_wish wish;
-    struct app *app;
-
-    field_string(&message->root, "name", name, sizeof(name));
-    if (!read_wish(&message->root, devices, &wish)) {
-        peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_SEATS_MAX);
-        return;
-    }
-    int result = device_place(&agent->devices.inventory, &wish, entries, error, sizeof(error));
-    if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {
-        peer->retried = true;
-        peer_wait_for_devices(peer, message);
-        devices_refresh(agent, environment);
-        return;
-    }
-    peer->retried = false;
-    if (result) {
-        peer_error(peer,
-                   result == -ENODEV     ? ERR_NO_DEVICE
-                   : result == -ENOTUNIQ ? ERR_AMBIGUOUS
-                                         : ERR_FAILED,
-                   "%s", error);
-        return;
-    }
-    result = apps_register(agent, peer, name, field_bool(&message->root, "named", false), entries,
-                           wish.count, environment, &app);
-    if (result) {
-        peer_error(peer, ERR_FAILED, "the agent cannot register pid %d: %s", (int)peer->pid,
-                   strerror(-result));
-        return;
-    }
-    reply_registered(peer, app);
-}
-
-/** MSG_DEVICES and MSG_REGISTER want the list as the client's environment shows it. */
-static void handle_listed(struct peer *peer, struct message *message)
-{
-    struct agent *agent = peer->agent;
-    bool registers = field_is(&message->root, "type", MSG_REGISTER);
-    char *environment = environment_of(peer, &message->root);
-    struct frame frame;
-
-    if (!environment) {
-        peer_error(peer, ERR_FAILED, "the agent has no memory for the request; try again");
-        return;
-    }
-    if (!peer->retried &&
-        !devices_fresh(agent, environment, registers ? LISTING_MANY : LIST_AGE_MS)) {
-        /* A listing in progress may be of another environment: then it is this one's turn next. */
-        peer->retried = !agent->devices.listing;
-        peer_wait_for_devices(peer, message);
-        devices_refresh(agent, environment);
-    } else if (registers) {
-        handle_register(peer, message, environment);
     } else {
-        peer->retried = false;
-        frame_init(&frame, MSG_DEVICES);
-        devices_describe(agent, peer, &frame);
-        peer_send(peer, &frame);
+        (void)govern_message(peer->agent, peer->app, map);
     }
-    free(environment);
 }
 
 static void handle_apps(struct peer *peer)
@@ -381,7 +254,7 @@ static void handle_client(struct peer *peer, struct message *message)
         field_is(map, "type", MSG_RESUME)) {
         requests_start(peer, message);
     } else if (field_is(map, "type", MSG_DEVICES) || field_is(map, "type", MSG_REGISTER)) {
-        handle_listed(peer, message);
+        listed_handle(peer, message);
     } else if (field_is(map, "type", MSG_APPS)) {
         handle_apps(peer);
     } else if (field_is(map, "type", MSG_CANCEL)) {
@@ -392,9 +265,10 @@ static void handle_client(struct peer *peer, struct message *message)
         handle_agent(peer);
     } else if (field_is(map, "type", MSG_RELOAD)) {
         reconfigure_handle(peer);
+        govern_devices(peer->agent);
     } else if (field_is(map, "type", MSG_STOP)) {
         handle_stop(peer);
-    } else {
+    } else if (!govern_client(peer, map)) {
         field_string(map, "type", type, sizeof(type));
         peer_error(peer, ERR_PROTOCOL,
                    "the agent knows no request \"%s\"; is it of another release?", type);
@@ -434,6 +308,7 @@ static void drain(struct peer *peer)
         }
         handle(peer, &message);
         message_finish(&message);
+        govern_run(peer->agent);
     }
 }
 

@@ -47,7 +47,13 @@
 #define MSG_CANCEL   "cancel"
 #define MSG_PROGRESS "progress" /**< program to agent to client. */
 #define MSG_REPORT   "report"
-#define MSG_ERROR    "error" /**< agent: code and message. */
+#define MSG_LIMIT    "limit" /**< client: memory of a device or a program; answer. */
+#define MSG_DRAIN    "drain" /**< client: empty a device; MSG_STEP for each move, then an answer. */
+#define MSG_BALANCE  "balance" /**< client: the same for moves that make things better. */
+#define MSG_STEP     "step"    /**< agent to client. */
+#define MSG_EXPLAIN  "explain" /**< client: why a program is where it is; answer. */
+#define MSG_USE      "use"     /**< client: use over time; answer. */
+#define MSG_ERROR    "error"   /**< agent: code and message. */
 
 /*
  * Device memory. Grants are told as differences, so that one on its way and one given back at the

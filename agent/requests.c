@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "agent/apps.h"
 #include "agent/device_key.h"
 #include "agent/devices.h"
+#include "agent/govern.h"
 #include "agent/peers.h"
 
 /* A program rolls back by itself when its deadline passes; this is how long we then wait to hear.
@@ -33,7 +35,9 @@ static uint64_t monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void remove_request(struct agent *agent, struct request *request)
+/** @moved: the seats that are where they should be; @result and @reason: see govern_settle(). */
+static void end_request(struct agent *agent, struct request *request, unsigned moved,
+                        const char *result, const char *reason)
 {
     for (struct request **at = &agent->requests; *at; at = &(*at)->next) {
         if (*at == request) {
@@ -41,6 +45,7 @@ static void remove_request(struct agent *agent, struct request *request)
             break;
         }
     }
+    govern_settle(agent, request, moved, result, reason);
     free(request);
 }
 
@@ -89,6 +94,13 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
                    app->name, (int)app->pid);
         return;
     }
+    if (govern_drains(agent, target->name)) {
+        peer_error(client, ERR_REFUSED,
+                   "%s is drained and takes no programs; choose another device, or let it take "
+                   "them again (reseat drain %s --undo)",
+                   target->name, target->name);
+        return;
+    }
     app_device_names(agent, app, seat, false, from, sizeof(from));
     if (!dry_run) {
         apps_set_device(agent, app, seat, &target->key);
@@ -109,51 +121,118 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
     peer_send(client, &frame);
 }
 
-static void forward(struct peer *client, struct app *app, size_t seat,
-                    const struct message *message, const struct inventory_entry *target,
-                    const char *verb)
+static void put_grants(struct frame *frame, const struct request *request, size_t seat)
 {
-    struct agent *agent = client->agent;
-    uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
-    struct request *request = calloc(1, sizeof(*request));
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < request->app->seat_count; i++) {
+        most = request->grants[i] > most ? request->grants[i] : most;
+    }
+    frame_u64(frame, "grant", seat == APP_ALL_SEATS ? most : request->grants[seat]);
+    if (seat == APP_ALL_SEATS) {
+        frame_array(frame, "grants");
+        for (size_t i = 0; i < request->app->seat_count; i++) {
+            frame_u64(frame, NULL, request->grants[i]);
+        }
+        frame_end(frame);
+    }
+}
+
+int requests_begin(struct agent *agent, const struct request *wish, size_t seat,
+                   const struct inventory_entry *target, uint64_t timeout_ms)
+{
+    struct request *request = malloc(sizeof(*request));
+    struct app *app = wish->app;
     char key[DEVICE_KEY_TEXT_MAX] = "";
     struct frame frame;
 
     if (!request) {
-        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
-        return;
+        return -ENOMEM;
     }
     timeout_ms = timeout_ms > TIMEOUT_MS_MAX ? TIMEOUT_MS_MAX : timeout_ms;
+    *request = *wish;
     request->id = ++agent->next_request;
-    request->client = client;
-    request->app = app;
-    snprintf(request->verb, sizeof(request->verb), "%s", verb);
     app_device_names(agent, app, seat, true, request->from, sizeof(request->from));
     if (target) {
         device_key_format(&target->key, key);
         snprintf(request->to, sizeof(request->to), "%s", target->name);
-    } else if (strcmp(verb, MSG_RESUME) == 0) {
+    } else if (strcmp(request->verb, MSG_RESUME) == 0) {
         app_device_names(agent, app, seat, false, request->to, sizeof(request->to));
     }
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     request->next = agent->requests;
     agent->requests = request;
 
-    frame_init(&frame, verb);
+    frame_init(&frame, request->verb);
     frame_u64(&frame, "request", request->id);
     if (seat != APP_ALL_SEATS) {
         frame_u64(&frame, "seat", seat);
     }
     frame_string(&frame, "device", key);
     frame_u64(&frame, "deadline_ns", timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0);
-    frame_bool(&frame, "dry_run", field_bool(&message->root, "dry_run", false));
-    if (field_is(&message->root, "manner", MANNER_TAKEN)) {
+    frame_bool(&frame, "dry_run", request->dry_run);
+    if (request->taken) {
         frame_string(&frame, "manner", MANNER_TAKEN);
     }
-    agent_log("%s: %s from %s to %s asked by pid %d", app->id, verb,
+    if (request->target != LEDGER_NONE) {
+        put_grants(&frame, request, seat);
+    }
+    agent_log("%s: %s from %s to %s asked by %s %d", app->id, request->verb,
               request->from[0] ? request->from : "memory", request->to[0] ? request->to : "memory",
-              (int)client->pid);
+              request->ours ? "policy of agent" : "pid",
+              request->client ? (int)request->client->pid : (int)getpid());
     peer_send(app->peer, &frame);
+    return 0;
+}
+
+/** Where each resumes that @seat means, when nobody says: NULL where that is not one device. */
+static const struct inventory_entry *last_device(const struct agent *agent, const struct app *app,
+                                                 unsigned seats)
+{
+    const struct inventory_entry *all = NULL;
+
+    for (size_t i = 0; i < app->seat_count; i++) {
+        const struct app_seat *one = &app->seats[i];
+        if (!(seats & (1u << i)) || !one->suspended) {
+            continue;
+        }
+        const struct inventory_entry *entry =
+            one->has_device ? device_by_key(&agent->devices.inventory, &one->device) : NULL;
+        if (!entry || (all && all != entry)) {
+            return NULL;
+        }
+        all = entry;
+    }
+    return all;
+}
+
+static void forward(struct peer *client, struct app *app, size_t seat,
+                    const struct message *message, const struct inventory_entry *target,
+                    const char *verb)
+{
+    struct agent *agent = client->agent;
+    char error[PROTOCOL_TEXT_MAX];
+    struct request wish = {
+        .client = client,
+        .app = app,
+        .seats = seat == APP_ALL_SEATS ? (1u << app->seat_count) - 1 : 1u << seat,
+        .target = LEDGER_NONE,
+        .dry_run = field_bool(&message->root, "dry_run", false),
+        .taken = field_is(&message->root, "manner", MANNER_TAKEN),
+    };
+    bool resumes = strcmp(verb, MSG_RESUME) == 0;
+    const struct inventory_entry *there =
+        target || !resumes ? target : last_device(agent, app, wish.seats);
+
+    snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
+    if (there && govern_admit(agent, &wish, there, error, sizeof(error))) {
+        peer_error(client, ERR_REFUSED, "%s", error);
+        return;
+    }
+    if (requests_begin(agent, &wish, seat, target, field_u64(&message->root, "timeout_ms", 0))) {
+        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+        govern_settle(agent, &wish, 0, "", "");
+    }
 }
 
 static bool any_suspended(const struct app *app, size_t seat)
@@ -289,6 +368,23 @@ static void put_seats(struct frame *frame, const msgpack_object *message)
     frame_end(frame);
 }
 
+/** The seats that are where they should be, as bits. */
+static unsigned moved_seats(const struct request *request, const msgpack_object *message)
+{
+    const msgpack_object *seats;
+    size_t count = field_array(message, "seats", &seats);
+    bool done = field_is(message, "result", RESULT_DONE);
+    unsigned moved = count ? 0 : done ? request->seats : 0;
+
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        uint64_t seat = field_u64(&seats[i], "seat", 0);
+        if (seat < PROTOCOL_SEATS_MAX && field_is(&seats[i], "result", RESULT_DONE)) {
+            moved |= 1u << seat;
+        }
+    }
+    return moved & request->seats;
+}
+
 void requests_report(struct app *app, const msgpack_object *message)
 {
     struct agent *agent = app->peer->agent;
@@ -318,7 +414,7 @@ void requests_report(struct app *app, const msgpack_object *message)
         put_seats(&frame, message);
         peer_send(request->client, &frame);
     }
-    remove_request(agent, request);
+    end_request(agent, request, moved_seats(request, message), result, reason);
 }
 
 void requests_fail(struct agent *agent, struct app *app, const char *what)
@@ -335,7 +431,7 @@ void requests_fail(struct agent *agent, struct app *app, const char *what)
                        "program %s (pid %d) %s during the %s; nothing is left to do for it",
                        app->name, (int)app->pid, what, request->verb);
         }
-        remove_request(agent, request);
+        end_request(agent, request, 0, "", what);
     }
 }
 
@@ -354,13 +450,15 @@ void requests_sweep(struct agent *agent)
                        "itself when it runs again (is it stopped?)",
                        request->app->name, (int)request->app->pid);
         }
-        remove_request(agent, request);
+        end_request(agent, request, 0, RESULT_EXPIRED, "it did not answer in time");
     }
 }
 
 void requests_finish(struct agent *agent)
 {
     while (agent->requests) {
-        remove_request(agent, agent->requests);
+        struct request *request = agent->requests;
+        agent->requests = request->next;
+        free(request);
     }
 }

@@ -3,12 +3,18 @@
 
 #include "agent/agent.h"
 
-/** A client's move, suspend or resume, forwarded to a program that has not answered yet. */
+/** A move, suspend or resume, of a client or of ours, that a program has not answered yet. */
 struct request {
     struct request *next;
     uint64_t id;
     struct peer *client; /**< NULL: gone; the request is canceled, its answer unwanted. */
     struct app *app;
+    unsigned seats;  /**< Of the program that it is for, as bits. */
+    uint32_t target; /**< Device of the ledger; LEDGER_NONE: host memory, or not known. */
+    uint64_t grants[PROTOCOL_SEATS_MAX]; /**< Bytes kept there for each seat. */
+    bool ours;                           /**< The policy asks, and no client is told. */
+    bool dry_run;
+    bool taken; /**< The device goes away, whether the program helps or not. */
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
                                   memory. */
@@ -17,6 +23,17 @@ struct request {
 
 /** MSG_MOVE, MSG_SUSPEND or MSG_RESUME from a client. */
 void requests_start(struct peer *client, struct message *message);
+/**
+ * Ask a connected program.
+ *
+ * @wish    Copied; verb, app and seats are set, and what else is known.
+ * @seat    The one that it is for, or APP_ALL_SEATS.
+ * @target  NULL: where it was, or host memory.
+ * @timeout_ms  0: none.
+ * Returns 0 or -ENOMEM.
+ */
+MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish, size_t seat,
+                              const struct inventory_entry *target, uint64_t timeout_ms);
 /** The client wants its request canceled, or is gone. */
 void requests_cancel(struct peer *client, bool gone);
 /** The program sent MSG_PROGRESS or MSG_REPORT. */

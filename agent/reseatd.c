@@ -14,6 +14,7 @@
 #include "agent/agent.h"
 #include "agent/apps.h"
 #include "agent/devices.h"
+#include "agent/govern.h"
 #include "agent/peers.h"
 #include "agent/reconfigure.h"
 #include "agent/requests.h"
@@ -62,6 +63,7 @@ static void on_sweep(uv_timer_t *timer)
     apps_sweep(agent);
     requests_sweep(agent);
     peers_sweep(agent);
+    govern_tick(agent);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -76,6 +78,7 @@ static void on_hangup(uv_signal_t *handle, int number)
 
     (void)number;
     agent_reconfigure(handle->data, &error);
+    govern_devices(handle->data);
 }
 
 static void close_if_open(uv_handle_t *handle)
@@ -231,6 +234,9 @@ static int start(struct agent *agent, uint64_t timeout_ms)
     if (!error) {
         error = devices_init(agent, timeout_ms);
     }
+    if (!error) {
+        error = govern_init(agent);
+    }
     if (error) {
         return error;
     }
@@ -269,6 +275,7 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
     uv_loop_close(&agent->loop);
     requests_finish(agent);
     apps_finish(agent);
+    govern_finish(agent);
     devices_finish(agent);
     config_finish(&agent->config);
     return 0;

@@ -14,6 +14,7 @@
 #include "agent/apps.h"
 #include "agent/device_key.h"
 #include "agent/devices.h"
+#include "agent/govern.h"
 #include "agent/peers.h"
 #include "agent/process.h"
 #include "agent/requests.h"
@@ -226,6 +227,8 @@ static void write_config(uint8_t kind)
 struct agent *world_begin(uint8_t kind)
 {
     struct agent *agent = calloc(1, sizeof(*agent));
+    const struct config_source nothing = {.path = NULL};
+    struct config_error wrong;
     char names[PATH_MAX + 16];
     EXPECT(agent);
     memset(&world, 0, sizeof(world));
@@ -248,7 +251,9 @@ struct agent *world_begin(uint8_t kind)
     if (kind & 1)
         write_app(agent, kind);
     EXPECT(uv_loop_init(&agent->loop) == 0);
+    EXPECT(config_load(&nothing, &agent->config, &wrong) == 0);
     EXPECT(devices_init(agent, 1000) == 0);
+    EXPECT(govern_init(agent) == 0);
     apps_load(agent);
     EXPECT(peers_listen(agent) == 0);
     return agent;
@@ -264,6 +269,8 @@ void world_end(struct agent *agent)
     EXPECT(uv_loop_close(&agent->loop) == 0);
     requests_finish(agent);
     apps_finish(agent);
+    govern_finish(agent);
+    config_finish(&agent->config);
     devices_finish(agent);
     config_finish(&agent->config);
     free(agent);

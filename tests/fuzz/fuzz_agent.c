@@ -9,6 +9,7 @@
 #include "agent/apps.h"
 #include "agent/device_key.h"
 #include "agent/devices.h"
+#include "agent/govern_priv.h"
 #include "agent/peers.h"
 #include "agent/requests.h"
 #include "tests/fuzz/agent_world.h"
@@ -30,8 +31,10 @@ static struct frame_reader heard[SLOTS];
 /* ---- what is said ---- */
 
 static const char *const types[] = {
-    MSG_HELLO,  MSG_STATUS,  MSG_REGISTER, MSG_DEVICES, MSG_APPS,  MSG_AGENT,  MSG_STOP,   MSG_MOVE,
-    MSG_RESUME, MSG_SUSPEND, MSG_PROGRESS, MSG_REPORT,  "unknown", MSG_CANCEL, MSG_RELOAD,
+    MSG_HELLO, MSG_STATUS,  MSG_REGISTER, MSG_DEVICES, MSG_APPS,     MSG_AGENT,
+    MSG_STOP,  MSG_MOVE,    MSG_RESUME,   MSG_SUSPEND, MSG_PROGRESS, MSG_REPORT,
+    "unknown", MSG_CANCEL,  MSG_RELOAD,   MSG_NEED,    MSG_RETURN,   MSG_LIMIT,
+    MSG_DRAIN, MSG_BALANCE, MSG_EXPLAIN,  MSG_USE,
 };
 static const char *const words[] = {"",     "program", "client", "a1",   "a2",  "a999999999",
                                     "dev0", "dev1",    "x264",   "Stub", "101", "no such"};
@@ -58,17 +61,53 @@ static void put_fields(struct frame *frame, struct input *input)
     }
 }
 
-static void put_status(struct frame *frame, struct input *input)
+/* Small, large, or more than anything has. */
+static uint64_t amount(struct input *input)
 {
+    uint8_t bits = input_byte(input);
+    return (uint64_t)input_byte(input) << (bits % 64);
+}
+
+static void put_seat(struct frame *frame, struct input *input)
+{
+    static const char *const amounts[] = {"device_bytes", "granted", "wanted",
+                                          "least",        "peak",    "spilled"};
     char key[DEVICE_KEY_TEXT_MAX];
-    frame_array(frame, "seats");
     frame_map(frame, NULL);
-    frame_bool(frame, "suspended", input_byte(input) & 1);
+    uint8_t flags = input_byte(input);
+    frame_bool(frame, "suspended", flags & 1);
     frame_bool(frame, "moving", input_byte(input) & 1);
     world_key(input_byte(input), key);
     frame_string(frame, "device", key);
+    for (size_t i = 0; flags & 2 && i < ARRAY_SIZE(amounts); i++)
+        frame_u64(frame, amounts[i], amount(input));
+    if (flags & 4)
+        frame_string(frame, "pinned", "why");
     frame_end(frame);
+}
+
+static void put_status(struct frame *frame, struct input *input)
+{
+    frame_array(frame, "seats");
+    put_seat(frame, input);
+    for (unsigned i = input_byte(input) % 5; i > 0; i--)
+        put_seat(frame, input);
     frame_end(frame);
+}
+
+static void put_memory(struct frame *frame, struct input *input)
+{
+    uint8_t flags = input_byte(input);
+    frame_u64(frame, "id", input_byte(input));
+    frame_u64(frame, "seat", input_byte(input) % 6);
+    frame_u64(frame, "bytes", amount(input));
+    frame_u64(frame, "least", amount(input));
+    frame_u64(frame, "wanted", amount(input));
+    frame_bool(frame, "failed", flags & 1);
+    frame_bool(frame, "limited", flags & 2);
+    frame_bool(frame, "undo", flags & 4);
+    frame_u64(frame, "memory_bytes", amount(input));
+    frame_string(frame, "what", word(input));
 }
 
 static void put_environment(struct frame *frame, struct input *input)
@@ -87,6 +126,9 @@ static void say_frame(int fd, struct input *input)
     put_fields(&frame, input);
     if (strcmp(type, MSG_STATUS) == 0)
         put_status(&frame, input);
+    if (strcmp(type, MSG_NEED) == 0 || strcmp(type, MSG_RETURN) == 0 ||
+        strcmp(type, MSG_LIMIT) == 0 || strcmp(type, MSG_DRAIN) == 0 || strcmp(type, MSG_USE) == 0)
+        put_memory(&frame, input);
     if (strcmp(type, MSG_REGISTER) == 0 || strcmp(type, MSG_DEVICES) == 0)
         put_environment(&frame, input);
     EXPECT(frame_seal(&frame) == 0);
@@ -171,6 +213,7 @@ static void step(struct input *input)
         apps_sweep(agent);
         requests_sweep(agent);
         peers_sweep(agent);
+        govern_tick(agent);
         break;
     case 4:
         world_lister_ends(agent, input);
@@ -224,6 +267,11 @@ static void check(void)
         for (const struct app *other = app->next; other; other = other->next)
             EXPECT(strcmp(app->id, other->id) != 0);
     }
+    EXPECT(ledger_check(&agent->governor->ledger));
+    for (const struct need *need = agent->governor->needs; need; need = need->next)
+        EXPECT(app_is_known(need->app) && need->app->peer);
+    for (const struct watch *watch = agent->governor->watches; watch; watch = watch->next)
+        EXPECT(peer_is_known(watch->client));
     for (const struct request *request = agent->requests; request; request = request->next)
         EXPECT(app_is_known(request->app) && (!request->client || peer_is_known(request->client)));
 }

@@ -260,7 +260,14 @@ enum {
     REPORT,
     UNKNOWN,
     CANCEL,
-    RELOAD
+    RELOAD,
+    NEED,
+    RETURN,
+    LIMIT,
+    DRAIN,
+    BALANCE,
+    EXPLAIN,
+    USE
 };
 enum { NOTHING, PROGRAM, CLIENT, A1, A2, A9, GPU0, CPU0 };
 
@@ -309,7 +316,7 @@ static void agents(void)
     act(&s, CONNECT, 1, 0);
     say(&s, 1, HELLO, PROGRAM, A1, 0);
     say(&s, 1, STATUS, 0, 0, 0);
-    put(&s, "\0\0\1", 3);
+    put(&s, "\0\0\1\0", 4);
     say(&s, 0, MOVE, 0, A1, 7);
     say(&s, 1, PROGRESS, 0, 0, 0);
     say(&s, 1, REPORT, 0, 0, 0);
@@ -357,6 +364,63 @@ static void agents(void)
     save("agent", "a-reload", s.bytes, s.size);
     s.bytes[0] = 16;
     save("agent", "a-wrong-reload", s.bytes, s.size);
+}
+
+/* What put_memory() of fuzz_agent.c reads, in MiB. */
+static void put_memory(struct stream *stream, int flags, int bytes, int limit, int what)
+{
+    const char fields[] = {(char)flags, 7,  0,           20, (char)bytes, 20,
+                           1,           20, (char)bytes, 20, (char)limit, (char)what};
+    put(stream, fields, sizeof(fields));
+}
+
+/* A program on dev1 that says how much it has, is granted and holds. */
+static void put_program(struct stream *stream, int slot, int process, int has)
+{
+    const char seat[] = {2, 0, 1, 20, (char)has, 20, (char)has, 20, (char)has, 20, 1, 20, 0, 20, 0};
+    act(stream, CONNECT, slot, process);
+    say(stream, slot, HELLO, PROGRAM, 0, 0);
+    say(stream, slot, STATUS, 0, 0, 0);
+    put(stream, seat, sizeof(seat));
+    put_byte(stream, 0);
+}
+
+static void memories(void)
+{
+    struct stream s = {.size = 0};
+    put_byte(&s, 0);
+    act(&s, CONNECT, 0, 0);
+    say(&s, 0, HELLO, CLIENT, 0, 0);
+    say(&s, 0, DEVICES, 0, 0, 0);
+    put(&s, "\1\1", 2);
+    act(&s, LISTED, 0, 0x0f00);
+    say(&s, 0, LIMIT, 0, 0, 0);
+    put_memory(&s, 2, 0, 100, CPU0);
+    put_program(&s, 1, 1, 60);
+    put_program(&s, 2, 2, 30);
+    say(&s, 1, NEED, 0, 0, 0);
+    put_memory(&s, 0, 50, 0, 0);
+    say(&s, 2, NEED, 0, 0, 0);
+    put_memory(&s, 1, 5, 0, 0);
+    act(&s, PASS, 0, 1500);
+    say(&s, 1, REPORT, 0, 0, 0);
+    say(&s, 2, RETURN, 0, 0, 0);
+    put_memory(&s, 0, 10, 0, 0);
+    save("agent", "memory", s.bytes, s.size);
+    struct stream t = s;
+    say(&t, 0, DRAIN, 0, 0, CPU0);
+    put_memory(&t, 0, 0, 0, 0);
+    act(&t, PASS, 0, 1500);
+    say(&t, 0, USE, 0, 0, 0);
+    put_memory(&t, 0, 0, 0, 0);
+    say(&t, 0, EXPLAIN, 0, A1, 0);
+    say(&t, 0, BALANCE, 0, 0, 0);
+    act(&t, KILL, 0, 1);
+    act(&t, HANG_UP, 1, 0);
+    act(&t, PASS, 0, 1500);
+    say(&t, 0, USE, 0, 0, 0);
+    put_memory(&t, 0, 0, 0, 0);
+    save("agent", "drain", t.bytes, t.size);
 }
 
 static void texts(void)
@@ -432,6 +496,7 @@ int main(int argc, char **argv)
     inventories();
     streams();
     agents();
+    memories();
     texts();
     configurations();
     return 0;

@@ -1,0 +1,81 @@
+#ifndef RESEAT_AGENT_GOVERN_H
+#define RESEAT_AGENT_GOVERN_H
+
+#include "agent/agent.h"
+#include "agent/ledger.h"
+
+/*
+ * The agent's side of policy: tells it the world (devices, programs, who waits), and has done what
+ * it decides. What happens is told to the functions here; govern_run() then does what follows.
+ */
+
+struct app;
+struct request;
+
+/** Reads the operator's limits. The configuration is there. Returns 0 or -ENOMEM. */
+MUST_CHECK int govern_init(struct agent *agent);
+void govern_finish(struct agent *agent);
+
+/* ---- what happens ---- */
+
+/** A program is known; it has accounts from now on, until govern_forget(). */
+void govern_know(struct agent *agent, struct app *app);
+/** It has its name: what the configuration says of that holds, where nobody says otherwise. */
+void govern_named(struct agent *agent, struct app *app);
+void govern_forget(struct agent *agent, struct app *app);
+/** It connected. @first: as never before. Fields go into the open welcome. */
+void govern_welcome(struct agent *agent, struct app *app, bool first, const msgpack_object *hello,
+                    struct frame *welcome);
+/** What it said of its seats has been read. */
+void govern_status(struct agent *agent, struct app *app);
+/** Its connection ended; it asks again what it waited for. */
+void govern_lost(struct agent *agent, struct app *app);
+/** MSG_NEED and MSG_RETURN; false: it is none of these. */
+bool govern_message(struct agent *agent, struct app *app, const msgpack_object *message);
+/** The list of devices, or the configuration, is another. */
+void govern_devices(struct agent *agent);
+
+/** Do what follows from all that happened. */
+void govern_run(struct agent *agent);
+/** The same for what follows from time. Called a few times a second. */
+void govern_tick(struct agent *agent);
+
+/* ---- requests of operators and of ours ---- */
+
+/**
+ * Keep room for a move or a resume to @target (of the inventory).
+ *
+ * @request  Its app, seats and dry_run are set; what is granted is added.
+ * Returns 0, or -ENOSPC or -EBUSY (the device drains) with one line for the operator.
+ */
+MUST_CHECK int govern_admit(struct agent *agent, struct request *request,
+                            const struct inventory_entry *target, char *ret_error, size_t size);
+/**
+ * A request ended, however that was, and is not in agent->requests any more. @moved: the seats, as
+ * bits, that are where they should be. @result: RESULT_..., or "" where the program does not say.
+ */
+void govern_settle(struct agent *agent, const struct request *request, unsigned moved,
+                   const char *result, const char *reason);
+
+/* ---- what clients ask ---- */
+
+/** MSG_LIMIT, MSG_DRAIN, MSG_BALANCE, MSG_EXPLAIN, MSG_USE; false: it is none of these. */
+bool govern_client(struct peer *client, const msgpack_object *message);
+/** A client is gone. */
+void govern_client_gone(struct agent *agent, const struct peer *client);
+
+/**
+ * Where the virtual devices of a new program start: as device_place(), but by what is in use, and
+ * -EBUSY where one that is named drains. Where all drain it is as if none did.
+ */
+MUST_CHECK int govern_place(struct agent *agent, const struct device_wish *wish,
+                            const struct inventory_entry **ret_entries, char *ret_error,
+                            size_t error_size);
+/** True for a device that takes no new program, because an operator wants it empty. */
+bool govern_drains(const struct agent *agent, const char *name);
+
+/** The ledger's fields of a device and of a program's seat, into an open map. */
+void govern_describe_device(const struct agent *agent, const char *name, struct frame *frame);
+void govern_describe_app(const struct agent *agent, const struct app *app, struct frame *frame);
+
+#endif

@@ -1,0 +1,190 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/bytes.h"
+#include "agent/cleanup.h"
+#include "agent/govern_priv.h"
+#include "agent/peers.h"
+
+/*
+ * What operators set: the memory of a device that programs may have, devices that are drained, and
+ * how much one program may have. That of devices is kept in a file, that of programs with them.
+ */
+
+#define LIMITS_FILE_MAX (1u << 20)
+
+static void take_line(struct governor *governor, char *line)
+{
+    const char *name = strsep(&line, " "), *what = line ? strsep(&line, " ") : NULL;
+    char *end = NULL;
+    uint32_t index;
+
+    if (!what || name[0] == '#' || strlen(name) >= sizeof(governor->ledger.devices->name) ||
+        ledger_device(&governor->ledger, name, &index)) {
+        return;
+    }
+    struct ledger_device *device = &governor->ledger.devices[index];
+    if (strcmp(what, "drain") == 0) {
+        device->drains = true;
+    } else if (strcmp(what, "memory") == 0 && line) {
+        uint64_t bytes = strtoull(line, &end, 10);
+        device->limit = end != line && !*end ? bytes : device->limit;
+    }
+}
+
+int limits_load(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    CLEANUP(cleanup_free) char *text = NULL;
+    char folder[PATH_MAX];
+    size_t size;
+    int error = paths_state(folder);
+
+    if (!error) {
+        error = paths_join(folder, "limits", governor->state_path);
+    }
+    if (!error) {
+        error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size);
+    }
+    if (error) {
+        return error == -ENOENT ? 0 : error;
+    }
+    char *rest = text;
+    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+        take_line(governor, line);
+    }
+    return 0;
+}
+
+int limits_save(const struct agent *agent)
+{
+    const struct governor *governor = agent->governor;
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+
+    if (!file) {
+        return -errno;
+    }
+    fputs("# What reseat limit and reseat drain set. The agent writes this file.\n", file);
+    for (uint32_t i = 0; i < governor->ledger.count; i++) {
+        const struct ledger_device *device = &governor->ledger.devices[i];
+        if (device->limit != LEDGER_NO_LIMIT) {
+            fprintf(file, "%s memory %" PRIu64 "\n", device->name, device->limit);
+        }
+        if (device->drains) {
+            fprintf(file, "%s drain\n", device->name);
+        }
+    }
+    if (fclose(file)) {
+        return -ENOMEM;
+    }
+    return paths_write(governor->state_path, text, size);
+}
+
+static void put_amount(struct frame *frame, const char *key, uint64_t bytes)
+{
+    frame_bool(frame, "limited", bytes != LEDGER_NO_LIMIT);
+    frame_u64(frame, key, bytes == LEDGER_NO_LIMIT ? 0 : bytes);
+}
+
+static void limit_device(struct peer *client, const struct inventory_entry *entry, uint64_t bytes)
+{
+    struct agent *agent = client->agent;
+    struct ledger *ledger = &agent->governor->ledger;
+    struct frame frame;
+    uint32_t index;
+
+    if (ledger_device(ledger, entry->name, &index)) {
+        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+        return;
+    }
+    uint64_t before = ledger->devices[index].limit;
+    ledger->devices[index].limit = bytes;
+    int error = limits_save(agent);
+    if (error) {
+        ledger->devices[index].limit = before;
+        peer_error(client, ERR_FAILED,
+                   "the limit of %s cannot be kept in %s: %s; it stays as it was", entry->name,
+                   agent->governor->state_path, strerror(-error));
+        return;
+    }
+    agent->governor->dirty = true;
+    const struct ledger_device *device = &ledger->devices[index];
+    frame_init(&frame, MSG_LIMIT);
+    frame_string(&frame, "device", device->name);
+    put_amount(&frame, "memory_bytes", bytes);
+    frame_u64(&frame, "capacity_bytes", ledger_capacity(device));
+    frame_u64(&frame, "granted_bytes", device->reserved);
+    frame_u64(&frame, "held_bytes", device->held);
+    peer_send(client, &frame);
+}
+
+static void limit_app(struct peer *client, struct app *app, uint64_t bytes)
+{
+    struct agent *agent = client->agent;
+    uint64_t granted = 0, held = 0;
+    struct frame frame;
+
+    app->policy.quota = bytes;
+    apps_save(agent, app);
+    agent->governor->dirty = true;
+    for (size_t i = 0; i < app->seat_count; i++) {
+        granted += ledger_reserved(&app->seats[i].account);
+        held += app->seats[i].account.held;
+    }
+    frame_init(&frame, MSG_LIMIT);
+    frame_map(&frame, "app");
+    frame_string(&frame, "id", app->id);
+    frame_string(&frame, "name", app->name);
+    frame_u64(&frame, "pid", (uint64_t)app->pid);
+    frame_end(&frame);
+    put_amount(&frame, "memory_bytes", bytes);
+    frame_u64(&frame, "capacity_bytes", 0);
+    frame_u64(&frame, "granted_bytes", granted);
+    frame_u64(&frame, "held_bytes", held);
+    peer_send(client, &frame);
+}
+
+void limits_handle(struct peer *client, const msgpack_object *message)
+{
+    struct agent *agent = client->agent;
+    char name[PROTOCOL_WORD_MAX], wrong[PROTOCOL_TEXT_MAX], none[PROTOCOL_TEXT_MAX];
+    bool limited = field_bool(message, "limited", false);
+    uint64_t bytes = field_u64(message, "memory_bytes", 0);
+    const struct inventory_entry *entry = NULL;
+    struct app *app;
+    size_t seat;
+
+    if (!field_string(message, "what", name, sizeof(name)) || !name[0]) {
+        peer_error(client, ERR_USAGE, "the request names no device and no program");
+        return;
+    }
+    bytes = !limited ? LEDGER_NO_LIMIT : bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
+    int found = device_resolve(&agent->devices.inventory, name, &entry, wrong, sizeof(wrong));
+    /* A device by its own name, else a program, else a device by a part of its driver's name. */
+    if (found == 0 && strcmp(entry->name, name) == 0) {
+        limit_device(client, entry, bytes);
+        return;
+    }
+    int result = apps_find(agent, client, name, &app, &seat, none, sizeof(none));
+    if (!result && seat == APP_ALL_SEATS) {
+        limit_app(client, app, bytes);
+    } else if (!result) {
+        peer_error(client, ERR_USAGE,
+                   "a limit is for a whole program, not for one virtual device; name it as %s",
+                   app->id);
+    } else if (found == 0) {
+        limit_device(client, entry, bytes);
+    } else if (result == -ENOTUNIQ || found == -ENOTUNIQ) {
+        peer_error(client, ERR_AMBIGUOUS, "%s", result == -ENOTUNIQ ? none : wrong);
+    } else {
+        peer_error(client, ERR_NO_DEVICE,
+                   "\"%s\" is neither a device (reseat devices) nor a "
+                   "program (reseat ps)",
+                   name);
+    }
+}

@@ -1,0 +1,135 @@
+#ifndef RESEAT_AGENT_GOVERN_PRIV_H
+#define RESEAT_AGENT_GOVERN_PRIV_H
+
+#include "agent/apps.h"
+#include "agent/govern.h"
+#include "agent/history.h"
+#include "agent/requests.h"
+#include "policy/decide.h"
+#include "policy/settings.h"
+
+/** A thread of a program that is blocked until there is room. */
+struct need {
+    struct need *next; /**< In the order in which they came. */
+    struct app *app;
+    uint32_t seat;
+    uint64_t id;
+    uint64_t bytes, least, wanted;
+    bool failed; /**< The driver had no more, whatever was granted. */
+    uint64_t ticket;
+    uint64_t since_ms;
+};
+
+/** The virtual devices of a program that are on one device, or one that is on none. */
+struct unit {
+    struct app *app;
+    uint32_t seat;  /**< The first. */
+    unsigned seats; /**< All, as bits. */
+};
+
+/** The world as it was last told, with whose each of its programs is. */
+struct world {
+    struct policy_world policy;
+    struct policy_device *devices;
+    struct policy_program *programs;
+    struct unit *units;
+    uint32_t *queue;
+    uint64_t *barred; /**< Of each program, as many words as there are devices for. */
+};
+
+/** A client that follows a drain or a rebalance. */
+struct watch {
+    struct watch *next;
+    struct peer *client;
+    bool drains;     /**< Else it balances. */
+    uint32_t device; /**< That drains. */
+    unsigned done, failed;
+    uint64_t quiet_ms; /**< Since when there is nothing to be seen. */
+};
+
+/** A program that ended, and what it needed. */
+#define ENDED_MAX 32
+struct ended {
+    char id[32], name[64], device[32];
+    uint64_t held_peak, granted_peak, own, waits, waited_ms;
+};
+
+#define GOVERN_MOVES_MAX 1024
+
+struct governor {
+    struct ledger ledger;
+    struct history *histories; /**< Of the ledger's devices. */
+    uint32_t history_count;
+    struct need *needs;
+    uint64_t tickets;
+    uint64_t moved_ms[GOVERN_MOVES_MAX]; /**< When a program was last moved by policy. */
+    unsigned moved;
+    struct world world;
+    struct watch *watches;
+    struct ended ended[ENDED_MAX];
+    unsigned ended_count;
+    char state_path[PATH_MAX];
+    bool dirty, running, automatic;
+    uint64_t ticked_ms;
+};
+
+/* govern_world.c */
+MUST_CHECK int world_build(struct agent *agent);
+void world_finish(struct world *world);
+/** The program of the world that @seat of @app is in, or POLICY_NONE. */
+uint32_t world_find(const struct world *world, const struct app *app, uint32_t seat);
+
+/* govern_needs.c */
+/** MSG_NEED. */
+void need_take(struct agent *agent, struct app *app, const msgpack_object *message);
+/** The oldest of those of @app on those seats (as bits), or NULL. */
+struct need *need_of(const struct governor *governor, const struct app *app, unsigned seats);
+void need_drop(struct governor *governor, struct need *need);
+/** All of @app, unanswered. */
+void needs_drop(struct governor *governor, const struct app *app);
+/** Tell the program how its call goes on (WAY_...), and forget it. */
+void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason);
+/** Answer what @app waits for on those seats. */
+void needs_answer(struct agent *agent, const struct app *app, unsigned seats, const char *way,
+                  const char *reason);
+/* govern_steps.c */
+/** Do one step of the world as it is; false when nothing came of it. */
+bool step_do(struct agent *agent, const struct policy_step *step);
+/** Have those who do not use what they were granted return it, where @program needs it. */
+bool step_trim(struct agent *agent, uint32_t program);
+/** MSG_GRANT, and so much more in its account. */
+void step_grant(struct agent *agent, struct app *app, uint32_t seat, uint64_t bytes);
+/** Have one that has more than its quota give back what is too much. False: there is none. */
+bool step_quota(struct agent *agent);
+/** Its step failed: leave it alone for a while. */
+void step_rest(struct agent *agent, struct app *app);
+void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refused,
+              const char *reason);
+/** The device of an account by its name in the inventory; NULL: not listed. */
+const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t device);
+unsigned policy_moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since);
+
+/* govern_watch.c */
+void watch_tick(struct agent *agent);
+/** A move by policy began (NULL result) or ended. */
+void watch_step(struct agent *agent, const struct request *request, const char *result,
+                const char *reason);
+void watch_handle(struct peer *client, const msgpack_object *message);
+
+/* govern_limits.c */
+int limits_load(struct agent *agent);
+void limits_handle(struct peer *client, const msgpack_object *message);
+int limits_save(const struct agent *agent);
+
+/* govern_tell.c */
+void tell_explain(struct peer *client, const msgpack_object *message);
+void tell_use(struct peer *client, const msgpack_object *message);
+
+/* govern_settings.c */
+/** What the configuration says of a device, over what it says of itself. */
+void settings_device(const struct agent *agent, const struct inventory_entry *entry,
+                     struct policy_device *device);
+/** Bytes that the configuration leaves of a device. */
+uint64_t settings_memory(const struct agent *agent, const struct inventory_entry *entry);
+
+#endif

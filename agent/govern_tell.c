@@ -1,0 +1,308 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/access.h"
+#include "agent/bytes.h"
+#include "agent/govern_priv.h"
+#include "agent/peers.h"
+
+/* What the ledger and the policy know, told to clients. */
+
+#define EXPLAIN_MAX 2048
+
+bool govern_client(struct peer *client, const msgpack_object *message)
+{
+    if (field_is(message, "type", MSG_LIMIT)) {
+        limits_handle(client, message);
+    } else if (field_is(message, "type", MSG_DRAIN) || field_is(message, "type", MSG_BALANCE)) {
+        watch_handle(client, message);
+    } else if (field_is(message, "type", MSG_EXPLAIN)) {
+        tell_explain(client, message);
+    } else if (field_is(message, "type", MSG_USE)) {
+        tell_use(client, message);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void govern_describe_device(const struct agent *agent, const char *name, struct frame *frame)
+{
+    const struct ledger *ledger = &agent->governor->ledger;
+
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        const struct ledger_device *device = &ledger->devices[i];
+        if (strcmp(device->name, name) == 0) {
+            frame_u64(frame, "capacity_bytes", ledger_capacity(device));
+            frame_bool(frame, "limited", device->limit != LEDGER_NO_LIMIT);
+            frame_u64(frame, "granted_bytes", device->reserved);
+            frame_u64(frame, "granted_peak_bytes", device->reserved_peak);
+            frame_u64(frame, "held_peak_bytes", device->held_peak);
+            frame_bool(frame, "drained", device->drains);
+            return;
+        }
+    }
+}
+
+static void put_ways(struct frame *frame, unsigned ways)
+{
+    frame_array(frame, "on_full");
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        if (ways & (1u << i)) {
+            frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
+        }
+    }
+    frame_end(frame);
+}
+
+void govern_describe_app(const struct agent *agent, const struct app *app, struct frame *frame)
+{
+    uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0;
+    char priority[16];
+    bool displaced = false;
+
+    (void)agent;
+    for (size_t i = 0; i < app->seat_count; i++) {
+        const struct app_seat *seat = &app->seats[i];
+        granted += ledger_reserved(&seat->account);
+        wanted += seat->wanted;
+        spilled += seat->spilled;
+        peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
+        displaced = displaced || seat->displaced;
+    }
+    snprintf(priority, sizeof(priority), "%d", (int)app->policy.priority);
+    frame_u64(frame, "granted_bytes", granted);
+    frame_u64(frame, "wanted_bytes", wanted);
+    frame_u64(frame, "spilled_bytes", spilled);
+    frame_u64(frame, "peak_bytes", peak);
+    frame_bool(frame, "limited", app->policy.quota != LEDGER_NO_LIMIT);
+    frame_u64(frame, "quota_bytes", app->policy.quota == LEDGER_NO_LIMIT ? 0 : app->policy.quota);
+    frame_string(frame, "priority", priority);
+    frame_bool(frame, "preemptible", app->policy.preemptible);
+    put_ways(frame, app->policy.ways);
+    frame_u64(frame, "waiting", app->fate.waiting);
+    frame_bool(frame, "displaced", displaced);
+    frame_u64(frame, "waits", app->fate.waits);
+    frame_u64(frame, "waited_ms", app->fate.waited_ms);
+    frame_u64(frame, "refusals", app->fate.refusals);
+    frame_string(frame, "why", app->fate.why);
+}
+
+/* ---- explain ---- */
+
+static void put_bars(const struct agent *agent, const struct app *app, struct frame *frame)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    frame_array(frame, "refused_by");
+    for (unsigned i = 0; i < app->fate.bar_count; i++) {
+        const struct app_bar *one = &app->fate.bars[i];
+        if (one->until_ms ? now >= one->until_ms : one->uses != app_uses(app)) {
+            continue;
+        }
+        frame_map(frame, NULL);
+        frame_string(frame, "device", agent->governor->ledger.devices[one->device].name);
+        frame_bool(frame, "for_now", one->until_ms != 0);
+        frame_string(frame, "reason", one->reason);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
+/** The policy's lines, one string each. */
+static void put_lines(struct frame *frame, char *text)
+{
+    frame_array(frame, "lines");
+    for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n")) {
+        if (line[0]) {
+            frame_string(frame, NULL, line);
+        }
+    }
+    frame_end(frame);
+}
+
+void tell_explain(struct peer *client, const msgpack_object *message)
+{
+    struct agent *agent = client->agent;
+    const struct world *world = &agent->governor->world;
+    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX], text[EXPLAIN_MAX];
+    struct frame frame;
+    struct app *app;
+    size_t seat;
+
+    if (!field_string(message, "app", name, sizeof(name)) || !name[0]) {
+        peer_error(client, ERR_USAGE, "the request names no program");
+        return;
+    }
+    int result = apps_find(agent, client, name, &app, &seat, error, sizeof(error));
+    if (result) {
+        peer_error(client,
+                   result == -ESRCH    ? ERR_NO_APP
+                   : result == -ENODEV ? ERR_NO_DEVICE
+                                       : ERR_AMBIGUOUS,
+                   "%s", error);
+        return;
+    }
+    if (world_build(agent)) {
+        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+        return;
+    }
+    frame_init(&frame, MSG_EXPLAIN);
+    app_describe(agent, app, &frame);
+    put_bars(agent, app, &frame);
+    frame_array(&frame, "devices");
+    for (uint32_t i = 0; i < app->seat_count; i++) {
+        uint32_t program = world_find(world, app, i);
+        if ((seat != APP_ALL_SEATS && seat != i) || program == POLICY_NONE ||
+            world->units[program].seat != i) {
+            continue;
+        }
+        policy_explain(&world->policy, config_policy(&agent->config), program, text, sizeof(text));
+        frame_map(&frame, NULL);
+        frame_u64(&frame, "seat", i);
+        frame_string(&frame, "device", seat_device_name(agent, &app->seats[i]));
+        put_lines(&frame, text);
+        frame_end(&frame);
+    }
+    frame_end(&frame);
+    peer_send(client, &frame);
+}
+
+/* ---- use over time ---- */
+
+static void put_history(const struct agent *agent, const struct history *history,
+                        struct frame *frame)
+{
+    uint64_t age = uv_now(&agent->loop) - history->begin_ms;
+
+    frame_u64(frame, "span_ms", history->span_ms);
+    frame_u64(frame, "age_ms", history->span_ms ? age : 0);
+    frame_array(frame, "granted");
+    for (uint32_t i = 0; i < history->count; i++) {
+        frame_u64(frame, NULL, history->spans[i].granted);
+    }
+    frame_end(frame);
+    frame_array(frame, "held");
+    for (uint32_t i = 0; i < history->count; i++) {
+        frame_u64(frame, NULL, history->spans[i].held);
+    }
+    frame_end(frame);
+}
+
+static void put_device(const struct agent *agent, uint32_t index, struct frame *frame)
+{
+    const struct governor *governor = agent->governor;
+    const struct ledger_device *device = &governor->ledger.devices[index];
+    const struct history none = {0};
+
+    frame_map(frame, NULL);
+    frame_string(frame, "name", device->name);
+    govern_describe_device(agent, device->name, frame);
+    frame_u64(frame, "held_bytes", device->held);
+    frame_u64(frame, "programs", device->accounts);
+    put_history(agent, index < governor->history_count ? &governor->histories[index] : &none,
+                frame);
+    frame_end(frame);
+}
+
+static void put_program(const struct agent *agent, const struct app *app, struct frame *frame)
+{
+    const struct ledger_account *account = &app->seats[0].account;
+
+    frame_map(frame, NULL);
+    app_describe(agent, app, frame);
+    frame_u64(frame, "capacity_bytes",
+              account->device == LEDGER_NONE
+                  ? 0
+                  : ledger_capacity(&agent->governor->ledger.devices[account->device]));
+    put_history(agent, &app->fate.history, frame);
+    frame_end(frame);
+}
+
+static void put_ended(const struct governor *governor, struct frame *frame)
+{
+    unsigned first = governor->ended_count > ENDED_MAX ? governor->ended_count - ENDED_MAX : 0;
+
+    frame_array(frame, "ended");
+    for (unsigned i = first; i < governor->ended_count; i++) {
+        const struct ended *one = &governor->ended[i % ENDED_MAX];
+        frame_map(frame, NULL);
+        frame_string(frame, "id", one->id);
+        frame_string(frame, "name", one->name);
+        frame_string(frame, "device", one->device);
+        frame_u64(frame, "capacity_bytes", one->own);
+        frame_u64(frame, "peak_bytes", one->held_peak);
+        frame_u64(frame, "granted_peak_bytes", one->granted_peak);
+        frame_u64(frame, "waits", one->waits);
+        frame_u64(frame, "waited_ms", one->waited_ms);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
+/** What a client may see: all that it names, or all there is. */
+static void put_all(const struct peer *client, const struct app *app, uint32_t device,
+                    struct frame *frame)
+{
+    const struct agent *agent = client->agent;
+    bool all = !app && device == LEDGER_NONE;
+
+    frame_array(frame, "devices");
+    for (uint32_t i = 0; i < agent->governor->ledger.count; i++) {
+        const struct ledger_device *one = &agent->governor->ledger.devices[i];
+        if (i == device || (all && (govern_entry(agent, i) || one->accounts))) {
+            put_device(agent, i, frame);
+        }
+    }
+    frame_end(frame);
+    frame_array(frame, "apps");
+    for (const struct app *one = agent->apps; one; one = one->next) {
+        if (one == app || (all && access_may_act(client->uid, one->uid))) {
+            put_program(agent, one, frame);
+        }
+    }
+    frame_end(frame);
+    if (all) {
+        put_ended(agent->governor, frame);
+    } else {
+        frame_array(frame, "ended");
+        frame_end(frame);
+    }
+}
+
+void tell_use(struct peer *client, const msgpack_object *message)
+{
+    struct agent *agent = client->agent;
+    char name[PROTOCOL_WORD_MAX], wrong[PROTOCOL_TEXT_MAX], none[PROTOCOL_TEXT_MAX];
+    const struct inventory_entry *entry = NULL;
+    struct app *app = NULL;
+    uint32_t device = LEDGER_NONE;
+    struct frame frame;
+    size_t seat;
+
+    if (field_string(message, "what", name, sizeof(name)) && name[0]) {
+        int found = device_resolve(&agent->devices.inventory, name, &entry, wrong, sizeof(wrong));
+        int result = found == 0 && strcmp(entry->name, name) == 0
+                         ? -ESRCH
+                         : apps_find(agent, client, name, &app, &seat, none, sizeof(none));
+        if (result == -ENOTUNIQ || (result && found == -ENOTUNIQ)) {
+            peer_error(client, ERR_AMBIGUOUS, "%s", result == -ENOTUNIQ ? none : wrong);
+            return;
+        }
+        if (result && found) {
+            peer_error(client, ERR_NO_DEVICE,
+                       "\"%s\" is neither a device (reseat devices) nor a program (reseat ps)",
+                       name);
+            return;
+        }
+        app = result ? NULL : app;
+        if (result && ledger_device(&agent->governor->ledger, entry->name, &device)) {
+            peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+            return;
+        }
+    }
+    frame_init(&frame, MSG_USE);
+    put_all(client, app, device, &frame);
+    peer_send(client, &frame);
+}

@@ -1,0 +1,12 @@
+#ifndef RESEAT_AGENT_LISTED_H
+#define RESEAT_AGENT_LISTED_H
+
+#include "agent/agent.h"
+
+/**
+ * MSG_DEVICES and MSG_REGISTER, which want the list as the client's environment shows it. May take
+ * @message, to be handled again when that is there.
+ */
+void listed_handle(struct peer *peer, struct message *message);
+
+#endif
