@@ -16,6 +16,11 @@ int cmd_notify(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_agent(int argc, char **argv);
 int cmd_config(int argc, char **argv);
+int cmd_limit(int argc, char **argv);
+int cmd_drain(int argc, char **argv);
+int cmd_rebalance(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 

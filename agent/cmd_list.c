@@ -69,6 +69,35 @@ static void put_bytes(struct libscols_line *line, size_t column, const msgpack_o
     put(line, column, text);
 }
 
+/** "-" where nobody set one; "drained" says more than a number. */
+static void put_limit(struct libscols_line *line, size_t column, const msgpack_object *map,
+                      const char *key)
+{
+    if (field_bool(map, "drained", false)) {
+        put(line, column, "drained");
+    } else if (field_bool(map, "limited", false)) {
+        put_bytes(line, column, map, key);
+    } else {
+        put(line, column, "-");
+    }
+}
+
+/** A column in which nothing stands takes room from those that say something. */
+static void hide_limit(struct libscols_table *table, size_t column, const msgpack_object *items,
+                       size_t count)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < count; i++) {
+        any = any || field_bool(&items[i], "limited", false) ||
+              field_bool(&items[i], "drained", false);
+    }
+    struct libscols_column *limit = table && !any ? scols_table_get_column(table, column) : NULL;
+    if (limit) {
+        scols_column_set_flags(limit, SCOLS_FL_HIDDEN);
+    }
+}
+
 static int print_table(struct libscols_table *table)
 {
     int failed = !table || scols_print_table(table) || fflush(stdout);
@@ -111,6 +140,8 @@ static int print_devices(const struct message *message)
         {"UNITS", SCOLS_FL_RIGHT},
         {"MEMORY", SCOLS_FL_RIGHT},
         {"IN USE", SCOLS_FL_RIGHT},
+        {"GRANTED", SCOLS_FL_RIGHT},
+        {"LIMIT", SCOLS_FL_RIGHT},
         {"BY", 0},
         {"UUID/PCI", 0},
     };
@@ -118,6 +149,7 @@ static int print_devices(const struct message *message)
     const msgpack_object *devices;
     size_t count = field_array(&message->root, "devices", &devices);
 
+    hide_limit(table, 8, devices, count);
     for (size_t i = 0; table && i < count; i++) {
         struct libscols_line *line = scols_table_new_line(table, NULL);
         const msgpack_object *device = &devices[i];
@@ -130,9 +162,11 @@ static int print_devices(const struct message *message)
         put_number(line, 4, device, "compute_units");
         put_bytes(line, 5, device, "memory_bytes");
         put_bytes(line, 6, device, "used_bytes");
-        put(line, 7, users);
+        put_bytes(line, 7, device, "granted_bytes");
+        put_limit(line, 8, device, "capacity_bytes");
+        put(line, 9, users);
         field_string(device, "pci", pci, sizeof(pci));
-        put_field(line, 8, device, pci[0] ? "pci" : "uuid");
+        put_field(line, 10, device, pci[0] ? "pci" : "uuid");
     }
     return print_table(table);
 }
@@ -209,6 +243,8 @@ static int print_apps(const struct message *message)
         {"PID", SCOLS_FL_RIGHT},
         {"DEVICE", 0},
         {"MEMORY", SCOLS_FL_RIGHT},
+        {"GRANTED", SCOLS_FL_RIGHT},
+        {"LIMIT", SCOLS_FL_RIGHT},
         {"STATE", 0},
         {"MOVES", SCOLS_FL_RIGHT},
         {"LAST DOWNTIME", SCOLS_FL_RIGHT},
@@ -221,6 +257,7 @@ static int print_apps(const struct message *message)
     if (!count) {
         fputs("reseat ps: no program runs under reseat; start one with reseat run\n", stderr);
     }
+    hide_limit(table, 6, apps, count);
     /* The agent keeps the newest first. */
     for (size_t i = count; table && i-- > 0;) {
         struct libscols_line *line = scols_table_new_line(table, NULL);
@@ -235,10 +272,12 @@ static int print_apps(const struct message *message)
         app_devices(app, devices, sizeof(devices));
         put(line, 3, devices);
         put_bytes(line, 4, app, "device_bytes");
-        put_field(line, 5, app, "state");
-        put_number(line, 6, app, "moves");
-        put(line, 7, time);
-        put_field(line, 8, app, "pinned");
+        put_bytes(line, 5, app, "granted_bytes");
+        put_limit(line, 6, app, "quota_bytes");
+        put_field(line, 7, app, "state");
+        put_number(line, 8, app, "moves");
+        put(line, 9, time);
+        put_field(line, 10, app, "pinned");
     }
     return print_table(table);
 }

@@ -11,6 +11,8 @@
 #include "agent/cmd.h"
 #include "agent/device_key.h"
 #include "agent/device_names.h"
+#include "agent/size.h"
+#include "policy/settings.h"
 
 /* Listing devices for the first time starts every driver of the machine. */
 #define REGISTER_MS     60000
@@ -22,6 +24,11 @@
 struct run {
     struct output output;
     const char *name, *present, *profile;
+    const char *memory;     /**< What it is told of; NULL: not said. */
+    const char *priority;   /**< NULL: not said, as the rest. */
+    uint64_t quota;         /**< UINT64_MAX: not said. */
+    unsigned ways;          /**< enum policy_way. */
+    bool preemptible, full; /**< --preemptible, --on-full. */
     struct device_wish wish;
     char library[PATH_MAX];
     struct paths paths;
@@ -51,21 +58,93 @@ static bool take_names(struct device_wish *wish, char *names)
     return true;
 }
 
+static int take_size(struct run *run, const char *option, const char *text, uint64_t *ret)
+{
+    char reason[PROTOCOL_TEXT_MAX];
+
+    return size_parse(text, ret, reason, sizeof(reason))
+               ? output_usage(&run->output, "%s: %s", option, reason)
+               : 0;
+}
+
+static int take_priority(struct run *run, const char *text)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+
+    if (end == text || *end || value < -1000 || value > 1000) {
+        return output_usage(&run->output, "--priority is a number from -1000 to 1000, not \"%s\"",
+                            text);
+    }
+    run->priority = text;
+    return 0;
+}
+
+static int take_ways(struct run *run, const char *text)
+{
+    run->full = true;
+    run->ways = 0;
+    while (*text && strcmp(text, "refuse")) {
+        size_t length = strcspn(text, ",");
+        unsigned way = policy_way_of(text, length);
+        if (!way) {
+            return output_usage(&run->output,
+                                "--on-full is refuse, or some of upgrade, spill, wait and suspend "
+                                "with commas, not \"%s\"",
+                                text);
+        }
+        run->ways |= way;
+        text += length + (text[length] == ',');
+    }
+    return 0;
+}
+
+/** What concerns the policy. Returns -1 where @option is none of these, else a status. */
+static int take_policy(struct run *run, int option, const char *text)
+{
+    uint64_t bytes;
+
+    switch (option) {
+    case 'm':
+        run->memory = text;
+        return take_size(run, "--memory", text, &bytes);
+    case 'q':
+        return take_size(run, "--quota", text, &run->quota);
+    case 'P':
+        return take_priority(run, text);
+    case 'e':
+        run->preemptible = true;
+        return 0;
+    case 'o':
+        return take_ways(run, text);
+    default:
+        return -1;
+    }
+}
+
 static int parse(struct run *run, int argc, char **argv)
 {
-    static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-                                            {"devices", required_argument, NULL, 'D'},
-                                            {"name", required_argument, NULL, 'n'},
-                                            {"present", required_argument, NULL, 'p'},
-                                            {"profile", required_argument, NULL, 'f'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},  {"devices", required_argument, NULL, 'D'},
+        {"name", required_argument, NULL, 'n'},    {"present", required_argument, NULL, 'p'},
+        {"profile", required_argument, NULL, 'f'}, {"memory", required_argument, NULL, 'm'},
+        {"quota", required_argument, NULL, 'q'},   {"priority", required_argument, NULL, 'P'},
+        {"preemptible", no_argument, NULL, 'e'},   {"on-full", required_argument, NULL, 'o'},
+        {"help", no_argument, NULL, 'h'},          {0}};
     static const char *const presents[] = {"gpu", "cpu", "accelerator", "native", NULL};
     static const char *const profiles[] = {"portable", "native", NULL};
     int option;
 
     opterr = 0;
+    run->quota = UINT64_MAX;
     while ((option = getopt_long(argc, argv, "+:", options, NULL)) >= 0) {
+        int status = take_policy(run, option, optarg);
+        if (status > 0) {
+            return status;
+        }
+        if (status == 0) {
+            continue;
+        }
         switch (option) {
         case 'd':
             if (!take_names(&run->wish, optarg)) {
@@ -144,6 +223,18 @@ static int register_program(struct run *run, struct client *client, const char *
         frame_string(&frame, NULL, run->wish.names[i]);
     }
     frame_end(&frame);
+    if (run->priority) {
+        frame_string(&frame, "priority", run->priority);
+    }
+    if (run->preemptible) {
+        frame_bool(&frame, "preemptible", true);
+    }
+    if (run->full) {
+        frame_u64(&frame, "ways", run->ways);
+    }
+    if (run->quota != UINT64_MAX) {
+        frame_u64(&frame, "quota", run->quota);
+    }
     cmd_put_environment(&frame);
     int result = client_send(client, &frame);
     if (!result) {
@@ -325,6 +416,9 @@ static int set_environment(const struct run *run, const char *name)
     }
     if (!error && run->profile) {
         error = set("RESEAT_PROFILE", run->profile);
+    }
+    if (!error && run->memory) {
+        error = set("RESEAT_MEMORY", run->memory);
     }
     return error;
 }

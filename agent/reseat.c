@@ -27,7 +27,15 @@ static const struct command commands[] = {
      "                      names, else 1\n"
      "  --name NAME         what to call it; default: the program's name\n"
      "  --present KIND      the kind of device it is told: gpu, cpu, accelerator or native\n"
-     "  --profile PROFILE   the limits it is told: portable (default) or native\n"},
+     "  --profile PROFILE   the limits it is told: portable (default) or native\n"
+     "  --memory SIZE       the device memory it is told of; default: of the largest device that "
+     "it\n"
+     "                      may be moved to\n"
+     "  --quota SIZE        the device memory it may have, at most\n"
+     "  --priority N        higher goes first, -1000 to 1000; default 0\n"
+     "  --preemptible       others of its priority may displace it when they wait for memory\n"
+     "  --on-full WAYS      what to do when memory does not fit, of upgrade, spill, wait, suspend\n"
+     "                      (several with commas), or refuse; default: all of these\n"},
     {"devices", cmd_devices,
      "Usage: reseat devices [--presented] [--json]\n\n"
      "List every device of every OpenCL driver, what is in use of it, and by whom.\n\n"
@@ -63,6 +71,31 @@ static const struct command commands[] = {
      "  --in SECONDS  when: of device-taken\n"
      "  --value N     milliwatts of power, bytes of quota\n"
      "  --text TEXT   one line for it to log\n"},
+    {"limit", cmd_limit,
+     "Usage: reseat limit DEVICE|APP --memory SIZE|none [--json]\n\n"
+     "Set how much memory programs may have of a device, all together, or one program of any.\n"
+     "Who has more makes room: it spills, moves or is suspended. That of a device outlives the\n"
+     "agent, that of a program ends with it.\n\n"
+     "  --memory SIZE  such as 512MiB or 2GiB; none: all that there is\n"},
+    {"drain", cmd_drain,
+     "Usage: reseat drain DEVICE [--undo] [--json]\n\n"
+     "Move every program off a device, to where the policy finds room, and keep new ones away.\n"
+     "What fits nowhere is suspended and queues for a device. Waits until the device is empty.\n"
+     "Exit status 4 or 1: some cannot leave it, or failed to. It stays drained all the same, also\n"
+     "when this command is interrupted.\n\n"
+     "  --undo  let it take programs again\n"},
+    {"rebalance", cmd_rebalance,
+     "Usage: reseat rebalance [--dry-run] [--json]\n\n"
+     "Move programs to where they run faster or cost less, now, without minimum stay and "
+     "budget.\n\n"
+     "  --dry-run  only say which would move\n"},
+    {"explain", cmd_explain,
+     "Usage: reseat explain APP[:N] [--json]\n\n"
+     "Say why a program is where it is, and what would change that.\n"},
+    {"report", cmd_report,
+     "Usage: reseat report [DEVICE|APP] [--json]\n\n"
+     "Show use of device memory over time: granted, held, the most ever held, spilled, and how\n"
+     "much of its device each program needed, also those that ended.\n"},
     {"doctor", cmd_doctor,
      "Usage: reseat doctor [PROGRAM [ARG...]]\n\n"
      "Check the set-up; with PROGRAM, say by which road it reaches OpenCL and what would stop it.\n"
@@ -123,13 +156,19 @@ static void print_help(FILE *to)
     fputs("Usage: reseat COMMAND [ARG...]\n\n"
           "Move a running OpenCL program between devices.\n\n"
           "  run [--device DEV[,DEV...]] [--devices N] [--name NAME] [--present KIND]\n"
-          "      [--profile PROFILE] -- PROGRAM [ARG...]\n"
+          "      [--profile PROFILE] [--memory SIZE] [--quota SIZE] [--priority N]\n"
+          "      [--preemptible] [--on-full WAYS] -- PROGRAM [ARG...]\n"
           "  devices [--presented]\n"
           "  ps\n"
           "  move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--taken]\n"
           "  suspend APP[:N] [--taken]\n"
           "  resume APP[:N] [DEVICE]\n"
           "  notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT]\n"
+          "  limit DEVICE|APP --memory SIZE|none\n"
+          "  drain DEVICE [--undo]\n"
+          "  rebalance [--dry-run]\n"
+          "  explain APP[:N]\n"
+          "  report [DEVICE|APP]\n"
           "  doctor [PROGRAM [ARG...]]\n"
           "  agent [start|stop|status]\n"
           "  config print|validate [FILE]|path|reload\n"
@@ -138,7 +177,7 @@ static void print_help(FILE *to)
           "reseat COMMAND --help says more. Most take --json.\n"
           "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
           "agent;\n"
-          "4 refused, the device cannot run it; 5 deadline passed.\n",
+          "4 refused, the device cannot run it or has no room; 5 deadline passed.\n",
           to);
 }
 
