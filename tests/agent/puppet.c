@@ -1,0 +1,543 @@
+#include "tests/agent/puppet.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/device_key.h"
+#include "policy/decide.h"
+#include "tests/agent/harness.h"
+
+#define PUPPETS_MAX 24
+#define SOON_MS     10000
+
+static struct puppet *all[PUPPETS_MAX];
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/** The key that fake_lister gives to a device. */
+static void key_of(const char *device, char *ret_text)
+{
+    struct device_key key = {.icd = "libfake.so", .platform = "Fake \xe2\x84\xa2"};
+    const char *name = strchr(device, ':') + 1;
+
+    snprintf(key.device, sizeof(key.device), "%s", name);
+    if (strncmp(device, "gpu", 3) == 0) {
+        snprintf(key.uuid, sizeof(key.uuid), "%08zx001122334455667788990abc",
+                 strlen(name) * 0x01010101);
+        snprintf(key.pci, sizeof(key.pci), "0000:%02x:00.0", (unsigned)(strlen(name) & 0xff));
+    }
+    device_key_format(&key, ret_text);
+}
+
+/* ---- its process ---- */
+
+static void send_fd(int to, int fd)
+{
+    char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec bytes = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    (void)!sendmsg(to, &message, MSG_NOSIGNAL);
+}
+
+static int receive_fd(int from)
+{
+    char byte, room[CMSG_SPACE(sizeof(int))];
+    struct iovec bytes = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+    int fd;
+
+    cr_assert_eq(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1);
+    cr_assert(CMSG_FIRSTHDR(&message), "the puppet's process could not connect");
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    return fd;
+}
+
+/** Connects whenever it is told to, and hands the socket over: the agent takes it for its own. */
+static void process(int control)
+{
+    char byte;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int fd = 3; fd < 256; fd++) {
+        if (fd != control) {
+            close(fd);
+        }
+    }
+    while (recv(control, &byte, 1, 0) == 1) {
+        int fd = harness_connect();
+        if (fd < 0) {
+            _exit(1); /* No agent. */
+        }
+        send_fd(control, fd);
+        close(fd);
+    }
+    _exit(0);
+}
+
+static int connection(struct puppet *puppet)
+{
+    char byte = 0;
+
+    cr_assert_eq(send(puppet->process, &byte, 1, MSG_NOSIGNAL), 1);
+    return receive_fd(puppet->process);
+}
+
+/* ---- what it says ---- */
+
+static void send_to(int fd, struct frame *frame)
+{
+    cr_assert_eq(frame_seal(frame), 0);
+    cr_assert_eq(send(fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL),
+                 (ssize_t)frame->buffer.size);
+    frame_finish(frame);
+}
+
+void puppet_send(struct puppet *puppet, struct frame *frame)
+{
+    send_to(puppet->fd, frame);
+}
+
+static void put_seats(const struct puppet *puppet, struct frame *frame)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    frame_array(frame, "seats");
+    for (unsigned i = 0; i < puppet->seat_count; i++) {
+        const struct puppet_seat *seat = &puppet->seats[i];
+        key_of(seat->device, key);
+        frame_map(frame, NULL);
+        frame_u64(frame, "seat", i);
+        frame_string(frame, "device", key);
+        frame_bool(frame, "suspended", seat->suspended);
+        frame_u64(frame, "device_bytes", seat->suspended ? 0 : seat->held);
+        frame_u64(frame, "granted", seat->granted);
+        frame_u64(frame, "wanted", seat->wanted);
+        frame_u64(frame, "least", seat->least);
+        frame_u64(frame, "spilled", seat->spilled);
+        frame_string(frame, "pinned", puppet->pinned ? puppet->pinned : "");
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
+void puppet_say(struct puppet *puppet)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_STATUS);
+    put_seats(puppet, &frame);
+    puppet_send(puppet, &frame);
+}
+
+void puppet_need(struct puppet *puppet, unsigned seat, uint64_t bytes, bool failed)
+{
+    struct frame frame;
+    static uint64_t id;
+
+    frame_init(&frame, MSG_NEED);
+    frame_u64(&frame, "id", ++id);
+    frame_u64(&frame, "seat", seat);
+    frame_u64(&frame, "bytes", bytes);
+    frame_u64(&frame, "least", puppet->seats[seat].least);
+    frame_u64(&frame, "wanted", puppet->seats[seat].granted + bytes);
+    frame_bool(&frame, "failed", failed);
+    puppet_send(puppet, &frame);
+}
+
+void puppet_return(struct puppet *puppet, unsigned seat, uint64_t bytes)
+{
+    struct frame frame;
+
+    puppet->seats[seat].granted -= bytes;
+    frame_init(&frame, MSG_RETURN);
+    frame_u64(&frame, "seat", seat);
+    frame_u64(&frame, "bytes", bytes);
+    puppet_send(puppet, &frame);
+}
+
+static bool read_frame(int fd, struct frame_reader *reader, struct message *ret, unsigned ms)
+{
+    uint64_t until = now_ms() + ms;
+
+    for (;;) {
+        char bytes[8192];
+        int got = frame_reader_next(reader, ret);
+        cr_assert_geq(got, 0);
+        if (got == 1) {
+            return true;
+        }
+        struct pollfd polled = {.fd = fd, .events = POLLIN};
+        uint64_t now = now_ms();
+        if (now >= until || poll(&polled, 1, (int)(until - now)) <= 0) {
+            return false;
+        }
+        ssize_t count = recv(fd, bytes, sizeof(bytes), 0);
+        if (count <= 0) {
+            return false;
+        }
+        cr_assert_eq(frame_reader_feed(reader, bytes, (size_t)count), 0);
+    }
+}
+
+static void say_hello(int fd, const char *role, const struct puppet *puppet, bool again)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_HELLO);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_string(&frame, "role", role);
+    frame_string(&frame, "name", puppet->name);
+    frame_string(&frame, "id", puppet->id);
+    frame_string(&frame, "program", puppet->name);
+    if (again) {
+        put_seats(puppet, &frame);
+    }
+    send_to(fd, &frame);
+}
+
+static unsigned ways_of(const char *letters)
+{
+    unsigned ways = 0;
+
+    for (; *letters; letters++) {
+        ways |= *letters == 'u'   ? POLICY_UPGRADE
+                : *letters == 'p' ? POLICY_SPILL
+                : *letters == 'w' ? POLICY_WAIT
+                                  : POLICY_SUSPEND;
+    }
+    return ways;
+}
+
+static void enroll(struct puppet *puppet, const struct puppet_kind *kind)
+{
+    struct frame_reader reader;
+    struct message message;
+    struct frame frame;
+    int fd = connection(puppet);
+
+    frame_reader_init(&reader);
+    say_hello(fd, "client", puppet, false);
+    cr_assert(read_frame(fd, &reader, &message, SOON_MS));
+    message_finish(&message);
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "name", puppet->name);
+    frame_bool(&frame, "named", true);
+    frame_u64(&frame, "count", puppet->seat_count);
+    frame_array(&frame, "devices");
+    for (unsigned i = 0; kind->device && i < puppet->seat_count; i++) {
+        frame_string(&frame, NULL, strchr(puppet->seats[i].device, ':') + 1);
+    }
+    frame_end(&frame);
+    frame_array(&frame, "environment");
+    char variable[512];
+    snprintf(variable, sizeof(variable), "POCL_FAKE_DEVICES=%s", getenv("POCL_FAKE_DEVICES"));
+    frame_string(&frame, NULL, variable);
+    frame_end(&frame);
+    if (kind->priority) {
+        frame_string(&frame, "priority", kind->priority);
+    }
+    frame_bool(&frame, "preemptible", kind->preemptible);
+    if (kind->ways) {
+        frame_u64(&frame, "ways", ways_of(kind->ways));
+    }
+    if (kind->quota) {
+        frame_u64(&frame, "quota", kind->quota);
+    }
+    send_to(fd, &frame);
+    cr_assert(read_frame(fd, &reader, &message, SOON_MS));
+    cr_assert(field_is(&message.root, "type", MSG_REGISTER), "%s is not registered", puppet->name);
+    field_string(&message.root, "id", puppet->id, sizeof(puppet->id));
+    message_finish(&message);
+    frame_reader_finish(&reader);
+    close(fd);
+}
+
+static void greet(struct puppet *puppet, bool again)
+{
+    const msgpack_object *grants;
+    struct message message;
+
+    puppet->fd = connection(puppet);
+    frame_reader_init(&puppet->reader);
+    say_hello(puppet->fd, "program", puppet, again);
+    cr_assert(read_frame(puppet->fd, &puppet->reader, &message, SOON_MS));
+    cr_assert(field_is(&message.root, "type", MSG_WELCOME));
+    size_t count = field_array(&message.root, "grants", &grants);
+    for (size_t i = 0; i < count && i < puppet->seat_count; i++) {
+        puppet->seats[i].granted += grants[i].via.u64;
+    }
+    message_finish(&message);
+    puppet_say(puppet);
+}
+
+struct puppet *puppet_start(const char *name, const struct puppet_kind *kind)
+{
+    struct puppet *puppet = calloc(1, sizeof(*puppet));
+    int ends[2];
+    unsigned slot = 0;
+
+    while (slot < PUPPETS_MAX && all[slot]) {
+        slot++;
+    }
+    cr_assert(puppet && slot < PUPPETS_MAX);
+    all[slot] = puppet;
+    puppet->fd = -1;
+    puppet->move = RESULT_DONE;
+    snprintf(puppet->name, sizeof(puppet->name), "%s", name);
+    puppet->seat_count = kind->second ? 2 : 1;
+    snprintf(puppet->seats[0].device, sizeof(puppet->seats[0].device), "%s",
+             kind->device ? kind->device : "gpu:one");
+    if (kind->second) {
+        snprintf(puppet->seats[1].device, sizeof(puppet->seats[1].device), "%s", kind->second);
+    }
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    fflush(NULL);
+    puppet->pid = fork();
+    cr_assert_geq(puppet->pid, 0);
+    if (puppet->pid == 0) {
+        process(ends[1]);
+    }
+    close(ends[1]);
+    puppet->process = ends[0];
+    enroll(puppet, kind);
+    greet(puppet, false);
+    return puppet;
+}
+
+void puppet_hang_up(struct puppet *puppet)
+{
+    if (puppet->fd >= 0) {
+        close(puppet->fd);
+        frame_reader_finish(&puppet->reader);
+    }
+    puppet->fd = -1;
+}
+
+void puppet_connect(struct puppet *puppet)
+{
+    puppet_hang_up(puppet);
+    greet(puppet, true);
+}
+
+void puppet_kill(struct puppet *puppet)
+{
+    for (unsigned i = 0; i < PUPPETS_MAX; i++) {
+        if (all[i] && all[i] == puppet) {
+            all[i] = NULL;
+            kill(puppet->pid, SIGKILL);
+            harness_wait(puppet->pid);
+            puppet_hang_up(puppet);
+            close(puppet->process);
+            free(puppet);
+            return;
+        }
+    }
+}
+
+void puppet_finish_all(void)
+{
+    for (unsigned i = 0; i < PUPPETS_MAX; i++) {
+        if (all[i]) {
+            puppet_kill(all[i]);
+        }
+    }
+}
+
+/* ---- what it is told ---- */
+
+/** "kind:name" of a key. */
+static void device_of(const char *text, char *ret, size_t size)
+{
+    struct device_key key;
+
+    cr_assert_eq(device_key_parse(text, &key), 0, "%s", text);
+    snprintf(ret, size, "%s:%s", key.uuid[0] ? "gpu" : "cpu", key.device);
+}
+
+static void go(struct puppet *puppet, struct puppet_seat *seat, const msgpack_object *map)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    if (field_is(map, "type", MSG_SUSPEND)) {
+        seat->suspended = true;
+        seat->granted = seat->held = 0;
+        puppet->suspends++;
+        return;
+    }
+    seat->suspended = false;
+    if (field_string(map, "device", key, sizeof(key)) && key[0]) {
+        device_of(key, seat->device, sizeof(seat->device));
+    }
+    seat->granted = field_u64(map, "grant", 0);
+    seat->held = seat->wanted < seat->granted ? seat->wanted : seat->granted;
+    seat->spilled = seat->wanted - seat->held;
+    puppet->moves += field_is(map, "type", MSG_MOVE);
+    puppet->resumes += field_is(map, "type", MSG_RESUME);
+}
+
+static void report(struct puppet *puppet, const msgpack_object *map)
+{
+    uint64_t which = field_u64(map, "seat", UINT64_MAX);
+    bool done = strcmp(puppet->move, RESULT_DONE) == 0, dry = field_bool(map, "dry_run", false);
+    struct frame frame;
+
+    puppet->last_grant = field_u64(map, "grant", 0);
+    for (unsigned i = 0; i < puppet->seat_count; i++) {
+        if (done && !dry && (which == UINT64_MAX || which == i)) {
+            go(puppet, &puppet->seats[i], map);
+        }
+    }
+    puppet_say(puppet);
+    frame_init(&frame, MSG_REPORT);
+    frame_u64(&frame, "request", field_u64(map, "request", 0));
+    frame_string(&frame, "result", puppet->move);
+    frame_string(&frame, "reached", "plan");
+    frame_string(&frame, "reason", done ? "" : "local memory: 64 KiB used, 32 KiB offered");
+    puppet_send(puppet, &frame);
+}
+
+static void shrink(struct puppet *puppet, const msgpack_object *map)
+{
+    struct puppet_seat *seat = &puppet->seats[field_u64(map, "seat", 0)];
+    uint64_t bytes = field_u64(map, "bytes", 0);
+    uint64_t gives = seat->granted > bytes && !puppet->stubborn ? seat->granted - bytes : 0;
+
+    puppet->shrinks++;
+    if (seat->held > seat->granted - gives) {
+        seat->held = seat->granted - gives;
+    }
+    seat->spilled = seat->wanted > seat->held ? seat->wanted - seat->held : 0;
+    puppet_return(puppet, (unsigned)field_u64(map, "seat", 0), gives);
+    if (!puppet->greedy) {
+        puppet_say(puppet);
+    }
+}
+
+static void obey(struct puppet *puppet, const msgpack_object *map)
+{
+    if (field_is(map, "type", MSG_GRANT)) {
+        puppet->seats[field_u64(map, "seat", 0)].granted += field_u64(map, "bytes", 0);
+        puppet->grants++;
+    } else if (field_is(map, "type", MSG_ANSWER)) {
+        field_string(map, "way", puppet->way, sizeof(puppet->way));
+        field_string(map, "reason", puppet->reason, sizeof(puppet->reason));
+        puppet->answers++;
+    } else if (field_is(map, "type", MSG_SHRINK)) {
+        shrink(puppet, map);
+    } else if ((field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
+                field_is(map, "type", MSG_RESUME)) &&
+               puppet->move) {
+        report(puppet, map);
+    }
+}
+
+bool puppets_run(bool (*done)(void *data), void *data, unsigned ms)
+{
+    uint64_t until = now_ms() + ms;
+
+    for (;;) {
+        bool quiet = true;
+        for (unsigned i = 0; i < PUPPETS_MAX; i++) {
+            struct message message;
+            while (all[i] && all[i]->fd >= 0 &&
+                   read_frame(all[i]->fd, &all[i]->reader, &message, 0)) {
+                obey(all[i], &message.root);
+                message_finish(&message);
+                quiet = false;
+            }
+            struct pollfd polled = {.fd = all[i] ? all[i]->fd : -1, .events = POLLIN};
+            char bytes[8192];
+            if (poll(&polled, 1, 0) == 1) {
+                ssize_t count = recv(polled.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+                if (count > 0) {
+                    cr_assert_eq(frame_reader_feed(&all[i]->reader, bytes, (size_t)count), 0);
+                    quiet = false;
+                }
+            }
+        }
+        if (done(data)) {
+            return true;
+        }
+        if (now_ms() >= until) {
+            return false;
+        }
+        if (quiet) {
+            usleep(2000);
+        }
+    }
+}
+
+static bool never(void *data)
+{
+    (void)data;
+    return false;
+}
+
+void puppets_for(unsigned ms)
+{
+    (void)puppets_run(never, NULL, ms);
+}
+
+struct expected {
+    struct puppet *puppet;
+    unsigned answers;
+};
+
+static bool has_answers(void *data)
+{
+    const struct expected *expected = data;
+
+    return expected->puppet->answers >= expected->answers;
+}
+
+bool puppet_answered(struct puppet *puppet, unsigned answers, unsigned ms)
+{
+    struct expected expected = {puppet, answers};
+
+    return puppets_run(has_answers, &expected, ms);
+}
+
+bool puppet_allocate(struct puppet *puppet, uint64_t bytes, unsigned ms)
+{
+    struct puppet_seat *seat = &puppet->seats[0];
+    uint64_t more = seat->held + bytes;
+
+    if (more > seat->granted) {
+        puppet_need(puppet, 0, more - seat->granted, false);
+        if (!puppet_answered(puppet, puppet->answers + 1, ms)) {
+            return false;
+        }
+    }
+    seat->wanted += bytes;
+    if (seat->held + bytes <= seat->granted) {
+        seat->held += bytes;
+    } else {
+        seat->held = seat->granted;
+    }
+    seat->spilled = seat->wanted - seat->held;
+    puppet_say(puppet);
+    return true;
+}

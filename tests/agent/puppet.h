@@ -1,0 +1,87 @@
+#ifndef RESEAT_TESTS_AGENT_PUPPET_H
+#define RESEAT_TESTS_AGENT_PUPPET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "agent/protocol.h"
+
+/*
+ * Programs that speak the protocol and do as the test says. Each has a process of its own, which
+ * the agent knows by its pid; what is said on its connection is said by the test.
+ */
+
+#define MIB (1ull << 20)
+
+/** What `reseat run` would say of it; zero is the default of each. */
+struct puppet_kind {
+    const char *device; /**< "gpu:one", as POCL_FAKE_DEVICES has it: where it starts. */
+    const char *second; /**< Of a second virtual device, or NULL. */
+    const char *priority;
+    bool preemptible;
+    const char *ways; /**< "ws": upgrade, pill (p), wait, suspend by letter; "" none; NULL: all. */
+    uint64_t quota;
+};
+
+struct puppet_seat {
+    char device[160]; /**< "kind:name". */
+    bool suspended;
+    uint64_t granted, held, wanted, least, spilled;
+};
+
+struct puppet {
+    pid_t pid;
+    int process; /**< To its process. */
+    int fd;      /**< Its connection; -1: none. */
+    struct frame_reader reader;
+    char name[32], id[32];
+    struct puppet_seat seats[2];
+    unsigned seat_count;
+    const char *move; /**< What becomes of moves: RESULT_..., or NULL: it does not answer. */
+    const char *pinned;
+    bool stubborn; /**< It gives nothing back. */
+    bool greedy;   /**< It gives back, and says so only when puppet_say() is called. */
+    unsigned moves, suspends, resumes, shrinks, grants, answers;
+    char way[32], reason[512]; /**< Of the last answer. */
+    uint64_t last_grant;       /**< "grant" of the last request. */
+};
+
+/** Register and connect. */
+struct puppet *puppet_start(const char *name, const struct puppet_kind *kind);
+/** Kill its process and close what it had. NULL is let be. */
+void puppet_kill(struct puppet *puppet);
+/** Close its connection; its process lives. */
+void puppet_hang_up(struct puppet *puppet);
+/** Connect again, saying what it has. */
+void puppet_connect(struct puppet *puppet);
+void puppet_finish_all(void);
+
+/** Send its status. */
+void puppet_say(struct puppet *puppet);
+/** Ask for @bytes more than it was granted, as if an allocation needed them. */
+void puppet_need(struct puppet *puppet, unsigned seat, uint64_t bytes, bool failed);
+void puppet_return(struct puppet *puppet, unsigned seat, uint64_t bytes);
+void puppet_send(struct puppet *puppet, struct frame *frame);
+
+/** Have all of them do what they are told until @done says so; false after @ms. */
+bool puppets_run(bool (*done)(void *data), void *data, unsigned ms);
+/** For so long, whatever happens. */
+void puppets_for(unsigned ms);
+/** Ask for memory until the answer is there, hold it, and say so. False: not answered within @ms.
+ */
+bool puppet_allocate(struct puppet *puppet, uint64_t bytes, unsigned ms);
+/** Until it has had that many answers. */
+bool puppet_answered(struct puppet *puppet, unsigned answers, unsigned ms);
+
+/** A number of `reseat devices --json` or `reseat ps --json`; UINT64_MAX where there is none. */
+uint64_t devices_say(const char *device, const char *field);
+uint64_t ps_says(const char *app, const char *field);
+/** Until the agent says that, with puppets doing what they are told. False after @ms. */
+bool devices_come_to(const char *device, const char *field, uint64_t value, unsigned ms);
+bool state_comes_to(const char *app, const char *state, unsigned ms);
+/** As harness_run() of `reseat`, with puppets doing what they are told meanwhile. */
+struct result *puppets_reseat(const char *first, ...) __attribute__((sentinel));
+#define PUPPETS_RESEAT(...) puppets_reseat(__VA_ARGS__, (char *)NULL)
+
+#endif

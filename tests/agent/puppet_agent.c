@@ -1,0 +1,152 @@
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/* What the agent says, while puppets do what they are told. */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+struct running {
+    pid_t pid;
+    bool ended;
+    int status;
+};
+
+static bool has_ended(void *data)
+{
+    struct running *running = data;
+    int status;
+
+    if (!running->ended && waitpid(running->pid, &status, WNOHANG) == running->pid) {
+        running->ended = true;
+        running->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    return running->ended;
+}
+
+static void take_file(const char *path, char *to, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t count = fd >= 0 ? read(fd, to, size - 1) : 0;
+
+    to[count > 0 ? count : 0] = '\0';
+    close(fd);
+    unlink(path);
+}
+
+struct result *puppets_reseat(const char *first, ...)
+{
+    static struct result results[4];
+    static unsigned next;
+    struct result *result = &results[next++ % 4];
+    char out[128], err[128],
+        *argv[16] = {(char *)(uintptr_t)harness_reseat(), (char *)(uintptr_t)first};
+    struct running running = {0};
+    va_list arguments;
+
+    va_start(arguments, first);
+    for (int i = 2; i < 15 && (argv[i] = va_arg(arguments, char *)); i++) {
+    }
+    va_end(arguments);
+    snprintf(out, sizeof(out), "%s/puppets-out-%u", harness_folder(), next);
+    snprintf(err, sizeof(err), "%s/puppets-err-%u", harness_folder(), next);
+    fflush(NULL);
+    running.pid = fork();
+    if (running.pid == 0) {
+        dup2(open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+        dup2(open(err, O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+        for (int fd = 3; fd < 256; fd++) {
+            close(fd);
+        }
+        execv(argv[0], argv);
+        _exit(127);
+    }
+    cr_assert(puppets_run(has_ended, &running, 60000), "reseat %s hangs", first);
+    result->status = running.status;
+    take_file(out, result->out, sizeof(result->out));
+    take_file(err, result->err, sizeof(result->err));
+    return result;
+}
+
+static json_t *entry_of(json_t *object, const char *list, const char *name)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, list), i, one)
+    {
+        const char *is = json_string_value(json_object_get(one, "name"));
+        if (is && strcmp(is, name) == 0) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t number_of(const char *command, const char *list, const char *name,
+                          const char *field)
+{
+    json_t *object = json_loads(PUPPETS_RESEAT(command, "--json")->out, 0, NULL);
+    json_t *value = json_object_get(entry_of(object, list, name), field);
+    uint64_t number = json_is_integer(value)   ? (uint64_t)json_integer_value(value)
+                      : json_is_boolean(value) ? json_is_true(value)
+                                               : UINT64_MAX;
+
+    json_decref(object);
+    return number;
+}
+
+uint64_t devices_say(const char *device, const char *field)
+{
+    return number_of("devices", "devices", device, field);
+}
+
+uint64_t ps_says(const char *app, const char *field)
+{
+    return number_of("ps", "apps", app, field);
+}
+
+bool devices_come_to(const char *device, const char *field, uint64_t value, unsigned ms)
+{
+    uint64_t until = now_ms() + ms;
+
+    do {
+        if (devices_say(device, field) == value) {
+            return true;
+        }
+        puppets_for(5);
+    } while (now_ms() < until);
+    return false;
+}
+
+bool state_comes_to(const char *app, const char *state, unsigned ms)
+{
+    uint64_t until = now_ms() + ms;
+    bool is = false;
+
+    do {
+        json_t *object = json_loads(PUPPETS_RESEAT("ps", "--json")->out, 0, NULL);
+        const char *says =
+            json_string_value(json_object_get(entry_of(object, "apps", app), "state"));
+        is = says && strcmp(says, state) == 0;
+        json_decref(object);
+        puppets_for(5);
+    } while (!is && now_ms() < until);
+    return is;
+}

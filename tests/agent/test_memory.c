@@ -1,0 +1,463 @@
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/*
+ * The ledger and what the agent does when memory is short, with programs that say what the test has
+ * them say. Each test counts by itself what everyone was granted and compares with the agent.
+ */
+
+#define SOON 8000 /* Milliseconds: far more than needed, so that a busy machine passes. */
+
+static void begin(void)
+{
+    harness_init();
+    setenv("RESEAT_AUTOMATIC", "no", 1);
+    setenv("POCL_FAKE_DEVICES", "gpu:one", 1);
+}
+
+static void finish(void)
+{
+    puppet_finish_all();
+    harness_finish();
+}
+
+TestSuite(memory, .init = begin, .fini = finish, .timeout = 120);
+
+static void limit(const char *what, const char *memory)
+{
+    struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+}
+
+/** Devices are listed, and gpu0 has that much for programs. */
+static void begin_with(const char *memory)
+{
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    limit("gpu0", memory);
+}
+
+static struct puppet *start(const char *name, const char *device, const char *ways)
+{
+    struct puppet_kind kind = {.device = device, .ways = ways};
+
+    return puppet_start(name, &kind);
+}
+
+Test(memory, grants_come_in_steps_and_what_is_returned_is_free)
+{
+    begin_with("1GiB");
+    struct puppet *a = start("a", "gpu:one", NULL);
+
+    /* A step (64 MiB, as a 64th of 1 GiB is less) with the welcome. */
+    cr_assert_eq(a->seats[0].granted, 64 * MIB);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 64 * MIB);
+    cr_assert(puppet_allocate(a, 65 * MIB, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN);
+    cr_assert_eq(a->seats[0].granted, 128 * MIB);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 128 * MIB, SOON));
+    cr_assert(puppet_allocate(a, 300 * MIB, SOON));
+    cr_assert_eq(a->seats[0].granted, 365 * MIB);
+    cr_assert(devices_come_to("gpu0", "used_bytes", 365 * MIB, SOON));
+    a->seats[0].held = a->seats[0].wanted = 65 * MIB;
+    puppet_return(a, 0, 300 * MIB);
+    puppet_say(a);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 65 * MIB, SOON));
+    cr_assert_eq(ps_says("a", "granted_bytes"), 65 * MIB);
+    cr_assert_eq(devices_say("gpu0", "held_peak_bytes"), 365 * MIB);
+    cr_assert_eq(ps_says("a", "peak_bytes"), 365 * MIB);
+}
+
+Test(memory, returns_and_grants_may_cross)
+{
+    begin_with("1GiB");
+    struct puppet *a = start("a", "gpu:one", NULL);
+
+    /* All on its way at once, in an order in which nobody has seen what the other did. */
+    puppet_return(a, 0, 60 * MIB);
+    puppet_need(a, 0, 100 * MIB, false);
+    puppet_return(a, 0, 4 * MIB);
+    puppet_need(a, 0, 10 * MIB, false);
+    cr_assert(puppet_answered(a, 2, SOON));
+    cr_assert(devices_come_to("gpu0", "granted_bytes", a->seats[0].granted, SOON));
+    cr_assert_geq(a->seats[0].granted, 110 * MIB);
+}
+
+Test(memory, a_quota_holds)
+{
+    begin_with("1GiB");
+    struct puppet_kind kind = {.device = "gpu:one", .ways = "", .quota = 100 * MIB};
+    struct puppet *a = puppet_start("a", &kind);
+
+    cr_assert(puppet_allocate(a, 90 * MIB, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN);
+    cr_assert_leq(a->seats[0].granted, 100 * MIB);
+    puppet_need(a, 0, 50 * MIB, false);
+    cr_assert(puppet_answered(a, 2, SOON));
+    cr_assert_str_eq(a->way, WAY_REFUSE);
+    cr_assert(strstr(a->reason, "quota"), "%s", a->reason);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->seats[0].granted);
+    /* With a larger one it goes on. */
+    limit("a", "200MiB");
+    puppet_need(a, 0, 50 * MIB, false);
+    cr_assert(puppet_answered(a, 3, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN);
+    cr_assert_leq(a->seats[0].granted, 200 * MIB);
+}
+
+Test(memory, who_finds_no_room_waits_until_another_ends)
+{
+    begin_with("256MiB");
+    struct puppet *a = start("a", "gpu:one", "w");
+    struct puppet *b = start("b", "gpu:one", "w");
+
+    cr_assert(puppet_allocate(a, 200 * MIB, SOON));
+    puppet_need(b, 0, 200 * MIB - b->seats[0].granted, false);
+    cr_assert(state_comes_to("b", "waiting", SOON));
+    cr_assert_eq(b->answers, 0);
+    cr_assert(strstr(PUPPETS_RESEAT("explain", "b")->out, "waiting"));
+    puppet_kill(a);
+    cr_assert(puppet_answered(b, 1, SOON));
+    cr_assert_str_eq(b->way, WAY_AGAIN);
+    cr_assert_geq(b->seats[0].granted, 200 * MIB);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", b->seats[0].granted, SOON));
+    cr_assert_leq(b->seats[0].granted, 256 * MIB);
+}
+
+Test(memory, what_others_were_granted_and_do_not_use_is_asked_back_first)
+{
+    begin_with("256MiB");
+    struct puppet *idle[3] = {start("i0", "gpu:one", ""), start("i1", "gpu:one", ""),
+                              start("i2", "gpu:one", "")};
+    struct puppet *a = start("a", "gpu:one", "");
+
+    cr_assert_gt(idle[0]->seats[0].granted, 0);
+    cr_assert(puppet_allocate(a, 256 * MIB, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN);
+    cr_assert_eq(a->seats[0].granted, 256 * MIB);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(idle[i]->seats[0].granted, 0);
+    }
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 256 * MIB);
+}
+
+Test(memory, one_that_grows_is_moved_to_where_it_fits)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    begin_with("128MiB");
+    struct puppet *a = start("a", "gpu:one", NULL);
+
+    cr_assert(puppet_allocate(a, 100 * MIB, SOON));
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    puppet_need(a, 0, 200 * MIB, false);
+    cr_assert(puppet_answered(a, a->answers + 1, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN);
+    cr_assert_str_eq(a->seats[0].device, "gpu:larger");
+    cr_assert_geq(a->seats[0].granted, 300 * MIB);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 0, SOON));
+    cr_assert(devices_come_to("gpu1", "granted_bytes", a->seats[0].granted, SOON));
+}
+
+Test(memory, a_move_that_fails_gives_its_room_back_and_is_not_tried_again_at_once)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    begin_with("128MiB");
+    struct puppet *a = start("a", "gpu:one", "up");
+
+    a->move = RESULT_REFUSED;
+    cr_assert(puppet_allocate(a, 100 * MIB, SOON));
+    uint64_t granted = a->seats[0].granted;
+    puppet_need(a, 0, 200 * MIB, false);
+    cr_assert(puppet_answered(a, a->answers + 1, SOON));
+    cr_assert_str_eq(a->way, WAY_SPILL);
+    cr_assert_eq(a->moves, 0);
+    cr_assert(devices_come_to("gpu1", "granted_bytes", 0, SOON));
+    cr_assert_geq(a->seats[0].granted, granted);
+    struct result *result = PUPPETS_RESEAT("explain", "a");
+    cr_assert(strstr(result->out, "64 KiB used, 32 KiB offered"), "%s", result->out);
+    /* What refused it is not asked again. */
+    uint64_t last = a->last_grant;
+    a->last_grant = 0;
+    puppet_need(a, 0, 200 * MIB, false);
+    cr_assert(puppet_answered(a, a->answers + 1, SOON));
+    cr_assert_gt(last, 0);
+    cr_assert_eq(a->last_grant, 0);
+}
+
+Test(memory, a_driver_that_has_no_more_is_believed)
+{
+    begin_with("1GiB");
+    struct puppet *a = start("a", "gpu:one", NULL);
+
+    cr_assert(puppet_allocate(a, 50 * MIB, SOON));
+    cr_assert(devices_come_to("gpu0", "used_bytes", 50 * MIB, SOON));
+    puppet_need(a, 0, 10 * MIB, true);
+    cr_assert(puppet_answered(a, 1, SOON));
+    cr_assert_str_eq(a->way, WAY_SPILL);
+    /* What it was granted and could not have is nobody's. */
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 50 * MIB, SOON));
+    cr_assert_eq(a->seats[0].granted, 50 * MIB);
+}
+
+Test(memory, higher_priority_displaces_and_the_displaced_comes_back)
+{
+    begin_with("256MiB");
+    struct puppet *low = start("low", "gpu:one", "ws");
+    struct puppet_kind kind = {.device = "gpu:one", .priority = "5", .ways = "w"};
+
+    cr_assert(puppet_allocate(low, 200 * MIB, SOON));
+    puppets_for(50);
+    struct puppet *high = puppet_start("high", &kind);
+    cr_assert(puppet_allocate(high, 200 * MIB, 20000));
+    cr_assert_str_eq(high->way, WAY_AGAIN);
+    cr_assert_eq(low->suspends, 1);
+    cr_assert_eq(low->seats[0].granted, 0);
+    cr_assert(state_comes_to("low", "suspended", SOON));
+    cr_assert(devices_come_to("gpu0", "granted_bytes", high->seats[0].granted, SOON));
+    puppet_kill(high);
+    cr_assert(state_comes_to("low", "running", 20000));
+    cr_assert_eq(low->resumes, 1);
+    cr_assert_geq(low->seats[0].granted, 200 * MIB);
+    cr_assert_str_eq(low->seats[0].device, "gpu:one");
+}
+
+Test(memory, two_that_would_wait_for_each_other_both_finish)
+{
+    begin_with("320MiB");
+    struct puppet *a = start("a", "gpu:one", "w");
+    struct puppet *b = start("b", "gpu:one", "w");
+
+    cr_assert(puppet_allocate(a, 160 * MIB, SOON));
+    cr_assert(puppet_allocate(b, 160 * MIB, SOON));
+    /* Each wants 100 MiB more and holds what the other would need. */
+    puppet_need(a, 0, 260 * MIB - a->seats[0].granted, false);
+    cr_assert(state_comes_to("a", "waiting", SOON));
+    puppet_need(b, 0, 260 * MIB - b->seats[0].granted, false);
+    cr_assert(puppet_answered(a, a->answers + 1, 20000));
+    cr_assert_str_eq(a->way, WAY_AGAIN);
+    cr_assert_eq(b->suspends, 1);
+    cr_assert_geq(a->seats[0].granted, 260 * MIB);
+    puppet_kill(a);
+    cr_assert(puppet_answered(b, b->answers + 1, 20000));
+    cr_assert_str_eq(b->way, WAY_AGAIN);
+    cr_assert_geq(b->seats[0].granted, 260 * MIB);
+    cr_assert_eq(b->resumes, 1);
+}
+
+Test(memory, what_the_dead_held_or_waited_for_is_free_within_a_second)
+{
+    begin_with("256MiB");
+    struct puppet *holder = start("holder", "gpu:one", "w");
+    struct puppet *waiter = start("waiter", "gpu:one", "w");
+
+    cr_assert(puppet_allocate(holder, 200 * MIB, SOON));
+    puppet_need(waiter, 0, 200 * MIB, false);
+    cr_assert(state_comes_to("waiter", "waiting", SOON));
+    kill(waiter->pid, SIGKILL);
+    puppet_kill(waiter);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", holder->seats[0].granted, 1000));
+    puppet_kill(holder);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 0, 1000));
+    cr_assert_eq(devices_say("gpu0", "used_bytes"), 0);
+    cr_assert_eq(ps_says("waiter", "pid"), UINT64_MAX);
+}
+
+Test(memory, a_connection_that_ends_keeps_what_the_program_was_granted)
+{
+    begin_with("512MiB");
+    struct puppet *a = start("a", "gpu:one", NULL);
+
+    cr_assert(puppet_allocate(a, 200 * MIB, SOON));
+    uint64_t granted = a->seats[0].granted;
+    puppet_hang_up(a);
+    cr_assert(state_comes_to("a", "away", SOON));
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), granted);
+    puppet_connect(a);
+    cr_assert(state_comes_to("a", "running", SOON));
+    cr_assert_eq(a->seats[0].granted, granted);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", granted, SOON));
+}
+
+Test(memory, the_next_agent_knows_what_was_granted_limited_and_drained)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    begin_with("512MiB");
+    struct puppet_kind kind = {.device = "gpu:one", .quota = 400 * MIB, .priority = "-3"};
+    struct puppet *a = puppet_start("a", &kind);
+    struct puppet *b = start("b", "gpu:one", NULL);
+
+    cr_assert(puppet_allocate(a, 200 * MIB, SOON));
+    cr_assert(puppet_allocate(b, 30 * MIB, SOON));
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "b")->status, 0);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", a->seats[0].granted, SOON));
+    kill(harness_agent(), SIGKILL);
+    puppet_hang_up(a);
+    puppet_hang_up(b);
+    /* Alone, it takes what it wants. */
+    a->seats[0].held = a->seats[0].wanted = 300 * MIB;
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    puppet_connect(a);
+    puppet_connect(b);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 300 * MIB, SOON));
+    cr_assert_eq(a->seats[0].granted, 300 * MIB);
+    cr_assert_eq(devices_say("gpu0", "capacity_bytes"), 512 * MIB);
+    cr_assert_eq(devices_say("gpu1", "drained"), 1);
+    cr_assert_eq(ps_says("a", "quota_bytes"), 400 * MIB);
+    cr_assert(state_comes_to("b", "suspended", SOON));
+    cr_assert_eq(ps_says("b", "displaced"), 0);
+}
+
+Test(memory, who_was_displaced_is_resumed_by_the_next_agent)
+{
+    begin_with("256MiB");
+    struct puppet *low = start("low", "gpu:one", "ws");
+    struct puppet_kind kind = {.device = "gpu:one", .priority = "5", .ways = "w"};
+    struct puppet *high = puppet_start("high", &kind);
+
+    cr_assert(puppet_allocate(low, 150 * MIB, SOON));
+    cr_assert(puppet_allocate(high, 200 * MIB, 20000));
+    cr_assert_eq(ps_says("low", "displaced"), 1);
+    kill(harness_agent(), SIGKILL);
+    puppet_hang_up(low);
+    puppet_hang_up(high);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    puppet_connect(high);
+    puppet_connect(low);
+    puppet_kill(high);
+    cr_assert(state_comes_to("low", "running", 20000));
+    cr_assert_geq(low->seats[0].granted, 150 * MIB);
+}
+
+/** Both together have no more than 256 MiB. */
+static bool fits(void *data)
+{
+    struct puppet **both = data;
+
+    return both[0]->seats[0].granted + both[1]->seats[0].granted <= 256 * MIB;
+}
+
+Test(memory, a_limit_below_what_is_in_use_shrinks_it)
+{
+    begin_with("none");
+    struct puppet *a = start("a", "gpu:one", NULL);
+    struct puppet *b = start("b", "gpu:one", NULL);
+
+    a->seats[0].least = b->seats[0].least = 10 * MIB;
+    cr_assert(puppet_allocate(a, 300 * MIB, SOON));
+    cr_assert(puppet_allocate(b, 300 * MIB, SOON));
+    limit("gpu0", "256MiB");
+    cr_assert(puppets_run(fits, (struct puppet *[]){a, b}, SOON));
+    cr_assert_leq(a->seats[0].granted + b->seats[0].granted, 256 * MIB);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->seats[0].granted + b->seats[0].granted);
+    cr_assert(a->seats[0].spilled + b->seats[0].spilled >= 344 * MIB);
+    cr_assert(state_comes_to("a", a->seats[0].spilled ? "spilled" : "running", SOON));
+    /* And they take it back when they may. */
+    limit("gpu0", "none");
+    cr_assert(devices_come_to("gpu0", "capacity_bytes", 2048 * MIB, SOON));
+    puppets_for(1500);
+    cr_assert_geq(a->seats[0].granted, 300 * MIB);
+    cr_assert_geq(b->seats[0].granted, 300 * MIB);
+}
+
+Test(memory, one_that_gives_nothing_back_is_not_asked_without_end)
+{
+    begin_with("none");
+    struct puppet *a = start("a", "gpu:one", "p");
+
+    a->seats[0].least = 10 * MIB;
+    a->stubborn = true;
+    cr_assert(puppet_allocate(a, 300 * MIB, SOON));
+    limit("gpu0", "100MiB");
+    puppets_for(1500);
+    cr_assert_leq(a->shrinks, 4);
+    cr_assert_eq(a->seats[0].granted, devices_say("gpu0", "granted_bytes"));
+}
+
+Test(memory, waiting_has_a_deadline)
+{
+    cr_assert_eq(
+        harness_run(getenv("TEST_RESEATD"), "--daemon", "--wait-deadline", "1", NULL)->status, 0);
+    begin_with("128MiB");
+    struct puppet *a = start("a", "gpu:one", "w");
+    struct puppet *b = start("b", "gpu:one", "w");
+
+    cr_assert(puppet_allocate(a, 128 * MIB, SOON));
+    puppet_need(b, 0, 100 * MIB, false);
+    cr_assert(puppet_answered(b, 1, SOON));
+    cr_assert_str_eq(b->way, WAY_REFUSE);
+    cr_assert(strstr(b->reason, "deadline"), "%s", b->reason);
+    cr_assert(state_comes_to("b", "running", SOON));
+}
+
+Test(memory, virtual_devices_on_one_device_share_what_is_granted)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    begin_with("512MiB");
+    struct puppet_kind kind = {.device = "gpu:one", .second = "gpu:one"};
+    struct puppet *a = puppet_start("a", &kind);
+    uint64_t first = a->seats[0].granted, second = a->seats[1].granted;
+
+    cr_assert_gt(first, 0);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), first + second);
+    /* What both hold is said of the first alone; it may be more than that one was granted. */
+    a->seats[0].held = first + second;
+    a->seats[0].wanted = first;
+    a->seats[1].wanted = second;
+    puppet_say(a);
+    cr_assert(devices_come_to("gpu0", "used_bytes", first + second, SOON));
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), first + second);
+    /* One of them leaves with what it has. */
+    cr_assert_eq(PUPPETS_RESEAT("move", "a:1", "gpu1")->status, 0);
+    a->seats[0].held = first;
+    puppet_say(a);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", first, SOON));
+    cr_assert(devices_come_to("gpu1", "granted_bytes", a->seats[1].granted, SOON));
+    cr_assert_geq(a->seats[1].granted, second);
+}
+
+Test(memory, messages_about_what_is_not_there_change_nothing)
+{
+    begin_with("512MiB");
+    struct puppet *a = start("a", "gpu:one", NULL);
+    uint64_t granted = a->seats[0].granted;
+    struct frame frame;
+
+    puppet_need(a, 0, UINT64_MAX, false);
+    cr_assert(puppet_answered(a, 1, SOON));
+    cr_assert_str_neq(a->way, WAY_AGAIN);
+    frame_init(&frame, MSG_NEED);
+    frame_u64(&frame, "id", 77);
+    frame_u64(&frame, "seat", 9);
+    frame_u64(&frame, "bytes", MIB);
+    puppet_send(a, &frame);
+    cr_assert(puppet_answered(a, 2, SOON));
+    cr_assert_str_eq(a->way, WAY_REFUSE);
+    frame_init(&frame, MSG_RETURN);
+    frame_u64(&frame, "seat", 9);
+    frame_u64(&frame, "bytes", MIB);
+    puppet_send(a, &frame);
+    frame_init(&frame, MSG_RETURN);
+    frame_string(&frame, "bytes", "all");
+    puppet_send(a, &frame);
+    frame_init(&frame, MSG_REPORT);
+    frame_u64(&frame, "request", 12345);
+    frame_string(&frame, "result", RESULT_DONE);
+    puppet_send(a, &frame);
+    cr_assert(state_comes_to("a", "running", SOON));
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->seats[0].granted);
+    cr_assert_geq(a->seats[0].granted, granted);
+    /* More than it has: nothing is left, and not less than nothing. */
+    frame_init(&frame, MSG_RETURN);
+    frame_u64(&frame, "bytes", 1ull << 60);
+    puppet_send(a, &frame);
+    a->seats[0].granted = 0;
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 0, SOON));
+}

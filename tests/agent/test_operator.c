@@ -1,0 +1,319 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/* What operators say about memory and devices: limit, drain, rebalance, explain, report, move. */
+
+#define SOON 8000
+#define MANY 10
+
+static void begin(void)
+{
+    harness_init();
+    setenv("RESEAT_AUTOMATIC", "no", 1);
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    RESEAT("devices");
+}
+
+static void finish(void)
+{
+    puppet_finish_all();
+    harness_finish();
+}
+
+TestSuite(operator, .init = begin, .fini = finish, .timeout = 120);
+
+static json_t *checked(const struct result *result, const char *command)
+{
+    json_error_t error;
+    json_t *object = json_loads(result->out, 0, &error);
+
+    cr_assert(object, "not JSON: %s: %s", error.text, result->out);
+    cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
+    cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);
+    cr_assert_eq(result->status != 0, json_object_get(object, "error") != NULL, "%s", result->out);
+    cr_assert_str_eq(result->err, "");
+    return object;
+}
+
+static int64_t number(json_t *object, const char *key)
+{
+    cr_assert(json_is_integer(json_object_get(object, key)), "%s is no number", key);
+    return json_integer_value(json_object_get(object, key));
+}
+
+static struct puppet *start(const char *name, const char *device, uint64_t bytes)
+{
+    struct puppet_kind kind = {.device = device};
+    struct puppet *puppet = puppet_start(name, &kind);
+
+    puppet->seats[0].least = 10 * MIB;
+    cr_assert(puppet_allocate(puppet, bytes, SOON));
+    return puppet;
+}
+
+Test(operator, drain_moves_every_program_off_and_keeps_new_ones_away_until_undone)
+{
+    struct puppet *puppets[MANY];
+    uint64_t granted = 0;
+
+    for (unsigned i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "p%u", i);
+        puppets[i] = start(name, "gpu:one", (i + 1) * 10 * MIB);
+    }
+    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    cr_assert_eq(number(object, "moved"), MANY);
+    cr_assert_eq(json_array_size(json_object_get(object, "steps")), MANY);
+    cr_assert_eq(json_array_size(json_object_get(object, "left")), 0);
+    cr_assert(json_is_true(json_object_get(object, "drained")));
+    json_decref(object);
+    for (unsigned i = 0; i < MANY; i++) {
+        cr_assert_str_eq(puppets[i]->seats[0].device, "gpu:larger");
+        cr_assert_geq(puppets[i]->seats[0].granted, (i + 1) * 10 * MIB);
+        granted += puppets[i]->seats[0].granted;
+    }
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), granted);
+
+    /* New ones: to where programs are taken, and nowhere else. */
+    struct result *result = PUPPETS_RESEAT("run", "--device", "gpu0", "true");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "--undo"), "%s", result->err);
+    result = PUPPETS_RESEAT("move", "p3", "gpu0");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "drained"), "%s", result->err);
+    result = PUPPETS_RESEAT("drain", "gpu0", "--undo");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->out, "takes programs again"));
+    cr_assert_eq(PUPPETS_RESEAT("move", "p3", "gpu0")->status, 0);
+    cr_assert_str_eq(puppets[3]->seats[0].device, "gpu:one");
+}
+
+Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
+{
+    struct puppet *pinned = start("pinned", "gpu:one", 20 * MIB);
+
+    pinned->pinned = "it uses shared virtual memory";
+    puppet_say(pinned);
+    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *left = json_object_get(object, "left");
+    cr_assert_eq(number(object, "status"), 4);
+    cr_assert_eq(json_array_size(left), 1);
+    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(left, 0), "reason")),
+                     "it uses shared virtual memory");
+    json_decref(object);
+    puppet_kill(pinned);
+
+    struct puppet *failing = start("failing", "gpu:larger", 20 * MIB);
+    failing->move = RESULT_ROLLED_BACK;
+    struct result *result = PUPPETS_RESEAT("drain", "gpu1");
+    cr_assert_eq(result->status, 1, "%s%s", result->out, result->err);
+    cr_assert(strstr(result->out, "rolled-back"), "%s", result->out);
+    cr_assert(strstr(result->err, "failing"), "%s", result->err);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), failing->seats[0].granted);
+    cr_assert_eq(devices_say("gpu1", "drained"), 1);
+}
+
+Test(operator, a_move_that_does_not_fit_is_refused_with_numbers_or_spills)
+{
+    struct puppet *a = start("alpha", "gpu:one", 300 * MIB);
+    struct puppet_kind stiff = {.device = "gpu:one", .ways = "w"};
+    struct puppet *b = puppet_start("beta", &stiff);
+
+    cr_assert(puppet_allocate(b, 300 * MIB, SOON));
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "100MiB")->status, 0);
+    struct result *result = PUPPETS_RESEAT("move", "beta", "gpu1");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "300 MiB"), "%s", result->err);
+    cr_assert(strstr(result->err, "100 MiB free of 100 MiB"), "%s", result->err);
+    cr_assert_eq(strchr(result->err, '\n'), result->err + strlen(result->err) - 1);
+    json_decref(checked(PUPPETS_RESEAT("move", "beta", "gpu1", "--json"), "move"));
+    cr_assert_eq(b->moves, 0);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
+
+    /* One that may spill gets what there is. */
+    result = PUPPETS_RESEAT("move", "alpha", "gpu1");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert_eq(a->seats[0].granted, 100 * MIB);
+    cr_assert_eq(a->seats[0].spilled, 200 * MIB);
+    cr_assert(devices_come_to("gpu1", "granted_bytes", 100 * MIB, SOON));
+    cr_assert(state_comes_to("alpha", "spilled", SOON));
+    /* But not less than one command of it needs. */
+    cr_assert_eq(PUPPETS_RESEAT("move", "alpha", "gpu0")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "5MiB")->status, 0);
+    result = PUPPETS_RESEAT("move", "alpha", "gpu1");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "10.0 MiB at once"), "%s", result->err);
+}
+
+Test(operator, dry_runs_change_nothing)
+{
+    struct puppet *a = start("alpha", "gpu:one", 100 * MIB);
+    uint64_t granted = a->seats[0].granted;
+
+    cr_assert_eq(PUPPETS_RESEAT("move", "alpha", "gpu1", "--dry-run")->status, 0);
+    json_t *object = checked(PUPPETS_RESEAT("rebalance", "--dry-run", "--json"), "rebalance");
+    cr_assert(json_is_true(json_object_get(object, "dry_run")));
+    json_decref(object);
+    puppets_for(200);
+    cr_assert_eq(a->moves, 0);
+    cr_assert_eq(a->seats[0].granted, granted);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), granted);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
+    cr_assert_eq(devices_say("gpu1", "granted_peak_bytes"), 0);
+}
+
+Test(operator, limits_are_of_devices_and_of_programs)
+{
+    struct puppet *a = start("alpha", "gpu:one", 100 * MIB);
+    json_t *object =
+        checked(PUPPETS_RESEAT("limit", "gpu1", "--memory", "1GiB", "--json"), "limit");
+
+    cr_assert_eq(number(object, "memory_bytes"), 1024 * MIB);
+    cr_assert_eq(number(object, "capacity_bytes"), 1024 * MIB);
+    cr_assert(json_is_true(json_object_get(object, "limited")));
+    json_decref(object);
+    object = checked(PUPPETS_RESEAT("limit", "alpha", "--memory", "50MiB", "--json"), "limit");
+    cr_assert_str_eq(json_string_value(json_object_get(json_object_get(object, "app"), "name")),
+                     "alpha");
+    json_decref(object);
+    /* It has more than that: it gives the rest back. */
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 50 * MIB, SOON));
+    cr_assert_eq(a->seats[0].granted, 50 * MIB);
+    cr_assert_eq(ps_says("alpha", "quota_bytes"), 50 * MIB);
+    struct result *result = PUPPETS_RESEAT("devices");
+    cr_assert(strstr(result->out, "1.0 GiB"), "%s", result->out);
+    /* More than the device has promises no more. */
+    object = checked(PUPPETS_RESEAT("limit", "gpu1", "--memory", "9TiB", "--json"), "limit");
+    cr_assert_eq(number(object, "capacity_bytes"), 2048 * MIB);
+    json_decref(object);
+}
+
+Test(operator, explain_and_report_say_what_the_ledger_knows)
+{
+    struct puppet *a = start("alpha", "gpu:one", 300 * MIB);
+    struct puppet *b = start("beta", "gpu:one", 100 * MIB);
+
+    puppet_kill(b);
+    puppets_for(1300);
+    json_t *object = checked(PUPPETS_RESEAT("report", "--json"), "report"), *one;
+    one = json_array_get(json_object_get(object, "devices"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "gpu0");
+    cr_assert_eq(number(one, "held_bytes"), 300 * MIB);
+    cr_assert_eq(number(one, "held_peak_bytes"), 400 * MIB);
+    cr_assert_gt(json_array_size(json_object_get(one, "held")), 0);
+    one = json_array_get(json_object_get(object, "apps"), 0);
+    cr_assert_eq(number(one, "peak_bytes"), 300 * MIB);
+    cr_assert_eq(number(one, "granted_bytes"), (int64_t)a->seats[0].granted);
+    one = json_array_get(json_object_get(object, "ended"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "beta");
+    cr_assert_eq(number(one, "peak_bytes"), 100 * MIB);
+    json_decref(object);
+    struct result *result = PUPPETS_RESEAT("report", "alpha");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->out, "15% of its device"), "%s", result->out);
+    cr_assert(!strstr(result->out, "gpu1"), "%s", result->out);
+
+    object = checked(PUPPETS_RESEAT("explain", "alpha", "--json"), "explain");
+    one = json_object_get(object, "app");
+    cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "alpha");
+    cr_assert_eq(json_array_size(json_object_get(one, "devices")), 1);
+    json_decref(object);
+    result = PUPPETS_RESEAT("explain", "alpha");
+    cr_assert(strstr(result->out, "gpu0"), "%s", result->out);
+}
+
+Test(operator, run_says_how_a_program_is_treated)
+{
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "treated", "--quota", "64MiB",
+                              "--priority", "-7", "--preemptible", "--on-full", "wait,spill",
+                              "--memory", "1GiB", "--", "sleep", "30", NULL);
+    cr_assert(harness_state("treated", "starting", SOON));
+    json_t *object = checked(RESEAT("ps", "--json"), "ps");
+    json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+    json_t *ways = json_object_get(app, "on_full");
+
+    cr_assert_eq(number(app, "quota_bytes"), 64 * MIB);
+    cr_assert_str_eq(json_string_value(json_object_get(app, "priority")), "-7");
+    cr_assert(json_is_true(json_object_get(app, "preemptible")));
+    cr_assert_eq(json_array_size(ways), 2);
+    cr_assert_str_eq(json_string_value(json_array_get(ways, 0)), "spill");
+    cr_assert_str_eq(json_string_value(json_array_get(ways, 1)), "wait");
+    json_decref(object);
+    kill(pid, SIGKILL);
+    harness_wait(pid);
+    setenv("RESEAT_LIBRARY", getenv("TEST_LIBRARY"), 1);
+    struct result *result =
+        harness_run(harness_reseat(), "run", "--memory", "1GiB", "--", "env", NULL);
+    cr_assert(strstr(result->out, "RESEAT_MEMORY=1GiB\n"), "%s", result->out);
+    result = harness_run(harness_reseat(), "run", "--", "env", NULL);
+    cr_assert(!strstr(result->out, "RESEAT_MEMORY"));
+}
+
+Test(operator, every_error_has_its_exit_status_and_its_json)
+{
+    static const struct {
+        int status;
+        const char *command, *first, *second, *third;
+    } wrong[] = {
+        {2, "limit", NULL, NULL, NULL},
+        {2, "limit", "gpu0", NULL, NULL},
+        {2, "limit", "gpu0", "--memory", "lots"},
+        {2, "limit", "gpu0", "--memory", "12"},
+        {2, "limit", "gpu0", "--memory", NULL},
+        {3, "limit", "nothing", "--memory", "1GiB"},
+        {2, "limit", "alpha:0", "--memory", "1GiB"},
+        {2, "drain", NULL, NULL, NULL},
+        {2, "drain", "gpu0", "gpu1", NULL},
+        {2, "drain", "gpu0", "--dry-run", NULL},
+        {3, "drain", "gpu7", NULL, NULL},
+        {2, "rebalance", "gpu0", NULL, NULL},
+        {2, "rebalance", "--undo", NULL, NULL},
+        {2, "explain", NULL, NULL, NULL},
+        {2, "explain", "a", "b", NULL},
+        {3, "explain", "nobody", NULL, NULL},
+        {3, "explain", "alpha:5", NULL, NULL},
+        {2, "report", "a", "b", NULL},
+        {2, "report", "--wrong", NULL, NULL},
+        {3, "report", "nobody", NULL, NULL},
+    };
+
+    (void)start("alpha", "gpu:one", 10 * MIB);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        const char *arguments[4] = {wrong[i].first, wrong[i].second, wrong[i].third, NULL};
+        size_t count = 0;
+        while (arguments[count]) {
+            count++;
+        }
+        struct result *result =
+            PUPPETS_RESEAT(wrong[i].command, arguments[0], arguments[1], arguments[2]);
+        cr_expect_eq(result->status, wrong[i].status, "%zu: %d %s", i, result->status, result->err);
+        cr_expect_eq(strchr(result->err, '\n'), result->err + strlen(result->err) - 1, "%zu", i);
+        if (strcmp(wrong[i].command, "limit") || count < 2 || wrong[i].third) {
+            result = PUPPETS_RESEAT(wrong[i].command, "--json", arguments[0], arguments[1],
+                                    arguments[2]);
+            cr_expect_eq(result->status, wrong[i].status);
+            json_decref(checked(result, wrong[i].command));
+        }
+    }
+    cr_assert_eq(RESEAT("run", "--quota", "1", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--memory", "x", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--priority", "1001", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--priority", "high", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--on-full", "panic", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--on-full", "wait,,spill", "true")->status, 2);
+    puppet_finish_all();
+    RESEAT("agent", "stop");
+    cr_assert_eq(RESEAT("explain", "a")->status, 3);
+    cr_assert_eq(RESEAT("report")->status, 3);
+    cr_assert_eq(RESEAT("rebalance")->status, 3);
+}
