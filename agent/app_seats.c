@@ -71,8 +71,11 @@ static void take_seat(struct app *app, size_t index, const msgpack_object *map)
     seat->speaks = field_get(map, "wanted") != NULL;
     seat->limited = field_get(map, "granted") != NULL;
     seat->granted = bytes_of(map, "granted", 0);
-    seat->wanted = bytes_of(map, "wanted", seat->suspended ? seat->wanted : seat->device_bytes);
-    seat->least = bytes_of(map, "least", seat->wanted);
+    uint64_t wanted = bytes_of(map, "wanted", seat->device_bytes);
+    uint64_t least = bytes_of(map, "least", wanted);
+    /* On no device nothing counts as wanted: what it had is what it comes back with. */
+    seat->wanted = seat->suspended && wanted < seat->wanted ? seat->wanted : wanted;
+    seat->least = seat->suspended && least < seat->least ? seat->least : least;
     seat->peak = bytes_of(map, "peak", seat->device_bytes);
     seat->spilled = bytes_of(map, "spilled", 0);
     uint64_t busy = field_u64(map, "busy", 0);

@@ -151,6 +151,13 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
         return -ENOSPC;
     }
     share_room(request, seats, room, wanted, least);
+    /* What it allocates next need not be asked for either, where there is plenty. */
+    for (uint32_t i = 0; i < app->seat_count && wanted <= room; i++) {
+        uint64_t more = ledger_initial(device) / PROTOCOL_SEATS_MAX;
+        if (seats & (1u << i) && more <= (room - wanted) / PROTOCOL_SEATS_MAX) {
+            request->grants[i] += more;
+        }
+    }
     for (uint32_t i = 0; i < app->seat_count && !request->dry_run; i++) {
         if (seats & (1u << i)) {
             ledger_keep(ledger, &app->seats[i].account, index, request->grants[i]);
