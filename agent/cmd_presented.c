@@ -1,11 +1,13 @@
 #include <libsmartcols.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "agent/cmd.h"
 #include "agent/paths.h"
+#include "agent/size.h"
 #include "agent/told.h"
 
 /* reseat devices --presented: what a program is told of its device, and why. */
@@ -394,12 +396,18 @@ static int print_json(const struct output *output, const struct told *told)
 
 int cmd_presented(const struct output *output)
 {
+    const char *size = getenv("RESEAT_MEMORY");
+    char reason[128] = "there has to be some";
+    uint64_t memory = 0;
     struct inventory inventory = {0};
     struct told told = {0};
     struct paths paths;
     char path[PATH_MAX];
     int error = paths_find(&paths);
 
+    if (size && *size && (size_parse(size, &memory, reason, sizeof(reason)) || !memory)) {
+        return output_usage(output, "RESEAT_MEMORY: %s", reason);
+    }
     if (!error) {
         error = paths_join(paths.folder, "inventory", path);
     }
@@ -411,7 +419,7 @@ int cmd_presented(const struct output *output)
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
     }
     if (!error) {
-        error = told_build(&inventory, &told);
+        error = told_build(&inventory, memory, &told);
     }
     if (error) {
         inventory_finish(&inventory);

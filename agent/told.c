@@ -45,8 +45,9 @@ static void order(const struct inventory *inventory, const struct inventory_entr
     }
 }
 
-int told_build(const struct inventory *inventory, struct told *ret_told)
+int told_build(const struct inventory *inventory, uint64_t memory, struct told *ret_told)
 {
+    const struct present_terms terms = {.profile = PRESENT_PORTABLE, .memory = memory};
     struct told told = {.count = inventory->count};
     const struct devinfo **infos = calloc(inventory->count, sizeof(struct devinfo *));
     int error = infos ? 0 : -ENOMEM;
@@ -60,8 +61,7 @@ int told_build(const struct inventory *inventory, struct told *ret_told)
         for (size_t i = 0; i < told.count; i++) {
             infos[i] = &told.devices[i]->info;
         }
-        error =
-            present_explain(infos, told.count, PRESENT_PORTABLE, 0, &told.present, &told.reasons);
+        error = present_explain(infos, told.count, &terms, &told.present, &told.reasons);
     }
     free(infos);
     if (error) {
@@ -259,6 +259,12 @@ void told_why(const struct told *told, const struct reason *reason,
         words_add(words, "largest of ");
         add_devices(told, NULL, listed ? NULL : param, words);
         break;
+    case REASON_MOST_MEMORY:
+        words_add(words, "of ");
+        add_devices(told, reason->by, NULL, words);
+        words_add(words, ", which has the most memory, of ");
+        add_devices(told, NULL, param, words);
+        break;
     case REASON_COMMON:
         words_add(words, param && is_truth(param) ? "true where all are: " : "common to ");
         add_devices(told, NULL, listed ? NULL : param, words);
@@ -292,7 +298,7 @@ void told_why_json(const struct told *told, const struct reason *reason, json_t 
         [REASON_LARGEST] = "largest", [REASON_COMMON] = "common",
         [REASON_FIRST] = "first",     [REASON_OURS] = "ours",
         [REASON_MISSING] = "missing", [REASON_NOT_CARRIED] = "not-carried",
-        [REASON_AGREES] = "agrees",
+        [REASON_AGREES] = "agrees",   [REASON_MOST_MEMORY] = "most-memory",
     };
     json_t *by = json_array();
 

@@ -27,10 +27,12 @@ struct told {
  * What a program is told that starts where programs start by default: on the first GPU, else the
  * first device.
  *
+ * @memory     Bytes, as in struct present_terms.
  * @inventory  Borrowed for as long as @ret_told; not empty.
  * Returns 0 or -ENOMEM. @ret_told is owned by the caller (told_finish).
  */
-MUST_CHECK int told_build(const struct inventory *inventory, struct told *ret_told);
+MUST_CHECK int told_build(const struct inventory *inventory, uint64_t memory,
+                          struct told *ret_told);
 void told_finish(struct told *told);
 
 /** One answer: "4096", "true", "0x3f", "1024 1024 64", "OpenCL C 1.2, OpenCL C 3.0". */

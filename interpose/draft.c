@@ -108,6 +108,15 @@ bool draft_has_extension(const struct draft *draft, const char *name)
     return at >= 0 && draft->extensions[at];
 }
 
+bool draft_is_embedded(const struct draft *draft)
+{
+    for (size_t i = 0; i < draft->meet.count; i++) {
+        if (!strcmp(devinfo_string(draft->meet.devices[i], CL_DEVICE_PROFILE), "EMBEDDED_PROFILE"))
+            return true;
+    }
+    return false;
+}
+
 bool draft_has_feature(const struct draft *draft, const char *name)
 {
     int at = allow_feature_find(name);
@@ -372,10 +381,54 @@ static void agree_features(struct draft *draft)
     }
 }
 
-static void agree_memory(struct draft *draft)
+/* 4.2: how large an object has to be possible where there is so much memory. */
+static uint64_t required_object(const struct draft *draft, uint64_t memory)
 {
+    uint64_t share = memory / 4, floor = 1 << 20;
+
+    if (draft->version >= VERSION_3)
+        share = share < 1 << 30 ? share : 1 << 30;
+    if (!draft_is_embedded(draft))
+        floor = draft->version >= VERSION_3 ? 32 << 20 : 128 << 20;
+    share = share > floor ? share : floor;
+    return share < memory ? share : memory;
+}
+
+static void take_memory(struct draft *draft)
+{
+    uint64_t least = required_object(draft, draft->memory);
+
+    reply_change(&draft->answers, CL_DEVICE_GLOBAL_MEM_SIZE, draft->memory);
+    reasons_note_answer(draft->meet.reasons, CL_DEVICE_GLOBAL_MEM_SIZE, REASON_OURS,
+                        "as --memory says");
+    if (number(draft, CL_DEVICE_MAX_MEM_ALLOC_SIZE) < least)
+        change(draft, CL_DEVICE_MAX_MEM_ALLOC_SIZE, least,
+               "what OpenCL requires of the memory that --memory says");
+}
+
+static void agree_sizes(struct draft *draft)
+{
+    uint64_t object;
+
+    if (draft->memory)
+        take_memory(draft);
     cap(draft, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_GLOBAL_MEM_SIZE,
         "no more than CL_DEVICE_GLOBAL_MEM_SIZE");
+    /* A device of 3.0 that is told as 1.2 would promise objects that it does not take. */
+    object = number(draft, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    if (!draft->native && draft->version < VERSION_3 && object &&
+        object < number(draft, CL_DEVICE_GLOBAL_MEM_SIZE) / 4)
+        change(draft, CL_DEVICE_GLOBAL_MEM_SIZE, 4 * object,
+               "before OpenCL 3.0 one object may have a quarter of it");
+    /* A pixel has a byte at least. */
+    if (!draft->native)
+        cap(draft, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+            "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
+}
+
+static void agree_memory(struct draft *draft)
+{
+    agree_sizes(draft);
     cap(draft, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
         "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
     if (!number(draft, CL_DEVICE_LOCAL_MEM_TYPE))

@@ -1,7 +1,7 @@
 #include "interpose/entry.h"
 #include "state/memory.h"
 
-/* 5.2.1: a size that the program was told of is one that every device it may be moved to has. */
+/* 5.2.1: of what the program was told. More than the device has where it is now is no error. */
 static cl_int create_buffer(cl_context context, const cl_mem_properties *properties,
                             cl_mem_flags flags, size_t size, void *host_ptr,
                             struct memory **ret_memory)

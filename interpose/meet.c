@@ -221,6 +221,39 @@ static int meet_numbers(const struct meet *meet, const struct devinfo_param *par
     return reply_set(meet->answers, param->name, met, size);
 }
 
+/* The device with the most memory; of several, the one that has the largest objects. */
+static size_t roomiest(const struct meet *meet)
+{
+    const struct devinfo *const *devices = meet->devices;
+    size_t best = 0;
+
+    for (size_t i = 1; i < meet->count; i++) {
+        uint64_t most = devinfo_scalar(devices[best], CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+        uint64_t memory = devinfo_scalar(devices[i], CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+
+        if (memory > most ||
+            (memory == most && devinfo_scalar(devices[i], CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0) >
+                                   devinfo_scalar(devices[best], CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0)))
+            best = i;
+    }
+    return best;
+}
+
+static int meet_memory(const struct meet *meet, const struct devinfo_param *param)
+{
+    size_t best = roomiest(meet);
+    struct reason *reason = reasons_note_answer(meet->reasons, param->name, REASON_EQUAL, NULL);
+    uint64_t result = number_of(meet->devices[best], param, 0);
+
+    for (size_t i = 0; reason && i < meet->count; i++) {
+        if (number_of(meet->devices[i], param, 0) != result)
+            reason->rule = REASON_MOST_MEMORY;
+    }
+    if (reason && reason->rule == REASON_MOST_MEMORY)
+        reason_by(reason, best);
+    return reply_set_scalar(meet->answers, param->name, result, param->size);
+}
+
 static int meet_names(const struct meet *meet, const struct devinfo_param *param)
 {
     char CLEANUP(free_pointer) *words = strdup(devinfo_string(meet->devices[0], param->name));
@@ -318,6 +351,8 @@ int meet_param(const struct meet *meet, const struct devinfo_param *param)
         return meet_lists(meet, param);
     case DEVINFO_FIRST:
         return meet_first(meet, param);
+    case DEVINFO_MEMORY:
+        return meet->least_memory ? meet_numbers(meet, param) : meet_memory(meet, param);
     default:
         return meet_numbers(meet, param);
     }

@@ -10,6 +10,7 @@
 struct meet {
     const struct devinfo *const *devices;
     size_t count;
+    bool least_memory; /**< DEVINFO_MEMORY too is the least of all. */
     struct devinfo *answers;
     struct reasons *reasons; /**< Or NULL. */
 };

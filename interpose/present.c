@@ -243,11 +243,7 @@ static const char *kind_name(cl_device_type type)
 
 static const char *profile_name(const struct draft *draft)
 {
-    for (size_t i = 0; i < draft->meet.count; i++) {
-        if (!strcmp(devinfo_string(draft->meet.devices[i], CL_DEVICE_PROFILE), "EMBEDDED_PROFILE"))
-            return "EMBEDDED_PROFILE";
-    }
-    return "FULL_PROFILE";
+    return draft_is_embedded(draft) ? "EMBEDDED_PROFILE" : "FULL_PROFILE";
 }
 
 /* Strings of our own; the first device's in the native profile, where they still tell the truth. */
@@ -432,7 +428,7 @@ static size_t choose(const struct devinfo *const *devices, size_t count,
 {
     size_t used = 0;
 
-    for (size_t i = 0; i < count && (i == 0 || profile == PRESENT_PORTABLE); i++) {
+    for (size_t i = 0; i < count && (i == 0 || profile != PRESENT_NATIVE); i++) {
         if (i != 0 && devinfo_version(devices[i]) < VERSION_1_2)
             continue;
         ret_place[used] = i;
@@ -467,7 +463,7 @@ static void name_all_devices(struct reasons *reasons, const size_t *place, size_
 }
 
 int present_explain(const struct devinfo *const *devices, size_t count,
-                    enum present_profile profile, cl_device_type forced_type, struct present *ret,
+                    const struct present_terms *terms, struct present *ret,
                     struct reasons *ret_reasons)
 {
     const struct devinfo **chosen = calloc(count + 1, sizeof(struct devinfo *));
@@ -475,8 +471,10 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     struct reasons reasons = {.device_count = count};
     struct devinfo platform = {0};
     char *prologue = NULL;
-    struct draft draft = {.native = profile == PRESENT_NATIVE,
+    struct draft draft = {.native = terms->profile == PRESENT_NATIVE,
+                          .memory = terms->profile == PRESENT_PORTABLE ? terms->memory : 0,
                           .meet = {.devices = chosen,
+                                   .least_memory = terms->profile == PRESENT_COMMON,
                                    .answers = &draft.answers,
                                    .reasons = ret_reasons ? &reasons : NULL}};
     int err = chosen && place ? 0 : -ENOMEM;
@@ -484,15 +482,15 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     if (!err && !count)
         err = -EINVAL;
     if (!err) {
-        draft.meet.count = choose(devices, count, profile, chosen, place);
-        err = draft_write(&draft, profile == PRESENT_NATIVE, forced_type);
+        draft.meet.count = choose(devices, count, terms->profile, chosen, place);
+        err = draft_write(&draft, terms->profile == PRESENT_NATIVE, terms->type);
     }
     if (!err)
         err = platform_write(&draft, &platform);
     if (!err)
         err = hide_text(&draft, &prologue);
     if (!err)
-        name_all_devices(draft.meet.reasons, place, draft.meet.count, profile);
+        name_all_devices(draft.meet.reasons, place, draft.meet.count, terms->profile);
     if (!err && reasons.failed)
         err = -ENOMEM;
     free(chosen);
@@ -510,10 +508,10 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     return 0;
 }
 
-int present_build(const struct devinfo *const *devices, size_t count, enum present_profile profile,
-                  cl_device_type forced_type, struct present *ret)
+int present_build(const struct devinfo *const *devices, size_t count,
+                  const struct present_terms *terms, struct present *ret)
 {
-    return present_explain(devices, count, profile, forced_type, ret, NULL);
+    return present_explain(devices, count, terms, ret, NULL);
 }
 
 void present_finish(struct present *present)

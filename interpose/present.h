@@ -10,8 +10,19 @@
  */
 
 enum present_profile {
-    PRESENT_PORTABLE, /**< What every device offers, under a virtual device's name. */
-    PRESENT_NATIVE,   /**< The first device's own, less what cannot be carried. */
+    /** What every device offers, under a virtual device's name; and the most memory of any. */
+    PRESENT_PORTABLE,
+    /** The same, but for memory: what every device has. */
+    PRESENT_COMMON,
+    /** The first device's own, less what cannot be carried. */
+    PRESENT_NATIVE,
+};
+
+/** What whoever starts the program may say. */
+struct present_terms {
+    enum present_profile profile;
+    cl_device_type type; /**< Reported as CL_DEVICE_TYPE; 0: the first device's own. */
+    uint64_t memory;     /**< Bytes of device memory; PRESENT_PORTABLE only. 0: the most of any. */
 };
 
 struct present {
@@ -29,15 +40,18 @@ struct present {
  * of 3.0 without an answer. Devices before 1.2, which nothing moves to, take no part, but for the
  * first.
  *
- * @devices      What each device says of itself, image formats included (a device without them is
- *               taken to have no images); [0] is the one that the program starts on. Borrowed.
- * @forced_type  Reported as CL_DEVICE_TYPE; 0: the first device's own.
- * @ret          Owned by the caller (present_finish).
+ * Memory is the exception to what every device offers: what does not fit where the program is makes
+ * it move, or wait, or spill. An object is as large as the device with the most memory takes it; of
+ * memory that the terms name, at least what OpenCL requires of so much (4.2).
+ *
+ * @devices  What each device says of itself, image formats included (a device without them is
+ *           taken to have no images); [0] is the one that the program starts on. Borrowed.
+ * @terms    Borrowed.
+ * @ret      Owned by the caller (present_finish).
  * Returns 0, -EINVAL (no device) or -ENOMEM. Pure.
  */
 MUST_CHECK int present_build(const struct devinfo *const *devices, size_t count,
-                             enum present_profile profile, cl_device_type forced_type,
-                             struct present *ret);
+                             const struct present_terms *terms, struct present *ret);
 /**
  * The same, and why each answer is what it is.
  *
@@ -45,8 +59,8 @@ MUST_CHECK int present_build(const struct devinfo *const *devices, size_t count,
  * NULL: nobody asks.
  */
 MUST_CHECK int present_explain(const struct devinfo *const *devices, size_t count,
-                               enum present_profile profile, cl_device_type forced_type,
-                               struct present *ret, struct reasons *ret_reasons);
+                               const struct present_terms *terms, struct present *ret,
+                               struct reasons *ret_reasons);
 void present_finish(struct present *present);
 
 /**

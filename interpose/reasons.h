@@ -20,6 +20,7 @@ enum reason_rule {
     REASON_EQUAL,       /**< Every device says so. */
     REASON_LEAST,       /**< The least of what devices say. */
     REASON_LARGEST,     /**< The largest. */
+    REASON_MOST_MEMORY, /**< What the device with the most memory says. */
     REASON_COMMON,      /**< What the answers of all have in common. */
     REASON_FIRST,       /**< What the device says that the program starts on. */
     REASON_OURS,        /**< Of the virtual device itself. */

@@ -8,6 +8,7 @@
 #include "agent/device_key.h"
 #include "agent/inventory.h"
 #include "agent/protocol.h"
+#include "agent/size.h"
 #include "interpose/aware.h"
 #include "interpose/calls.h"
 #include "interpose/control.h"
@@ -172,6 +173,21 @@ static cl_device_type wanted_type(void)
     return 0;
 }
 
+static uint64_t wanted_memory(enum present_profile profile)
+{
+    const char *text = getenv(START_ENV_MEMORY);
+    char reason[128] = "there has to be some";
+    uint64_t bytes = 0;
+    if (!text || !text[0])
+        return 0;
+    if (profile != PRESENT_PORTABLE)
+        log_warn("%s is for the portable profile: left out", START_ENV_MEMORY);
+    else if (size_parse(text, &bytes, reason, sizeof(reason)) != 0 || bytes == 0)
+        log_warn("%s: %s; the program is told the memory of the largest device", START_ENV_MEMORY,
+                 reason);
+    return bytes;
+}
+
 /*
  * The device's answers with its image formats. The inventory has them; asking costs a context,
  * which is only done where there is none.
@@ -209,6 +225,7 @@ static int build_present(struct machine *machine, const struct start *start)
     size_t most = machine->inventory.count + start->wanted, count = 0;
     const struct devinfo **infos = calloc(most, sizeof(struct devinfo *));
     enum present_profile profile = wanted_profile();
+    struct present_terms terms = {profile, wanted_type(), wanted_memory(profile)};
     int err = 0;
     if (!infos)
         return -ENOMEM;
@@ -217,13 +234,13 @@ static int build_present(struct machine *machine, const struct start *start)
         count += err == 0 && !is_among(infos, count, infos[count]);
     }
     if (profile == PRESENT_NATIVE && count > 1)
-        profile = PRESENT_PORTABLE;
+        terms.profile = PRESENT_COMMON;
     else if (profile == PRESENT_PORTABLE)
         for (size_t i = 0; i < machine->inventory.count; i++)
             if (!is_among(infos, count, &machine->inventory.entries[i].info))
                 infos[count++] = &machine->inventory.entries[i].info;
     if (err == 0)
-        err = present_build(infos, count, profile, wanted_type(), &the_present);
+        err = present_build(infos, count, &terms, &the_present);
     free(infos);
     return err;
 }

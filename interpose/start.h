@@ -14,6 +14,7 @@
 #define START_ENV_PRESENT   "RESEAT_PRESENT" /**< gpu, cpu, accelerator or native: the type told. */
 #define START_ENV_DEVICES   "RESEAT_DEVICES" /**< How many virtual devices; 1 without it. */
 #define START_ENV_PROFILE   "RESEAT_PROFILE" /**< portable or native. */
+#define START_ENV_MEMORY    "RESEAT_MEMORY"  /**< A size (agent/size.h): device memory to tell. */
 
 /** What the program is told about its devices, the same of each; constant once start() returned 0.
  */

@@ -20,6 +20,7 @@ enum devinfo_meet {
     DEVINFO_MAX,      /**< Unsigned: the largest (alignments). */
     DEVINFO_MAX_ALL,  /**< Unsigned: the largest, or 0 (unsupported) where any says 0. */
     DEVINFO_AND,      /**< Bit-field or cl_bool: what all have. */
+    DEVINFO_MEMORY,   /**< Unsigned: what the device with the most memory says. */
     DEVINFO_MIN_EACH, /**< Array of size_t: the least, element by element. */
     DEVINFO_NAMES,    /**< Space-separated names: those in all. */
     DEVINFO_VERSIONS, /**< cl_name_version array: names in all, with the least version. */

@@ -85,6 +85,15 @@ static cl_mem_flags real_flags(const struct memory *memory)
     return memory->flags & (ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE);
 }
 
+/* The program was told what the largest device takes, and an object up to that is not wrong: one
+ * that this device does not take finds no room there. */
+static cl_int as_shortage(cl_int error)
+{
+    return error == CL_INVALID_BUFFER_SIZE || error == CL_INVALID_IMAGE_SIZE
+               ? CL_MEM_OBJECT_ALLOCATION_FAILURE
+               : error;
+}
+
 static bool wants_window(const struct memory *root, const struct residence *residence)
 {
     return root->uses_svm || (residence->in_place && root->size >= WINDOW_WORTH) ||
@@ -107,14 +116,14 @@ static cl_int make_root_buffer(struct memory *root, struct residence *residence,
                                root->size, root->window->bytes, &error);
         if (root->real[place])
             root->backed |= (uint8_t)(1u << place);
-        return error;
+        return as_shortage(error);
     }
     cl_mem_flags flags = real_flags(root) | (root->flags & CL_MEM_ALLOC_HOST_PTR);
     if (initial)
         flags |= CL_MEM_COPY_HOST_PTR;
     root->real[place] = cl->clCreateBuffer(residence->context, flags, root->size,
                                            (void *)(uintptr_t)initial, &error);
-    return error;
+    return as_shortage(error);
 }
 
 static cl_int make_sub_buffer(struct memory *memory, struct residence *residence, uint8_t place)
@@ -141,7 +150,7 @@ static cl_int make_image(struct memory *memory, struct residence *residence, uin
     memory->real[place] =
         residence->cl->clCreateImage(residence->context, flags, &memory->image->format, &desc,
                                      (void *)(uintptr_t)initial, &error);
-    return error;
+    return as_shortage(error);
 }
 
 static cl_int make_real(struct memory *memory, struct residence *residence, uint8_t place,

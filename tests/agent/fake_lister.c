@@ -8,7 +8,7 @@
 /*
  * In place of reseat-lister: writes the devices that POCL_FAKE_DEVICES names (a variable that
  * concerns drivers, so that it reaches us from the client), as "kind:name,kind:name...". "hang"
- * never ends, "crash" does at once.
+ * never ends, "crash" does at once. The one whose name is "roomy" has more memory than the others.
  */
 
 #define DEVICES_MAX 16
@@ -19,7 +19,7 @@ static void fill(struct inventory_entry *entry, size_t index, const char *kind, 
 {
     static cl_device_type types[DEVICES_MAX];
     static cl_uint units = 4;
-    static cl_ulong memory = 2ull << 30;
+    static cl_ulong memories[DEVICES_MAX];
     static size_t groups[DEVICES_MAX];
     static char version[] = "OpenCL 1.2 fake", old[] = "OpenCL 1.1 fake";
     static char few[] = "cl_khr_byte_addressable_store",
@@ -43,6 +43,7 @@ static void fill(struct inventory_entry *entry, size_t index, const char *kind, 
     bool gpu = strcmp(kind, "gpu") == 0;
     char *own = strcmp(kind, "old") == 0 ? old : version;
     groups[index] = gpu ? 256 : 4096;
+    memories[index] = (strcmp(name, "roomy") == 0 ? 8ull : 2ull) << 30;
     struct devinfo_value *value = values[index];
     value[0] =
         (struct devinfo_value){CL_DEVICE_TYPE, sizeof(types[index]), (uint8_t *)&types[index]};
@@ -50,8 +51,8 @@ static void fill(struct inventory_entry *entry, size_t index, const char *kind, 
         (struct devinfo_value){CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), (uint8_t *)&units};
     value[2] = (struct devinfo_value){CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(groups[index]),
                                       (uint8_t *)&groups[index]};
-    value[3] =
-        (struct devinfo_value){CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memory), (uint8_t *)&memory};
+    value[3] = (struct devinfo_value){CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memories[index]),
+                                      (uint8_t *)&memories[index]};
     value[4] = (struct devinfo_value){CL_DEVICE_NAME, (uint32_t)strlen(entry->key.device) + 1,
                                       (uint8_t *)entry->key.device};
     value[5] = (struct devinfo_value){CL_DEVICE_VERSION, sizeof(version), (uint8_t *)own};

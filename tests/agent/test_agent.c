@@ -235,6 +235,34 @@ Test(agent, presented_says_what_programs_are_told_and_because_of_which_device)
     json_decref(object);
 }
 
+Test(agent, presented_memory_is_the_most_of_any_device_or_what_is_said)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:small,cpu:roomy", 1);
+    json_t *object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *one =
+        entry(json_object_get(object, "presented"), "answers", "CL_DEVICE_GLOBAL_MEM_SIZE");
+
+    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 8ll << 30);
+    expect_text(one, "rule", "most-memory");
+    expect_by(one, "cpu0", 1);
+    json_decref(object);
+    struct result *result = RESEAT("devices", "--presented");
+    cr_expect(strstr(result->out, "of cpu0, which has the most memory, of gpu0 2147483648, "
+                                  "cpu0 8589934592"),
+              "%s", result->out);
+
+    setenv("RESEAT_MEMORY", "3GiB", 1);
+    object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    one = entry(json_object_get(object, "presented"), "answers", "CL_DEVICE_GLOBAL_MEM_SIZE");
+    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 3ll << 30);
+    expect_text(one, "rule", "ours");
+    expect_text(one, "because", "as --memory says");
+    json_decref(object);
+    setenv("RESEAT_MEMORY", "3 GiB", 1);
+    cr_expect_eq(RESEAT("devices", "--presented")->status, 2);
+    unsetenv("RESEAT_MEMORY");
+}
+
 static pid_t start_several(const char *name, const char *devices, const char *count,
                            const char *how)
 {

@@ -97,9 +97,15 @@ static void try_present(const struct inventory *inv)
     for (size_t i = 0; i < count; i++)
         infos[i] = &inv->entries[i].info;
     for (int profile = PRESENT_PORTABLE; profile <= PRESENT_NATIVE; profile++) {
+        const struct present_terms terms = {
+            .profile = (enum present_profile)profile,
+            .type = profile == PRESENT_NATIVE ? 0 : CL_DEVICE_TYPE_GPU,
+            .memory = profile == PRESENT_PORTABLE && count > 1
+                          ? devinfo_scalar(infos[1], CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0)
+                          : 0,
+        };
         struct present present;
-        int err = present_build(infos, count, (enum present_profile)profile,
-                                profile == PRESENT_NATIVE ? 0 : CL_DEVICE_TYPE_GPU, &present);
+        int err = present_build(infos, count, &terms, &present);
         EXPECT(err == (count ? 0 : -EINVAL));
         if (err != 0)
             continue;

@@ -3,9 +3,10 @@
  * sizes, hold the specification's least values and agree with each other, as a conformance suite
  * does. It prints only its verdict.
  *
- *   deviceinfo [--without WORD,...]
+ *   deviceinfo [--memory BYTES] [--without WORD,...]
  *
- * --without leaves out checks that a driver is known to fail by itself.
+ * --memory is how much device memory there is to be, --without leaves out checks that a driver is
+ * known to fail by itself.
  */
 #include "deviceinfo.h"
 
@@ -184,6 +185,7 @@ static void find_facts(void)
 int main(int argc, char **argv)
 {
     without = prog_option_text(argc, argv, "--without", "");
+    facts.memory = (uint64_t)prog_option(argc, argv, "--memory", 0);
     find_facts();
     do {
         check_platform();

@@ -15,7 +15,8 @@ struct facts {
     cl_context context;
     cl_command_queue queue;
     cl_version version, c_version, platform_version;
-    bool full; /**< FULL_PROFILE. */
+    bool full;       /**< FULL_PROFILE. */
+    uint64_t memory; /**< What CL_DEVICE_GLOBAL_MEM_SIZE has to be; 0: nobody said. */
     char *extensions;
 };
 extern struct facts facts;

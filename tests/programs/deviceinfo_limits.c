@@ -47,6 +47,7 @@ static void check_memory(void)
         floor = 32 << 20;
         least = least < 1 << 30 ? least : 1 << 30;
     }
+    CHECK(!facts.memory || global == facts.memory);
     CHECK(most <= global);
     CHECK(most >= (least > floor ? least : floor));
     CHECK(number64(CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE) >= (facts.full ? 65536u : 1024u));

@@ -24,13 +24,14 @@ static struct device *find(const struct engine_rig *rig, const char *name)
     return NULL;
 }
 
-/* @first: the device to start on; or NULL. */
-static void engine_start(struct engine_rig *rig, const char *first)
+/* @first: the device to start on; or NULL. @memory: told in the portable profile; NULL: native. */
+static void engine_start(struct engine_rig *rig, const char *first, const char *memory)
 {
     char key[DEVICE_KEY_TEXT_MAX];
     cl_uint count = 0;
     size_t listed;
-    setenv(START_ENV_PROFILE, "native", 1);
+    setenv(START_ENV_PROFILE, memory ? "portable" : "native", 1);
+    setenv(START_ENV_MEMORY, memory ? memory : "", 1);
     unsetenv(START_ENV_INVENTORY);
     unsetenv(START_ENV_PRESENT);
     /* No agent: not the machine's either. */
@@ -47,7 +48,7 @@ static void engine_start(struct engine_rig *rig, const char *first)
     OK(clGetDeviceIDs(rig->platform, CL_DEVICE_TYPE_ALL, 1, &rig->device, &count));
 }
 
-void engine_rig_open(struct engine_rig *rig, const char *config)
+void engine_rig_open_told(struct engine_rig *rig, const char *config, const char *memory)
 {
     char path[] = "/tmp/reseat-rig-XXXXXX";
     int fd = mkstemp(path);
@@ -62,8 +63,13 @@ void engine_rig_open(struct engine_rig *rig, const char *config)
     emu_control_shared_fn shared;
     *(void **)&shared = dlsym(library, "emu_control_shared");
     rig->emu = shared();
-    engine_start(rig, NULL);
+    engine_start(rig, NULL, memory);
     unlink(path);
+}
+
+void engine_rig_open(struct engine_rig *rig, const char *config)
+{
+    engine_rig_open_told(rig, config, NULL);
 }
 
 void engine_rig_open_pocl(struct engine_rig *rig, const char *devices)
@@ -77,7 +83,7 @@ void engine_rig_open_pocl_on(struct engine_rig *rig, const char *devices, const 
     folder_clean_environment();
     setenv("POCL_DEVICES", devices, 1);
     setenv(DRIVER_ENV_VENDORS, "/etc/OpenCL/vendors/pocl.icd", 1);
-    engine_start(rig, first);
+    engine_start(rig, first, NULL);
 }
 
 cl_device_id engine_rig_seat(struct engine_rig *rig, const char *name)

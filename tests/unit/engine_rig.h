@@ -26,7 +26,9 @@ struct engine_rig {
  * have their own `name`, by which the functions below know them; engine_rig_key() finds them by it.
  */
 void engine_rig_open(struct engine_rig *rig, const char *config);
-/** The same on POCL, with @devices of it ("basic pthread"). */
+/** The same in the portable profile, with @memory as RESEAT_MEMORY. */
+void engine_rig_open_told(struct engine_rig *rig, const char *config, const char *memory);
+/** Natively on POCL, with @devices of it ("basic pthread"). */
 void engine_rig_open_pocl(struct engine_rig *rig, const char *devices);
 /** The same, starting on the device whose name begins with @first. */
 void engine_rig_open_pocl_on(struct engine_rig *rig, const char *devices, const char *first);

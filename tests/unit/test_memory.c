@@ -329,3 +329,44 @@ Test(memory_end, a_view_that_goes_takes_its_maps_along, .timeout = 300)
     OK(clReleaseMemObject(buffer));
     engine_program_close(&p);
 }
+
+/* What the program was told is more than its device has: only beyond that is a size wrong. */
+Test(memory_sizes, a_size_that_the_program_was_told_is_not_wrong, .timeout = 300)
+{
+    static struct engine_rig rig;
+    struct engine_program p;
+    const cl_image_format format = {CL_RGBA, CL_FLOAT};
+    const cl_image_desc desc = {
+        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 512, .image_height = 512};
+    cl_ulong memory = 0, object = 0;
+    cl_int error;
+    engine_rig_open_told(&rig, "[one] name=one memory=8MiB max_alloc=1MiB", "64MiB");
+    engine_program_open(&rig, 0, NULL, &p);
+    OK(clGetDeviceInfo(rig.device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memory), &memory, NULL));
+    OK(clGetDeviceInfo(rig.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(object), &object, NULL));
+    cr_expect_eq(memory, 64u << 20);
+    cr_expect_eq(object, 32u << 20);
+    cl_mem buffer = clCreateBuffer(p.context, 0, 32u << 20, NULL, &error);
+    cr_expect_neq(error, CL_INVALID_BUFFER_SIZE);
+    cr_expect_eq(!buffer, error != CL_SUCCESS);
+    cl_mem image = clCreateImage(p.context, 0, &format, &desc, NULL, &error);
+    cr_expect_neq(error, CL_INVALID_IMAGE_SIZE);
+    cr_expect_eq(!image, error != CL_SUCCESS);
+    cr_expect_null(clCreateBuffer(p.context, 0, (32u << 20) + 1, NULL, &error));
+    cr_expect_eq(error, CL_INVALID_BUFFER_SIZE);
+    if (buffer)
+        OK(clReleaseMemObject(buffer));
+    if (image)
+        OK(clReleaseMemObject(image));
+    engine_program_close(&p);
+}
+
+/* What is no size is as if nobody had said anything. */
+Test(memory_sizes, memory_that_is_no_size_is_ignored, .timeout = 300)
+{
+    static struct engine_rig rig;
+    cl_ulong memory = 0;
+    engine_rig_open_told(&rig, "[one] name=one memory=8MiB", "64 MiB");
+    OK(clGetDeviceInfo(rig.device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memory), &memory, NULL));
+    cr_expect_eq(memory, 8u << 20);
+}

@@ -8,13 +8,16 @@
 
 TestSuite(present, .fini = leaks_check, .timeout = 60);
 
+static const struct present_terms portable = {.profile = PRESENT_PORTABLE};
+
 static struct present build(enum present_profile profile, const struct devinfo *a,
                             const struct devinfo *b)
 {
     const struct devinfo *devices[] = {a, b};
+    const struct present_terms terms = {.profile = profile};
     struct present present = {0};
 
-    cr_assert_eq(present_build(devices, b ? 2 : 1, profile, 0, &present), 0);
+    cr_assert_eq(present_build(devices, b ? 2 : 1, &terms, &present), 0);
     return present;
 }
 
@@ -395,6 +398,11 @@ Test(present, memory_limits_agree)
     put8(&a, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, 1000);
     put8(&b, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, 1000);
     present = build(PRESENT_PORTABLE, &a, &b);
+    cr_expect_eq(number(&present, CL_DEVICE_GLOBAL_MEM_SIZE), 400);
+    cr_expect_eq(number(&present, CL_DEVICE_MAX_MEM_ALLOC_SIZE), 300);
+    cr_expect_eq(number(&present, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE), 300);
+    present_finish(&present);
+    present = build(PRESENT_COMMON, &a, &b);
     cr_expect_eq(number(&present, CL_DEVICE_GLOBAL_MEM_SIZE), 100);
     cr_expect_eq(number(&present, CL_DEVICE_MAX_MEM_ALLOC_SIZE), 100);
     cr_expect_eq(number(&present, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE), 100);
@@ -449,17 +457,18 @@ Test(present, type_can_be_forced)
 {
     struct devinfo a = plain("OpenCL 3.0 a");
     const struct devinfo *devices[] = {&a};
+    const struct present_terms gpu = {.type = CL_DEVICE_TYPE_GPU};
     struct present present = {0};
 
-    cr_assert_eq(present_build(devices, 1, PRESENT_PORTABLE, CL_DEVICE_TYPE_GPU, &present), 0);
+    cr_assert_eq(present_build(devices, 1, &gpu, &present), 0);
     cr_expect_eq(number(&present, CL_DEVICE_TYPE), CL_DEVICE_TYPE_GPU);
     cr_expect_str_eq(text(&present, CL_DEVICE_NAME), "reseat virtual device (GPU)");
     cr_expect_str_eq(text(&present, CL_DEVICE_VENDOR), "reseat");
     present_finish(&present);
-    cr_assert_eq(present_build(devices, 1, PRESENT_PORTABLE, 0, &present), 0);
+    cr_assert_eq(present_build(devices, 1, &portable, &present), 0);
     cr_expect_eq(number(&present, CL_DEVICE_TYPE), CL_DEVICE_TYPE_CPU);
     present_finish(&present);
-    cr_expect_eq(present_build(devices, 0, PRESENT_PORTABLE, 0, &present), -EINVAL);
+    cr_expect_eq(present_build(devices, 0, &portable, &present), -EINVAL);
 }
 
 Test(present, handles_and_unknown_parameters_are_not_answered)

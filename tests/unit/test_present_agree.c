@@ -9,14 +9,15 @@
 
 TestSuite(present_agree, .fini = leaks_check, .timeout = 60);
 
+static const struct present_terms portable = {.profile = PRESENT_PORTABLE};
+
 static struct present build(const struct devinfo *a, const struct devinfo *b,
                             struct reasons *ret_reasons)
 {
     const struct devinfo *devices[] = {a, b};
     struct present present = {0};
 
-    cr_assert_eq(present_explain(devices, b ? 2 : 1, PRESENT_PORTABLE, 0, &present, ret_reasons),
-                 0);
+    cr_assert_eq(present_explain(devices, b ? 2 : 1, &portable, &present, ret_reasons), 0);
     return present;
 }
 
@@ -146,7 +147,7 @@ Test(present_agree, devices_that_nothing_moves_to_take_no_part)
     put8(&a, CL_DEVICE_MAX_WORK_GROUP_SIZE, 4096);
     put8(&b, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
     put8(&c, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1024);
-    cr_assert_eq(present_explain(devices, 3, PRESENT_PORTABLE, 0, &present, &reasons), 0);
+    cr_assert_eq(present_explain(devices, 3, &portable, &present, &reasons), 0);
     cr_expect_eq(present.version, V(1, 2));
     cr_expect_eq(number(&present, CL_DEVICE_MAX_WORK_GROUP_SIZE), 1024);
     reason = reasons_find_answer(&reasons, CL_DEVICE_MAX_WORK_GROUP_SIZE);
@@ -158,7 +159,7 @@ Test(present_agree, devices_that_nothing_moves_to_take_no_part)
     reasons_finish(&reasons);
 
     devices[0] = &b;
-    cr_assert_eq(present_build(devices, 1, PRESENT_PORTABLE, 0, &present), 0);
+    cr_assert_eq(present_build(devices, 1, &portable, &present), 0);
     cr_expect_eq(present.version, V(1, 1), "it is the one the program is on");
     present_finish(&present);
 }
