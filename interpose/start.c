@@ -19,6 +19,7 @@
 #include "state/move.h"
 #include "state/program.h"
 #include "state/room.h"
+#include "state/stay.h"
 #include "state/watch.h"
 #include "state/work.h"
 
@@ -300,6 +301,7 @@ static void child_begins(void)
     room_after_fork();
     work_in_child();
     move_after_fork();
+    stay_after_fork();
 }
 
 static int start_all(struct machine *machine)

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "state/callback.h"
+#include "state/stay.h"
 
 struct platform *the_platform;
 struct seat *the_seats[SEATS];
@@ -261,13 +262,19 @@ cl_int context_create(const cl_context_properties *properties, cl_uint seat_coun
     }
     /* A move may come between looking where the seats are and being one of what moves. */
     struct device *devices[SEATS] = {NULL};
+    struct stay stay = {context->seats, context->seat_count, 0};
+    bool settled = false;
     do {
         unsettle(context);
         seats_wait(context->seat_count, context->seats, devices);
         error = settle(context, devices);
-        if (error != CL_SUCCESS)
-            goto failed;
-    } while (!publish_if_settled(context, devices));
+        settled = error == CL_SUCCESS && publish_if_settled(context, devices);
+        if (error == CL_SUCCESS && !settled)
+            stay_again(&stay);
+    } while (error == CL_SUCCESS && !settled);
+    stay_end(&stay);
+    if (error != CL_SUCCESS)
+        goto failed;
     *ret_context = context;
     return CL_SUCCESS;
 failed:

@@ -13,11 +13,14 @@
 #include "state/move_priv.h"
 #include "state/offer.h"
 #include "state/room.h"
+#include "state/stay.h"
 #include "state/usage.h"
 #include "state/work.h"
 
 /* A program that never stops making contexts or building: give up rather than chase it. */
 #define ATTEMPTS 10
+/* How often a move that waits for what goes first looks at its deadline and cancellation. */
+#define STAY_STEP_NS 10000000u
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
@@ -334,6 +337,27 @@ static bool lock_until(uint64_t deadline_ns)
     return pthread_mutex_clocklock(&one_at_a_time, CLOCK_MONOTONIC, &until) == 0;
 }
 
+/*
+ * Lock, when nothing on the seat has to be let finish first. 0, or -errno with the reason written
+ * and the lock open.
+ */
+static int lock_to_move(struct move *move)
+{
+    for (;;) {
+        if (!lock_until(move->limits.deadline_ns))
+            return move_fail(move, -ETIMEDOUT, "another move of the program went on");
+        move->resumes = move->request->target && !atomic_load(&move->seat->device);
+        if (move->resumes || move->request->dry_run || !stay_holds(move->seat))
+            return 0;
+        pthread_mutex_unlock(&one_at_a_time);
+        stay_wait(STAY_STEP_NS);
+        int error = move_check(move);
+        if (error != 0)
+            return move_fail(move, error,
+                             "what the program builds, and moves made start over, goes first");
+    }
+}
+
 bool move_home(struct seat *seat)
 {
     struct device *here = atomic_load(&seat->device);
@@ -351,11 +375,11 @@ void move_transact(struct move *move)
     const struct move_request *request = move->request;
     move->limits = (struct transfer_limits){
         .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
-    if (!lock_until(request->deadline_ns)) {
-        conclude(move, move_fail(move, -ETIMEDOUT, "another move of the program went on"));
+    int error = lock_to_move(move);
+    if (error != 0) {
+        conclude(move, error);
         return;
     }
-    move->resumes = request->target && !atomic_load(&move->seat->device);
     if (work_begin() || move->resumes) {
         work_arm(); /* what the driver registered since the program first used it */
         run(move);

@@ -4,6 +4,7 @@
 
 #include "state/log.h"
 #include "state/program_priv.h"
+#include "state/stay.h"
 #include "state/usage.h"
 #include "state/variables.h"
 
@@ -179,6 +180,7 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         return CL_OUT_OF_HOST_MEMORY;
     if (from_binary)
         seats_from_container(program);
+    struct stay stay = {context->seats, context->seat_count, 0};
     cl_int error;
     bool settled;
     do {
@@ -202,7 +204,10 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         for (unsigned s = 0; s < sites.count && !(settled && error == CL_SUCCESS); s++)
             residence_release(sites.site[s].residence->cl, OBJECT_PROGRAM, reals[s]);
         program_sites_drop(&sites);
+        if (!settled)
+            stay_again(&stay);
     } while (!settled);
+    stay_end(&stay);
     if (error != CL_SUCCESS) {
         program_discard(program);
         return error;

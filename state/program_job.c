@@ -7,6 +7,7 @@
 #include "state/kernel.h"
 #include "state/log.h"
 #include "state/program_priv.h"
+#include "state/stay.h"
 #include "state/usage.h"
 
 /*
@@ -214,9 +215,13 @@ static cl_int work(struct program_job *job)
 {
     bool (*once)(struct program_job * job, cl_int * ret_error) =
         job->work == PROGRAM_LINK ? program_link_once : program_build_once;
+    struct stay stay = {job->program->context->seats, job->program->context->seat_count, 0};
     cl_int error;
-    while (!once(job, &error))
+    while (!once(job, &error)) {
         log_info("a program was moved while it was built: once more on its new device");
+        stay_again(&stay);
+    }
+    stay_end(&stay);
     if (error == CL_SUCCESS)
         usage_note_recipe(job->recipe);
     program_job_unclaim(job);

@@ -1,0 +1,178 @@
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "state/stay.h"
+#include "tests/unit/test_moves_common.h"
+
+/* Builds end, however often the program is moved meanwhile. */
+
+TestSuite(moves_builds, .timeout = 120);
+
+/* Longer than a move takes, so that each attempt that may be moved is. */
+#define SLOW "[one] name=one build_ms=150 [two] name=two build_ms=150"
+/* More than a round calls a compiler: for each of its two steps at most STAY_AFTER attempts until
+ * moves wait, one that the move under way makes vain, and the last; and what movers carry. */
+#define MOST   20
+#define ROUNDS 2
+
+static struct {
+    struct engine_rig rig;
+    atomic_bool stop;
+} busy;
+
+static unsigned attempts(void)
+{
+    static const char *const functions[] = {"clBuildProgram", "clCompileProgram", "clLinkProgram"};
+    uint64_t calls = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(functions); i++)
+        calls += emu_shared_calls(busy.rig.emu, "one", functions[i]) +
+                 emu_shared_calls(busy.rig.emu, "two", functions[i]);
+    return (unsigned)calls;
+}
+
+/* A build that never ends would hang the suite: then the moves do. */
+static void *move_on(void *data)
+{
+    struct move_report report;
+    (void)data;
+    for (unsigned i = 1; !atomic_load(&busy.stop) && attempts() < ROUNDS * MOST; i++)
+        (void)engine_rig_move(&busy.rig, i % 2 ? "two" : "one", &report);
+    return NULL;
+}
+
+static void between_moves(void (*work)(cl_context context))
+{
+    struct engine_program p;
+    pthread_t mover;
+    engine_rig_open(&busy.rig, SLOW);
+    engine_program_open(&busy.rig, 0, NULL, &p);
+    cr_assert_eq(pthread_create(&mover, NULL, move_on, NULL), 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        unsigned before = attempts();
+        work(p.context);
+        cr_expect_lt(attempts() - before, MOST, "%u attempts", attempts() - before);
+    }
+    atomic_store(&busy.stop, true);
+    cr_assert_eq(pthread_join(mover, NULL), 0);
+    engine_program_close(&p);
+}
+
+static void build(cl_context context)
+{
+    const char *text = SOURCE;
+    cl_int error;
+    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_kernel kernel = engine_kernel(program, "add");
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseProgram(program));
+}
+
+Test(moves_builds, a_build_ends_between_moves_that_never_do)
+{
+    between_moves(build);
+}
+
+static void compile_and_link(cl_context context)
+{
+    const char *text = SOURCE;
+    cl_int error;
+    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
+    OK(error);
+    OK(clCompileProgram(program, 0, NULL, "", 0, NULL, NULL, NULL, NULL));
+    cl_program linked = clLinkProgram(context, 0, NULL, "", 1, &program, NULL, NULL, &error);
+    OK(error);
+    OK(clReleaseProgram(linked));
+    OK(clReleaseProgram(program));
+}
+
+Test(moves_builds, a_link_ends_between_moves_that_never_do)
+{
+    between_moves(compile_and_link);
+}
+
+/* What moves wait for, without anything that is built. */
+struct stopped {
+    struct engine_rig rig;
+    struct stay stay;
+};
+
+static void stop_moves(struct stopped *s)
+{
+    engine_rig_open(&s->rig, CONFIG);
+    s->stay = (struct stay){the_seats, 1, 0};
+    for (int i = 0; i < STAY_AFTER; i++) {
+        cr_assert_not(stay_holds(the_seats[0]));
+        stay_again(&s->stay);
+    }
+    cr_assert(stay_holds(the_seats[0]));
+}
+
+Test(moves_builds, a_move_that_waits_for_a_build_keeps_its_deadline)
+{
+    static struct stopped s;
+    struct move_report report;
+    stop_moves(&s);
+    struct move_request request = {.target = engine_rig_key(&s.rig, "two"),
+                                   .deadline_ns = engine_rig_now() + 50000000u};
+    move_run(&request, &report);
+    cr_expect_eq(report.result, MOVE_EXPIRED, "%s", move_result_name(report.result));
+    cr_expect_str_eq(place_of_seat(), "one");
+    request.target = NULL;
+    move_run(&request, &report);
+    cr_expect_eq(report.result, MOVE_EXPIRED, "%s", move_result_name(report.result));
+    stay_end(&s.stay);
+    engine_rig_moves(&s.rig, "two");
+}
+
+Test(moves_builds, a_move_that_waits_for_a_build_can_be_canceled)
+{
+    static struct stopped s;
+    static atomic_bool cancel = true;
+    struct move_report report;
+    stop_moves(&s);
+    struct move_request request = {.target = engine_rig_key(&s.rig, "two"), .cancel = &cancel};
+    move_run(&request, &report);
+    cr_expect_eq(report.result, MOVE_CANCELED, "%s", move_result_name(report.result));
+    cr_expect_not_null(strstr(report.reason, "builds"), "%s", report.reason);
+    request.dry_run = true;
+    move_run(&request, &report);
+    cr_expect_eq(report.result, MOVE_DONE, "PLAN alone moves nothing: %s", report.reason);
+    stay_end(&s.stay);
+}
+
+static void *move_once(void *data)
+{
+    static struct move_report report;
+    (void)engine_rig_move(data, "two", &report);
+    return &report;
+}
+
+Test(moves_builds, a_move_goes_once_the_build_has_ended)
+{
+    static struct stopped s;
+    pthread_t mover;
+    void *result;
+    stop_moves(&s);
+    cr_assert_eq(pthread_create(&mover, NULL, move_once, &s.rig), 0);
+    engine_rig_sleep(50);
+    cr_expect_str_eq(place_of_seat(), "one");
+    stay_end(&s.stay);
+    cr_assert_eq(pthread_join(mover, &result), 0);
+    cr_expect_eq(((struct move_report *)result)->result, MOVE_DONE);
+    cr_expect_str_eq(place_of_seat(), "two");
+}
+
+Test(moves_builds, a_suspended_device_is_resumed_for_what_is_built)
+{
+    static struct stopped s;
+    engine_rig_open(&s.rig, CONFIG);
+    engine_rig_moves(&s.rig, NULL);
+    s.stay = (struct stay){the_seats, 1, 0};
+    for (int i = 0; i < STAY_AFTER; i++)
+        stay_again(&s.stay);
+    engine_rig_moves(&s.rig, "two");
+    stay_end(&s.stay);
+}
