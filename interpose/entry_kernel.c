@@ -134,11 +134,12 @@ cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info na
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
 }
 
-/* 5.9.3: the device may be left out where the program has only one. */
+/* 5.9.3: of the devices that it was built for; the device may be left out where that is only one.
+ */
 static int seat_of(const struct kernel *kernel, cl_device_id handle)
 {
     const struct context *context = kernel->context;
-    uint32_t seats = program_seats(kernel->program);
+    uint32_t seats = atomic_load(&kernel->program->executable);
     int index = -1;
     if (!handle)
         return seats && (seats & (seats - 1)) == 0 ? __builtin_ctz(seats) : -1;

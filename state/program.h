@@ -48,7 +48,8 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
  * seats; never empty. All wait while one of them is suspended, and none is called inside the gate.
  */
 
-/** clCreateProgramWithSource, WithIL, WithBinary. @base: a reference is taken. */
+/** clCreateProgramWithSource, WithIL, WithBinary. Waits only while all of @seats are suspended: one
+ *  that is gets its part when it is resumed. @base: a reference is taken. */
 cl_int program_create(struct context *context, uint32_t seats, struct recipe *base,
                       bool from_binary, struct program **ret_program);
 
