@@ -55,7 +55,7 @@ static bool is_required(const struct shape *shape, const size_t *required)
 static bool divides(const struct shape *shape)
 {
     for (cl_uint i = 0; i < shape->dims; i++)
-        if (shape->global[i] % shape->local[i] != 0)
+        if (!launch_divides(shape->global[i], shape->local[i]))
             return false;
     return true;
 }

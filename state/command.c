@@ -5,15 +5,8 @@
 
 #include "state/room.h"
 
-struct memory *command_use(const struct command *command, unsigned *cursor, bool *ret_writes)
+struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
-    if (*cursor < command->use_count) {
-        unsigned i = (*cursor)++;
-        *ret_writes = (command->writes >> i) & 1;
-        return command->uses[i];
-    }
-    if (!command->more)
-        return NULL;
     *cursor -= command->use_count; /* where the rest begins to count */
     struct memory *memory = command->more(command, cursor, ret_writes);
     *cursor += command->use_count;
@@ -41,6 +34,8 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
 {
     struct memory *memory;
     bool writes, tight = account_is_tight(&residence->device->account);
+    if (command->ops->gather)
+        command->ops->gather(command);
     for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
         struct memory *root = memory->root;
         if (UNLIKELY(tight))

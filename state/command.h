@@ -44,7 +44,7 @@ cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_comm
 cl_int queue_flush(struct queue *queue);
 cl_int queue_finish(struct queue *queue);
 
-#define COMMAND_USES 3
+#define COMMAND_USES 8
 
 struct command;
 
@@ -64,6 +64,9 @@ struct command_ops {
     /** A held command is given up, because what it waited for ended in error; before drop. Or NULL.
      */
     void (*cancel)(struct command *command);
+    /** Put the objects that `more` would give into uses[], for the walks to come; inside the gate.
+     *  Or NULL. */
+    void (*gather)(struct command *command);
     /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
      *  bring has to be called first. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
@@ -104,8 +107,18 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
 /** @command cannot run in @place yet: some object of it has no latest replica there (R2). */
 #define COMMAND_ABSENT 1
 
+struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes);
 /** The next memory object that @command names; *cursor starts at 0. NULL past the last. */
-struct memory *command_use(const struct command *command, unsigned *cursor, bool *ret_writes);
+static inline struct memory *command_use(const struct command *command, unsigned *cursor,
+                                         bool *ret_writes)
+{
+    if (*cursor < command->use_count) {
+        unsigned i = (*cursor)++;
+        *ret_writes = (command->writes >> i) & 1;
+        return command->uses[i];
+    }
+    return UNLIKELY(command->more != NULL) ? command_use_more(command, cursor, ret_writes) : NULL;
+}
 /**
  * CL_SUCCESS: to be given to @place with command_issue at once. Else COMMAND_ABSENT, or the error
  * to give the program. Inside the gate.

@@ -8,6 +8,7 @@
 #define CLEANUP(f)    __attribute__((cleanup(f)))
 #define LIKELY(x)     __builtin_expect(!!(x), 1)
 #define UNLIKELY(x)   __builtin_expect(!!(x), 0)
+#define NOINLINE      __attribute__((noinline))
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))

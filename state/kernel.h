@@ -109,6 +109,14 @@ cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint
  */
 cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t place);
 
+/** True when kernel_make_real and kernel_apply have nothing to do in @place. */
+static inline bool kernel_is_ready(const struct kernel *kernel, uint8_t place)
+{
+    return __atomic_load_n(&kernel->real[place], __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(&kernel->applied[place], __ATOMIC_ACQUIRE) ==
+               atomic_load_explicit(&kernel->edition, memory_order_relaxed);
+}
+
 /** A copy of all arguments that holds its objects, for a launch that is held. 0 or -ENOMEM. */
 struct kernel_snapshot;
 MUST_CHECK int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_snapshot);
@@ -135,6 +143,12 @@ uint64_t kernel_argument_bytes(const struct kernel *kernel);
  * there, and real[place] is made to let go of them. Gate closed. */
 void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t place);
 
+/** Most work-groups have a power of two of work-items, and a division takes long. */
+static inline bool launch_divides(size_t global, size_t local)
+{
+    return (local & (local - 1)) == 0 ? (global & (local - 1)) == 0 : global % local == 0;
+}
+
 /** Remember a launch for PLAN and PREPARE: high-water marks. @local is NULL where the driver chose.
  *  A few loads when nothing is new. */
 void kernel_note_launch(struct kernel *kernel, cl_uint dims, const size_t *global,
@@ -150,6 +164,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
 /** The largest launches so far. */
 struct kernel_marks {
     _Atomic uint64_t group_size, item_sizes[3], local_memory;
+    _Atomic uint64_t uneven; /**< 1 where work-groups did not divide a launch. */
 };
 /** As usage_renew and usage_restore: the launches so far are past, and are not. By one mover at a
  *  time. */

@@ -10,7 +10,6 @@
 /* The way that most calls take is one function without calls but the driver's; the rest is kept out
  * of it, so that it needs few registers. */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
-#define NOINLINE      __attribute__((noinline))
 
 /* The real object behind an argument in @place, made where it is not yet; NULL for a NULL buffer.
  */

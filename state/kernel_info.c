@@ -204,41 +204,68 @@ cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_sub_
     return answer(&question, (int)seat, ret_value, ret_size);
 }
 
-static void raise_to(_Atomic uint64_t *mark, uint64_t value, bool *changed)
+static bool exceeds(const _Atomic uint64_t *mark, uint64_t value)
+{
+    return value > atomic_load_explicit(mark, memory_order_relaxed);
+}
+
+static void raise_to(_Atomic uint64_t *mark, uint64_t value)
 {
     uint64_t old = atomic_load_explicit(mark, memory_order_relaxed);
-    while (UNLIKELY(value > old)) {
-        *changed = true;
-        if (atomic_compare_exchange_weak_explicit(mark, &old, value, memory_order_relaxed,
-                                                  memory_order_relaxed))
-            break;
+    while (value > old && !atomic_compare_exchange_weak_explicit(
+                              mark, &old, value, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+static NOINLINE void note_new_launch(struct kernel *kernel, cl_uint dims, const size_t *global,
+                                     const size_t *local)
+{
+    struct kernel_details *details = kernel->details;
+    uint64_t memory = details->local_static + details->local_dynamic, items = 1;
+    raise_to(&details->marks.local_memory, memory);
+    for (cl_uint i = 0; local && i < dims; i++) {
+        raise_to(&details->marks.item_sizes[i], local[i]);
+        items *= local[i];
+        if (global && local[i] && !launch_divides(global[i], local[i]))
+            raise_to(&details->marks.uneven, 1);
     }
+    if (local)
+        raise_to(&details->marks.group_size, items);
+    if (!atomic_exchange_explicit(&details->launched, true, memory_order_relaxed)) {
+        for (cl_uint i = 0; i < kernel->arg_count; i++)
+            details->usage.parameter_bytes +=
+                kernel->args[i].kind == ARG_LOCAL ? (uint32_t)sizeof(void *) : kernel->args[i].size;
+        usage_note_kernel(&details->usage);
+    }
+    usage_note_launch(dims, global, local, memory);
+}
+
+/* Within what was noted before? */
+static inline bool is_noted(const struct kernel_details *details, cl_uint dims,
+                            const size_t *global, const size_t *local)
+{
+    uint64_t items = 1;
+    if (!atomic_load_explicit(&details->launched, memory_order_relaxed) ||
+        exceeds(&details->marks.local_memory, details->local_static + details->local_dynamic))
+        return false;
+    if (!local)
+        return true;
+    for (cl_uint i = 0; i < dims; i++) {
+        if (exceeds(&details->marks.item_sizes[i], local[i]))
+            return false;
+        if (global && local[i] && !launch_divides(global[i], local[i]) &&
+            exceeds(&details->marks.uneven, 1))
+            return false;
+        items *= local[i];
+    }
+    return !exceeds(&details->marks.group_size, items);
 }
 
 void kernel_note_launch(struct kernel *kernel, cl_uint dims, const size_t *global,
                         const size_t *local)
 {
-    struct kernel_details *details = kernel->details;
-    uint64_t memory = details->local_static + details->local_dynamic, items = 1;
-    bool changed = false;
-    raise_to(&details->marks.local_memory, memory, &changed);
-    for (cl_uint i = 0; local && i < dims; i++) {
-        raise_to(&details->marks.item_sizes[i], local[i], &changed);
-        items *= local[i];
-        changed = changed || (global && local[i] && global[i] % local[i] != 0);
-    }
-    if (local)
-        raise_to(&details->marks.group_size, items, &changed);
-    if (UNLIKELY(!atomic_load_explicit(&details->launched, memory_order_relaxed))) {
-        atomic_store_explicit(&details->launched, true, memory_order_relaxed);
-        for (cl_uint i = 0; i < kernel->arg_count; i++)
-            details->usage.parameter_bytes +=
-                kernel->args[i].kind == ARG_LOCAL ? (uint32_t)sizeof(void *) : kernel->args[i].size;
-        usage_note_kernel(&details->usage);
-        changed = true;
-    }
-    if (UNLIKELY(changed))
-        usage_note_launch(dims, global, local, memory);
+    if (UNLIKELY(!is_noted(kernel->details, dims, global, local)))
+        note_new_launch(kernel, dims, global, local);
 }
 
 /* The largest work-group of @real there. */
@@ -316,6 +343,7 @@ void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before)
     struct kernel_marks *now = &kernel->details->marks;
     atomic_store(&ret_before->group_size, atomic_exchange(&now->group_size, 0));
     atomic_store(&ret_before->local_memory, atomic_exchange(&now->local_memory, 0));
+    atomic_store(&ret_before->uneven, atomic_exchange(&now->uneven, 0));
     for (unsigned i = 0; i < 3; i++)
         atomic_store(&ret_before->item_sizes[i], atomic_exchange(&now->item_sizes[i], 0));
 }
@@ -323,9 +351,9 @@ void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before)
 void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before)
 {
     struct kernel_marks *now = &kernel->details->marks;
-    bool changed;
-    raise_to(&now->group_size, atomic_load(&before->group_size), &changed);
-    raise_to(&now->local_memory, atomic_load(&before->local_memory), &changed);
+    raise_to(&now->group_size, atomic_load(&before->group_size));
+    raise_to(&now->local_memory, atomic_load(&before->local_memory));
+    raise_to(&now->uneven, atomic_load(&before->uneven));
     for (unsigned i = 0; i < 3; i++)
-        raise_to(&now->item_sizes[i], atomic_load(&before->item_sizes[i]), &changed);
+        raise_to(&now->item_sizes[i], atomic_load(&before->item_sizes[i]));
 }

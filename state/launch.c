@@ -13,6 +13,7 @@ struct launch {
     size_t offset_copy[3], global_copy[3], local_copy[3];
     struct kernel_snapshot *snapshot; /* when held: the arguments at the time of the call */
     bool *gone;             /* set when an argument's object is; not of one that is held */
+    cl_uint rest;           /* the first argument that was not gathered */
     struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
 };
 
@@ -25,26 +26,60 @@ static size_t group_items(const struct launch *launch)
     return items;
 }
 
+/* The object of an argument, or NULL; of a launch that is not held. */
+static inline struct memory *use_of(const struct launch *launch, cl_uint index, bool *ret_writes)
+{
+    const struct kernel_arg *arg = &launch->kernel->args[index];
+    if (arg->kind != ARG_MEMORY)
+        return NULL;
+    struct memory *memory = object_weak_get(arg->object);
+    if (UNLIKELY(!memory)) {
+        *launch->gone = *launch->gone || arg->object.object;
+        return NULL;
+    }
+    /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
+    *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
+    return memory;
+}
+
 static struct memory *launch_uses(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
     const struct launch *launch = (const struct launch *)command;
+    struct memory *memory = NULL;
     if (launch->snapshot)
         return kernel_snapshot_memory(launch->snapshot, (*cursor)++, ret_writes);
-    const struct kernel *kernel = launch->kernel;
-    while (*cursor < kernel->arg_count) {
-        const struct kernel_arg *arg = &kernel->args[(*cursor)++];
-        if (arg->kind != ARG_MEMORY)
+    while (!memory && launch->rest + *cursor < launch->kernel->arg_count)
+        memory = use_of(launch, launch->rest + (*cursor)++, ret_writes);
+    return memory;
+}
+
+static void launch_gather(struct command *command)
+{
+    struct launch *launch = (struct launch *)command;
+    cl_uint i = 0, count = launch->kernel->arg_count;
+    uint8_t uses = 0, all_writes = 0;
+    bool writes;
+    if (launch->snapshot)
+        return;
+    for (; i < count && uses < COMMAND_USES; i++) {
+        struct memory *memory = use_of(launch, i, &writes);
+        if (!memory)
             continue;
-        struct memory *memory = object_weak_get(arg->object);
-        if (UNLIKELY(!memory)) {
-            *launch->gone = *launch->gone || arg->object.object;
-            continue;
-        }
-        /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
-        *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
-        return memory;
+        all_writes |= (uint8_t)(writes << uses);
+        command->uses[uses++] = memory;
     }
-    return NULL;
+    command->use_count = uses;
+    command->writes = all_writes;
+    command->more = UNLIKELY(i < count) ? launch_uses : NULL;
+    launch->rest = i;
+}
+
+/* To be walked outside the gate, or later: by what holds its objects, or finds them gone. */
+static void launch_scatter(struct launch *launch)
+{
+    launch->base.use_count = 0;
+    launch->base.more = launch_uses;
+    launch->rest = 0;
 }
 
 static cl_int launch_ready(struct command *command, struct residence *residence, uint8_t place)
@@ -57,6 +92,8 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
                        kernel_group_fits(kernel, residence, place, group_items(launch))
                    ? CL_SUCCESS
                    : COMMAND_ABSENT;
+    if (LIKELY(kernel_is_ready(kernel, place)))
+        return CL_SUCCESS;
     cl_int error = kernel_make_real(kernel, residence, place);
     return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, place) : error;
 }
@@ -109,6 +146,7 @@ static cl_int launch_defer(struct command *command)
         kernel_snapshot_free(launch->snapshot);
         return CL_INVALID_KERNEL_ARGS;
     }
+    launch_scatter(launch);
     launch->gone = NULL;
     launch->offset = copy_sizes(launch->offset_copy, launch->offset, launch->dims);
     launch->global = copy_sizes(launch->global_copy, launch->global, launch->dims);
@@ -161,6 +199,7 @@ static void launch_relocate(struct command *command)
     struct launch *launch = (struct launch *)command;
     struct queue *queue = launch->base.queue;
     struct device *here = atomic_load(&queue->seat->device);
+    launch_scatter(launch);
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     bool fits = place == PLACE_NONE || kernel_group_fits(launch->kernel, queue->context->at[place],
@@ -176,6 +215,7 @@ static const struct command_ops ndrange_ops = {
     .issue = launch_issue,
     .defer = launch_defer,
     .drop = launch_drop,
+    .gather = launch_gather,
     .ready = launch_ready,
     .relocate = launch_relocate,
 };
@@ -185,6 +225,7 @@ static const struct command_ops task_ops = {
     .issue = launch_issue,
     .defer = launch_defer,
     .drop = launch_drop,
+    .gather = launch_gather,
     .ready = launch_ready,
     .relocate = launch_relocate,
 };
@@ -203,6 +244,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, cons
         launch.base = (struct command){.ops = type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops,
                                        .queue = queue,
                                        .more = launch_uses};
+        launch.rest = 0;
         launch.kernel = kernel;
         launch.dims = dims;
         launch.offset = offset;
