@@ -60,8 +60,26 @@ void clock_inherit(struct clock *clock, const struct clock *whole)
     clock->host_at_move = whole->host_at_move;
 }
 
-/* Both clocks at one moment: the marker's end on the device, the host's when it was asked for. It
- * ended later than that, so the host's clock is never behind what the device's is taken for. */
+/* When a marker that ended was queued, by its device; when it ended, where that is not said. */
+static bool marker_time(struct residence *residence, cl_event event, cl_ulong *ret_time)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_ulong end = 0, queued = 0;
+    if (cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) !=
+            CL_SUCCESS ||
+        end == 0) /* NVIDIA's driver has no times of some commands, and says 0 */
+        return false;
+    bool known = cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED, sizeof(queued),
+                                             &queued, NULL) == CL_SUCCESS;
+    *ret_time = known && queued != 0 && queued < end ? queued : end;
+    return true;
+}
+
+/*
+ * Both clocks at one moment: the device's when a marker was queued, the host's right before. A
+ * marker may end much later on a busy machine, and each move would add that to the program's clock.
+ * It is later at all, so the host's clock is never behind what the device's is taken for.
+ */
 static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
 {
     cl_event event;
@@ -71,9 +89,7 @@ static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64
     if (residence->cl->clEnqueueMarkerWithWaitList(residence->io, 0, NULL, &event) != CL_SUCCESS)
         return false;
     if (residence->cl->clWaitForEvents(1, &event) == CL_SUCCESS &&
-        residence->cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(time), &time,
-                                               NULL) == CL_SUCCESS &&
-        time != 0) { /* NVIDIA's driver has no times of some commands, and says 0 */
+        marker_time(residence, event, &time)) {
         *ret_host = host;
         *ret_device = time;
         known = true;
