@@ -33,6 +33,18 @@ static const char *read_targets(const msgpack_object *map, const bool *has_last,
     return NULL;
 }
 
+/* "grants", one a seat, or "grant", of the one that is asked for. */
+static void read_grants(const msgpack_object *map, struct control_request *request)
+{
+    const msgpack_object *items;
+    size_t count = field_array(map, "grants", &items);
+    request->limited = count != 0 || field_get(map, "grant");
+    for (size_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++)
+        request->grants[seat] = seat < count && items[seat].type == MSGPACK_OBJECT_POSITIVE_INTEGER
+                                    ? items[seat].via.u64
+                                    : field_u64(map, "grant", 0);
+}
+
 const char *control_request_read(const msgpack_object *map, const bool *has_last,
                                  const struct device_key *last, struct control_request *ret_request)
 {
@@ -45,8 +57,7 @@ const char *control_request_read(const msgpack_object *map, const bool *has_last
     request->resume = field_is(map, "type", MSG_RESUME);
     request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
     request->move.dry_run = field_bool(map, "dry_run", false);
-    request->limited = field_get(map, "grant") != NULL;
-    request->grant = field_u64(map, "grant", 0);
+    read_grants(map, request);
     request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
                                                                     : MOVE_ASKED;
@@ -111,7 +122,7 @@ void control_job_run(const struct control_request *request, struct control_repor
         struct move_request move = request->move;
         struct move_report report = {0};
         move.seat = seats[i];
-        move.grant = request->limited ? &request->grant : NULL;
+        move.grant = request->limited ? &request->grants[seats[i]] : NULL;
         move.target = request->suspend ? NULL : &request->targets[seats[i]];
         move_run(&move, &report);
         add(ret_report, &report, seats[i], control_seat_count() > 1);

@@ -15,8 +15,8 @@ struct control_request {
     struct move_request move;                      /**< Without target and seat. */
     uint32_t seat;                                 /**< Or CONTROL_ALL_SEATS. */
     bool suspend, resume;                          /**< Else a move. */
-    bool limited;                                  /**< `grant` was said. */
-    uint64_t grant;                                /**< Bytes that each may have on its target. */
+    bool limited;                                  /**< `grants` were said. */
+    uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
     struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. */
 };
 

@@ -39,6 +39,7 @@ static struct {
     uint64_t initial[PROTOCOL_SEATS_MAX]; /**< Granted before the seats had devices. */
     size_t initial_count;
     uint64_t returns[PROTOCOL_SEATS_MAX]; /**< Given up, not yet said. */
+    bool shrunk[PROTOCOL_SEATS_MAX];      /**< To be said also where it gave up nothing. */
     unsigned turns;
     void (*wake)(void);
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
@@ -192,9 +193,11 @@ void control_room_serve(void *data, void (*send)(void *data, struct frame *frame
 
         pthread_mutex_lock(&room.lock);
         bytes += room.returns[seat];
+        bool due = bytes != 0 || room.shrunk[seat];
         room.returns[seat] = 0;
+        room.shrunk[seat] = false;
         pthread_mutex_unlock(&room.lock);
-        if (bytes == 0) {
+        if (!due) {
             continue;
         }
         struct frame frame;
@@ -205,31 +208,36 @@ void control_room_serve(void *data, void (*send)(void *data, struct frame *frame
     }
 }
 
+static void shrink_ended(uint32_t seat, uint64_t gone)
+{
+    pthread_mutex_lock(&room.lock);
+    room.returns[seat] += gone;
+    room.shrunk[seat] = true;
+    pthread_mutex_unlock(&room.lock);
+    room.wake();
+}
+
 static void *shrink_main(void *data)
 {
     struct shrink *shrink = data;
-    uint64_t gone = room_shrink(shrink->seat, shrink->bytes);
 
-    pthread_mutex_lock(&room.lock);
-    room.returns[shrink->seat] += gone;
-    pthread_mutex_unlock(&room.lock);
+    shrink_ended(shrink->seat, room_shrink(shrink->seat, shrink->bytes));
     free(shrink);
-    room.wake();
     return NULL;
 }
 
-/** It waits for the device, so not on the control thread. Without memory or a thread for it the
- * agent sees that nothing came back. */
+/** It waits for the device, so not on the control thread. The agent waits for the answer, so that
+ * there is one also without memory or a thread for it. */
 static void take_shrink(uint32_t seat, uint64_t bytes)
 {
     struct shrink *shrink = malloc(sizeof(*shrink));
 
-    if (!shrink) {
-        return;
+    if (shrink) {
+        *shrink = (struct shrink){seat, bytes};
     }
-    *shrink = (struct shrink){seat, bytes};
-    if (control_thread_start(shrink_main, shrink, 0)) {
+    if (!shrink || control_thread_start(shrink_main, shrink, 0)) {
         free(shrink);
+        shrink_ended(seat, 0);
     }
 }
 
@@ -281,5 +289,6 @@ void control_room_after_fork(void)
     room.initial_count = 0;
     for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
         room.returns[seat] = 0;
+        room.shrunk[seat] = false;
     }
 }
