@@ -162,7 +162,8 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
     if (memory->real[place] && memory->root == memory)
         account_return(&residence->device->account, memory->size);
     memory->real[place] = NULL;
-    atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << place), memory_order_relaxed);
+    if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << place))
+        atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << place), memory_order_relaxed);
 }
 
 /** Allocate the root's window if it has none. 0 or -ENOMEM. */

@@ -86,7 +86,8 @@ void memory_release_real(struct memory *memory, uint8_t place)
 void memory_release_reals(struct memory *memory)
 {
     for (uint8_t place = 0; place < PLACES; place++)
-        memory_release_real(memory, place);
+        if (memory->real[place])
+            memory_release_real(memory, place);
 }
 
 int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem, void *),
