@@ -437,6 +437,7 @@ static void *control_main(void *data)
                 pthread_mutex_unlock(&control.lock);
             }
         }
+        link->status_due = link->status_due || control_room_needs();
         if (link->welcome && (link->status_due || now_ns() >= next_status)) {
             send_status(link);
             next_status = now_ns() + STATUS_MS * 1000000ull;

@@ -158,6 +158,14 @@ static struct need *unsent(void)
     return need;
 }
 
+bool control_room_needs(void)
+{
+    pthread_mutex_lock(&room.lock);
+    bool needs = unsent() != NULL;
+    pthread_mutex_unlock(&room.lock);
+    return needs;
+}
+
 static void send_needs(void *data, void (*send)(void *data, struct frame *frame))
 {
     for (;;) {

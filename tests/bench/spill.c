@@ -132,7 +132,8 @@ static struct times measure(size_t blocks, size_t used, int passes, long quota_m
         argv[n++] = (char *)"--";
     }
     memcpy(&argv[n], child, sizeof child);
-    char *text = bench_collect(bench_start(NULL, NULL, argv, &out), out);
+    pid_t pid = bench_start(NULL, NULL, argv, &out);
+    char *text = bench_collect(pid, out);
     if (sscanf(text, "%lf %lf", &times.pass, &times.copy) != 2)
         bench_fail("a program that was measured said: %s", text);
     free(text);
