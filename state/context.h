@@ -35,6 +35,7 @@ struct seat {
     struct clock clock; /**< Of its profiling times. */
     _Atomic bool moving;
     uint64_t granted;        /**< Its part of what the program may have on `device`. By room.c. */
+    bool limited;            /**< Somebody says what it may have. Likewise. */
     uint32_t stays;          /**< Pieces of work that moves wait for: stay.c's, as is... */
     uint64_t stay_until;     /**< ...how long at most. CLOCK_MONOTONIC. */
     struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */

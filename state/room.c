@@ -149,6 +149,7 @@ void room_grant(uint32_t index, uint64_t bytes)
     struct device *device = atomic_load(&seat->device);
     if (device) {
         seat->granted += bytes;
+        seat->limited = true;
         atomic_fetch_add(&device->account.granted, bytes);
         atomic_store(&device->account.limited, true);
     }
@@ -237,6 +238,7 @@ void room_read(uint32_t index, struct room_use *ret_use)
     } else if (index < the_seat_count) {
         pthread_mutex_lock(&grants);
         use.least = atomic_load(&the_seats[index]->last->account.least);
+        use.limited = the_seats[index]->limited;
         pthread_mutex_unlock(&grants);
         use.wanted = wanted_by(the_seats[index]);
     }
@@ -324,6 +326,7 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
         close_if_empty(from);
     }
     seat->granted = to && grant ? *grant : 0;
+    seat->limited = to ? grant != NULL : seat->limited;
     pthread_mutex_unlock(&grants);
     /* Whoever had it may have nothing to be given to for long. */
     if (serial != 0)
@@ -339,6 +342,7 @@ void room_after_fork(void)
     for (uint32_t i = 0; i < the_seat_count; i++) {
         struct device *device = atomic_load(&the_seats[i]->device);
         the_seats[i]->granted = 0;
+        the_seats[i]->limited = false;
         if (device) {
             atomic_store(&device->account.granted, 0);
             atomic_store(&device->account.limited, false);

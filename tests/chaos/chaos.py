@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from lab import Lab, Mover, VENDORS, find_reseat
+from lab import DONE, Lab, Mover, VENDORS, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
 
@@ -31,6 +31,7 @@ def parse(argv):
     parser.add_argument("--moves", type=int, default=100, help="moves to be made at least")
     parser.add_argument("--interval", default="50-500", help="milliseconds between moves, LEAST-MOST")
     parser.add_argument("--suspend-every", type=int, default=10, help="suspend and resume each Nth time (0: never)")
+    parser.add_argument("--limit", help="what programs may have of each device, such as 4MiB")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=600, help="give up after")
     parser.add_argument("--seats", type=int, default=1, help="virtual devices of the program")
@@ -121,6 +122,16 @@ def report(options, devices, want, got, mover, seconds, checker):
     return len(wrong)
 
 
+def limit(lab, devices, size):
+    """Have programs make do with less, so that they spill."""
+    for device in devices:
+        status, answer = lab.control("limit", device, "--memory", size, "--json")
+        if status != DONE:
+            print(f"chaos: {device} cannot be limited: {answer}", file=sys.stderr)
+            return False
+    return True
+
+
 def main(argv):
     options = parse(argv)
     reseat = find_reseat(options.reseat)
@@ -133,6 +144,8 @@ def main(argv):
         if want[0] != options.expect:
             print(f"chaos: natively it ended with {want[0]}, not {options.expect}: "
                   "nothing to compare with", file=sys.stderr)
+            return 1
+        if options.limit and not limit(lab, devices, options.limit):
             return 1
         begin = time.monotonic()
         status, output, mover = moved(lab, options, devices)

@@ -264,6 +264,7 @@ Test(room, a_program_that_spills_is_moved, .timeout = 120)
     room_read(0, &use);
     cr_assert_eq(use.wanted, BUFFERS * BYTES);
     cr_assert_geq(use.least, 2 * BYTES);
+    cr_assert(use.limited);
     struct move_request request = {.target = engine_rig_key(&rig, "two"), .grant = &grants[0]};
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
