@@ -16,8 +16,7 @@ sys.path.insert(0, os.path.join(SCRIPTS, "..", "tests", "chaos"))
 from lab import DONE, Lab, find_reseat  # pylint: disable=wrong-import-position
 from occupancy import write_occupancy  # pylint: disable=wrong-import-position
 
-BUILD = os.path.abspath(os.path.join(SCRIPTS, "..", "build"))
-GROWER = os.path.join(BUILD, "tests", "programs", "grower")
+BUILD = os.path.join(SCRIPTS, "..", "build")
 MIB = 1 << 20
 DEVICES = (("small", 64), ("large", 160))  # MiB
 BLOCK_KIB = 4096
@@ -35,8 +34,9 @@ PROGRAMS = {
 }
 
 
-def command(name):
-    return [GROWER, "--block-kib", str(BLOCK_KIB), *PROGRAMS[name]["work"]]
+def command(lab, name):
+    grower = os.path.join(lab.build, "tests", "programs", "grower")
+    return [grower, "--block-kib", str(BLOCK_KIB), *PROGRAMS[name]["work"]]
 
 
 def emulate(lab):
@@ -45,7 +45,7 @@ def emulate(lab):
     with open(config, "w", encoding="ascii") as file:
         for name, mib in DEVICES:
             file.write(f"[{name}] name={name} type=gpu memory={mib}MiB\n")
-    lab.env.update(OCL_ICD_VENDORS=os.path.join(BUILD, "tests", "emu"), EMU_CONFIG=config,
+    lab.env.update(OCL_ICD_VENDORS=os.path.join(lab.build, "tests", "emu"), EMU_CONFIG=config,
                    POCL_DEVICES="pthread")
 
 
@@ -135,7 +135,7 @@ def start(lab, name):
     device = next(short for short, story in lab.names.items() if story == program["device"])
     return subprocess.Popen(
         [lab.reseat, "run", "--name", name, "--device", device, "--priority",
-         str(program["priority"]), "--on-full", "upgrade,wait,suspend", "--", *command(name)],
+         str(program["priority"]), "--on-full", "upgrade,wait,suspend", "--", *command(lab, name)],
         env=lab.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
@@ -164,12 +164,15 @@ def play(lab, view, natively):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", required=True, help="folder for the picture")
+    parser.add_argument("--build", default=BUILD, help="build folder")
     options = parser.parse_args()
-    with Lab([], find_reseat()) as lab:
+    build = os.path.abspath(options.build)
+    with Lab([], find_reseat(os.path.join(build, "agent", "reseat"))) as lab:
+        lab.build = build
         emulate(lab)
         # Each alone on the large device: natively the small one ends `render` with an error.
         alone = dict(lab.env, TEST_DEVICE=str(len(DEVICES) - 1))
-        natively = {name: subprocess.run(command(name), env=alone, check=True,
+        natively = {name: subprocess.run(command(lab, name), env=alone, check=True,
                                          stdout=subprocess.PIPE,
                                          stderr=subprocess.DEVNULL).stdout for name in PROGRAMS}
         status, answer = lab.control("agent", "start", "--json")
