@@ -209,16 +209,11 @@ static cl_int make_at_home(struct memory *memory, const void *initial, bool in_h
     if (in_host)
         return make_in_host(memory, initial);
     cl_int error = make_real(memory, context->at[place], place, initial);
+    if (error == NO_ROOM && memory->root != memory)
+        return CL_SUCCESS; /* likewise: what it is a view of is on another device */
     if (error == CL_SUCCESS && memory->root == memory && initial)
         replica_written(memory, place);
     return error;
-}
-
-/* A device that is smaller than the program was told refuses sizes that others take. */
-static bool may_ask(const struct memory *memory, cl_int error)
-{
-    return memory->root == memory && (room_is_short(error) || error == CL_INVALID_BUFFER_SIZE ||
-                                      error == CL_INVALID_IMAGE_SIZE);
 }
 
 /* Make it where the context lives now, with its first content, and publish it. What does not fit
@@ -233,14 +228,14 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         error = make_at_home(memory, initial, answer == ROOM_SPILL, &device);
         if (LIKELY(error == CL_SUCCESS))
             break;
-        bool ask = may_ask(memory, error) && answer == ROOM_AGAIN;
+        bool ask = room_is_short(error) && memory->root == memory && answer == ROOM_AGAIN;
         if (!ask)
             memory_discard(memory);
         gate_leave();
         if (!ask)
             return error;
         answer = room_ask(device, memory->size, memory->size, error);
-        if (answer == ROOM_REFUSE || (answer == ROOM_SPILL && !room_is_short(error))) {
+        if (answer == ROOM_REFUSE) {
             memory_discard(memory);
             return error == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;
         }
