@@ -52,9 +52,16 @@ static void say_state(struct page *page, const struct view *view, uint32_t progr
 
     switch (p->state) {
     case POLICY_RUNNING:
-        line(page, "%s has run on %s for %" PRIu64 " s, with %s of %s on the device%s.", p->name,
-             where, p->stayed_s, size_text(p->granted).text, size_text(p->wanted).text,
-             p->wanted > p->granted ? " and the rest in host memory" : "");
+        if (p->wanted > p->granted)
+            line(page,
+                 "%s has run on %s for %" PRIu64
+                 " s, with %s of %s on the device and the rest in host memory.",
+                 p->name, where, p->stayed_s, size_text(p->granted).text,
+                 size_text(p->wanted).text);
+        else
+            line(page, "%s has run on %s for %" PRIu64 " s; it has %s and may have %s there.",
+                 p->name, where, p->stayed_s, size_text(p->wanted).text,
+                 size_text(p->granted).text);
         break;
     case POLICY_WAITING:
         line(page, "%s waits on %s for %s more, number %u in the queue for %" PRIu64 " s.", p->name,

@@ -44,23 +44,23 @@ Test(policy_explain, one_that_runs)
 
     p = one(&w);
     expect_text(&w, p,
-                "p0 has run on gpu0 for 100 s, with 4 MiB of 4 MiB on the device.\n"
+                "p0 has run on gpu0 for 100 s; it has 4 MiB and may have 4 MiB there.\n"
                 "It moves up when gpu0 is busy more than 85% of the time (now 50%), down when it "
                 "uses less than 15% (now 50%).\n" FITS OTHERS);
     p->stayed_s = 12;
     expect_text(&w, p,
-                "p0 has run on gpu0 for 12 s, with 4 MiB of 4 MiB on the device.\n"
+                "p0 has run on gpu0 for 12 s; it has 4 MiB and may have 4 MiB there.\n"
                 "It may move in 18 s: the minimum stay is 30 s.\n" FITS OTHERS);
     p->stayed_s = 100;
     w.world.recent_moves = 12;
     expect_text(
         &w, p,
-        "p0 has run on gpu0 for 100 s, with 4 MiB of 4 MiB on the device.\n"
+        "p0 has run on gpu0 for 100 s; it has 4 MiB and may have 4 MiB there.\n"
         "It may move later: 0 moves of it and 12 of all in 60 s are used up.\n" FITS OTHERS);
     w.world.recent_moves = 0;
     p->pinned = true;
     expect_text(&w, p,
-                "p0 has run on gpu0 for 100 s, with 4 MiB of 4 MiB on the device.\n"
+                "p0 has run on gpu0 for 100 s; it has 4 MiB and may have 4 MiB there.\n"
                 "It is pinned: nothing moves it.\n" FITS OTHERS);
 }
 
@@ -73,14 +73,14 @@ Test(policy_explain, one_that_is_held_up_or_spills_or_idles)
     p->busy = 1000;
     world_refresh(&w);
     expect_text(&w, p,
-                "p0 has run on gpu0 for 100 s, with 4 MiB of 4 MiB on the device.\n"
+                "p0 has run on gpu0 for 100 s; it has 4 MiB and may have 4 MiB there.\n"
                 "gpu0 is busy 100% of the time: a device that is 25% faster as loaded, with 4 MiB "
                 "free, takes it up.\n" FITS OTHERS);
     p->busy = 0;
     world_refresh(&w);
     expect_text(
         &w, p,
-        "p0 has run on gpu0 for 100 s, with 4 MiB of 4 MiB on the device.\n"
+        "p0 has run on gpu0 for 100 s; it has 4 MiB and may have 4 MiB there.\n"
         "It keeps gpu0 busy 0% of the time: a device 20% cheaper with 4 MiB free, or one in "
         "use while it is alone here, takes it.\n" FITS OTHERS);
     p->granted = MIB;
