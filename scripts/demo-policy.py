@@ -21,15 +21,18 @@ MIB = 1 << 20
 DEVICES = (("small", 64), ("large", 160))  # MiB
 BLOCK_KIB = 4096
 POLL_SECONDS = 0.1
+LINGER_SECONDS = 2
 BAR_WIDTH = 40
 STEP_SECONDS = 120  # each part of the story takes a few; a machine may be slow
 
 # What each program does, in blocks of 4 MiB.
 PROGRAMS = {
+    # It is kept busy until the story is told, however slow the machine.
     "render": {"priority": 0, "device": "small",
-               "work": ["--from", "4", "--to", "24", "--step", "4", "--passes", "24",
+               "env": lambda lab: {"TEST_UNTIL": lab.path("told")},
+               "work": ["--from", "4", "--to", "24", "--step", "4", "--passes", "12",
                         "--pause-ms", "400"]},
-    "urgent": {"priority": 10, "device": "large",
+    "urgent": {"priority": 10, "device": "large", "env": lambda lab: {},
                "work": ["--from", "30", "--to", "30", "--passes", "10", "--pause-ms", "300"]},
 }
 
@@ -136,7 +139,8 @@ def start(lab, name):
     return subprocess.Popen(
         [lab.reseat, "run", "--name", name, "--device", device, "--priority",
          str(program["priority"]), "--on-full", "upgrade,wait,suspend", "--", *command(lab, name)],
-        env=lab.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        env=dict(lab.env, **program["env"](lab)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL)
 
 
 def finish(name, process, natively):
@@ -156,6 +160,9 @@ def play(lab, view, natively):
     view.await_place("render", None)
     finish("urgent", urgent, natively["urgent"])
     view.await_place("render", "large", 96)
+    time.sleep(LINGER_SECONDS)
+    with open(lab.path("told"), "w", encoding="ascii"):
+        pass
     finish("render", render, natively["render"])
     view.over = True
     view.join()
