@@ -3,6 +3,7 @@
 from timeline import COLOURS, _text, _ticks
 
 WIDTH, ROW, GAP, LEFT, RIGHT, TOP, BOTTOM = 960, 110, 34, 96, 24, 64, 56
+TEXT_WIDTH = 60
 
 
 def _spans(samples, last, inside):
@@ -51,23 +52,24 @@ def write_occupancy(path, devices, samples):
         out.append(_text(LEFT - 10, top + ROW / 2, device or "no device", 13, "end", "#111"))
         if mib:
             out.append(_text(LEFT - 10, top + ROW / 2 + 16, f"{mib} MiB", 11, "end", "#777"))
-        below = {}
-        for name in programs:
-            def inside(world, who=name, where=device):
+        for position, name in enumerate(programs):
+            def inside(world, who=name, before=position, where=device, whole=mib):
                 if who not in world or world[who][1] != where:
                     return None
-                return round(world[who][2]) if where else world[who][0]
-            for begin, end, value in _spans(samples, last, inside):
-                # Programs on one device stand on each other; without a device, beside each other.
-                share = value / mib if mib else 1 / len(programs)
-                base = below.get(begin, 0) if mib else programs.index(name) / len(programs)
-                below[begin] = base + share
+                if not whole:  # without a device: beside each other
+                    return before / len(programs), 1 / len(programs), world[who][0]
+                # Programs on one device stand on each other.
+                under = sum(round(world[other][2]) for other in programs[:before]
+                            if other in world and world[other][1] == where)
+                return under / whole, round(world[who][2]) / whole, ""
+            for begin, end, (base, share, text) in _spans(samples, last, inside):
+                width = x_of(end) - x_of(begin)
                 out.append(f'<rect x="{x_of(begin):.1f}" y="{top + ROW * (1 - base - share):.1f}" '
-                           f'width="{x_of(end) - x_of(begin):.1f}" height="{ROW * share:.1f}" '
+                           f'width="{width:.1f}" height="{ROW * share:.1f}" '
                            f'fill="{colour[name]}" fill-opacity="{0.85 if mib else 0.35}"/>')
-                if not mib and x_of(end) - x_of(begin) > 60:
-                    out.append(_text((x_of(begin) + x_of(end)) / 2,
-                                     top + ROW * (1 - base - share / 2) + 4, value))
+                if text and width > TEXT_WIDTH:
+                    out.append(_text(x_of(begin) + width / 2,
+                                     top + ROW * (1 - base - share / 2) + 4, text))
     for seconds in _ticks(last, 12):
         out.append(_text(x_of(seconds), height - BOTTOM + 14, f"{seconds:g}"))
     out.append(_text((LEFT + WIDTH - RIGHT) / 2, height - 14, "seconds", 13))

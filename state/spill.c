@@ -180,11 +180,17 @@ static uint64_t spill(const struct victim *victims, size_t count)
     return bytes;
 }
 
-static size_t enough(const struct victims *victims, uint64_t bytes)
+/* Those that were not used for the longest come first, as many as it takes, by residence. Returns
+ * how many. */
+static size_t choose(struct victims *victims, uint64_t bytes)
 {
     size_t count = 0;
+    if (victims->count == 0)
+        return 0;
+    qsort(victims->victims, victims->count, sizeof(*victims->victims), by_stamp);
     for (uint64_t sum = 0; count < victims->count && sum < bytes; count++)
         sum += victims->victims[count].root->size;
+    qsort(victims->victims, count, sizeof(*victims->victims), by_residence);
     return count;
 }
 
@@ -197,9 +203,7 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
     if (command)
         account_raise(&account->least, room_least(command));
     collect(residence->device, since, &victims);
-    qsort(victims.victims, victims.count, sizeof(*victims.victims), by_stamp);
-    size_t count = enough(&victims, bytes);
-    qsort(victims.victims, count, sizeof(*victims.victims), by_residence);
+    size_t count = choose(&victims, bytes);
     for (size_t at = 0, end; at < count; at = end) {
         for (end = at + 1;
              end < count && victims.victims[end].residence == victims.victims[at].residence;)
