@@ -70,6 +70,37 @@ void app_put_wish(const struct app *app, struct frame *frame)
     frame_end(frame);
 }
 
+bool app_wish_fits(const struct app *app, const struct devinfo *device)
+{
+    const struct reseat_limits *least = &app->wish.minimum;
+
+    return !app->wish.aware ||
+           (devinfo_scalar(device, CL_DEVICE_GLOBAL_MEM_SIZE, 0) >= least->memory &&
+            devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0) >= least->allocation &&
+            devinfo_scalar(device, CL_DEVICE_LOCAL_MEM_SIZE, 0) >= least->local_memory &&
+            devinfo_scalar(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 0) >= least->work_group_size &&
+            devinfo_scalar(device, CL_DEVICE_MAX_COMPUTE_UNITS, 0) >= least->compute_units);
+}
+
+void app_tell(const struct app *app, size_t seat, const char *what, uint64_t in_ns, uint64_t value,
+              const char *text)
+{
+    struct frame frame;
+
+    if (!app->peer || !app->wish.aware) {
+        return;
+    }
+    frame_init(&frame, MSG_NOTICE);
+    frame_string(&frame, "what", what);
+    if (seat != APP_ALL_SEATS || app->seat_count == 1) {
+        frame_u64(&frame, "seat", seat != APP_ALL_SEATS ? seat : 0);
+    }
+    frame_u64(&frame, "in_ns", in_ns);
+    frame_u64(&frame, "value", value);
+    frame_string(&frame, "text", text);
+    peer_send(app->peer, &frame);
+}
+
 /** The program that a client names, if it can be notified; else the client was told why not. */
 static struct app *find(struct peer *client, const msgpack_object *map, size_t *ret_seat)
 {
@@ -118,16 +149,7 @@ void app_notify(struct peer *client, const msgpack_object *map)
                    what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
         return;
     }
-    frame_init(&frame, MSG_NOTICE);
-    frame_string(&frame, "what", what);
-    if (seat != APP_ALL_SEATS || app->seat_count == 1) {
-        frame_u64(&frame, "seat", seat != APP_ALL_SEATS ? seat : 0);
-    }
-    frame_u64(&frame, "in_ns", field_u64(map, "in_ns", 0));
-    frame_u64(&frame, "value", field_u64(map, "value", 0));
-    frame_string(&frame, "text", text);
-    peer_send(app->peer, &frame);
-
+    app_tell(app, seat, what, field_u64(map, "in_ns", 0), field_u64(map, "value", 0), text);
     frame_init(&frame, MSG_NOTICE);
     frame_map(&frame, "app");
     frame_string(&frame, "id", app->id);

@@ -10,6 +10,18 @@ void app_take_wish(struct app *app, const msgpack_object *map);
 /** "aware" of an open map: an object of what it asks for, or nothing. */
 void app_put_wish(const struct app *app, struct frame *frame);
 
+/** False for a device that has less than a program asked for at least. */
+bool app_wish_fits(const struct app *app, const struct devinfo *device);
+
+/**
+ * Notify a program (policy/reseat.h), if it registered and is connected.
+ *
+ * @seat  One of its virtual devices, or APP_ALL_SEATS.
+ * @what  NOTICE_...; the other values as its notices have them.
+ */
+void app_tell(const struct app *app, size_t seat, const char *what, uint64_t in_ns, uint64_t value,
+              const char *text);
+
 /**
  * A client wants a program notified (MSG_NOTICE with "app"). Answered at once: that it was sent, or
  * an error. The program need not do anything about it.

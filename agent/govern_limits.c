@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/app_wish.h"
 #include "agent/bytes.h"
 #include "agent/cleanup.h"
 #include "agent/govern_priv.h"
@@ -131,6 +132,7 @@ static void limit_app(struct peer *client, struct app *app, uint64_t bytes)
 
     app->policy.quota = bytes;
     apps_save(agent, app);
+    app_tell(app, APP_ALL_SEATS, NOTICE_QUOTA, 0, bytes, "an operator set its limit");
     agent->governor->dirty = true;
     for (size_t i = 0; i < app->seat_count; i++) {
         granted += ledger_reserved(&app->seats[i].account);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/app_wish.h"
 #include "agent/govern_priv.h"
 #include "agent/peers.h"
 
@@ -185,6 +186,18 @@ static struct watch *begin(struct peer *client, bool drains, uint32_t device)
     return watch;
 }
 
+/** Those on a device that an operator wants empty. */
+static void tell_taken(const struct agent *agent, uint32_t device)
+{
+    for (const struct app *app = agent->apps; app; app = app->next) {
+        for (size_t seat = 0; seat < app->seat_count; seat++) {
+            if (app->seats[seat].account.device == device) {
+                app_tell(app, seat, NOTICE_TAKEN, 0, 0, "an operator drains the device");
+            }
+        }
+    }
+}
+
 static void handle_drain(struct peer *client, const msgpack_object *message)
 {
     struct agent *agent = client->agent;
@@ -216,6 +229,7 @@ static void handle_drain(struct peer *client, const msgpack_object *message)
     }
     governor->dirty = true;
     if (!undo) {
+        tell_taken(agent, index);
         (void)begin(client, true, index);
         return;
     }

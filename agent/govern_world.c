@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/app_wish.h"
 #include "agent/govern_priv.h"
 
 /* The world as the policy sees it. Made anew for each question: programs are few and it is cheap.
@@ -78,8 +79,8 @@ static void bar(uint64_t *barred, uint32_t device)
     barred[device / 64] |= 1ull << (device % 64);
 }
 
-/** Where it would not run: what refused it, what failed a moment ago, and all but its own device.
- */
+/** Where it would not run: what refused it, what failed a moment ago, what has less than it asked
+ * for, and all but its own device. */
 static void put_bars(const struct agent *agent, const struct app *app, uint64_t *barred)
 {
     const struct governor *governor = agent->governor;
@@ -89,6 +90,12 @@ static void put_bars(const struct agent *agent, const struct app *app, uint64_t 
         const struct app_bar *one = &app->fate.bars[i];
         if (one->until_ms ? now < one->until_ms : one->uses == app_uses(app)) {
             bar(barred, one->device);
+        }
+    }
+    for (uint32_t i = 0; app->wish.aware && i < governor->ledger.count; i++) {
+        const struct inventory_entry *entry = govern_entry(agent, i);
+        if (entry && !app_wish_fits(app, &entry->info)) {
+            bar(barred, i);
         }
     }
     for (uint32_t i = 0; app->policy.pinned_to[0] && i < governor->ledger.count; i++) {

@@ -118,7 +118,8 @@ enum {
     RESEAT_DEVICE_ADDED = 1, /**< The machine has another device: `text`. */
     RESEAT_DEVICE_TAKEN = 2, /**< The program's device will be taken in `in_ns`. */
     RESEAT_POWER = 3,        /**< The power that its device may draw changed: `value`, in mW. */
-    RESEAT_QUOTA = 4, /**< What the program may have of its device changed: `value`, in bytes. */
+    /** What the program may have of its device changed: `value`, in bytes; UINT64_MAX: no limit. */
+    RESEAT_QUOTA = 4,
 };
 
 /** What a device has, or what a program asks of one; 0 and no bit: nothing is asked. */

@@ -137,6 +137,22 @@ Test(aware, is_notified)
     end(pid);
 }
 
+Test(aware, is_told_what_operators_do)
+{
+    pid_t pid = start();
+    json_t *object = json_loads(RESEAT("ps", "--json")->out, 0, NULL);
+    const char *device = json_string_value(
+        json_object_get(json_array_get(json_object_get(object, "apps"), 0), "device"));
+
+    cr_assert_eq(RESEAT("limit", "app", "--memory", "3GiB")->status, 0);
+    cr_assert(noted("notice 4 0 0 3221225472 an operator set its limit\n"));
+    cr_assert(RESEAT("drain", device)->status != 2);
+    cr_assert(noted("notice 2 0 0 0 an operator drains the device\n"));
+    cr_assert_eq(RESEAT("drain", device, "--undo")->status, 0);
+    json_decref(object);
+    end(pid);
+}
+
 Test(aware, notify_says_what_is_wrong)
 {
     pid_t pid = start();
