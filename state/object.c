@@ -238,10 +238,11 @@ static bool hold_if_live(struct object *object)
 void *object_next(enum object_type type, uintptr_t *cursor)
 {
     const struct object_region *region = &object_regions[type];
-    uintptr_t start = object_base + (uintptr_t)type * REGION;
     if (*cursor == 0)
         *cursor = first_slot(type);
     while (*cursor < atomic_load_explicit(&region->used, memory_order_acquire)) {
+        /* Read after `used`: the first object may just have been made. */
+        uintptr_t start = object_base + (uintptr_t)type * REGION;
         struct object *object = (struct object *)(start + *cursor);
         *cursor += region->slot_mask + 1;
         if (hold_if_live(object))
