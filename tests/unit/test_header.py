@@ -9,7 +9,6 @@ With LIBRARY, libreseat.so, it also runs with that.
 
 import glob
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,7 +35,6 @@ def output(command, **more):
 def main():
     meson, build, program = sys.argv[1:4]
     library = sys.argv[4] if len(sys.argv) > 4 else None
-    tried = 0
     with tempfile.TemporaryDirectory(prefix="reseat-header-") as folder:
         output([meson, "install", "-C", build, "--no-rebuild", "--tags", "devel", "--destdir",
                 folder])
@@ -45,9 +43,6 @@ def main():
         where = {"PKG_CONFIG_PATH": os.path.dirname(pc[0]), "PKG_CONFIG_SYSROOT_DIR": folder}
         flags = output(["pkg-config", "--cflags", "--libs", "reseat"], **where).split()
         for compiler, (language, standard) in COMPILERS.items():
-            if not shutil.which(compiler):
-                continue
-            tried += 1
             built = os.path.join(folder, compiler)
             output([compiler, "-x", language, f"-std={standard}", *WARNINGS, program, "-x", "none",
                     "-o", built, *flags])
@@ -57,7 +52,6 @@ def main():
                 os.makedirs(none, exist_ok=True)
                 expect(f"{compiler}: under reseat",
                        output([built], LD_PRELOAD=library, RESEAT_ICD_VENDORS=none), UNDER)
-    expect("compilers", tried >= 2, True)
 
 
 if __name__ == "__main__":
