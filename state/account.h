@@ -15,17 +15,19 @@
 #define ACCOUNT_UNLIMITED UINT64_MAX
 
 struct account {
-    _Atomic uint64_t held;    /**< Bytes of the real objects there. */
+    /* Read by every command. */
+    atomic_bool tight;     /**< Something was spilled: commands say what they use, so that the rest
+                                can be told. */
+    atomic_bool limited;   /**< Somebody said what it may have. */
+    char apart[62];        /**< What waits and allocations write is in other cache lines. */
+    _Atomic uint64_t held; /**< Bytes of the real objects there. */
     _Atomic uint64_t granted; /**< Bytes that they may have, where `limited`. */
-    atomic_bool limited;      /**< Somebody said what it may have. */
     _Atomic uint64_t peak;    /**< The most that they ever had. */
     _Atomic uint64_t least;   /**< The most that one command named, as far as is known. */
     _Atomic uint64_t spilled; /**< Bytes that went to host memory for want of room, in all. */
     _Atomic uint32_t waiting; /**< Threads that wait for commands there. */
     _Atomic uint32_t busy;    /**< status.c */
     _Atomic uint32_t asking;  /**< Threads that wait for the policy's answer: room_ask. */
-    /** Something was spilled: commands say what they use, so that the rest can be told. */
-    atomic_bool tight;
 };
 
 static inline uint64_t account_limit(const struct account *account)

@@ -55,26 +55,15 @@ static bool waits_for(const struct memory *root, const struct seat *seat)
     return context_seat_index(root->context, seat) >= 0 && replica_is_latest(root, PLACE_HOST);
 }
 
-static uint64_t wanted_by(const struct seat *seat)
+/* Bytes for @device, or for @seat where that is NULL. */
+static uint64_t wanted(const struct device *device, const struct seat *seat)
 {
     uint64_t bytes = 0;
     uintptr_t cursor = 0;
     struct memory *memory;
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->root == memory && waits_for(memory, seat))
-            bytes += memory->size;
-        object_unhold(memory);
-    }
-    return bytes;
-}
-
-static uint64_t wanted_on(const struct device *device)
-{
-    uint64_t bytes = 0;
-    uintptr_t cursor = 0;
-    struct memory *memory;
-    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->root == memory && counts_for(memory, device))
+        if (memory->root == memory &&
+            (device ? counts_for(memory, device) : waits_for(memory, seat)))
             bytes += memory->size;
         object_unhold(memory);
     }
@@ -95,15 +84,27 @@ static uint64_t largest_arguments(void)
     return most;
 }
 
-/* What is asked for, and what the device is to the program now. Gate closed, or nobody asks. */
+/* What the program has on the device. Gate closed: arguments are read. */
 static void describe(struct device *device, uint64_t least, struct room_need *ret_need)
 {
     struct account *account = &device->account;
     uint64_t arguments = largest_arguments();
     account_raise(&account->least, least > arguments ? least : arguments);
     ret_need->seat = seat_on(device);
-    ret_need->wanted = wanted_on(device);
+    ret_need->wanted = wanted(device, NULL);
     ret_need->least = atomic_load(&account->least);
+}
+
+/* Nobody says any more what the program may have there. Under the lock. */
+static void unlimit(struct device *device)
+{
+    for (uint32_t i = 0; i < the_seat_count; i++)
+        if (atomic_load(&the_seats[i]->device) == device) {
+            the_seats[i]->granted = 0;
+            the_seats[i]->limited = false;
+        }
+    atomic_store(&device->account.granted, 0);
+    atomic_store(&device->account.limited, false);
 }
 
 enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, cl_int reason)
@@ -124,7 +125,9 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
     enum room_answer answer = ask ? ask(&need) : ROOM_FORCE;
     atomic_fetch_sub(&account->asking, 1);
     if (answer == ROOM_FORCE && !need.failed) {
-        atomic_store(&account->limited, false);
+        pthread_mutex_lock(&grants);
+        unlimit(device);
+        pthread_mutex_unlock(&grants);
         answer = ROOM_AGAIN;
     } else if (answer == ROOM_FORCE) {
         answer = ROOM_SPILL;
@@ -211,8 +214,8 @@ uint64_t room_shrink(uint32_t index, uint64_t bytes)
     struct residence *residence = device ? residence_on(device) : NULL;
     uint64_t held = device ? atomic_load(&device->account.held) : 0;
     bool later;
-    if (residence && held > bytes && room_make(residence, held - bytes, NULL, &later) != 0)
-        held = atomic_load(&device->account.held);
+    if (residence && held > bytes)
+        held -= room_make(residence, held - bytes, NULL, &later);
     uint64_t gone = device ? give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
     gate_open();
     return gone;
@@ -233,14 +236,14 @@ void room_read(uint32_t index, struct room_use *ret_use)
             use.peak = atomic_load(&account->peak);
             use.spilled = atomic_load(&account->spilled);
             use.least = atomic_load(&account->least);
-            use.wanted = wanted_on(device);
+            use.wanted = wanted(device, NULL);
         }
     } else if (index < the_seat_count) {
         pthread_mutex_lock(&grants);
         use.least = atomic_load(&the_seats[index]->last->account.least);
         use.limited = the_seats[index]->limited;
         pthread_mutex_unlock(&grants);
-        use.wanted = wanted_by(the_seats[index]);
+        use.wanted = wanted(NULL, the_seats[index]);
     }
     *ret_use = use;
 }
@@ -332,6 +335,7 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
     if (serial != 0)
         end_turn(serial);
 }
+
 void room_after_fork(void)
 {
     pthread_mutex_init(&grants, NULL);
@@ -341,12 +345,10 @@ void room_after_fork(void)
     /* The child is another program to the agent. */
     for (uint32_t i = 0; i < the_seat_count; i++) {
         struct device *device = atomic_load(&the_seats[i]->device);
-        the_seats[i]->granted = 0;
-        the_seats[i]->limited = false;
         if (device) {
-            atomic_store(&device->account.granted, 0);
-            atomic_store(&device->account.limited, false);
+            unlimit(device);
             atomic_store(&device->account.asking, 0);
+            atomic_store(&device->account.waiting, 0);
         }
     }
 }
