@@ -168,8 +168,9 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
 
 /** Allocate the root's window if it has none. 0 or -ENOMEM. */
 MUST_CHECK int memory_window(struct memory *root);
-/** Give the window back, if it is ours, nobody maps it and no replica lives in it. By movers. */
-void memory_window_drop(struct memory *root);
+/** Give the window back, if it is ours, nobody maps it and no replica lives in it. By movers.
+ * @drained  Whose commands have all ended; who wrote last elsewhere may still read it for that. */
+void memory_window_drop(struct memory *root, uint8_t drained);
 
 /**
  * clSetMemObjectDestructorCallback (5.5.1): @call comes once, last registered first, when the

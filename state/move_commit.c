@@ -135,7 +135,7 @@ static void drop_windows(const struct move_context *entry)
     struct memory *memory;
     while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
         if (memory->context == entry->context && memory->root == memory)
-            memory_window_drop(memory);
+            memory_window_drop(memory, entry->from);
         object_unhold(memory);
     }
 }

@@ -56,13 +56,15 @@ int memory_window(struct memory *root)
     return 0;
 }
 
-void memory_window_drop(struct memory *root)
+void memory_window_drop(struct memory *root, uint8_t drained)
 {
+    uint8_t writer = root->writer;
     if (!root->window || !root->window->ours || root->backed != 0 || map_any(root))
         return;
     bool elsewhere = false;
     for (uint8_t place = 0; place < PLACES; place++)
-        elsewhere = elsewhere || (root->real[place] && replica_is_latest(root, place));
+        elsewhere = elsewhere || (root->real[place] && replica_is_latest(root, place) &&
+                                  (place != writer || place == drained));
     if (!elsewhere)
         return;
     window_unref(root->window);

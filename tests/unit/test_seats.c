@@ -222,6 +222,49 @@ Test(seats, random_moves_of_both_change_no_result)
     duo_close(&d);
 }
 
+/* What one device still reads from host memory stays there while the other moves. */
+Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
+{
+    enum { LARGE = 1 << 20 };
+    static struct duo d;
+    static unsigned char got[LARGE], want[LARGE];
+    const char *text = "__kernel void work(__global uint *a, uint n) {\n"
+                       "    uint x = a[0];\n"
+                       "    for (uint i = 0; i < n; i++) x = x * 1664525u + (x >> 7);\n"
+                       "    a[0] = x;\n"
+                       "}\n";
+    const cl_uint turns = 200000000;
+    const size_t one = 1;
+    cl_int error;
+    duo_open(&d, "[one] name=one base=1 [two] name=two base=1 [three] name=three base=1");
+    cl_program program = clCreateProgramWithSource(d.context, 1, &text, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_kernel work = engine_kernel(program, "work");
+    OK(clSetKernelArg(work, 0, sizeof(cl_mem), &d.buffer));
+    OK(clSetKernelArg(work, 1, sizeof(turns), &turns));
+    memset(want, 0x5a, LARGE);
+    cl_mem mapped = engine_buffer(d.context, CL_MEM_READ_WRITE, LARGE, NULL);
+    void *map = clEnqueueMapBuffer(d.queues[1], mapped, CL_TRUE, CL_MAP_WRITE, 0, LARGE, 0, NULL,
+                                   NULL, &error);
+    OK(error);
+    memcpy(map, want, LARGE);
+    /* Behind this the device does not look at the map's bytes yet. */
+    OK(clEnqueueNDRangeKernel(d.queues[1], work, 1, NULL, &one, NULL, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(d.queues[1], mapped, map, 0, NULL, NULL));
+    OK(clFlush(d.queues[1]));
+    moves(&d, 0, "three");
+    for (cl_uint on = 0; on < SEATS_USED; on++) {
+        memset(got, 0, LARGE);
+        OK(clEnqueueReadBuffer(d.queues[on], mapped, CL_TRUE, 0, LARGE, got, 0, NULL, NULL));
+        cr_assert(memcmp(got, want, LARGE) == 0, "read by %u", on);
+    }
+    OK(clReleaseMemObject(mapped));
+    OK(clReleaseKernel(work));
+    OK(clReleaseProgram(program));
+    duo_close(&d);
+}
+
 struct slow {
     struct duo *d;
     atomic_bool done;
