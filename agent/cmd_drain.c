@@ -33,7 +33,7 @@ static int parse(struct steps *steps, int argc, char **argv, bool drains)
     }
     if (argc - optind != drains || (drains && !argv[optind][0])) {
         return output_usage(&steps->output,
-                            argc - optind < drains ? "no device is named" : "too many arguments");
+                            argc - optind > drains ? "too many arguments" : "no device is named");
     }
     steps->device = drains ? argv[optind] : NULL;
     return 0;

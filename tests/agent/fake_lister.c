@@ -12,14 +12,17 @@
  */
 
 #define DEVICES_MAX 16
+#define VALUES      10
 
-static struct devinfo_value values[DEVICES_MAX][7];
+static struct devinfo_value values[DEVICES_MAX][VALUES];
 
 static void fill(struct inventory_entry *entry, size_t index, const char *kind, const char *name)
 {
     static cl_device_type types[DEVICES_MAX];
     static cl_uint units = 4;
-    static cl_ulong memories[DEVICES_MAX];
+    static cl_ulong memories[DEVICES_MAX], local = 65536;
+    static cl_device_fp_config fp64 = CL_FP_FMA | CL_FP_ROUND_TO_NEAREST;
+    static cl_bool images = CL_TRUE;
     static size_t groups[DEVICES_MAX];
     static char version[] = "OpenCL 1.2 fake", old[] = "OpenCL 1.1 fake";
     static char few[] = "cl_khr_byte_addressable_store",
@@ -44,22 +47,23 @@ static void fill(struct inventory_entry *entry, size_t index, const char *kind, 
     char *own = strcmp(kind, "old") == 0 ? old : version;
     groups[index] = gpu ? 256 : 4096;
     memories[index] = (strcmp(name, "roomy") == 0 ? 8ull : 2ull) << 30;
-    struct devinfo_value *value = values[index];
-    value[0] =
-        (struct devinfo_value){CL_DEVICE_TYPE, sizeof(types[index]), (uint8_t *)&types[index]};
-    value[1] =
-        (struct devinfo_value){CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), (uint8_t *)&units};
-    value[2] = (struct devinfo_value){CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(groups[index]),
-                                      (uint8_t *)&groups[index]};
-    value[3] = (struct devinfo_value){CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memories[index]),
-                                      (uint8_t *)&memories[index]};
-    value[4] = (struct devinfo_value){CL_DEVICE_NAME, (uint32_t)strlen(entry->key.device) + 1,
-                                      (uint8_t *)entry->key.device};
-    value[5] = (struct devinfo_value){CL_DEVICE_VERSION, sizeof(version), (uint8_t *)own};
-    value[6] = (struct devinfo_value){CL_DEVICE_EXTENSIONS, (uint32_t)strlen(gpu ? few : many) + 1,
-                                      (uint8_t *)(gpu ? few : many)};
-    entry->info.values = value;
-    entry->info.value_count = 7;
+    /* In the order of the names, as in any inventory. */
+    const struct devinfo_value all[VALUES] = {
+        {CL_DEVICE_TYPE, sizeof(types[index]), (uint8_t *)&types[index]},
+        {CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), (uint8_t *)&units},
+        {CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(groups[index]), (uint8_t *)&groups[index]},
+        {CL_DEVICE_IMAGE_SUPPORT, sizeof(images), (uint8_t *)&images},
+        {CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memories[index]), (uint8_t *)&memories[index]},
+        {CL_DEVICE_LOCAL_MEM_SIZE, sizeof(local), (uint8_t *)&local},
+        {CL_DEVICE_NAME, (uint32_t)strlen(entry->key.device) + 1, (uint8_t *)entry->key.device},
+        {CL_DEVICE_VERSION, sizeof(version), (uint8_t *)own},
+        {CL_DEVICE_EXTENSIONS, (uint32_t)strlen(gpu ? few : many) + 1,
+         (uint8_t *)(gpu ? few : many)},
+        {CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(fp64), (uint8_t *)&fp64},
+    };
+    memcpy(values[index], all, sizeof(all));
+    entry->info.values = values[index];
+    entry->info.value_count = VALUES;
 }
 
 int main(int argc, char **argv)

@@ -14,6 +14,22 @@ TestSuite(aware, .init = harness_init, .fini = harness_finish, .timeout = 120);
 
 static char notes[4096];
 
+/** The name of the one program's device, static, once it has told one. */
+static const char *device(void)
+{
+    static char name[64];
+    name[0] = '\0';
+    for (int i = 0; i < 500 && !name[0]; i++) {
+        json_t *object = json_loads(RESEAT("ps", "--json")->out, 0, NULL);
+        json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+        const char *told = json_string_value(json_object_get(app, "device"));
+        snprintf(name, sizeof(name), "%s", told ? told : "");
+        json_decref(object);
+        usleep(20000);
+    }
+    return name;
+}
+
 static pid_t start(void)
 {
     snprintf(notes, sizeof(notes), "%s/notes", harness_folder());
@@ -21,6 +37,7 @@ static pid_t start(void)
     pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--", harness_program(),
                               "60", "aware", notes, NULL);
     cr_assert(harness_state("app", "running", 10000));
+    cr_assert(device()[0]);
     return pid;
 }
 
@@ -140,16 +157,31 @@ Test(aware, is_notified)
 Test(aware, is_told_what_operators_do)
 {
     pid_t pid = start();
-    json_t *object = json_loads(RESEAT("ps", "--json")->out, 0, NULL);
-    const char *device = json_string_value(
-        json_object_get(json_array_get(json_object_get(object, "apps"), 0), "device"));
 
     cr_assert_eq(RESEAT("limit", "app", "--memory", "3GiB")->status, 0);
     cr_assert(noted("notice 4 0 0 3221225472 an operator set its limit\n"));
-    cr_assert(RESEAT("drain", device)->status != 2);
+    struct result *drained = RESEAT("drain", device());
+    cr_assert(drained->status != 2, "%s", drained->err);
     cr_assert(noted("notice 2 0 0 0 an operator drains the device\n"));
-    cr_assert_eq(RESEAT("drain", device, "--undo")->status, 0);
-    json_decref(object);
+    cr_assert_eq(RESEAT("drain", device(), "--undo")->status, 0);
+    end(pid);
+}
+
+Test(aware, is_kept_off_devices_below_its_minimum)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:small,gpu:roomy,cpu:plain", 1);
+    setenv("FAKE_MINIMUM_GIB", "4", 1);
+    pid_t pid = start();
+
+    struct result *result = RESEAT("explain", "app");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "cpu0: app would not run there."), "%s", result->out);
+    cr_assert_null(strstr(result->out, "gpu1: app would not run there."), "%s", result->out);
+    end(pid);
+    unsetenv("FAKE_MINIMUM_GIB");
+    pid = start();
+    result = RESEAT("explain", "app");
+    cr_assert_null(strstr(result->out, "would not run there"), "%s", result->out);
     end(pid);
 }
 
