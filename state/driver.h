@@ -35,8 +35,9 @@ struct device {
         *cl; /**< Every real object of this device's platform is called with it. */
     cl_platform_id platform;
     cl_device_id id;
-    struct devinfo info;    /**< Its own answers, queried once. */
-    struct account account; /**< What the program has there. */
+    struct devinfo info;      /**< Its own answers, queried once. */
+    struct account account;   /**< What the program has there. */
+    _Atomic uint8_t host_ptr; /**< enum host_ptr (residence.h). */
 };
 
 /** The value of the environment before `reseat run` replaced it; drivers are found through these.

@@ -103,19 +103,17 @@ static bool makes_image_of(const struct residence *residence, cl_mem buffer)
     return image != NULL;
 }
 
-/*
- * What the device does with CL_MEM_USE_HOST_PTR. 5.2.1 wants maps to give the pointer back; a
- * device that shares the host's memory and does so works on the bytes in place. Trust, but verify:
- * a fill must show through the pointer once it is mapped.
- */
-static void probe_host_pointers(struct residence *residence)
+/* Trust, but verify: a write must show through the pointer once it is mapped. HOST_PTR_UNTRIED when
+ * the driver fails. */
+static enum host_ptr try_host_pointer(const struct residence *residence)
 {
     enum { SIZE = 4096 };
     const cl_icd_dispatch *cl = residence->cl;
     unsigned char *bytes = aligned_alloc(SIZE, SIZE);
+    enum host_ptr found = HOST_PTR_UNTRIED;
     cl_mem buffer = NULL;
     if (!bytes)
-        return;
+        return found;
     memset(bytes, 1, SIZE);
     cl_int error;
     buffer = cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, SIZE,
@@ -130,17 +128,28 @@ static void probe_host_pointers(struct residence *residence)
                                        NULL, NULL, &error);
     if (!map)
         goto out;
-    residence->maps_host_ptr = map == bytes && makes_image_of(residence, buffer) && bytes[0] == 1 &&
-                               memcmp(bytes + SIZE / 2, pattern, sizeof(pattern)) == 0;
+    found = map == bytes && makes_image_of(residence, buffer) && bytes[0] == 1 &&
+                    memcmp(bytes + SIZE / 2, pattern, sizeof(pattern)) == 0
+                ? HOST_PTR_MAPPED
+                : HOST_PTR_COPIED;
     cl->clEnqueueUnmapMemObject(residence->io, buffer, map, 0, NULL, NULL);
     cl->clFinish(residence->io);
-    residence->in_place =
-        residence->maps_host_ptr &&
-        devinfo_scalar(&residence->device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) != 0;
 out:
     if (buffer)
         cl->clReleaseMemObject(buffer);
     free(bytes);
+    return found;
+}
+
+/* A device that shares the host's memory and maps what it was given works on the bytes in place. */
+static void learn_host_pointers(struct residence *residence)
+{
+    struct device *device = residence->device;
+    if (atomic_load(&device->host_ptr) == HOST_PTR_UNTRIED)
+        atomic_store(&device->host_ptr, (uint8_t)try_host_pointer(residence));
+    residence->maps_host_ptr = atomic_load(&device->host_ptr) == HOST_PTR_MAPPED;
+    residence->in_place = residence->maps_host_ptr &&
+                          devinfo_scalar(&device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) != 0;
 }
 
 /* Who waits is how busy the device is. */
@@ -222,7 +231,7 @@ int residence_create(struct context *context, struct device *device,
                                                         CL_QUEUE_PROFILING_ENABLE, &error);
     if (!residence->io)
         goto failed;
-    probe_host_pointers(residence);
+    learn_host_pointers(residence);
     *ret_residence = residence;
     return 0;
 failed:

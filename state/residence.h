@@ -19,13 +19,20 @@
 struct context;
 struct window;
 
+/** What a device does with CL_MEM_USE_HOST_PTR: tried out by its first residence. */
+enum host_ptr {
+    HOST_PTR_UNTRIED,
+    HOST_PTR_COPIED, /**< Maps give other pointers, or other bytes. */
+    HOST_PTR_MAPPED, /**< Maps give the pointer, as 5.2.1 demands. */
+};
+
 struct residence {
     _Atomic uint32_t refs; /**< The context's table, and each thread that waits in the driver. */
     struct device *device;
     const cl_icd_dispatch *cl;
     cl_context context;
     cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
-    bool maps_host_ptr;  /**< CL_MEM_USE_HOST_PTR maps to the pointer given, as 5.2.1 demands. */
+    bool maps_host_ptr;  /**< HOST_PTR_MAPPED. */
     bool in_place;       /**< And the device works on those very bytes: nothing is ever copied. */
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
     bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
@@ -40,8 +47,9 @@ struct residence {
 };
 
 /**
- * Make a residence for @context on @device: the real context, the io queue, and a probe of what the
- * device does with host pointers. Blocks on the driver (0.25 s for a GPU).
+ * Make a residence for @context (or for nobody, NULL) on @device: the real context and the io
+ * queue. The device's first tries out what that does with host pointers. Blocks on the driver (0.25
+ * s for a GPU).
  *
  * @ret_error  The driver's word when it returns -EIO; untouched otherwise.
  */

@@ -64,6 +64,8 @@ static struct seat *seat_new(struct seat *parent, const cl_device_partition_prop
     part->parent = parent;
     object_hold(parent);
     part->device = *atomic_load(&parent->device);
+    /* What is on parts is not counted: nothing of a program that is pinned can be spilled. */
+    memset(&part->device.account, 0, sizeof(part->device.account));
     seat->part = part;
     seat->index = parent->index;
     seat->device = seat->last = seat->origin = &part->device;
@@ -135,6 +137,17 @@ static cl_int divide(struct seat *parent, const cl_device_partition_property *pr
     return error;
 }
 
+/* POCL's threads look at a queue's device after what they did there was waited for and released,
+ * and only parts of devices ever go. So what is tried out is tried on the whole one. */
+static void learn(struct device *device)
+{
+    struct residence *residence;
+    cl_int error;
+    if (atomic_load(&device->host_ptr) == HOST_PTR_UNTRIED &&
+        residence_create(NULL, device, &residence, &error) == 0)
+        residence_unref(residence);
+}
+
 cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
                          cl_uint count, struct seat **ret_seats, cl_uint *ret_count)
 {
@@ -142,7 +155,8 @@ cl_int sub_device_create(struct seat *parent, const cl_device_partition_property
     cl_int error = enter(parent, properties[0]);
     if (error != CL_SUCCESS)
         return error;
-    const struct device *device = atomic_load(&parent->device);
+    struct device *device = atomic_load(&parent->device);
+    learn(device);
     error = device->cl->clCreateSubDevices(device->id, properties, 0, NULL, &made);
     if (error == CL_SUCCESS && made > SEATS)
         error = CL_DEVICE_PARTITION_FAILED;
