@@ -10,6 +10,7 @@
  */
 
 struct app;
+struct app_seat;
 struct request;
 
 /** Reads the operator's limits. The configuration is there. Returns 0 or -ENOMEM. */
@@ -30,6 +31,10 @@ void govern_welcome(struct agent *agent, struct app *app, bool first, const msgp
 void govern_status(struct agent *agent, struct app *app);
 /** Its connection ended; it asks again what it waited for. */
 void govern_lost(struct agent *agent, struct app *app);
+/** The device of an account by its name in the inventory; NULL: not listed. */
+const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t device);
+/** Bytes that it has, on its device and in host memory, as last heard. */
+uint64_t govern_wanted(const struct app_seat *seat);
 /** MSG_NEED and MSG_RETURN; false: it is none of these. */
 bool govern_message(struct agent *agent, struct app *app, const msgpack_object *message);
 /** The list of devices, or the configuration, is another. */

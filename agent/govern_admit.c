@@ -8,7 +8,7 @@
 
 /* Room for what operators ask, and what becomes of room that was kept when a request ends. */
 
-static uint64_t wanted_by(const struct app_seat *seat)
+uint64_t govern_wanted(const struct app_seat *seat)
 {
     return seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
 }
@@ -109,7 +109,7 @@ static void share_room(struct request *request, unsigned seats, uint64_t room, u
     }
     for (uint32_t i = 0; i < request->app->seat_count; i++) {
         const struct app_seat *seat = &request->app->seats[i];
-        uint64_t want = wanted_by(seat), few = seat->least < want ? seat->least : want;
+        uint64_t want = govern_wanted(seat), few = seat->least < want ? seat->least : want;
         request->grants[i] = 0;
         if (seats & (1u << i)) {
             request->grants[i] = part < 1 ? few + (uint64_t)((double)(want - few) * part) : want;
@@ -139,7 +139,7 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
         return -EBUSY;
     }
     for (uint32_t i = 0; i < app->seat_count; i++) {
-        uint64_t want = seats & (1u << i) ? wanted_by(&app->seats[i]) : 0;
+        uint64_t want = seats & (1u << i) ? govern_wanted(&app->seats[i]) : 0;
         wanted += want;
         least += app->seats[i].least < want ? app->seats[i].least : want;
     }

@@ -105,8 +105,6 @@ bool step_quota(struct agent *agent);
 void step_rest(struct agent *agent, struct app *app);
 void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refused,
               const char *reason);
-/** The device of an account by its name in the inventory; NULL: not listed. */
-const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t device);
 unsigned policy_moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since);
 
 /* govern_watch.c */

@@ -186,6 +186,7 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
     for (uint32_t i = 0; i < unit->app->seat_count; i++) {
         struct request wish = {.app = unit->app,
                                .seats = 1u << i,
+                               .seat = i,
                                .target = target ? step->device : LEDGER_NONE,
                                .ours = true};
         wish.grants[i] = grants[i];
@@ -193,7 +194,7 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
             continue;
         }
         snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
-        if (requests_begin(agent, &wish, i, target, STEP_MS)) {
+        if (requests_begin(agent, &wish, target, STEP_MS)) {
             continue;
         }
         if (target) {

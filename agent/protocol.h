@@ -96,6 +96,9 @@
 #define RESULT_REFUSED     "refused"
 #define RESULT_EXPIRED     "expired"
 #define RESULT_CANCELED    "canceled"
+/** Not tried: the program has more than "wanted" of the request, and more than was granted. Its
+ * status, sent before, says how much. */
+#define RESULT_AGAIN "again"
 
 /** Codes of MSG_ERROR; each belongs to one exit status of the command line. */
 #define ERR_USAGE     "usage"

@@ -17,6 +17,8 @@
  */
 #define GRACE_MS       2000
 #define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
+/* A program that grows faster than it is asked goes with what it was granted, or not at all. */
+#define TRIES_MAX 3
 
 static void put_app(struct frame *frame, const struct app *app)
 {
@@ -121,30 +123,65 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
     peer_send(client, &frame);
 }
 
-static void put_grants(struct frame *frame, const struct request *request, size_t seat)
+static void put_numbers(struct frame *frame, const char *key, const uint64_t *numbers, size_t count)
 {
-    uint64_t most = 0;
-
-    for (size_t i = 0; i < request->app->seat_count; i++) {
-        most = request->grants[i] > most ? request->grants[i] : most;
+    frame_array(frame, key);
+    for (size_t i = 0; i < count; i++) {
+        frame_u64(frame, NULL, numbers[i]);
     }
-    frame_u64(frame, "grant", seat == APP_ALL_SEATS ? most : request->grants[seat]);
-    if (seat == APP_ALL_SEATS) {
-        frame_array(frame, "grants");
-        for (size_t i = 0; i < request->app->seat_count; i++) {
-            frame_u64(frame, NULL, request->grants[i]);
-        }
-        frame_end(frame);
+    frame_end(frame);
+}
+
+/** @again: the program may say that it has more by now. */
+static void put_grants(struct frame *frame, const struct request *request, bool again)
+{
+    size_t count = request->app->seat_count;
+    uint64_t most = 0, wanted[PROTOCOL_SEATS_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        most = request->grants[i] > most ? request->grants[i] : most;
+        wanted[i] = govern_wanted(&request->app->seats[i]);
+    }
+    frame_u64(frame, "grant",
+              request->seat == APP_ALL_SEATS ? most : request->grants[request->seat]);
+    if (request->seat == APP_ALL_SEATS) {
+        put_numbers(frame, "grants", request->grants, count);
+    }
+    if (again) {
+        put_numbers(frame, "wanted", wanted, count);
     }
 }
 
-int requests_begin(struct agent *agent, const struct request *wish, size_t seat,
+static void send_request(const struct request *request, const struct inventory_entry *target)
+{
+    char key[DEVICE_KEY_TEXT_MAX] = "";
+    struct frame frame;
+
+    if (target) {
+        device_key_format(&target->key, key);
+    }
+    frame_init(&frame, request->verb);
+    frame_u64(&frame, "request", request->id);
+    if (request->seat != APP_ALL_SEATS) {
+        frame_u64(&frame, "seat", request->seat);
+    }
+    frame_string(&frame, "device", key);
+    frame_u64(&frame, "deadline_ns", request->deadline_ns);
+    frame_bool(&frame, "dry_run", request->dry_run);
+    if (request->taken) {
+        frame_string(&frame, "manner", MANNER_TAKEN);
+    }
+    if (request->target != LEDGER_NONE) {
+        put_grants(&frame, request, request->tries < TRIES_MAX);
+    }
+    peer_send(request->app->peer, &frame);
+}
+
+int requests_begin(struct agent *agent, const struct request *wish,
                    const struct inventory_entry *target, uint64_t timeout_ms)
 {
     struct request *request = malloc(sizeof(*request));
     struct app *app = wish->app;
-    char key[DEVICE_KEY_TEXT_MAX] = "";
-    struct frame frame;
 
     if (!request) {
         return -ENOMEM;
@@ -152,36 +189,21 @@ int requests_begin(struct agent *agent, const struct request *wish, size_t seat,
     timeout_ms = timeout_ms > TIMEOUT_MS_MAX ? TIMEOUT_MS_MAX : timeout_ms;
     *request = *wish;
     request->id = ++agent->next_request;
-    app_device_names(agent, app, seat, true, request->from, sizeof(request->from));
+    app_device_names(agent, app, wish->seat, true, request->from, sizeof(request->from));
     if (target) {
-        device_key_format(&target->key, key);
         snprintf(request->to, sizeof(request->to), "%s", target->name);
     } else if (strcmp(request->verb, MSG_RESUME) == 0) {
-        app_device_names(agent, app, seat, false, request->to, sizeof(request->to));
+        app_device_names(agent, app, wish->seat, false, request->to, sizeof(request->to));
     }
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
+    request->deadline_ns = timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0;
     request->next = agent->requests;
     agent->requests = request;
-
-    frame_init(&frame, request->verb);
-    frame_u64(&frame, "request", request->id);
-    if (seat != APP_ALL_SEATS) {
-        frame_u64(&frame, "seat", seat);
-    }
-    frame_string(&frame, "device", key);
-    frame_u64(&frame, "deadline_ns", timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0);
-    frame_bool(&frame, "dry_run", request->dry_run);
-    if (request->taken) {
-        frame_string(&frame, "manner", MANNER_TAKEN);
-    }
-    if (request->target != LEDGER_NONE) {
-        put_grants(&frame, request, seat);
-    }
     agent_log("%s: %s from %s to %s asked by %s %d", app->id, request->verb,
               request->from[0] ? request->from : "memory", request->to[0] ? request->to : "memory",
               request->ours ? "policy of agent" : "pid",
               request->client ? (int)request->client->pid : (int)getpid());
-    peer_send(app->peer, &frame);
+    send_request(request, target);
     return 0;
 }
 
@@ -216,6 +238,7 @@ static void forward(struct peer *client, struct app *app, size_t seat,
         .client = client,
         .app = app,
         .seats = seat == APP_ALL_SEATS ? (1u << app->seat_count) - 1 : 1u << seat,
+        .seat = seat,
         .target = LEDGER_NONE,
         .dry_run = field_bool(&message->root, "dry_run", false),
         .taken = field_is(&message->root, "manner", MANNER_TAKEN),
@@ -229,7 +252,7 @@ static void forward(struct peer *client, struct app *app, size_t seat,
         peer_error(client, ERR_REFUSED, "%s", error);
         return;
     }
-    if (requests_begin(agent, &wish, seat, target, field_u64(&message->root, "timeout_ms", 0))) {
+    if (requests_begin(agent, &wish, target, field_u64(&message->root, "timeout_ms", 0))) {
         peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
         govern_settle(agent, &wish, 0, "", "");
     }
@@ -385,6 +408,28 @@ static unsigned moved_seats(const struct request *request, const msgpack_object 
     return moved & request->seats;
 }
 
+/** The program has more than we knew: what it may have there is decided anew. */
+static void start_over(struct agent *agent, struct request *request)
+{
+    const struct inventory_entry *target = govern_entry(agent, request->target);
+    char error[PROTOCOL_TEXT_MAX];
+
+    govern_settle(agent, request, 0, "", "");
+    if (request->ours || !request->client) {
+        end_request(agent, request, 0, "", ""); /* the policy sees for itself */
+    } else if (!target) {
+        peer_error(request->client, ERR_NO_DEVICE, "%s is not listed any more; see reseat devices",
+                   request->to);
+        end_request(agent, request, 0, "", "");
+    } else if (govern_admit(agent, request, target, error, sizeof(error))) {
+        peer_error(request->client, ERR_REFUSED, "%s", error);
+        end_request(agent, request, 0, "", "");
+    } else {
+        request->tries++;
+        send_request(request, target);
+    }
+}
+
 void requests_report(struct app *app, const msgpack_object *message)
 {
     struct agent *agent = app->peer->agent;
@@ -393,6 +438,10 @@ void requests_report(struct app *app, const msgpack_object *message)
     struct frame frame;
 
     if (!request) {
+        return;
+    }
+    if (field_is(message, "result", RESULT_AGAIN)) {
+        start_over(agent, request);
         return;
     }
     field_string(message, "result", result, sizeof(result));

@@ -12,6 +12,9 @@ struct request {
     unsigned seats;  /**< Of the program that it is for, as bits. */
     uint32_t target; /**< Device of the ledger; LEDGER_NONE: host memory, or not known. */
     uint64_t grants[PROTOCOL_SEATS_MAX]; /**< Bytes kept there for each seat. */
+    size_t seat;                         /**< APP_ALL_SEATS, or the one of `seats`. */
+    unsigned tries;                      /**< How often the program said RESULT_AGAIN. */
+    uint64_t deadline_ns;                /**< CLOCK_MONOTONIC; 0: none. */
     bool ours;                           /**< The policy asks, and no client is told. */
     bool dry_run;
     bool taken; /**< The device goes away, whether the program helps or not. */
@@ -26,13 +29,12 @@ void requests_start(struct peer *client, struct message *message);
 /**
  * Ask a connected program.
  *
- * @wish    Copied; verb, app and seats are set, and what else is known.
- * @seat    The one that it is for, or APP_ALL_SEATS.
+ * @wish    Copied; verb, app, seats and seat are set, and what else is known.
  * @target  NULL: where it was, or host memory.
  * @timeout_ms  0: none.
  * Returns 0 or -ENOMEM.
  */
-MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish, size_t seat,
+MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish,
                               const struct inventory_entry *target, uint64_t timeout_ms);
 /** The client wants its request canceled, or is gone. */
 void requests_cancel(struct peer *client, bool gone);

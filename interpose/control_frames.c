@@ -87,7 +87,7 @@ static const char *result_word(enum move_result result)
     return RESULT_ROLLED_BACK;
 }
 
-static void put_report(struct frame *frame, const struct move_report *report)
+static void put_report(struct frame *frame, const char *result, const struct move_report *report)
 {
     char reason[sizeof(report->reason)];
 
@@ -95,7 +95,7 @@ static void put_report(struct frame *frame, const struct move_report *report)
     for (char *at = reason; *at; at++) {
         *at = (unsigned char)*at < 0x20 || *at == 0x7f ? ' ' : *at;
     }
-    frame_string(frame, "result", result_word(report->result));
+    frame_string(frame, "result", result);
     frame_string(frame, "reached", move_phase_name(report->reached));
     frame_string(frame, "reason", reason);
     frame_u64(frame, "total_ns", report->total_ns);
@@ -108,12 +108,14 @@ void control_frame_report(struct frame *frame, uint64_t request,
 {
     frame_init(frame, MSG_REPORT);
     frame_u64(frame, "request", request);
-    put_report(frame, &report->whole);
+    put_report(frame, report->again ? RESULT_AGAIN : result_word(report->whole.result),
+               &report->whole);
     frame_array(frame, "seats");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);
         frame_u64(frame, "seat", report->each[i].seat);
-        put_report(frame, &report->each[i].report);
+        const struct move_report *one = &report->each[i].report;
+        put_report(frame, result_word(one->result), one);
         frame_end(frame);
     }
     frame_end(frame);

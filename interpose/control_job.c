@@ -33,16 +33,24 @@ static const char *read_targets(const msgpack_object *map, const bool *has_last,
     return NULL;
 }
 
+/* A number for each seat, or where there is no array @otherwise for each. */
+static void read_numbers(const msgpack_object *map, const char *key, uint64_t otherwise,
+                         uint64_t *ret_numbers)
+{
+    const msgpack_object *items;
+    size_t count = field_array(map, key, &items);
+    for (size_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++)
+        ret_numbers[seat] = seat < count && items[seat].type == MSGPACK_OBJECT_POSITIVE_INTEGER
+                                ? items[seat].via.u64
+                                : otherwise;
+}
+
 /* "grants", one a seat, or "grant", of the one that is asked for. */
 static void read_grants(const msgpack_object *map, struct control_request *request)
 {
-    const msgpack_object *items;
-    size_t count = field_array(map, "grants", &items);
-    request->limited = count != 0 || field_get(map, "grant");
-    for (size_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++)
-        request->grants[seat] = seat < count && items[seat].type == MSGPACK_OBJECT_POSITIVE_INTEGER
-                                    ? items[seat].via.u64
-                                    : field_u64(map, "grant", 0);
+    request->limited = field_get(map, "grants") || field_get(map, "grant");
+    read_numbers(map, "grants", field_u64(map, "grant", 0), request->grants);
+    read_numbers(map, "wanted", UINT64_MAX, request->wanted);
 }
 
 const char *control_request_read(const msgpack_object *map, const bool *has_last,
@@ -113,11 +121,27 @@ static void add(struct control_report *report, const struct move_report *one, ui
         (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", one->reason);
 }
 
+/* It has allocated since the agent heard of it, and might be made to spill where it need not. */
+static bool outgrew(const struct control_request *request, uint32_t seat)
+{
+    struct seat_status status = {0};
+    status_seat(seat, &status);
+    uint64_t has =
+        status.room.wanted > status.device_bytes ? status.room.wanted : status.device_bytes;
+    return request->limited && has > request->wanted[seat] && has > request->grants[seat];
+}
+
 void control_job_run(const struct control_request *request, struct control_report *ret_report)
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
     uint32_t count = choose(request, seats);
     *ret_report = (struct control_report){0};
+    for (uint32_t i = 0; i < count; i++)
+        ret_report->again = ret_report->again || outgrew(request, seats[i]);
+    if (ret_report->again) {
+        ret_report->whole.result = MOVE_ROLLED_BACK;
+        return;
+    }
     for (uint32_t i = 0; i < count && ret_report->whole.result == MOVE_DONE; i++) {
         struct move_request move = request->move;
         struct move_report report = {0};

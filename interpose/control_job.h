@@ -17,11 +17,13 @@ struct control_request {
     bool suspend, resume;                          /**< Else a move. */
     bool limited;                                  /**< `grants` were said. */
     uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
+    uint64_t wanted[PROTOCOL_SEATS_MAX];           /**< What each had when that was decided. */
     struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. */
 };
 
 struct control_report {
     struct move_report whole; /**< Sums, and how the last one ended. */
+    bool again;               /**< RESULT_AGAIN. */
     uint32_t count;           /**< Of those that were tried. */
     struct {
         uint32_t seat;

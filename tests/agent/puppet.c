@@ -401,10 +401,17 @@ static void go(struct puppet *puppet, struct puppet_seat *seat, const msgpack_ob
 static void report(struct puppet *puppet, const msgpack_object *map)
 {
     uint64_t which = field_u64(map, "seat", UINT64_MAX);
-    bool done = strcmp(puppet->move, RESULT_DONE) == 0, dry = field_bool(map, "dry_run", false);
+    bool again = puppet->outgrows != 0 && field_get(map, "wanted");
+    bool done = !again && strcmp(puppet->move, RESULT_DONE) == 0;
+    bool dry = field_bool(map, "dry_run", false);
     struct frame frame;
 
     puppet->last_grant = field_u64(map, "grant", 0);
+    if (again) {
+        puppet->outgrows--;
+        puppet->seats[0].wanted += puppet->more;
+        puppet->seats[0].held += puppet->more;
+    }
     for (unsigned i = 0; i < puppet->seat_count; i++) {
         if (done && !dry && (which == UINT64_MAX || which == i)) {
             go(puppet, &puppet->seats[i], map);
@@ -413,7 +420,7 @@ static void report(struct puppet *puppet, const msgpack_object *map)
     puppet_say(puppet);
     frame_init(&frame, MSG_REPORT);
     frame_u64(&frame, "request", field_u64(map, "request", 0));
-    frame_string(&frame, "result", puppet->move);
+    frame_string(&frame, "result", again ? RESULT_AGAIN : puppet->move);
     frame_string(&frame, "reached", "plan");
     frame_string(&frame, "reason", done ? "" : "local memory: 64 KiB used, 32 KiB offered");
     puppet_send(puppet, &frame);

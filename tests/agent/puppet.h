@@ -45,6 +45,8 @@ struct puppet {
     unsigned moves, suspends, resumes, shrinks, grants, answers;
     char way[32], reason[512]; /**< Of the last answer. */
     uint64_t last_grant;       /**< "grant" of the last request. */
+    unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */
+    uint64_t more;
 };
 
 /** Register and connect. */

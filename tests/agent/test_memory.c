@@ -461,3 +461,42 @@ Test(memory, messages_about_what_is_not_there_change_nothing)
     a->seats[0].granted = 0;
     cr_assert(devices_come_to("gpu0", "granted_bytes", 0, SOON));
 }
+
+/* What it allocated since it last told is granted too, or not there at all. */
+Test(memory, a_move_counts_with_what_a_program_has_by_now)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:two", 1);
+    begin_with("1GiB");
+    limit("gpu1", "512MiB");
+    struct puppet *a = start("a", "gpu:one", "");
+
+    a->move = RESULT_DONE;
+    cr_assert(puppet_allocate(a, 100 * MIB, SOON));
+    a->outgrows = 1;
+    a->more = 200 * MIB;
+    struct result *result = PUPPETS_RESEAT("move", "a", "gpu1");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert_eq(a->outgrows, 0);
+    cr_assert_eq(a->moves, 1);
+    cr_assert_geq(a->last_grant, 300 * MIB);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), a->last_grant);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
+
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
+    a->outgrows = 1;
+    a->more = 300 * MIB;
+    result = PUPPETS_RESEAT("move", "a", "gpu1");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "needs 600 MiB, but gpu1 has 512 MiB free"), "%s", result->err);
+    cr_assert_eq(a->moves, 2);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
+
+    /* One that never stops growing is not asked for ever. */
+    limit("gpu1", "4GiB");
+    a->outgrows = 100;
+    a->more = MIB;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 0);
+    cr_assert_eq(a->moves, 3);
+    cr_assert_eq(a->outgrows, 97);
+    cr_assert_geq(a->last_grant, 603 * MIB);
+}

@@ -1,138 +1,9 @@
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "state/memory.h"
-#include "state/room.h"
-#include "tests/unit/engine_rig.h"
+#include "interpose/control_job.h"
+#include "tests/unit/test_room_common.h"
 
-/*
- * What does not fit: programs that need several times what they may have, or what there is, end
- * with the bytes that a host computation gives.
- */
-
-#define MIB        ((size_t)1 << 20)
-#define BYTES      MIB
-#define WORDS      (BYTES / sizeof(cl_uint))
-#define BUFFERS    12
-#define FEW        (4 * BYTES)
-#define EVERYTHING (64 * MIB)
-
-static const char plenty[] = "[one] name=one [two] name=two";
-static const char scarce[] = "[one] name=one memory=4MiB [two] name=two";
-
-static const char source[] =
-    "__kernel void add(__global uint *out, __global const uint *in, uint n)"
-    "{ size_t i = get_global_id(0); out[i] += in[i] * n + (uint)i; }"
-    "__kernel void set(__global uint *out, uint n)"
-    "{ size_t i = get_global_id(0); out[i] = (uint)i ^ n; }";
-
-static struct engine_rig rig;
-static struct engine_program program;
-static cl_kernel add, set;
-static cl_mem buffers[BUFFERS];
-static cl_uint *want[BUFFERS];
-
-/* The policy of a test, and what it was asked. */
-static struct {
-    _Atomic unsigned asked, failed;
-    uint64_t bytes, least, wanted;
-    enum room_answer answer;
-    const char *device; /* moves there first */
-    uint64_t grants;    /* grants that much first */
-} policy;
-
-static enum room_answer decide(const struct room_need *need)
-{
-    atomic_fetch_add(&policy.asked, 1);
-    atomic_fetch_add(&policy.failed, need->failed);
-    policy.bytes = need->bytes;
-    policy.least = need->least;
-    policy.wanted = need->wanted;
-    if (policy.grants)
-        room_grant(need->seat, policy.grants);
-    if (policy.device)
-        engine_rig_moves(&rig, policy.device);
-    return policy.answer;
-}
-
-static struct account *account(const char *name)
-{
-    struct device *device;
-    cr_assert_eq(driver_open_device(engine_rig_key(&rig, name), &device), 0);
-    return &device->account;
-}
-
-static void begin(const char *config, enum room_answer answer)
-{
-    engine_rig_open(&rig, config);
-    engine_program_open(&rig, 0, source, &program);
-    add = engine_kernel(program.program, "add");
-    set = engine_kernel(program.program, "set");
-    policy.answer = answer;
-    room_set_policy(decide);
-}
-
-static void make(size_t count)
-{
-    for (size_t b = 0; b < count; b++) {
-        want[b] = malloc(BYTES);
-        cr_assert_not_null(want[b]);
-        for (size_t i = 0; i < WORDS; i++)
-            want[b][i] = (cl_uint)(i * 7 + b);
-        buffers[b] = engine_buffer(program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES,
-                                   want[b]);
-    }
-}
-
-static void launch(cl_kernel kernel, cl_command_queue queue)
-{
-    const size_t global = WORDS;
-    OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL));
-}
-
-static void step(size_t out, size_t in, cl_uint n)
-{
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[out]));
-    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[in]));
-    OK(clSetKernelArg(add, 2, sizeof(n), &n));
-    launch(add, program.queue);
-    for (size_t i = 0; i < WORDS; i++)
-        want[out][i] += want[in][i] * n + (cl_uint)i;
-}
-
-static void rounds(unsigned count, size_t buffers_used)
-{
-    for (unsigned r = 0; r < count; r++)
-        for (size_t b = 0; b < buffers_used; b++)
-            step(b,
-                 (b * 5 + 1 + r) % buffers_used == b ? (b + 1) % buffers_used
-                                                     : (b * 5 + 1 + r) % buffers_used,
-                 r * 31 + (cl_uint)b);
-}
-
-static void check(size_t count)
-{
-    cl_uint *got = malloc(BYTES);
-    cr_assert_not_null(got);
-    for (size_t b = 0; b < count; b++) {
-        OK(clEnqueueReadBuffer(program.queue, buffers[b], CL_TRUE, 0, BYTES, got, 0, NULL, NULL));
-        cr_assert(memcmp(got, want[b], BYTES) == 0, "buffer %zu differs", b);
-    }
-    free(got);
-}
-
-static void end(size_t count)
-{
-    for (size_t b = 0; b < count; b++) {
-        OK(clReleaseMemObject(buffers[b]));
-        free(want[b]);
-    }
-    OK(clReleaseKernel(add));
-    OK(clReleaseKernel(set));
-    engine_program_close(&program);
-}
+/* Policies, moves and threads of programs that do not fit. */
 
 Test(room, what_fits_is_granted_without_a_question, .timeout = 60)
 {
@@ -450,154 +321,35 @@ Test(room, threads_take_turns, .timeout = 120)
     end(BUFFERS);
 }
 
-/* The driver finds only when it is given a command that there is no room. */
-Test(room, a_command_that_the_driver_has_no_room_for_is_given_again, .timeout = 60)
+static struct control_report move_counted(uint64_t wanted, uint64_t grant)
 {
-    begin(plenty, ROOM_REFUSE);
+    struct control_request request = {.limited = true, .grants = {grant}, .wanted = {wanted}};
+    struct control_report report;
+    request.targets[0] = *engine_rig_key(&rig, "two");
+    control_job_run(&request, &report);
+    return report;
+}
+
+/* What an agent granted for less than the program has by now is not what it is to live with. */
+Test(room, a_move_that_counts_with_too_little_is_asked_for_again, .timeout = 60)
+{
+    struct seat_status status;
+    begin(plenty, ROOM_SPILL);
     make(4);
+    struct control_report report = move_counted(FEW - 1, FEW - 1);
+    cr_assert(report.again);
+    cr_assert_eq(report.count, 0);
+    status_seat(0, &status);
+    cr_assert_str_eq(status.device.device, "one");
+    report = move_counted(FEW, FEW - BYTES);
+    cr_assert_not(report.again);
+    cr_assert_eq(report.whole.result, MOVE_DONE, "%s", report.whole.reason);
+    cr_assert_leq(account("two")->held, FEW - BYTES);
+    engine_rig_moves(&rig, "one");
+    report = move_counted(1, FEW);
+    cr_assert_not(report.again);
+    cr_assert_eq(report.whole.result, MOVE_DONE, "%s", report.whole.reason);
     rounds(1, 4);
-    cr_assert_eq(emu_shared_arm(rig.emu, "one", 1, "clEnqueueNDRangeKernel",
-                                CL_MEM_OBJECT_ALLOCATION_FAILURE),
-                 0);
-    rounds(1, 4);
-    cr_assert_eq(policy.asked, 0);
-    cr_assert_geq(account("one")->spilled, 2 * BYTES);
     check(4);
     end(4);
-}
-
-/* The driver's word, of a command that its device could never hold. */
-Test(room, what_the_device_itself_cannot_hold_is_refused_alone, .timeout = 60)
-{
-    const size_t global = WORDS;
-    cl_int error;
-    begin(scarce, ROOM_SPILL);
-    room_set_policy(NULL);
-    make(3);
-    cl_mem big = clCreateBuffer(program.context, 0, 4 * BYTES, NULL, &error);
-    OK(error);
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &big));
-    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[0]));
-    OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
-    cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
-                 CL_MEM_OBJECT_ALLOCATION_FAILURE);
-    OK(clReleaseMemObject(big));
-    rounds(2, 3);
-    check(3);
-    end(3);
-}
-
-/* A step that the program tries again where it is told of an error. Returns how often it was. */
-static unsigned insist(size_t out, size_t in, cl_uint n)
-{
-    const size_t global = WORDS;
-    unsigned errors = 0;
-    cl_int error;
-    do {
-        error = clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[out]);
-        if (error == CL_SUCCESS)
-            error = clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[in]);
-        if (error == CL_SUCCESS)
-            error = clSetKernelArg(add, 2, sizeof(n), &n);
-        if (error == CL_SUCCESS)
-            error =
-                clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL);
-        errors += error != CL_SUCCESS;
-        cr_assert_leq(errors, 1, "again: %d", error);
-    } while (error != CL_SUCCESS);
-    for (size_t i = 0; i < WORDS; i++)
-        want[out][i] += want[in][i] * n + (cl_uint)i;
-    return errors;
-}
-
-/* R4, and each way that a driver fails while objects are brought out and in. */
-static void fail_everywhere(cl_int error)
-{
-    unsigned told = 0;
-    uint64_t call = 0, before;
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, 2 * BYTES);
-    make(4);
-    for (size_t b = 0; b < 4; b++)
-        (void)insist(b, (b + 1) % 4, 1);
-    do {
-        before = emu_shared_fired(rig.emu, "one");
-        cr_assert_eq(emu_shared_arm(rig.emu, "one", ++call, NULL, error), 0);
-        for (size_t b = 0; b < 4; b++)
-            told += insist(b, (b + 1) % 4, (cl_uint)call);
-        emu_shared_disarm(rig.emu, "one");
-        check(4);
-        cr_assert_leq(account("one")->held, 2 * BYTES);
-    } while (emu_shared_fired(rig.emu, "one") != before);
-    cr_assert_gt(call, 20);
-    cr_assert_gt(told, 0);
-    end(4);
-    cr_assert_eq(account("one")->held, 0);
-}
-
-Test(room, a_driver_that_fails_at_any_call_of_a_spill_loses_nothing, .timeout = 300)
-{
-    fail_everywhere(CL_OUT_OF_HOST_MEMORY);
-}
-
-Test(room, nor_one_that_runs_out_at_any_call, .timeout = 300)
-{
-    fail_everywhere(CL_MEM_OBJECT_ALLOCATION_FAILURE);
-}
-
-/* Images and the program's own memory go out and come back as buffers do. */
-Test(room, images_and_host_pointers_spill, .timeout = 60)
-{
-    const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
-    const cl_image_desc desc = {
-        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 500, .image_height = 500};
-    const size_t origin[3] = {0}, region[3] = {500, 500, 1}, size = 500 * 500 * 4;
-    cl_mem images[4];
-    cl_uchar *bytes = malloc(size);
-    cl_int error;
-    cr_assert_not_null(bytes);
-    begin(plenty, ROOM_SPILL);
-    room_grant(0, 2 * BYTES);
-    make(2);
-    for (size_t i = 0; i < 4; i++) {
-        for (size_t k = 0; k < size; k++)
-            bytes[k] = (cl_uchar)(k * 13 + i);
-        images[i] =
-            clCreateImage(program.context, CL_MEM_COPY_HOST_PTR, &format, &desc, bytes, &error);
-        OK(error);
-    }
-    cl_uint *own = malloc(BYTES);
-    cr_assert_not_null(own);
-    memset(own, 7, BYTES);
-    cl_mem theirs = clCreateBuffer(program.context, CL_MEM_USE_HOST_PTR, BYTES, own, &error);
-    OK(error);
-    OK(clSetKernelArg(set, 0, sizeof(cl_mem), &theirs));
-    OK(clSetKernelArg(set, 1, sizeof(cl_uint), &(cl_uint){5}));
-    launch(set, program.queue);
-    for (size_t round = 0; round < 3; round++) {
-        rounds(1, 2);
-        for (size_t i = 0; i < 4; i++) {
-            memset(bytes, 0, size);
-            OK(clEnqueueReadImage(program.queue, images[i], CL_TRUE, origin, region, 0, 0, bytes, 0,
-                                  NULL, NULL));
-            for (size_t k = 0; k < size; k++)
-                cr_assert_eq(bytes[k], (cl_uchar)(k * 13 + i), "image %zu, byte %zu", i, k);
-        }
-    }
-    cl_uint *map = clEnqueueMapBuffer(program.queue, theirs, CL_TRUE, CL_MAP_READ, 0, BYTES, 0,
-                                      NULL, NULL, &error);
-    OK(error);
-    cr_assert_eq(map, own);
-    for (size_t i = 0; i < WORDS; i++)
-        cr_assert_eq(map[i], (cl_uint)i ^ 5);
-    OK(clEnqueueUnmapMemObject(program.queue, theirs, map, 0, NULL, NULL));
-    cr_assert_gt(account("one")->spilled, 0);
-    cr_assert_leq(account("one")->peak, 2 * BYTES);
-    OK(clReleaseMemObject(theirs));
-    for (size_t i = 0; i < 4; i++)
-        OK(clReleaseMemObject(images[i]));
-    check(2);
-    end(2);
-    free(own);
-    free(bytes);
 }

@@ -1,0 +1,155 @@
+#include "tests/unit/test_room_common.h"
+
+/* Drivers that fail while room is made, and what else than buffers spills. */
+
+/* The driver finds only when it is given a command that there is no room. */
+Test(room, a_command_that_the_driver_has_no_room_for_is_given_again, .timeout = 60)
+{
+    begin(plenty, ROOM_REFUSE);
+    make(4);
+    rounds(1, 4);
+    cr_assert_eq(emu_shared_arm(rig.emu, "one", 1, "clEnqueueNDRangeKernel",
+                                CL_MEM_OBJECT_ALLOCATION_FAILURE),
+                 0);
+    rounds(1, 4);
+    cr_assert_eq(policy.asked, 0);
+    cr_assert_geq(account("one")->spilled, 2 * BYTES);
+    check(4);
+    end(4);
+}
+
+/* The driver's word, of a command that its device could never hold. */
+Test(room, what_the_device_itself_cannot_hold_is_refused_alone, .timeout = 60)
+{
+    const size_t global = WORDS;
+    cl_int error;
+    begin(scarce, ROOM_SPILL);
+    room_set_policy(NULL);
+    make(3);
+    cl_mem big = clCreateBuffer(program.context, 0, 4 * BYTES, NULL, &error);
+    OK(error);
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &big));
+    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
+    cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
+                 CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    OK(clReleaseMemObject(big));
+    rounds(2, 3);
+    check(3);
+    end(3);
+}
+
+/* A step that the program tries again where it is told of an error. Returns how often it was. */
+static unsigned insist(size_t out, size_t in, cl_uint n)
+{
+    const size_t global = WORDS;
+    unsigned errors = 0;
+    cl_int error;
+    do {
+        error = clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[out]);
+        if (error == CL_SUCCESS)
+            error = clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[in]);
+        if (error == CL_SUCCESS)
+            error = clSetKernelArg(add, 2, sizeof(n), &n);
+        if (error == CL_SUCCESS)
+            error =
+                clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL);
+        errors += error != CL_SUCCESS;
+        cr_assert_leq(errors, 1, "again: %d", error);
+    } while (error != CL_SUCCESS);
+    for (size_t i = 0; i < WORDS; i++)
+        want[out][i] += want[in][i] * n + (cl_uint)i;
+    return errors;
+}
+
+/* R4, and each way that a driver fails while objects are brought out and in. */
+static void fail_everywhere(cl_int error)
+{
+    unsigned told = 0;
+    uint64_t call = 0, before;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, 2 * BYTES);
+    make(4);
+    for (size_t b = 0; b < 4; b++)
+        (void)insist(b, (b + 1) % 4, 1);
+    do {
+        before = emu_shared_fired(rig.emu, "one");
+        cr_assert_eq(emu_shared_arm(rig.emu, "one", ++call, NULL, error), 0);
+        for (size_t b = 0; b < 4; b++)
+            told += insist(b, (b + 1) % 4, (cl_uint)call);
+        emu_shared_disarm(rig.emu, "one");
+        check(4);
+        cr_assert_leq(account("one")->held, 2 * BYTES);
+    } while (emu_shared_fired(rig.emu, "one") != before);
+    cr_assert_gt(call, 20);
+    cr_assert_gt(told, 0);
+    end(4);
+    cr_assert_eq(account("one")->held, 0);
+}
+
+Test(room, a_driver_that_fails_at_any_call_of_a_spill_loses_nothing, .timeout = 300)
+{
+    fail_everywhere(CL_OUT_OF_HOST_MEMORY);
+}
+
+Test(room, nor_one_that_runs_out_at_any_call, .timeout = 300)
+{
+    fail_everywhere(CL_MEM_OBJECT_ALLOCATION_FAILURE);
+}
+
+/* Images and the program's own memory go out and come back as buffers do. */
+Test(room, images_and_host_pointers_spill, .timeout = 60)
+{
+    const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+    const cl_image_desc desc = {
+        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 500, .image_height = 500};
+    const size_t origin[3] = {0}, region[3] = {500, 500, 1}, size = 500 * 500 * 4;
+    cl_mem images[4];
+    cl_uchar *bytes = malloc(size);
+    cl_int error;
+    cr_assert_not_null(bytes);
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, 2 * BYTES);
+    make(2);
+    for (size_t i = 0; i < 4; i++) {
+        for (size_t k = 0; k < size; k++)
+            bytes[k] = (cl_uchar)(k * 13 + i);
+        images[i] =
+            clCreateImage(program.context, CL_MEM_COPY_HOST_PTR, &format, &desc, bytes, &error);
+        OK(error);
+    }
+    cl_uint *own = malloc(BYTES);
+    cr_assert_not_null(own);
+    memset(own, 7, BYTES);
+    cl_mem theirs = clCreateBuffer(program.context, CL_MEM_USE_HOST_PTR, BYTES, own, &error);
+    OK(error);
+    OK(clSetKernelArg(set, 0, sizeof(cl_mem), &theirs));
+    OK(clSetKernelArg(set, 1, sizeof(cl_uint), &(cl_uint){5}));
+    launch(set, program.queue);
+    for (size_t round = 0; round < 3; round++) {
+        rounds(1, 2);
+        for (size_t i = 0; i < 4; i++) {
+            memset(bytes, 0, size);
+            OK(clEnqueueReadImage(program.queue, images[i], CL_TRUE, origin, region, 0, 0, bytes, 0,
+                                  NULL, NULL));
+            for (size_t k = 0; k < size; k++)
+                cr_assert_eq(bytes[k], (cl_uchar)(k * 13 + i), "image %zu, byte %zu", i, k);
+        }
+    }
+    cl_uint *map = clEnqueueMapBuffer(program.queue, theirs, CL_TRUE, CL_MAP_READ, 0, BYTES, 0,
+                                      NULL, NULL, &error);
+    OK(error);
+    cr_assert_eq(map, own);
+    for (size_t i = 0; i < WORDS; i++)
+        cr_assert_eq(map[i], (cl_uint)i ^ 5);
+    OK(clEnqueueUnmapMemObject(program.queue, theirs, map, 0, NULL, NULL));
+    cr_assert_gt(account("one")->spilled, 0);
+    cr_assert_leq(account("one")->peak, 2 * BYTES);
+    OK(clReleaseMemObject(theirs));
+    for (size_t i = 0; i < 4; i++)
+        OK(clReleaseMemObject(images[i]));
+    check(2);
+    end(2);
+    free(own);
+    free(bytes);
+}
