@@ -304,7 +304,10 @@ static void keep_times(struct event *event)
 static void settle(struct event *event, struct residence *residence)
 {
     cl_int status;
-    /* Its queue was finished: a driver may be slow to say so, or not answer. */
+    /* Its queue was finished: a driver may be slow to say so, or not answer. What was waited for
+     * has its times, so that none is guessed beside those of commands that came after it. */
+    if (event->profiled)
+        (void)residence->cl->clWaitForEvents(1, &event->real);
     if (!event_real_status(event, &status) || status > CL_COMPLETE)
         status = CL_COMPLETE;
     if (event->profiled && status == CL_COMPLETE)

@@ -1,5 +1,7 @@
 """A private world for running programs under reseat: its own agent, vendors and caches."""
 
+import fcntl
+import itertools
 import json
 import os
 import random
@@ -37,6 +39,23 @@ def find_reseat(named=None):
     return None
 
 
+def take_cache():
+    """A folder for what POCL compiles that nobody else uses, warm if there is one, and its lock:
+    in one cache two programs that link the same fail, natively too."""
+    base = os.environ.get("POCL_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"),
+        "reseat-tests-pocl")
+    for number in itertools.count():
+        cache = os.path.join(base, f"lab-{number}")
+        os.makedirs(cache, exist_ok=True)
+        lock = open(cache + ".lock", "w", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock, cache
+        except BlockingIOError:
+            lock.close()
+
+
 class Lab:
     """A folder with everything; leave it (it is a context manager) and all of it is gone."""
 
@@ -49,10 +68,7 @@ class Lab:
         runtime = os.path.join(self.folder, "run")
         os.mkdir(icd)
         os.mkdir(runtime, 0o700)
-        cache = os.environ.get("POCL_CACHE_DIR") or os.path.join(
-            os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"),
-            "reseat-tests-pocl")
-        os.makedirs(cache, exist_ok=True)
+        self.cache_lock, cache = take_cache()
         self.env = dict(os.environ, OCL_ICD_VENDORS=icd, XDG_RUNTIME_DIR=runtime,
                         XDG_STATE_HOME=os.path.join(self.folder, "state"),
                         XDG_CONFIG_HOME=os.path.join(self.folder, "config"), POCL_CACHE_DIR=cache)
@@ -77,6 +93,7 @@ class Lab:
             self.control("agent", "stop")
         if not self.keep:
             shutil.rmtree(self.folder, ignore_errors=True)
+        self.cache_lock.close()
 
     def path(self, name):
         return os.path.join(self.folder, name)

@@ -20,7 +20,7 @@ struct worker {
     cl_mem held; /* mapped for reading from one call of the feature to a later one, or NULL */
     const unsigned char *held_at;
     unsigned char *held_want;
-    cl_ulong last_start; /* profiling time of the newest command seen on queue */
+    cl_ulong last_times[4]; /* queued, submit, start and end of the newest seen on queue */
 };
 
 struct feature {
