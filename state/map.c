@@ -57,6 +57,28 @@ static cl_map_flags native_flags(const struct mapping *mapping)
                                                                      : mapping->flags;
 }
 
+/*
+ * A driver that has nothing to fetch may say at once that it mapped, whatever is queued before:
+ * NVIDIA's does for CL_MAP_WRITE_INVALIDATE_REGION, unless the map blocks. What the program then
+ * writes can be seen by a kernel before, since an earlier unmap is copied when the queue comes to
+ * it. So the map has ended when all that was queued before has.
+ */
+static cl_int enter_after(const struct mapping *mapping, struct residence *residence, uint8_t place,
+                          cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                          cl_event *ret_event)
+{
+    cl_int error = mapping_enter(mapping, residence, place, queue, native_flags(mapping), waits,
+                                 wait_list, NULL);
+    if (error != CL_SUCCESS || !ret_event)
+        return error;
+    error = residence->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, ret_event);
+    if (error != CL_SUCCESS)
+        (void)residence->cl->clEnqueueUnmapMemObject(
+            queue, mapping->memory->root->real[place],
+            mapping->memory->root->window->bytes + mapping->offset, 0, NULL, NULL);
+    return error;
+}
+
 static cl_int map_issue(struct command *command, struct residence *residence, uint8_t place,
                         cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                         cl_event *ret_event)
@@ -65,7 +87,9 @@ static cl_int map_issue(struct command *command, struct residence *residence, ui
     struct mapping *mapping = map->mapping;
     bool native = !mapping->unlinked && backed_at(mapping, place);
     cl_int error;
-    if (native)
+    if (native && !residence->in_place && (native_flags(mapping) & CL_MAP_WRITE_INVALIDATE_REGION))
+        error = enter_after(mapping, residence, place, queue, waits, wait_list, ret_event);
+    else if (native)
         error = mapping_enter(mapping, residence, place, queue, native_flags(mapping), waits,
                               wait_list, ret_event);
     else if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION) ||

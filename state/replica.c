@@ -59,6 +59,23 @@ static bool wanted(const struct replica_batch *batch, struct memory *root, uint6
     return false;
 }
 
+/* Ends what sync_backed began, so that who copies on, or the program, finds the bytes. */
+static int sync_end(const struct replica_batch *batch, uint8_t place, struct memory *const *roots,
+                    size_t count, cl_int *ret_error)
+{
+    bool synced = false;
+    for (size_t i = 0; i < count; i++)
+        synced = synced || backed_at(roots[i], place);
+    if (!synced)
+        return 0;
+    struct residence *residence = residence_at(batch, place);
+    cl_int error = residence->cl->clFinish(residence->io);
+    if (error == CL_SUCCESS)
+        return 0;
+    *ret_error = error;
+    return -EIO;
+}
+
 /*
  * The driver's own way to make the host's and the device's view of CL_MEM_USE_HOST_PTR one (5.2.1):
  * map and unmap. For reading, the device's bytes arrive at the pointer; invalidating, the pointer's
@@ -195,6 +212,9 @@ static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to,
     if (error == -EIO && transfer && transfer_error(transfer) != CL_SUCCESS)
         *ret_error = transfer_error(transfer);
     transfer_destroy(transfer);
+    int ended = sync_end(batch, from != PLACE_HOST ? from : to, roots, count, ret_error);
+    if (error == 0)
+        error = ended;
     for (size_t i = 0; error == 0 && i < count; i++)
         replica_refreshed(roots[i], to, versions[i]);
     return error;

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from lab import DONE, Lab, Mover, VENDORS, find_reseat
+from lab import DONE, EMULATED, Lab, Mover, VENDORS, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
 
@@ -26,7 +26,7 @@ SKIPPED = 77  # what meson takes for a skipped test
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--reseat", help="the reseat command")
-    parser.add_argument("--vendors", default="pocl,rusticl", help=f"of {','.join(VENDORS)}")
+    parser.add_argument("--vendors", default="pocl,rusticl", help=f"of {','.join(VENDORS)},{EMULATED}")
     parser.add_argument("--devices", default="", help="names to move between (all by default)")
     parser.add_argument("--moves", type=int, default=100, help="moves to be made at least")
     parser.add_argument("--interval", default="50-500", help="milliseconds between moves, LEAST-MOST")

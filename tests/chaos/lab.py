@@ -18,6 +18,12 @@ VENDORS = {
     "oclgrind": ("/usr/lib/oclgrind/liboclgrind-rt-icd.so", {}),
     "nvidia": ("libnvidia-opencl.so.1", {}),
 }
+EMULATED = "emulated"  # GPUS, by $EMU_LIBRARY
+GPUS = """
+[a] name=gpu-a base=1 own_memory=yes
+[b] name=gpu-b base=1 own_memory=yes link_mb_s=4000
+[c] name=cpu-c base=1 type=cpu host_unified=yes
+"""
 SYSTEM = "system"  # whatever /etc/OpenCL/vendors names
 
 DONE, ROLLED_BACK, USAGE, NO_SUCH, REFUSED, DEADLINE = range(6)
@@ -78,12 +84,19 @@ class Lab:
             if vendor == SYSTEM:
                 shutil.copytree("/etc/OpenCL/vendors", icd, dirs_exist_ok=True)
                 continue
-            library, variables = VENDORS[vendor]
+            library, variables = VENDORS.get(vendor) or self.emulated()
             with open(os.path.join(icd, vendor + ".icd"), "w", encoding="utf-8") as file:
                 file.write(library + "\n")
             for name, value in variables.items():
                 self.env.setdefault(name, value)
         self.env.update(extra_env or {})
+
+    def emulated(self):
+        """GPUs with memory of their own, which is where maps are copies."""
+        config = self.path("gpus.conf")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(GPUS)
+        return os.environ["EMU_LIBRARY"], {"EMU_CONFIG": config, "POCL_DEVICES": "basic pthread"}
 
     def __enter__(self):
         return self

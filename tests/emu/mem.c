@@ -96,6 +96,10 @@ cl_mem emu_do_clCreateBufferWithProperties(struct emu_device *device, cl_context
     struct emu_mem *mem = mem_new(device, context, size, errcode_ret);
     if (mem == NULL)
         return NULL;
+    if (device->config.own_memory && (flags & CL_MEM_USE_HOST_PTR) != 0) {
+        mem->host = host_ptr;
+        flags = (flags & ~(cl_mem_flags)CL_MEM_USE_HOST_PTR) | CL_MEM_COPY_HOST_PTR;
+    }
     if (properties != NULL && emu_driver->clCreateBufferWithProperties == NULL)
         *errcode_ret = CL_INVALID_OPERATION;
     else if (properties != NULL)
@@ -132,6 +136,10 @@ cl_mem emu_do_clCreateSubBuffer(struct emu_device *device, cl_mem buffer, cl_mem
         *errcode_ret = CL_OUT_OF_HOST_MEMORY;
         return NULL;
     }
+    char *host = ((struct emu_mem *)buffer)->host;
+    if (host != NULL && buffer_create_info != NULL)
+        ((struct emu_mem *)mem)->host =
+            host + ((const cl_buffer_region *)buffer_create_info)->origin;
     mem->real = emu_driver->clCreateSubBuffer(emu_real_of(buffer), flags, buffer_create_type,
                                               buffer_create_info, errcode_ret);
     return emu_object_publish(mem, errcode_ret);
@@ -248,7 +256,16 @@ cl_int emu_do_clGetMemObjectInfo(struct emu_device *device, cl_mem memobj, cl_me
                                  size_t *param_value_size_ret)
 {
     struct emu_object *mem = emu_object_of(memobj);
+    char *host = ((struct emu_mem *)memobj)->host;
+    cl_mem_flags flags = 0;
     (void)device;
+    if (host != NULL && param_name == CL_MEM_HOST_PTR)
+        return emu_info(&host, sizeof(host), param_value_size, param_value, param_value_size_ret);
+    if (host != NULL && param_name == CL_MEM_FLAGS) {
+        emu_driver->clGetMemObjectInfo(mem->real, param_name, sizeof(flags), &flags, NULL);
+        flags = (flags & ~(cl_mem_flags)CL_MEM_COPY_HOST_PTR) | CL_MEM_USE_HOST_PTR;
+        return emu_info(&flags, sizeof(flags), param_value_size, param_value, param_value_size_ret);
+    }
     switch (param_name) {
     case CL_MEM_CONTEXT:
         return emu_info_handle(mem->context, param_value_size, param_value, param_value_size_ret);
@@ -308,6 +325,27 @@ static void map_remember(struct emu_map *map, cl_mem memobj, void *ptr, uint64_t
     pthread_mutex_unlock(&maps_lock);
 }
 
+/* Of a buffer that is a copy of the program's memory. */
+static void *map_copy(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags,
+                      size_t offset, size_t size, cl_uint waits, const cl_event *wait_list,
+                      cl_event *ret_event, cl_int *errcode_ret)
+{
+    char *ptr = ((struct emu_mem *)buffer)->host + offset;
+    cl_command_queue real = emu_real_of(queue);
+    if ((flags & CL_MAP_WRITE_INVALIDATE_REGION) == 0)
+        *errcode_ret = emu_driver->clEnqueueReadBuffer(real, emu_real_of(buffer), blocking, offset,
+                                                       size, ptr, waits, wait_list, ret_event);
+    else if (blocking)
+        *errcode_ret = emu_driver->clFinish(real);
+    if (*errcode_ret == CL_SUCCESS && (flags & CL_MAP_WRITE_INVALIDATE_REGION) != 0 && ret_event) {
+        *ret_event = emu_driver->clCreateUserEvent(
+            emu_real_of((cl_context)emu_object_of(queue)->context), errcode_ret);
+        if (*errcode_ret == CL_SUCCESS)
+            *errcode_ret = emu_driver->clSetUserEventStatus(*ret_event, CL_COMPLETE);
+    }
+    return *errcode_ret == CL_SUCCESS ? ptr : NULL;
+}
+
 void *emu_do_clEnqueueMapBuffer(struct emu_device *device, cl_command_queue command_queue,
                                 cl_mem buffer, cl_bool blocking_map, cl_map_flags map_flags,
                                 size_t offset, size_t cb, cl_uint num_events_in_wait_list,
@@ -327,7 +365,11 @@ void *emu_do_clEnqueueMapBuffer(struct emu_device *device, cl_command_queue comm
     struct emu_map *map = calloc(1, sizeof(*map));
     void *ptr = NULL;
     *errcode_ret = map != NULL ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
-    if (map != NULL)
+    if (map != NULL && ((struct emu_mem *)buffer)->host != NULL)
+        ptr = map_copy(command_queue, buffer, blocking_map, map_flags, offset, cb,
+                       num_events_in_wait_list, (const cl_event *)(const void *)waits.real,
+                       event != NULL ? &real_event : NULL, errcode_ret);
+    else if (map != NULL)
         ptr = emu_driver->clEnqueueMapBuffer(
             emu_real_of(command_queue), emu_real_of(buffer), blocking_map, map_flags, offset, cb,
             num_events_in_wait_list, (const cl_event *)(const void *)waits.real,
@@ -383,6 +425,20 @@ static struct emu_map *map_forget(struct emu_mem *mem, const void *ptr)
     return map;
 }
 
+static cl_int unmap_copy(cl_command_queue queue, cl_mem buffer, const struct emu_map *map,
+                         cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
+{
+    const char *host = ((struct emu_mem *)buffer)->host;
+    if (map == NULL)
+        return CL_INVALID_VALUE;
+    if (!map->writes)
+        return emu_driver->clEnqueueMarkerWithWaitList(emu_real_of(queue), waits, wait_list,
+                                                       ret_event);
+    return emu_driver->clEnqueueWriteBuffer(emu_real_of(queue), emu_real_of(buffer), CL_FALSE,
+                                            (size_t)((const char *)map->ptr - host), map->bytes,
+                                            map->ptr, waits, wait_list, ret_event);
+}
+
 cl_int emu_do_clEnqueueUnmapMemObject(struct emu_device *device, cl_command_queue command_queue,
                                       cl_mem memobj, void *mapped_ptr,
                                       cl_uint num_events_in_wait_list,
@@ -399,11 +455,15 @@ cl_int emu_do_clEnqueueUnmapMemObject(struct emu_device *device, cl_command_queu
     struct emu_map *map = map_forget((struct emu_mem *)memobj, mapped_ptr);
     if (map != NULL && map->writes && !device->config.host_unified)
         err = emu_link_wait(device, EMU_LINK_IN, map->bytes);
-    free(map);
-    if (err == CL_SUCCESS)
+    if (err == CL_SUCCESS && ((struct emu_mem *)memobj)->host != NULL)
+        err = unmap_copy(command_queue, memobj, map, num_events_in_wait_list,
+                         (const cl_event *)(const void *)waits.real,
+                         event != NULL ? &real_event : NULL);
+    else if (err == CL_SUCCESS)
         err = emu_driver->clEnqueueUnmapMemObject(
             emu_real_of(command_queue), emu_real_of(memobj), mapped_ptr, num_events_in_wait_list,
             (const cl_event *)(const void *)waits.real, event != NULL ? &real_event : NULL);
+    free(map);
     emu_event_publish(made, real_event, err, event);
     return err;
 }

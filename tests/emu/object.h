@@ -78,6 +78,7 @@ struct emu_mem {
     struct emu_object object;
     uint64_t charged;     /**< Bytes of device memory, on every device of the context. */
     bool watched;         /**< The driver calls back when its object dies. */
+    char *host;           /**< The program's memory, of which it is a copy; or NULL. */
     struct emu_map *maps; /**< Object lock. */
 };
 
