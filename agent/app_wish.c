@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "agent/peers.h"
+#include "policy/wish.h"
+#include "state/offer.h"
 
 static void take_limits(const msgpack_object *map, const char *key, struct reseat_limits *ret)
 {
@@ -34,14 +36,8 @@ void app_take_wish(struct app *app, const msgpack_object *map)
 
 static void put_limits(struct frame *frame, const char *key, const struct reseat_limits *limits)
 {
-    static const struct {
-        uint32_t bit;
-        const char *name;
-    } features[] = {
-        {RESEAT_FP64, "fp64"},           {RESEAT_FP16, "fp16"},
-        {RESEAT_IMAGES, "images"},       {RESEAT_INT64_ATOMICS, "int64-atomics"},
-        {RESEAT_SUBGROUPS, "subgroups"}, {RESEAT_IL, "il"},
-    };
+    const char *feature;
+    uint32_t bit;
 
     frame_map(frame, key);
     frame_u64(frame, "memory", limits->memory);
@@ -50,9 +46,9 @@ static void put_limits(struct frame *frame, const char *key, const struct reseat
     frame_u64(frame, "work_group_size", limits->work_group_size);
     frame_u64(frame, "compute_units", limits->compute_units);
     frame_array(frame, "features");
-    for (size_t i = 0; i < ARRAY_SIZE(features); i++) {
-        if (limits->features & features[i].bit) {
-            frame_string(frame, NULL, features[i].name);
+    for (size_t i = 0; (feature = wish_feature(i, &bit)); i++) {
+        if (limits->features & bit) {
+            frame_string(frame, NULL, feature);
         }
     }
     frame_end(frame);
@@ -70,16 +66,19 @@ void app_put_wish(const struct app *app, struct frame *frame)
     frame_end(frame);
 }
 
-bool app_wish_fits(const struct app *app, const struct devinfo *device)
+bool app_wish_fits(const struct app *app, const struct devinfo *device, uint64_t memory,
+                   char *ret_reason, size_t size)
 {
-    const struct reseat_limits *least = &app->wish.minimum;
+    struct plan_offer offer;
+    struct plan_use use;
 
-    return !app->wish.aware ||
-           (devinfo_scalar(device, CL_DEVICE_GLOBAL_MEM_SIZE, 0) >= least->memory &&
-            devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0) >= least->allocation &&
-            devinfo_scalar(device, CL_DEVICE_LOCAL_MEM_SIZE, 0) >= least->local_memory &&
-            devinfo_scalar(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 0) >= least->work_group_size &&
-            devinfo_scalar(device, CL_DEVICE_MAX_COMPUTE_UNITS, 0) >= least->compute_units);
+    if (!app->wish.aware) {
+        return true;
+    }
+    wish_plan(&app->wish.minimum, &use);
+    offer_from_devinfo(device, &offer);
+    offer.memory_available = memory < offer.memory_available ? memory : offer.memory_available;
+    return plan_fits(&use, &offer, ret_reason, size);
 }
 
 void app_tell(const struct app *app, size_t seat, const char *what, uint64_t in_ns, uint64_t value,

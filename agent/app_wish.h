@@ -10,8 +10,14 @@ void app_take_wish(struct app *app, const msgpack_object *map);
 /** "aware" of an open map: an object of what it asks for, or nothing. */
 void app_put_wish(const struct app *app, struct frame *frame);
 
-/** False for a device that has less than a program asked for at least. */
-bool app_wish_fits(const struct app *app, const struct devinfo *device);
+/**
+ * False for a device that has less than a program asked for at least, with the reason.
+ *
+ * @memory      Bytes that programs may have there.
+ * @ret_reason  At least 256 bytes; untouched when it would do.
+ */
+bool app_wish_fits(const struct app *app, const struct devinfo *device, uint64_t memory,
+                   char *ret_reason, size_t size);
 
 /**
  * Notify a program (policy/reseat.h), if it registered and is connected.

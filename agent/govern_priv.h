@@ -105,6 +105,9 @@ bool step_quota(struct agent *agent);
 void step_rest(struct agent *agent, struct app *app);
 void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refused,
               const char *reason);
+/** False where a device has less than @app asked for at least, with the reason: 256 bytes. */
+bool govern_meets(const struct agent *agent, const struct app *app, uint32_t device,
+                  char *ret_reason, size_t size);
 unsigned policy_moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since);
 
 /* govern_watch.c */

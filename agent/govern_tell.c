@@ -91,21 +91,32 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
 
 /* ---- explain ---- */
 
+static void put_bar(const struct agent *agent, uint32_t device, bool for_now, const char *reason,
+                    struct frame *frame)
+{
+    frame_map(frame, NULL);
+    frame_string(frame, "device", agent->governor->ledger.devices[device].name);
+    frame_bool(frame, "for_now", for_now);
+    frame_string(frame, "reason", reason);
+    frame_end(frame);
+}
+
 static void put_bars(const struct agent *agent, const struct app *app, struct frame *frame)
 {
     uint64_t now = uv_now(&agent->loop);
+    char reason[POLICY_REASON];
 
     frame_array(frame, "refused_by");
     for (unsigned i = 0; i < app->fate.bar_count; i++) {
         const struct app_bar *one = &app->fate.bars[i];
-        if (one->until_ms ? now >= one->until_ms : one->uses != app_uses(app)) {
-            continue;
+        if (one->until_ms ? now < one->until_ms : one->uses == app_uses(app)) {
+            put_bar(agent, one->device, one->until_ms != 0, one->reason, frame);
         }
-        frame_map(frame, NULL);
-        frame_string(frame, "device", agent->governor->ledger.devices[one->device].name);
-        frame_bool(frame, "for_now", one->until_ms != 0);
-        frame_string(frame, "reason", one->reason);
-        frame_end(frame);
+    }
+    for (uint32_t i = 0; i < agent->governor->ledger.count; i++) {
+        if (!govern_meets(agent, app, i, reason, sizeof(reason))) {
+            put_bar(agent, i, false, reason, frame);
+        }
     }
     frame_end(frame);
 }

@@ -33,6 +33,16 @@ const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t d
     return NULL;
 }
 
+bool govern_meets(const struct agent *agent, const struct app *app, uint32_t device,
+                  char *ret_reason, size_t size)
+{
+    const struct inventory_entry *entry = govern_entry(agent, device);
+
+    return !entry || app_wish_fits(app, &entry->info,
+                                   ledger_lasting(&agent->governor->ledger.devices[device]),
+                                   ret_reason, size);
+}
+
 unsigned policy_moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since)
 {
     unsigned recent = 0;
@@ -93,8 +103,8 @@ static void put_bars(const struct agent *agent, const struct app *app, uint64_t 
         }
     }
     for (uint32_t i = 0; app->wish.aware && i < governor->ledger.count; i++) {
-        const struct inventory_entry *entry = govern_entry(agent, i);
-        if (entry && !app_wish_fits(app, &entry->info)) {
+        char ignored[POLICY_REASON];
+        if (!govern_meets(agent, app, i, ignored, sizeof(ignored))) {
             bar(barred, i);
         }
     }

@@ -55,10 +55,15 @@ int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device)
     return 0;
 }
 
-uint64_t ledger_capacity(const struct ledger_device *device)
+uint64_t ledger_lasting(const struct ledger_device *device)
 {
     /* A limit above what there is promises nothing more. */
-    return least(device->own, least(device->limit, device->tight));
+    return least(device->own, device->limit);
+}
+
+uint64_t ledger_capacity(const struct ledger_device *device)
+{
+    return least(ledger_lasting(device), device->tight);
 }
 
 uint64_t ledger_free(const struct ledger_device *device)

@@ -57,6 +57,8 @@ MUST_CHECK int ledger_device(struct ledger *ledger, const char *name, uint32_t *
 
 /** What all programs together may have of it. */
 uint64_t ledger_capacity(const struct ledger_device *device);
+/** The same, whatever its driver refused a moment ago. */
+uint64_t ledger_lasting(const struct ledger_device *device);
 uint64_t ledger_free(const struct ledger_device *device);
 /** Grants are taken in steps, so that programs rarely have to ask. */
 uint64_t ledger_step(const struct ledger_device *device);

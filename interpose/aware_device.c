@@ -3,7 +3,7 @@
 
 #include "interpose/aware_priv.h"
 #include "interpose/entry.h"
-#include "policy/plan.h"
+#include "policy/wish.h"
 #include "state/offer.h"
 #include "state/room.h"
 
@@ -18,13 +18,6 @@ static uint32_t kind_of(const struct devinfo *info)
                                                : RESEAT_OTHER;
 }
 
-static uint32_t features_of(const struct plan_use *use)
-{
-    return (use->fp64 ? RESEAT_FP64 : 0u) | (use->fp16 ? RESEAT_FP16 : 0u) |
-           (use->images ? RESEAT_IMAGES : 0u) | (use->int64_atomics ? RESEAT_INT64_ATOMICS : 0u) |
-           (use->subgroups ? RESEAT_SUBGROUPS : 0u) | (use->il ? RESEAT_IL : 0u);
-}
-
 void aware_describe(const struct device *device, struct reseat_device *ret_device)
 {
     struct reseat_device told = {.size = sizeof(told), .granted = UINT64_MAX};
@@ -33,14 +26,7 @@ void aware_describe(const struct device *device, struct reseat_device *ret_devic
         offer_from_devinfo(&device->info, &offer);
         told.kind = kind_of(&device->info);
         snprintf(told.name, sizeof(told.name), "%s", device->key.device);
-        told.limits = (struct reseat_limits){
-            .memory = offer.memory_available,
-            .allocation = offer.limits.largest_object,
-            .local_memory = offer.limits.local_memory,
-            .work_group_size = offer.limits.work_group_size,
-            .compute_units = offer.limits.compute_units,
-            .features = features_of(&offer.limits),
-        };
+        wish_limits(&offer, &told.limits);
     }
     *ret_device = told;
 }
@@ -50,24 +36,6 @@ uint64_t aware_granted(uint32_t seat)
     struct room_use use;
     room_read(seat, &use);
     return use.limited ? use.granted : UINT64_MAX;
-}
-
-void aware_plan(const struct reseat_limits *minimum, struct plan_use *ret_use)
-{
-    *ret_use = (struct plan_use){
-        .stated = true,
-        .device_memory = minimum->memory,
-        .largest_object = minimum->allocation,
-        .local_memory = minimum->local_memory,
-        .work_group_size = minimum->work_group_size,
-        .compute_units = minimum->compute_units,
-        .fp64 = minimum->features & RESEAT_FP64,
-        .fp16 = minimum->features & RESEAT_FP16,
-        .images = minimum->features & RESEAT_IMAGES,
-        .int64_atomics = minimum->features & RESEAT_INT64_ATOMICS,
-        .subgroups = minimum->features & RESEAT_SUBGROUPS,
-        .il = minimum->features & RESEAT_IL,
-    };
 }
 
 /* The device whose answers a seat gives; NULL: the presented ones. */

@@ -104,8 +104,5 @@ uint64_t aware_granted(uint32_t seat);
 void aware_follow(uint32_t seat);
 /** They are what they were before the program registered. */
 void aware_follow_none(void);
-/** What PLAN compares. */
-struct plan_use;
-void aware_plan(const struct reseat_limits *minimum, struct plan_use *ret_use);
 
 #endif

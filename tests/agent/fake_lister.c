@@ -8,7 +8,8 @@
 /*
  * In place of reseat-lister: writes the devices that POCL_FAKE_DEVICES names (a variable that
  * concerns drivers, so that it reaches us from the client), as "kind:name,kind:name...". "hang"
- * never ends, "crash" does at once. The one whose name is "roomy" has more memory than the others.
+ * never ends, "crash" does at once. The one whose name is "roomy" has more memory than the others,
+ * the one whose name is "wide" more compute units.
  */
 
 #define DEVICES_MAX 16
@@ -19,7 +20,7 @@ static struct devinfo_value values[DEVICES_MAX][VALUES];
 static void fill(struct inventory_entry *entry, size_t index, const char *kind, const char *name)
 {
     static cl_device_type types[DEVICES_MAX];
-    static cl_uint units = 4;
+    static cl_uint all_units[DEVICES_MAX];
     static cl_ulong memories[DEVICES_MAX], local = 65536;
     static cl_device_fp_config fp64 = CL_FP_FMA | CL_FP_ROUND_TO_NEAREST;
     static cl_bool images = CL_TRUE;
@@ -46,11 +47,12 @@ static void fill(struct inventory_entry *entry, size_t index, const char *kind, 
     bool gpu = strcmp(kind, "gpu") == 0;
     char *own = strcmp(kind, "old") == 0 ? old : version;
     groups[index] = gpu ? 256 : 4096;
+    all_units[index] = strcmp(name, "wide") == 0 ? 64 : 4;
     memories[index] = (strcmp(name, "roomy") == 0 ? 8ull : 2ull) << 30;
     /* In the order of the names, as in any inventory. */
     const struct devinfo_value all[VALUES] = {
         {CL_DEVICE_TYPE, sizeof(types[index]), (uint8_t *)&types[index]},
-        {CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), (uint8_t *)&units},
+        {CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(all_units[index]), (uint8_t *)&all_units[index]},
         {CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(groups[index]), (uint8_t *)&groups[index]},
         {CL_DEVICE_IMAGE_SUPPORT, sizeof(images), (uint8_t *)&images},
         {CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memories[index]), (uint8_t *)&memories[index]},

@@ -137,10 +137,42 @@ static void put_seats(const struct puppet *puppet, struct frame *frame)
         frame_u64(frame, "wanted", seat->wanted);
         frame_u64(frame, "least", seat->least);
         frame_u64(frame, "spilled", seat->spilled);
+        frame_u64(frame, "busy", puppet->busy);
         frame_string(frame, "pinned", puppet->pinned ? puppet->pinned : "");
         frame_end(frame);
     }
     frame_end(frame);
+}
+
+static void put_limits(struct frame *frame, const char *key, const struct reseat_limits *limits)
+{
+    frame_map(frame, key);
+    frame_u64(frame, "memory", limits->memory);
+    frame_u64(frame, "allocation", limits->allocation);
+    frame_u64(frame, "local_memory", limits->local_memory);
+    frame_u64(frame, "work_group_size", limits->work_group_size);
+    frame_u64(frame, "compute_units", limits->compute_units);
+    frame_u64(frame, "features", limits->features);
+    frame_end(frame);
+}
+
+static void put_aware(const struct puppet *puppet, struct frame *frame)
+{
+    if (puppet->aware) {
+        frame_map(frame, "aware");
+        put_limits(frame, "minimum", &puppet->minimum);
+        put_limits(frame, "preferred", &puppet->preferred);
+        frame_end(frame);
+    }
+}
+
+void puppet_wish(struct puppet *puppet)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_WISH);
+    put_aware(puppet, &frame);
+    puppet_send(puppet, &frame);
 }
 
 void puppet_say(struct puppet *puppet)
@@ -212,6 +244,7 @@ static void say_hello(int fd, const char *role, const struct puppet *puppet, boo
     frame_string(&frame, "name", puppet->name);
     frame_string(&frame, "id", puppet->id);
     frame_string(&frame, "program", puppet->name);
+    put_aware(puppet, &frame);
     if (again) {
         put_seats(puppet, &frame);
     }
@@ -308,6 +341,9 @@ struct puppet *puppet_start(const char *name, const struct puppet_kind *kind)
     puppet->move = RESULT_DONE;
     snprintf(puppet->name, sizeof(puppet->name), "%s", name);
     puppet->seat_count = kind->second ? 2 : 1;
+    puppet->aware = kind->minimum || kind->preferred;
+    puppet->minimum = kind->minimum ? *kind->minimum : (struct reseat_limits){0};
+    puppet->preferred = kind->preferred ? *kind->preferred : (struct reseat_limits){0};
     snprintf(puppet->seats[0].device, sizeof(puppet->seats[0].device), "%s",
              kind->device ? kind->device : "gpu:one");
     if (kind->second) {
@@ -443,6 +479,18 @@ static void shrink(struct puppet *puppet, const msgpack_object *map)
     }
 }
 
+static void take_notice(struct puppet *puppet, const msgpack_object *map)
+{
+    struct puppet_notice *notice = &puppet->notice;
+
+    field_string(map, "what", notice->what, sizeof(notice->what));
+    field_string(map, "text", notice->text, sizeof(notice->text));
+    notice->seat = field_u64(map, "seat", UINT64_MAX);
+    notice->in_ns = field_u64(map, "in_ns", 0);
+    notice->value = field_u64(map, "value", 0);
+    puppet->notices++;
+}
+
 static void obey(struct puppet *puppet, const msgpack_object *map)
 {
     if (field_is(map, "type", MSG_GRANT)) {
@@ -452,6 +500,8 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
         field_string(map, "way", puppet->way, sizeof(puppet->way));
         field_string(map, "reason", puppet->reason, sizeof(puppet->reason));
         puppet->answers++;
+    } else if (field_is(map, "type", MSG_NOTICE)) {
+        take_notice(puppet, map);
     } else if (field_is(map, "type", MSG_SHRINK)) {
         shrink(puppet, map);
     } else if ((field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
@@ -506,45 +556,4 @@ static bool never(void *data)
 void puppets_for(unsigned ms)
 {
     (void)puppets_run(never, NULL, ms);
-}
-
-struct expected {
-    struct puppet *puppet;
-    unsigned answers;
-};
-
-static bool has_answers(void *data)
-{
-    const struct expected *expected = data;
-
-    return expected->puppet->answers >= expected->answers;
-}
-
-bool puppet_answered(struct puppet *puppet, unsigned answers, unsigned ms)
-{
-    struct expected expected = {puppet, answers};
-
-    return puppets_run(has_answers, &expected, ms);
-}
-
-bool puppet_allocate(struct puppet *puppet, uint64_t bytes, unsigned ms)
-{
-    struct puppet_seat *seat = &puppet->seats[0];
-    uint64_t more = seat->held + bytes;
-
-    if (more > seat->granted) {
-        puppet_need(puppet, 0, more - seat->granted, false);
-        if (!puppet_answered(puppet, puppet->answers + 1, ms)) {
-            return false;
-        }
-    }
-    seat->wanted += bytes;
-    if (seat->held + bytes <= seat->granted) {
-        seat->held += bytes;
-    } else {
-        seat->held = seat->granted;
-    }
-    seat->spilled = seat->wanted - seat->held;
-    puppet_say(puppet);
-    return true;
 }

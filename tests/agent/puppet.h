@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "agent/protocol.h"
+#include "policy/reseat.h"
 
 /*
  * Programs that speak the protocol and do as the test says. Each has a process of its own, which
@@ -22,6 +23,13 @@ struct puppet_kind {
     bool preemptible;
     const char *ways; /**< "ws": upgrade, pill (p), wait, suspend by letter; "" none; NULL: all. */
     uint64_t quota;
+    const struct reseat_limits *minimum, *preferred; /**< Either: it registered with reseat.h. */
+};
+
+/** What it was last told. */
+struct puppet_notice {
+    char what[32], text[256];
+    uint64_t seat, in_ns, value; /**< UINT64_MAX for the seat: none. */
 };
 
 struct puppet_seat {
@@ -47,6 +55,11 @@ struct puppet {
     uint64_t last_grant;       /**< "grant" of the last request. */
     unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */
     uint64_t more;
+    uint64_t busy;             /**< Thousandths. */
+    bool aware;
+    struct reseat_limits minimum, preferred;
+    unsigned notices;
+    struct puppet_notice notice;
 };
 
 /** Register and connect. */
@@ -64,6 +77,8 @@ void puppet_say(struct puppet *puppet);
 /** Ask for @bytes more than it was granted, as if an allocation needed them. */
 void puppet_need(struct puppet *puppet, unsigned seat, uint64_t bytes, bool failed);
 void puppet_return(struct puppet *puppet, unsigned seat, uint64_t bytes);
+/** Tell the agent what it asks for now. */
+void puppet_wish(struct puppet *puppet);
 void puppet_send(struct puppet *puppet, struct frame *frame);
 
 /** Have all of them do what they are told until @done says so; false after @ms. */
@@ -75,6 +90,9 @@ void puppets_for(unsigned ms);
 bool puppet_allocate(struct puppet *puppet, uint64_t bytes, unsigned ms);
 /** Until it has had that many answers. */
 bool puppet_answered(struct puppet *puppet, unsigned answers, unsigned ms);
+
+/** Until it has had that many notices. */
+bool puppet_told(struct puppet *puppet, unsigned notices, unsigned ms);
 
 /** A number of `reseat devices --json` or `reseat ps --json`; UINT64_MAX where there is none. */
 uint64_t devices_say(const char *device, const char *field);

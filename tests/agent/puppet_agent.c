@@ -84,6 +84,61 @@ struct result *puppets_reseat(const char *first, ...)
     return result;
 }
 
+struct expected {
+    struct puppet *puppet;
+    unsigned answers;
+};
+
+static bool has_answers(void *data)
+{
+    const struct expected *expected = data;
+
+    return expected->puppet->answers >= expected->answers;
+}
+
+bool puppet_answered(struct puppet *puppet, unsigned answers, unsigned ms)
+{
+    struct expected expected = {puppet, answers};
+
+    return puppets_run(has_answers, &expected, ms);
+}
+
+static bool has_notices(void *data)
+{
+    const struct expected *expected = data;
+
+    return expected->puppet->notices >= expected->answers;
+}
+
+bool puppet_told(struct puppet *puppet, unsigned notices, unsigned ms)
+{
+    struct expected expected = {puppet, notices};
+
+    return puppets_run(has_notices, &expected, ms);
+}
+
+bool puppet_allocate(struct puppet *puppet, uint64_t bytes, unsigned ms)
+{
+    struct puppet_seat *seat = &puppet->seats[0];
+    uint64_t more = seat->held + bytes;
+
+    if (more > seat->granted) {
+        puppet_need(puppet, 0, more - seat->granted, false);
+        if (!puppet_answered(puppet, puppet->answers + 1, ms)) {
+            return false;
+        }
+    }
+    seat->wanted += bytes;
+    if (seat->held + bytes <= seat->granted) {
+        seat->held += bytes;
+    } else {
+        seat->held = seat->granted;
+    }
+    seat->spilled = seat->wanted - seat->held;
+    puppet_say(puppet);
+    return true;
+}
+
 static json_t *entry_of(json_t *object, const char *list, const char *name)
 {
     json_t *one;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "policy/plan.h"
+#include "policy/wish.h"
 #include "state/offer.h"
 #include "tests/unit/leaks.h"
 
@@ -244,4 +245,70 @@ Test(plan, offer_reads_what_the_device_says)
     yes = 0;
     offer_from_devinfo(&info, &offer);
     cr_expect_eq(offer.limits.image2d[0], 0, "no images, no limits of images");
+}
+
+Test(plan, what_programs_ask_for_is_compared_with_what_they_are_told_of)
+{
+    /* Each alone: as many as the device has, and one more. */
+    static const struct reseat_limits asked[] = {{.memory = 4ull << 30},
+                                                 {.allocation = 1u << 30},
+                                                 {.local_memory = 49152},
+                                                 {.work_group_size = 1024},
+                                                 {.compute_units = 16}};
+    struct reseat_limits told;
+    struct plan_use use;
+    char text[256];
+
+    wish_limits(&roomy, &told);
+    for (size_t i = 0; i < sizeof(asked) / sizeof(*asked); i++) {
+        struct reseat_limits more = asked[i];
+
+        cr_expect_eq(told.memory * (i == 0), asked[i].memory);
+        cr_expect_eq(told.allocation * (i == 1), asked[i].allocation);
+        cr_expect_eq(told.local_memory * (i == 2), asked[i].local_memory);
+        cr_expect_eq(told.work_group_size * (i == 3), asked[i].work_group_size);
+        cr_expect_eq(told.compute_units * (i == 4), asked[i].compute_units);
+        wish_plan(&asked[i], &use);
+        cr_expect(plan_fits(&use, &roomy, text, sizeof(text)), "%zu: %s", i, text);
+        more.memory += i == 0;
+        more.allocation += i == 1;
+        more.local_memory += i == 2;
+        more.work_group_size += i == 3;
+        more.compute_units += i == 4;
+        wish_plan(&more, &use);
+        cr_expect_not(plan_fits(&use, &roomy, text, sizeof(text)), "%zu", i);
+        cr_expect(strstr(text, "asks for"), "%s", text);
+    }
+}
+
+Test(plan, features_that_programs_ask_for_are_the_flags_of_their_name)
+{
+    const struct {
+        uint32_t bit;
+        const char *name;
+        struct plan_offer offer;
+    } all[] = {
+        {RESEAT_FP64, "fp64", {.limits.fp64 = true}},
+        {RESEAT_FP16, "fp16", {.limits.fp16 = true}},
+        {RESEAT_IMAGES, "images", {.limits.images = true}},
+        {RESEAT_INT64_ATOMICS, "int64-atomics", {.limits.int64_atomics = true}},
+        {RESEAT_SUBGROUPS, "subgroups", {.limits.subgroups = true}},
+        {RESEAT_IL, "il", {.limits.il = true}},
+    };
+    const size_t count = sizeof(all) / sizeof(*all);
+    struct reseat_limits told;
+    struct plan_use use;
+    uint32_t bit;
+    char text[256];
+
+    for (size_t i = 0; i < count; i++) {
+        wish_limits(&all[i].offer, &told);
+        cr_expect_eq(told.features, all[i].bit);
+        cr_expect_str_eq(wish_feature(i, &bit), all[i].name);
+        cr_expect_eq(bit, all[i].bit);
+        wish_plan(&(struct reseat_limits){.features = all[i].bit}, &use);
+        for (size_t k = 0; k < count; k++)
+            cr_expect_eq(plan_fits(&use, &all[k].offer, text, sizeof(text)), i == k);
+    }
+    cr_expect_null(wish_feature(count, &bit));
 }

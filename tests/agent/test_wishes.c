@@ -1,0 +1,108 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/* What programs that registered with reseat.h ask for, and what the agent makes of it. */
+
+#define SOON 8000
+#define GIB  (1ull << 30)
+
+static void begin(void)
+{
+    harness_init();
+    setenv("RESEAT_AUTOMATIC", "no", 1);
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:roomy,cpu:plain", 1);
+    RESEAT("devices");
+}
+
+static void finish(void)
+{
+    puppet_finish_all();
+    harness_finish();
+}
+
+TestSuite(wishes, .init = begin, .fini = finish, .timeout = 120);
+
+static struct puppet *start(const char *device, const struct reseat_limits *minimum,
+                            const struct reseat_limits *preferred)
+{
+    struct puppet_kind kind = {.device = device, .minimum = minimum, .preferred = preferred};
+    struct puppet *puppet = puppet_start("app", &kind);
+
+    cr_assert(puppet_allocate(puppet, 100 * MIB, SOON));
+    return puppet;
+}
+
+/** The line of `reseat explain` that begins with @what; "" where there is none. */
+static const char *explained(const char *what)
+{
+    static char line[1024];
+    struct result *result = PUPPETS_RESEAT("explain", "app", "--json");
+    char begin[256];
+
+    snprintf(begin, sizeof(begin), "\"%s", what);
+    const char *found = strstr(result->out, begin);
+    snprintf(line, sizeof(line), "%.*s", found ? (int)strcspn(found + 1, "\"") : 0,
+             found ? found + 1 : "");
+    return line;
+}
+
+Test(wishes, each_part_of_a_minimum_keeps_a_program_off_what_has_less)
+{
+    /* The fake GPUs have 256 work-items and no fp16, the CPU both, all 4 units and 64 KiB. */
+    static const struct {
+        struct reseat_limits minimum;
+        bool roomy, cpu;
+    } cases[] = {
+        {{.memory = 2 * GIB}, true, true},
+        {{.memory = 2 * GIB + 1}, true, false},
+        {{.work_group_size = 257}, false, true},
+        {{.compute_units = 4, .local_memory = 65536}, true, true},
+        {{.compute_units = 5}, false, false},
+        {{.local_memory = 65537}, false, false},
+        {{.allocation = 1}, false, false}, /* They do not say. */
+        {{.features = RESEAT_FP64 | RESEAT_IMAGES}, true, true},
+        {{.features = RESEAT_FP16}, false, true},
+        {{.features = RESEAT_FP64 | RESEAT_FP16}, false, true},
+        {{.features = RESEAT_INT64_ATOMICS}, false, false},
+        {{.features = RESEAT_SUBGROUPS}, false, false},
+        {{.features = RESEAT_IL}, false, false},
+    };
+    struct puppet *app = start("gpu:one", &cases[0].minimum, NULL);
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        app->minimum = cases[i].minimum;
+        puppet_wish(app);
+        cr_expect_eq(!*explained("gpu1: app would not run there"), cases[i].roomy, "%zu", i);
+        cr_expect_eq(!*explained("cpu0: app would not run there"), cases[i].cpu, "%zu", i);
+    }
+    /* What it asks for is said, and so is what there is. */
+    app->minimum = (struct reseat_limits){.features = RESEAT_FP16};
+    puppet_wish(app);
+    struct result *result = PUPPETS_RESEAT("explain", "app");
+    cr_assert(strstr(result->out, "gpu1 would not run it: roomy: the program asks for half "
+                                  "precision (fp16), the\n    device offers none"),
+              "%s", result->out);
+    /* One that says no more asks for no more. */
+    app->aware = false;
+    puppet_wish(app);
+    cr_expect_str_eq(explained("gpu1: app would not run there"), "");
+}
+
+Test(wishes, what_an_operator_keeps_back_of_a_device_is_none_of_it)
+{
+    struct reseat_limits minimum = {.memory = GIB};
+
+    start("gpu:one", &minimum, NULL);
+    cr_assert_str_eq(explained("gpu1: app would not run there"), "");
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "1023MiB")->status, 0);
+    cr_assert_str_eq(explained("gpu1: app would not run there"), "gpu1: app would not run there.");
+    /* So a drain has it go elsewhere. */
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0")->status, 0);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
+    cr_assert_geq(devices_say("cpu0", "granted_bytes"), 100 * MIB);
+}
