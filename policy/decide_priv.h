@@ -158,6 +158,8 @@ enum could_flag {
     COULD_LEAVE = 1 << 1,  /* Counting those that it reaches by being suspended. */
 };
 bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags);
+/* Whether it would go to another device that has room: one that waits before it moves does not. */
+bool would_leave(const struct view *view, const struct policy_program *program);
 /* Of @bytes, those that it would have to be granted on @device in addition. */
 uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes);
 /* The least that it would go on with. */

@@ -284,12 +284,10 @@ static void look_at_all(struct search *search, uint64_t bytes, bool only_free, s
  */
 struct room find_room(struct view *view, uint32_t program, uint64_t bytes, bool from_waiters)
 {
-    const struct policy_program *p = program_at(view, program);
     struct search search = {.view = view,
                             .program = program,
                             .from_waiters = from_waiters,
-                            .leaves =
-                                p->device == POLICY_NONE || ways_of(view, p) & POLICY_UPGRADE};
+                            .leaves = would_leave(view, program_at(view, program))};
     struct room best = {.device = POLICY_NONE, .victim = POLICY_NONE, .missing = UINT64_MAX};
 
     /* Where it is free there is no need to look at who is there. */

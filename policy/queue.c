@@ -51,6 +51,19 @@ static bool stays_able(const struct view *view, uint32_t program, uint64_t bytes
            p->granted + bytes_more(view, program, p->device, bytes) <= own->memory;
 }
 
+bool would_leave(const struct view *view, const struct policy_program *program)
+{
+    if (program->device == POLICY_NONE)
+        return true;
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        unsigned way = view->settings->order[i] & ways_of(view, program);
+
+        if (way & (POLICY_UPGRADE | POLICY_WAIT))
+            return way == POLICY_UPGRADE;
+    }
+    return false;
+}
+
 bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags)
 {
     const struct policy_program *p = program_at(view, program);

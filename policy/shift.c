@@ -60,20 +60,39 @@ static bool may_shift(const struct shift *shift, uint32_t program)
         return false;
     return outranks(view, program_at(view, shift->program), p) ||
            (p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program &&
-            view->world->recent_moves < s->budget);
+            view->world->recent_moves + shift->count < s->budget);
 }
 
-/* It is as fast there, or uses so little that it makes no difference. */
-static bool is_no_worse(const struct view *view, const struct policy_program *p, uint32_t device)
+/* It is as fast there, or uses so little that it makes no difference, where its device and that one
+ * are that busy. */
+static bool is_no_worse(const struct view *view, const struct policy_program *p, uint32_t device,
+                        uint64_t from_busy, uint64_t to_busy)
 {
     const struct policy_settings *s = view->settings;
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
-    uint64_t busy = program_load_on(view, p, device), load = to->busy + busy;
+    uint64_t busy = program_load_on(view, p, device), load = to_busy + busy;
 
     if (program_light(view, p) && busy <= (s->busy_low + s->busy_high) / 2 &&
-        to->busy + most_of(busy, p->busy) <= s->busy_high)
+        to_busy + most_of(busy, p->busy) <= s->busy_high)
         return true;
-    return to->speed * most_of(from->busy, 1000) >= from->speed * most_of(load, 1000);
+    return to->speed * most_of(from_busy, 1000) >= from->speed * most_of(load, 1000);
+}
+
+/* How busy a device is once all moves so far are done, at the @most or at the least: a program may
+ * take as much time on another device as it does now, or as the speeds say. */
+static uint64_t busy_then(const struct shift *shift, uint32_t device, bool most)
+{
+    uint64_t plus = device_at(shift->view, device)->busy, minus = 0;
+
+    for (unsigned i = 0; i < shift->count; i++) {
+        const struct policy_program *p = program_at(shift->view, shift->moves[i].program);
+        uint64_t load = program_load_on(shift->view, p, device);
+
+        minus += p->device == device ? p->busy : 0;
+        if (shift->moves[i].to == device)
+            plus += most ? most_of(load, p->busy) : least_of(load, p->busy);
+    }
+    return plus - least_of(plus, minus);
 }
 
 static bool may_shift_to(const struct shift *shift, uint32_t program, uint32_t device)
@@ -83,7 +102,9 @@ static bool may_shift_to(const struct shift *shift, uint32_t program, uint32_t d
 
     return device != p->device && device_open(device_at(view, device)) &&
            free_then(shift, device) >= program_full(p) && !program_barred(p, device) &&
-           (outranks(view, program_at(view, shift->program), p) || is_no_worse(view, p, device));
+           (outranks(view, program_at(view, shift->program), p) ||
+            is_no_worse(view, p, device, busy_then(shift, p->device, false),
+                        busy_then(shift, device, true)));
 }
 
 /* Whether the head could go to @device if @program left it. */
@@ -95,8 +116,7 @@ static bool would_do(const struct shift *shift, uint32_t program, uint32_t devic
 
     if (device == head->device
             ? d->drains
-            : !device_open(d) || program_barred(head, device) ||
-                  (head->device != POLICY_NONE && !(ways_of(view, head) & POLICY_UPGRADE)))
+            : !device_open(d) || program_barred(head, device) || !would_leave(view, head))
         return false;
     return free_then(shift, device) + program_at(view, program)->granted >=
            bytes_more(view, shift->program, device, shift->bytes);

@@ -310,3 +310,53 @@ Test(policy_queue, the_displaced_go_the_ways_of_the_order_too)
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
 }
+
+Test(policy_queue, nobody_makes_room_where_it_would_not_be_taken)
+{
+    struct policy_program *p, *there;
+    struct policy_step step;
+    struct world w;
+
+    /* p0 needs 6 MiB: gpu1 has them once p2 is on gpu2. */
+    world_init(&w, 1);
+    world_add_device(&w, 8);
+    world_add_device(&w, 8);
+    world_add_device(&w, 4);
+    p = world_add_program(&w, 0, 4);
+    world_add_program(&w, 0, 4)->ways = 0;
+    there = world_add_program(&w, 1, 3);
+    world_ask(&w, p, 2);
+    p->busy = there->busy = 0;
+    world_refresh(&w);
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_MOVE, 2, 2, 3);
+    /* It waits before it moves. */
+    set_order(&w, "wait, upgrade");
+    expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
+}
+
+Test(policy_queue, no_move_is_begun_that_the_budget_leaves_without_the_next)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    /* p0 needs 4 MiB more: p2 leaves gpu1 for p1, and that gpu0 for p0. */
+    world_init(&w, 1);
+    world_add_device(&w, 8);
+    world_add_device(&w, 4);
+    world_add_device(&w, 2);
+    p = world_add_program(&w, 0, 4);
+    world_add_program(&w, 0, 4)->busy = 0;
+    world_add_program(&w, 1, 2)->busy = 0;
+    world_ask(&w, p, 4);
+    p->busy = 0;
+    p->ways = POLICY_WAIT;
+    w.settings.budget = 5;
+    w.world.recent_moves = 3;
+    world_refresh(&w);
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_MOVE, 2, 2, 2);
+    w.world.recent_moves = 4;
+    expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
+}
