@@ -34,7 +34,8 @@ struct world {
     struct policy_program *programs;
     struct unit *units;
     uint32_t *queue;
-    uint64_t *barred; /**< Of each program, as many words as there are devices for. */
+    uint64_t *barred;             /**< Of each program, as many words as there are devices for. */
+    struct reseat_limits *offers; /**< Of each device. */
 };
 
 /** A client that follows a drain or a rebalance. */

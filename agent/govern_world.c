@@ -4,6 +4,8 @@
 
 #include "agent/app_wish.h"
 #include "agent/govern_priv.h"
+#include "policy/wish.h"
+#include "state/offer.h"
 
 /* The world as the policy sees it. Made anew for each question: programs are few and it is cheap.
  */
@@ -15,6 +17,7 @@ void world_finish(struct world *world)
     free(world->units);
     free(world->queue);
     free(world->barred);
+    free(world->offers);
     *world = (struct world){0};
 }
 
@@ -64,8 +67,12 @@ static void put_devices(struct agent *agent, struct world *world)
         *device = (struct policy_device){
             .kind = PLACE_OTHER, .speed = 1, .price = 1000, .closed = true, .first = POLICY_NONE};
         if (entry) {
+            struct plan_offer offer;
             settings_device(agent, entry, device);
+            offer_from_devinfo(&entry->info, &offer);
+            wish_limits(&offer, &world->offers[i]);
         }
+        device->has = &world->offers[i];
         device->name = own->name;
         device->memory = ledger_capacity(own);
         device->reserved = own->reserved;
@@ -200,6 +207,7 @@ static void put_program(struct agent *agent, struct world *world, const struct u
         .busy_moving = !app->peer || has_requests(agent, app) || app->fate.shrinks ||
                        uv_now(&agent->loop) < app->fate.rest_until_ms,
         .barred = barred,
+        .prefers = app->wish.aware ? &app->wish.preferred : NULL,
     };
     uint64_t held = 0;
     for (unsigned i = 0; i < app->seat_count; i++) {
@@ -283,7 +291,9 @@ static int make_room(struct world *world, size_t devices, size_t programs)
     world->units = calloc(programs + 1, sizeof(*world->units));
     world->queue = calloc(programs + 1, sizeof(*world->queue));
     world->barred = calloc((programs + 1) * (devices / 64 + 1), sizeof(*world->barred));
-    if (world->devices && world->programs && world->units && world->queue && world->barred) {
+    world->offers = calloc(devices + 1, sizeof(*world->offers));
+    if (world->devices && world->programs && world->units && world->queue && world->barred &&
+        world->offers) {
         return 0;
     }
     world_finish(world);

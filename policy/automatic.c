@@ -7,8 +7,12 @@
  *     no move here spills anything;
  *   - going up from a device that is too busy lowers the sorted list of how loaded the devices
  *     above busy_high are: the target is loaded less with the program than the source was;
+ *   - going to where there is more of what a program prefers (prefer.c) raises what it has of it,
+ *     spills nothing, and leaves that list no higher: the target is loaded at most up to busy_high,
+ *     or by no more than the source was;
  *   - going down lowers the price of all places in use, or with the same price the number of
- *     devices in use, and leaves no device above busy_high that was not.
+ *     devices in use, leaves no device above busy_high that was not, and takes nothing that a
+ *     program prefers.
  */
 
 #define WHOLE 1000
@@ -42,7 +46,7 @@ static bool runs_free(const struct policy_program *p)
     return p->state == POLICY_RUNNING && !p->pinned && !p->busy_moving && p->device != POLICY_NONE;
 }
 
-static bool may_move(const struct view *view, const struct policy_program *p, bool held)
+bool may_move(const struct view *view, const struct policy_program *p, bool held)
 {
     const struct policy_settings *s = view->settings;
 
@@ -135,7 +139,7 @@ static bool could_be_faster(const struct view *view, const struct policy_program
     return (uint64_t)from->busy * WHOLE >= load * (WHOLE + view->settings->gain);
 }
 
-static bool may_take(struct view *view, uint32_t program, uint32_t device)
+bool may_take(struct view *view, uint32_t program, uint32_t device)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_device *d = device_at(view, device);
@@ -234,7 +238,7 @@ static uint32_t best_down(struct view *view, uint32_t program)
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         int64_t score;
 
-        if (!may_take(view, program, i) || !is_saving(view, p, i))
+        if (!may_take(view, program, i) || !is_saving(view, p, i) || !prefer_keeps(view, p, i))
             continue;
         score = score_of(view, p, i, program_full(p));
         if (best == POLICY_NONE || score > best_score) {

@@ -41,6 +41,8 @@ enum policy_state {
     POLICY_STOPPED,   /**< On no device because an operator wants it so: left alone. */
 };
 
+struct reseat_limits;
+
 struct policy_device {
     const char *name; /**< For reasons. Borrowed. */
     enum place_kind kind;
@@ -54,6 +56,9 @@ struct policy_device {
     uint32_t first;     /**< One of them, POLICY_NONE without; `next` of that leads on. */
     bool closed;        /**< Takes no new program: drained, failed or about to be taken. */
     bool drains;        /**< And those on it have to leave. */
+    /** What it offers, but for its memory, in the terms of programs that ask for something
+        (policy/reseat.h). NULL: not known, and nothing. Borrowed. */
+    const struct reseat_limits *has;
 };
 
 struct policy_program {
@@ -83,6 +88,9 @@ struct policy_program {
                     better off. */
     /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. */
     const uint64_t *barred;
+    /** What it could make use of, as it said (policy/reseat.h); NULL: it said nothing. Nothing that
+        it needs: what it needs at least bars the devices that have less. Borrowed. */
+    const struct reseat_limits *prefers;
 };
 
 struct policy_world {
@@ -150,7 +158,8 @@ void policy_answer(const struct policy_world *world, const struct policy_setting
 
 /**
  * The next thing to do of itself: empty devices that drain, keep limits that were lowered, serve
- * the queue, give back room for what was spilled, and (settings->automatic) upgrade and downgrade.
+ * the queue, give back room for what was spilled, and (settings->automatic) upgrade and downgrade,
+ * and move programs to where there is more of what they prefer.
  * Called again after each step; in a world that nothing else changes it comes to POLICY_NOTHING.
  *
  * The first in the queue gets all that it needs whenever a device has it free; or has it after up
@@ -162,8 +171,8 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
                  struct policy_step *ret_step);
 
 /**
- * The next move of a rebalance: as policy_next's upgrades and downgrades, without minimum stay and
- * budget. POLICY_NOTHING when balanced.
+ * The next move of a rebalance: as policy_next's moves that nobody asked for, without minimum stay
+ * and budget. POLICY_NOTHING when balanced.
  */
 void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
                       struct policy_step *ret_step);

@@ -173,6 +173,10 @@ void displace(struct view *view, uint32_t program, const struct room *room,
               struct policy_step *ret_step);
 
 /* shift.c: room for the head of the queue by moving others that are no worse off then. */
+/* It is as fast there, or uses so little that it makes no difference, where its device and that one
+ * are that busy with it here. */
+bool is_no_worse(const struct view *view, const struct policy_program *p, uint32_t device,
+                 uint64_t from_busy, uint64_t to_busy);
 bool shift_for(struct view *view, uint32_t program, uint64_t bytes, struct policy_step *ret_step);
 
 /* answer.c */
@@ -186,6 +190,32 @@ bool next_limit(struct view *view, struct policy_step *ret_step);
 bool next_regrow(struct view *view, struct policy_step *ret_step);
 bool next_up(struct view *view, bool held, struct policy_step *ret_step);
 bool next_down(struct view *view, bool held, struct policy_step *ret_step);
+/* Whether it may be moved without being asked for; @held: by stay, budget and its operator. */
+bool may_move(const struct view *view, const struct policy_program *p, bool held);
+/* Whether @device is open to it and has room for all of it. */
+bool may_take(struct view *view, uint32_t program, uint32_t device);
+
+/* prefer.c: what programs would make use of. But for the first two, of those that said so. */
+/* No less of it there than where the program is. */
+bool prefer_keeps(const struct view *view, const struct policy_program *program, uint32_t device);
+bool next_prefer(struct view *view, bool held, struct policy_step *ret_step);
+/* No less of anything there, and more of something, by the gain. */
+bool prefer_better(const struct view *view, const struct policy_program *program, uint32_t device);
+/* All of it is there. */
+bool prefer_met(const struct view *view, const struct policy_program *program, uint32_t device);
+/* Thousandths of it, on average, that are there. */
+uint32_t prefer_part(const struct view *view, const struct policy_program *program,
+                     uint32_t device);
+/* Bytes that have to be free there so that it could make use of them. */
+uint64_t prefer_room(const struct view *view, const struct policy_program *program,
+                     uint32_t device);
+/* The best of those that are better, or NONE; @now: that it may go to. */
+uint32_t prefer_best(struct view *view, uint32_t program, bool now);
+struct prefer_text {
+    char text[160];
+};
+/* What is missing where it is, or all where nothing is: "8 GiB and fp64". */
+struct prefer_text prefer_text(const struct view *view, const struct policy_program *program);
 
 /* reason.c */
 struct size_text {

@@ -168,6 +168,38 @@ static void say_change_running(struct page *page, const struct view *view, uint3
              d->name, s->busy_high / 10, d->busy / 10, s->busy_low / 10, p->busy / 10);
 }
 
+static void say_prefers(struct page *page, struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    const char *here = device_at(view, p->device)->name;
+    struct prefer_text text = prefer_text(view, p);
+    uint32_t now = prefer_best(view, program, true), other = prefer_best(view, program, false);
+    uint32_t to = now != POLICY_NONE ? now : other;
+    const char *amount;
+
+    if (!*text.text)
+        return;
+    if (prefer_met(view, p, p->device)) {
+        line(page, "It would make use of %s; %s has them.", text.text, here);
+        return;
+    }
+    if (to == POLICY_NONE) {
+        line(page, "It would make use of %s; no device has more of that for it than %s.", text.text,
+             here);
+        return;
+    }
+    amount = prefer_met(view, p, to) ? "them" : "more of that";
+    if (now != POLICY_NONE)
+        line(page, "It would make use of %s; %s has %s.", text.text, device_at(view, to)->name,
+             amount);
+    else if (room_for(view, program, to) < prefer_room(view, p, to))
+        line(page, "It would make use of %s; %s has %s, once %s are free there.", text.text,
+             device_at(view, to)->name, amount, size_text(prefer_room(view, p, to)).text);
+    else
+        line(page, "It would make use of %s; %s has %s, but would hold it up.", text.text,
+             device_at(view, to)->name, amount);
+}
+
 /* The least important there that could be made to leave. */
 static void say_displaceable(struct page *page, const struct view *view, uint32_t program,
                              uint32_t device)
@@ -225,6 +257,8 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     say_state(&page, &view, program);
     if (p->busy_moving)
         line(&page, "A step that concerns it is under way.");
+    if (p->prefers && p->state == POLICY_RUNNING && p->device != POLICY_NONE)
+        say_prefers(&page, &view, program);
     if (p->state == POLICY_RUNNING && p->device != POLICY_NONE)
         say_change_running(&page, &view, program);
     else if (program_queues(p))

@@ -108,7 +108,8 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
         serve_queue(&view, ret_step) || next_regrow(&view, ret_step))
         return;
     if (settings->automatic && world->recent_moves < settings->budget &&
-        (next_up(&view, true, ret_step) || next_down(&view, true, ret_step)))
+        (next_up(&view, true, ret_step) || next_prefer(&view, true, ret_step) ||
+         next_down(&view, true, ret_step)))
         return;
     nothing(ret_step);
 }
@@ -119,6 +120,7 @@ void policy_rebalance(const struct policy_world *world, const struct policy_sett
     struct view view;
 
     view_init(&view, world, settings);
-    if (!next_up(&view, false, ret_step) && !next_down(&view, false, ret_step))
+    if (!next_up(&view, false, ret_step) && !next_prefer(&view, false, ret_step) &&
+        !next_down(&view, false, ret_step))
         nothing(ret_step);
 }

@@ -178,8 +178,10 @@ struct reseat_program {
     /** Milliseconds that each may take; 0: 5000. At most 600000. */
     uint32_t checkpoint_ms, clean_up_ms, configure_ms, resume_ms;
     uint32_t reserved;
-    struct reseat_limits minimum;   /**< Where it cannot have this, it is not moved to. */
-    struct reseat_limits preferred; /**< What it could make use of. */
+    struct reseat_limits minimum; /**< Where it cannot have this, it is not moved to. */
+    /** What it could make use of: where its device has less of it, the policy looks for a free one
+        that has more. */
+    struct reseat_limits preferred;
     /** R.1: save the progress, so that it could be gone on with from there. */
     int (*checkpoint)(void *data, const struct reseat_change *change);
     /** R.2: release what is made again in `configure`. What is left is moved as it is. */

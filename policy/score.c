@@ -20,9 +20,10 @@ uint64_t program_load_on(const struct view *view, const struct policy_program *p
 }
 
 /*
- * Speed as far as the program can use it, less what the device costs. What keeps a device busy
- * spreads over devices, and what does not packs: so memory in use counts against a device or for
- * it.
+ * Speed as far as the program can use it, and what is there of what it said that it would make use
+ * of (all of it counts as much as the speed of the reference device), less what the device costs.
+ * What keeps a device busy spreads over devices, and what does not packs: so memory in use counts
+ * against a device or for it.
  */
 int64_t score_of(const struct view *view, const struct policy_program *program, uint32_t device,
                  uint64_t bytes)
@@ -41,6 +42,8 @@ int64_t score_of(const struct view *view, const struct policy_program *program, 
         speed = least_of(speed, (uint64_t)device_at(view, program->device)->speed * program->busy /
                                     middle);
     }
+    if (program->prefers)
+        speed += prefer_part(view, program, device);
     return (int64_t)(s->weight_speed * speed) - (int64_t)s->weight_price * d->price +
            (light ? 1 : -1) * (int64_t)s->weight_fill * fill;
 }

@@ -46,13 +46,15 @@ const struct setting settings_table[] = {
      "to a cheaper device, or beside others so that one is free.",
      0, 499, 150, FIELD(busy_low)},
     {"gain", SETTING_NUMBER,
-     "Thousandths. A move that nobody asked for must promise this much more speed (up) or this "
-     "much "
-     "less cost (down), so that programs do not go back and forth.",
+     "Thousandths. A move that nobody asked for must promise this much more speed (up), this much "
+     "less cost (down), or this much more of what a program said that it would make use of, so "
+     "that programs do not go back and forth.",
      10, 10000, 250, FIELD(gain)},
     {"weight-speed", SETTING_NUMBER,
-     "Thousandths. What a device's speed counts when there is a choice.", 0, 10000, 1000,
-     FIELD(weight_speed)},
+     "Thousandths. What a device's speed, and what it has of what a program said that it would "
+     "make "
+     "use of, count when there is a choice.",
+     0, 10000, 1000, FIELD(weight_speed)},
     {"weight-price", SETTING_NUMBER,
      "Thousandths. What a device's price counts against it when there is a choice.", 0, 10000, 200,
      FIELD(weight_price)},
@@ -65,8 +67,9 @@ const struct setting settings_table[] = {
      "never.",
      0, 30 * DAY_S, 600, FIELD(age_s)},
     {"automatic", SETTING_FLAG,
-     "Move programs without being asked for, up when their device holds them up and down when they "
-     "use a fraction of it. Memory that does not fit is dealt with in any case.",
+     "Move programs without being asked for, up when their device holds them up or has less than "
+     "they would make use of, and down when they use a fraction of it. Memory that does not fit is "
+     "dealt with in any case.",
      0, 1, 1, FIELD(automatic)},
 };
 

@@ -63,10 +63,8 @@ static bool may_shift(const struct shift *shift, uint32_t program)
             view->world->recent_moves + shift->count < s->budget);
 }
 
-/* It is as fast there, or uses so little that it makes no difference, where its device and that one
- * are that busy. */
-static bool is_no_worse(const struct view *view, const struct policy_program *p, uint32_t device,
-                        uint64_t from_busy, uint64_t to_busy)
+bool is_no_worse(const struct view *view, const struct policy_program *p, uint32_t device,
+                 uint64_t from_busy, uint64_t to_busy)
 {
     const struct policy_settings *s = view->settings;
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);

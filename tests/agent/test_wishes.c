@@ -51,6 +51,25 @@ static const char *explained(const char *what)
     return line;
 }
 
+struct where {
+    const struct puppet *app;
+    const char *device;
+};
+
+static bool is_there(void *data)
+{
+    const struct where *where = data;
+
+    return strcmp(where->app->seats[0].device, where->device) == 0;
+}
+
+static bool comes_to(const struct puppet *app, const char *device)
+{
+    struct where where = {app, device};
+
+    return puppets_run(is_there, &where, SOON);
+}
+
 Test(wishes, each_part_of_a_minimum_keeps_a_program_off_what_has_less)
 {
     /* The fake GPUs have 256 work-items and no fp16, the CPU both, all 4 units and 64 KiB. */
@@ -105,4 +124,56 @@ Test(wishes, what_an_operator_keeps_back_of_a_device_is_none_of_it)
     cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0")->status, 0);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
     cr_assert_geq(devices_say("cpu0", "granted_bytes"), 100 * MIB);
+}
+
+Test(wishes, a_program_is_moved_to_a_free_device_that_has_more_of_what_it_prefers)
+{
+    struct reseat_limits minimum = {.memory = GIB}, preferred = {.memory = 8 * GIB};
+    struct puppet *app = start("gpu:one", &minimum, &preferred);
+
+    cr_assert_str_eq(explained("It would make use of"),
+                     "It would make use of 8 GiB; gpu1 has them.");
+    struct result *result = PUPPETS_RESEAT("rebalance", "--dry-run", "--json");
+    cr_assert(strstr(result->out, "\"app would make use of 8 GiB; gpu1 has them\""), "%s",
+              result->out);
+    cr_assert_eq(app->moves, 0);
+    cr_assert_eq(PUPPETS_RESEAT("rebalance")->status, 0);
+    cr_assert_str_eq(app->seats[0].device, "gpu:roomy");
+    cr_assert_eq(app->moves, 1);
+    /* It has them, and stays. */
+    cr_assert_eq(PUPPETS_RESEAT("rebalance")->status, 0);
+    cr_assert_eq(app->moves, 1);
+    cr_assert_str_eq(explained("It would make use of"),
+                     "It would make use of 8 GiB; gpu1 has them.");
+    /* A part of the device is somebody else's: then it is not free. */
+    cr_assert_eq(PUPPETS_RESEAT("move", "app", "gpu0")->status, 0);
+    app->busy = 500; /* So that it is not to save a device either. */
+    puppet_say(app);
+    struct puppet_kind kind = {.device = "gpu:roomy", .ways = "w"}; /* It stays. */
+    cr_assert(puppet_allocate(puppet_start("other", &kind), 100 * MIB, SOON));
+    cr_assert_eq(PUPPETS_RESEAT("rebalance")->status, 0);
+    cr_assert_eq(app->moves, 2);
+    cr_assert(strstr(explained("It would make use of"), "once 8 GiB are free there"));
+}
+
+Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
+{
+    struct reseat_limits preferred = {.compute_units = 4};
+
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("RESEAT_AUTOMATIC", "yes", 1);
+    setenv("RESEAT_MINIMUM_STAY", "0", 1);
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:wide", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct puppet_kind kind = {.preferred = &preferred};
+    struct puppet *app = puppet_start("app", &kind);
+    app->busy = 500;
+    cr_assert(puppet_allocate(app, 100 * MIB, SOON));
+    puppets_for(1500);
+    cr_assert_eq(app->moves, 0);
+    app->preferred.compute_units = 64;
+    puppet_wish(app);
+    cr_assert(comes_to(app, "gpu:wide"));
+    puppets_for(1500);
+    cr_assert_eq(app->moves, 1);
 }

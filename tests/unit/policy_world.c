@@ -41,7 +41,8 @@ struct policy_device *world_add_device(struct world *world, uint64_t memory)
                                      .memory = memory * MIB,
                                      .speed = 1000,
                                      .price = 1000,
-                                     .first = POLICY_NONE};
+                                     .first = POLICY_NONE,
+                                     .has = &world->has[index]};
     return device;
 }
 
@@ -87,6 +88,47 @@ void world_end(struct world *world, struct policy_program *program)
                                        .device = POLICY_NONE,
                                        .barred = program->barred};
     world_refresh(world);
+}
+
+void world_prefer(struct world *world, struct policy_program *program,
+                  const struct reseat_limits *prefers)
+{
+    struct reseat_limits *own = &world->prefers[world_id(world, program)];
+
+    *own = *prefers;
+    own->memory *= MIB;
+    program->prefers = own;
+}
+
+static struct reseat_limits random_limits(struct world *world)
+{
+    return (struct reseat_limits){
+        .memory = world_random(world, 18),
+        .allocation = world_random(world, 4),
+        .local_memory = world_random(world, 4),
+        .work_group_size = world_random(world, 4),
+        .compute_units = (uint32_t)world_random(world, 4),
+        .features = (uint32_t)world_random(world, 8),
+    };
+}
+
+void world_random_wishes(struct world *world, unsigned percent)
+{
+    for (uint32_t i = 0; i < world->world.device_count; i++)
+        world->has[i] = random_limits(world);
+    for (uint32_t i = 0; i < world->world.program_count; i++) {
+        struct reseat_limits prefers = random_limits(world);
+
+        /* Few of all these: else no device is better in one and worse in none. */
+        prefers.memory *= world_chance(world, 50);
+        prefers.allocation *= world_chance(world, 20);
+        prefers.local_memory *= world_chance(world, 20);
+        prefers.work_group_size *= world_chance(world, 20);
+        prefers.compute_units *= world_chance(world, 40);
+        prefers.features *= world_chance(world, 30);
+        if (world_chance(world, percent))
+            world_prefer(world, &world->programs[i], &prefers);
+    }
 }
 
 uint32_t world_id(const struct world *world, const struct policy_program *program)

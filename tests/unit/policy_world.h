@@ -2,6 +2,7 @@
 #define RESEAT_TESTS_UNIT_POLICY_WORLD_H
 
 #include "policy/decide.h"
+#include "policy/reseat.h"
 #include "policy/settings.h"
 
 /*
@@ -19,6 +20,7 @@ struct world {
     struct policy_device devices[WORLD_DEVICES];
     struct policy_program programs[WORLD_PROGRAMS];
     uint64_t barred[WORLD_PROGRAMS];
+    struct reseat_limits has[WORLD_DEVICES], prefers[WORLD_PROGRAMS];
     struct policy_step promises[WORLD_PROGRAMS]; /* Steps under way: where memory is kept. */
     uint32_t queue[WORLD_PROGRAMS];
     char names[WORLD_DEVICES + WORLD_PROGRAMS][8];
@@ -52,6 +54,12 @@ void world_do(struct world *world, const struct policy_step *step);
 unsigned world_settle(struct world *world, unsigned limit);
 /* Time passes for everyone. */
 void world_pass(struct world *world, uint64_t seconds);
+
+/* It would make use of that: @prefers has memory in MiB. */
+void world_prefer(struct world *world, struct policy_program *program,
+                  const struct reseat_limits *prefers);
+/* Devices offer more or less, and some programs would make use of more than theirs has. */
+void world_random_wishes(struct world *world, unsigned percent);
 
 uint64_t world_random(struct world *world, uint64_t below);
 bool world_chance(struct world *world, unsigned percent);

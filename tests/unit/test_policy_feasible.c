@@ -187,6 +187,7 @@ static void random_small_world(struct world *w, uint64_t seed)
             end_vain_wait(w, p);
         world_refresh(w);
     }
+    world_random_wishes(w, 30);
 }
 
 /* The first in the queue that some device could ever hold. */

@@ -94,6 +94,7 @@ static void random_world(struct world *w, uint64_t seed, unsigned devices, unsig
     count = 1 + (unsigned)world_random(w, programs);
     for (unsigned i = 0; i < count; i++)
         random_program(w);
+    world_random_wishes(w, 40);
     w->scales = world_chance(w, 50);
     world_refresh(w);
 }
