@@ -41,6 +41,9 @@ MUST_CHECK int cmd_ask(const struct output *output, struct client *client, struc
                        const char *type, int timeout_ms, const char *what,
                        struct message *ret_message);
 
+/** A number of seconds, 0 to 10 million, in nanoseconds. False: @text is none. */
+bool cmd_seconds(const char *text, uint64_t *ret_ns);
+
 /** Set the environment of drivers in a request. */
 void cmd_put_environment(struct frame *frame);
 

@@ -10,12 +10,15 @@ struct steps {
     struct output output;
     const char *device; /**< NULL: a rebalance. */
     bool undo, dry_run;
-    json_t *list; /**< Of the steps; NULL unless JSON is wanted. */
+    uint64_t in_ns;    /**< 0: now. */
+    json_t *announced; /**< What programs were told before; NULL: nothing. */
+    json_t *list;      /**< Of the steps; NULL unless JSON is wanted. */
 };
 
 static int parse(struct steps *steps, int argc, char **argv, bool drains)
 {
     static const struct option options[] = {{"undo", no_argument, NULL, 'u'},
+                                            {"in", required_argument, NULL, 'i'},
                                             {"dry-run", no_argument, NULL, 'n'},
                                             {"json", no_argument, NULL, 'j'},
                                             {0}};
@@ -27,9 +30,18 @@ static int parse(struct steps *steps, int argc, char **argv, bool drains)
             steps->undo = true;
         } else if (option == 'n' && !drains) {
             steps->dry_run = true;
+        } else if (option == 'i' && drains) {
+            if (!cmd_seconds(optarg, &steps->in_ns)) {
+                return output_usage(&steps->output, "--in is a number of seconds, not \"%s\"",
+                                    optarg);
+            }
         } else if (option != 'j') {
-            return output_usage(&steps->output, "option %s is unknown", argv[optind - 1]);
+            return output_usage(&steps->output, "option %s is unknown or lacks its value",
+                                argv[optind - 1]);
         }
+    }
+    if (steps->undo && steps->in_ns) {
+        return output_usage(&steps->output, "--undo is done at once; --in does not go with it");
     }
     if (argc - optind != drains || (drains && !argv[optind][0])) {
         return output_usage(&steps->output,
@@ -65,6 +77,27 @@ static void show_step(struct steps *steps, const struct message *message)
     printf("%s (pid %llu): %s -> %s%s%s%s%s\n", name, (unsigned long long)field_u64(app, "pid", 0),
            place(from), place(to), done || steps->dry_run ? "" : ", ", done ? "" : result,
            reason[0] && !done ? ": " : "", done ? "" : reason);
+    fflush(stdout);
+}
+
+/** It is not drained yet: what was said of it. */
+static void show_announced(struct steps *steps, const struct message *message)
+{
+    char device[PROTOCOL_WORD_MAX];
+    unsigned long long programs = field_u64(&message->root, "programs", 0);
+    uint64_t in_ns = field_u64(&message->root, "in_ns", 0);
+
+    if (steps->output.json) {
+        steps->announced = cmd_json(&message->root);
+        json_object_del(steps->announced, "type");
+        json_object_del(steps->announced, "device");
+        return;
+    }
+    field_string(&message->root, "device", device, sizeof(device));
+    printf("%s is drained in %llu s; %llu program%s there, %llu told\n", device,
+           (unsigned long long)(in_ns + 999999999) / 1000000000, programs,
+           programs == 1 ? " is" : "s are",
+           (unsigned long long)field_u64(&message->root, "told", 0));
     fflush(stdout);
 }
 
@@ -105,6 +138,7 @@ static int finish_json(struct steps *steps, const msgpack_object *root, int stat
         json_object_set_new(object, "drained",
                             json_boolean(field_bool(root, "drained", !steps->undo)));
         json_object_set_new(object, "left", left ? cmd_json(left) : json_array());
+        json_object_set(object, "announced", steps->announced ? steps->announced : json_null());
     } else {
         json_object_set_new(object, "dry_run", json_boolean(steps->dry_run));
     }
@@ -160,8 +194,9 @@ static int follow(struct steps *steps, struct client *client, struct frame *fram
 
     while (!result) {
         result = client_receive(client, -1, -1, &message);
-        if (result == 1 && field_is(&message.root, "type", MSG_STEP)) {
-            show_step(steps, &message);
+        bool step = result == 1 && field_is(&message.root, "type", MSG_STEP);
+        if (step || (result == 1 && field_is(&message.root, "type", MSG_NOTICE))) {
+            (step ? show_step : show_announced)(steps, &message);
             message_finish(&message);
             result = 0;
         }
@@ -190,9 +225,11 @@ static int run(struct steps *steps, const char *type, const char *what, bool lau
         frame_string(&frame, "device", steps->device);
     }
     frame_bool(&frame, "undo", steps->undo);
+    frame_u64(&frame, "in_ns", steps->in_ns);
     frame_bool(&frame, "dry_run", steps->dry_run);
     status = follow(steps, &client, &frame, what);
     json_decref(steps->list);
+    json_decref(steps->announced);
     client_close(&client);
     return status;
 }

@@ -75,6 +75,11 @@ static void put_limit(struct libscols_line *line, size_t column, const msgpack_o
 {
     if (field_bool(map, "drained", false)) {
         put(line, column, "drained");
+    } else if (field_bool(map, "draining", false)) {
+        char text[48];
+        snprintf(text, sizeof(text), "draining in %llu s",
+                 (unsigned long long)(field_u64(map, "drains_in_ns", 0) + 999999999) / 1000000000);
+        put(line, column, text);
     } else if (field_bool(map, "limited", false)) {
         put_bytes(line, column, map, key);
     } else {
@@ -90,7 +95,7 @@ static void hide_limit(struct libscols_table *table, size_t column, const msgpac
 
     for (size_t i = 0; i < count; i++) {
         any = any || field_bool(&items[i], "limited", false) ||
-              field_bool(&items[i], "drained", false);
+              field_bool(&items[i], "drained", false) || field_bool(&items[i], "draining", false);
     }
     struct libscols_column *limit = table && !any ? scols_table_get_column(table, column) : NULL;
     if (limit) {

@@ -16,7 +16,7 @@ struct notice {
     uint64_t in_ns, value;
 };
 
-static bool parse_seconds(const char *text, uint64_t *ret_ns)
+bool cmd_seconds(const char *text, uint64_t *ret_ns)
 {
     char *end;
     double seconds = strtod(text, &end);
@@ -47,7 +47,7 @@ static int parse(struct notice *notice, int argc, char **argv)
 
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", options, NULL)) >= 0) {
-        if (option == 'i' && !parse_seconds(optarg, &notice->in_ns)) {
+        if (option == 'i' && !cmd_seconds(optarg, &notice->in_ns)) {
             return output_usage(&notice->output, "--in is a number of seconds, not \"%s\"", optarg);
         }
         if (option == 'v' && !parse_number(optarg, &notice->value)) {

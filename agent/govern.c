@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/app_wish.h"
 #include "agent/govern_priv.h"
 
 #define STEPS_MAX    256 /* Of one run; what is left follows with the next. */
@@ -298,6 +299,24 @@ void govern_welcome(struct agent *agent, struct app *app, bool first, const msgp
     frame_end(welcome);
 }
 
+void govern_greeted(struct agent *agent, const struct app *app)
+{
+    drain_tell(agent, app);
+}
+
+void govern_wish(struct agent *agent, struct app *app, const msgpack_object *message)
+{
+    bool before = app->wish.aware;
+
+    app_take_wish(app, message);
+    if (before) {
+        app->fate.wished = ++agent->governor->events;
+    } else {
+        drain_tell(agent, app);
+    }
+    agent->governor->dirty = true;
+}
+
 /** It kept what it should have given up, so that it is not asked again for a while. */
 static void cling(struct agent *agent, struct app *app)
 {
@@ -473,6 +492,7 @@ void govern_tick(struct agent *agent)
         }
         app->fate.clings = app->fate.clings && now < app->fate.clings_until_ms;
     }
+    drain_tick(agent);
     if (now - governor->ticked_ms >= TICK_MS) {
         governor->ticked_ms = now;
         governor->automatic = true;

@@ -35,6 +35,10 @@ void govern_lost(struct agent *agent, struct app *app);
 const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t device);
 /** Bytes that it has, on its device and in host memory, as last heard. */
 uint64_t govern_wanted(const struct app_seat *seat);
+/** It is welcome, and was told so. */
+void govern_greeted(struct agent *agent, const struct app *app);
+/** MSG_WISH. */
+void govern_wish(struct agent *agent, struct app *app, const msgpack_object *message);
 /** MSG_NEED and MSG_RETURN; false: it is none of these. */
 bool govern_message(struct agent *agent, struct app *app, const msgpack_object *message);
 /** The list of devices, or the configuration, is another. */
@@ -76,8 +80,12 @@ void govern_client_gone(struct agent *agent, const struct peer *client);
 MUST_CHECK int govern_place(struct agent *agent, const struct device_wish *wish,
                             const struct inventory_entry **ret_entries, char *ret_error,
                             size_t error_size);
-/** True for a device that takes no new program, because an operator wants it empty. */
-bool govern_drains(const struct agent *agent, const char *name);
+/**
+ * True for a device that takes no new program, because an operator wants it empty, now or soon.
+ *
+ * @ret_reason  One line for the operator; untouched where it takes programs.
+ */
+bool govern_drains(const struct agent *agent, const char *name, char *ret_reason, size_t size);
 
 /** The ledger's fields of a device and of a program's seat, into an open map. */
 void govern_describe_device(const struct agent *agent, const char *name, struct frame *frame);

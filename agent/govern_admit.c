@@ -131,11 +131,7 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
     struct ledger_device *device = &ledger->devices[index];
     unsigned seats = arriving(request, index);
     request->target = index;
-    if (device->drains && seats) {
-        snprintf(ret_error, size,
-                 "%s is drained and takes no programs; choose another device, or let it take them "
-                 "again (reseat drain %s --undo)",
-                 device->name, device->name);
+    if (seats && govern_drains(agent, device->name, ret_error, size)) {
         return -EBUSY;
     }
     for (uint32_t i = 0; i < app->seat_count; i++) {

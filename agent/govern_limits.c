@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/app_wish.h"
 #include "agent/bytes.h"
@@ -17,8 +18,17 @@
 
 #define LIMITS_FILE_MAX (1u << 20)
 
-static void take_line(struct governor *governor, char *line)
+static uint64_t wall_ms(void)
 {
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void take_line(const struct agent *agent, char *line)
+{
+    struct governor *governor = agent->governor;
     const char *name = strsep(&line, " "), *what = line ? strsep(&line, " ") : NULL;
     char *end = NULL;
     uint32_t index;
@@ -30,6 +40,11 @@ static void take_line(struct governor *governor, char *line)
     struct ledger_device *device = &governor->ledger.devices[index];
     if (strcmp(what, "drain") == 0) {
         device->drains = true;
+    } else if (strcmp(what, "drain-at") == 0 && line) {
+        uint64_t at = strtoull(line, &end, 10), now = wall_ms();
+        if (end != line && !*end) {
+            device->drains_ms = uv_now(&agent->loop) + 1 + (at > now ? at - now : 0);
+        }
     } else if (strcmp(what, "memory") == 0 && line) {
         uint64_t bytes = strtoull(line, &end, 10);
         device->limit = end != line && !*end ? bytes : device->limit;
@@ -55,7 +70,7 @@ int limits_load(struct agent *agent)
     }
     char *rest = text;
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
-        take_line(governor, line);
+        take_line(agent, line);
     }
     return 0;
 }
@@ -78,6 +93,10 @@ int limits_save(const struct agent *agent)
         }
         if (device->drains) {
             fprintf(file, "%s drain\n", device->name);
+        }
+        if (device->drains_ms) {
+            fprintf(file, "%s drain-at %" PRIu64 "\n", device->name,
+                    wall_ms() + drain_in_ns(agent, device) / 1000000);
         }
     }
     if (fclose(file)) {

@@ -63,6 +63,7 @@ struct governor {
     uint32_t history_count;
     struct need *needs;
     uint64_t tickets;
+    uint64_t events;                     /**< Announcements and wishes, to tell which was first. */
     uint64_t moved_ms[GOVERN_MOVES_MAX]; /**< When a program was last moved by policy. */
     unsigned moved;
     struct world world;
@@ -117,6 +118,21 @@ void watch_tick(struct agent *agent);
 void watch_step(struct agent *agent, const struct request *request, const char *result,
                 const char *reason);
 void watch_handle(struct peer *client, const msgpack_object *message);
+/** @client follows a drain of @device, or (@drains false) a rebalance; told of the end of it. */
+void watch_begin(struct peer *client, bool drains, uint32_t device);
+/** Who follows the drain of @device is told that there is none any more. */
+void watch_undone(struct agent *agent, uint32_t device);
+
+/* govern_drain.c */
+void drain_handle(struct peer *client, const msgpack_object *message);
+/** Drains that were announced and whose time has come. */
+void drain_tick(struct agent *agent);
+/** Tell a program of what was announced before it could be told. */
+void drain_tell(const struct agent *agent, const struct app *app);
+/** True where @app said, since the drain was announced, that now is a good time to leave. */
+bool drain_leaves(const struct agent *agent, const struct app *app, uint32_t device);
+/** Nanoseconds until a drain that was announced; 0: there is none. */
+uint64_t drain_in_ns(const struct agent *agent, const struct ledger_device *device);
 
 /* govern_limits.c */
 int limits_load(struct agent *agent);

@@ -76,18 +76,6 @@ void govern_named(struct agent *agent, struct app *app)
     snprintf(app->policy.pinned_to, sizeof(app->policy.pinned_to), "%s", said.device);
 }
 
-bool govern_drains(const struct agent *agent, const char *name)
-{
-    const struct ledger *ledger = &agent->governor->ledger;
-
-    for (uint32_t i = 0; i < ledger->count; i++) {
-        if (strcmp(ledger->devices[i].name, name) == 0) {
-            return ledger->devices[i].drains;
-        }
-    }
-    return false;
-}
-
 int govern_place(struct agent *agent, const struct device_wish *wish,
                  const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)
 {
@@ -104,7 +92,7 @@ int govern_place(struct agent *agent, const struct device_wish *wish,
             if (strcmp(device->name, inventory->entries[i].name) == 0) {
                 fills[i].memory = ledger_capacity(device);
                 fills[i].used = device->reserved;
-                fills[i].closed = said.closed || device->drains;
+                fills[i].closed = said.closed || device->drains || device->drains_ms;
             }
         }
         open += !fills[i].closed;
@@ -112,11 +100,7 @@ int govern_place(struct agent *agent, const struct device_wish *wish,
     int result =
         device_place_by(inventory, wish, open ? fills : NULL, ret_entries, ret_error, error_size);
     for (size_t i = 0; !result && i < wish->named; i++) {
-        if (govern_drains(agent, ret_entries[i]->name)) {
-            snprintf(ret_error, error_size,
-                     "%s is drained and takes no programs; choose another device, or let it take "
-                     "them again (reseat drain %s --undo)",
-                     ret_entries[i]->name, ret_entries[i]->name);
+        if (govern_drains(agent, ret_entries[i]->name, ret_error, error_size)) {
             return -EBUSY;
         }
     }

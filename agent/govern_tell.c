@@ -40,6 +40,8 @@ void govern_describe_device(const struct agent *agent, const char *name, struct 
             frame_u64(frame, "granted_peak_bytes", device->reserved_peak);
             frame_u64(frame, "held_peak_bytes", device->held_peak);
             frame_bool(frame, "drained", device->drains);
+            frame_bool(frame, "draining", device->drains_ms != 0);
+            frame_u64(frame, "drains_in_ns", drain_in_ns(agent, device));
             return;
         }
     }
@@ -121,10 +123,23 @@ static void put_bars(const struct agent *agent, const struct app *app, struct fr
     frame_end(frame);
 }
 
-/** The policy's lines, one string each. */
-static void put_lines(struct frame *frame, char *text)
+/** The policy's lines, one string each, and before them what it does not know. */
+static void put_lines(const struct agent *agent, const struct app_seat *seat, struct frame *frame,
+                      char *text)
 {
+    const struct ledger_device *device =
+        seat->account.device == LEDGER_NONE
+            ? NULL
+            : &agent->governor->ledger.devices[seat->account.device];
+    uint64_t in_ns = device ? drain_in_ns(agent, device) : 0;
+
     frame_array(frame, "lines");
+    if (in_ns) {
+        char line[PROTOCOL_TEXT_MAX];
+        snprintf(line, sizeof(line), "%s will be drained in %llu s.", device->name,
+                 (unsigned long long)(in_ns + 999999999) / 1000000000);
+        frame_string(frame, NULL, line);
+    }
     for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n")) {
         if (line[0]) {
             frame_string(frame, NULL, line);
@@ -173,7 +188,7 @@ void tell_explain(struct peer *client, const msgpack_object *message)
         frame_map(&frame, NULL);
         frame_u64(&frame, "seat", i);
         frame_string(&frame, "device", seat_device_name(agent, &app->seats[i]));
-        put_lines(&frame, text);
+        put_lines(agent, &app->seats[i], &frame, text);
         frame_end(&frame);
     }
     frame_end(&frame);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/app_wish.h"
 #include "agent/govern_priv.h"
 #include "agent/peers.h"
 
@@ -161,7 +160,8 @@ void watch_tick(struct agent *agent)
 
     for (struct watch *watch = agent->governor->watches; watch; watch = next) {
         next = watch->next;
-        if (agent->governor->dirty || busy_there(agent, watch)) {
+        if (agent->governor->dirty || busy_there(agent, watch) ||
+            (watch->drains && agent->governor->ledger.devices[watch->device].drains_ms)) {
             continue;
         }
         if (watch->drains || watch->done + watch->failed >= BALANCE_MAX || !balance(agent)) {
@@ -170,77 +170,35 @@ void watch_tick(struct agent *agent)
     }
 }
 
-static struct watch *begin(struct peer *client, bool drains, uint32_t device)
+void watch_begin(struct peer *client, bool drains, uint32_t device)
 {
     struct governor *governor = client->agent->governor;
     struct watch *watch = calloc(1, sizeof(*watch));
 
     if (!watch) {
         peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
-        return NULL;
+        return;
     }
     *watch = (struct watch){.client = client, .drains = drains, .device = device};
     watch->next = governor->watches;
     governor->watches = watch;
     governor->dirty = true;
-    return watch;
 }
 
-/** Those on a device that an operator wants empty. */
-static void tell_taken(const struct agent *agent, uint32_t device)
+void watch_undone(struct agent *agent, uint32_t device)
 {
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        for (size_t seat = 0; seat < app->seat_count; seat++) {
-            if (app->seats[seat].account.device == device) {
-                app_tell(app, seat, NOTICE_TAKEN, 0, 0, "an operator drains the device");
-            }
+    struct watch *next;
+
+    for (struct watch *watch = agent->governor->watches; watch; watch = next) {
+        next = watch->next;
+        if (watch->drains && watch->device == device) {
+            peer_error(watch->client, ERR_FAILED,
+                       "the drain of %s was undone (reseat drain --undo) when %u had moved; it "
+                       "takes programs again",
+                       agent->governor->ledger.devices[device].name, watch->done);
+            drop(agent->governor, watch);
         }
     }
-}
-
-static void handle_drain(struct peer *client, const msgpack_object *message)
-{
-    struct agent *agent = client->agent;
-    struct governor *governor = agent->governor;
-    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
-    bool undo = field_bool(message, "undo", false);
-    const struct inventory_entry *entry;
-    struct frame frame;
-    uint32_t index;
-
-    if (!field_string(message, "device", name, sizeof(name)) || !name[0]) {
-        peer_error(client, ERR_USAGE, "the request names no device");
-        return;
-    }
-    int result = device_resolve(&agent->devices.inventory, name, &entry, error, sizeof(error));
-    if (result || ledger_device(&governor->ledger, entry->name, &index)) {
-        peer_error(client, result == -ENOTUNIQ ? ERR_AMBIGUOUS : ERR_NO_DEVICE, "%s", error);
-        return;
-    }
-    bool before = governor->ledger.devices[index].drains;
-    governor->ledger.devices[index].drains = !undo;
-    result = limits_save(agent);
-    if (result) {
-        governor->ledger.devices[index].drains = before;
-        peer_error(client, ERR_FAILED,
-                   "that %s drains cannot be kept in %s: %s; it stays as it was", entry->name,
-                   governor->state_path, strerror(-result));
-        return;
-    }
-    governor->dirty = true;
-    if (!undo) {
-        tell_taken(agent, index);
-        (void)begin(client, true, index);
-        return;
-    }
-    frame_init(&frame, MSG_DRAIN);
-    frame_string(&frame, "device", entry->name);
-    frame_bool(&frame, "drained", false);
-    frame_array(&frame, "left");
-    frame_end(&frame);
-    frame_u64(&frame, "moved", 0);
-    frame_u64(&frame, "failed", 0);
-    peer_send(client, &frame);
 }
 
 /** Do in the copied world alone what a step would do, so that the next can be asked for. */
@@ -310,10 +268,10 @@ void watch_handle(struct peer *client, const msgpack_object *message)
 {
     govern_client_gone(client->agent, client); /* One thing at a time. */
     if (field_is(message, "type", MSG_DRAIN)) {
-        handle_drain(client, message);
+        drain_handle(client, message);
     } else if (field_bool(message, "dry_run", false)) {
         dry_run(client);
     } else {
-        (void)begin(client, false, 0);
+        watch_begin(client, false, 0);
     }
 }

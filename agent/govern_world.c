@@ -77,7 +77,7 @@ static void put_devices(struct agent *agent, struct world *world)
         device->memory = ledger_capacity(own);
         device->reserved = own->reserved;
         device->drains = own->drains;
-        device->closed = device->closed || own->drains;
+        device->closed = device->closed || own->drains || own->drains_ms;
     }
 }
 
@@ -207,6 +207,7 @@ static void put_program(struct agent *agent, struct world *world, const struct u
         .busy_moving = !app->peer || has_requests(agent, app) || app->fate.shrinks ||
                        uv_now(&agent->loop) < app->fate.rest_until_ms,
         .barred = barred,
+        .leaves = drain_leaves(agent, app, device),
         .prefers = app->wish.aware ? &app->wish.preferred : NULL,
     };
     uint64_t held = 0;

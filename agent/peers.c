@@ -174,6 +174,9 @@ static void handle_hello(struct peer *peer, const msgpack_object *map)
         peer->role = PEER_CLIENT;
     }
     peer_send(peer, &frame);
+    if (peer->app) {
+        govern_greeted(agent, peer->app);
+    }
 }
 
 static void handle_program(struct peer *peer, const msgpack_object *map)
@@ -185,7 +188,7 @@ static void handle_program(struct peer *peer, const msgpack_object *map)
         apps_status(peer->app, map);
         govern_status(peer->agent, peer->app);
     } else if (field_is(map, "type", MSG_WISH)) {
-        app_take_wish(peer->app, map);
+        govern_wish(peer->agent, peer->app, map);
     } else if (field_is(map, "type", MSG_PROGRESS)) {
         requests_progress(peer->app, map);
     } else if (field_is(map, "type", MSG_REPORT)) {

@@ -48,12 +48,14 @@
 #define MSG_PROGRESS "progress" /**< program to agent to client. */
 #define MSG_REPORT   "report"
 #define MSG_LIMIT    "limit" /**< client: memory of a device or a program; answer. */
-#define MSG_DRAIN    "drain" /**< client: empty a device; MSG_STEP for each move, then an answer. */
-#define MSG_BALANCE  "balance" /**< client: the same for moves that make things better. */
-#define MSG_STEP     "step"    /**< agent to client. */
-#define MSG_EXPLAIN  "explain" /**< client: why a program is where it is; answer. */
-#define MSG_USE      "use"     /**< client: use over time; answer. */
-#define MSG_ERROR    "error"   /**< agent: code and message. */
+/** client: empty a device; MSG_NOTICE where that is only announced ("device", "in_ns", "programs"
+   on it, "told"), MSG_STEP for each move, then an answer. */
+#define MSG_DRAIN   "drain"
+#define MSG_BALANCE "balance" /**< client: the same for moves that make things better. */
+#define MSG_STEP    "step"    /**< agent to client. */
+#define MSG_EXPLAIN "explain" /**< client: why a program is where it is; answer. */
+#define MSG_USE     "use"     /**< client: use over time; answer. */
+#define MSG_ERROR   "error"   /**< agent: code and message. */
 
 /*
  * Device memory. Grants are told as differences, so that one on its way and one given back at the

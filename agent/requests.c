@@ -86,7 +86,7 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
 {
     struct agent *agent = client->agent;
     bool dry_run = field_bool(&message->root, "dry_run", false);
-    char from[160];
+    char from[160], reason[PROTOCOL_TEXT_MAX];
     struct frame frame;
 
     if (!target) {
@@ -96,11 +96,8 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
                    app->name, (int)app->pid);
         return;
     }
-    if (govern_drains(agent, target->name)) {
-        peer_error(client, ERR_REFUSED,
-                   "%s is drained and takes no programs; choose another device, or let it take "
-                   "them again (reseat drain %s --undo)",
-                   target->name, target->name);
+    if (govern_drains(agent, target->name, reason, sizeof(reason))) {
+        peer_error(client, ERR_REFUSED, "%s", reason);
         return;
     }
     app_device_names(agent, app, seat, false, from, sizeof(from));

@@ -78,16 +78,18 @@ static const struct command commands[] = {
      "agent, that of a program ends with it.\n\n"
      "  --memory SIZE  such as 512MiB or 2GiB; none: all that there is\n"},
     {"drain", cmd_drain,
-     "Usage: reseat drain DEVICE [--undo] [--json]\n\n"
+     "Usage: reseat drain DEVICE [--in SECONDS] [--undo] [--json]\n\n"
      "Move every program off a device, to where the policy finds room, and keep new ones away.\n"
      "What fits nowhere is suspended and queues for a device. Waits until the device is empty.\n"
      "Exit status 4 or 1: some cannot leave it, or failed to. It stays drained all the same, also\n"
      "when this command is interrupted.\n\n"
-     "  --undo  let it take programs again\n"},
+     "  --in SECONDS  then, and tell those that registered with reseat.h now; who answers with a\n"
+     "                wish leaves before\n"
+     "  --undo        let it take programs again\n"},
     {"rebalance", cmd_rebalance,
      "Usage: reseat rebalance [--dry-run] [--json]\n\n"
-     "Move programs to where they run faster or cost less, now, without minimum stay and "
-     "budget.\n\n"
+     "Move programs to where they run faster, have more of what they prefer, or cost less, now,\n"
+     "without minimum stay and budget.\n\n"
      "  --dry-run  only say which would move\n"},
     {"explain", cmd_explain,
      "Usage: reseat explain APP[:N] [--json]\n\n"
@@ -165,7 +167,7 @@ static void print_help(FILE *to)
           "  resume APP[:N] [DEVICE]\n"
           "  notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT]\n"
           "  limit DEVICE|APP --memory SIZE|none\n"
-          "  drain DEVICE [--undo]\n"
+          "  drain DEVICE [--in SECONDS] [--undo]\n"
           "  rebalance [--dry-run]\n"
           "  explain APP[:N]\n"
           "  report [DEVICE|APP]\n"

@@ -84,8 +84,10 @@ struct policy_program {
     const char *name;      /**< Borrowed. */
     uint32_t busy;         /**< Thousandths of a device's time that it keeps it busy. */
     uint32_t recent_moves; /**< By policy, within settings.budget_s. */
-    bool kept; /**< Where an operator put it: leaves where it must, or to fit, but not to be
-                    better off. */
+    bool leaves; /**< Said that it had better leave its device now, which is closed: it is moved off
+                    as soon as another has room. */
+    bool kept;   /**< Where an operator put it: leaves where it must, or to fit, but not to be
+                      better off. */
     /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. */
     const uint64_t *barred;
     /** What it could make use of, as it said (policy/reseat.h); NULL: it said nothing. Nothing that

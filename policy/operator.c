@@ -27,6 +27,27 @@ static void leave(struct view *view, uint32_t program, const char *why,
         step_say(ret_step, "fits with %s", size_text(full).text);
 }
 
+/* Those that would rather leave now than when they have to: only to where there is room. */
+static bool leave_early(struct view *view, const struct policy_device *d,
+                        struct policy_step *ret_step)
+{
+    const struct policy_program *first = NULL;
+
+    for (uint32_t v = d->first; v != POLICY_NONE; v = program_at(view, v)->next) {
+        const struct policy_program *p = program_at(view, v);
+        struct policy_step step;
+
+        if (!p->leaves || p->pinned || p->busy_moving || (first && rank_of(p) <= rank_of(first)))
+            continue;
+        leave(view, v, "will be taken", &step);
+        if (step.action != POLICY_DO_MOVE)
+            continue;
+        *ret_step = step;
+        first = p;
+    }
+    return first;
+}
+
 bool next_drain(struct view *view, struct policy_step *ret_step)
 {
     for (uint32_t i = 0; i < view->world->device_count; i++) {
@@ -47,6 +68,8 @@ bool next_drain(struct view *view, struct policy_step *ret_step)
             leave(view, first, "is drained", ret_step);
             return true;
         }
+        if (d->closed && !d->drains && leave_early(view, d, ret_step))
+            return true;
     }
     return false;
 }

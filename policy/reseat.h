@@ -116,8 +116,10 @@ enum {
 /** struct reseat_notice.what. */
 enum {
     RESEAT_DEVICE_ADDED = 1, /**< The machine has another device: `text`. */
-    RESEAT_DEVICE_TAKEN = 2, /**< The program's device will be taken in `in_ns`. */
-    RESEAT_POWER = 3,        /**< The power that its device may draw changed: `value`, in mW. */
+    /** The program's device will be taken in `in_ns`; UINT64_MAX: not any more. It is moved then,
+       or as soon as it calls reseat_wish(), be it with nothing new: now is a good time. */
+    RESEAT_DEVICE_TAKEN = 2,
+    RESEAT_POWER = 3, /**< The power that its device may draw changed: `value`, in mW. */
     /** What the program may have of its device changed: `value`, in bytes; UINT64_MAX: no limit. */
     RESEAT_QUOTA = 4,
 };
@@ -262,7 +264,8 @@ static inline int reseat_unregister(void)
 
 /**
  * "I would now like more", or "I need less": what is asked of devices from now on. Never moves the
- * program by itself; who decides hears of it.
+ * program by itself; who decides hears of it. After a RESEAT_DEVICE_TAKEN it also says that now is
+ * a good time to be moved.
  *
  * @minimum, @preferred  Copied; NULL: as before.
  * RESEAT_UNREGISTERED, RESEAT_INVALID, or RESEAT_NO_AGENT (kept, and told when there is one).

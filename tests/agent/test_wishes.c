@@ -177,3 +177,105 @@ Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
     puppets_for(1500);
     cr_assert_eq(app->moves, 1);
 }
+
+static struct puppet *beside(const char *name, const char *device)
+{
+    struct puppet_kind kind = {.device = device};
+    struct puppet *puppet = puppet_start(name, &kind);
+
+    cr_assert(puppet_allocate(puppet, 50 * MIB, SOON));
+    return puppet;
+}
+
+Test(wishes, a_drain_to_come_is_told_and_keeps_new_programs_away)
+{
+    struct reseat_limits minimum = {.memory = 1};
+    struct puppet *app = start("gpu:one", &minimum, NULL), *plain = beside("plain", "gpu:one");
+    pid_t drain = harness_spawn(harness_reseat(), "drain", "gpu0", "--in", "3600", NULL);
+
+    cr_assert(puppet_told(app, 1, SOON));
+    cr_assert_str_eq(app->notice.what, NOTICE_TAKEN);
+    cr_assert_eq(app->notice.seat, 0);
+    cr_assert_gt(app->notice.in_ns, 3000ull * 1000000000);
+    cr_assert_leq(app->notice.in_ns, 3600ull * 1000000000);
+    cr_assert_eq(devices_say("gpu0", "draining"), 1);
+    cr_assert_eq(devices_say("gpu0", "drained"), 0);
+    uint64_t in_ns = devices_say("gpu0", "drains_in_ns");
+    cr_assert(in_ns > 3000ull * 1000000000 && in_ns <= 3600ull * 1000000000);
+    struct result *result = PUPPETS_RESEAT("devices");
+    cr_assert(strstr(result->out, "draining in 3"), "%s", result->out);
+    result = PUPPETS_RESEAT("run", "--device", "gpu0", "true");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "gpu0 will be drained in 3"), "%s", result->err);
+    cr_assert_eq(PUPPETS_RESEAT("move", "plain", "gpu1")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("move", "plain", "gpu0")->status, 4);
+    cr_assert(strstr(explained("gpu0 will be drained in "), " s."));
+
+    /* An agent that is started again knows, and tells again. */
+    cr_assert_eq(PUPPETS_RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(harness_wait(drain), 3);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    puppet_connect(app);
+    puppet_connect(plain);
+    cr_assert(puppet_told(app, 2, SOON));
+    cr_assert_gt(app->notice.in_ns, 3000ull * 1000000000);
+    cr_assert_eq(devices_say("gpu0", "draining"), 1);
+
+    /* And is told when it is not to be any more. */
+    drain = harness_spawn(harness_reseat(), "drain", "gpu0", "--in", "3000", NULL);
+    cr_assert(puppet_told(app, 3, SOON));
+    result = PUPPETS_RESEAT("drain", "gpu0", "--undo");
+    cr_assert_eq(result->status, 0);
+    cr_assert(puppet_told(app, 4, SOON));
+    cr_assert_str_eq(app->notice.what, NOTICE_TAKEN);
+    cr_assert_eq(app->notice.in_ns, UINT64_MAX);
+    cr_assert_eq(harness_wait(drain), 1);
+    cr_assert_eq(devices_say("gpu0", "draining"), 0);
+    cr_assert_eq(PUPPETS_RESEAT("move", "plain", "gpu0")->status, 0);
+    cr_assert_eq(app->moves, 0);
+}
+
+Test(wishes, programs_leave_when_the_time_has_come)
+{
+    struct reseat_limits minimum = {.memory = 1};
+    struct puppet *app = start("gpu:one", &minimum, NULL), *plain = beside("plain", "gpu:one");
+    struct result *result = PUPPETS_RESEAT("drain", "gpu0", "--in", "1.2", "--json");
+
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert(strstr(result->out, "\"programs\": 2"), "%s", result->out);
+    cr_assert(strstr(result->out, "\"told\": 1"), "%s", result->out);
+    cr_assert(strstr(result->out, "\"moved\": 2"), "%s", result->out);
+    cr_assert_str_neq(app->seats[0].device, "gpu:one");
+    cr_assert_str_neq(plain->seats[0].device, "gpu:one");
+    cr_assert_eq(app->notices, 2); /* That it will be, and that it is. */
+    cr_assert_eq(app->notice.in_ns, 0);
+    cr_assert_eq(devices_say("gpu0", "drained"), 1);
+    cr_assert_eq(devices_say("gpu0", "draining"), 0);
+}
+
+static bool has_moved(void *data)
+{
+    return ((struct puppet *)data)->moves > 0;
+}
+
+Test(wishes, who_says_that_now_is_a_good_time_leaves_before)
+{
+    struct reseat_limits minimum = {.memory = 1};
+    struct puppet *app = start("gpu:one", &minimum, NULL), *plain = beside("plain", "gpu:one");
+
+    puppet_wish(app); /* Of no drain: nothing comes of it. */
+    pid_t drain = harness_spawn(harness_reseat(), "drain", "gpu0", "--in", "3600", NULL);
+    cr_assert(puppet_told(app, 1, SOON));
+    puppets_for(500);
+    cr_assert_eq(app->moves, 0);
+    puppet_wish(app);
+    cr_assert(puppets_run(has_moved, app, SOON));
+    cr_assert_str_neq(app->seats[0].device, "gpu:one");
+    puppets_for(500);
+    cr_assert_eq(plain->moves, 0);
+    cr_assert_eq(devices_say("gpu0", "drained"), 0);
+    /* The last one leaves: nothing is left to wait for. */
+    cr_assert_eq(PUPPETS_RESEAT("move", "plain", "gpu1")->status, 0);
+    cr_assert_eq(harness_wait(drain), 0);
+    cr_assert_eq(devices_say("gpu0", "drained"), 1);
+}

@@ -134,6 +134,37 @@ Test(policy_next, ten_programs_leave_a_drained_device_by_importance)
         cr_expect_eq(w.programs[i].state, POLICY_RUNNING);
 }
 
+Test(policy_next, who_would_rather_leave_a_closed_device_does_where_there_is_room)
+{
+    struct policy_program *p, *other;
+    struct policy_step step;
+    struct world w;
+
+    p = one(&w, 4);
+    p->stayed_s = 0;
+    p->leaves = true;
+    other = world_add_program(&w, 0, 3);
+    other->priority = 1;
+    w.settings.automatic = false;
+    world_refresh(&w);
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0); /* Nobody takes it away. */
+    w.devices[0].closed = true;
+    step = next(&w);
+    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    cr_expect_str_eq(step.reason, "gpu0 will be taken; gpu1 has 4 MiB free, p0 fits with 4 MiB");
+    other->leaves = true; /* More important. */
+    expect_next(&w, POLICY_DO_MOVE, 1, 1, 3);
+    p->busy_moving = true;
+    expect_next(&w, POLICY_DO_MOVE, 1, 1, 3);
+    other->leaves = p->busy_moving = false;
+    /* It is not suspended for that. */
+    w.barred[0] = 2;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    w.devices[0].drains = true;
+    w.programs[1].pinned = true;
+    expect_next(&w, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+}
+
 Test(policy_next, a_lowered_limit_is_kept_by_spilling_then_by_the_least_important)
 {
     struct policy_program *low, *high;

@@ -77,6 +77,7 @@ static void random_program(struct world *w)
             p->need = p->wanted;
         return;
     }
+    p->leaves = world_chance(w, 20);
     p->pinned = world_chance(w, 10);
     if (p->pinned)
         p->granted = p->wanted;
