@@ -91,13 +91,20 @@ void app_tell(const struct app *app, size_t seat, const char *what, uint64_t in_
     }
     frame_init(&frame, MSG_NOTICE);
     frame_string(&frame, "what", what);
-    if (seat != APP_ALL_SEATS || app->seat_count == 1) {
-        frame_u64(&frame, "seat", seat != APP_ALL_SEATS ? seat : 0);
+    if (seat < app->seat_count || (seat == APP_ALL_SEATS && app->seat_count == 1)) {
+        frame_u64(&frame, "seat", seat < app->seat_count ? seat : 0);
     }
     frame_u64(&frame, "in_ns", in_ns);
     frame_u64(&frame, "value", value);
     frame_string(&frame, "text", text);
     peer_send(app->peer, &frame);
+}
+
+void apps_tell_added(const struct agent *agent, uint64_t bytes, const char *text)
+{
+    for (const struct app *app = agent->apps; app; app = app->next) {
+        app_tell(app, APP_NO_SEAT, NOTICE_ADDED, 0, bytes, text);
+    }
 }
 
 /** The program that a client names, if it can be notified; else the client was told why not. */

@@ -19,14 +19,20 @@ void app_put_wish(const struct app *app, struct frame *frame);
 bool app_wish_fits(const struct app *app, const struct devinfo *device, uint64_t memory,
                    char *ret_reason, size_t size);
 
+/** For app_tell(): none of its virtual devices is concerned. */
+#define APP_NO_SEAT (SIZE_MAX - 1)
 /**
  * Notify a program (policy/reseat.h), if it registered and is connected.
  *
- * @seat  One of its virtual devices, or APP_ALL_SEATS.
+ * @seat  One of its virtual devices, APP_ALL_SEATS or APP_NO_SEAT.
  * @what  NOTICE_...; the other values as its notices have them.
  */
 void app_tell(const struct app *app, size_t seat, const char *what, uint64_t in_ns, uint64_t value,
               const char *text);
+
+/** Tell all programs that there is a device, or more of one: @bytes that programs may have there.
+ */
+void apps_tell_added(const struct agent *agent, uint64_t bytes, const char *text);
 
 /**
  * A client wants a program notified (MSG_NOTICE with "app"). Answered at once: that it was sent, or

@@ -94,7 +94,7 @@ static void show_announced(struct steps *steps, const struct message *message)
         return;
     }
     field_string(&message->root, "device", device, sizeof(device));
-    printf("%s is drained in %llu s; %llu program%s there, %llu told\n", device,
+    printf("%s will be drained in %llu s; %llu program%s there, %llu told\n", device,
            (unsigned long long)(in_ns + 999999999) / 1000000000, programs,
            programs == 1 ? " is" : "s are",
            (unsigned long long)field_u64(&message->root, "told", 0));

@@ -252,6 +252,13 @@ void devices_refresh(struct agent *agent, const char *environment)
     }
 }
 
+void devices_renew(struct agent *agent)
+{
+    if (agent->devices.environment) {
+        devices_refresh(agent, NULL);
+    }
+}
+
 bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms)
 {
     const struct devices *devices = &agent->devices;

@@ -15,6 +15,9 @@ void devices_finish(struct agent *agent);
  */
 void devices_refresh(struct agent *agent, const char *environment);
 
+/** The same where a list was made before, in the environment of that; else nothing. */
+void devices_renew(struct agent *agent);
+
 /** True when the list was made, in that environment, less than @age_ms ago. */
 bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms);
 

@@ -1,10 +1,12 @@
 #include "agent/govern.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/app_wish.h"
+#include "agent/bytes.h"
 #include "agent/govern_priv.h"
 
 #define STEPS_MAX    256 /* Of one run; what is left follows with the next. */
@@ -49,22 +51,52 @@ void govern_finish(struct agent *agent)
     agent->governor = NULL;
 }
 
+void govern_more(const struct agent *agent, const struct ledger_device *device, uint64_t before)
+{
+    char text[PROTOCOL_TEXT_MAX], bytes[32];
+    uint64_t now = ledger_lasting(device);
+
+    if (now > before) {
+        bytes_text(now, bytes, sizeof(bytes));
+        snprintf(text, sizeof(text), "programs may have %s of %s", bytes, device->name);
+        apps_tell_added(agent, now, text);
+    }
+}
+
+/** A device that is listed: one that was not before, or of which there is more, is told of. */
+static void list_device(struct agent *agent, const struct inventory_entry *entry,
+                        struct ledger_device *device)
+{
+    uint64_t before = ledger_lasting(device);
+    uint64_t own = devinfo_scalar(&entry->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+    uint64_t said = settings_memory(agent, entry);
+    char text[PROTOCOL_TEXT_MAX];
+
+    own = own && own < LEDGER_BYTES_MAX ? own : LEDGER_BYTES_MAX;
+    device->own = said < own ? said : own;
+    if (device->listed) {
+        govern_more(agent, device, before);
+    } else {
+        snprintf(text, sizeof(text), "%s (%s) is there", device->name, entry->key.device);
+        apps_tell_added(agent, ledger_lasting(device), text);
+    }
+}
+
 void govern_devices(struct agent *agent)
 {
-    struct governor *governor = agent->governor;
+    struct ledger *ledger = &agent->governor->ledger;
     const struct inventory *inventory = &agent->devices.inventory;
 
     for (size_t i = 0; i < inventory->count; i++) {
         uint32_t index;
-        if (ledger_device(&governor->ledger, inventory->entries[i].name, &index)) {
-            continue;
+        if (!ledger_device(ledger, inventory->entries[i].name, &index)) {
+            list_device(agent, &inventory->entries[i], &ledger->devices[index]);
         }
-        uint64_t own = devinfo_scalar(&inventory->entries[i].info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
-        uint64_t said = settings_memory(agent, &inventory->entries[i]);
-        own = own && own < LEDGER_BYTES_MAX ? own : LEDGER_BYTES_MAX;
-        governor->ledger.devices[index].own = said < own ? said : own;
     }
-    governor->dirty = true;
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        ledger->devices[i].listed = govern_entry(agent, i) != NULL;
+    }
+    agent->governor->dirty = true;
 }
 
 void govern_know(struct agent *agent, struct app *app)

@@ -88,8 +88,15 @@ static void tell_taken(const struct agent *agent, uint32_t device, unsigned *ret
 
 static void tell_undone(const struct agent *agent, uint32_t device)
 {
+    const struct ledger_device *own = &agent->governor->ledger.devices[device];
+    char text[64];
+
+    snprintf(text, sizeof(text), "%s takes programs again", own->name);
     for (const struct app *app = agent->apps; app; app = app->next) {
-        tell_there(app, device, UINT64_MAX, "an operator does not drain the device any more");
+        if (!tell_there(app, device, UINT64_MAX,
+                        "an operator does not drain the device any more")) {
+            app_tell(app, APP_NO_SEAT, NOTICE_ADDED, 0, ledger_lasting(own), text);
+        }
     }
 }
 

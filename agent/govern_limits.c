@@ -122,7 +122,7 @@ static void limit_device(struct peer *client, const struct inventory_entry *entr
         peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
         return;
     }
-    uint64_t before = ledger->devices[index].limit;
+    uint64_t before = ledger->devices[index].limit, had = ledger_lasting(&ledger->devices[index]);
     ledger->devices[index].limit = bytes;
     int error = limits_save(agent);
     if (error) {
@@ -134,6 +134,7 @@ static void limit_device(struct peer *client, const struct inventory_entry *entr
     }
     agent->governor->dirty = true;
     const struct ledger_device *device = &ledger->devices[index];
+    govern_more(agent, device, had);
     frame_init(&frame, MSG_LIMIT);
     frame_string(&frame, "device", device->name);
     put_amount(&frame, "memory_bytes", bytes);

@@ -110,6 +110,8 @@ void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refuse
 /** False where a device has less than @app asked for at least, with the reason: 256 bytes. */
 bool govern_meets(const struct agent *agent, const struct app *app, uint32_t device,
                   char *ret_reason, size_t size);
+/** Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */
+void govern_more(const struct agent *agent, const struct ledger_device *device, uint64_t before);
 unsigned policy_moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since);
 
 /* govern_watch.c */

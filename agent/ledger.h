@@ -30,6 +30,7 @@ struct ledger_device {
     uint64_t held;
     uint64_t reserved_peak, held_peak;
     uint32_t accounts; /**< That are on it. */
+    bool listed;       /**< It is among those that there are now. */
     bool drains;
     uint64_t drains_ms; /**< When it will drain, as announced, by that clock; 0: nobody said so. */
     uint64_t announced; /**< Of what has happened since the agent began, the number of that. */

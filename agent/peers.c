@@ -12,6 +12,7 @@
 #include "agent/access.h"
 #include "agent/app_wish.h"
 #include "agent/apps.h"
+#include "agent/devices.h"
 #include "agent/govern.h"
 #include "agent/listed.h"
 #include "agent/reconfigure.h"
@@ -269,6 +270,7 @@ static void handle_client(struct peer *peer, struct message *message)
     } else if (field_is(map, "type", MSG_RELOAD)) {
         reconfigure_handle(peer);
         govern_devices(peer->agent);
+        devices_renew(peer->agent);
     } else if (field_is(map, "type", MSG_STOP)) {
         handle_stop(peer);
     } else if (!govern_client(peer, map)) {

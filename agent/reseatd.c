@@ -79,6 +79,7 @@ static void on_hangup(uv_signal_t *handle, int number)
     (void)number;
     agent_reconfigure(handle->data, &error);
     govern_devices(handle->data);
+    devices_renew(handle->data);
 }
 
 static void close_if_open(uv_handle_t *handle)

@@ -115,7 +115,9 @@ enum {
 
 /** struct reseat_notice.what. */
 enum {
-    RESEAT_DEVICE_ADDED = 1, /**< The machine has another device: `text`. */
+    /** The machine has another device, or one takes programs again or has more for them than it
+       had: `text`. `value`: the bytes that programs may have there, or 0. */
+    RESEAT_DEVICE_ADDED = 1,
     /** The program's device will be taken in `in_ns`; UINT64_MAX: not any more. It is moved then,
        or as soon as it calls reseat_wish(), be it with nothing new: now is a good time. */
     RESEAT_DEVICE_TAKEN = 2,

@@ -8,8 +8,9 @@
 /*
  * In place of reseat-lister: writes the devices that POCL_FAKE_DEVICES names (a variable that
  * concerns drivers, so that it reaches us from the client), as "kind:name,kind:name...". "hang"
- * never ends, "crash" does at once. The one whose name is "roomy" has more memory than the others,
- * the one whose name is "wide" more compute units.
+ * never ends, "crash" does at once. More of them are in the file
+ * FAKE_MORE_DEVICES, where there is one. The one whose name is "roomy" has more memory than the
+ * others, the one whose name is "wide" more compute units.
  */
 
 #define DEVICES_MAX 16
@@ -77,7 +78,17 @@ int main(int argc, char **argv)
     if (argc != 2) {
         return 2;
     }
-    char *copy = strdup(devices ? devices : "gpu:Fake GPU,cpu:Fake one,cpu:Fake two");
+    char more[256] = "", *copy;
+    FILE *file = getenv("FAKE_MORE_DEVICES") ? fopen(getenv("FAKE_MORE_DEVICES"), "r") : NULL;
+
+    if (file) {
+        more[fread(more, 1, sizeof(more) - 1, file)] = '\0';
+        fclose(file);
+    }
+    if (asprintf(&copy, "%s,%s", devices ? devices : "gpu:Fake GPU,cpu:Fake one,cpu:Fake two",
+                 more) < 0) {
+        return 1;
+    }
     char *rest = copy;
     for (char *one = strsep(&rest, ","); one; one = strsep(&rest, ",")) {
         if (strcmp(one, "hang") == 0) {

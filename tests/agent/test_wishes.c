@@ -279,3 +279,71 @@ Test(wishes, who_says_that_now_is_a_good_time_leaves_before)
     cr_assert_eq(harness_wait(drain), 0);
     cr_assert_eq(devices_say("gpu0", "drained"), 1);
 }
+
+static void write_to(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+Test(wishes, what_comes_to_the_machine_is_told)
+{
+    struct reseat_limits minimum = {.memory = 1};
+    char more[300];
+
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    snprintf(more, sizeof(more), "%s/more", harness_folder());
+    setenv("FAKE_MORE_DEVICES", more, 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct puppet *app = start("gpu:one", &minimum, NULL);
+    cr_assert_eq(app->notices, 0);
+    write_to(more, "gpu:wide");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    cr_assert(puppet_told(app, 1, SOON));
+    cr_assert_str_eq(app->notice.what, NOTICE_ADDED);
+    cr_assert_eq(app->notice.seat, UINT64_MAX);
+    cr_assert_eq(app->notice.value, 2 * GIB);
+    cr_assert_str_eq(app->notice.text, "gpu2 (wide) is there");
+    /* Each once, also where another comes. */
+    write_to(more, "gpu:wide,cpu:more");
+    cr_assert_eq(PUPPETS_RESEAT("devices")->status, 0);
+    puppets_for(1100); /* A list is as good as new for a second. */
+    cr_assert_eq(PUPPETS_RESEAT("devices")->status, 0);
+    cr_assert(puppet_told(app, 2, SOON));
+    cr_assert_str_eq(app->notice.text, "cpu1 (more) is there");
+    puppets_for(200);
+    cr_assert_eq(app->notices, 2);
+    unsetenv("FAKE_MORE_DEVICES");
+}
+
+Test(wishes, what_operators_give_is_told_and_what_they_take_is_not)
+{
+    struct reseat_limits minimum = {.memory = 1};
+    struct puppet *app = start("gpu:one", &minimum, NULL);
+
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "2GiB")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "1GiB")->status, 0);
+    cr_assert_eq(app->notices, 0);
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "3GiB")->status, 0);
+    cr_assert(puppet_told(app, 1, SOON));
+    cr_assert_str_eq(app->notice.what, NOTICE_ADDED);
+    cr_assert_eq(app->notice.value, 3 * GIB);
+    cr_assert_str_eq(app->notice.text, "programs may have 3.0 GiB of gpu1");
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "none")->status, 0);
+    cr_assert(puppet_told(app, 2, SOON));
+    cr_assert_eq(app->notice.value, 8 * GIB);
+    /* More than there is changes nothing. */
+    cr_assert_eq(PUPPETS_RESEAT("limit", "gpu1", "--memory", "9GiB")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1")->status, 0);
+    cr_assert_eq(app->notices, 2);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1", "--undo")->status, 0);
+    cr_assert(puppet_told(app, 3, SOON));
+    cr_assert_str_eq(app->notice.what, NOTICE_ADDED);
+    cr_assert_eq(app->notice.seat, UINT64_MAX);
+    cr_assert_str_eq(app->notice.text, "gpu1 takes programs again");
+    /* It takes them already. */
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu1", "--undo")->status, 0);
+    puppets_for(200);
+    cr_assert_eq(app->notices, 3);
+}
