@@ -14,6 +14,7 @@ void app_put_policy(const struct app *app, struct frame *frame)
     char priority[16];
 
     snprintf(priority, sizeof(priority), "%" PRId32, app->policy.priority);
+    frame_u64(frame, "said", app->policy.said);
     frame_string(frame, "priority", priority);
     frame_bool(frame, "preemptible", app->policy.preemptible);
     frame_u64(frame, "ways", app->policy.ways);
@@ -51,6 +52,8 @@ void app_take_policy(struct app *app, const msgpack_object *map)
     const msgpack_object *items;
     size_t count = field_array(map, "displaced", &items);
 
+    /* What an older agent kept may have been said. */
+    policy->said = (unsigned)(field_u64(map, "said", APP_SAID_ALL) & APP_SAID_ALL);
     take_priority(app, map);
     policy->preemptible = field_bool(map, "preemptible", policy->preemptible);
     policy->ways = (unsigned)(field_u64(map, "ways", policy->ways) & all);
@@ -66,6 +69,23 @@ void app_take_policy(struct app *app, const msgpack_object *map)
     count = field_array(map, "chosen", &items);
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         app->seats[i].chosen = items[i].type == MSGPACK_OBJECT_BOOLEAN && items[i].via.boolean;
+    }
+}
+
+void app_take_said(struct app *app, const msgpack_object *map)
+{
+    static const struct {
+        const char *key;
+        enum app_said said;
+    } all[] = {{"priority", APP_SAID_PRIORITY},
+               {"preemptible", APP_SAID_PREEMPTIBLE},
+               {"ways", APP_SAID_WAYS},
+               {"quota", APP_SAID_QUOTA}};
+
+    app_take_policy(app, map);
+    app->policy.said = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        app->policy.said |= field_get(map, all[i].key) ? all[i].said : 0;
     }
 }
 

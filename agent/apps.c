@@ -160,6 +160,7 @@ static bool load_one(struct agent *agent, const char *path)
             app->connected = field_bool(map, "connected", false);
             app_take_devices(app, map);
             app_take_policy(app, map);
+            govern_configure(agent, app);
             app->lost_ms = uv_now(&agent->loop);
             reserve_id(agent, id);
             alive = true;

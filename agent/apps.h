@@ -42,8 +42,18 @@ struct app_bar {
     char reason[128];
 };
 
+/** Of a program, what its own command line or an operator's command says: bits. */
+enum app_said {
+    APP_SAID_PRIORITY = 1 << 0,
+    APP_SAID_PREEMPTIBLE = 1 << 1,
+    APP_SAID_WAYS = 1 << 2,
+    APP_SAID_QUOTA = 1 << 3,
+    APP_SAID_ALL = (1 << 4) - 1,
+};
+
 /** How much memory a program may have and how it goes on when that is not there. */
 struct app_policy {
+    unsigned said; /**< enum app_said; for the rest the configuration holds, whenever it changes. */
     int32_t priority;
     bool preemptible;
     unsigned ways;                     /**< enum policy_way. */
@@ -166,6 +176,8 @@ uint64_t app_uses(const struct app *app);
 /** How it is treated, into an open map, and back: what is missing there stays as it is. */
 void app_put_policy(const struct app *app, struct frame *frame);
 void app_take_policy(struct app *app, const msgpack_object *map);
+/** The same of what its command line says: that holds whatever the configuration says. */
+void app_take_said(struct app *app, const msgpack_object *map);
 /** Forget what it said of itself: another connection says it anew. */
 void app_unsay(struct app *app);
 

@@ -23,6 +23,8 @@ void govern_finish(struct agent *agent);
 void govern_know(struct agent *agent, struct app *app);
 /** It has its name: what the configuration says of that holds, where nobody says otherwise. */
 void govern_named(struct agent *agent, struct app *app);
+/** The same once more, as the configuration is now. */
+void govern_configure(struct agent *agent, struct app *app);
 void govern_forget(struct agent *agent, struct app *app);
 /** It connected. @first: as never before. Fields go into the open welcome. */
 void govern_welcome(struct agent *agent, struct app *app, bool first, const msgpack_object *hello,
@@ -41,8 +43,10 @@ void govern_greeted(struct agent *agent, const struct app *app);
 void govern_wish(struct agent *agent, struct app *app, const msgpack_object *message);
 /** MSG_NEED and MSG_RETURN; false: it is none of these. */
 bool govern_message(struct agent *agent, struct app *app, const msgpack_object *message);
-/** The list of devices, or the configuration, is another. */
+/** The list of devices is another. */
 void govern_devices(struct agent *agent);
+/** The configuration is another: for devices, and for programs that run. */
+void govern_reconfigured(struct agent *agent);
 
 /** Do what follows from all that happened. */
 void govern_run(struct agent *agent);

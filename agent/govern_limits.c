@@ -144,16 +144,22 @@ static void limit_device(struct peer *client, const struct inventory_entry *entr
     peer_send(client, &frame);
 }
 
+void limits_set_quota(struct agent *agent, struct app *app, uint64_t bytes, const char *text)
+{
+    app->policy.quota = bytes;
+    apps_save(agent, app);
+    app_tell(app, APP_ALL_SEATS, NOTICE_QUOTA, 0, bytes, text);
+    agent->governor->dirty = true;
+}
+
 static void limit_app(struct peer *client, struct app *app, uint64_t bytes)
 {
     struct agent *agent = client->agent;
     uint64_t granted = 0, held = 0;
     struct frame frame;
 
-    app->policy.quota = bytes;
-    apps_save(agent, app);
-    app_tell(app, APP_ALL_SEATS, NOTICE_QUOTA, 0, bytes, "an operator set its limit");
-    agent->governor->dirty = true;
+    app->policy.said |= APP_SAID_QUOTA;
+    limits_set_quota(agent, app, bytes, "an operator set its limit");
     for (size_t i = 0; i < app->seat_count; i++) {
         granted += ledger_reserved(&app->seats[i].account);
         held += app->seats[i].account.held;

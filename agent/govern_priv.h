@@ -140,6 +140,8 @@ uint64_t drain_in_ns(const struct agent *agent, const struct ledger_device *devi
 int limits_load(struct agent *agent);
 void limits_handle(struct peer *client, const msgpack_object *message);
 int limits_save(const struct agent *agent);
+/** Set what @app may have, of all devices together, and tell it so with @text. */
+void limits_set_quota(struct agent *agent, struct app *app, uint64_t bytes, const char *text);
 
 /* govern_tell.c */
 void tell_explain(struct peer *client, const msgpack_object *message);

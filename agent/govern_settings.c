@@ -64,16 +64,53 @@ void settings_device(const struct agent *agent, const struct inventory_entry *en
     device->closed = said.closed;
 }
 
-void govern_named(struct agent *agent, struct app *app)
+/** All that the configuration says of a program, but for what was said of it otherwise. */
+static struct app_policy configured(const struct agent *agent, const struct app *app)
 {
+    struct app_policy policy = app->policy;
     struct config_program said;
 
     config_program(&agent->config, app->name, &said);
-    app->policy.priority = said.priority;
-    app->policy.preemptible = said.preemptible;
-    app->policy.ways = said.ways;
-    app->policy.quota = said.quota;
-    snprintf(app->policy.pinned_to, sizeof(app->policy.pinned_to), "%s", said.device);
+    if (!(policy.said & APP_SAID_PRIORITY)) {
+        policy.priority = said.priority;
+    }
+    if (!(policy.said & APP_SAID_PREEMPTIBLE)) {
+        policy.preemptible = said.preemptible;
+    }
+    if (!(policy.said & APP_SAID_WAYS)) {
+        policy.ways = said.ways;
+    }
+    if (!(policy.said & APP_SAID_QUOTA)) {
+        policy.quota = said.quota;
+    }
+    snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
+    return policy;
+}
+
+void govern_named(struct agent *agent, struct app *app)
+{
+    app->policy.said = 0;
+    app->policy = configured(agent, app);
+}
+
+void govern_configure(struct agent *agent, struct app *app)
+{
+    uint64_t quota = app->policy.quota;
+
+    app->policy = configured(agent, app);
+    if (app->policy.quota != quota) {
+        limits_set_quota(agent, app, app->policy.quota, "the configuration set its limit");
+    } else {
+        apps_save(agent, app);
+    }
+}
+
+void govern_reconfigured(struct agent *agent)
+{
+    for (struct app *app = agent->apps; app; app = app->next) {
+        govern_configure(agent, app);
+    }
+    govern_devices(agent);
 }
 
 int govern_place(struct agent *agent, const struct device_wish *wish,

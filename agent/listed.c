@@ -116,7 +116,7 @@ static void handle_register(struct peer *peer, struct message *message, const ch
                    strerror(-result));
         return;
     }
-    app_take_policy(app, &message->root);
+    app_take_said(app, &message->root);
     for (size_t i = 0; i < wish.count; i++) {
         app->seats[i].chosen = i < wish.named;
     }

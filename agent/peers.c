@@ -269,7 +269,7 @@ static void handle_client(struct peer *peer, struct message *message)
         handle_agent(peer);
     } else if (field_is(map, "type", MSG_RELOAD)) {
         reconfigure_handle(peer);
-        govern_devices(peer->agent);
+        govern_reconfigured(peer->agent);
         devices_renew(peer->agent);
     } else if (field_is(map, "type", MSG_STOP)) {
         handle_stop(peer);

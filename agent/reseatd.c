@@ -78,7 +78,7 @@ static void on_hangup(uv_signal_t *handle, int number)
 
     (void)number;
     agent_reconfigure(handle->data, &error);
-    govern_devices(handle->data);
+    govern_reconfigured(handle->data);
     devices_renew(handle->data);
 }
 

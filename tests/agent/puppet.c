@@ -292,7 +292,9 @@ static void enroll(struct puppet *puppet, const struct puppet_kind *kind)
     if (kind->priority) {
         frame_string(&frame, "priority", kind->priority);
     }
-    frame_bool(&frame, "preemptible", kind->preemptible);
+    if (kind->preemptible) {
+        frame_bool(&frame, "preemptible", true);
+    }
     if (kind->ways) {
         frame_u64(&frame, "ways", ways_of(kind->ways));
     }
