@@ -55,7 +55,7 @@ struct puppet {
     uint64_t last_grant;       /**< "grant" of the last request. */
     unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */
     uint64_t more;
-    uint64_t busy;             /**< Thousandths. */
+    uint64_t busy; /**< Thousandths. */
     bool aware;
     struct reseat_limits minimum, preferred;
     unsigned notices;
