@@ -147,10 +147,10 @@ void control_room_alone(void)
     pthread_mutex_unlock(&room.lock);
 }
 
-/** The next need that was not sent. Locked. */
+/** The next need that was not sent, where there is somebody to send it to. Locked. */
 static struct need *unsent(void)
 {
-    struct need *need = room.needs;
+    struct need *need = room.connected ? room.needs : NULL;
 
     while (need && (need->sent || need->answered)) {
         need = need->next;
