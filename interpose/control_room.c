@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "interpose/control_thread.h"
@@ -112,6 +113,9 @@ void control_room_connected(const msgpack_object *welcome)
 
     pthread_mutex_lock(&room.lock);
     room.connected = true;
+    /* This agent learns what is left from the status that comes first. */
+    memset(room.returns, 0, sizeof(room.returns));
+    memset(room.shrunk, 0, sizeof(room.shrunk));
     room.initial_count = 0;
     while (room.initial_count < count && room.initial_count < PROTOCOL_SEATS_MAX &&
            items[room.initial_count].type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
@@ -295,8 +299,6 @@ void control_room_after_fork(void)
     room.until_ns = 0;
     room.needs = NULL;
     room.initial_count = 0;
-    for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
-        room.returns[seat] = 0;
-        room.shrunk[seat] = false;
-    }
+    memset(room.returns, 0, sizeof(room.returns));
+    memset(room.shrunk, 0, sizeof(room.shrunk));
 }
