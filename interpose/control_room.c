@@ -273,12 +273,14 @@ static void take_answer(const msgpack_object *map)
 
 bool control_room_take(const msgpack_object *map)
 {
-    uint64_t seat = field_u64(map, "seat", 0), bytes = field_u64(map, "bytes", 0);
+    /* What does not say whose or how much changes nothing. */
+    uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
+    uint64_t bytes = field_u64(map, "bytes", UINT64_MAX);
 
     if (field_is(map, "type", MSG_ANSWER)) {
         take_answer(map);
     } else if (field_is(map, "type", MSG_GRANT)) {
-        if (seat < PROTOCOL_SEATS_MAX) {
+        if (seat < PROTOCOL_SEATS_MAX && bytes != UINT64_MAX) {
             room_grant((uint32_t)seat, bytes);
         }
     } else if (field_is(map, "type", MSG_SHRINK)) {
