@@ -88,6 +88,7 @@ void apps_status(struct app *app, const msgpack_object *message)
     size_t count = field_array(message, "seats", &seats);
     struct app_status *status = &app->status;
 
+    app->awaited = false;
     if (!count) {
         return;
     }

@@ -157,7 +157,7 @@ static bool load_one(struct agent *agent, const char *path)
             snprintf(app->id, sizeof(app->id), "%s", id);
             set_name(app, name, id);
             app->named = field_bool(map, "named", false);
-            app->connected = field_bool(map, "connected", false);
+            app->connected = app->awaited = field_bool(map, "connected", false);
             app_take_devices(app, map);
             app_take_policy(app, map);
             govern_configure(agent, app);

@@ -122,6 +122,7 @@ struct app {
     struct app_fate fate;
     struct peer *peer; /**< NULL while it has no connection. */
     uint64_t lost_ms;  /**< When the connection ended. */
+    bool awaited;      /**< Another agent knew it connected; this one not yet how it is. */
 };
 
 /** Programs that another agent knew and that still live. */

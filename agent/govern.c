@@ -13,6 +13,8 @@
 #define TICK_MS      1000
 #define CLINGS_MS    10000
 #define RECONCILE_MS 1000
+/* Programs look for an agent twice a second, and those that wait give up after three. */
+#define AWAIT_MS 5000
 
 int govern_init(struct agent *agent)
 {
@@ -23,6 +25,7 @@ int govern_init(struct agent *agent)
     }
     agent->governor = governor;
     ledger_init(&governor->ledger);
+    governor->await_until_ms = uv_now(&agent->loop) + AWAIT_MS;
     int result = limits_load(agent);
     if (result) {
         agent_log("%s: cannot read the limits of devices (%s); none hold", governor->state_path,
@@ -270,6 +273,17 @@ void govern_status(struct agent *agent, struct app *app)
     }
 }
 
+/** Programs of an agent before have yet to say what they have: what is free is not known. */
+static bool awaits(const struct agent *agent)
+{
+    bool any = false;
+
+    for (const struct app *app = agent->apps; app; app = app->next) {
+        any = any || app->awaited;
+    }
+    return any && uv_now(&agent->loop) < agent->governor->await_until_ms;
+}
+
 /** What it may allocate before it asks; or what it took without being granted it. */
 static uint64_t first_grant(struct agent *agent, const struct app *app, struct app_seat *seat,
                             bool first)
@@ -283,7 +297,7 @@ static uint64_t first_grant(struct agent *agent, const struct app *app, struct a
     }
     if (account->held > account->granted) {
         bytes = account->held - account->granted;
-    } else if (first && !account->granted) {
+    } else if (first && !account->granted && !awaits(agent)) {
         bytes = ledger_initial(&ledger->devices[account->device]);
         bytes = bytes < app->policy.quota ? bytes : app->policy.quota;
     }
@@ -455,7 +469,7 @@ void govern_run(struct agent *agent)
 {
     struct governor *governor = agent->governor;
 
-    if (governor->running || agent->stopping || !governor->dirty) {
+    if (governor->running || agent->stopping || !governor->dirty || awaits(agent)) {
         return;
     }
     governor->running = true;

@@ -63,7 +63,8 @@ struct governor {
     uint32_t history_count;
     struct need *needs;
     uint64_t tickets;
-    uint64_t events;                     /**< Announcements and wishes, to tell which was first. */
+    uint64_t events;         /**< Announcements and wishes, to tell which was first. */
+    uint64_t await_until_ms; /**< From then on programs of an agent before are not waited for. */
     uint64_t moved_ms[GOVERN_MOVES_MAX]; /**< When a program was last moved by policy. */
     unsigned moved;
     struct world world;

@@ -336,6 +336,50 @@ Test(memory, who_was_displaced_is_resumed_by_the_next_agent)
     cr_assert_geq(low->seats[0].granted, 150 * MIB);
 }
 
+Test(memory, the_next_agent_grants_nothing_before_it_knows_who_has_what)
+{
+    begin_with("256MiB");
+    struct puppet *a = start("a", "gpu:one", "w");
+    struct puppet *b = start("b", "gpu:one", "w");
+
+    cr_assert(puppet_allocate(a, 200 * MIB, SOON));
+    puppet_need(b, 0, 100 * MIB, false);
+    cr_assert(state_comes_to("b", "waiting", SOON));
+    uint64_t granted = b->seats[0].granted;
+    kill(harness_agent(), SIGKILL);
+    puppet_hang_up(a);
+    puppet_hang_up(b);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    /* The one that asks comes first, and a new one. */
+    puppet_connect(b);
+    puppet_need(b, 0, 100 * MIB, false);
+    struct puppet *c = start("c", "gpu:one", "w");
+    puppet_connect(a);
+    cr_assert(state_comes_to("b", "waiting", SOON));
+    cr_assert_eq(b->answers, 0);
+    cr_assert_eq(b->seats[0].granted, granted);
+    cr_assert_eq(c->seats[0].granted, 0);
+    puppet_kill(a);
+    cr_assert(puppet_answered(b, 1, SOON));
+    cr_assert_str_eq(b->way, WAY_AGAIN);
+}
+
+Test(memory, the_next_agent_does_not_wait_for_those_that_do_not_come)
+{
+    begin_with("256MiB");
+    struct puppet *a = start("a", "gpu:one", "w");
+    struct puppet *b = start("b", "gpu:one", "w");
+
+    kill(harness_agent(), SIGKILL);
+    puppet_hang_up(a);
+    puppet_hang_up(b);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    puppet_connect(b);
+    cr_assert(puppet_allocate(b, 100 * MIB, 2 * SOON));
+    cr_assert_str_eq(b->way, WAY_AGAIN);
+    cr_assert_eq(a->fd, -1);
+}
+
 /** Both together have no more than 256 MiB. */
 static bool fits(void *data)
 {
