@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,10 +62,11 @@ static void put_ways(struct frame *frame, unsigned ways)
 void govern_describe_app(const struct agent *agent, const struct app *app, struct frame *frame)
 {
     uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0;
+    const struct need *need = need_of(agent->governor, app, UINT_MAX);
+    uint64_t ticket = need ? need->ticket : 0;
     char priority[16];
     bool displaced = false;
 
-    (void)agent;
     for (size_t i = 0; i < app->seat_count; i++) {
         const struct app_seat *seat = &app->seats[i];
         granted += ledger_reserved(&seat->account);
@@ -72,6 +74,9 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
         spilled += seat->spilled;
         peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
         displaced = displaced || seat->displaced;
+        if (seat->displaced && (!ticket || seat->ticket < ticket)) {
+            ticket = seat->ticket;
+        }
     }
     snprintf(priority, sizeof(priority), "%d", (int)app->policy.priority);
     frame_u64(frame, "granted_bytes", granted);
@@ -84,6 +89,7 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
     frame_bool(frame, "preemptible", app->policy.preemptible);
     put_ways(frame, app->policy.ways);
     frame_u64(frame, "waiting", app->fate.waiting);
+    frame_u64(frame, "ticket", ticket);
     frame_bool(frame, "displaced", displaced);
     frame_u64(frame, "waits", app->fate.waits);
     frame_u64(frame, "waited_ms", app->fate.waited_ms);

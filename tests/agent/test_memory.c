@@ -123,8 +123,11 @@ Test(memory, who_finds_no_room_waits_until_another_ends)
     cr_assert(state_comes_to("b", "waiting", SOON));
     cr_assert_eq(b->answers, 0);
     cr_assert(strstr(PUPPETS_RESEAT("explain", "b")->out, "waiting"));
+    cr_assert_gt(ps_says("b", "ticket"), 0);
+    cr_assert_eq(ps_says("a", "ticket"), 0);
     puppet_kill(a);
     cr_assert(puppet_answered(b, 1, SOON));
+    cr_assert_eq(ps_says("b", "ticket"), 0);
     cr_assert_str_eq(b->way, WAY_AGAIN);
     cr_assert_geq(b->seats[0].granted, 200 * MIB);
     cr_assert(devices_come_to("gpu0", "granted_bytes", b->seats[0].granted, SOON));
