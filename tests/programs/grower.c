@@ -3,17 +3,28 @@
  * after each pass over all it has, and checks every byte against a host computation.
  *
  *   grower [--block-kib N] [--from N] [--to N] [--step N] [--passes N] [--pause-ms N]
+ *          [--when FILE] [--settle 1] [--beside FILE]
  *
  * From --from blocks to --to, --step more after each of --passes passes or more; --pause-ms is
- * what it does without OpenCL in each pass. Goes on at its full size while TEST_UNTIL says so.
- * Says "BLOCKS blocks" on stderr as it grows, and prints a checksum that does not depend on how
- * long it was kept busy.
+ * what it does without OpenCL in each pass. It begins to grow once --when is there. With --settle
+ * it makes do with what it has when the device is full. Goes on at its full size while TEST_UNTIL
+ * says so. Says "BLOCKS blocks" on stderr as it grows, and prints a checksum that does not depend
+ * on how long it was kept busy. Meanwhile another thread computes on a queue of its own, and adds a
+ * byte to --beside each time that it found the right result.
  */
 #include "prog.h"
 
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
+
+#define BESIDE_WORDS    64
+#define BESIDE_PAUSE_MS 5
+#define WHEN_PAUSE_MS   5
 
 static const char source[] =
     "__kernel void blend(__global uint *own, __global const uint *other, uint n) {\n"
@@ -25,11 +36,24 @@ struct grower {
     struct prog prog;
     cl_kernel mix;
     size_t words;
-    long count;
+    long count, to;
+    bool settles;
     cl_mem *mem;
     uint32_t **want;
     uint32_t *got;
 };
+
+static void sleep_ms(long ms)
+{
+    struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+static bool full(cl_int err)
+{
+    return err == CL_MEM_OBJECT_ALLOCATION_FAILURE || err == CL_OUT_OF_RESOURCES;
+}
 
 static void grow(struct grower *g, long count)
 {
@@ -37,11 +61,19 @@ static void grow(struct grower *g, long count)
         size_t size = g->words * sizeof **g->want;
         struct rng r = rng_seed((uint64_t)g->count + 1);
         uint32_t *want = prog_alloc(size);
+        cl_int err;
 
         rng_fill(&r, want, size);
         g->want[g->count] = want;
-        g->mem[g->count] =
-            prog_buffer(g->prog.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, size, want);
+        g->mem[g->count] = clCreateBuffer(g->prog.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                          size, want, &err);
+        if (g->settles && full(err)) {
+            free(want);
+            g->to = count = g->count;
+            fprintf(stderr, "full: ");
+            break;
+        }
+        prog_must(err, "clCreateBuffer", __FILE__, __LINE__);
     }
     fprintf(stderr, "%ld blocks\n", g->count);
 }
@@ -74,11 +106,67 @@ static void verify(struct grower *g, uint64_t *sum)
     }
 }
 
-static void sleep_ms(long ms)
-{
-    struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+/* ---- what goes on beside it ---- */
 
-    nanosleep(&pause, NULL);
+struct beside {
+    pthread_t thread;
+    struct prog prog;
+    cl_program program;
+    const char *path;
+    sem_t began;
+    atomic_bool ends;
+};
+
+static void *beside_main(void *data)
+{
+    struct beside *b = data;
+    uint32_t want[BESIDE_WORDS] = {0}, got[BESIDE_WORDS];
+    const uint32_t other[BESIDE_WORDS] = {0};
+    cl_mem_flags flags = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
+    cl_mem mem = prog_buffer(b->prog.context, flags, sizeof want, want);
+    cl_mem zero = prog_buffer(b->prog.context, flags, sizeof other, (void *)other);
+    cl_kernel mix = prog_kernel(b->program, "blend");
+    FILE *file = fopen(b->path, "w");
+
+    REQUIRE(file);
+    setbuf(file, NULL);
+    prog_arg(mix, 0, sizeof mem, &mem);
+    prog_arg(mix, 1, sizeof zero, &zero);
+    for (cl_uint n = 0; !atomic_load(&b->ends); n++) {
+        prog_arg(mix, 2, sizeof n, &n);
+        prog_run(b->prog.queue, mix, BESIDE_WORDS);
+        for (size_t i = 0; i < BESIDE_WORDS; i++)
+            want[i] = want[i] * 3 + n;
+        prog_read(b->prog.queue, mem, 0, sizeof got, got);
+        prog_same("what goes on beside", got, want, sizeof got);
+        REQUIRE(fputc('.', file) == '.');
+        if (n == 0)
+            sem_post(&b->began);
+        sleep_ms(BESIDE_PAUSE_MS);
+    }
+    fclose(file);
+    MUST(clReleaseKernel(mix));
+    MUST(clReleaseMemObject(mem));
+    MUST(clReleaseMemObject(zero));
+    return NULL;
+}
+
+static void beside_start(struct beside *b, const struct grower *g, cl_program program)
+{
+    b->prog = g->prog;
+    b->prog.queue = prog_queue(&g->prog, 0);
+    b->program = program;
+    atomic_init(&b->ends, false);
+    REQUIRE(sem_init(&b->began, 0, 0) == 0);
+    REQUIRE(pthread_create(&b->thread, NULL, beside_main, b) == 0);
+    sem_wait(&b->began);
+}
+
+static void beside_end(struct beside *b)
+{
+    atomic_store(&b->ends, true);
+    REQUIRE(pthread_join(b->thread, NULL) == 0);
+    MUST(clReleaseCommandQueue(b->prog.queue));
 }
 
 int main(int argc, char **argv)
@@ -87,8 +175,12 @@ int main(int argc, char **argv)
     long step = prog_option(argc, argv, "--step", 4),
          passes = prog_option(argc, argv, "--passes", 8);
     long pause_ms = prog_option(argc, argv, "--pause-ms", 0);
+    const char *when = prog_option_text(argc, argv, "--when", NULL);
     struct grower g = {.words = (size_t)prog_option(argc, argv, "--block-kib", 1024) * 1024 /
-                                sizeof(uint32_t)};
+                                sizeof(uint32_t),
+                       .to = to,
+                       .settles = prog_option(argc, argv, "--settle", 0)};
+    struct beside beside = {.path = prog_option_text(argc, argv, "--beside", NULL)};
     uint64_t sum = 0;
 
     REQUIRE(from > 1 && to >= from && step > 0 && g.words > 0);
@@ -98,12 +190,16 @@ int main(int argc, char **argv)
     g.got = prog_alloc(g.words * sizeof *g.got);
     cl_program program = prog_build(&g.prog, source, "");
     g.mix = prog_kernel(program, "blend");
+    if (beside.path)
+        beside_start(&beside, &g, program);
     grow(&g, from);
-    for (long n = 0; n < passes || g.count < to; n++) {
+    while (when && access(when, F_OK) != 0)
+        sleep_ms(WHEN_PAUSE_MS);
+    for (long n = 0; n < passes || g.count < g.to; n++) {
         pass(&g, (uint32_t)n);
         sleep_ms(pause_ms);
-        if (g.count < to)
-            grow(&g, g.count + step < to ? g.count + step : to);
+        if (g.count < g.to)
+            grow(&g, g.count + step < g.to ? g.count + step : g.to);
     }
     verify(&g, &sum);
     for (uint32_t n = 0; prog_again(); n++) {
@@ -111,6 +207,8 @@ int main(int argc, char **argv)
         verify(&g, NULL);
         sleep_ms(pause_ms);
     }
+    if (beside.path)
+        beside_end(&beside);
     printf("%016llx\n", (unsigned long long)sum);
     for (long b = 0; b < g.count; b++) {
         MUST(clReleaseMemObject(g.mem[b]));
