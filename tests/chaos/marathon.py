@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, "..", "..", "build")
@@ -107,11 +107,12 @@ def main(argv):
     seed, wrong = options.seed, 0
     while sum(tally.moves for tally in tallies.values()) < options.moves and not wrong:
         with ThreadPoolExecutor(options.jobs) as pool:
-            runs = []
+            runs = {}
             for name, arguments, program in chosen:
-                runs.append((name, pool.submit(run, options, arguments, program, seed)))
+                runs[pool.submit(run, options, arguments, program, seed)] = name
                 seed += 1
-            for name, future in runs:
+            for future in as_completed(runs):
+                name = runs[future]
                 used, status, summary, words, output = future.result()
                 tallies[name].add(used, status, summary)
                 print(f"{name}, seed {used}: {summary.get('moves', 0)} moves, "
@@ -123,7 +124,7 @@ def main(argv):
     print(f"{'program':24} {'runs':>5} {'seeds':>11} {'moves':>6} {'suspended':>9} "
           f"{'rolled back':>11} {'differences':>11}")
     for name, tally in tallies.items():
-        seeds = f"{tally.seeds[0]}-{tally.seeds[-1]}" if tally.seeds else ""
+        seeds = f"{min(tally.seeds)}-{max(tally.seeds)}" if tally.seeds else ""
         print(f"{name:24} {tally.runs:5} {seeds:>11} {tally.moves:6} {tally.suspends:9} "
               f"{tally.failed:11} {tally.differences:11}")
     print(f"{sum(t.moves for t in tallies.values())} moves, "
