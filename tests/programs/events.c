@@ -257,20 +257,24 @@ static void begin(struct scene *s)
     s->setter_seed = rng_next(&s->rng);
 }
 
+static void enqueue_many(struct scene *s, int commands)
+{
+    for (int i = 0; i < commands; i++) {
+        enqueue(s, (int)rng_below(&s->rng, QUEUES));
+        if (rng_below(&s->rng, 16) == 0)
+            MUST(clFlush(s->queues[rng_below(&s->rng, QUEUES)]));
+    }
+}
+
 static void play(struct scene *s, int commands)
 {
     uint32_t got[WORDS];
     pthread_t setter;
 
     begin(s);
-    int at = commands / 3;
-    for (int i = 0; i < commands; i++) {
-        if (i == at)
-            REQUIRE(pthread_create(&setter, NULL, set_users, s) == 0);
-        enqueue(s, (int)rng_below(&s->rng, QUEUES));
-        if (rng_below(&s->rng, 16) == 0)
-            MUST(clFlush(s->queues[rng_below(&s->rng, QUEUES)]));
-    }
+    enqueue_many(s, commands / 3);
+    REQUIRE(pthread_create(&setter, NULL, set_users, s) == 0);
+    enqueue_many(s, commands - commands / 3);
     wait_for_all(s);
     REQUIRE(pthread_join(setter, NULL) == 0);
     for (int i = 0; i < s->count; i++)

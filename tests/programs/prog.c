@@ -28,12 +28,6 @@ void prog_must(cl_int err, const char *call, const char *file, int line)
         prog_fail("%s:%d: %s: error %d", file, line, call, err);
 }
 
-void prog_require(bool ok, const char *what, const char *file, int line)
-{
-    if (!ok)
-        prog_fail("%s:%d: not so: %s", file, line, what);
-}
-
 void prog_same(const char *what, const void *got, const void *want, size_t size)
 {
     const unsigned char *a = got, *b = want;

@@ -32,8 +32,11 @@ void prog_must(cl_int err, const char *call, const char *file, int line);
 #define MUST(call) prog_must((call), #call, __FILE__, __LINE__)
 
 /** End the process unless @ok; use REQUIRE(). */
-void prog_require(bool ok, const char *what, const char *file, int line);
-#define REQUIRE(what) prog_require((what), #what, __FILE__, __LINE__)
+#define REQUIRE(what)                                                                              \
+    do {                                                                                           \
+        if (!(what))                                                                               \
+            prog_fail("%s:%d: not so: %s", __FILE__, __LINE__, #what);                             \
+    } while (0)
 
 /** End the process, naming the first byte that differs, unless the bytes agree. */
 void prog_same(const char *what, const void *got, const void *want, size_t size);
