@@ -411,12 +411,16 @@ static void start_over(struct agent *agent, struct request *request)
     const struct inventory_entry *target = govern_entry(agent, request->target);
     char error[PROTOCOL_TEXT_MAX];
 
-    govern_settle(agent, request, 0, "", "");
     if (request->ours || !request->client) {
         end_request(agent, request, 0, "", ""); /* the policy sees for itself */
-    } else if (!target) {
-        peer_error(request->client, ERR_NO_DEVICE, "%s is not listed any more; see reseat devices",
-                   request->to);
+        return;
+    }
+    govern_settle(agent, request, 0, "", "");
+    if (!target || request->tries == TRIES_MAX) {
+        peer_error(request->client, ERR_FAILED,
+                   "program %s (pid %d) does not say what became of it, and may be where it was; "
+                   "see reseat ps",
+                   request->app->name, (int)request->app->pid);
         end_request(agent, request, 0, "", "");
     } else if (govern_admit(agent, request, target, error, sizeof(error))) {
         peer_error(request->client, ERR_REFUSED, "%s", error);

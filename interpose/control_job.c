@@ -48,7 +48,8 @@ static void read_numbers(const msgpack_object *map, const char *key, uint64_t ot
 /* "grants", one a seat, or "grant", of the one that is asked for. */
 static void read_grants(const msgpack_object *map, struct control_request *request)
 {
-    request->limited = field_get(map, "grants") || field_get(map, "grant");
+    const msgpack_object *items;
+    request->limited = field_array(map, "grants", &items) != 0 || field_get(map, "grant");
     read_numbers(map, "grants", field_u64(map, "grant", 0), request->grants);
     read_numbers(map, "wanted", UINT64_MAX, request->wanted);
 }

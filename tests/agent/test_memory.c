@@ -546,4 +546,13 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
     cr_assert_eq(a->moves, 3);
     cr_assert_eq(a->outgrows, 97);
     cr_assert_geq(a->last_grant, 603 * MIB);
+
+    /* Nor one that says so whatever it is asked, be it of a suspend, which counts nothing. */
+    a->move = RESULT_AGAIN;
+    a->outgrows = 0;
+    result = PUPPETS_RESEAT("move", "a", "gpu0");
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "does not say what became of it"), "%s", result->err);
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 1);
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
 }

@@ -100,6 +100,34 @@ Test(memory, a_map_that_invalidates_waits_for_what_was_queued, .timeout = 60)
     own_close(&o);
 }
 
+/* What says that the map has ended cannot be made: then nothing is mapped, and the next map works.
+ */
+Test(memory, a_map_whose_end_cannot_be_told_is_none, .timeout = 60)
+{
+    enum { SIZE = 1024 };
+    static struct own o;
+    cl_int error;
+    cl_uint count = 1;
+    own_open(&o, SIZE);
+    cr_assert_eq(
+        emu_shared_arm(o.rig.emu, "one", 1, "clEnqueueMarkerWithWaitList", CL_INVALID_OPERATION),
+        0);
+    cr_assert_null(clEnqueueMapBuffer(o.program.queue, o.buffer, CL_TRUE,
+                                      CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE, 0, NULL, NULL,
+                                      &error));
+    cr_assert_eq(error, CL_INVALID_OPERATION);
+    OK(clGetMemObjectInfo(o.buffer, CL_MEM_MAP_COUNT, sizeof(count), &count, NULL));
+    cr_assert_eq(count, 0);
+    void *map = own_map(&o, CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE);
+    memset(map, 0x77, SIZE);
+    memset(o.want, 0x77, SIZE);
+    OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+    own_check(&o, SIZE, "mapped after all");
+    engine_rig_moves(&o.rig, "two");
+    own_check(&o, SIZE, "moved");
+    own_close(&o);
+}
+
 /* Mapped in each way at odd places, and not at all, while it goes from each device to each other.
  */
 Test(memory, copies_are_there_before_they_are_copied_on, .timeout = 120)
