@@ -22,6 +22,12 @@ struct cost_stage {
     double bandwidth; /**< Bytes a second, of one thread where threads share it. */
 };
 
+/** What a device's link was measured to do. */
+struct link_figures {
+    struct cost_stage read, write;             /**< To and from registered memory. */
+    struct cost_stage plain_read, plain_write; /**< To and from warm pageable memory. */
+};
+
 struct cost_choice {
     size_t chunk;     /**< Bytes. */
     unsigned chunks;  /**< In the ring. */

@@ -8,6 +8,7 @@
 
 #include "state/account.h"
 #include "state/compiler.h"
+#include "state/cost.h"
 #include "state/devinfo.h"
 
 /*
@@ -38,6 +39,7 @@ struct device {
     struct devinfo info;      /**< Its own answers, queried once. */
     struct account account;   /**< What the program has there. */
     _Atomic uint8_t host_ptr; /**< enum host_ptr (residence.h). */
+    struct link_figures link; /**< Of probe_link(), bandwidths of 0 until it measured. */
 };
 
 /** The value of the environment before `reseat run` replaced it; drivers are found through these.

@@ -79,10 +79,6 @@ bool residence_has_link(const struct residence *residence);
 
 /* Measured figures (transfer_probe.c). */
 
-struct link_figures {
-    struct cost_stage read, write;             /**< To and from registered memory. */
-    struct cost_stage plain_read, plain_write; /**< To and from warm pageable memory. */
-};
 /** Of the device of @residence: measured once a process, a guess where that fails. Blocks. */
 void probe_link(struct residence *residence, struct link_figures *ret_figures);
 /** A memory copy by one thread, and the making of a registered ring. Measured once a process. */

@@ -9,7 +9,6 @@
 #define LARGE        (8u << 20)
 #define COPY_SIZE    (16u << 20)
 #define ROUNDS       3
-#define DEVICES_MAX  32
 #define SETUP_MIN    2e-6
 #define BANDWIDTH_LO 50e6
 #define BANDWIDTH_HI 1e12
@@ -24,12 +23,8 @@ static const struct link_figures guess = {
 };
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct known {
-    const struct device *device;
-    struct link_figures figures;
-} known[DEVICES_MAX]; /* guarded by known_lock */
-static unsigned known_count;
-static bool host_known; /* likewise, and the two below */
+/* Guarded by it, as is the link of each device. */
+static bool host_known;
 static struct cost_stage host_copy, host_ring;
 
 static double seconds(void)
@@ -115,18 +110,15 @@ out:
 
 void probe_link(struct residence *residence, struct link_figures *ret_figures)
 {
-    *ret_figures = guess;
-    pthread_mutex_lock(&known_lock);
-    for (unsigned i = 0; i < known_count; i++) {
-        if (known[i].device == residence->device) {
-            *ret_figures = known[i].figures;
-            pthread_mutex_unlock(&known_lock);
-            return;
-        }
-    }
-    pthread_mutex_unlock(&known_lock);
-
     struct link_figures figures;
+    pthread_mutex_lock(&known_lock);
+    figures = residence->device->link;
+    pthread_mutex_unlock(&known_lock);
+    *ret_figures = figures;
+    if (figures.read.bandwidth > 0)
+        return;
+
+    *ret_figures = guess;
     if (!measure_link(residence, &figures)) {
         log_info("the link of %s could not be measured", residence->device->key.device);
         return;
@@ -137,8 +129,7 @@ void probe_link(struct residence *residence, struct link_figures *ret_figures)
               figures.plain_write.bandwidth * 1e-9);
     *ret_figures = figures;
     pthread_mutex_lock(&known_lock);
-    if (known_count < DEVICES_MAX)
-        known[known_count++] = (struct known){residence->device, figures};
+    residence->device->link = figures;
     pthread_mutex_unlock(&known_lock);
 }
 

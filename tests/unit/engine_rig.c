@@ -120,6 +120,13 @@ void engine_rig_moves(const struct engine_rig *rig, const char *name)
     cr_assert_eq(report.reached, MOVE_RESUME);
 }
 
+void engine_rig_forget(const struct engine_rig *rig, const char *name)
+{
+    struct device *device = find(rig, name);
+    atomic_store(&device->host_ptr, HOST_PTR_UNTRIED);
+    device->link = (struct link_figures){0};
+}
+
 bool engine_rig_settles(const struct engine_rig *rig, const char *name, int64_t live, int64_t more)
 {
     uint64_t until = engine_rig_now() + (more != 0 ? 200000000u : 5000000000u);

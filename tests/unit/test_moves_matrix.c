@@ -24,6 +24,7 @@ struct variant {
     const char *from, *to; /* NULL: host memory */
     const char *armed;
     int error;
+    bool first; /* which measures the devices as well */
 };
 
 /*
@@ -234,6 +235,10 @@ static bool try_and_check(struct engine_rig *rig, struct state *s, const struct 
     } else {
         state_hold(s);
     }
+    if (variant->first) {
+        engine_rig_forget(rig, "one");
+        engine_rig_forget(rig, "two");
+    }
     try_move(&try, k);
     bool done = check_report(&try, k);
     if (getenv("MATRIX_SHOW"))
@@ -254,28 +259,31 @@ static void close_all(struct engine_rig *rig, struct state *s, const struct vari
 }
 
 static const struct variant variants[] = {
-    {"move, target fails", "one", "two", "two", EMU_ERROR_NATURAL},
-    {"move, target vanishes", "one", "two", "two", EMU_ERROR_VANISH},
-    {"move, source fails", "one", "two", "one", EMU_ERROR_NATURAL},
-    {"suspend, source fails", "one", NULL, "one", EMU_ERROR_NATURAL},
-    {"resume, target fails", NULL, "two", "two", EMU_ERROR_NATURAL},
-    {"resume, target vanishes", NULL, "two", "two", EMU_ERROR_VANISH},
+    {"move, target fails", "one", "two", "two", EMU_ERROR_NATURAL, false},
+    {"move, target vanishes", "one", "two", "two", EMU_ERROR_VANISH, false},
+    {"move, source fails", "one", "two", "one", EMU_ERROR_NATURAL, false},
+    {"first move, target fails", "one", "two", "two", EMU_ERROR_NATURAL, true},
+    {"suspend, source fails", "one", NULL, "one", EMU_ERROR_NATURAL, false},
+    {"resume, target fails", NULL, "two", "two", EMU_ERROR_NATURAL, false},
+    {"resume, target vanishes", NULL, "two", "two", EMU_ERROR_VANISH, false},
+    {"first resume, target fails", NULL, "two", "two", EMU_ERROR_NATURAL, true},
 };
+#define MOVES 4 /* the others begin or end in host memory */
 
 struct shard {
     uint32_t variant, first;
 };
 
-ParameterizedTestParameters(matrix, many_in_one_process)
+static struct criterion_test_params shards_of(uint32_t first, uint32_t variants_count)
 {
     static struct shard shards[ARRAY_SIZE(variants) * SHARDS];
-    for (uint32_t i = 0; i < ARRAY_SIZE(shards); i++)
-        shards[i] = (struct shard){i / SHARDS, i % SHARDS + 1};
-    return cr_make_param_array(struct shard, shards, ARRAY_SIZE(shards));
+    for (uint32_t i = 0; i < variants_count * SHARDS; i++)
+        shards[i] = (struct shard){first + i / SHARDS, i % SHARDS + 1};
+    return cr_make_param_array(struct shard, shards, variants_count * SHARDS);
 }
 
 /* One after another: failures add up in what they leave behind. */
-ParameterizedTest(struct shard *shard, matrix, many_in_one_process)
+static void try_shard(const struct shard *shard)
 {
     const struct variant *variant = &variants[shard->variant];
     struct engine_rig rig;
@@ -294,21 +302,24 @@ ParameterizedTest(struct shard *shard, matrix, many_in_one_process)
         unlink(getenv("EMU_TRACE"));
 }
 
-ParameterizedTestParameters(matrix, first_move_of_a_process)
+/* In halves, which run at once. */
+
+ParameterizedTestParameters(matrix, from_device_to_device)
 {
-    static uint32_t calls[CALLS_MAX];
-    for (uint32_t i = 0; i < CALLS_MAX; i++)
-        calls[i] = i + 1;
-    return cr_make_param_array(uint32_t, calls, CALLS_MAX);
+    return shards_of(0, MOVES);
 }
 
-/* The first move measures the devices as well. */
-ParameterizedTest(uint32_t *k, matrix, first_move_of_a_process)
+ParameterizedTest(struct shard *shard, matrix, from_device_to_device)
 {
-    struct engine_rig rig;
-    static struct state s;
-    open(&rig, &s);
-    bool fired = try_and_check(&rig, &s, &variants[0], *k);
-    cr_assert(!fired || *k < CALLS_MAX, "more calls than were tried");
-    close_all(&rig, &s, &variants[0]);
+    try_shard(shard);
+}
+
+ParameterizedTestParameters(matrix, through_host_memory)
+{
+    return shards_of(MOVES, ARRAY_SIZE(variants) - MOVES);
+}
+
+ParameterizedTest(struct shard *shard, matrix, through_host_memory)
+{
+    try_shard(shard);
 }
