@@ -23,10 +23,16 @@ static void let_go(struct residence *residence, enum object_type kind, void *rea
     }
 }
 
-static void vacate_memory(struct memory *memory, struct residence *residence, uint8_t place)
+/* @drained  Host memory is taken from the residence here and now (queue_drain_siblings). */
+static void vacate_memory(struct memory *memory, struct residence *residence, uint8_t place,
+                          bool drained)
 {
-    let_go(residence, OBJECT_MEMORY, memory->real[place],
-           memory->backed & (1u << place) ? memory->window : NULL);
+    bool over_host = memory->root->backed & (1u << place);
+    if (over_host && drained)
+        residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
+    else
+        let_go(residence, OBJECT_MEMORY, memory->real[place],
+               memory->root == memory && over_host ? memory->window : NULL);
     memory_left(memory, residence, place);
     atomic_store(&memory->held[place], 0);
     if (atomic_load(&memory->writer) == place)
@@ -39,9 +45,13 @@ static void vacate(struct context *context, uint8_t place)
     struct residence *residence = context->at[place];
     uintptr_t cursor;
     struct memory *memory;
+    bool drained = queue_drain_siblings(residence);
     for (cursor = 0; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
-        if (memory->context == context)
-            vacate_memory(memory, residence, place);
+        if (memory->context == context && memory->root != memory)
+            vacate_memory(memory, residence, place, drained);
+    for (cursor = 0; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (memory->context == context && memory->root == memory)
+            vacate_memory(memory, residence, place, drained);
     struct sampler *sampler;
     for (cursor = 0; (sampler = object_next(OBJECT_SAMPLER, &cursor)); object_unhold(sampler))
         if (sampler->context == context) {

@@ -240,6 +240,12 @@ failed:
     return -EIO;
 }
 
+bool residence_has_link(const struct residence *residence)
+{
+    return residence &&
+           devinfo_scalar(&residence->device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) == 0;
+}
+
 void doomed_release(struct doomed_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {

@@ -93,6 +93,9 @@ void residence_flush(struct residence *residence, cl_command_queue real);
 /** Unmap through the io queue what was mapped with it or another queue. */
 cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer);
 
+/** True for a device that has a link between its memory and the host's. NULL is allowed. */
+bool residence_has_link(const struct residence *residence);
+
 /** Release one real object; NULL is allowed. */
 void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle);
 

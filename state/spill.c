@@ -169,8 +169,13 @@ static void forget(const struct victim *victim)
 static uint64_t spill(const struct victim *victims, size_t count)
 {
     uint64_t bytes = 0;
+    bool over_host = false;
     if (queue_drain(victims->root->context, victims->place) != CL_SUCCESS || !save(victims, count))
         return 0;
+    for (size_t i = 0; i < count; i++)
+        over_host = over_host || (victims[i].root->backed & (1u << victims[i].place));
+    if (over_host)
+        (void)queue_drain_siblings(victims->residence);
     for (size_t i = 0; i < count; i++) {
         bytes += victims[i].root->size;
         drop(&victims[i]);

@@ -146,12 +146,6 @@ void host_ring_destroy(char *memory, size_t size)
         munmap(memory, size);
 }
 
-bool residence_has_link(const struct residence *residence)
-{
-    return residence &&
-           devinfo_scalar(&residence->device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) == 0;
-}
-
 bool pin_create(struct residence *residence, char *memory, size_t size, struct pin *ret_pin)
 {
     const cl_icd_dispatch *cl = residence->cl;

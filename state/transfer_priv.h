@@ -74,8 +74,6 @@ struct pin {
 bool pin_create(struct residence *residence, char *memory, size_t size, struct pin *ret_pin);
 /** Blocks until the driver let go of the memory. A zeroed pin is allowed. */
 void pin_destroy(struct pin *pin);
-/** True for a device that has a link between its memory and the host's. */
-bool residence_has_link(const struct residence *residence);
 
 /* Measured figures (transfer_probe.c). */
 

@@ -222,12 +222,13 @@ Test(seats, random_moves_of_both_change_no_result)
     duo_close(&d);
 }
 
-/* What one device still reads from host memory stays there while the other moves. */
-Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
+/* Devices that do not run commands in the thread that waits for them. */
+static const char at_once[] =
+    "[one] name=one base=1 [two] name=two base=1 [three] name=three base=1";
+
+/* Give a device something to do that takes longer than a move. */
+static void work_long(struct duo *d, cl_uint on, cl_event *ret_event)
 {
-    enum { LARGE = 1 << 20 };
-    static struct duo d;
-    static unsigned char got[LARGE], want[LARGE];
     const char *text = "__kernel void work(__global uint *a, uint n) {\n"
                        "    uint x = a[0];\n"
                        "    for (uint i = 0; i < n; i++) x = x * 1664525u + (x >> 7);\n"
@@ -236,13 +237,28 @@ Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
     const cl_uint turns = 200000000;
     const size_t one = 1;
     cl_int error;
-    duo_open(&d, "[one] name=one base=1 [two] name=two base=1 [three] name=three base=1");
-    cl_program program = clCreateProgramWithSource(d.context, 1, &text, NULL, &error);
+    cl_program program = clCreateProgramWithSource(d->context, 1, &text, NULL, &error);
     OK(error);
     OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     cl_kernel work = engine_kernel(program, "work");
-    OK(clSetKernelArg(work, 0, sizeof(cl_mem), &d.buffer));
+    cl_mem word = engine_buffer(d->context, CL_MEM_READ_WRITE, sizeof(cl_uint), NULL);
+    OK(clSetKernelArg(work, 0, sizeof(cl_mem), &word));
     OK(clSetKernelArg(work, 1, sizeof(turns), &turns));
+    OK(clEnqueueNDRangeKernel(d->queues[on], work, 1, NULL, &one, NULL, 0, NULL, ret_event));
+    OK(clFlush(d->queues[on]));
+    OK(clReleaseKernel(work));
+    OK(clReleaseMemObject(word));
+    OK(clReleaseProgram(program));
+}
+
+/* What one device still reads from host memory stays there while the other moves. */
+Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
+{
+    enum { LARGE = 1 << 20 };
+    static struct duo d;
+    static unsigned char got[LARGE], want[LARGE];
+    cl_int error;
+    duo_open(&d, at_once);
     memset(want, 0x5a, LARGE);
     cl_mem mapped = engine_buffer(d.context, CL_MEM_READ_WRITE, LARGE, NULL);
     void *map = clEnqueueMapBuffer(d.queues[1], mapped, CL_TRUE, CL_MAP_WRITE, 0, LARGE, 0, NULL,
@@ -250,7 +266,7 @@ Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
     OK(error);
     memcpy(map, want, LARGE);
     /* Behind this the device does not look at the map's bytes yet. */
-    OK(clEnqueueNDRangeKernel(d.queues[1], work, 1, NULL, &one, NULL, 0, NULL, NULL));
+    work_long(&d, 1, NULL);
     OK(clEnqueueUnmapMemObject(d.queues[1], mapped, map, 0, NULL, NULL));
     OK(clFlush(d.queues[1]));
     moves(&d, 0, "three");
@@ -260,8 +276,50 @@ Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
         cr_assert(memcmp(got, want, LARGE) == 0, "read by %u", on);
     }
     OK(clReleaseMemObject(mapped));
-    OK(clReleaseKernel(work));
-    OK(clReleaseProgram(program));
+    duo_close(&d);
+}
+
+/* What holds when the program goes on. */
+struct resumed {
+    struct duo *d;
+    cl_event event;
+    cl_int status;
+    int64_t live;
+};
+
+static void look_at_resume(void *data, const struct move_progress *progress)
+{
+    struct resumed *resumed = data;
+    if (progress->phase != MOVE_RESUME)
+        return;
+    OK(clGetEventInfo(resumed->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(cl_int),
+                      &resumed->status, NULL));
+    resumed->live = emu_shared_live(resumed->d->rig.emu, "one", EMU_MEM);
+}
+
+/* A driver copies for one device as another has the host's memory: see queue_drain_siblings. */
+Test(seats, host_memory_is_taken_from_a_device_while_no_other_copies)
+{
+    static struct duo d;
+    duo_open(&d, at_once);
+    cl_mem locked =
+        engine_buffer(d.context, CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR, SIZE, d.words);
+    OK(clEnqueueCopyBuffer(d.queues[0], locked, d.buffer, 0, 0, SIZE, 0, NULL, NULL));
+    OK(clFinish(d.queues[0]));
+    int64_t before = emu_shared_live(d.rig.emu, "one", EMU_MEM);
+    struct resumed resumed = {.d = &d};
+    work_long(&d, 1, &resumed.event);
+    struct move_report report;
+    struct move_request request = {
+        .target = engine_rig_key(&d.rig, "three"), .progress = look_at_resume, .data = &resumed};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    cr_assert_eq(resumed.status, CL_COMPLETE, "the other device was at work");
+    cr_assert_eq(resumed.live, before - 1, "%lld of %lld are alive", (long long)resumed.live,
+                 (long long)before);
+    check(&d, 0, "moved");
+    OK(clReleaseEvent(resumed.event));
+    OK(clReleaseMemObject(locked));
     duo_close(&d);
 }
 
