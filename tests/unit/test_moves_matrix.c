@@ -266,7 +266,6 @@ static const struct variant variants[] = {
     {"suspend, source fails", "one", NULL, "one", EMU_ERROR_NATURAL, false},
     {"resume, target fails", NULL, "two", "two", EMU_ERROR_NATURAL, false},
     {"resume, target vanishes", NULL, "two", "two", EMU_ERROR_VANISH, false},
-    {"first resume, target fails", NULL, "two", "two", EMU_ERROR_NATURAL, true},
 };
 #define MOVES 4 /* the others begin or end in host memory */
 
