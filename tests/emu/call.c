@@ -17,7 +17,8 @@
 #define LINK_SLICE_NS  (2 * NS_PER_MS) /* how soon a transfer notices that its device vanished */
 #define TRACE_LINE_MAX 256
 
-static int trace_fd = -1; /* set once, before the first call */
+static int trace_fd = -1; /* set once, before the first call; likewise: */
+static bool tells_end;
 
 /* The thread that ends the process, once the driver's handler of exit() has run; 0 before. */
 static _Atomic pid_t ended_by;
@@ -115,9 +116,20 @@ cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *de
     return CL_SUCCESS;
 }
 
+/* Drivers bring libraries in when they first make a context, or compile. */
+static void register_late(const struct emu_call *call)
+{
+    uint32_t bit = call->function == EMU_FN_clCreateContext  ? 1
+                   : call->function == EMU_FN_clBuildProgram ? 2
+                                                             : 0;
+    if (tells_end && bit != 0 && !(atomic_fetch_or(&call->device->known_calls, bit) & bit))
+        atexit(process_ends);
+}
+
 cl_int emu_call_end(const struct emu_call *call, cl_int err)
 {
     crash_if_ended();
+    register_late(call);
     const struct emu_shared_device *shared = call->device->shared;
     if (call->function == EMU_FN_clFinish && err == CL_SUCCESS &&
         atomic_load(&shared->losses) != call->losses)
@@ -170,9 +182,10 @@ static int arm_from_text(const char *text)
 
 void emu_call_init(void)
 {
+    tells_end = getenv("EMU_EXIT") != NULL;
     const char *path = getenv("EMU_TRACE");
     const char *fail = getenv("EMU_FAIL");
-    if (getenv("EMU_EXIT") != NULL)
+    if (tells_end)
         atexit(process_ends);
     if (path != NULL) {
         trace_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

@@ -34,7 +34,7 @@ static const char *const source = "__kernel void add(__global uint *words)\n"
 static struct {
     cl_context context;
     cl_command_queue queue;
-    cl_program program;
+    cl_program program, second;
     cl_kernel kernel;
     cl_mem buffer;
     cl_uint total;
@@ -93,6 +93,7 @@ static void release_all(void)
 {
     OK(clReleaseKernel(p.kernel));
     OK(clReleaseProgram(p.program));
+    OK(clReleaseProgram(p.second));
     OK(clReleaseMemObject(p.buffer));
     OK(clReleaseCommandQueue(p.queue));
     OK(clReleaseContext(p.context));
@@ -130,6 +131,9 @@ static void child(unsigned ms)
     p.program = clCreateProgramWithSource(p.context, 1, (const char **)&source, NULL, &error);
     OK(error);
     OK(clBuildProgram(p.program, 0, NULL, "", NULL, NULL));
+    p.second = clCreateProgramWithSource(p.context, 1, (const char **)&source, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(p.second, 0, NULL, "-DSECOND", NULL, NULL));
     p.kernel = clCreateKernel(p.program, "add", &error);
     OK(error);
     p.buffer = clCreateBuffer(p.context, CL_MEM_COPY_HOST_PTR, sizeof(zero), zero, &error);
