@@ -34,6 +34,8 @@ static void refuse_impossible(struct question *q)
     const struct policy_program *p = q->p;
 
     refuse(q);
+    if (q->view->quiet && !p->need)
+        return;
     if (q->least > p->quota)
         step_say(q->step, "%s needs %s, its quota is %s", p->name, size_text(q->full).text,
                  size_text(p->quota).text);
@@ -66,6 +68,8 @@ static void wait_for_room(struct question *q, const struct room *room)
         return;
     }
     step_set(q->step, POLICY_DO_WAIT, q->program, q->p->device, 0);
+    if (view->quiet)
+        return;
     step_say_lack(view, q->program, q->step);
     if (room && room->device != POLICY_NONE && !room->missing)
         step_say(q->step, "; room is being made on %s", device_at(view, room->device)->name);
@@ -355,8 +359,9 @@ void answer(struct view *view, uint32_t program, struct policy_step *ret_step)
 void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
                    uint32_t program, struct policy_step *ret_step)
 {
+    struct tables tables;
     struct view view;
 
-    view_init(&view, world, settings);
+    view_init(&view, &tables, world, settings);
     answer(&view, program, ret_step);
 }

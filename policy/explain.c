@@ -248,12 +248,13 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
 {
     const struct policy_program *p = &world->programs[program];
     struct page page = {.text = ret_text, .size = size};
+    struct tables tables;
     struct view view;
 
     if (!size)
         return;
     *ret_text = '\0';
-    view_init(&view, world, settings);
+    view_init(&view, &tables, world, settings);
     say_state(&page, &view, program);
     if (p->busy_moving)
         line(&page, "A step that concerns it is under way.");
