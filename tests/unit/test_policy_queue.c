@@ -360,3 +360,25 @@ Test(policy_queue, no_move_is_begun_that_the_budget_leaves_without_the_next)
     w.world.recent_moves = 4;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
 }
+
+Test(policy_queue, who_could_be_held_nowhere_is_refused_though_others_queue_in_front)
+{
+    struct policy_program *first, *p;
+    struct world w;
+
+    /* p0 has gpu0; p1 waits for that, and outranks nobody. */
+    world_init(&w, 1);
+    world_add_device(&w, 8);
+    world_add_device(&w, 4);
+    world_add_program(&w, 0, 8);
+    world_add_program(&w, 1, 4);
+    first = world_add_program(&w, POLICY_NONE, 4);
+    p = world_add_program(&w, POLICY_NONE, 6);
+    first->ways = p->ways = POLICY_WAIT;
+    p->need = p->wanted;
+    w.barred[3] = 1 << 0;
+    expect_answer(&w, p, POLICY_DO_REFUSE, POLICY_NONE, 0);
+    world_settle(&w, 1);
+    cr_expect_eq(p->need, 0, "policy_next does not say what policy_answer says");
+    cr_expect_eq(first->state, POLICY_SUSPENDED);
+}
