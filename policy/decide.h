@@ -89,7 +89,8 @@ struct policy_program {
                     as soon as another has room. */
     bool kept;   /**< Where an operator put it: leaves where it must, or to fit, but not to be
                       better off. */
-    /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. */
+    /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. Its own
+        too: it runs there, but is moved off as soon as it could be elsewhere. */
     const uint64_t *barred;
     /** What it could make use of, as it said (policy/reseat.h); NULL: it said nothing. Nothing that
         it needs: what it needs at least bars the devices that have less. Borrowed. */
@@ -161,7 +162,8 @@ void policy_answer(const struct policy_world *world, const struct policy_setting
 
 /**
  * The next thing to do of itself: empty devices that drain, keep limits that were lowered, serve
- * the queue, give back room for what was spilled, and (settings->automatic) upgrade and downgrade,
+ * the queue, move those off that may not use their device any more, give back room for what was
+ * spilled, and (settings->automatic) upgrade and downgrade,
  * and move programs to where there is more of what they prefer.
  * Called again after each step; in a world that nothing else changes it comes to POLICY_NOTHING.
  *

@@ -333,6 +333,7 @@ void answer(struct view *view, uint32_t program, struct policy_step *ret_step);
 /* operator.c: what operators ask for. False: nothing to do. */
 bool next_drain(struct view *view, struct policy_step *ret_step);
 bool next_limit(struct view *view, struct policy_step *ret_step);
+bool next_unfit(struct view *view, struct policy_step *ret_step);
 
 /* automatic.c: what nobody asks for. */
 bool next_regrow(struct view *view, struct policy_step *ret_step);

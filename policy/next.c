@@ -130,7 +130,7 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
 
     view_init(&view, &tables, world, settings);
     if (next_drain(&view, ret_step) || next_limit(&view, ret_step) ||
-        serve_queue(&view, ret_step) || next_regrow(&view, ret_step))
+        serve_queue(&view, ret_step) || next_unfit(&view, ret_step) || next_regrow(&view, ret_step))
         return;
     if (settings->automatic && world->recent_moves < settings->budget &&
         (next_up(&view, true, ret_step) || next_prefer(&view, true, ret_step) ||

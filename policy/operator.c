@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "policy/decide_priv.h"
 
 /* Off a device at the operator's word: a program is not asked which ways out it would like. */
@@ -68,6 +70,33 @@ static bool leave_early(struct view *view, const struct policy_device *d,
     if (first == POLICY_NONE)
         return false;
     leave(view, first, "will be taken", ret_step);
+    return ret_step->action == POLICY_DO_MOVE;
+}
+
+/*
+ * Those whose device is none of those that they may use any more: they ask for more than they did,
+ * or an operator bound them to another. As soon as such a one has room, and no more often than
+ * anything moves a program that did not wait for it.
+ */
+bool next_unfit(struct view *view, struct policy_step *ret_step)
+{
+    uint32_t first = POLICY_NONE;
+    char why[POLICY_REASON / 2];
+
+    for (uint32_t i = 0; i < view->world->program_count && view->looks; i++) {
+        const struct policy_program *p = program_at(view, i);
+
+        if (p->barred && p->state == POLICY_RUNNING && p->device != POLICY_NONE && !p->pinned &&
+            !p->busy_moving && program_barred(p, p->device) &&
+            p->recent_moves < view->settings->budget_program &&
+            (first == POLICY_NONE || rank_of(p) > rank_of(program_at(view, first))) &&
+            could_leave(view, i))
+            first = i;
+    }
+    if (first == POLICY_NONE)
+        return false;
+    snprintf(why, sizeof(why), "would not do for %.80s now", program_at(view, first)->name);
+    leave(view, first, why, ret_step);
     return ret_step->action == POLICY_DO_MOVE;
 }
 
