@@ -187,7 +187,10 @@ static bool wait_or_take(struct question *q, uint64_t bytes)
         return true;
     }
     room = find_room(q->view, q->program, bytes, true);
-    if (!make_room_as(q, &room) && !(q->least < bytes && make_room(q, q->least, true)))
+    /* A part is made room for only where it is taken, not waited beyond: else those who gave it
+     * would have it back, and give it again. */
+    if (!make_room_as(q, &room) &&
+        !(q->least < bytes && spills_first(q->view, q->program) && make_room(q, q->least, true)))
         wait_for_room(q, &room);
     return true;
 }
@@ -289,22 +292,6 @@ static void resume(struct question *q, uint32_t to, uint64_t bytes)
                  size_text(bytes).text);
 }
 
-/* Spilling comes before waiting in the order, or waiting would be in vain. */
-static bool spills_first(const struct question *q)
-{
-    if (!(q->ways & POLICY_SPILL))
-        return false;
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
-        unsigned way = q->view->settings->order[i] & q->ways;
-
-        if (way == POLICY_SPILL)
-            return true;
-        if (way == POLICY_WAIT)
-            break;
-    }
-    return !could_hold(q->view, q->program, q->full, 0);
-}
-
 static void answer_suspended(struct question *q)
 {
     uint32_t to = pick_fitting(q->view, q->program, q->full);
@@ -315,7 +302,7 @@ static void answer_suspended(struct question *q)
     }
     if (have_way_made(q))
         return;
-    if (spills_first(q)) {
+    if (spills_first(q->view, q->program)) {
         uint64_t most = least_of(q->full, q->p->quota);
 
         to = pick_roomiest(q->view, q->program, q->least, most);

@@ -294,6 +294,8 @@ static inline bool is_unheld(const struct view *view, uint32_t program)
 }
 /* Whether it would go to another device that has room: one that waits before it moves does not. */
 bool would_leave(const struct view *view, const struct policy_program *program);
+/* Whether it goes on with a part before it waits, or since waiting would be in vain. */
+bool spills_first(struct view *view, uint32_t program);
 /* Of @bytes, those that it would have to be granted on @device in addition. */
 uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes);
 /* The least that it would go on with. */

@@ -135,7 +135,27 @@ static uint32_t find_head(struct view *view)
     return first;
 }
 
-/* What the head gets where it can be had soonest is not given to those behind it. */
+bool spills_first(struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    unsigned ways = ways_of(view, p);
+
+    if (!(ways & POLICY_SPILL))
+        return false;
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        unsigned way = view->settings->order[i] & ways;
+
+        if (way == POLICY_SPILL)
+            return true;
+        if (way == POLICY_WAIT)
+            break;
+    }
+    return !could_hold(view, program, program_full(p), 0);
+}
+
+/* What the head gets where it can be had soonest is not given to those behind it. A part, only
+ * where it would take that: or what is kept would change with what others give up for it, and they
+ * would give it up again and again. */
 static void keep_for_head(struct view *view)
 {
     const struct policy_program *p = program_at(view, view->head);
@@ -143,7 +163,7 @@ static void keep_for_head(struct view *view)
     uint64_t bytes = could_hold(view, view->head, full, 0) ? full : least;
     struct room room = find_room(view, view->head, bytes, true);
 
-    if (room.missing && least < bytes) {
+    if (room.missing && least < bytes && spills_first(view, view->head)) {
         struct room smaller = find_room(view, view->head, least, true);
 
         if (!smaller.missing) {

@@ -102,6 +102,19 @@ static void random_world(struct world *w, uint64_t seed, unsigned devices, unsig
     world_refresh(w);
 }
 
+/* Few have what it takes for two rules to undo each other's steps. */
+Test(policy_worlds, that_are_rare_come_to_rest_too)
+{
+    static const uint64_t seeds[] = {15621, 477871, 500858, 914568};
+
+    for (size_t i = 0; i < sizeof(seeds) / sizeof(*seeds); i++) {
+        struct world w;
+
+        random_world(&w, seeds[i], WORLD_DEVICES, 12);
+        cr_expect_leq(world_settle(&w, 200), 200, "seed %lu", seeds[i]);
+    }
+}
+
 Test(policy_worlds, come_to_rest_and_break_no_rule_on_the_way)
 {
     for (uint64_t seed = 1; seed <= 60000; seed++) {
