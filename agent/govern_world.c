@@ -96,15 +96,19 @@ static void bar(uint64_t *barred, uint32_t device)
     barred[device / 64] |= 1ull << (device % 64);
 }
 
-/** Where it would not run: what refused it, what failed a moment ago, what has less than it asked
- * for, and all but its own device. */
-static void put_bars(const struct agent *agent, const struct app *app, uint64_t *barred)
+/** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
+ * what has less than it asked for, and all that it is not bound to. */
+static void put_bars(const struct agent *agent, const struct app *app, uint32_t own,
+                     uint64_t *barred)
 {
     const struct governor *governor = agent->governor;
     uint64_t now = uv_now(&agent->loop);
 
     for (unsigned i = 0; i < app->fate.bar_count; i++) {
         const struct app_bar *one = &app->fate.bars[i];
+        if (one->device == own) {
+            continue;
+        }
         if (one->until_ms ? now < one->until_ms : one->uses == app_uses(app)) {
             bar(barred, one->device);
         }
@@ -228,7 +232,7 @@ static void put_program(struct agent *agent, struct world *world, const struct u
         put_need(world, program, need);
     }
     put_times(agent, unit, need, program);
-    put_bars(agent, app, barred);
+    put_bars(agent, app, program->device, barred);
     if (program->device != POLICY_NONE) {
         struct policy_device *on = &world->devices[program->device];
         program->next = on->first;

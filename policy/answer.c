@@ -34,6 +34,8 @@ static void refuse_impossible(struct question *q)
     const struct policy_program *p = q->p;
 
     refuse(q);
+    if (q->view->quiet && !p->need)
+        return;
     if (q->least > p->quota)
         step_say(q->step, "%s needs %s, its quota is %s", p->name, size_text(q->full).text,
                  size_text(p->quota).text);
@@ -66,6 +68,8 @@ static void wait_for_room(struct question *q, const struct room *room)
         return;
     }
     step_set(q->step, POLICY_DO_WAIT, q->program, q->p->device, 0);
+    if (view->quiet)
+        return;
     step_say_lack(view, q->program, q->step);
     if (room && room->device != POLICY_NONE && !room->missing)
         step_say(q->step, "; room is being made on %s", device_at(view, room->device)->name);
@@ -183,7 +187,10 @@ static bool wait_or_take(struct question *q, uint64_t bytes)
         return true;
     }
     room = find_room(q->view, q->program, bytes, true);
-    if (!make_room_as(q, &room) && !(q->least < bytes && make_room(q, q->least, true)))
+    /* A part is made room for only where it is taken, not waited beyond: else those who gave it
+     * would have it back, and give it again. */
+    if (!make_room_as(q, &room) &&
+        !(q->least < bytes && spills_first(q->view, q->program) && make_room(q, q->least, true)))
         wait_for_room(q, &room);
     return true;
 }
@@ -285,22 +292,6 @@ static void resume(struct question *q, uint32_t to, uint64_t bytes)
                  size_text(bytes).text);
 }
 
-/* Spilling comes before waiting in the order, or waiting would be in vain. */
-static bool spills_first(const struct question *q)
-{
-    if (!(q->ways & POLICY_SPILL))
-        return false;
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
-        unsigned way = q->view->settings->order[i] & q->ways;
-
-        if (way == POLICY_SPILL)
-            return true;
-        if (way == POLICY_WAIT)
-            break;
-    }
-    return !could_hold(q->view, q->program, q->full, 0);
-}
-
 static void answer_suspended(struct question *q)
 {
     uint32_t to = pick_fitting(q->view, q->program, q->full);
@@ -311,7 +302,7 @@ static void answer_suspended(struct question *q)
     }
     if (have_way_made(q))
         return;
-    if (spills_first(q)) {
+    if (spills_first(q->view, q->program)) {
         uint64_t most = least_of(q->full, q->p->quota);
 
         to = pick_roomiest(q->view, q->program, q->least, most);
@@ -355,8 +346,9 @@ void answer(struct view *view, uint32_t program, struct policy_step *ret_step)
 void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
                    uint32_t program, struct policy_step *ret_step)
 {
+    struct tables tables;
     struct view view;
 
-    view_init(&view, world, settings);
+    view_init(&view, &tables, world, settings);
     answer(&view, program, ret_step);
 }

@@ -107,11 +107,10 @@ static bool is_faster(const struct view *view, const struct policy_program *p, u
 {
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
     uint64_t gain = WHOLE + view->settings->gain;
-    uint64_t load = to->busy + program_load_on(view, p, device);
 
-    return (uint64_t)from->busy * WHOLE >= load * gain &&
-           (double)from->busy * WHOLE * to->speed >=
-               (double)(to->busy + p->busy) * (double)gain * from->speed;
+    return (double)from->busy * WHOLE * to->speed >=
+               (double)(to->busy + p->busy) * (double)gain * from->speed &&
+           (uint64_t)from->busy * WHOLE >= (to->busy + program_load_on(view, p, device)) * gain;
 }
 
 /* What fits runs at the device's speed, what spills at most at the share that fits. */
@@ -142,11 +141,9 @@ static bool could_be_faster(const struct view *view, const struct policy_program
 bool may_take(struct view *view, uint32_t program, uint32_t device)
 {
     const struct policy_program *p = program_at(view, program);
-    const struct policy_device *d = device_at(view, device);
 
-    return device_open(d) && device != p->device && device_free(d) >= program_full(p) &&
-           program_full(p) <= p->quota && !program_barred(p, device) &&
-           room_for(view, program, device) >= program_full(p);
+    return has_space(view, p, device) && program_full(p) <= p->quota &&
+           !program_barred(p, device) && room_for(view, program, device) >= program_full(p);
 }
 
 static uint32_t best_up(struct view *view, uint32_t program)
@@ -159,8 +156,9 @@ static uint32_t best_up(struct view *view, uint32_t program)
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         int64_t score;
 
-        if (!may_take(view, program, i) ||
-            !(spilled(p) ? is_worth_all(view, p, i) : is_faster(view, p, i)))
+        if (!has_space(view, p, i) ||
+            !(spilled(p) ? is_worth_all(view, p, i) : is_faster(view, p, i)) ||
+            !may_take(view, program, i))
             continue;
         score = score_of(view, p, i, program_full(p));
         if (best == POLICY_NONE || score > best_score) {
@@ -218,14 +216,17 @@ static bool is_saving(const struct view *view, const struct policy_program *p, u
 {
     const struct policy_settings *s = view->settings;
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
-    uint64_t busy = program_load_on(view, p, device);
+    uint64_t busy;
 
-    if (busy > (s->busy_low + s->busy_high) / 2 || to->busy + most_of(busy, p->busy) > s->busy_high)
+    if (to->price > from->price || (uint64_t)to->busy + p->busy > s->busy_high)
         return false;
-    if ((uint64_t)to->price * (WHOLE + s->gain) <= (uint64_t)from->price * WHOLE &&
-        to->price < from->price)
-        return true;
-    return from->residents == 1 && to->residents && to->price <= from->price;
+    if (!(to->price < from->price &&
+          (uint64_t)to->price * (WHOLE + s->gain) <= (uint64_t)from->price * WHOLE) &&
+        !(from->residents == 1 && to->residents))
+        return false;
+    busy = program_load_on(view, p, device);
+    return busy <= (s->busy_low + s->busy_high) / 2 &&
+           to->busy + most_of(busy, p->busy) <= s->busy_high;
 }
 
 static uint32_t best_down(struct view *view, uint32_t program)
@@ -238,7 +239,8 @@ static uint32_t best_down(struct view *view, uint32_t program)
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         int64_t score;
 
-        if (!may_take(view, program, i) || !is_saving(view, p, i) || !prefer_keeps(view, p, i))
+        if (!has_space(view, p, i) || !is_saving(view, p, i) || !may_take(view, program, i) ||
+            !prefer_keeps(view, p, i))
             continue;
         score = score_of(view, p, i, program_full(p));
         if (best == POLICY_NONE || score > best_score) {

@@ -66,17 +66,18 @@ struct policy_program {
     uint32_t device;  /**< Where it is; POLICY_NONE when on none. */
     uint32_t next;    /**< Another program on the same device, or POLICY_NONE. */
     int32_t priority; /**< Higher goes first. */
+    unsigned ways;    /**< enum policy_way. */
+    bool preemptible; /**< May be displaced by programs of the same priority that wait. */
+    bool pinned;      /**< Cannot leave its device, nor spill. */
+    bool busy_moving; /**< A step that concerns it is under way: not to be touched. */
     uint64_t granted; /**< Bytes of that device. */
     uint64_t least;   /**< Bytes that its largest command needs at once: what a spill must leave. */
-    uint64_t ticket;  /**< Of who waits or is suspended: lower is earlier. */
-    uint64_t waited_s; /**< Since it waits or queues. Left as it is when it is placed: what
-                            waiting earned protects it for the minimum stay. */
     uint64_t stayed_s; /**< Since it was placed where it is. */
-    unsigned ways;     /**< enum policy_way. */
-    bool preemptible;  /**< May be displaced by programs of the same priority that wait. */
-    bool pinned;       /**< Cannot leave its device, nor spill. */
-    bool busy_moving;  /**< A step that concerns it is under way: not to be touched. */
-    /* Up to here what is read of others when one needs room: one cache line. */
+    /* Up to here what is read of all others when one needs room: within one cache line, though
+     * programs begin 16 bytes behind one where they are on the heap. */
+    uint64_t waited_s;     /**< Since it waits or queues. Left as it is when it is placed: what
+                                waiting earned protects it for the minimum stay. */
+    uint64_t ticket;       /**< Of who waits or is suspended: lower is earlier. */
     uint64_t wanted;       /**< Bytes of all that it has, on the device or not. */
     uint64_t need;         /**< Bytes to be granted before its call can go on, all together. Of one
                                 that waits, or that was suspended while it did; 0: no call waits. */
@@ -88,7 +89,8 @@ struct policy_program {
                     as soon as another has room. */
     bool kept;   /**< Where an operator put it: leaves where it must, or to fit, but not to be
                       better off. */
-    /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. */
+    /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. Its own
+        too: it runs there, but is moved off as soon as it could be elsewhere. */
     const uint64_t *barred;
     /** What it could make use of, as it said (policy/reseat.h); NULL: it said nothing. Nothing that
         it needs: what it needs at least bars the devices that have less. Borrowed. */
@@ -160,7 +162,8 @@ void policy_answer(const struct policy_world *world, const struct policy_setting
 
 /**
  * The next thing to do of itself: empty devices that drain, keep limits that were lowered, serve
- * the queue, give back room for what was spilled, and (settings->automatic) upgrade and downgrade,
+ * the queue, move those off that may not use their device any more, give back room for what was
+ * spilled, and (settings->automatic) upgrade and downgrade,
  * and move programs to where there is more of what they prefer.
  * Called again after each step; in a world that nothing else changes it comes to POLICY_NOTHING.
  *

@@ -138,6 +138,9 @@ static void say_change_running(struct page *page, const struct view *view, uint3
     const struct policy_device *d = device_at(view, p->device);
     uint64_t most = least_of(p->wanted, p->quota);
 
+    if (program_barred(p, p->device) && !p->pinned)
+        line(page, "%s would not do for it now: it moves as soon as another device has room.",
+             d->name);
     if (most > p->granted)
         line(page, "With %s more free on %s it takes back what it spilled.",
              size_text(most - p->granted).text, d->name);
@@ -248,12 +251,13 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
 {
     const struct policy_program *p = &world->programs[program];
     struct page page = {.text = ret_text, .size = size};
+    struct tables tables;
     struct view view;
 
     if (!size)
         return;
     *ret_text = '\0';
-    view_init(&view, world, settings);
+    view_init(&view, &tables, world, settings);
     say_state(&page, &view, program);
     if (p->busy_moving)
         line(&page, "A step that concerns it is under way.");

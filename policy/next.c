@@ -14,23 +14,41 @@ static bool would_only_wait(const struct view *view, const struct policy_program
     return p->state == POLICY_SUSPENDED;
 }
 
+static bool is_overdue(const struct view *view, const struct policy_program *p)
+{
+    uint64_t deadline = view->settings->wait_deadline_s;
+
+    return deadline && p->need && p->waited_s >= deadline;
+}
+
+/* Of one on no device that none which takes programs could hold: it is not refused. */
+static bool goes_on_queuing(struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    return !p->need || (!is_overdue(view, p) &&
+                        could_hold(view, program, bytes_at_least(view, p), COULD_CLOSED));
+}
+
 /* Without looking at each device: the answer for one behind the head is to wait. */
 static bool surely_waits(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
-    uint64_t least = bytes_at_least(view, p), deadline = view->settings->wait_deadline_s;
+    uint64_t least = bytes_at_least(view, p);
+    bool leaves = p->device == POLICY_NONE || ways_of(view, p) & POLICY_UPGRADE;
 
     if (p->busy_moving || p->state == POLICY_STOPPED)
         return true;
-    if (least <= view->free_max || least > view->memory_max || least > p->quota ||
+    if (p->state == POLICY_SUSPENDED &&
+        (is_unheld(view, program) || !could_hold(view, program, least, 0)))
+        return goes_on_queuing(view, program);
+    if ((leaves && least <= view->free_max) || least > view->memory_max || least > p->quota ||
         !would_only_wait(view, p))
         return false;
     if (p->device != POLICY_NONE &&
         bytes_more(view, program, p->device, least) <= room_for(view, program, p->device))
         return false;
-    if (deadline && p->need && p->waited_s >= deadline)
-        return false;
-    return !could_outrank(view, program);
+    return !is_overdue(view, p) && !could_make_room(view, program);
 }
 
 static bool acts(const struct view *view, const struct policy_step *step)
@@ -38,6 +56,15 @@ static bool acts(const struct view *view, const struct policy_step *step)
     if (step->action == POLICY_DO_REFUSE)
         return program_at(view, step->program)->need > 0;
     return step->action != POLICY_NOTHING && step->action != POLICY_DO_WAIT;
+}
+
+/* What @program is answered, if that is something to do. */
+static bool answer_acts(struct view *view, uint32_t program, struct policy_step *ret_step)
+{
+    view->quiet = true;
+    answer(view, program, ret_step);
+    view->quiet = false;
+    return acts(view, ret_step);
 }
 
 /* Those that would wait in vain where they are are told so, and hold nothing then. */
@@ -48,11 +75,10 @@ static bool end_vain_waits(struct view *view, struct policy_step *ret_step)
     for (uint32_t i = 0; i < world->queue_count; i++) {
         const struct policy_program *p = program_at(view, world->queue[i]);
 
-        if (p->state != POLICY_WAITING || p->busy_moving ||
-            could_hold(view, world->queue[i], bytes_at_least(view, p), 0))
-            continue;
-        answer(view, world->queue[i], ret_step);
-        if (acts(view, ret_step))
+        prefetch_queued(view, i);
+        if (p->state == POLICY_WAITING && !p->busy_moving &&
+            !could_hold(view, world->queue[i], bytes_at_least(view, p), 0) &&
+            answer_acts(view, world->queue[i], ret_step))
             return true;
     }
     return false;
@@ -76,18 +102,16 @@ static bool serve_queue(struct view *view, struct policy_step *ret_step)
 
     if (end_vain_waits(view, ret_step))
         return true;
-    if (view->head != POLICY_NONE) {
-        answer(view, view->head, ret_step);
-        if (acts(view, ret_step))
-            return true;
-    }
+    if (view->head != POLICY_NONE && answer_acts(view, view->head, ret_step))
+        return true;
     for (uint32_t i = 0; i < world->queue_count && view->looks; i++) {
         uint32_t p = world->queue[i];
 
+        prefetch_queued(view, i);
         if (p == view->head || surely_waits(view, p))
             continue;
-        answer(view, p, ret_step);
-        if (acts(view, ret_step))
+        view->looks -= least_of(view->looks, world->device_count / LOOKS_PART);
+        if (answer_acts(view, p, ret_step))
             return true;
     }
     return false;
@@ -101,11 +125,12 @@ static void nothing(struct policy_step *ret_step)
 void policy_next(const struct policy_world *world, const struct policy_settings *settings,
                  struct policy_step *ret_step)
 {
+    struct tables tables;
     struct view view;
 
-    view_init(&view, world, settings);
+    view_init(&view, &tables, world, settings);
     if (next_drain(&view, ret_step) || next_limit(&view, ret_step) ||
-        serve_queue(&view, ret_step) || next_regrow(&view, ret_step))
+        serve_queue(&view, ret_step) || next_unfit(&view, ret_step) || next_regrow(&view, ret_step))
         return;
     if (settings->automatic && world->recent_moves < settings->budget &&
         (next_up(&view, true, ret_step) || next_prefer(&view, true, ret_step) ||
@@ -117,9 +142,10 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
 void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
                       struct policy_step *ret_step)
 {
+    struct tables tables;
     struct view view;
 
-    view_init(&view, world, settings);
+    view_init(&view, &tables, world, settings);
     if (!next_up(&view, false, ret_step) && !next_prefer(&view, false, ret_step) &&
         !next_down(&view, false, ret_step))
         nothing(ret_step);

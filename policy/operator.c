@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "policy/decide_priv.h"
 
 /* Off a device at the operator's word: a program is not asked which ways out it would like. */
@@ -27,25 +29,75 @@ static void leave(struct view *view, uint32_t program, const char *why,
         step_say(ret_step, "fits with %s", size_text(full).text);
 }
 
+/* Whether another device has room for @p, or for as much of it as it goes on with. */
+static bool could_leave(struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    uint64_t full = program_full(p);
+    uint64_t bytes = p->ways & POLICY_SPILL ? least_of(p->least, least_of(full, p->quota)) : full;
+    uint32_t except[2] = {p->device, POLICY_NONE};
+    struct policy_step step;
+
+    if (bytes > p->quota || bytes > view->free_max)
+        return false;
+    if (view->world->device_count > TABLE_DEVICES) {
+        leave(view, program, "", &step);
+        return step.action == POLICY_DO_MOVE;
+    }
+    /* What is kept for the head is not free for others. */
+    except[1] = kept_from(view, program);
+    if (except[1] != POLICY_NONE && except[1] != p->device &&
+        device_open(device_at(view, except[1])) && !program_barred(p, except[1]) &&
+        room_for(view, program, except[1]) >= bytes)
+        return true;
+    return shelf_has(view, SHELF_ROOM, bytes, p->barred, except);
+}
+
 /* Those that would rather leave now than when they have to: only to where there is room. */
 static bool leave_early(struct view *view, const struct policy_device *d,
                         struct policy_step *ret_step)
 {
-    const struct policy_program *first = NULL;
+    uint32_t first = POLICY_NONE;
 
     for (uint32_t v = d->first; v != POLICY_NONE; v = program_at(view, v)->next) {
         const struct policy_program *p = program_at(view, v);
-        struct policy_step step;
 
-        if (!p->leaves || p->pinned || p->busy_moving || (first && rank_of(p) <= rank_of(first)))
-            continue;
-        leave(view, v, "will be taken", &step);
-        if (step.action != POLICY_DO_MOVE)
-            continue;
-        *ret_step = step;
-        first = p;
+        if (p->leaves && !p->pinned && !p->busy_moving &&
+            (first == POLICY_NONE || rank_of(p) > rank_of(program_at(view, first))) &&
+            could_leave(view, v))
+            first = v;
     }
-    return first;
+    if (first == POLICY_NONE)
+        return false;
+    leave(view, first, "will be taken", ret_step);
+    return ret_step->action == POLICY_DO_MOVE;
+}
+
+/*
+ * Those whose device is none of those that they may use any more: they ask for more than they did,
+ * or an operator bound them to another. As soon as such a one has room, and no more often than
+ * anything moves a program that did not wait for it.
+ */
+bool next_unfit(struct view *view, struct policy_step *ret_step)
+{
+    uint32_t first = POLICY_NONE;
+    char why[POLICY_REASON / 2];
+
+    for (uint32_t i = 0; i < view->world->program_count && view->looks; i++) {
+        const struct policy_program *p = program_at(view, i);
+
+        if (p->barred && p->state == POLICY_RUNNING && p->device != POLICY_NONE && !p->pinned &&
+            !p->busy_moving && program_barred(p, p->device) &&
+            p->recent_moves < view->settings->budget_program &&
+            (first == POLICY_NONE || rank_of(p) > rank_of(program_at(view, first))) &&
+            could_leave(view, i))
+            first = i;
+    }
+    if (first == POLICY_NONE)
+        return false;
+    snprintf(why, sizeof(why), "would not do for %.80s now", program_at(view, first)->name);
+    leave(view, first, why, ret_step);
+    return ret_step->action == POLICY_DO_MOVE;
 }
 
 bool next_drain(struct view *view, struct policy_step *ret_step)
@@ -89,19 +141,37 @@ static bool gives_before(const struct policy_program *a, const struct policy_pro
     return rank_of(a) != rank_of(b) ? rank_of(a) < rank_of(b) : gives_a > gives_b;
 }
 
-static uint32_t first_to_give(const struct view *view, const struct policy_device *d, bool shrinks)
+/* Who on a device could give up some of it. */
+struct givers {
+    uint64_t going;       /* Bytes that are about to be free. */
+    uint32_t keeps, goes; /* First to give: a part, or all. Or NONE. */
+};
+
+static const struct givers no_givers = {.keeps = POLICY_NONE, .goes = POLICY_NONE};
+
+static void givers_add(const struct view *view, uint32_t program, struct givers *givers)
 {
-    uint32_t first = POLICY_NONE;
+    const struct policy_program *p = program_at(view, program);
 
-    for (uint32_t v = d->first; v != POLICY_NONE; v = program_at(view, v)->next) {
-        const struct policy_program *p = program_at(view, v);
+    if (p->busy_moving)
+        givers->going += p->granted;
+    if (p->pinned || p->busy_moving || !p->granted)
+        return;
+    if (could_shrink(p) &&
+        (givers->keeps == POLICY_NONE || gives_before(p, program_at(view, givers->keeps), true)))
+        givers->keeps = program;
+    if (givers->goes == POLICY_NONE || gives_before(p, program_at(view, givers->goes), false))
+        givers->goes = program;
+}
 
-        if (p->pinned || p->busy_moving || !p->granted || (shrinks && !could_shrink(p)))
-            continue;
-        if (first == POLICY_NONE || gives_before(p, program_at(view, first), shrinks))
-            first = v;
-    }
-    return first;
+static struct givers givers_on(struct view *view, uint32_t device)
+{
+    struct givers ret = no_givers;
+
+    for (uint32_t v = device_at(view, device)->first; v != POLICY_NONE;
+         v = program_at(view, v)->next)
+        givers_add(view, v, &ret);
+    return ret;
 }
 
 /* Programs there hold more than they may: those that can keep a part elsewhere do, then the least
@@ -109,29 +179,25 @@ static uint32_t first_to_give(const struct view *view, const struct policy_devic
 static bool keep_limit(struct view *view, uint32_t device, struct policy_step *ret_step)
 {
     const struct policy_device *d = device_at(view, device);
-    uint64_t excess = d->reserved - d->memory, going = 0;
-    uint32_t v;
+    uint64_t excess = d->reserved - d->memory;
+    struct givers givers = givers_on(view, device);
 
-    for (v = d->first; v != POLICY_NONE; v = program_at(view, v)->next)
-        going += program_at(view, v)->busy_moving ? program_at(view, v)->granted : 0;
-    if (going >= excess)
+    if (givers.going >= excess)
         return false;
-    excess -= going;
-    v = first_to_give(view, d, true);
-    if (v != POLICY_NONE) {
-        const struct policy_program *p = program_at(view, v);
+    excess -= givers.going;
+    if (givers.keeps != POLICY_NONE) {
+        const struct policy_program *p = program_at(view, givers.keeps);
 
-        step_set(ret_step, POLICY_DO_SPILL, v, device,
+        step_set(ret_step, POLICY_DO_SPILL, givers.keeps, device,
                  most_of(p->least, p->granted - least_of(excess, p->granted)));
         step_say(ret_step, "%s may be used up to %s, %s are granted: %s keeps %s there", d->name,
                  size_text(d->memory).text, size_text(d->reserved).text, p->name,
                  size_text(ret_step->bytes).text);
         return true;
     }
-    v = first_to_give(view, d, false);
-    if (v == POLICY_NONE)
+    if (givers.goes == POLICY_NONE)
         return false;
-    leave(view, v, "holds more than its limit", ret_step);
+    leave(view, givers.goes, "holds more than its limit", ret_step);
     return true;
 }
 

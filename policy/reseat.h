@@ -182,7 +182,8 @@ struct reseat_program {
     /** Milliseconds that each may take; 0: 5000. At most 600000. */
     uint32_t checkpoint_ms, clean_up_ms, configure_ms, resume_ms;
     uint32_t reserved;
-    struct reseat_limits minimum; /**< Where it cannot have this, it is not moved to. */
+    struct reseat_limits minimum; /**< Where it cannot have this, it is not moved to; and it is
+                                       moved off once another device has that and room. */
     /** What it could make use of: where its device has less of it, the policy looks for a free one
         that has more. */
     struct reseat_limits preferred;

@@ -33,7 +33,7 @@ static bool is_moved(const struct shift *shift, uint32_t program)
 }
 
 /* Free on a device once all moves so far are done. */
-static uint64_t free_then(const struct shift *shift, uint32_t device)
+static inline uint64_t free_then(const struct shift *shift, uint32_t device)
 {
     uint64_t plus = device_free(device_at(shift->view, device)), minus = 0;
 
@@ -78,7 +78,7 @@ bool is_no_worse(const struct view *view, const struct policy_program *p, uint32
 
 /* How busy a device is once all moves so far are done, at the @most or at the least: a program may
  * take as much time on another device as it does now, or as the speeds say. */
-static uint64_t busy_then(const struct shift *shift, uint32_t device, bool most)
+static inline uint64_t busy_then(const struct shift *shift, uint32_t device, bool most)
 {
     uint64_t plus = device_at(shift->view, device)->busy, minus = 0;
 
@@ -120,22 +120,47 @@ static bool would_do(const struct shift *shift, uint32_t program, uint32_t devic
            bytes_more(view, shift->program, device, shift->bytes);
 }
 
+/* The first question of would_do, of all programs there are. */
+static bool frees_enough(const struct shift *shift, uint32_t program)
+{
+    const struct view *view = shift->view;
+    const struct policy_program *p = program_at(view, program);
+
+    return p->device != POLICY_NONE &&
+           free_then(shift, p->device) + p->granted >=
+               bytes_more(view, shift->program, p->device, shift->bytes);
+}
+
+/* Seen at once of most devices, as long as nobody else is moved: no room for it, or too busy. */
+static inline bool is_useless(const struct shift *shift, const struct policy_program *p,
+                              uint32_t device, bool minds)
+{
+    const struct view *view = shift->view;
+    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
+
+    return !shift->count && (!has_space(view, p, device) ||
+                             (minds && (uint64_t)to->speed * most_of(from->busy, 1000) <
+                                           (uint64_t)from->speed * most_of(to->busy, 1000)));
+}
+
 static bool search_last(struct shift *shift, uint32_t program)
 {
+    const struct view *view = shift->view;
+    const struct policy_program *p = program_at(view, program);
     struct move *move = &shift->moves[shift->count];
+    bool minds = !outranks(view, program_at(view, shift->program), p) && !program_light(view, p);
     int64_t best_score = 0;
     bool found = false;
 
-    if (!would_do(shift, program, program_at(shift->view, program)->device))
+    if (!would_do(shift, program, p->device))
         return false;
-    for (uint32_t to = 0; to < shift->view->world->device_count && shift->visits; to++) {
-        const struct policy_program *p = program_at(shift->view, program);
+    for (uint32_t to = 0; to < view->world->device_count && shift->visits; to++) {
         int64_t score;
 
         shift->visits--;
-        if (!may_shift_to(shift, program, to))
+        if (is_useless(shift, p, to, minds) || !may_shift_to(shift, program, to))
             continue;
-        score = score_of(shift->view, p, to, program_full(p));
+        score = score_of(view, p, to, program_full(p));
         if (!found || score > best_score) {
             *move = (struct move){program, to};
             best_score = score;
@@ -148,7 +173,7 @@ static bool search_last(struct shift *shift, uint32_t program)
 static bool search(struct shift *shift, unsigned left)
 {
     for (uint32_t p = 0; p < shift->view->world->program_count && shift->visits; p++) {
-        if (!may_shift(shift, p))
+        if ((left == 1 && !frees_enough(shift, p)) || !may_shift(shift, p))
             continue;
         if (left == 1) {
             if (search_last(shift, p))

@@ -91,6 +91,11 @@ Test(wishes, each_part_of_a_minimum_keeps_a_program_off_what_has_less)
         {{.features = RESEAT_SUBGROUPS}, false, false},
         {{.features = RESEAT_IL}, false, false},
     };
+
+    /* It stays where it is, whatever that lacks. */
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("RESEAT_BUDGET_PROGRAM", "0", 1);
+    RESEAT("devices");
     struct puppet *app = start("gpu:one", &cases[0].minimum, NULL);
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -176,6 +181,34 @@ Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
     cr_assert(comes_to(app, "gpu:wide"));
     puppets_for(1500);
     cr_assert_eq(app->moves, 1);
+}
+
+Test(wishes, a_program_that_asks_for_more_than_its_device_has_is_moved_off_it)
+{
+    struct reseat_limits minimum = {.memory = GIB};
+    struct puppet *app = start("gpu:one", &minimum, NULL);
+
+    puppets_for(500);
+    cr_assert_eq(app->moves, 0);
+    app->minimum = (struct reseat_limits){.features = RESEAT_FP16};
+    puppet_wish(app);
+    cr_assert(comes_to(app, "cpu:plain"));
+    puppets_for(500);
+    cr_assert_eq(app->moves, 1);
+    cr_assert(strstr(explained("app has run on cpu0"), "100 MiB"));
+}
+
+Test(wishes, it_stays_where_no_other_device_has_that)
+{
+    struct reseat_limits minimum = {.memory = GIB};
+    struct puppet *app = start("gpu:one", &minimum, NULL);
+
+    app->minimum = (struct reseat_limits){.compute_units = 5};
+    puppet_wish(app);
+    puppets_for(500);
+    cr_assert_eq(app->moves, 0);
+    cr_assert_str_eq(explained("gpu0 would not do"),
+                     "gpu0 would not do for it now: it moves as soon as another device has room.");
 }
 
 static struct puppet *beside(const char *name, const char *device)

@@ -453,3 +453,63 @@ Test(policy_next, budgets_are_kept_however_loads_change)
         cr_expect_geq(all, 50, "only %u moves", all);
     }
 }
+
+Test(policy_next, who_may_not_use_its_device_any_more_is_moved_off)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    world_init(&w, 1);
+    w.settings.automatic = false;
+    world_add_device(&w, 8);
+    world_add_device(&w, 8);
+    world_add_device(&w, 6);
+    p = world_add_program(&w, 0, 4);
+    world_add_program(&w, 1, 6);
+    p->stayed_s = 0;
+    p->kept = true;
+    w.barred[0] = 1 << 0;
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 2, 4);
+    cr_expect_str_eq(step.reason,
+                     "gpu0 would not do for p0 now; gpu2 has 6 MiB free, p0 fits with 4 MiB");
+    /* A part of it would do where it spills. */
+    w.barred[0] = 1 << 0 | 1 << 2;
+    p->least = 2 * MIB;
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 1, 2);
+    /* Nowhere else it stays, and so it does where it is pinned, or was moved often enough. */
+    p->ways = POLICY_UPGRADE | POLICY_SUSPEND;
+    cr_expect_eq(world_settle(&w, 1), 0);
+    w.barred[0] = 1 << 0;
+    p->pinned = true;
+    cr_expect_eq(world_settle(&w, 1), 0);
+    p->pinned = false;
+    p->recent_moves = w.settings.budget_program;
+    cr_expect_eq(world_settle(&w, 1), 0);
+    p->recent_moves = 0;
+    cr_expect_eq(world_settle(&w, 2), 1);
+    cr_expect_eq(p->device, 2);
+}
+
+Test(policy_next, who_waits_has_the_room_before_who_may_not_use_its_device)
+{
+    struct policy_program *waits, *p;
+    struct world w;
+
+    world_init(&w, 1);
+    w.settings.automatic = false;
+    world_add_device(&w, 8);
+    world_add_device(&w, 8);
+    p = world_add_program(&w, 0, 6);
+    waits = world_add_program(&w, POLICY_NONE, 5);
+    w.barred[0] = 1 << 0;
+    w.barred[1] = 1 << 0;
+    world_settle(&w, 3);
+    cr_expect_eq(waits->device, 1);
+    cr_expect_eq(p->device, 0);
+    world_end(&w, waits);
+    world_settle(&w, 3);
+    cr_expect_eq(p->device, 1);
+}

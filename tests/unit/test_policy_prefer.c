@@ -333,7 +333,7 @@ static void random_wishes(struct world *w, uint64_t seed)
         p = world_add_program(w, device, 1 + world_random(w, left));
         p->busy = 200;
         if (world_chance(w, 20))
-            *(uint64_t *)(uintptr_t)p->barred = world_random(w, 16);
+            *(uint64_t *)(uintptr_t)p->barred = world_random(w, 16) & ~(UINT64_C(1) << device);
         if (world_chance(w, 10))
             p->quota = p->granted + world_random(w, 6) * MIB;
     }

@@ -360,3 +360,55 @@ Test(policy_queue, no_move_is_begun_that_the_budget_leaves_without_the_next)
     w.world.recent_moves = 4;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
 }
+
+Test(policy_queue, who_could_be_held_nowhere_is_refused_though_others_queue_in_front)
+{
+    struct policy_program *first, *p;
+    struct world w;
+
+    /* p0 has gpu0; p1 waits for that, and outranks nobody. */
+    world_init(&w, 1);
+    world_add_device(&w, 8);
+    world_add_device(&w, 4);
+    world_add_program(&w, 0, 8);
+    world_add_program(&w, 1, 4);
+    first = world_add_program(&w, POLICY_NONE, 4);
+    p = world_add_program(&w, POLICY_NONE, 6);
+    first->ways = p->ways = POLICY_WAIT;
+    p->need = p->wanted;
+    w.barred[3] = 1 << 0;
+    expect_answer(&w, p, POLICY_DO_REFUSE, POLICY_NONE, 0);
+    world_settle(&w, 1);
+    cr_expect_eq(p->need, 0, "policy_next does not say what policy_answer says");
+    cr_expect_eq(first->state, POLICY_SUSPENDED);
+}
+
+Test(policy_queue, who_waits_for_all_of_it_is_kept_no_part)
+{
+    struct policy_program *first, *p;
+    struct world w;
+
+    /* p2 waits for 12 MiB of gpu0, though it could spill on gpu1; p3 behind it would have p1 spill
+     * for nothing. */
+    world_init(&w, 1);
+    w.settings.automatic = false;
+    set_order(&w, "wait, spill, upgrade");
+    world_add_device(&w, 13)->speed = 2000;
+    world_add_device(&w, 6)->speed = 1500;
+    world_add_program(&w, 0, 2)->priority = 1;
+    p = world_add_program(&w, 0, 1);
+    p->priority = -1;
+    p->least = 0;
+    p->ways = POLICY_UPGRADE | POLICY_SPILL;
+    first = world_add_program(&w, POLICY_NONE, 12);
+    first->priority = 1;
+    first->least = MIB;
+    first->ways = POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT;
+    world_add_program(&w, POLICY_NONE, 11)->ways = POLICY_WAIT;
+    world_refresh(&w);
+    cr_expect_eq(world_settle(&w, 10), 0);
+    cr_expect_eq(p->granted, MIB);
+    world_end(&w, &w.programs[0]);
+    cr_expect_leq(world_settle(&w, 10), 2);
+    cr_expect_eq(first->granted, 12 * MIB, "it has all that it waited for");
+}
