@@ -130,6 +130,10 @@ cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info na
     size_t size;
     if (!kernel)
         return CL_INVALID_KERNEL;
+    if (index >= kernel->arg_count)
+        return CL_INVALID_ARG_INDEX;
+    if (!program_tells_parameters(kernel->program))
+        return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
     cl_int error = kernel_arg_info(kernel, index, name, &value, &size);
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
 }

@@ -151,8 +151,6 @@ cl_int kernel_attributes(struct kernel *kernel, const void **ret_value, size_t *
     return CL_SUCCESS;
 }
 
-/* Kinds are known because programs are built with -cl-kernel-arg-info inside; a program that did
- * not ask for it is told all the same, which 5.9.3 does not forbid. */
 cl_int kernel_arg_info(struct kernel *kernel, cl_uint index, cl_kernel_arg_info name,
                        const void **ret_value, size_t *ret_size)
 {

@@ -135,6 +135,11 @@ enum program_text { PROGRAM_TEXT_OPTIONS, PROGRAM_TEXT_LOG, PROGRAM_TEXT_KERNELS
 char *program_text(struct program *program, cl_uint seat, enum program_text which);
 size_t program_kernel_count(struct program *program);
 /**
+ * True when clGetKernelArgInfo has answers (5.9.3): the program asked for -cl-kernel-arg-info.
+ * Inside, all source is compiled with it, of which the program is not to be told.
+ */
+bool program_tells_parameters(struct program *program);
+/**
  * The container for one seat (CL_PROGRAM_BINARIES, 5.8.5).
  *
  * @ret_bytes  Owned by the caller (free()); NULL and size 0 where nothing was built for that seat.

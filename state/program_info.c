@@ -68,6 +68,18 @@ static struct recipe *seat_recipe(const struct program_details *details, cl_uint
                                                                                  : NULL;
 }
 
+bool program_tells_parameters(struct program *program)
+{
+    bool tells = false;
+    pthread_mutex_lock(&program->lock);
+    for (unsigned i = 0; i < SEATS && !tells; i++) {
+        const struct recipe *recipe = seat_recipe(program->details, i);
+        tells = recipe && recipe_tells_parameters(recipe);
+    }
+    pthread_mutex_unlock(&program->lock);
+    return tells;
+}
+
 int program_container(struct program *program, cl_uint seat, unsigned char **ret_bytes,
                       size_t *ret_size)
 {

@@ -251,3 +251,12 @@ bool recipe_may_keep_variables(const struct recipe *recipe)
         may = recipe_may_keep_variables(recipe->inputs[i]);
     return may;
 }
+
+bool recipe_tells_parameters(const struct recipe *recipe)
+{
+    bool tells = recipe->kind == RECIPE_IL ||
+                 (recipe->options && strstr(recipe->options, "-cl-kernel-arg-info"));
+    for (uint32_t i = 0; i < recipe->input_count && !tells; i++)
+        tells = recipe_tells_parameters(recipe->inputs[i]);
+    return tells;
+}

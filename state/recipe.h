@@ -86,6 +86,9 @@ bool recipe_same(const struct recipe *a, const struct recipe *b);
  * as well, and OpenCL C has no others before 2.0.
  */
 bool recipe_may_keep_variables(const struct recipe *recipe);
+/** True when what it makes tells what its kernels' parameters are: some of its source was compiled
+ *  with -cl-kernel-arg-info, or it has IL, of which the driver decides. */
+bool recipe_tells_parameters(const struct recipe *recipe);
 /** True when its own options ask for OpenCL C 2.0 or newer. */
 bool recipe_asks_for_new_language(const struct recipe *recipe);
 /** CL_PROGRAM_BINARY_TYPE of what following it makes. */

@@ -283,6 +283,8 @@ void bad_sizes_queries(struct bad *b)
     EXPECT(b, CL_INVALID_VALUE, clGetKernelInfo(o->kernel, none, sizeof answer, answer, NULL));
     EXPECT(b, CL_INVALID_ARG_INDEX,
            clGetKernelArgInfo(o->kernel, 9, CL_KERNEL_ARG_NAME, sizeof answer, answer, NULL));
+    EXPECT(b, CL_KERNEL_ARG_INFO_NOT_AVAILABLE,
+           clGetKernelArgInfo(o->kernel, 0, CL_KERNEL_ARG_NAME, sizeof answer, answer, NULL));
     EXPECT(b, CL_INVALID_VALUE,
            clGetKernelWorkGroupInfo(o->kernel, b->prog.device, none, sizeof answer, answer, NULL));
     EXPECT(b, CL_INVALID_VALUE, clGetEventInfo(o->event, none, sizeof answer, answer, NULL));

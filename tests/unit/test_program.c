@@ -90,6 +90,27 @@ Test(program, what_was_linked_needs_none_of_its_parts_any_more)
     same_on_both(&pair, program, 7);
 }
 
+/* 5.9.3: the library adds the option for itself, of which the program is not to be told. */
+Test(program, tells_of_parameters_where_some_of_its_source_was_to)
+{
+    struct pair pair;
+    pair_init(&pair);
+    const char *text = "kernel void k(global int *a) { *a = 7; }";
+    struct program *silent = pair_source(&pair, text), *told = pair_source(&pair, text), *both;
+    struct program *part = pair_source(&pair, "void f(void) {}");
+    struct program *parts[2] = {told, part};
+    const struct program_list none = {0}, list = {2, parts, NULL};
+    cr_assert_eq(program_build(silent, 1, "-DX", nobody), CL_SUCCESS);
+    cr_assert(!program_tells_parameters(silent));
+    cr_assert(!program_tells_parameters(linked(&pair)));
+    cr_assert_eq(program_compile(told, 1, "-cl-kernel-arg-info", &none, nobody), CL_SUCCESS);
+    cr_assert_eq(program_compile(part, 1, NULL, &none, nobody), CL_SUCCESS);
+    cr_assert_eq(program_link(pair.context, 1, NULL, &list, nobody, &both), CL_SUCCESS);
+    cr_assert(program_tells_parameters(both));
+    cr_assert_eq(program_build(told, 1, "-cl-kernel-arg-info", nobody), CL_SUCCESS);
+    cr_assert(program_tells_parameters(told));
+}
+
 Test(program, a_container_becomes_the_same_program_on_the_other_device)
 {
     struct pair pair;
