@@ -25,7 +25,7 @@ void prog_open(struct prog *p);
 void prog_close(struct prog *p);
 
 /** Say what went wrong on stderr and end the process at once with status 1. */
-_Noreturn void prog_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void prog_fail(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /** End the process unless @err is CL_SUCCESS; use MUST(). */
 void prog_must(cl_int err, const char *call, const char *file, int line);
