@@ -44,7 +44,8 @@ enum move_result engine_rig_move(const struct engine_rig *rig, const char *name,
 /** The same, which must succeed. */
 void engine_rig_moves(const struct engine_rig *rig, const char *name);
 
-/** Have the next residence on the device named @name find out again what the first one did there. */
+/** Have the next residence on the device named @name find out again what the first one did there.
+ */
 void engine_rig_forget(const struct engine_rig *rig, const char *name);
 
 /** Wait until @live objects are alive on the emulated device @name. False when there are others
