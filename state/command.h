@@ -133,12 +133,8 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
                      cl_uint waits, struct event *const *wait_list, cl_event *ret_real);
 /** Finish every real queue of @context in @place. By a mover, with the gate closed. */
 cl_int queue_drain(struct context *context, uint8_t place);
-/**
- * Drain the other devices of the driver of @residence, before host memory that it was given is
- * taken from it: NVIDIA's (580) copies from and to host memory as the oldest of the residences has
- * it that were given that memory, also for the others, and a copy under way faults when that one
- * lets go. By a mover, with the gate closed. False where no other device has a link to copy over.
- */
+/** Drain the siblings of @residence (residence_is_sibling), before host memory that it was given is
+ * taken from it. By a mover, with the gate closed. False where there are none. */
 bool queue_drain_siblings(const struct residence *residence);
 
 extern const struct object_class queue_class;

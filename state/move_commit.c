@@ -45,7 +45,7 @@ static void vacate(struct context *context, uint8_t place)
     struct residence *residence = context->at[place];
     uintptr_t cursor;
     struct memory *memory;
-    bool drained = queue_drain_siblings(residence);
+    bool drained = queue_drain_siblings(residence); /* move_drain waited for what they do */
     for (cursor = 0; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (memory->context == context && memory->root != memory)
             vacate_memory(memory, residence, place, drained);

@@ -185,6 +185,7 @@ static int await(struct move *move, const struct residence *residence, cl_event 
 struct marker {
     struct residence *residence; /* referred to */
     cl_event event;
+    bool beside; /* not of the move's own: how it ends does not matter */
 };
 
 struct markers {
@@ -201,6 +202,15 @@ static void markers_finish(struct markers *markers)
     free(markers->markers);
 }
 
+/* A device that fails keeps nobody from leaving another. */
+static int forgive(struct move *move, int error)
+{
+    if (error != -EIO)
+        return error;
+    move->report->reason[0] = '\0';
+    return 0;
+}
+
 /* What the queue was given runs where the move begins: that of the seat, and of another one that
  * shares its residence and may have written what is copied. */
 static bool drains(const struct move *move, const struct queue *queue)
@@ -214,6 +224,19 @@ static bool drains(const struct move *move, const struct queue *queue)
     return false;
 }
 
+/* It runs beside where the move begins, and copies nothing when host memory is taken from there. */
+static bool drains_beside(const struct move *move, const struct queue *queue)
+{
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    for (size_t i = 0; i < move->context_count; i++) {
+        const struct move_context *entry = &move->contexts[i];
+        if (entry->leaves && entry->from != PLACE_HOST &&
+            residence_is_sibling(entry->context->at[entry->from], queue->context->at[place]))
+            return true;
+    }
+    return false;
+}
+
 /* A marker in every queue whose commands the move has to see ended. Gate closed. */
 static int markers_place(struct move *move, struct markers *ret_markers)
 {
@@ -223,15 +246,18 @@ static int markers_place(struct move *move, struct markers *ret_markers)
     struct queue *queue;
     int error = markers.markers ? 0 : -ENOMEM;
     while (error == 0 && (queue = object_next(OBJECT_QUEUE, &cursor))) {
-        if (queue->real && drains(move, queue)) {
+        bool own = queue->real && drains(move, queue);
+        if (own || (queue->real && drains_beside(move, queue))) {
             struct marker *marker = &markers.markers[markers.count];
             marker->residence =
                 queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];
+            marker->beside = !own;
             error = mark(move, marker->residence, queue->real, &marker->event);
             if (error == 0) {
                 residence_ref(marker->residence);
                 markers.count++;
             }
+            error = own ? error : forgive(move, error);
         }
         object_unhold(queue);
     }
@@ -245,8 +271,12 @@ static int markers_place(struct move *move, struct markers *ret_markers)
 static int markers_await(struct move *move, const struct markers *markers)
 {
     int error = 0;
-    for (size_t i = 0; error == 0 && i < markers->count; i++)
-        error = await(move, markers->markers[i].residence, markers->markers[i].event);
+    for (size_t i = 0; error == 0 && i < markers->count; i++) {
+        const struct marker *marker = &markers->markers[i];
+        error = await(move, marker->residence, marker->event);
+        if (marker->beside)
+            error = forgive(move, error);
+    }
     return error;
 }
 

@@ -121,14 +121,11 @@ bool queue_drain_siblings(const struct residence *residence)
     uintptr_t cursor = 0;
     struct context *context;
     while (residence_has_link(residence) && (context = object_next(OBJECT_CONTEXT, &cursor))) {
-        for (uint8_t place = 0; place < PLACES; place++) {
-            const struct residence *other = context->at[place];
-            if (!residence_has_link(other) || other->cl != residence->cl ||
-                other->device == residence->device)
-                continue;
-            any = true;
-            (void)queue_drain(context, place); /* what cannot end has no copy under way */
-        }
+        for (uint8_t place = 0; place < PLACES; place++)
+            if (residence_is_sibling(residence, context->at[place])) {
+                any = true;
+                (void)queue_drain(context, place); /* what cannot end has no copy under way */
+            }
         object_unhold(context);
     }
     return any;

@@ -248,6 +248,12 @@ bool residence_has_link(const struct residence *residence)
            devinfo_scalar(&residence->device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) == 0;
 }
 
+bool residence_is_sibling(const struct residence *residence, const struct residence *other)
+{
+    return residence_has_link(residence) && residence_has_link(other) &&
+           residence->cl == other->cl && residence->device != other->device;
+}
+
 void doomed_release(struct doomed_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {

@@ -96,6 +96,13 @@ cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer);
 /** True for a device that has a link between its memory and the host's. NULL is allowed. */
 bool residence_has_link(const struct residence *residence);
 
+/**
+ * True when both copy over links of one driver, to different devices: NVIDIA's (580) copies from
+ * and to host memory as the oldest of the residences has it that were given that memory, also for
+ * the others, and a copy under way faults when that one lets go. NULL is allowed.
+ */
+bool residence_is_sibling(const struct residence *residence, const struct residence *other);
+
 /** Release one real object; NULL is allowed. */
 void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle);
 

@@ -297,7 +297,7 @@ static void look_at_resume(void *data, const struct move_progress *progress)
     resumed->live = emu_shared_live(resumed->d->rig.emu, "one", EMU_MEM);
 }
 
-/* A driver copies for one device as another has the host's memory: see queue_drain_siblings. */
+/* A driver copies for one device as another has the host's memory: see residence_is_sibling. */
 Test(seats, host_memory_is_taken_from_a_device_while_no_other_copies)
 {
     static struct duo d;
@@ -345,6 +345,33 @@ static void expire(struct duo *d, const char *to)
                                    .deadline_ns = engine_rig_now() + 100000000u};
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_EXPIRED, "%s", report.reason);
+}
+
+/* M4: nor does what another device does keep a move beyond its deadline; and M1. */
+Test(seats, a_move_does_not_wait_for_the_other_beyond_its_deadline)
+{
+    static struct duo d;
+    duo_open(&d, at_once);
+    add_to(&d, 0, d.buffer, 0, WORDS, 3, NULL, NULL);
+    for (int i = 0; i < 4; i++)
+        work_long(&d, 1, NULL);
+    expire(&d, "three");
+    check(&d, 0, "where it was");
+    moves(&d, 0, "three");
+    check(&d, 0, "moved");
+    duo_close(&d);
+}
+
+/* One that is gone has nothing under way. */
+Test(seats, a_move_does_not_need_a_device_that_is_gone)
+{
+    static struct duo d;
+    duo_open(&d, at_once);
+    add_to(&d, 0, d.buffer, 0, WORDS, 3, NULL, NULL);
+    OK(clFinish(d.queues[0]));
+    emu_shared_vanish(d.rig.emu, "two");
+    moves(&d, 0, "three");
+    check(&d, 0, "moved");
 }
 
 /* M4: a rollback does not wait for a thread in a driver's call either. */
