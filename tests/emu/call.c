@@ -20,12 +20,29 @@
 static int trace_fd = -1; /* set once, before the first call; likewise: */
 static bool tells_end;
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
 /* The thread that ends the process, once the driver's handler of exit() has run; 0 before. */
 static _Atomic pid_t ended_by;
 
 static void process_ends(void)
 {
     atomic_store(&ended_by, gettid());
+}
+
+/* What was registered a moment ago its caller may not have heard of: nobody can be before it. */
+#define NEWS_NS (5 * NS_PER_MS)
+static _Atomic uint64_t registered_ns;
+
+static void late_ends(void)
+{
+    if (now_ns() - atomic_load(&registered_ns) > NEWS_NS)
+        process_ends();
 }
 
 /* A driver would crash, now and then; this one always does. What the exiting thread still calls is
@@ -35,13 +52,6 @@ static void crash_if_ended(void)
     pid_t by = atomic_load(&ended_by);
     if (by != 0 && by != gettid())
         abort();
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
 static void sleep_until_ns(uint64_t when)
@@ -122,8 +132,10 @@ static void register_late(const struct emu_call *call)
     uint32_t bit = call->function == EMU_FN_clCreateContext  ? 1
                    : call->function == EMU_FN_clBuildProgram ? 2
                                                              : 0;
-    if (tells_end && bit != 0 && !(atomic_fetch_or(&call->device->known_calls, bit) & bit))
-        atexit(process_ends);
+    if (tells_end && bit != 0 && !(atomic_fetch_or(&call->device->known_calls, bit) & bit)) {
+        atomic_store(&registered_ns, now_ns());
+        atexit(late_ends);
+    }
 }
 
 cl_int emu_call_end(const struct emu_call *call, cl_int err)
