@@ -4,12 +4,6 @@
 #include "state/launch.h"
 #include "state/native.h"
 
-/* 5.8: what the program was told, and what the kernel's source asks for. */
-struct shape {
-    cl_uint dims;
-    const size_t *offset, *global, *local;
-};
-
 static cl_int check_owners(const struct queue *queue, const struct kernel *kernel)
 {
     if (UNLIKELY(!queue))
@@ -25,73 +19,78 @@ static cl_int check_owners(const struct queue *queue, const struct kernel *kerne
     return LIKELY(kernel->unset == 0) ? CL_SUCCESS : CL_INVALID_KERNEL_ARGS;
 }
 
-/* Against what the program was told, so that the launch can be made on another device too. */
-static cl_int check_local(const struct shape *shape, const struct seat_limits *limits)
-{
-    const size_t *local = shape->local;
-    size_t items = 1;
-    for (cl_uint i = 0; i < shape->dims; i++) {
-        if (UNLIKELY(local[i] == 0))
-            return CL_INVALID_WORK_GROUP_SIZE;
-        if (UNLIKELY(local[i] >
-                     atomic_load_explicit(&limits->work_item_sizes[i], memory_order_relaxed)))
-            return CL_INVALID_WORK_ITEM_SIZE;
-        if (UNLIKELY(__builtin_mul_overflow(items, local[i], &items)))
-            return CL_INVALID_WORK_GROUP_SIZE;
-    }
-    size_t most = atomic_load_explicit(&limits->work_group_size, memory_order_relaxed);
-    return LIKELY(items <= most) ? CL_SUCCESS : CL_INVALID_WORK_GROUP_SIZE;
-}
-
 /* reqd_work_group_size: dimensions that are left out are 1. */
-static bool is_required(const struct shape *shape, const size_t *required)
+static bool is_required(const struct launch_space *space, const size_t *required)
 {
     for (cl_uint i = 0; i < 3; i++)
-        if (required[i] != (i < shape->dims ? shape->local[i] : 1))
+        if (required[i] != (space->local && i < space->dims ? space->local[i] : 1))
             return false;
-    return true;
+    return space->local != NULL;
 }
 
-static bool divides(const struct shape *shape)
-{
-    for (cl_uint i = 0; i < shape->dims; i++)
-        if (!launch_divides(shape->global[i], shape->local[i]))
-            return false;
-    return true;
-}
+/* What one walk over the dimensions finds. */
+struct findings {
+    bool empty, overflows;
+};
 
-/* @shape->local is set where only the kernel says what it is. */
-static cl_int check_group(const struct kernel *kernel, struct shape *shape)
+/* Against what the program was told, so that the launch can be made on another device too. */
+static inline cl_int measure(struct launch_space *space, const struct seat_limits *limits,
+                             struct findings *ret_findings)
 {
-    const size_t *required = kernel_required_group(kernel);
-    if (UNLIKELY(required != NULL)) {
-        /* Up to 1.2 it had to be given; since 2.0 leaving it out leaves it to us, and drivers do
-         * not agree about what to do then. */
-        if (!shape->local && the_present.version >= CL_MAKE_VERSION(2, 0, 0))
-            shape->local = required;
-        if (!shape->local || !is_required(shape, required))
+    struct findings found = {.empty = space->global == NULL};
+    bool uneven = false;
+    size_t items = 1, end;
+    for (cl_uint i = 0; i < space->dims; i++) {
+        size_t offset = space->offset ? space->offset[i] : 0;
+        size_t global = space->global ? space->global[i] : 0;
+        size_t local = space->local ? space->local[i] : 1;
+        if (UNLIKELY(local == 0 || __builtin_mul_overflow(items, local, &items)))
             return CL_INVALID_WORK_GROUP_SIZE;
+        if (UNLIKELY(local >
+                     atomic_load_explicit(&limits->work_item_sizes[i], memory_order_relaxed)))
+            return CL_INVALID_WORK_ITEM_SIZE;
+        found.empty |= global == 0;
+        found.overflows |= __builtin_add_overflow(offset, global, &end);
+        uneven |= !launch_divides(global, local);
     }
-    return shape->local && the_limits.uniform_groups && UNLIKELY(!divides(shape))
-               ? CL_INVALID_WORK_GROUP_SIZE
-               : CL_SUCCESS;
+    if (UNLIKELY(items > atomic_load_explicit(&limits->work_group_size, memory_order_relaxed)))
+        return CL_INVALID_WORK_GROUP_SIZE;
+    space->items = space->local ? items : 0;
+    space->uneven = uneven;
+    *ret_findings = found;
+    return CL_SUCCESS;
 }
 
-static bool overflows(const struct shape *shape)
+/* @space->local is set where only the kernel says what it is. */
+static cl_int run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                  struct launch_space *space, cl_uint waits, const cl_event *wait_list,
+                  cl_event *ret_event)
 {
-    size_t end;
-    for (cl_uint i = 0; shape->offset && i < shape->dims; i++)
-        if (__builtin_add_overflow(shape->offset[i], shape->global[i], &end))
-            return true;
-    return false;
-}
-
-static bool is_empty(cl_uint dims, const size_t *global)
-{
-    bool empty = global == NULL;
-    for (cl_uint i = 0; i < dims && !empty; i++)
-        empty = global[i] == 0;
-    return empty;
+    struct findings found;
+    cl_int error = check_owners(queue, kernel);
+    if (UNLIKELY(error != CL_SUCCESS))
+        return error;
+    if (UNLIKELY(space->dims < 1 || space->dims > 3))
+        return CL_INVALID_WORK_DIMENSION;
+    const size_t *required = kernel_required_group(kernel);
+    /* Up to 1.2 it had to be given; since 2.0 leaving it out leaves it to us, and drivers do not
+     * agree about what to do then. */
+    if (UNLIKELY(required != NULL) && !space->local &&
+        the_present.version >= CL_MAKE_VERSION(2, 0, 0))
+        space->local = required;
+    error = measure(space, &seat_limits[queue->seat->index], &found);
+    if (UNLIKELY(error != CL_SUCCESS))
+        return error;
+    if (UNLIKELY(found.empty))
+        return the_limits.empty_launches ? sync_empty_launch(queue, waits, wait_list, ret_event)
+                                         : CL_INVALID_GLOBAL_WORK_SIZE;
+    if (UNLIKELY(found.overflows))
+        return CL_INVALID_GLOBAL_OFFSET;
+    if (UNLIKELY(required != NULL) && !is_required(space, required))
+        return CL_INVALID_WORK_GROUP_SIZE;
+    if (UNLIKELY(space->uneven) && the_limits.uniform_groups)
+        return CL_INVALID_WORK_GROUP_SIZE;
+    return launch_run(queue, kernel, type, space, waits, wait_list, ret_event);
 }
 
 cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, cl_uint work_dim,
@@ -99,30 +98,9 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, 
                               const size_t *local_work_size, cl_uint num_events_in_wait_list,
                               const cl_event *event_wait_list, cl_event *event)
 {
-    struct queue *queue = queue_get(command_queue);
-    struct kernel *k = kernel_get(kernel);
-    cl_int error = check_owners(queue, k);
-    if (UNLIKELY(error != CL_SUCCESS))
-        return error;
-    if (UNLIKELY(work_dim < 1 || work_dim > 3))
-        return CL_INVALID_WORK_DIMENSION;
-    struct shape shape = {work_dim, global_work_offset, global_work_size, local_work_size};
-    if (local_work_size) {
-        error = check_local(&shape, &seat_limits[queue->seat->index]);
-        if (UNLIKELY(error != CL_SUCCESS))
-            return error;
-    }
-    if (UNLIKELY(is_empty(work_dim, global_work_size)))
-        return the_limits.empty_launches
-                   ? sync_empty_launch(queue, num_events_in_wait_list, event_wait_list, event)
-                   : CL_INVALID_GLOBAL_WORK_SIZE;
-    if (UNLIKELY(overflows(&shape)))
-        return CL_INVALID_GLOBAL_OFFSET;
-    error = check_group(k, &shape);
-    if (UNLIKELY(error != CL_SUCCESS))
-        return error;
-    return launch_run(queue, k, work_dim, global_work_offset, global_work_size, shape.local,
-                      CL_COMMAND_NDRANGE_KERNEL, num_events_in_wait_list, event_wait_list, event);
+    struct launch_space space = {work_dim, global_work_offset, global_work_size, local_work_size};
+    return run(queue_get(command_queue), kernel_get(kernel), CL_COMMAND_NDRANGE_KERNEL, &space,
+               num_events_in_wait_list, event_wait_list, event);
 }
 
 cl_int clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
@@ -130,16 +108,9 @@ cl_int clEnqueueTask(cl_command_queue command_queue, cl_kernel kernel,
                      cl_event *event)
 {
     const size_t one = 1;
-    struct queue *queue = queue_get(command_queue);
-    struct kernel *k = kernel_get(kernel);
-    cl_int error = check_owners(queue, k);
-    struct shape shape = {1, NULL, &one, &one};
-    if (error == CL_SUCCESS)
-        error = check_group(k, &shape);
-    if (error != CL_SUCCESS)
-        return error;
-    return launch_run(queue, k, 1, NULL, &one, &one, CL_COMMAND_TASK, num_events_in_wait_list,
-                      event_wait_list, event);
+    struct launch_space space = {1, NULL, &one, &one};
+    return run(queue_get(command_queue), kernel_get(kernel), CL_COMMAND_TASK, &space,
+               num_events_in_wait_list, event_wait_list, event);
 }
 
 static bool native_offered(void)

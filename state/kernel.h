@@ -4,6 +4,8 @@
 #include "state/command.h"
 #include "state/program.h"
 
+struct launch_space; /* usage.h */
+
 enum kernel_arg_kind { ARG_UNSET, ARG_VALUE, ARG_MEMORY, ARG_SAMPLER, ARG_LOCAL, ARG_SVM };
 
 /** What the compiler says of a parameter; ARG_ANY where it says nothing (IL without names). */
@@ -143,16 +145,8 @@ uint64_t kernel_argument_bytes(const struct kernel *kernel);
  * there, and real[place] is made to let go of them. Gate closed. */
 void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t place);
 
-/** Most work-groups have a power of two of work-items, and a division takes long. */
-static inline bool launch_divides(size_t global, size_t local)
-{
-    return (local & (local - 1)) == 0 ? (global & (local - 1)) == 0 : global % local == 0;
-}
-
-/** Remember a launch for PLAN and PREPARE: high-water marks. @local is NULL where the driver chose.
- *  A few loads when nothing is new. */
-void kernel_note_launch(struct kernel *kernel, cl_uint dims, const size_t *global,
-                        const size_t *local);
+/** Remember a launch for PLAN and PREPARE: high-water marks. A few loads when nothing is new. */
+void kernel_note_launch(struct kernel *kernel, const struct launch_space *space);
 /**
  * Can real[place] run every local size launched so far (CL_KERNEL_WORK_GROUP_SIZE and what
  * reqd_work_group_size, local memory say there)? Writes one line when not. A mover, in PREPARE:

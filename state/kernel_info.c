@@ -215,55 +215,36 @@ static void raise_to(_Atomic uint64_t *mark, uint64_t value)
         ;
 }
 
-static NOINLINE void note_new_launch(struct kernel *kernel, cl_uint dims, const size_t *global,
-                                     const size_t *local)
+static NOINLINE void note_new_launch(struct kernel *kernel, const struct launch_space *space)
 {
     struct kernel_details *details = kernel->details;
-    uint64_t memory = details->local_static + details->local_dynamic, items = 1;
+    uint64_t memory = details->local_static + details->local_dynamic;
     raise_to(&details->marks.local_memory, memory);
-    for (cl_uint i = 0; local && i < dims; i++) {
-        raise_to(&details->marks.item_sizes[i], local[i]);
-        items *= local[i];
-        if (global && local[i] && !launch_divides(global[i], local[i]))
-            raise_to(&details->marks.uneven, 1);
-    }
-    if (local)
-        raise_to(&details->marks.group_size, items);
+    for (cl_uint i = 0; space->local && i < space->dims; i++)
+        raise_to(&details->marks.item_sizes[i], space->local[i]);
+    raise_to(&details->marks.uneven, space->uneven);
+    raise_to(&details->marks.group_size, space->items);
     if (!atomic_exchange_explicit(&details->launched, true, memory_order_relaxed)) {
         for (cl_uint i = 0; i < kernel->arg_count; i++)
             details->usage.parameter_bytes +=
                 kernel->args[i].kind == ARG_LOCAL ? (uint32_t)sizeof(void *) : kernel->args[i].size;
         usage_note_kernel(&details->usage);
     }
-    usage_note_launch(dims, global, local, memory);
+    usage_note_launch(space, memory);
 }
 
-/* Within what was noted before? */
-static inline bool is_noted(const struct kernel_details *details, cl_uint dims,
-                            const size_t *global, const size_t *local)
+void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
 {
-    uint64_t items = 1;
-    if (!atomic_load_explicit(&details->launched, memory_order_relaxed) ||
-        exceeds(&details->marks.local_memory, details->local_static + details->local_dynamic))
-        return false;
-    if (!local)
-        return true;
-    for (cl_uint i = 0; i < dims; i++) {
-        if (exceeds(&details->marks.item_sizes[i], local[i]))
-            return false;
-        if (global && local[i] && !launch_divides(global[i], local[i]) &&
-            exceeds(&details->marks.uneven, 1))
-            return false;
-        items *= local[i];
-    }
-    return !exceeds(&details->marks.group_size, items);
-}
-
-void kernel_note_launch(struct kernel *kernel, cl_uint dims, const size_t *global,
-                        const size_t *local)
-{
-    if (UNLIKELY(!is_noted(kernel->details, dims, global, local)))
-        note_new_launch(kernel, dims, global, local);
+    const struct kernel_details *details = kernel->details;
+    const struct kernel_marks *marks = &details->marks;
+    bool is_new = !atomic_load_explicit(&details->launched, memory_order_relaxed) ||
+                  exceeds(&marks->local_memory, details->local_static + details->local_dynamic) ||
+                  exceeds(&marks->group_size, space->items) ||
+                  exceeds(&marks->uneven, space->uneven);
+    for (cl_uint i = 0; space->local && i < space->dims; i++)
+        is_new = is_new || exceeds(&marks->item_sizes[i], space->local[i]);
+    if (UNLIKELY(is_new))
+        note_new_launch(kernel, space);
 }
 
 /* The largest work-group of @real there. */

@@ -8,23 +8,13 @@
 struct launch {
     struct command base;
     struct kernel *kernel;
-    cl_uint dims;
-    const size_t *offset, *global, *local; /* the program's, or the copies below */
+    struct launch_space space; /* the program's sizes, or, held, the copies */
     size_t offset_copy[3], global_copy[3], local_copy[3];
     struct kernel_snapshot *snapshot; /* when held: the arguments at the time of the call */
     bool *gone;             /* set when an argument's object is; not of one that is held */
     cl_uint rest;           /* the first argument that was not gathered */
     struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
 };
-
-/* Work-items of its work-group; 0 where the driver chooses. */
-static size_t group_items(const struct launch *launch)
-{
-    size_t items = launch->local ? 1 : 0;
-    for (cl_uint i = 0; launch->local && i < launch->dims; i++)
-        items *= launch->local[i];
-    return items;
-}
 
 /* The object of an argument, or NULL; of a launch that is not held. */
 static inline struct memory *use_of(const struct launch *launch, cl_uint index, bool *ret_writes)
@@ -89,7 +79,7 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
     /* The program was told that it would run: a move may have come since, to where it cannot. */
     if (launch->snapshot)
         return launch->refused == residence->device ||
-                       kernel_group_fits(kernel, residence, place, group_items(launch))
+                       kernel_group_fits(kernel, residence, place, launch->space.items)
                    ? CL_SUCCESS
                    : COMMAND_ABSENT;
     if (LIKELY(kernel_is_ready(kernel, place)))
@@ -103,6 +93,7 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
                            cl_event *ret_event)
 {
     const struct launch *launch = (const struct launch *)command;
+    const struct launch_space *space = &launch->space;
     cl_kernel real = launch->kernel->real[place];
     cl_int error = CL_SUCCESS;
     /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
@@ -116,8 +107,8 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         return error;
     error = command->ops->type == CL_COMMAND_TASK
                 ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, ret_event)
-                : residence->cl->clEnqueueNDRangeKernel(queue, real, launch->dims, launch->offset,
-                                                        launch->global, launch->local, waits,
+                : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, space->offset,
+                                                        space->global, space->local, waits,
                                                         wait_list, ret_event);
     if (launch->snapshot)
         residence->cl->clReleaseKernel(real);
@@ -135,10 +126,11 @@ static const size_t *copy_sizes(size_t *copy, const size_t *sizes, cl_uint dims)
 static cl_int launch_defer(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
+    struct launch_space *space = &launch->space;
     struct queue *queue = launch->base.queue;
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     /* What the driver would have said at once (5.10), of what the caller has not checked. */
-    if (!kernel_group_fits(launch->kernel, queue->context->at[place], place, group_items(launch)))
+    if (!kernel_group_fits(launch->kernel, queue->context->at[place], place, space->items))
         return CL_INVALID_WORK_GROUP_SIZE;
     if (kernel_snapshot_take(launch->kernel, &launch->snapshot) != 0)
         return CL_OUT_OF_HOST_MEMORY;
@@ -148,9 +140,9 @@ static cl_int launch_defer(struct command *command)
     }
     launch_scatter(launch);
     launch->gone = NULL;
-    launch->offset = copy_sizes(launch->offset_copy, launch->offset, launch->dims);
-    launch->global = copy_sizes(launch->global_copy, launch->global, launch->dims);
-    launch->local = copy_sizes(launch->local_copy, launch->local, launch->dims);
+    space->offset = copy_sizes(launch->offset_copy, space->offset, space->dims);
+    space->global = copy_sizes(launch->global_copy, space->global, space->dims);
+    space->local = copy_sizes(launch->local_copy, space->local, space->dims);
     object_hold(launch->kernel);
     return CL_SUCCESS;
 }
@@ -203,7 +195,7 @@ static void launch_relocate(struct command *command)
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
     bool fits = place == PLACE_NONE || kernel_group_fits(launch->kernel, queue->context->at[place],
-                                                         place, group_items(launch));
+                                                         place, launch->space.items);
     gate_leave();
     if (launch->snapshot && !fits && !go_back(queue->seat, here, launch->kernel->name))
         launch->refused = here;
@@ -230,9 +222,9 @@ static const struct command_ops task_ops = {
     .relocate = launch_relocate,
 };
 
-cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, const size_t *offset,
-                  const size_t *global, const size_t *local, cl_command_type type, cl_uint waits,
-                  const cl_event *wait_list, cl_event *ret_event)
+cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                  const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
+                  cl_event *ret_event)
 {
     cl_int error;
     bool again;
@@ -241,22 +233,17 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, cons
         /* Field by field: the copies are only for a launch that is held. */
         struct launch launch;
         bool gone = false;
-        launch.base = (struct command){.ops = type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops,
-                                       .queue = queue,
-                                       .more = launch_uses};
-        launch.rest = 0;
+        command_init(&launch.base, type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops, queue);
         launch.kernel = kernel;
-        launch.dims = dims;
-        launch.offset = offset;
-        launch.global = global;
-        launch.local = local;
+        launch.space = *space;
         launch.snapshot = NULL;
-        launch.refused = NULL;
         launch.gone = &gone;
+        launch.refused = NULL;
+        launch_scatter(&launch);
         error = command_run(&launch.base, false, waits, wait_list, ret_event);
         again = UNLIKELY(device_refuses(error)) && go_back(queue->seat, here, kernel->name);
     } while (again);
     if (error == CL_SUCCESS)
-        kernel_note_launch(kernel, dims, global, local);
+        kernel_note_launch(kernel, space);
     return error;
 }

@@ -2,16 +2,17 @@
 #define RESEAT_STATE_LAUNCH_H
 
 #include "state/kernel.h"
+#include "state/usage.h"
 
 /**
- * clEnqueueNDRangeKernel and clEnqueueTask (@type says which), with parameters that were checked
+ * clEnqueueNDRangeKernel and clEnqueueTask (@type says which), with a @space that was checked
  * against the kernel and what the program was told of its device. A launch that the device a
  * program was moved to cannot run (its local size, its memory) takes the program back to a device
  * that could, and is tried again there; the call blocks meanwhile. A held launch does the same when
  * its turn comes.
  */
-cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_uint dims, const size_t *offset,
-                  const size_t *global, const size_t *local, cl_command_type type, cl_uint waits,
-                  const cl_event *wait_list, cl_event *ret_event);
+cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                  const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
+                  cl_event *ret_event);
 
 #endif

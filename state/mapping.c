@@ -16,10 +16,9 @@ bool mapping_link(struct mapping *mapping)
         mapping->refs++;
         mapping->next = root->mappings;
         root->mappings = mapping;
+        atomic_fetch_add_explicit(&mapping->memory->map_count, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
-    if (linked)
-        atomic_fetch_add_explicit(&mapping->memory->map_count, 1, memory_order_relaxed);
     return linked;
 }
 
@@ -43,7 +42,7 @@ static void unlink_locked(struct mapping *mapping)
         link = &(*link)->next;
     *link = mapping->next;
     mapping->unlinked = true;
-    atomic_fetch_sub_explicit(&mapping->memory->map_count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&mapping->memory->map_count, 1, memory_order_release);
     unref_locked(mapping);
 }
 
@@ -180,6 +179,9 @@ bool map_any(struct memory *root)
 
 void map_forget(struct memory *memory)
 {
+    /* Nobody has it any more who could map it, and most have no mapping. */
+    if (atomic_load_explicit(&memory->map_count, memory_order_acquire) == 0)
+        return;
     pthread_mutex_lock(&lock);
     for (struct mapping *m = memory->root->mappings, *next; m; m = next) {
         next = m->next;

@@ -27,7 +27,7 @@ struct free_slot {
 };
 
 static struct {
-    atomic_flag lock;
+    _Alignas(64) atomic_flag lock;  /* a line for each type: threads are busy with their own */
     struct free_slot *first, *last; /* guarded by lock; first in, first out */
     size_t free_count;              /* guarded by lock */
     uintptr_t committed;            /* guarded by lock */
@@ -83,7 +83,7 @@ static void heap_init(void)
     void *range = mmap(NULL, OBJECT_TYPES * REGION, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range != MAP_FAILED)
-        object_base = (uintptr_t)range;
+        __atomic_store_n(&object_base, (uintptr_t)range, __ATOMIC_RELEASE);
 }
 
 /* A slot that was never used, or NULL. */
@@ -149,10 +149,9 @@ static void slot_give(struct object *object)
 
 void *object_create(enum object_type type)
 {
-    pthread_once(&once, heap_init);
-    if (object_base == 0)
-        return NULL;
-    struct object *object = slot_take(type);
+    if (UNLIKELY(__atomic_load_n(&object_base, __ATOMIC_ACQUIRE) == 0))
+        pthread_once(&once, heap_init);
+    struct object *object = object_base ? slot_take(type) : NULL;
     if (!object)
         return NULL;
     memset(object + 1, 0, object_classes[type]->size - sizeof(*object));
@@ -200,6 +199,12 @@ void object_unhold(void *pointer)
     struct object *object = pointer;
     if (!object)
         return;
+    /* Only the last one may meet a mover. */
+    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
+    while (holds > 1)
+        if (atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds - 1,
+                                                  memory_order_release, memory_order_relaxed))
+            return;
     enum object_type type = type_of(object);
     gate_enter();
     bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;

@@ -82,22 +82,14 @@ void usage_note_kernel(const struct usage_kernel *kernel)
     raise_flag(MARK_FP16, kernel->fp16);
 }
 
-void usage_note_launch(uint32_t dims, const size_t *global, const size_t *local,
-                       uint64_t local_memory)
+void usage_note_launch(const struct launch_space *space, uint64_t local_memory)
 {
-    raise_mark(MARK_DIMENSIONS, dims);
+    raise_mark(MARK_DIMENSIONS, space->dims);
     raise_mark(MARK_LOCAL_MEMORY, local_memory);
-    if (!local)
-        return;
-    uint64_t items = 1;
-    bool uneven = false;
-    for (uint32_t i = 0; i < dims && i < 3; i++) {
-        raise_mark(MARK_WORK_ITEMS + i, local[i]);
-        items *= local[i];
-        uneven = uneven || (global && local[i] && global[i] % local[i] != 0);
-    }
-    raise_mark(MARK_WORK_GROUP, items);
-    raise_flag(MARK_NON_UNIFORM, uneven);
+    for (uint32_t i = 0; space->local && i < space->dims; i++)
+        raise_mark(MARK_WORK_ITEMS + i, space->local[i]);
+    raise_mark(MARK_WORK_GROUP, space->items);
+    raise_flag(MARK_NON_UNIFORM, space->uneven);
 }
 
 static void note_extension(const char *name)

@@ -14,6 +14,20 @@
 struct memory;
 struct image_shape;
 
+/** The index space of a launch (5.8). */
+struct launch_space {
+    uint32_t dims;                         /**< 1 to 3. */
+    const size_t *offset, *global, *local; /**< Borrowed. No @offset: zeroes. No @local: the driver
+                                                chooses. */
+    size_t items;                          /**< Of a work-group; 0 without @local. */
+    bool uneven;                           /**< Its last work-groups are smaller than the others. */
+};
+/** Most work-groups have a power of two of work-items, and a division takes long. */
+static inline bool launch_divides(size_t global, size_t local)
+{
+    return (local & (local - 1)) == 0 ? (global & (local - 1)) == 0 : global % local == 0;
+}
+
 /** What one kernel's parameters take (kernel creation). */
 struct usage_kernel {
     uint32_t parameter_bytes;
@@ -21,9 +35,8 @@ struct usage_kernel {
     bool fp64, fp16; /**< Parameters of such types. */
 };
 void usage_note_kernel(const struct usage_kernel *kernel);
-/** A launch; @local is NULL where the driver chose, @local_memory is static and dynamic. */
-void usage_note_launch(uint32_t dims, const size_t *global, const size_t *local,
-                       uint64_t local_memory);
+/** @local_memory is static and dynamic. */
+void usage_note_launch(const struct launch_space *space, uint64_t local_memory);
 /** A successful build. Reads source text: extensions enabled outside of conditionals, -cl-std. */
 void usage_note_recipe(const struct recipe *recipe);
 /** Pixels of an image, layers of an array. */

@@ -311,8 +311,10 @@ Test(kernel, remembers_its_largest_launch)
     char reason[256] = "";
     const size_t global[] = {100, 8}, local[] = {16, 8}, small[] = {32, 1};
     cr_assert_eq(set(kernel, 4, 4096, NULL), CL_SUCCESS);
-    kernel_note_launch(kernel, 2, global, local);
-    kernel_note_launch(kernel, 2, global, small);
+    const struct launch_space even = {2, NULL, global, local, .items = 128, .uneven = true},
+                              wide = {2, NULL, global, small, .items = 32, .uneven = true};
+    kernel_note_launch(kernel, &even);
+    kernel_note_launch(kernel, &wide);
     usage_read(&use);
     cr_assert_eq(use.work_group_size, 128);
     cr_assert_eq(use.work_item_sizes[0], 32);
