@@ -1,13 +1,21 @@
 /**
- * What each OpenCL call costs natively and under reseat, in one run: this program
- * starts itself both ways in turn and prints the medians.
+ * What each OpenCL call costs natively and under reseat, in one run.
  *
- *   calls [--runs N]        the table
- *   calls --measure         one set of measurements, as lines "NANOSECONDS NAME"
+ *   bench-calls [--runs N]                   processes of each kind in turn
+ *   bench-calls [--runs N] --beside DRIVER   both in each process
+ *
+ * The first is what a program sees. Where processes differ by more than reseat adds (by where
+ * their memory and threads came to lie: up to 30 % on some machines), the second tells more:
+ * DRIVER, the vendor's library (libpocl.so.2), is called directly and through reseat in turn.
+ *
+ * Of one process's repeats the fastest counts, which others on the machine delayed least; of the
+ * processes the median.
  */
 #include "bench.h"
 #include "prog.h"
 
+#include <CL/cl_icd.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +26,8 @@ enum {
     REPEATS = 21,
     CHEAP = 100,
     NAME_BYTES = 64,
-    MAX_RESULTS = 16,
+    MAX_RESULTS = 32,
+    PLATFORMS = 8,
     THREADS = 8,
     NS = 1000000000
 };
@@ -27,11 +36,15 @@ static const char source[] = "__kernel void tiny(__global uint *a, uint k) {\n"
                              "    a[get_global_id(0)] = k;\n"
                              "}\n";
 
+/* What is measured: calls of one table, natively the driver's. Handles begin with it. */
+static const cl_icd_dispatch *cl;
+
 struct subject {
-    struct prog prog;
+    const cl_icd_dispatch *cl;
+    cl_context context;
     cl_kernel kernel;
     cl_mem mem;
-    cl_command_queue queue; /* without profiling */
+    cl_command_queue queue;
     /* Of each thread that works beside others. */
     struct lane {
         cl_kernel kernel;
@@ -52,19 +65,19 @@ static void set_same(struct subject *s, int n)
     const cl_uint k = 1;
 
     while (n--)
-        clSetKernelArg(s->kernel, 1, sizeof k, &k);
+        cl->clSetKernelArg(s->kernel, 1, sizeof k, &k);
 }
 
 static void set_changing(struct subject *s, int n)
 {
     for (cl_uint k = 0; k < (cl_uint)n; k++)
-        clSetKernelArg(s->kernel, 1, sizeof k, &k);
+        cl->clSetKernelArg(s->kernel, 1, sizeof k, &k);
 }
 
 static void set_buffer(struct subject *s, int n)
 {
     while (n--)
-        clSetKernelArg(s->kernel, 0, sizeof s->mem, &s->mem);
+        cl->clSetKernelArg(s->kernel, 0, sizeof s->mem, &s->mem);
 }
 
 static void query(struct subject *s, int n)
@@ -72,7 +85,7 @@ static void query(struct subject *s, int n)
     size_t size;
 
     while (n--)
-        clGetMemObjectInfo(s->mem, CL_MEM_SIZE, sizeof size, &size, NULL);
+        cl->clGetMemObjectInfo(s->mem, CL_MEM_SIZE, sizeof size, &size, NULL);
 }
 
 static void create_release(struct subject *s, int n)
@@ -80,7 +93,7 @@ static void create_release(struct subject *s, int n)
     cl_int err;
 
     while (n--)
-        clReleaseMemObject(clCreateBuffer(s->prog.context, CL_MEM_READ_WRITE, 4096, NULL, &err));
+        cl->clReleaseMemObject(cl->clCreateBuffer(s->context, CL_MEM_READ_WRITE, 4096, NULL, &err));
 }
 
 static void enqueue(struct subject *s, int n)
@@ -88,8 +101,8 @@ static void enqueue(struct subject *s, int n)
     const size_t one = 1;
 
     while (n--)
-        clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, 0, NULL, NULL);
-    clFinish(s->queue);
+        cl->clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, 0, NULL, NULL);
+    cl->clFinish(s->queue);
 }
 
 static void enqueue_event(struct subject *s, int n)
@@ -98,10 +111,10 @@ static void enqueue_event(struct subject *s, int n)
     cl_event event;
 
     while (n--) {
-        clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, 0, NULL, &event);
-        clReleaseEvent(event);
+        cl->clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, 0, NULL, &event);
+        cl->clReleaseEvent(event);
     }
-    clFinish(s->queue);
+    cl->clFinish(s->queue);
 }
 
 /* Each command waits for the one before it, by its event. */
@@ -111,14 +124,14 @@ static void enqueue_chain(struct subject *s, int n)
     cl_event before = NULL, event;
 
     while (n--) {
-        clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, before ? 1 : 0,
-                               before ? &before : NULL, &event);
+        cl->clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, before ? 1 : 0,
+                                   before ? &before : NULL, &event);
         if (before)
-            clReleaseEvent(before);
+            cl->clReleaseEvent(before);
         before = event;
     }
-    clReleaseEvent(before);
-    clFinish(s->queue);
+    cl->clReleaseEvent(before);
+    cl->clFinish(s->queue);
 }
 
 static void *lane_run(void *data)
@@ -127,10 +140,10 @@ static void *lane_run(void *data)
     const size_t one = 1;
 
     for (cl_uint k = 0; k < (cl_uint)lane->n; k++) {
-        clSetKernelArg(lane->kernel, 1, sizeof k, &k);
-        clEnqueueNDRangeKernel(lane->queue, lane->kernel, 1, NULL, &one, &one, 0, NULL, NULL);
+        cl->clSetKernelArg(lane->kernel, 1, sizeof k, &k);
+        cl->clEnqueueNDRangeKernel(lane->queue, lane->kernel, 1, NULL, &one, &one, 0, NULL, NULL);
     }
-    clFinish(lane->queue);
+    cl->clFinish(lane->queue);
     return NULL;
 }
 
@@ -162,15 +175,15 @@ static void enqueue_finish(struct subject *s, int n)
     const size_t one = 1;
 
     while (n--) {
-        clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, 0, NULL, NULL);
-        clFinish(s->queue);
+        cl->clEnqueueNDRangeKernel(s->queue, s->kernel, 1, NULL, &one, &one, 0, NULL, NULL);
+        cl->clFinish(s->queue);
     }
 }
 
 static void blocking_write(struct subject *s, int n)
 {
     for (cl_uint k = 0; k < (cl_uint)n; k++)
-        clEnqueueWriteBuffer(s->queue, s->mem, CL_TRUE, 0, sizeof k, &k, 0, NULL, NULL);
+        cl->clEnqueueWriteBuffer(s->queue, s->mem, CL_TRUE, 0, sizeof k, &k, 0, NULL, NULL);
 }
 
 static const struct operation operations[] = {
@@ -189,49 +202,122 @@ static const struct operation operations[] = {
 };
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
-static void measure(void)
+static cl_kernel make_kernel(const struct subject *s, cl_program program, cl_mem *ret_mem)
 {
-    static struct subject s;
+    cl_int err;
     const cl_uint k = 0;
+    cl_kernel kernel = s->cl->clCreateKernel(program, "tiny", &err);
 
-    prog_open(&s.prog);
-    cl_program program = prog_build(&s.prog, source, "");
-    s.kernel = prog_kernel(program, "tiny");
-    s.mem = prog_buffer(s.prog.context, CL_MEM_READ_WRITE, 4096, NULL);
-    s.queue = prog_queue(&s.prog, 0);
-    prog_arg(s.kernel, 0, sizeof s.mem, &s.mem);
-    prog_arg(s.kernel, 1, sizeof k, &k);
-    for (int i = 0; i < THREADS; i++) {
-        struct lane *lane = &s.lanes[i];
-        lane->kernel = prog_kernel(program, "tiny");
-        lane->mem = prog_buffer(s.prog.context, CL_MEM_READ_WRITE, 4096, NULL);
-        lane->queue = prog_queue(&s.prog, 0);
-        prog_arg(lane->kernel, 0, sizeof lane->mem, &lane->mem);
+    MUST(err);
+    *ret_mem = s->cl->clCreateBuffer(s->context, CL_MEM_READ_WRITE, 4096, NULL, &err);
+    MUST(err);
+    MUST(s->cl->clSetKernelArg(kernel, 0, sizeof *ret_mem, ret_mem));
+    MUST(s->cl->clSetKernelArg(kernel, 1, sizeof k, &k));
+    return kernel;
+}
+
+static cl_command_queue make_queue(const struct subject *s, cl_device_id device)
+{
+    cl_int err;
+    cl_command_queue queue = s->cl->clCreateCommandQueue(s->context, device, 0, &err);
+
+    MUST(err);
+    return queue;
+}
+
+/** On the first device of the first of @platforms that has one. */
+static void open_subject(struct subject *s, const cl_platform_id *platforms, cl_uint count)
+{
+    cl_device_id device = NULL;
+    const char *text = source;
+    cl_int err;
+
+    for (cl_uint i = 0; i < count && !device; i++) {
+        s->cl = *(const cl_icd_dispatch *const *)platforms[i];
+        if (s->cl->clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) != CL_SUCCESS)
+            device = NULL;
     }
-    for (size_t i = 0; i < N_OPERATIONS; i++) {
-        double took[REPEATS];
-        operations[i].batch(&s, operations[i].n);
-        for (int r = 0; r < REPEATS; r++) {
-            double begin = prog_now();
-            operations[i].batch(&s, operations[i].n);
-            took[r] = (prog_now() - begin) * NS / operations[i].n;
-        }
-        printf("%.3f %s\n", bench_median(took, REPEATS), operations[i].name);
+    if (!device)
+        bench_fail("no device");
+    s->context = s->cl->clCreateContext(NULL, 1, &device, NULL, NULL, &err);
+    MUST(err);
+    cl_program program = s->cl->clCreateProgramWithSource(s->context, 1, &text, NULL, &err);
+    MUST(err);
+    MUST(s->cl->clBuildProgram(program, 1, &device, "", NULL, NULL));
+    s->kernel = make_kernel(s, program, &s->mem);
+    s->queue = make_queue(s, device);
+    for (int i = 0; i < THREADS; i++) {
+        struct lane *lane = &s->lanes[i];
+        lane->kernel = make_kernel(s, program, &lane->mem);
+        lane->queue = make_queue(s, device);
     }
 }
 
+/** The driver's own platforms, past every loader. */
+static cl_uint own_platforms(const char *driver, cl_platform_id *ret_platforms, cl_uint size)
+{
+    void *library = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
+    void *(*find)(const char *) = NULL;
+    cl_int (*ask)(cl_uint, cl_platform_id *, cl_uint *) = NULL;
+    cl_uint count = 0;
+
+    if (!library)
+        bench_fail("%s: %s", driver, dlerror());
+    *(void **)&find = dlsym(library, "clGetExtensionFunctionAddress");
+    if (find)
+        *(void **)&ask = find("clIcdGetPlatformIDsKHR");
+    if (!ask || ask(size, ret_platforms, &count) != CL_SUCCESS)
+        bench_fail("%s: not an OpenCL driver", driver);
+    return count < size ? count : size;
+}
+
+/** A line an operation: what the calls of the program cost, and, with @driver, the driver's own. */
+static void measure(const char *driver)
+{
+    static struct subject subjects[2];
+    cl_platform_id platforms[PLATFORMS];
+    cl_uint count = 0;
+    int sides = driver ? 2 : 1;
+
+    MUST(clGetPlatformIDs(PLATFORMS, platforms, &count));
+    open_subject(&subjects[0], platforms, count < PLATFORMS ? count : PLATFORMS);
+    if (driver) {
+        count = own_platforms(driver, platforms, PLATFORMS);
+        open_subject(&subjects[1], platforms, count);
+    }
+    for (size_t i = 0; i < N_OPERATIONS; i++) {
+        double best[2] = {0};
+        for (int r = -1; r < REPEATS; r++) { /* the first warms up */
+            for (int side = 0; side < sides; side++) {
+                cl = subjects[side].cl;
+                double begin = prog_now();
+                operations[i].batch(&subjects[side], operations[i].n);
+                double took = (prog_now() - begin) * NS / operations[i].n;
+                best[side] = r <= 0 || took < best[side] ? took : best[side];
+            }
+        }
+        printf("%.3f %.3f %s\n", best[0], best[1], operations[i].name);
+    }
+}
+
+struct results {
+    double first[N_OPERATIONS][MAX_RESULTS], second[N_OPERATIONS][MAX_RESULTS];
+};
+
 /** Run one set of measurements and put each into the row of its operation. */
-static void collect(const char *self, const char *name, double results[N_OPERATIONS][MAX_RESULTS],
+static void collect(const char *self, const char *name, const char *driver, struct results *results,
                     int run)
 {
-    char *const argv[] = {(char *)self, "--measure", NULL};
+    char *const argv[] = {(char *)self, "--measure", (char *)driver, NULL};
     int out, i = 0;
     pid_t pid = bench_start(name, NULL, argv, &out);
-    char *text = bench_collect(pid, out), *state = NULL;
+    char *text = bench_collect(pid, out), *state = NULL, *end;
 
     for (char *line = strtok_r(text, "\n", &state); line && i < N_OPERATIONS;
-         line = strtok_r(NULL, "\n", &state))
-        results[i++][run] = strtod(line, NULL);
+         line = strtok_r(NULL, "\n", &state)) {
+        results->first[i][run] = strtod(line, &end);
+        results->second[i++][run] = strtod(end, NULL);
+    }
     free(text);
     if (i != N_OPERATIONS)
         bench_fail("a measurement is missing");
@@ -239,25 +325,26 @@ static void collect(const char *self, const char *name, double results[N_OPERATI
 
 int main(int argc, char **argv)
 {
-    static double native[N_OPERATIONS][MAX_RESULTS], under[N_OPERATIONS][MAX_RESULTS];
-    int runs = (int)prog_option(argc, argv, "--runs", 5);
+    static struct results under, native;
+    int runs = (int)prog_option(argc, argv, "--runs", 9);
+    const char *driver = prog_option_text(argc, argv, "--beside", NULL);
 
-    if (argc == 2 && strcmp(argv[1], "--measure") == 0) {
-        measure();
+    if (argc > 1 && strcmp(argv[1], "--measure") == 0) {
+        measure(argv[2]);
         return 0;
     }
     if (runs < 1 || runs > MAX_RESULTS)
         bench_fail("--runs must be 1 to %d", MAX_RESULTS);
-    /* Once each way first, so that every build is in the drivers' caches. */
-    collect(argv[0], NULL, native, 0);
-    collect(argv[0], "calls", under, 0);
-    for (int run = 0; run < runs; run++) {
-        collect(argv[0], NULL, native, run);
-        collect(argv[0], "calls", under, run);
+    /* The first of each kind, which puts every build into the drivers' caches, does not count. */
+    for (int run = -1; run < runs; run++) {
+        collect(argv[0], "calls", driver, &under, run < 0 ? 0 : run);
+        if (!driver)
+            collect(argv[0], NULL, NULL, &native, run < 0 ? 0 : run);
     }
     printf("%-34s %12s %12s %10s %7s\n", "call", "native ns", "reseat ns", "added ns", "ratio");
     for (size_t i = 0; i < N_OPERATIONS; i++) {
-        double a = bench_median(native[i], (size_t)runs), b = bench_median(under[i], (size_t)runs);
+        double b = bench_median(under.first[i], (size_t)runs);
+        double a = bench_median(driver ? under.second[i] : native.first[i], (size_t)runs);
         printf("%-34s %12.1f %12.1f %+10.1f %7.3f\n", operations[i].name, a, b, b - a, b / a);
     }
     return 0;
