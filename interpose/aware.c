@@ -1,13 +1,13 @@
 #include "interpose/aware_priv.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "interpose/control.h"
 #include "interpose/start.h"
+#include "state/thread.h"
 #include "state/work.h"
 
 #define PATIENCE_MS     5000
@@ -226,7 +226,6 @@ static void *thread_main(void *unused)
 {
     struct call call;
     (void)unused;
-    pthread_setname_np(pthread_self(), "reseat-aware");
     pthread_mutex_lock(&aware.lock);
     own_process = aware.process;
     for (;;) {
@@ -257,19 +256,9 @@ static void *thread_main(void *unused)
 
 static int start_thread(void)
 {
-    sigset_t all, before;
-    pthread_t thread;
-    if (aware.thread)
-        return 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, thread_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0)
-        return -error;
-    pthread_detach(thread);
-    aware.thread = true;
-    return 0;
+    int error = aware.thread ? 0 : thread_start("reseat-aware", 0, thread_main, NULL, NULL);
+    aware.thread = error == 0;
+    return error;
 }
 
 /* ---- fork ---- */

@@ -17,10 +17,10 @@
 #include "interpose/control_frames.h"
 #include "interpose/control_job.h"
 #include "interpose/control_room.h"
-#include "interpose/control_thread.h"
 #include "interpose/control_wire.h"
 #include "state/move.h"
 #include "state/status.h"
+#include "state/thread.h"
 
 #define RETRY_MS    500
 #define STATUS_MS   250
@@ -123,7 +123,6 @@ static void *job_main(void *data)
     struct job *job = data;
     struct control_report report;
 
-    pthread_setname_np(pthread_self(), "reseat-move");
     control_job_run(&job->request, &report);
     pthread_mutex_lock(&control.lock);
     job->report = report;
@@ -307,7 +306,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     control.job_count++;
     pthread_mutex_unlock(&control.lock);
 
-    int error = control_thread_start(job_main, job, 0);
+    int error = thread_start("reseat-move", 0, job_main, job, NULL);
     if (!error) {
         return;
     }
@@ -427,7 +426,6 @@ static void *control_main(void *data)
     struct link *link = data;
     uint64_t next_status = 0;
 
-    pthread_setname_np(pthread_self(), "reseat-control");
     for (;;) {
         if (link->wire.fd < 0) {
             link_connect(link);
@@ -527,7 +525,7 @@ static int start_locked(void)
         return -errno;
     }
     control_room_start(wake);
-    error = control_thread_start(control_main, &control.link, STACK_SMALL);
+    error = thread_start("reseat-control", STACK_SMALL, control_main, &control.link, NULL);
     if (error) {
         close(control.wake);
         control.wake = -1;

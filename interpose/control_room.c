@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "interpose/control_thread.h"
 #include "state/room.h"
 #include "state/status.h"
+#include "state/thread.h"
 
 /* Turns of the control thread between two looks for what is granted and not used. */
 #define SLACK_TURNS 8
@@ -247,7 +247,7 @@ static void take_shrink(uint32_t seat, uint64_t bytes)
     if (shrink) {
         *shrink = (struct shrink){seat, bytes};
     }
-    if (!shrink || control_thread_start(shrink_main, shrink, 0)) {
+    if (!shrink || thread_start("reseat-shrink", 0, shrink_main, shrink, NULL)) {
         free(shrink);
         shrink_ended(seat, 0);
     }

@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
+#include "state/thread.h"
 #include "state/work.h"
 
 /* How long one job may keep the others waiting. */
@@ -74,18 +74,10 @@ static void *callback_thread(void *unused);
 /* Under the lock. */
 static int thread_add(void)
 {
-    /* Signals are the program's: none is delivered to a thread of ours. */
-    sigset_t all, before;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, callback_thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0) {
-        pthread_detach(thread);
+    int error = thread_start("reseat-callback", 0, callback_thread, NULL, NULL);
+    if (error == 0)
         pool.threads++;
-    }
-    return -error;
+    return error;
 }
 
 /* Somebody is to watch whether the busy ones go on. Without one, the jobs wait. Under the lock. */
@@ -100,7 +92,6 @@ static void stand_by(void)
 static void *callback_thread(void *unused)
 {
     (void)unused;
-    pthread_setname_np(pthread_self(), "reseat-callback");
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         struct callback_job *job = take();

@@ -305,9 +305,17 @@ static void run(struct move *move)
     bool reserved = move->target && move->request->grant;
     if (reserved)
         room_reserve(move->target, *move->request->grant);
+    bool first = move->target && !move->target->visited;
+    struct work_arming arming;
+    if (first)
+        work_arming_begin(&arming);
     error = transact(move, &waste);
     pause_end(move);
+    if (first)
+        work_arming_end(&arming);
     if (error == 0) {
+        if (move->target)
+            move->target->visited = true;
         move_enter_phase(move, MOVE_RESUME);
         atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
         context_wake();

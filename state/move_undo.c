@@ -1,12 +1,12 @@
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "state/kernel.h"
 #include "state/move_priv.h"
 #include "state/sampler.h"
+#include "state/thread.h"
 
 /* How long threads of the program may be kept out for a residence that nobody needs. */
 #define PATIENCE_NS 5000000u
@@ -115,7 +115,6 @@ static void *sweep_thread(void *unused)
     struct timespec pause = {0, PAUSE_LEAST_NS};
     bool more = true;
     (void)unused;
-    pthread_setname_np(pthread_self(), "reseat-undo");
     while (more) {
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < PAUSE_MOST_NS)
@@ -135,16 +134,8 @@ void move_remains_sweep(void)
         ;
     if (!all || sweeping)
         return;
-    /* Signals are the program's: none is delivered to a thread of ours. */
-    sigset_t signals, before;
-    pthread_t thread;
-    sigfillset(&signals);
-    pthread_sigmask(SIG_SETMASK, &signals, &before);
     /* Without a thread the next move tries again. */
-    sweeping = pthread_create(&thread, NULL, sweep_thread, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (sweeping)
-        pthread_detach(thread);
+    sweeping = thread_start("reseat-undo", 0, sweep_thread, NULL, NULL) == 0;
 }
 
 void move_remains_after_fork(void)

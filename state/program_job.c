@@ -1,5 +1,4 @@
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +7,9 @@
 #include "state/log.h"
 #include "state/program_priv.h"
 #include "state/stay.h"
+#include "state/thread.h"
 #include "state/usage.h"
+#include "state/work.h"
 
 /*
  * Builds, compilations and links from their beginning to their end: one at a time for a program, in
@@ -222,6 +223,7 @@ static cl_int work(struct program_job *job)
         stay_again(&stay);
     }
     stay_end(&stay);
+    work_arm(); /* drivers bring compilers in with the first build */
     if (error == CL_SUCCESS)
         usage_note_recipe(job->recipe);
     program_job_unclaim(job);
@@ -238,7 +240,6 @@ static void tell(struct program_job *job)
 static void *job_thread(void *data)
 {
     struct program_job *job = data;
-    pthread_setname_np(pthread_self(), "reseat-build");
     begin_compiling();
     work(job);
     end_compiling();
@@ -247,23 +248,15 @@ static void *job_thread(void *data)
     return NULL;
 }
 
-/* Signals are the program's: none is delivered to a thread of ours. */
 static bool start_thread(struct program_job *job)
 {
-    pthread_t thread;
-    sigset_t all, before;
     pthread_once(&exits, register_exit);
     register_main_thread();
     count_waiting(true);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, job_thread, job);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
-        pthread_detach(thread);
-    else
+    bool started = thread_start("reseat-build", 0, job_thread, job, NULL) == 0;
+    if (!started)
         count_waiting(false);
-    return error == 0;
+    return started;
 }
 
 cl_int program_job_run(struct program_job *job, bool *ret_visible)

@@ -1,11 +1,11 @@
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "state/log.h"
+#include "state/thread.h"
 #include "state/transfer_priv.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -14,7 +14,6 @@
 
 #define BLOCK     (4u << 20) /* that one prefaulting thread takes at a time */
 #define HUGE_PAGE (2u << 20)
-#define STACK     (1u << 20)
 
 unsigned host_cores(void)
 {
@@ -87,24 +86,6 @@ static void *prefault_run(void *data)
     return NULL;
 }
 
-int host_thread_create(pthread_t *ret_thread, const char *name, void *(*run)(void *), void *data)
-{
-    sigset_t all, old;
-    pthread_attr_t attributes;
-    int error = pthread_attr_init(&attributes);
-    if (error)
-        return error;
-    (void)pthread_attr_setstacksize(&attributes, STACK);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(ret_thread, &attributes, run, data);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
-    if (error == 0)
-        (void)pthread_setname_np(*ret_thread, name);
-    return error;
-}
-
 void transfer_prefault(char *memory, size_t size, unsigned threads)
 {
     struct prefault job = {.memory = memory, .size = size};
@@ -119,7 +100,7 @@ void transfer_prefault(char *memory, size_t size, unsigned threads)
     if (most > COST_THREADS_MAX)
         most = COST_THREADS_MAX;
     while (count + 1 < most &&
-           host_thread_create(&others[count], "reseat-copy", prefault_run, &job) == 0)
+           thread_start("reseat-copy", HOST_STACK, prefault_run, &job, &others[count]) == 0)
         count++;
     prefault_run(&job);
     while (count > 0)

@@ -61,8 +61,8 @@ void host_populate(char *memory, size_t size);
 /** Page-aligned memory of ours for chunks, present, not inherited by children. NULL: no memory. */
 char *host_ring_create(size_t size, unsigned threads);
 void host_ring_destroy(char *memory, size_t size);
-/** Start a thread with every signal blocked. 0 or an error number. */
-int host_thread_create(pthread_t *ret_thread, const char *name, void *(*run)(void *), void *data);
+/** Of copying threads, bytes. */
+#define HOST_STACK ((size_t)1 << 20)
 
 /** Memory of ours as one driver knows it: CL_MEM_USE_HOST_PTR, mapped for as long as it lives. */
 struct pin {

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "state/log.h"
+#include "state/thread.h"
 #include "state/transfer_priv.h"
 
 #define NS           1000000000ull
@@ -246,7 +247,7 @@ void threads_start(struct transfer *transfer, unsigned threads)
 {
     while (transfer->thread_count < threads) {
         pthread_t thread;
-        int error = host_thread_create(&thread, "reseat-copy", thread_run, transfer);
+        int error = thread_start("reseat-copy", HOST_STACK, thread_run, transfer, &thread);
         if (error) {
             log_info("a copy thread could not be started (error %d): %u run", error,
                      transfer->thread_count);

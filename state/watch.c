@@ -1,11 +1,11 @@
 #include "state/watch.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "state/callback.h"
 #include "state/command.h"
+#include "state/thread.h"
 #include "state/work.h"
 
 /* How long after it was asked a driver that has said nothing is looked at, and how often then. */
@@ -310,7 +310,6 @@ static void *watch_thread(void *unused)
 {
     (void)unused;
     uint64_t pause = LOOK_FIRST_NS;
-    pthread_setname_np(pthread_self(), "reseat-watch");
     for (;;) {
         pthread_mutex_lock(&engine_lock);
         if (watched.count == 0)
@@ -334,17 +333,8 @@ static int start(void)
     int error = callback_start();
     pthread_mutex_lock(&engine_lock);
     if (error == 0 && !watched.running) {
-        /* Signals are the program's: none is delivered to a thread of ours. */
-        sigset_t all, before;
-        pthread_t thread;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = -pthread_create(&thread, NULL, watch_thread, NULL);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (error == 0) {
-            pthread_detach(thread);
-            watched.running = true;
-        }
+        error = thread_start("reseat-watch", 0, watch_thread, NULL, NULL);
+        watched.running = error == 0;
     }
     pthread_mutex_unlock(&engine_lock);
     return error;

@@ -8,11 +8,14 @@
 #include "state/callback.h"
 #include "state/gate.h"
 #include "state/log.h"
+#include "state/thread.h"
 
 /* A move gives up within one call of a driver; a build may take its time. */
 #define WORK_PATIENCE_S 30
 /* Callbacks of what has ended are called still, if the program lets them. */
 #define CALLBACK_PATIENCE_MS 1000
+/* How long a handler that a driver registered may be before ours. */
+#define ARMING_NS 1000000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
@@ -21,7 +24,8 @@ static atomic_bool over; /* written under lock */
 static _Thread_local unsigned depth;
 
 static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
-static char handler_of;              /* its address names our handler among all */
+static char handlers_of[2];          /* their addresses name our handler among all */
+static unsigned armed;               /* which of them it has; guarded by arm_lock */
 static _Thread_local bool disarming; /* the handler is taken back: that calls it */
 
 /* The C++ ABI's: like atexit, with a name by which the handler can be taken back. */
@@ -84,13 +88,53 @@ static void process_ends(void *unused)
 void work_arm(void)
 {
     pthread_mutex_lock(&arm_lock);
-    if (!atomic_load(&over)) {
+    if (!atomic_load(&over) && __cxa_atexit(process_ends, NULL, &handlers_of[armed ^ 1]) == 0) {
         disarming = true;
-        __cxa_finalize(&handler_of);
+        __cxa_finalize(&handlers_of[armed]);
         disarming = false;
-        (void)__cxa_atexit(process_ends, NULL, &handler_of);
+        armed ^= 1;
     }
     pthread_mutex_unlock(&arm_lock);
+}
+
+static void *arm_on(void *data)
+{
+    struct work_arming *arming = data;
+    pthread_mutex_lock(&arming->lock);
+    while (!arming->ended) {
+        pthread_mutex_unlock(&arming->lock);
+        work_arm();
+        pthread_mutex_lock(&arming->lock);
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += ARMING_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (!arming->ended)
+            pthread_cond_clockwait(&arming->changed, &arming->lock, CLOCK_MONOTONIC, &until);
+    }
+    pthread_mutex_unlock(&arming->lock);
+    return NULL;
+}
+
+void work_arming_begin(struct work_arming *arming)
+{
+    pthread_mutex_init(&arming->lock, NULL);
+    pthread_cond_init(&arming->changed, NULL);
+    arming->ended = false;
+    arming->started = thread_start("reseat-arm", 0, arm_on, arming, &arming->thread) == 0;
+}
+
+void work_arming_end(struct work_arming *arming)
+{
+    pthread_mutex_lock(&arming->lock);
+    arming->ended = true;
+    pthread_cond_signal(&arming->changed);
+    pthread_mutex_unlock(&arming->lock);
+    if (arming->started)
+        pthread_join(arming->thread, NULL);
+    pthread_cond_destroy(&arming->changed);
+    pthread_mutex_destroy(&arming->lock);
 }
 
 void work_before_fork(void)

@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_WORK_H
 #define RESEAT_STATE_WORK_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "state/compiler.h"
@@ -28,6 +29,21 @@ bool work_is_over(void);
  * drivers register theirs when they are opened or first used: call it after that.
  */
 void work_arm(void);
+
+/**
+ * Around a first use of a driver beside the running program. Drivers register handlers in the
+ * middle of it (a compiler's statics, within the first build): from begin to end another thread
+ * calls work_arm again and again, so that exit() meets ours first but for a moment. Without a
+ * thread, nothing.
+ */
+struct work_arming {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool started, ended;
+};
+void work_arming_begin(struct work_arming *arming);
+void work_arming_end(struct work_arming *arming);
 
 /** Around a fork: the child gets the C library's list of handlers as it is, its lock included. */
 void work_before_fork(void);

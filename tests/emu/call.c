@@ -35,8 +35,8 @@ static void process_ends(void)
     atomic_store(&ended_by, gettid());
 }
 
-/* What was registered a moment ago its caller may not have heard of: nobody can be before it. */
-#define NEWS_NS (5 * NS_PER_MS)
+/* What was registered a moment ago nobody may have heard of: nobody can be before it. */
+#define NEWS_NS (60 * NS_PER_MS)
 static _Atomic uint64_t registered_ns;
 
 static void late_ends(void)
@@ -101,6 +101,18 @@ static bool arm_fires(struct emu_shared_device *shared, int function)
     return false;
 }
 
+/* Drivers bring libraries in when they first make a context, or compile: early in that call. */
+static void register_late(const struct emu_call *call)
+{
+    uint32_t bit = call->function == EMU_FN_clCreateContext  ? 1
+                   : call->function == EMU_FN_clBuildProgram ? 2
+                                                             : 0;
+    if (tells_end && bit != 0 && !(atomic_fetch_or(&call->device->known_calls, bit) & bit)) {
+        atomic_store(&registered_ns, now_ns());
+        atexit(late_ends);
+    }
+}
+
 cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *device)
 {
     crash_if_ended();
@@ -123,25 +135,13 @@ cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *de
         return info->lost_error;
     if (info->since > device->config.version)
         return CL_INVALID_OPERATION;
+    register_late(call);
     return CL_SUCCESS;
-}
-
-/* Drivers bring libraries in when they first make a context, or compile. */
-static void register_late(const struct emu_call *call)
-{
-    uint32_t bit = call->function == EMU_FN_clCreateContext  ? 1
-                   : call->function == EMU_FN_clBuildProgram ? 2
-                                                             : 0;
-    if (tells_end && bit != 0 && !(atomic_fetch_or(&call->device->known_calls, bit) & bit)) {
-        atomic_store(&registered_ns, now_ns());
-        atexit(late_ends);
-    }
 }
 
 cl_int emu_call_end(const struct emu_call *call, cl_int err)
 {
     crash_if_ended();
-    register_late(call);
     const struct emu_shared_device *shared = call->device->shared;
     if (call->function == EMU_FN_clFinish && err == CL_SUCCESS &&
         atomic_load(&shared->losses) != call->losses)

@@ -22,12 +22,13 @@
 static bool no_threads;
 static unsigned moves_run;
 
-int control_thread_start(void *(*entry)(void *), void *data, size_t stack)
+int thread_start(const char *name, size_t stack, void *(*run)(void *), void *data,
+                 pthread_t *ret_thread)
 {
-    (void)stack;
+    (void)name, (void)stack, (void)ret_thread;
     if (no_threads)
         return -EAGAIN;
-    entry(data);
+    run(data);
     return 0;
 }
 

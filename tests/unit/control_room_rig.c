@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "interpose/control_thread.h"
+#include "state/thread.h"
 
 #define SECOND_NS   1000000000ull
 #define THREADS_MAX 8
@@ -86,14 +86,15 @@ sem_t room_woken;
 void (*room_on_wake)(void);
 static pthread_t threads[THREADS_MAX];
 
-int control_thread_start(void *(*entry)(void *), void *data, size_t stack)
+int thread_start(const char *name, size_t stack, void *(*run)(void *), void *data,
+                 pthread_t *ret_thread)
 {
-    (void)stack;
+    (void)name, (void)stack, (void)ret_thread;
     if (room_no_threads) {
         return -EAGAIN;
     }
     cr_assert_lt(room_threads, THREADS_MAX);
-    cr_assert_eq(pthread_create(&threads[room_threads++], NULL, entry, data), 0);
+    cr_assert_eq(pthread_create(&threads[room_threads++], NULL, run, data), 0);
     return 0;
 }
 
