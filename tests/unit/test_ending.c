@@ -18,7 +18,8 @@
 
 enum { RUNS = 16, STEP_MS = 11, WORDS = 1024, STATUS = 9, CHILD_S = 60 };
 
-static const char config[] = "[one] name=one base=1 build_ms=100 [two] name=two base=1 build_ms=100";
+static const char config[] =
+    "[one] name=one base=1 build_ms=100 [two] name=two base=1 build_ms=100";
 static const char *const source = "__kernel void add(__global uint *words)\n"
                                   "{ words[get_global_id(0)] += 1; }\n";
 
