@@ -18,6 +18,15 @@
 #define REGISTER_MS     60000
 #define DEFAULT_VENDORS "/etc/OpenCL/vendors"
 
+/*
+ * The child of a fork has the stacks of its parent's threads but not the threads, and a handler of
+ * exit() of Mesa's joins them all the same. That goes well while the C library keeps the stacks: 40
+ * MiB of them unless told otherwise, five threads, where a program that moves may have drivers, and
+ * threads of ours, that it has not natively. A kept stack's memory was given back.
+ */
+#define STACKS      "glibc.pthread.stack_cache_size"
+#define STACKS_KEPT STACKS "=4294967296"
+
 #define EXIT_CANNOT_EXEC 126
 #define EXIT_NOT_FOUND   127
 
@@ -351,19 +360,20 @@ static int make_vendors(const struct run *run, char ret_folder[PATH_MAX])
     return paths_write(file, line, strlen(line));
 }
 
-static int set_preload(const struct run *run)
+/** Put @item in front of a list, unless that mentions @known already. */
+static int set_first(const char *name, const char *item, const char *known)
 {
-    const char *old = getenv("LD_PRELOAD");
+    const char *old = getenv(name);
     CLEANUP(cleanup_free) char *all = NULL;
 
-    if (old && strstr(old, run->library)) {
+    if (old && strstr(old, known)) {
         return 0;
     }
-    if (asprintf(&all, "%s%s%s", run->library, old && *old ? ":" : "", old ? old : "") < 0) {
+    if (asprintf(&all, "%s%s%s", item, old && *old ? ":" : "", old ? old : "") < 0) {
         all = NULL;
         return -ENOMEM;
     }
-    return set("LD_PRELOAD", all);
+    return set(name, all);
 }
 
 /**
@@ -389,7 +399,7 @@ static int set_roads(const struct run *run)
     if (!error) {
         error = set("OCL_ICD_VENDORS", folder);
     }
-    return error ? error : set_preload(run);
+    return error ? error : set_first("LD_PRELOAD", run->library, run->library);
 }
 
 static int set_or_clear(const char *name, const char *value)
@@ -402,6 +412,7 @@ static int set_environment(const struct run *run, const char *name)
     int error = set_roads(run);
     char count[16];
 
+    error = error ? error : set_first("GLIBC_TUNABLES", STACKS_KEPT, STACKS);
     if (!error && run->paths.socket[0]) {
         error = set("RESEAT_SOCKET", run->paths.socket);
     }

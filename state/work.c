@@ -15,7 +15,8 @@
 /* Callbacks of what has ended are called still, if the program lets them. */
 #define CALLBACK_PATIENCE_MS 1000
 /* How long a handler that a driver registered may be before ours. */
-#define ARMING_NS 1000000
+#define ARMING_NS    1000000
+#define ARMING_STACK ((size_t)256 << 10)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
@@ -122,7 +123,8 @@ void work_arming_begin(struct work_arming *arming)
     pthread_mutex_init(&arming->lock, NULL);
     pthread_cond_init(&arming->changed, NULL);
     arming->ended = false;
-    arming->started = thread_start("reseat-arm", 0, arm_on, arming, &arming->thread) == 0;
+    arming->started =
+        thread_start("reseat-arm", ARMING_STACK, arm_on, arming, &arming->thread) == 0;
 }
 
 void work_arming_end(struct work_arming *arming)

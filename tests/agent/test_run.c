@@ -46,6 +46,21 @@ Test(run, opens_every_road_and_keeps_the_users_setting)
     cr_assert(strstr(result->out, "\na1\n"), "%s", result->out);
 }
 
+Test(run, has_the_c_library_keep_stacks_unless_the_user_decided)
+{
+    static const char name[] = "glibc.pthread.stack_cache_size=";
+    unsetenv("GLIBC_TUNABLES");
+    struct result *result = RESEAT("run", "sh", "-c", "echo $GLIBC_TUNABLES");
+    cr_assert_eq(strncmp(result->out, name, strlen(name)), 0, "%s", result->out);
+    setenv("GLIBC_TUNABLES", "glibc.malloc.arena_max=1", 1);
+    result = RESEAT("run", "sh", "-c", "echo $GLIBC_TUNABLES");
+    cr_assert(strstr(result->out, name), "%s", result->out);
+    cr_assert(strstr(result->out, ":glibc.malloc.arena_max=1\n"), "%s", result->out);
+    setenv("GLIBC_TUNABLES", "glibc.pthread.stack_cache_size=1", 1);
+    result = RESEAT("run", "sh", "-c", "echo $GLIBC_TUNABLES");
+    cr_assert_str_eq(result->out, "glibc.pthread.stack_cache_size=1\n");
+}
+
 Test(run, inside_itself_keeps_what_was_kept)
 {
     setenv("OCL_ICD_VENDORS", "/opt/vendors", 1);
