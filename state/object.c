@@ -199,13 +199,9 @@ void object_unhold(void *pointer)
     struct object *object = pointer;
     if (!object)
         return;
-    /* Only the last one may meet a mover. */
-    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
-    while (holds > 1)
-        if (atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds - 1,
-                                                  memory_order_release, memory_order_relaxed))
-            return;
     enum object_type type = type_of(object);
+    /* Not the last one either may pass a closed gate: with its reference the program lets go of
+     * host memory, which a mover may be copying. */
     gate_enter();
     bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;
     if (last)
