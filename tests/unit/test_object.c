@@ -1,7 +1,9 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
+#include "state/gate.h"
 #include "state/object.h"
 
 /* Types of our own instead of the engine's: this suite links object.c alone. */
@@ -188,4 +190,30 @@ Test(object, a_mover_may_walk_while_the_program_creates_and_releases)
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
     cr_assert_eq(object_count(OBJECT_KERNEL), 0);
+}
+
+static atomic_bool was_released;
+static void *release_one(void *thing)
+{
+    object_release(thing);
+    atomic_store(&was_released, true);
+    return NULL;
+}
+
+/* With it the program may let go of host memory that a mover copies, though the mover holds the
+ * object. */
+Test(object, the_programs_last_reference_does_not_pass_a_closed_gate)
+{
+    const struct timespec moment = {0, 50000000};
+    struct thing *thing = publish(OBJECT_MEMORY);
+    pthread_t program;
+    object_hold(thing);
+    cr_assert_eq(gate_close(0), 0);
+    cr_assert_eq(pthread_create(&program, NULL, release_one, thing), 0);
+    nanosleep(&moment, NULL);
+    cr_assert_not(atomic_load(&was_released));
+    gate_open();
+    pthread_join(program, NULL);
+    cr_assert(atomic_load(&was_released));
+    object_unhold(thing);
 }
