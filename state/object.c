@@ -200,8 +200,8 @@ void object_unhold(void *pointer)
     if (!object)
         return;
     enum object_type type = type_of(object);
-    /* Not the last one either may pass a closed gate: with its reference the program lets go of
-     * host memory, which a mover may be copying. */
+    /* Whether it is the last or not: with its reference the program lets go of host memory too,
+     * which a mover may be copying with the gate closed. */
     gate_enter();
     bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;
     if (last)

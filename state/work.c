@@ -25,7 +25,7 @@ static atomic_bool over; /* written under lock */
 static _Thread_local unsigned depth;
 
 static pthread_mutex_t arm_lock = PTHREAD_MUTEX_INITIALIZER;
-static char handlers_of[2];          /* their addresses name our handler among all */
+static char handlers_of[2];          /* their addresses name our handler, in turn */
 static unsigned armed;               /* which of them it has; guarded by arm_lock */
 static _Thread_local bool disarming; /* the handler is taken back: that calls it */
 

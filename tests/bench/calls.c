@@ -25,7 +25,6 @@ enum {
     BATCH = 1000,
     REPEATS = 21,
     CHEAP = 100,
-    NAME_BYTES = 64,
     MAX_RESULTS = 32,
     PLATFORMS = 8,
     THREADS = 8,

@@ -6,7 +6,7 @@
 #include "state/gate.h"
 #include "state/object.h"
 
-/* Types of our own instead of the engine's: this suite links object.c alone. */
+/* Types of our own instead of the engine's: object.c and the gate know no other. */
 struct thing {
     struct object object;
     int payload[40];
