@@ -1,21 +1,6 @@
 #include "state/map.h"
 
-#include "interpose/check.h"
 #include "interpose/entry.h"
-
-/* 5.2.4: which map flags there are, which exclude each other, which the object's own flags forbid.
- */
-static cl_int check_map_flags(const struct memory *memory, cl_map_flags flags)
-{
-    const cl_map_flags writes = CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
-    if ((flags & ~(cl_map_flags)(CL_MAP_READ | writes)) != 0 ||
-        ((flags & CL_MAP_WRITE_INVALIDATE_REGION) && (flags & (CL_MAP_READ | CL_MAP_WRITE))))
-        return CL_INVALID_VALUE;
-    cl_int error = flags & CL_MAP_READ ? check_host_reads(memory) : CL_SUCCESS;
-    if (error == CL_SUCCESS && (flags & writes))
-        error = check_host_writes(memory);
-    return error;
-}
 
 static cl_int check_owners(cl_command_queue queue, cl_mem object, bool image)
 {
@@ -37,10 +22,6 @@ void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
     const size_t origin[3] = {offset, 0, 0}, region[3] = {size, 1, 1};
     struct memory *memory = memory_get(buffer);
     cl_int error = check_owners(command_queue, buffer, false);
-    if (error == CL_SUCCESS && (size == 0 || offset > memory->size || size > memory->size - offset))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = check_map_flags(memory, map_flags);
     if (error == CL_SUCCESS)
         error = map_enqueue(queue_get(command_queue), memory, map_flags, origin, region,
                             blocking_map != CL_FALSE, num_events_in_wait_list, event_wait_list,
@@ -67,10 +48,6 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
     if (error == CL_SUCCESS &&
         (!origin || !region || !image_row_pitch || (has_slices(memory) && !image_slice_pitch)))
         error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = check_image_region(memory, origin, region);
-    if (error == CL_SUCCESS)
-        error = check_map_flags(memory, map_flags);
     if (error == CL_SUCCESS)
         error = map_enqueue(queue_get(command_queue), memory, map_flags, origin, region,
                             blocking_map != CL_FALSE, num_events_in_wait_list, event_wait_list,
