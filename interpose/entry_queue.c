@@ -89,8 +89,8 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
 {
     struct queue *queue = NULL;
     cl_int error = check_owners(context, device);
-    if (error == CL_SUCCESS)
-        error = check_properties(properties);
+    if (error == CL_SUCCESS) /* Those of queues on the device are the other call's. */
+        error = properties & DEVICE_PROPERTIES ? CL_INVALID_VALUE : check_properties(properties);
     if (error == CL_SUCCESS)
         error = queue_create(context_get(context), seat_get(device), properties, NULL, 0, &queue);
     return entry_created(queue, error, errcode_ret);

@@ -62,6 +62,10 @@ Test(queue_calls, properties_are_checked_as_5_1_says, .timeout = 60)
         cr_expect_arr_eq(list, tried[i].list, size, "list %zu", i);
         OK(clReleaseCommandQueue(queue));
     }
+    /* The older call has none for queues on the device. */
+    cl_int error = CL_SUCCESS;
+    cr_expect_null(clCreateCommandQueue(s.program.context, s.rig.device, DEVICE | OUT, &error));
+    cr_expect_eq(error, CL_INVALID_VALUE);
 }
 
 Test(queue_calls, queries_answer_and_refuse, .timeout = 60)
