@@ -1,6 +1,7 @@
 #include "interpose/check.h"
 
 #include "calls_generated.h"
+#include "interpose/start.h"
 
 size_t image_color_size(const struct memory *image)
 {
@@ -8,13 +9,13 @@ size_t image_color_size(const struct memory *image)
                                                                 : sizeof(cl_float4);
 }
 
-cl_int check_host_reads(const struct memory *memory)
+static cl_int check_host_reads(const struct memory *memory)
 {
     return memory->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS) ? CL_INVALID_OPERATION
                                                                             : CL_SUCCESS;
 }
 
-cl_int check_host_writes(const struct memory *memory)
+static cl_int check_host_writes(const struct memory *memory)
 {
     return memory->flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS) ? CL_INVALID_OPERATION
                                                                            : CL_SUCCESS;
@@ -79,10 +80,16 @@ static bool boxes_overlap(const struct box *a, const struct box *b, const size_t
     return meet_on_circle(a->start % a->slice / a->row, b->start % b->slice / b->row, height, rows);
 }
 
+/* A run of bytes of a buffer. None is an error up to 2.0 (5.2.2). */
+static bool run_fits(const struct memory *buffer, size_t offset, size_t size)
+{
+    return in_range(offset, size, buffer->size) && (size != 0 || the_limits.empty_commands);
+}
+
 cl_int check_read_buffer(const struct read_buffer *command)
 {
     const struct memory *buffer = command->base.uses[0];
-    if (!command->ptr || !in_range(command->offset, command->size, buffer->size))
+    if (!command->ptr || !run_fits(buffer, command->offset, command->size))
         return CL_INVALID_VALUE;
     return check_host_reads(buffer);
 }
@@ -90,7 +97,7 @@ cl_int check_read_buffer(const struct read_buffer *command)
 cl_int check_write_buffer(const struct write_buffer *command)
 {
     const struct memory *buffer = command->base.uses[0];
-    if (!command->ptr || !in_range(command->offset, command->size, buffer->size))
+    if (!command->ptr || !run_fits(buffer, command->offset, command->size))
         return CL_INVALID_VALUE;
     return check_host_writes(buffer);
 }
@@ -142,8 +149,8 @@ cl_int check_fill_buffer(const struct fill_buffer *command)
 cl_int check_copy_buffer(const struct copy_buffer *command)
 {
     const struct memory *from = command->base.uses[0], *to = command->base.uses[1];
-    if (!in_range(command->src_offset, command->size, from->size) ||
-        !in_range(command->dst_offset, command->size, to->size))
+    if (!run_fits(from, command->src_offset, command->size) ||
+        !run_fits(to, command->dst_offset, command->size))
         return CL_INVALID_VALUE;
     if (from->root == to->root) {
         size_t a = from->origin + command->src_offset, b = to->origin + command->dst_offset;
@@ -176,8 +183,8 @@ cl_int check_copy_buffer_rect(const struct copy_buffer_rect *command)
     return CL_SUCCESS;
 }
 
-cl_int check_image_region(const struct memory *image, const size_t origin[3],
-                          const size_t region[3])
+static cl_int check_image_region(const struct memory *image, const size_t origin[3],
+                                 const size_t region[3])
 {
     for (int i = 0; i < 3; i++)
         if (region[i] == 0 || !in_range(origin[i], region[i], image->image->dims[i]))

@@ -82,8 +82,9 @@ static cl_int run(struct queue *queue, struct kernel *kernel, cl_command_type ty
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
     if (UNLIKELY(found.empty))
-        return the_limits.empty_launches ? sync_empty_launch(queue, waits, wait_list, ret_event)
-                                         : CL_INVALID_GLOBAL_WORK_SIZE;
+        return the_limits.empty_commands
+                   ? sync_empty(queue, type, false, waits, wait_list, ret_event)
+                   : CL_INVALID_GLOBAL_WORK_SIZE;
     if (UNLIKELY(found.overflows))
         return CL_INVALID_GLOBAL_OFFSET;
     if (UNLIKELY(required != NULL) && !is_required(space, required))

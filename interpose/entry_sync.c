@@ -36,15 +36,18 @@ static void nothing_to_drop(struct command *command)
     (void)command;
 }
 
-/* A command of the driver's that waits for its list alone: a marker with an empty one waits for all
- * before it, which only makes an empty launch later than it could be. */
-static const struct command_ops empty_launch_ops = {
-    .type = CL_COMMAND_NDRANGE_KERNEL,
-    .size = sizeof(struct command),
-    .issue = marker_issue,
-    .defer = nothing_to_hold,
-    .drop = nothing_to_drop,
+/* A marker for the driver, which with an empty list waits for all before it: that only makes an
+ * empty command later than it could be. */
+#define EMPTY(command_type)                                                                        \
+    {                                                                                              \
+        .type = command_type, .size = sizeof(struct command), .issue = marker_issue,               \
+        .defer = nothing_to_hold, .drop = nothing_to_drop                                          \
+    }
+static const struct command_ops empty_ops[] = {
+    EMPTY(CL_COMMAND_NDRANGE_KERNEL), EMPTY(CL_COMMAND_READ_BUFFER), EMPTY(CL_COMMAND_WRITE_BUFFER),
+    EMPTY(CL_COMMAND_COPY_BUFFER),    EMPTY(CL_COMMAND_FILL_BUFFER),
 };
+#undef EMPTY
 
 static const struct command_ops marker_ops = {
     .type = CL_COMMAND_MARKER,
@@ -75,11 +78,14 @@ static cl_int sync_run(const struct command_ops *ops, cl_command_queue handle, c
     return command_run(&command, false, waits, wait_list, ret_event);
 }
 
-cl_int sync_empty_launch(struct queue *queue, cl_uint waits, const cl_event *wait_list,
-                         cl_event *ret_event)
+cl_int sync_empty(struct queue *queue, cl_command_type type, bool blocking, cl_uint waits,
+                  const cl_event *wait_list, cl_event *ret_event)
 {
-    struct command command = {.ops = &empty_launch_ops, .queue = queue};
-    return command_run(&command, false, waits, wait_list, ret_event);
+    const struct command_ops *ops = empty_ops;
+    while (ops->type != type)
+        ops++;
+    struct command command = {.ops = ops, .queue = queue};
+    return command_run(&command, blocking, waits, wait_list, ret_event);
 }
 
 cl_int clEnqueueMarkerWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,

@@ -4,10 +4,14 @@
 #include "state/command.h"
 
 /**
- * Enqueue a launch that has no work-items (5.8, since 2.1): it ends when its wait list does. Runs
- * as command_run; CL_EVENT_COMMAND_TYPE is a launch's.
+ * Enqueue a command that has nothing to do: a launch of no work-items, a transfer of no bytes. It
+ * ends when its wait list does. No driver is asked, since they do not agree about what to do then.
+ *
+ * @param type CL_COMMAND_NDRANGE_KERNEL, or that of a transfer from, to or between buffers: what
+ *             CL_EVENT_COMMAND_TYPE says.
+ * Runs as command_run.
  */
-cl_int sync_empty_launch(struct queue *queue, cl_uint waits, const cl_event *wait_list,
-                         cl_event *ret_event);
+cl_int sync_empty(struct queue *queue, cl_command_type type, bool blocking, cl_uint waits,
+                  const cl_event *wait_list, cl_event *ret_event);
 
 #endif

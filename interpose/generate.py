@@ -332,15 +332,16 @@ static const struct command_ops {self.name}_ops = {{
                 lines.append(f"    memcpy(command.{p.name}, {p.name}, {sizes[p.name]});")
             else:
                 lines.append(f"    command.{p.name} = {p.name};")
+        blocking = f"{self.blocking} != CL_FALSE" if self.blocking else "false"
+        run = f"{blocking}, num_events_in_wait_list, event_wait_list, event);"
         lines += [
             f"    cl_int error = check_{self.name}(&command);",
             "    if (UNLIKELY(error != CL_SUCCESS))",
             "        return error;",
-            f"    return command_run(&command.base, {self.blocking + ' != CL_FALSE' if self.blocking else 'false'},"
-            " num_events_in_wait_list, event_wait_list, event);",
-            "}",
-            "",
         ]
+        if self.objects and "size" in parameters:
+            lines += ["    if (UNLIKELY(size == 0))", f"        return sync_empty(queue, {self.type}, {run}"]
+        lines += [f"    return command_run(&command.base, {run}", "}", ""]
         return lines
 
 
@@ -436,6 +437,7 @@ def generated_source(calls, members, commands):
         "#include <string.h>",
         "",
         '#include "interpose/check.h"',
+        '#include "interpose/entry_sync.h"',
         "",
         "static void *refuse(cl_int *errcode, cl_int error)",
         "{",

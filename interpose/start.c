@@ -271,7 +271,7 @@ static void read_limits(void)
     the_limits.subgroups =
         devinfo_scalar(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0) != 0 ||
         devinfo_names_have(devinfo_string(device, CL_DEVICE_EXTENSIONS), "cl_khr_subgroups");
-    the_limits.empty_launches = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
+    the_limits.empty_commands = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
 }
 
 /* What another thread may be in the middle of while this one forks. */

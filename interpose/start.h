@@ -24,7 +24,8 @@ extern struct present the_present;
 struct start_limits {
     bool uniform_groups; /**< Work-groups of one launch all have the same size. */
     bool subgroups;      /**< The device has any. */
-    bool empty_launches; /**< A launch of no work-items does nothing (2.1), instead of failing. */
+    bool empty_commands; /**< Launches of no work-items and transfers of no bytes do nothing (2.1),
+                              instead of failing. */
 };
 extern struct start_limits the_limits;
 

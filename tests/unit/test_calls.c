@@ -49,6 +49,49 @@ Test(calls, transfers_beyond_the_end_are_refused)
                  CL_SUCCESS);
 }
 
+/* OpenCL 3.0: nothing to do is not an error; some drivers say it is. */
+Test(calls, transfers_of_nothing_are_commands)
+{
+    char bytes[16] = {0};
+    cl_int error;
+    cl_event gate = clCreateUserEvent(s.context, &error), done[4];
+    cr_assert_eq(error, CL_SUCCESS);
+    expect_error(
+        clEnqueueReadBuffer(s.queue, s.buffer, CL_FALSE, 4096, 0, bytes, 1, &gate, &done[0]),
+        CL_SUCCESS);
+    expect_error(clEnqueueWriteBuffer(s.queue, s.buffer, CL_FALSE, 7, 0, bytes, 0, NULL, &done[1]),
+                 CL_SUCCESS);
+    expect_error(clEnqueueCopyBuffer(s.queue, s.buffer, s.buffer, 16, 16, 0, 0, NULL, &done[2]),
+                 CL_SUCCESS);
+    expect_error(clEnqueueFillBuffer(s.queue, s.buffer, bytes, 8, 16, 0, 0, NULL, &done[3]),
+                 CL_SUCCESS);
+    static const cl_command_type types[] = {CL_COMMAND_READ_BUFFER, CL_COMMAND_WRITE_BUFFER,
+                                            CL_COMMAND_COPY_BUFFER, CL_COMMAND_FILL_BUFFER};
+    for (int opened = 0; opened < 2; opened++) {
+        for (size_t i = 0; i < 4; i++) {
+            cl_command_type type = 0;
+            cl_int status = CL_INVALID_VALUE;
+            clGetEventInfo(done[i], CL_EVENT_COMMAND_TYPE, sizeof(type), &type, NULL);
+            clGetEventInfo(done[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
+                           NULL);
+            cr_expect_eq(type, types[i]);
+            cr_expect(opened ? status == CL_COMPLETE : status > CL_COMPLETE, "%zu: %d", i, status);
+        }
+        expect_error(clSetUserEventStatus(gate, CL_COMPLETE),
+                     opened ? CL_INVALID_OPERATION : CL_SUCCESS);
+        expect_error(clFinish(s.queue), CL_SUCCESS);
+    }
+    for (size_t i = 0; i < 4; i++)
+        clReleaseEvent(done[i]);
+    clReleaseEvent(gate);
+    expect_error(clEnqueueReadBuffer(s.queue, s.buffer, CL_TRUE, 0, 0, bytes, 0, NULL, NULL),
+                 CL_SUCCESS);
+    expect_error(clEnqueueReadBuffer(s.queue, s.buffer, CL_TRUE, 0, 0, NULL, 0, NULL, NULL),
+                 CL_INVALID_VALUE);
+    expect_error(clEnqueueReadBuffer(s.queue, s.buffer, CL_TRUE, 4097, 0, bytes, 0, NULL, NULL),
+                 CL_INVALID_VALUE);
+}
+
 Test(calls, boxes_beyond_the_end_are_refused)
 {
     char bytes[4096];
