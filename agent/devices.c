@@ -83,6 +83,7 @@ static int keep_others(struct agent *agent, struct inventory *fresh)
     size_t room = fresh->count + devices->inventory.count;
     struct inventory_entry *grown;
 
+    apps_sweep(agent); /* One that has just ended does not count. */
     if (!others_live(agent, devices->wanted) || !devices->environment ||
         strcmp(devices->environment, devices->wanted) == 0) {
         return 0;
