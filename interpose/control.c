@@ -49,8 +49,6 @@ struct link {
     uint64_t wish; /**< The edition that the agent was told. */
     uint32_t sent_count;
     struct seat_status sent[PROTOCOL_SEATS_MAX]; /**< What the agent knows. */
-    struct device_key last[PROTOCOL_SEATS_MAX];  /**< Where each was when last seen on a device. */
-    bool has_last[PROTOCOL_SEATS_MAX];
 };
 
 /** One for a process: so is what it controls. */
@@ -95,14 +93,6 @@ static void resolve_locked(void)
 {
     control.resolved = true;
     pthread_cond_broadcast(&control.answered);
-}
-
-static void remember_device(struct link *link, uint32_t seat, const struct seat_status *status)
-{
-    if (!status->suspended && status->device.icd[0]) {
-        link->last[seat] = status->device;
-        link->has_last[seat] = true;
-    }
 }
 
 /* ---- moves, each on its own thread ---- */
@@ -175,7 +165,6 @@ static void send_status(struct link *link)
         status_seat(seat, &status);
         changed = changed || !control_status_equal(&status, &link->sent[seat]);
         link->sent[seat] = status;
-        remember_device(link, seat, &status);
     }
     if (!changed) {
         return;
@@ -183,8 +172,7 @@ static void send_status(struct link *link)
     struct frame frame;
     control_frame_status(&frame);
     for (uint32_t seat = 0; seat < count; seat++) {
-        control_frame_seat(&frame, seat, &link->sent[seat],
-                           link->has_last[seat] ? &link->last[seat] : NULL);
+        control_frame_seat(&frame, seat, &link->sent[seat]);
     }
     frame_end(&frame);
     link->status_due = false;
@@ -272,11 +260,6 @@ static void take_request(struct link *link, const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "request", 0);
 
-    for (uint32_t i = 0; i < control_seat_count(); i++) {
-        struct seat_status status = {0};
-        status_seat(i, &status);
-        remember_device(link, i, &status);
-    }
     struct job *job = calloc(1, sizeof(*job));
     if (!job) {
         refuse(link, id, "no memory for the request");
@@ -287,7 +270,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     job->request.move.cancel = &job->cancel;
     job->request.move.progress = job_progress;
     job->request.move.data = job;
-    const char *wrong = control_request_read(map, link->has_last, link->last, &job->request);
+    const char *wrong = control_request_read(map, &job->request);
     if (wrong) {
         refuse(link, id, wrong);
         free(job);

@@ -25,15 +25,12 @@ void control_frame_status(struct frame *frame)
     frame_array(frame, "seats");
 }
 
-void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status,
-                        const struct device_key *last)
+void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status)
 {
     char key[DEVICE_KEY_TEXT_MAX] = "";
 
-    if (!status->suspended && status->device.icd[0]) {
+    if (status->device.icd[0]) {
         device_key_format(&status->device, key);
-    } else if (last) {
-        device_key_format(last, key);
     }
     frame_map(frame, NULL);
     frame_u64(frame, "seat", seat);

@@ -19,9 +19,7 @@ void control_frame_hello(struct frame *frame, const char *name, const char *id,
 /** Begin a status; follow with control_frame_seat() for each seat and frame_end(). */
 void control_frame_status(struct frame *frame);
 
-/** @last  Where the seat was when last on a device, for a suspended one; or NULL. */
-void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status,
-                        const struct device_key *last);
+void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status);
 
 void control_frame_progress(struct frame *frame, uint64_t request,
                             const struct move_progress *progress);

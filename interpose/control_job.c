@@ -14,8 +14,8 @@ uint32_t control_seat_count(void)
     return count == 0 ? 1 : count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
 }
 
-static const char *read_targets(const msgpack_object *map, const bool *has_last,
-                                const struct device_key *last, struct control_request *request)
+/* Without a name each goes back to where it was. */
+static const char *read_targets(const msgpack_object *map, struct control_request *request)
 {
     char text[DEVICE_KEY_TEXT_MAX];
     struct device_key target;
@@ -23,11 +23,11 @@ static const char *read_targets(const msgpack_object *map, const bool *has_last,
     if (named ? device_key_parse(text, &target) != 0 : !request->resume)
         return "the request names no valid device";
     for (uint32_t seat = 0; seat < control_seat_count(); seat++) {
-        if (named)
-            request->targets[seat] = target;
-        else if (has_last[seat])
-            request->targets[seat] = last[seat];
-        else if (request->seat == CONTROL_ALL_SEATS || request->seat == seat)
+        struct seat_status status = {0};
+        status_seat(seat, &status);
+        request->targets[seat] = named ? target : status.device;
+        if (!named && !status.device.icd[0] &&
+            (request->seat == CONTROL_ALL_SEATS || request->seat == seat))
             return "the program has been on no device yet; name one";
     }
     return NULL;
@@ -54,8 +54,7 @@ static void read_grants(const msgpack_object *map, struct control_request *reque
     read_numbers(map, "wanted", UINT64_MAX, request->wanted);
 }
 
-const char *control_request_read(const msgpack_object *map, const bool *has_last,
-                                 const struct device_key *last, struct control_request *ret_request)
+const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
 {
     struct control_request *request = ret_request;
     uint64_t seat = field_u64(map, "seat", CONTROL_ALL_SEATS);
@@ -70,7 +69,7 @@ const char *control_request_read(const msgpack_object *map, const bool *has_last
     request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
                                                                     : MOVE_ASKED;
-    return request->suspend ? NULL : read_targets(map, has_last, last, request);
+    return request->suspend ? NULL : read_targets(map, request);
 }
 
 static bool is_there(const struct control_request *request, uint32_t seat)

@@ -32,14 +32,12 @@ struct control_report {
 };
 
 /**
- * Read what the agent asks. @has_last, @last: where each seat was when last on a device.
+ * Read what the agent asks.
  *
  * @ret_request  Its callbacks and its cancel flag are the caller's to set.
  * Returns NULL, or what is wrong with it.
  */
-const char *control_request_read(const msgpack_object *map, const bool *has_last,
-                                 const struct device_key *last,
-                                 struct control_request *ret_request);
+const char *control_request_read(const msgpack_object *map, struct control_request *ret_request);
 
 /**
  * Of all seats, those that are already where they are to be are left out, unless all are.

@@ -27,8 +27,8 @@ struct seat {
     struct object object; /**< A cl_device_id of the program. */
     uint32_t index;
     struct device
-        *_Atomic device;   /**< Where it is; NULL: suspended. Changed with the gate closed. */
-    struct device *last;   /**< Where it was before that. Likewise. */
+        *_Atomic device;         /**< Where it is; NULL: suspended. Changed with the gate closed. */
+    struct device *_Atomic last; /**< Where it was before that. Likewise. */
     struct device *origin; /**< Where it started: what it was promised under --profile native. */
     _Atomic uint32_t moves;
     _Atomic uint64_t last_downtime_ns;

@@ -167,7 +167,7 @@ static bool device_refuses(cl_int error)
  */
 static bool go_back(struct seat *seat, struct device *here, const char *kernel)
 {
-    struct device *const ways[] = {seat->origin, seat->last};
+    struct device *const ways[] = {seat->origin, atomic_load(&seat->last)};
     for (size_t i = 0; here && i < ARRAY_SIZE(ways); i++) {
         if (atomic_load(&seat->device) != here)
             return true;

@@ -240,7 +240,7 @@ void room_read(uint32_t index, struct room_use *ret_use)
         }
     } else if (index < the_seat_count) {
         pthread_mutex_lock(&grants);
-        use.least = atomic_load(&the_seats[index]->last->account.least);
+        use.least = atomic_load(&atomic_load(&the_seats[index]->last)->account.least);
         use.limited = the_seats[index]->limited;
         pthread_mutex_unlock(&grants);
         use.wanted = wanted(NULL, the_seats[index]);
@@ -322,9 +322,11 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
     uint64_t serial = atomic_load(&turn.current);
     pthread_mutex_lock(&grants);
     struct device *from = atomic_load(&seat->device);
+    /* In this order, so that nobody sees it suspended from where it was before that. */
+    if (from)
+        atomic_store(&seat->last, from);
     atomic_store(&seat->device, to);
     if (from) {
-        seat->last = from;
         atomic_fetch_sub(&from->account.granted, seat->granted);
         close_if_empty(from);
     }

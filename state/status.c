@@ -29,8 +29,7 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         struct seat *seat = the_seats[index];
         struct device *device = atomic_load(&seat->device);
         status.suspended = device == NULL;
-        if (device)
-            status.device = device->key;
+        status.device = (device ? device : atomic_load(&seat->last))->key;
         status.moving = atomic_load(&seat->moving);
         status.moves = atomic_load(&seat->moves);
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);

@@ -8,7 +8,7 @@
 
 /** A virtual device as an operator sees it. */
 struct seat_status {
-    struct device_key device; /**< Where it is; meaningless while suspended. */
+    struct device_key device; /**< Where it is; of a suspended one, where it was. */
     bool suspended;
     bool moving;
     uint64_t device_bytes;  /**< Bytes of memory objects held in residences on this device. */

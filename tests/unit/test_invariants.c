@@ -190,6 +190,11 @@ static void do_move(struct play *p)
     cr_assert_eq(engine_rig_move(&p->rig, to, &report), MOVE_DONE, "%s: %s", p->last,
                  report.reason);
     p->suspended = to == NULL;
+    if (p->suspended) { /* It can be resumed to where it was. */
+        const struct device_key from = status.device;
+        status_seat(0, &status);
+        cr_assert(device_key_equal(&status.device, &from), "%s: was on %s", p->last, from.device);
+    }
 }
 
 typedef void (*deed)(struct play *p, struct modelled *a, struct modelled *b);
