@@ -241,6 +241,8 @@ class Command:
                 if parameter.pointed == "cl_mem":
                     fail(f"{call.name}: the table says nothing of '{parameter.name}'")
                 self.fields.append(parameter)
+        # Of a run of bytes, which may be none.
+        self.may_be_empty = bool(self.objects) and any(p.name == "size" for p in self.fields)
 
     def is_vector(self, parameter):
         return parameter.type == "const size_t *"
@@ -339,7 +341,7 @@ static const struct command_ops {self.name}_ops = {{
             "    if (UNLIKELY(error != CL_SUCCESS))",
             "        return error;",
         ]
-        if self.objects and "size" in parameters:
+        if self.may_be_empty:
             lines += ["    if (UNLIKELY(size == 0))", f"        return sync_empty(queue, {self.type}, {run}"]
         lines += [f"    return command_run(&command.base, {run}", "}", ""]
         return lines
@@ -427,6 +429,9 @@ def generated_header(commands):
     ]
     for command in commands:
         lines += command.structure()
+    empty = ", ".join(f"X({command.type})" for command in commands if command.may_be_empty)
+    lines += ["/* Commands that may have nothing to do: sync_empty runs them then. */",
+              f"#define CALLS_MAY_BE_EMPTY(X) {empty}", ""]
     return lines + ["#endif", ""]
 
 
