@@ -68,6 +68,25 @@ Test(queue_calls, properties_are_checked_as_5_1_says, .timeout = 60)
     cr_expect_eq(error, CL_INVALID_VALUE);
 }
 
+/* 5.2.2 and 5.8 before 2.1. */
+Test(queue_calls, up_to_2_0_there_has_to_be_something_to_do, .timeout = 60)
+{
+    char bytes[16] = {0};
+    const size_t zero = 0;
+    struct events_scene s;
+    events_open(&s, "[one] name=one base=1 version=1.2", 0);
+    cl_command_queue q = s.program.queue;
+    cl_mem a = s.buffer;
+    cr_expect_eq(clEnqueueReadBuffer(q, a, CL_TRUE, 0, 0, bytes, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueWriteBuffer(q, a, CL_TRUE, 0, 0, bytes, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueCopyBuffer(q, a, a, 0, 16, 0, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueNDRangeKernel(q, s.add, 1, NULL, &zero, NULL, 0, NULL, NULL),
+                 CL_INVALID_GLOBAL_WORK_SIZE);
+    /* To fill nothing was never an error. */
+    OK(clEnqueueFillBuffer(q, a, bytes, 8, 0, 0, 0, NULL, NULL));
+    OK(clFinish(q));
+}
+
 Test(queue_calls, queries_answer_and_refuse, .timeout = 60)
 {
     struct events_scene s;
