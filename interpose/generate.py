@@ -241,8 +241,7 @@ class Command:
                 if parameter.pointed == "cl_mem":
                     fail(f"{call.name}: the table says nothing of '{parameter.name}'")
                 self.fields.append(parameter)
-        # Of a run of bytes, which may be none.
-        self.may_be_empty = bool(self.objects) and any(p.name == "size" for p in self.fields)
+        self.may_be_empty = self.objects and any(p.name == "size" for p in self.fields)
 
     def is_vector(self, parameter):
         return parameter.type == "const size_t *"
@@ -336,11 +335,8 @@ static const struct command_ops {self.name}_ops = {{
                 lines.append(f"    command.{p.name} = {p.name};")
         blocking = f"{self.blocking} != CL_FALSE" if self.blocking else "false"
         run = f"{blocking}, num_events_in_wait_list, event_wait_list, event);"
-        lines += [
-            f"    cl_int error = check_{self.name}(&command);",
-            "    if (UNLIKELY(error != CL_SUCCESS))",
-            "        return error;",
-        ]
+        lines += [f"    cl_int error = check_{self.name}(&command);"]
+        lines += ["    if (UNLIKELY(error != CL_SUCCESS))", "        return error;"]
         if self.may_be_empty:
             lines += ["    if (UNLIKELY(size == 0))", f"        return sync_empty(queue, {self.type}, {run}"]
         lines += [f"    return command_run(&command.base, {run}", "}", ""]
@@ -430,9 +426,7 @@ def generated_header(commands):
     for command in commands:
         lines += command.structure()
     empty = ", ".join(f"X({command.type})" for command in commands if command.may_be_empty)
-    lines += ["/* Commands that may have nothing to do: sync_empty runs them then. */",
-              f"#define CALLS_MAY_BE_EMPTY(X) {empty}", ""]
-    return lines + ["#endif", ""]
+    return lines + [f"#define CALLS_MAY_BE_EMPTY(X) {empty}", "", "#endif", ""]
 
 
 def generated_source(calls, members, commands):
