@@ -5,13 +5,15 @@
 
 #include "state/move.h"
 
+/*
+ * The real part stays: POCL's threads look at a queue's device after what they did there was waited
+ * for, and the queue and the device were released; no call tells when they have. It is 1 KiB.
+ */
 static void seat_leave(struct object *object)
 {
     struct seat *seat = (struct seat *)object;
-    if (!seat->part)
-        return;
-    seat->part->device.cl->clReleaseDevice(seat->part->device.id);
-    pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
+    if (seat->part)
+        pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
 }
 
 static void part_free(struct sub_device *part)
@@ -137,17 +139,6 @@ static cl_int divide(struct seat *parent, const cl_device_partition_property *pr
     return error;
 }
 
-/* POCL's threads look at a queue's device after what they did there was waited for and released,
- * and only parts of devices ever go. So what is tried out is tried on the whole one. */
-static void learn(struct device *device)
-{
-    struct residence *residence;
-    cl_int error;
-    if (atomic_load(&device->host_ptr) == HOST_PTR_UNTRIED &&
-        residence_create(NULL, device, &residence, &error) == 0)
-        residence_unref(residence);
-}
-
 cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
                          cl_uint count, struct seat **ret_seats, cl_uint *ret_count)
 {
@@ -156,7 +147,6 @@ cl_int sub_device_create(struct seat *parent, const cl_device_partition_property
     if (error != CL_SUCCESS)
         return error;
     struct device *device = atomic_load(&parent->device);
-    learn(device);
     error = device->cl->clCreateSubDevices(device->id, properties, 0, NULL, &made);
     if (error == CL_SUCCESS && made > SEATS)
         error = CL_DEVICE_PARTITION_FAILED;

@@ -200,21 +200,24 @@ Test(pins, sub_devices_pin_the_device_that_was_divided)
     engine_program_close(&p);
 }
 
-/* Also where the program has not used it yet: a part goes while the driver may still look at it. */
-Test(pins, what_is_tried_out_is_tried_on_the_whole_device)
+/* Its threads may look at one after the program let it go. */
+Test(pins, parts_stay_in_the_driver)
 {
     struct engine_rig rig;
-    cl_device_id parts[2];
+    cl_device_id parts[2], real[2];
     const cl_device_partition_property singly[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
     engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
-    struct device *whole = the_seats[0]->device;
-    cr_assert_eq(whole->host_ptr, HOST_PTR_UNTRIED);
+    const cl_icd_dispatch *cl = the_seats[0]->device->cl;
     OK(clCreateSubDevices(rig.device, singly, 2, parts, NULL));
-    cr_assert_eq(whole->host_ptr, HOST_PTR_MAPPED);
     for (int i = 0; i < 2; i++) {
-        const struct seat *part = (const struct seat *)parts[i];
-        cr_assert_eq(part->device->host_ptr, HOST_PTR_MAPPED);
+        real[i] = ((const struct seat *)parts[i])->device->id;
         OK(clReleaseDevice(parts[i]));
+        cr_expect_eq(clReleaseDevice(parts[i]), CL_INVALID_DEVICE);
+    }
+    for (int i = 0; i < 2; i++) {
+        cl_uint units = 0;
+        OK(cl->clGetDeviceInfo(real[i], CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL));
+        cr_expect_eq(units, 1);
     }
 }
 
