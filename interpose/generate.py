@@ -473,8 +473,8 @@ def generated_source(calls, members, commands):
 
 
 def version_script(calls):
-    # And what policy/reseat.h looks for.
-    lines = ["{", "global:", "    reseat_api;"]
+    # And what policy/reseat.h looks for, and the end of the process.
+    lines = ["{", "global:", "    reseat_api;", "    exit;"]
     lines += [f"    {c.name};" for c in calls.values() if c.kind != "absent"]
     return lines + ["local:", "    *;", "};", ""]
 

@@ -1,9 +1,11 @@
 #include "interpose/start.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/device_key.h"
 #include "agent/inventory.h"
@@ -274,10 +276,19 @@ static void read_limits(void)
     the_limits.empty_commands = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
 }
 
+/* The program's, and all libraries', because we are loaded before the C library. */
+EXPORT void exit(int status)
+{
+    void (*end)(int) = (void (*)(int))dlsym(RTLD_NEXT, "exit");
+    work_process_ends();
+    if (end)
+        end(status);
+    _exit(status);
+}
+
 /* What another thread may be in the middle of while this one forks. */
 static void before_fork(void)
 {
-    work_before_fork();
     pthread_mutex_lock(&engine_lock);
     object_lock_all();
 }
@@ -286,7 +297,6 @@ static void parent_goes_on(void)
 {
     object_unlock_all();
     pthread_mutex_unlock(&engine_lock);
-    work_after_fork();
 }
 
 static void child_begins(void)
@@ -296,7 +306,6 @@ static void child_begins(void)
     pthread_cond_init(&engine_changed, NULL);
     gate_after_fork();
     callback_after_fork();
-    program_after_fork();
     watch_after_fork();
     room_after_fork();
     work_in_child();

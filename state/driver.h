@@ -40,7 +40,6 @@ struct device {
     struct account account;   /**< What the program has there. */
     _Atomic uint8_t host_ptr; /**< enum host_ptr (residence.h). */
     struct link_figures link; /**< Of probe_link(), bandwidths of 0 until it measured. */
-    bool visited;             /**< A move ended there. By movers. */
 };
 
 /** The value of the environment before `reseat run` replaced it; drivers are found through these.

@@ -305,17 +305,9 @@ static void run(struct move *move)
     bool reserved = move->target && move->request->grant;
     if (reserved)
         room_reserve(move->target, *move->request->grant);
-    bool first = move->target && !move->target->visited;
-    struct work_arming arming;
-    if (first)
-        work_arming_begin(&arming);
     error = transact(move, &waste);
     pause_end(move);
-    if (first)
-        work_arming_end(&arming);
     if (error == 0) {
-        if (move->target)
-            move->target->visited = true;
         move_enter_phase(move, MOVE_RESUME);
         atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
         context_wake();
@@ -389,9 +381,7 @@ void move_transact(struct move *move)
         return;
     }
     if (work_begin() || move->resumes) {
-        work_arm(); /* what the driver registered since the program first used it */
         run(move);
-        work_arm(); /* and what it did for this move */
     } else {
         conclude(move, move_fail(move, -ECANCELED, "the program ends"));
     }

@@ -5,7 +5,6 @@
 #include "state/move_priv.h"
 #include "state/room.h"
 #include "state/sampler.h"
-#include "state/work.h"
 
 static bool known(const struct move *move, const struct context *context)
 {
@@ -153,7 +152,6 @@ static int prepare_program(struct move *move, void *object)
     if (!entry)
         return 0;
     cl_int error = program_make_real(program, target_of(entry), entry->to);
-    work_arm(); /* a compiler comes with the first program */
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "a program does not build on %s (OpenCL error %d)",
                          move->target->key.device, error);

@@ -94,8 +94,6 @@ cl_int program_link(struct context *context, uint32_t seats, const char *options
  * finds what it would have found. Not inside the gate.
  */
 void program_settle(struct program *program);
-/** In the child of a fork: the threads that build are gone. */
-void program_after_fork(void);
 /** clSetProgramSpecializationConstant (5.8.1). CL_INVALID_PROGRAM: not created from IL. */
 cl_int program_specialise(struct program *program, cl_uint id, size_t size, const void *value);
 

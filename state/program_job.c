@@ -1,7 +1,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "state/kernel.h"
 #include "state/log.h"
@@ -15,88 +14,6 @@
  * Builds, compilations and links from their beginning to their end: one at a time for a program, in
  * the thread that asked for it or, where the program wants to be called back, in one of ours.
  */
-
-/*
- * Threads of ours that build. As many as there are processors are in a compiler at once, however
- * many builds a program starts; one that waits in a callback is not in a compiler. The process must
- * not tear the compiler down under them.
- */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-static uint32_t waiting, compiling; /* guarded by lock */
-static pthread_once_t exits = PTHREAD_ONCE_INIT;
-static uint32_t most_compiling = 1; /* written once */
-
-static void wait_at_exit(void)
-{
-    pthread_mutex_lock(&lock);
-    while (waiting + compiling > 0)
-        pthread_cond_wait(&ended, &lock);
-    pthread_mutex_unlock(&lock);
-}
-
-/*
- * A compiler registers handlers while it works, and those run before any that was registered when
- * it began. Ahead of all handlers exit(3) ends its thread's storage, in glibc: for the main thread,
- * which is the one that mostly exits, that is the moment to wait.
- */
-extern int __cxa_thread_atexit_impl(void (*call)(void *), void *data, void *library);
-extern char library __asm__("__dso_handle") __attribute__((visibility("hidden")));
-
-static void thread_ends(void *unused)
-{
-    (void)unused;
-    wait_at_exit();
-}
-
-static void register_main_thread(void)
-{
-    static _Thread_local bool registered;
-    if (!registered && gettid() == getpid())
-        registered = __cxa_thread_atexit_impl(thread_ends, NULL, &library) == 0;
-}
-
-/* For other threads, and after the drivers' first handlers. */
-static void register_exit(void)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (processors > 1)
-        most_compiling = (uint32_t)processors;
-    (void)atexit(wait_at_exit);
-}
-
-static void count_waiting(bool begins)
-{
-    pthread_mutex_lock(&lock);
-    waiting = begins ? waiting + 1 : waiting - 1;
-    pthread_cond_broadcast(&ended);
-    pthread_mutex_unlock(&lock);
-}
-
-static void begin_compiling(void)
-{
-    pthread_mutex_lock(&lock);
-    while (compiling >= most_compiling)
-        pthread_cond_wait(&ended, &lock);
-    compiling++;
-    waiting--;
-    pthread_mutex_unlock(&lock);
-}
-
-static void end_compiling(void)
-{
-    pthread_mutex_lock(&lock);
-    compiling--;
-    pthread_cond_broadcast(&ended);
-    pthread_mutex_unlock(&lock);
-}
-
-void program_after_fork(void)
-{
-    pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&ended, NULL);
-    waiting = compiling = 0;
-}
 
 void program_settle(struct program *program)
 {
@@ -223,7 +140,6 @@ static cl_int work(struct program_job *job)
         stay_again(&stay);
     }
     stay_end(&stay);
-    work_arm(); /* drivers bring compilers in with the first build */
     if (error == CL_SUCCESS)
         usage_note_recipe(job->recipe);
     program_job_unclaim(job);
@@ -240,9 +156,9 @@ static void tell(struct program_job *job)
 static void *job_thread(void *data)
 {
     struct program_job *job = data;
-    begin_compiling();
+    work_build_begin();
     work(job);
-    end_compiling();
+    work_build_end();
     tell(job);
     program_job_free(job);
     return NULL;
@@ -250,12 +166,10 @@ static void *job_thread(void *data)
 
 static bool start_thread(struct program_job *job)
 {
-    pthread_once(&exits, register_exit);
-    register_main_thread();
-    count_waiting(true);
+    work_build_announce();
     bool started = thread_start("reseat-build", 0, job_thread, job, NULL) == 0;
     if (!started)
-        count_waiting(false);
+        work_build_withdraw();
     return started;
 }
 

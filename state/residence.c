@@ -9,7 +9,6 @@
 #include "state/gate.h"
 #include "state/log.h"
 #include "state/memory.h"
-#include "state/work.h"
 
 void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle)
 {
@@ -232,7 +231,6 @@ int residence_create(struct context *context, struct device *device,
                                                         CL_QUEUE_PROFILING_ENABLE, &error);
     if (!residence->io)
         goto failed;
-    work_arm(); /* drivers bring libraries in with the first context */
     learn_host_pointers(residence);
     *ret_residence = residence;
     return 0;

@@ -61,6 +61,13 @@ static void watch_unref(struct watch *watch)
         free(watch);
 }
 
+/* Once the process ends, what nobody waits for stays: the driver may have taken itself apart. */
+static void let_go(struct event *event)
+{
+    if (!work_is_over())
+        object_unhold(event);
+}
+
 static struct event_callback *next_due(struct watch *watch, struct event *event)
 {
     bool unlisted = false;
@@ -77,7 +84,7 @@ static struct event_callback *next_due(struct watch *watch, struct event *event)
     }
     pthread_mutex_unlock(&engine_lock);
     if (unlisted)
-        object_unhold(event);
+        let_go(event);
     return callback;
 }
 
@@ -93,9 +100,10 @@ static void call_due(struct callback_job *job)
         callback_program_end();
         free(callback);
         atomic_fetch_sub(&event->callback_refs, 1);
-        object_release(event);
+        if (!work_is_over())
+            object_release(event);
     }
-    object_unhold(event); /* the job's */
+    let_go(event); /* the job's */
 }
 
 /* Under engine_lock. */
@@ -280,7 +288,7 @@ static void look_at(struct event *event)
         watch_advance(event, status);
     pthread_mutex_unlock(&engine_lock);
     gate_leave();
-    object_unhold(event);
+    let_go(event);
 }
 
 /* Each in turn: the one looked at goes to the end of the list. */

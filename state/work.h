@@ -1,20 +1,22 @@
 #ifndef RESEAT_STATE_WORK_H
 #define RESEAT_STATE_WORK_H
 
-#include <pthread.h>
 #include <stdbool.h>
-
-#include "state/compiler.h"
 
 /*
  * What threads of ours (movers, callbacks, control) do to drivers, and the end of the process.
  *
  * exit() runs the drivers' own handlers, which take apart what their code stands on, while all
  * threads run on. The program knows what it does then; our threads must not be in a driver. So they
- * do everything that may reach one between work_begin and work_end, and a handler of ours, which
- * runs before the drivers' do, waits for what is under way. From then on nothing moves; the
- * program's own calls, from handlers and destructors that come later, go on as ever, and what they
- * wait for (a callback, a resume) still comes.
+ * do everything that may reach one between work_begin and work_end, and before those handlers run,
+ * we wait for what is under way. From then on nothing moves; the program's own calls, from handlers
+ * and destructors that come later, go on as ever, and what they wait for (a callback, a resume)
+ * still comes.
+ *
+ * Handlers run last registered first, and a driver registers some at any time, in the middle of its
+ * first build for one. What comes before all handlers is exit() itself, which we interpose
+ * (interpose/start.c), and, where the C library calls its own as main() returns, the end of the
+ * main thread's storage, at which we register ours.
  */
 
 /** False when the process ends: then only what the program may wait for is done. Nests; work_end
@@ -25,30 +27,25 @@ void work_end(void);
 bool work_is_over(void);
 
 /**
- * Have the handler run before those registered so far. Handlers run last registered first, and
- * drivers register theirs when they are opened or first used: call it after that.
+ * A build in a thread of ours, from before its thread is started until it was withdrawn, because
+ * there is no thread, or has begun and ended in it. Begin blocks while as many are in a compiler as
+ * there are processors. The end of the process waits for all, however long they take.
+ */
+void work_build_announce(void);
+void work_build_withdraw(void);
+void work_build_begin(void);
+void work_build_end(void);
+
+/** The process ends: wait for what is under way. Once; nothing from within a driver's own call. */
+void work_process_ends(void);
+
+/**
+ * Have that called by exit() also where it comes by neither way above (from within the C library,
+ * in another thread): before the handlers registered so far, so after a driver is opened.
  */
 void work_arm(void);
 
-/**
- * Around a first use of a driver beside the running program. Drivers register handlers in the
- * middle of it (a compiler's statics, within the first build): from begin to end another thread
- * calls work_arm again and again, so that exit() meets ours first but for a moment. Without a
- * thread, nothing.
- */
-struct work_arming {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool started, ended;
-};
-void work_arming_begin(struct work_arming *arming);
-void work_arming_end(struct work_arming *arming);
-
-/** Around a fork: the child gets the C library's list of handlers as it is, its lock included. */
-void work_before_fork(void);
-void work_after_fork(void);
-/** And in the child, instead: it has none of our threads. */
+/** In the child of a fork, which has none of our threads. */
 void work_in_child(void);
 
 #endif

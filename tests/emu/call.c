@@ -35,16 +35,6 @@ static void process_ends(void)
     atomic_store(&ended_by, gettid());
 }
 
-/* What was registered a moment ago nobody may have heard of: nobody can be before it. */
-#define NEWS_NS (60 * NS_PER_MS)
-static _Atomic uint64_t registered_ns;
-
-static void late_ends(void)
-{
-    if (now_ns() - atomic_load(&registered_ns) > NEWS_NS)
-        process_ends();
-}
-
 /* A driver would crash, now and then; this one always does. What the exiting thread still calls is
  * the program's own. */
 static void crash_if_ended(void)
@@ -101,16 +91,12 @@ static bool arm_fires(struct emu_shared_device *shared, int function)
     return false;
 }
 
-/* Drivers bring libraries in when they first make a context, or compile: early in that call. */
-static void register_late(const struct emu_call *call)
+/* Drivers bring libraries in with a context, and a compiler's parts as it needs them: early in that
+ * call. */
+static void register_late(int function)
 {
-    uint32_t bit = call->function == EMU_FN_clCreateContext  ? 1
-                   : call->function == EMU_FN_clBuildProgram ? 2
-                                                             : 0;
-    if (tells_end && bit != 0 && !(atomic_fetch_or(&call->device->known_calls, bit) & bit)) {
-        atomic_store(&registered_ns, now_ns());
-        atexit(late_ends);
-    }
+    if (tells_end && (function == EMU_FN_clCreateContext || function == EMU_FN_clBuildProgram))
+        atexit(process_ends);
 }
 
 cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *device)
@@ -135,7 +121,7 @@ cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *de
         return info->lost_error;
     if (info->since > device->config.version)
         return CL_INVALID_OPERATION;
-    register_late(call);
+    register_late(function);
     return CL_SUCCESS;
 }
 

@@ -56,7 +56,6 @@ struct emu_device {
     uint64_t link_free_ns[EMU_LINKS]; /**< When each direction is idle again. link_lock. */
     _Atomic uint64_t own_bytes;       /**< What this process holds of shared->bytes. */
     _Atomic int64_t own_live[EMU_KINDS];
-    _Atomic uint32_t known_calls; /**< See register_late in call.c. */
 };
 
 struct emu_context {

@@ -112,12 +112,17 @@ static void check_words(void)
             _exit(2);
 }
 
-static void child(unsigned ms)
+static void *leave(void *unused)
+{
+    (void)unused;
+    exit(STATUS);
+}
+
+static struct device **begin(void)
 {
     static cl_uint zero[WORDS];
     struct device **devices;
     size_t count;
-    pthread_t mover, asker;
     cl_platform_id platform;
     cl_device_id device;
     cl_int error;
@@ -142,6 +147,14 @@ static void child(unsigned ms)
     OK(clSetKernelArg(p.kernel, 0, sizeof(cl_mem), &p.buffer));
     work();
     OK(driver_list(&devices, &count) == 0 && count == 2 ? CL_SUCCESS : CL_DEVICE_NOT_FOUND);
+    return devices;
+}
+
+/* To be returned from main() where it returns. */
+static int child(unsigned ms)
+{
+    struct device **devices = begin();
+    pthread_t mover, asker;
     OK(pthread_create(&mover, NULL, move_on, devices));
     OK(pthread_create(&asker, NULL, ask_on, NULL));
     struct timespec now, end;
@@ -153,7 +166,36 @@ static void child(unsigned ms)
     } while ((now.tv_sec - end.tv_sec) * 1000000000 + now.tv_nsec < end.tv_nsec);
     if (ms % 2)
         atexit(check_words);
-    exit(STATUS);
+    if (ms % 3 == 0)
+        return STATUS;
+    if (ms % 3 == 1)
+        exit(STATUS);
+    pthread_t leaver;
+    OK(pthread_create(&leaver, NULL, leave, NULL));
+    pause();
+    return 1;
+}
+
+static pthread_t main_thread;
+
+static void *go_on_alone(void *data)
+{
+    struct device **devices = data;
+    struct move_request request = {.target = &devices[1]->key};
+    struct move_report report;
+    pthread_join(main_thread, NULL);
+    move_run(&request, &report);
+    work();
+    exit(report.result == MOVE_DONE ? STATUS : 1);
+}
+
+/* The main thread ends, and the process does not. */
+static int child_left(void)
+{
+    pthread_t other;
+    main_thread = pthread_self();
+    OK(pthread_create(&other, NULL, go_on_alone, begin()));
+    pthread_exit(NULL);
 }
 
 int main(void)
@@ -168,10 +210,10 @@ int main(void)
     setenv(DRIVER_ENV_VENDORS, getenv("EMU_VENDORS"), 1);
     setenv("RESEAT_PROFILE", "native", 1);
     unsetenv("OCL_ICD_VENDORS");
-    for (unsigned i = 0; i < RUNS; i++) {
+    for (unsigned i = 0; i <= RUNS; i++) {
         pid_t pid = fork();
         if (pid == 0)
-            child(i * STEP_MS);
+            return i < RUNS ? child(i * STEP_MS) : child_left();
         int status = 0;
         if (pid < 0 || waitpid(pid, &status, 0) != pid)
             return 1;
@@ -181,6 +223,6 @@ int main(void)
         }
     }
     unlink(path);
-    printf("%d of %d processes did not end as they should\n", failed, RUNS);
+    printf("%d of %d processes did not end as they should\n", failed, RUNS + 1);
     return failed != 0;
 }
