@@ -23,6 +23,13 @@ static const char config[] =
 static const char *const source = "__kernel void add(__global uint *words)\n"
                                   "{ words[get_global_id(0)] += 1; }\n";
 
+/* Its own would not survive the main thread's pthread_exit, after LLVM has set another. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "use_sigaltstack=0";
+}
+
 #define OK(call)                                                                                   \
     do {                                                                                           \
         cl_int error_ = (call);                                                                    \
