@@ -134,8 +134,9 @@ static void end_by_callback(void)
     prog_arg(state.kernel, 1, sizeof none, &none);
     MUST(clEnqueueNDRangeKernel(state.prog.queue, state.kernel, 1, NULL, &items, NULL, 0, NULL,
                                 &event));
-    MUST(clSetEventCallback(event, CL_COMPLETE, exit_in_callback, NULL));
     MUST(clFlush(state.prog.queue));
+    /* The last call of this thread: handlers release the queue as soon as it is called back. */
+    MUST(clSetEventCallback(event, CL_COMPLETE, exit_in_callback, NULL));
     sleep(FOREVER_S);
 }
 
