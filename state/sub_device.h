@@ -11,8 +11,9 @@
 
 /** What a seat that is a part has besides. */
 struct sub_device {
-    struct seat *parent;  /**< Held. */
-    struct device device; /**< The parent's, with the real sub-device's handle. */
+    struct seat *parent;                      /**< Held. */
+    struct device device;                     /**< The parent's, with the real sub-device's handle,
+                                               *  which is never released. */
     cl_device_partition_property *properties; /**< As the program gave them. Owned. */
     size_t property_count;                    /**< With the 0 that ends it. */
 };

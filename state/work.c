@@ -21,7 +21,7 @@ static unsigned working;             /* threads at work; guarded by lock, as are
 static unsigned building, compiling; /* builds announced, and those of them in a compiler */
 static atomic_bool over;             /* written under lock */
 static _Thread_local unsigned depth;
-static _Thread_local bool builds;
+static _Thread_local bool builds; /* this thread is in a compiler */
 
 bool work_begin(void)
 {
