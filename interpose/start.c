@@ -306,6 +306,7 @@ static void child_begins(void)
     pthread_cond_init(&engine_changed, NULL);
     gate_after_fork();
     callback_after_fork();
+    hold_after_fork();
     watch_after_fork();
     room_after_fork();
     work_in_child();

@@ -171,10 +171,13 @@ bool hold_needed(const struct command *command, uint8_t place, cl_uint waits,
  */
 cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wait_list,
                 struct event *event);
-/** Issue whatever became ready. Outside the gate and every lock. */
+/** Issue whatever became ready. Outside the gate and every lock; blocks on the device, the policy,
+ *  and moves. */
 void hold_pump(void);
-/** The same on the callback thread, from anywhere. */
+/** The same on a callback thread, from anywhere: where the caller may not wait for a move or for
+ * the policy, which what is issued may need. */
 void hold_pump_soon(void);
+void hold_after_fork(void);
 /** Wait until no command enqueued before now is held in @queue. Outside the gate. */
 void hold_wait_queue(struct queue *queue);
 /** Wait until @event is no longer HELD. Outside the gate. */

@@ -83,7 +83,8 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
                 struct event *event)
 {
     struct queue *queue = command->queue;
-    if (!watch_others(queue, waits, wait_list))
+    /* hold_pump_soon needs the thread. */
+    if (!watch_others(queue, waits, wait_list) || callback_start() != 0)
         return CL_OUT_OF_HOST_MEMORY;
     struct held *held = calloc(1, sizeof(*held) + waits * sizeof(struct event *));
     if (!held)
@@ -275,19 +276,25 @@ void hold_pump(void)
     }
 }
 
-static void pump_job(struct callback_job *job)
+static atomic_bool pump_posted;
+
+static void pump_posted_job(struct callback_job *job)
 {
-    free(job);
+    (void)job;
+    atomic_store(&pump_posted, false); /* what becomes ready from here on is another job's */
     hold_pump();
 }
 
 void hold_pump_soon(void)
 {
-    struct callback_job *job = calloc(1, sizeof(*job));
-    if (!job)
-        return; /* the next enqueue or user event pumps */
-    job->run = pump_job;
-    callback_post(job);
+    static struct callback_job job = {.run = pump_posted_job};
+    if (!atomic_exchange(&pump_posted, true))
+        callback_post(&job);
+}
+
+void hold_after_fork(void)
+{
+    atomic_store(&pump_posted, false);
 }
 
 static bool held_until(const struct queue *queue, uint64_t serial)

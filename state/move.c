@@ -311,7 +311,7 @@ static void run(struct move *move)
         move_enter_phase(move, MOVE_RESUME);
         atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
         context_wake();
-        hold_pump();
+        hold_pump_soon();
         move_waste_release(&waste);
     } else {
         move_undo(move);

@@ -37,6 +37,61 @@ Test(moves_kernels, held_launches_go_back_to_where_they_can_run)
     engine_program_close(&p);
 }
 
+/* What became ready while the program was suspended, and cannot run where it is resumed. */
+Test(moves_kernels, held_launches_go_back_from_where_they_were_resumed, .timeout = 60)
+{
+    struct engine_program p;
+    const size_t items = WORDS, group = 64;
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel add = adder(p.program, buffer, 5);
+    cl_event go = clCreateUserEvent(p.context, &error);
+    OK(error);
+    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
+    forget_launches(add);
+    engine_rig_moves(&rig, NULL);
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    engine_rig_moves(&rig, "two");
+    check_counters(p.queue, buffer, 6);
+    cr_assert_str_eq(place_of_seat(), "one");
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(add));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+/* Nobody but the mover can issue it: the program only waits. */
+Test(moves_kernels, what_became_ready_during_a_suspension_runs_at_the_resume, .timeout = 60)
+{
+    struct engine_program p;
+    const size_t items = WORDS;
+    cl_int error, status = CL_QUEUED;
+    engine_rig_open(&rig, "[one] name=one");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel add = adder(p.program, buffer, 5);
+    cl_event go = clCreateUserEvent(p.context, &error), done;
+    OK(error);
+    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, NULL, 1, &go, &done));
+    engine_rig_moves(&rig, NULL);
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    engine_rig_moves(&rig, "one");
+    uint64_t until = engine_rig_now() + 20000000000u;
+    while (status > CL_COMPLETE && engine_rig_now() < until) {
+        OK(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+        engine_rig_sleep(1);
+    }
+    cr_assert_eq(status, CL_COMPLETE, "status %d", status);
+    check_counters(p.queue, buffer, 6);
+    OK(clReleaseEvent(done));
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(add));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
 /* A launch is made, or held, on a device that cannot run it while its origin is gone. */
 static void origin_is_gone(bool held)
 {

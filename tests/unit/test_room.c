@@ -232,6 +232,44 @@ Test(room, held_commands_have_their_objects_brought, .timeout = 60)
     end(BUFFERS);
 }
 
+/* An agent that answers a need once the move that it asked for was reported. */
+static atomic_bool reported, in_time;
+
+static enum room_answer decide_after_the_report(const struct room_need *need)
+{
+    uint64_t until = engine_rig_now() + 10000000000u;
+    while (!atomic_load(&reported) && engine_rig_now() < until)
+        engine_rig_sleep(1);
+    atomic_store(&in_time, atomic_load(&reported));
+    return decide(need);
+}
+
+Test(room, a_resume_is_over_before_what_was_held_asks_for_room, .timeout = 60)
+{
+    const uint64_t grant = BYTES;
+    struct move_report report;
+    cl_int error;
+    begin(plenty, ROOM_AGAIN);
+    room_set_policy(decide_after_the_report);
+    policy.grants = FEW;
+    make(2);
+    cl_event user = clCreateUserEvent(program.context, &error);
+    OK(error);
+    OK(clEnqueueBarrierWithWaitList(program.queue, 1, &user, NULL));
+    step(0, 1, 3);
+    engine_rig_moves(&rig, NULL);
+    OK(clSetUserEventStatus(user, CL_COMPLETE));
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .grant = &grant};
+    move_run(&request, &report);
+    atomic_store(&reported, true);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    check(2);
+    cr_assert(atomic_load(&in_time));
+    cr_assert_eq(policy.asked, 1);
+    OK(clReleaseEvent(user));
+    end(2);
+}
+
 /* Mapped objects keep their pointers and their room; views go with what they are views of. */
 Test(room, maps_and_views_of_what_spills, .timeout = 60)
 {
