@@ -114,6 +114,21 @@ static uint64_t to_free(const struct account *account, uint64_t missing)
     return over > share ? over : share;
 }
 
+/* The driver does not say how much it lacks: a little of what is there is spilled, each time it is
+ * given the command in vain twice as much, at last everything. False when there is nothing more. */
+static bool squeeze(struct bringing *b, struct residence *residence)
+{
+    struct command *command = b->command;
+    uint64_t held = atomic_load(&residence->device->account.held);
+    if (command->squeezes <= COMMAND_SQUEEZES) {
+        unsigned left = COMMAND_SQUEEZES - command->squeezes;
+        if (room_make(residence, left ? held >> left : UINT64_MAX, command, &b->later) != 0)
+            return true;
+    }
+    command->squeezes = COMMAND_SQUEEZES + 1;
+    return false;
+}
+
 /* Everything real, with other objects spilled for it once the command has its turn. NO_ROOM, or
  * what the driver says, with b->missing set: that was not enough. Gate closed. */
 static cl_int find_room(struct bringing *b, uint8_t place)
@@ -123,8 +138,7 @@ static cl_int find_room(struct bringing *b, uint8_t place)
     if (b->command->shortage != CL_SUCCESS) {
         reason = b->command->shortage;
         b->command->shortage = CL_SUCCESS;
-        if (b->command->squeezes > 1 ||
-            room_make(residence, UINT64_MAX, b->command, &b->later) == 0) {
+        if (!squeeze(b, residence)) {
             b->missing = room_least(b->command);
             return reason;
         }

@@ -99,10 +99,14 @@ static cl_uint real_waits(uint8_t place, cl_uint waits, struct event *const *wai
 }
 
 /* Drivers may find only when they are given a command that its objects do not fit: then room is
- * made for it, and then the policy is asked. */
-static cl_int issue_failed(struct command *command, cl_int error)
+ * made for it, and then the policy is asked. The same error says that a launch does not fit the
+ * device's compute units, which no room helps. */
+static cl_int issue_failed(struct command *command, struct residence *residence, uint8_t place,
+                           cl_int error)
 {
-    if (!room_is_short(error) || command->squeezes == 2)
+    const struct command_ops *ops = command->ops;
+    if (!room_is_short(error) || command->squeezes > COMMAND_SQUEEZES ||
+        (error == CL_OUT_OF_RESOURCES && ops->exceeds && ops->exceeds(command, residence, place)))
         return error;
     command->squeezes++;
     command->shortage = error;
@@ -124,7 +128,7 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
     if (real != on_stack)
         free(real);
     if (UNLIKELY(error != CL_SUCCESS))
-        return issue_failed(command, error);
+        return issue_failed(command, residence, place, error);
     given(command, place);
     if (UNLIKELY(command->turn != 0))
         room_turn_end(command);

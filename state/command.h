@@ -70,6 +70,9 @@ struct command_ops {
     /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
      *  bring has to be called first. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
+    /** The driver refused it for CL_OUT_OF_RESOURCES: true when the device's limits are why, and no
+     *  memory that is freed would help. Inside the gate. Or NULL. */
+    bool (*exceeds)(const struct command *command, struct residence *residence, uint8_t place);
     /** What command_bring does first, outside the gate; it may move the program. Or NULL. */
     void (*relocate)(struct command *command);
     /** What it does last, with the gate closed and every memory object ready in place. Or NULL. */
@@ -87,7 +90,7 @@ struct command {
     bool wait_list_empty;
     cl_int refused;   /**< What command_bring said of it last. */
     cl_int shortage;  /**< The driver, given it, said that there is no room. */
-    uint8_t squeezes; /**< How often: bring spills all else, then asks the policy. */
+    uint8_t squeezes; /**< How often: each has more spilled; the last asks the policy. */
     uint64_t turn;    /**< Of room.h; 0: none. */
     /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
      *  (0 at first) on, NULL past the last. */
@@ -119,6 +122,9 @@ static inline void command_init(struct command *command, const struct command_op
  */
 cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
                    cl_event *ret_event);
+
+/** Of `squeezes`: everything else has been spilled by this one. */
+#define COMMAND_SQUEEZES 5
 
 /** @command cannot run in @place yet: some object of it has no latest replica there (R2). */
 #define COMMAND_ABSENT 1

@@ -131,6 +131,8 @@ cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct resid
 /** The i-th memory object of the snapshot, NULL past the end. */
 struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
                                       bool *ret_writes);
+/** Bytes of its __local arguments. */
+uint64_t kernel_snapshot_local_bytes(const struct kernel_snapshot *snapshot);
 void kernel_snapshot_free(struct kernel_snapshot *snapshot);
 
 /** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
@@ -138,6 +140,13 @@ const size_t *kernel_required_group(const struct kernel *kernel);
 /** Can a work-group of @items run in @place? Blocks on nothing; inside the gate. */
 bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
                        size_t items);
+
+/** Is a launch in work-groups of @items (0: the driver chooses), with @local bytes of __local
+ * arguments, more than the device takes in @place, whatever memory it has free? Inside the gate. */
+bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t place, size_t items,
+                    uint64_t local);
+/** Bytes of its __local arguments now. */
+uint64_t kernel_local_bytes(const struct kernel *kernel);
 
 /** Bytes of all memory objects that its arguments name now. Gate closed. */
 uint64_t kernel_argument_bytes(const struct kernel *kernel);

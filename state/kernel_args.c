@@ -490,6 +490,14 @@ struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, un
     return NULL;
 }
 
+uint64_t kernel_snapshot_local_bytes(const struct kernel_snapshot *snapshot)
+{
+    uint64_t bytes = 0;
+    for (cl_uint i = 0; i < snapshot->count; i++)
+        bytes += snapshot->args[i].kind == ARG_LOCAL ? snapshot->args[i].size : 0;
+    return bytes;
+}
+
 void kernel_snapshot_free(struct kernel_snapshot *snapshot)
 {
     if (!snapshot)

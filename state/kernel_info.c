@@ -266,6 +266,37 @@ bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8
            items <= largest_group(residence, kernel->real[place]);
 }
 
+/* Without arguments: drivers do not agree about whether theirs counts in what they say of a kernel
+ * that has them. */
+static uint64_t static_local_bytes(const struct kernel *kernel, const struct residence *residence,
+                                   uint8_t place)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_ulong bytes = kernel->details->local_static;
+    cl_program program = kernel->program->real[place];
+    cl_int error;
+    cl_kernel bare = program ? cl->clCreateKernel(program, kernel->name, &error) : NULL;
+    if (!bare)
+        return bytes;
+    (void)cl->clGetKernelWorkGroupInfo(bare, residence->device->id, CL_KERNEL_LOCAL_MEM_SIZE,
+                                       sizeof(bytes), &bytes, NULL);
+    cl->clReleaseKernel(bare);
+    return bytes;
+}
+
+bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t place, size_t items,
+                    uint64_t local)
+{
+    uint64_t most = devinfo_scalar(&residence->device->info, CL_DEVICE_LOCAL_MEM_SIZE, UINT64_MAX);
+    return !kernel_group_fits(kernel, residence, place, items) ||
+           static_local_bytes(kernel, residence, place) + local > most;
+}
+
+uint64_t kernel_local_bytes(const struct kernel *kernel)
+{
+    return kernel->details->local_dynamic;
+}
+
 const size_t *kernel_required_group(const struct kernel *kernel)
 {
     return kernel->details->required[0] ? kernel->details->required : NULL;

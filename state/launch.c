@@ -88,6 +88,15 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
     return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, place) : error;
 }
 
+static bool launch_exceeds(const struct command *command, struct residence *residence,
+                           uint8_t place)
+{
+    const struct launch *launch = (const struct launch *)command;
+    return kernel_exceeds(launch->kernel, residence, place, launch->space.items,
+                          launch->snapshot ? kernel_snapshot_local_bytes(launch->snapshot)
+                                           : kernel_local_bytes(launch->kernel));
+}
+
 static cl_int launch_issue(struct command *command, struct residence *residence, uint8_t place,
                            cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                            cl_event *ret_event)
@@ -112,7 +121,11 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
                                                         wait_list, ret_event);
     if (launch->snapshot)
         residence->cl->clReleaseKernel(real);
-    return error;
+    /* The program was told that it would run, so a held launch is relocated. */
+    return error == CL_OUT_OF_RESOURCES && launch->snapshot &&
+                   launch->refused != residence->device && launch_exceeds(command, residence, place)
+               ? COMMAND_ABSENT
+               : error;
 }
 
 static const size_t *copy_sizes(size_t *copy, const size_t *sizes, cl_uint dims)
@@ -194,10 +207,10 @@ static void launch_relocate(struct command *command)
     launch_scatter(launch);
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
-    bool fits = place == PLACE_NONE || kernel_group_fits(launch->kernel, queue->context->at[place],
-                                                         place, launch->space.items);
+    bool fits = !launch->snapshot || place == PLACE_NONE ||
+                !launch_exceeds(command, queue->context->at[place], place);
     gate_leave();
-    if (launch->snapshot && !fits && !go_back(queue->seat, here, launch->kernel->name))
+    if (!fits && !go_back(queue->seat, here, launch->kernel->name))
         launch->refused = here;
 }
 
@@ -209,6 +222,7 @@ static const struct command_ops ndrange_ops = {
     .drop = launch_drop,
     .gather = launch_gather,
     .ready = launch_ready,
+    .exceeds = launch_exceeds,
     .relocate = launch_relocate,
 };
 static const struct command_ops task_ops = {
@@ -219,6 +233,7 @@ static const struct command_ops task_ops = {
     .drop = launch_drop,
     .gather = launch_gather,
     .ready = launch_ready,
+    .exceeds = launch_exceeds,
     .relocate = launch_relocate,
 };
 

@@ -141,9 +141,13 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
     const struct {
         const char *key;
         uint64_t *field;
-    } numbers[] = {{"memory", &c->memory},       {"max_alloc", &c->max_alloc},
-                   {"mem_align", &c->mem_align}, {"local_memory", &c->local_memory},
-                   {"link_mb_s", &c->link_mb_s}, {"launch_ms", &c->launch_ms},
+    } numbers[] = {{"memory", &c->memory},
+                   {"max_alloc", &c->max_alloc},
+                   {"mem_align", &c->mem_align},
+                   {"local_memory", &c->local_memory},
+                   {"launch_memory", &c->launch_memory},
+                   {"link_mb_s", &c->link_mb_s},
+                   {"launch_ms", &c->launch_ms},
                    {"build_ms", &c->build_ms}};
     const struct {
         const char *key;

@@ -33,7 +33,7 @@ struct emu_config {
     char build_fails[EMU_TEXT_MAX];
     size_t base; /**< Index among the wrapped driver's devices. */
     cl_device_type type;
-    uint64_t memory, max_alloc, local_memory, mem_align; /**< Bytes. */
+    uint64_t memory, max_alloc, local_memory, launch_memory, mem_align; /**< Bytes. */
     size_t max_work_group_size;
     cl_uint compute_units;
     cl_uint version; /**< 120 for 1.2; never 0. */

@@ -220,7 +220,8 @@ static cl_int launch_check(const struct emu_device *device, const struct emu_ker
     size_t items = 1, required[DIMENSIONS_MAX] = {0};
     if (dimensions == 0 || dimensions > DIMENSIONS_MAX)
         return CL_INVALID_WORK_DIMENSION;
-    if (local_bytes(device, kernel) > device->local_memory)
+    if (local_bytes(device, kernel) > device->local_memory ||
+        atomic_load(&device->shared->bytes) + device->config.launch_memory > device->memory)
         return CL_OUT_OF_RESOURCES;
     if (*local != NULL) {
         for (cl_uint i = 0; i < dimensions; i++) {

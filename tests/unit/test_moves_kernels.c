@@ -92,6 +92,36 @@ Test(moves_kernels, what_became_ready_during_a_suspension_runs_at_the_resume, .t
     engine_program_close(&p);
 }
 
+Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory, .timeout = 60)
+{
+    static const char text[] = "__kernel void turn(__global uint *out, __local uint *part)"
+                               "{ size_t i = get_global_id(0), l = get_local_id(0);"
+                               "  part[l] = out[i]; out[i] = part[l] + 1; }";
+    struct engine_program p;
+    const size_t items = WORDS;
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
+    engine_program_open(&rig, 0, text, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel turn = engine_kernel(p.program, "turn");
+    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(turn, 1, 8192, NULL));
+    cl_event go = clCreateUserEvent(p.context, &error);
+    OK(error);
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
+    atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
+    usage_renew();
+    engine_rig_moves(&rig, "two");
+    OK(clSetKernelArg(turn, 1, 64, NULL)); /* what counts is what it was enqueued with */
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    check_counters(p.queue, buffer, 2);
+    cr_assert_str_eq(place_of_seat(), "one");
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(turn));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
 /* A launch is made, or held, on a device that cannot run it while its origin is gone. */
 static void origin_is_gone(bool held)
 {

@@ -13,9 +13,103 @@ Test(room, a_command_that_the_driver_has_no_room_for_is_given_again, .timeout = 
                  0);
     rounds(1, 4);
     cr_assert_eq(policy.asked, 0);
-    cr_assert_geq(account("one")->spilled, 2 * BYTES);
+    cr_assert_eq(account("one")->spilled, BYTES);
     check(4);
     end(4);
+}
+
+/* Launches that need some of the device's memory for themselves. */
+static const char hungry[] = "[one] name=one memory=14MiB launch_memory=4MiB";
+
+Test(room, a_driver_that_runs_out_at_a_launch_has_what_was_used_last_left, .timeout = 60)
+{
+    begin(hungry, ROOM_REFUSE);
+    make(10);
+    rounds(1, 10);
+    cr_assert_eq(account("one")->spilled, 0);
+    atomic_store(&account("one")->tight, true); /* what is used is noted from here on */
+    rounds(1, 10);
+    for (size_t b = 10; b < BUFFERS; b++) {
+        want[b] = calloc(1, BYTES);
+        cr_assert_not_null(want[b]);
+        buffers[b] = engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, BYTES, want[b]);
+    }
+    step(10, 9, 3);
+    cr_assert_eq(policy.asked, 0);
+    uint64_t spilled = account("one")->spilled;
+    cr_assert(spilled >= 2 * BYTES && spilled < 5 * BYTES, "%llu bytes were spilled",
+              (unsigned long long)spilled);
+    cr_assert_null(((struct memory *)buffers[0])->real[0], "what was used first stayed");
+    cr_assert_not_null(((struct memory *)buffers[9])->real[0], "what was used last went");
+    check(BUFFERS);
+    end(BUFFERS);
+}
+
+Test(room, a_launch_that_fits_nowhere_is_refused_after_the_policy_was_asked_once, .timeout = 60)
+{
+    const size_t global = WORDS;
+    begin("[one] name=one memory=14MiB launch_memory=13MiB", ROOM_AGAIN);
+    make(4);
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[1]));
+    OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
+    cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
+                 CL_OUT_OF_RESOURCES);
+    cr_assert_eq(policy.asked, 1);
+    cr_assert_eq(policy.failed, 1);
+    check(4);
+    end(4);
+}
+
+/* What a launch was refused for, where its device has memory enough. */
+static void refuse_launch(size_t group, size_t local)
+{
+    static const char text[] = "__kernel void turn(__global uint *out, __local uint *part)"
+                               "{ size_t i = get_global_id(0), l = get_local_id(0);"
+                               "  part[l] = out[i]; out[i] = part[l] + 1; }";
+    const char *strings = text;
+    const size_t global = WORDS;
+    cl_int error;
+    begin("[one] name=one local_memory=4KiB kernel_work_group_size=turn:64", ROOM_REFUSE);
+    make(4);
+    rounds(1, 4);
+    cl_program turning = clCreateProgramWithSource(program.context, 1, &strings, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(turning, 0, NULL, "", NULL, NULL));
+    cl_kernel turn = engine_kernel(turning, "turn");
+    OK(clSetKernelArg(turn, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(turn, 1, local, NULL));
+    uint64_t launches = emu_shared_calls(rig.emu, "one", "clEnqueueNDRangeKernel");
+    cr_assert_eq(emu_shared_arm(rig.emu, "one", 1, "clEnqueueNDRangeKernel", CL_OUT_OF_RESOURCES),
+                 0);
+    cr_assert_eq(
+        clEnqueueNDRangeKernel(program.queue, turn, 1, NULL, &global, &group, 0, NULL, NULL),
+        CL_OUT_OF_RESOURCES);
+    cr_assert_eq(emu_shared_calls(rig.emu, "one", "clEnqueueNDRangeKernel"), launches + 1);
+    cr_assert_eq(account("one")->spilled, 0);
+    cr_assert_eq(policy.asked, 0);
+    /* The same with what there is of both, which the driver has no room for once. */
+    OK(clSetKernelArg(turn, 1, 4096, NULL));
+    cr_assert_eq(emu_shared_arm(rig.emu, "one", 1, "clEnqueueNDRangeKernel", CL_OUT_OF_RESOURCES),
+                 0);
+    OK(clEnqueueNDRangeKernel(program.queue, turn, 1, NULL, &global, &(size_t){64}, 0, NULL, NULL));
+    for (size_t i = 0; i < WORDS; i++)
+        want[0][i]++;
+    cr_assert_eq(account("one")->spilled, BYTES);
+    OK(clReleaseKernel(turn));
+    OK(clReleaseProgram(turning));
+    check(4);
+    end(4);
+}
+
+Test(room, a_launch_with_too_much_local_memory_spills_nothing, .timeout = 60)
+{
+    refuse_launch(64, 4100);
+}
+
+Test(room, a_launch_in_too_large_groups_spills_nothing, .timeout = 60)
+{
+    refuse_launch(128, 512);
 }
 
 /* The driver's word, of a command that its device could never hold. */
