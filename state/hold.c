@@ -173,15 +173,12 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
 {
     struct command *command = held->command;
     cl_event real = NULL;
+    uint64_t given = clock_host();
     cl_int error = held->error;
     if (waited_for_an_error(held))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     if (error == CL_SUCCESS) {
         error = command_ready(command, residence, place);
-        if (error == COMMAND_ABSENT)
-            return error;
-        if (held->event) /* HELD still: nobody asks for its times */
-            held->event->times[0] = clock_host() - held->event->times[0];
         if (error == CL_SUCCESS)
             error = command_issue(command, residence, place, held->waits, held->wait_list,
                                   held->event ? &real : NULL);
@@ -191,10 +188,12 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
     room_turn_end(command);
     if (error != CL_SUCCESS && command->ops->cancel)
         command->ops->cancel(command);
-    if (held->event && error == CL_SUCCESS)
+    if (held->event && error == CL_SUCCESS) {
+        held->event->times[0] = given - held->event->times[0]; /* HELD still: nobody asks for it */
         event_issued_late(held->event, place, real);
-    else if (held->event)
+    } else if (held->event) {
         event_finish(held->event, error);
+    }
     return error;
 }
 

@@ -89,7 +89,6 @@ int move_reserve(struct move *move)
  * goes on from where it is (M3). */
 static void settle(struct move *move)
 {
-    const struct move_context *first = &move->contexts[0];
     struct clock *clock = &move->seat->clock;
     struct residence *from = NULL, *to = NULL;
     for (size_t i = 0; i < move->context_count; i++) {
@@ -98,10 +97,11 @@ static void settle(struct move *move)
             event_settle_all(entry->context, entry->context->at[entry->from], entry->from,
                              move->seat);
     }
-    if (move->context_count != 0 && first->from != PLACE_HOST)
-        from = first->context->at[first->from];
-    if (move->context_count != 0 && first->to != PLACE_HOST)
-        to = first->context->at[first->to];
+    if (move->context_count != 0) {
+        const struct move_context *first = &move->contexts[0];
+        from = first->from != PLACE_HOST ? first->context->at[first->from] : NULL;
+        to = first->to != PLACE_HOST ? first->context->at[first->to] : NULL;
+    }
     clock_leave(clock, from);
     clock_arrive(clock, to);
 }

@@ -173,6 +173,29 @@ Test(clock, a_held_command_was_queued_when_the_program_enqueued_it, .timeout = 6
     cr_assert_arr_eq(&t, &kept, sizeof(t));
 }
 
+/* Its driver has room for it only once something else was spilled. */
+Test(clock, a_held_command_keeps_when_it_was_queued_though_it_was_given_twice, .timeout = 60)
+{
+    struct events_scene s;
+    events_open(&s, EVENTS_CONFIG, CL_QUEUE_PROFILING_ENABLE);
+    const cl_uint zero = 0;
+    cl_mem idle = engine_buffer(s.program.context, 0, 1 << 20, NULL);
+    OK(clEnqueueFillBuffer(s.program.queue, idle, &zero, sizeof(zero), 0, 1 << 20, 0, NULL, NULL));
+    cl_event reference = run(&s), user = events_user(&s);
+    cl_event held = events_add(&s, s.program.queue, 1, &user);
+    uint64_t fired = emu_shared_fired(s.rig.emu, "one");
+    cr_assert_eq(emu_shared_arm(s.rig.emu, "one", 1, "clEnqueueNDRangeKernel",
+                                CL_MEM_OBJECT_ALLOCATION_FAILURE),
+                 0);
+    engine_rig_sleep(50);
+    OK(clSetUserEventStatus(user, CL_COMPLETE));
+    OK(clFinish(s.program.queue));
+    cr_assert_eq(emu_shared_fired(s.rig.emu, "one"), fired + 1, "the fault was not met");
+    struct times t = times_of(held);
+    cr_assert_geq(t.queued, times_of(reference).end);
+    cr_assert_geq(t.submit, t.queued + 50 * MS);
+}
+
 Test(clock, times_are_not_available_where_5_14_says_so, .timeout = 60)
 {
     struct events_scene s;
