@@ -53,12 +53,12 @@ static cl_icd_dispatch driver = {
     .clGetEventProfilingInfo = tell_time,
     .clReleaseEvent = release,
 };
+static struct residence residence = {.cl = &driver};
 
 /* How much further than the host's the program's clock goes, where markers end that late on the
  * device that is left, and on the one that is next. */
 static int64_t gained_by_moves(int moves, uint64_t late_here, uint64_t late_there)
 {
-    static struct residence residence = {.cl = &driver};
     struct clock clock = {0};
     uint64_t begin = clock_host(), last = clock_translate(&clock, begin + device.ahead);
     int64_t before = (int64_t)(last - begin);
@@ -96,4 +96,65 @@ Test(clock, never_runs_back_where_a_driver_says_when_markers_end_alone)
         (void)gained_by_moves(20, late, 0);
         (void)gained_by_moves(20, late, late);
     }
+}
+
+static void pass(uint64_t ns)
+{
+    uint64_t until = clock_host() + ns;
+    while (clock_host() < until)
+        ;
+}
+
+/* The program's clock at the device's present time. */
+static uint64_t now_of(struct clock *clock)
+{
+    return clock_translate(clock, clock_host() + device.ahead);
+}
+
+/* A clock of which the program has asked nothing, over a suspension. */
+Test(clock, runs_on_while_nobody_asks)
+{
+    struct clock clock = {0};
+    device.says_queued = true;
+    device.ahead = 5000 * (uint64_t)MS;
+    uint64_t begin = clock_host(), first = begin + device.ahead;
+    pass(3 * MS);
+    clock_leave(&clock, &residence);
+    clock_arrive(&clock, NULL);
+    pass(3 * MS);
+    clock_leave(&clock, NULL);
+    device.ahead = 77 * (uint64_t)MS;
+    clock_arrive(&clock, &residence);
+    uint64_t now = now_of(&clock), passed = clock_host() - begin;
+    cr_assert_geq(now - first, 6 * (uint64_t)MS, "it stood still");
+    cr_assert_leq(now - first, passed + 1000 * (uint64_t)MS);
+}
+
+/* The first device does not say what its clock is when it is left. */
+Test(clock, runs_on_until_the_first_move)
+{
+    struct clock clock = {0};
+    device.says_queued = true;
+    device.ahead = 5000 * (uint64_t)MS;
+    uint64_t last = now_of(&clock);
+    pass(3 * MS);
+    clock_leave(&clock, NULL);
+    device.ahead = 77 * (uint64_t)MS;
+    clock_arrive(&clock, &residence);
+    cr_assert_geq(now_of(&clock) - last, 3 * (uint64_t)MS, "it stood still");
+}
+
+/* What ended last there lies before all that comes. */
+Test(clock, is_not_behind_a_device_whose_clock_runs_fast)
+{
+    struct clock clock = {0};
+    device.says_queued = true;
+    device.ahead = 5000 * (uint64_t)MS;
+    (void)now_of(&clock);
+    device.ahead += 400 * (uint64_t)MS;
+    uint64_t last = clock_host() + device.ahead;
+    clock_leave(&clock, &residence);
+    device.ahead = 77 * (uint64_t)MS;
+    clock_arrive(&clock, &residence);
+    cr_assert_geq(now_of(&clock), last);
 }
