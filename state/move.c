@@ -302,8 +302,7 @@ static void run(struct move *move)
         return;
     }
     atomic_store(&move->seat->moving, true);
-    bool reserved = move->target && move->request->grant;
-    if (reserved)
+    if (move->target && move->request->grant)
         room_reserve(move->target, *move->request->grant);
     error = transact(move, &waste);
     pause_end(move);
@@ -315,8 +314,7 @@ static void run(struct move *move)
         move_waste_release(&waste);
     } else {
         move_undo(move);
-        if (reserved)
-            room_unreserve(move->target, *move->request->grant);
+        room_unreserve();
     }
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_end(error != 0);

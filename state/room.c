@@ -13,6 +13,11 @@
 static enum room_answer (*_Atomic policy)(const struct room_need *need);
 /* Guards what was granted, and with it where a seat is. Nothing is waited for under it. */
 static pthread_mutex_t grants = PTHREAD_MUTEX_INITIALIZER;
+/* What the mover has for its seat on the way: of the account, and of no seat yet. Likewise. */
+static struct {
+    struct device *device; /* or NULL */
+    uint64_t bytes;
+} reserved;
 
 bool room_is_short(cl_int error)
 {
@@ -103,7 +108,7 @@ static void unlimit(struct device *device)
             the_seats[i]->granted = 0;
             the_seats[i]->limited = false;
         }
-    atomic_store(&device->account.granted, 0);
+    atomic_store(&device->account.granted, reserved.device == device ? reserved.bytes : 0);
     atomic_store(&device->account.limited, false);
 }
 
@@ -295,6 +300,8 @@ void room_turn_end(struct command *command)
 void room_reserve(struct device *device, uint64_t grant)
 {
     pthread_mutex_lock(&grants);
+    reserved.device = device;
+    reserved.bytes = grant;
     atomic_fetch_add(&device->account.granted, grant);
     atomic_store(&device->account.limited, true);
     pthread_mutex_unlock(&grants);
@@ -309,11 +316,20 @@ static void close_if_empty(struct device *device)
     atomic_store(&device->account.tight, false);
 }
 
-void room_unreserve(struct device *device, uint64_t grant)
+/* Under the lock. */
+static void unreserve(void)
+{
+    if (!reserved.device)
+        return;
+    atomic_fetch_sub(&reserved.device->account.granted, reserved.bytes);
+    close_if_empty(reserved.device);
+    reserved.device = NULL;
+}
+
+void room_unreserve(void)
 {
     pthread_mutex_lock(&grants);
-    atomic_fetch_sub(&device->account.granted, grant);
-    close_if_empty(device);
+    unreserve();
     pthread_mutex_unlock(&grants);
 }
 
@@ -330,6 +346,7 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
         atomic_fetch_sub(&from->account.granted, seat->granted);
         close_if_empty(from);
     }
+    reserved.device = NULL; /* the seat's now */
     seat->granted = to && grant ? *grant : 0;
     seat->limited = to ? grant != NULL : seat->limited;
     pthread_mutex_unlock(&grants);
@@ -344,6 +361,7 @@ void room_after_fork(void)
     pthread_mutex_init(&turn.lock, NULL);
     pthread_cond_init(&turn.free, NULL);
     turn.current = 0;
+    unreserve();
     /* The child is another program to the agent. */
     for (uint32_t i = 0; i < the_seat_count; i++) {
         struct device *device = atomic_load(&the_seats[i]->device);

@@ -99,7 +99,7 @@ void room_stamp(struct memory *root);
 
 /** A move prepares @device, where it may use @grant; and it failed, or the program is there. */
 void room_reserve(struct device *device, uint64_t grant);
-void room_unreserve(struct device *device, uint64_t grant);
+void room_unreserve(void);
 /**
  * @seat is on @to from now on (NULL: on none), where it may have @grant bytes (NULL: nobody said).
  * Gate closed.

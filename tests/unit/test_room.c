@@ -270,6 +270,58 @@ Test(room, a_resume_is_over_before_what_was_held_asks_for_room, .timeout = 60)
     end(2);
 }
 
+/* Nobody decides any more while another virtual device is on its way to where this one has all it
+ * wants: then neither is owed anything there. */
+static void let_nobody_decide(void *data, const struct move_progress *progress)
+{
+    struct move_request *request = data;
+    if (progress->phase != MOVE_PREPARE)
+        return;
+    struct device *device;
+    cr_assert_eq(driver_open_device(engine_rig_key(&rig, "two"), &device), 0);
+    cr_assert_eq(device->account.granted, 2 * FEW);
+    cr_assert_eq(room_ask(device, BYTES, BYTES, NO_ROOM), ROOM_AGAIN);
+    cr_assert_not(device->account.limited);
+    cr_assert_eq(device->account.granted, FEW, "what is on its way is not counted");
+    if (request->cancel)
+        atomic_store((atomic_bool *)(uintptr_t)request->cancel, true);
+}
+
+static void check_reservation(bool canceled)
+{
+    const uint64_t grant = FEW;
+    atomic_bool cancel = false;
+    struct move_report report;
+    begin(plenty, ROOM_SPILL);
+    engine_rig_seat(&rig, "two");
+    room_set_policy(NULL);
+    room_grant(1, FEW);
+    struct move_request request = {.target = engine_rig_key(&rig, "two"),
+                                   .grant = &grant,
+                                   .cancel = canceled ? &cancel : NULL,
+                                   .progress = let_nobody_decide,
+                                   .data = &request};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, canceled ? MOVE_CANCELED : MOVE_DONE, "%s", report.reason);
+    cr_assert_eq(account("two")->granted, canceled ? 0 : FEW);
+    room_grant(1, BYTES);
+    cr_assert_eq(account("two")->granted, canceled ? BYTES : FEW + BYTES);
+    if (!canceled)
+        engine_rig_moves(&rig, "one");
+    cr_assert_eq(account("two")->granted, BYTES);
+    end(0);
+}
+
+Test(room, without_a_policy_a_move_under_way_keeps_its_grant, .timeout = 60)
+{
+    check_reservation(false);
+}
+
+Test(room, without_a_policy_a_move_that_is_canceled_gives_its_grant_back, .timeout = 60)
+{
+    check_reservation(true);
+}
+
 /* Mapped objects keep their pointers and their room; views go with what they are views of. */
 Test(room, maps_and_views_of_what_spills, .timeout = 60)
 {
