@@ -58,7 +58,7 @@ static uint8_t holder_of(const struct memory *root)
 {
     uint8_t place = atomic_load_explicit(&root->writer, memory_order_relaxed);
     for (uint8_t i = 0; place >= PLACE_HOST && i < PLACES; i++)
-        if (root->real[i] && replica_is_latest(root, i))
+        if (root->real[i] && replica_is_latest(root, i) && context_is_inhabited(root->context, i))
             place = i;
     return place >= PLACE_HOST ? PLACE_HOST : place;
 }

@@ -109,6 +109,16 @@ static inline uint8_t context_home(const struct context *context)
         place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
     return place;
 }
+/** True when a seat is in @place: else what is there is a mover's alone, which makes it and takes
+ * it apart with the gate open. */
+static inline bool context_is_inhabited(const struct context *context, uint8_t place)
+{
+    bool inhabited = false;
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        inhabited =
+            inhabited || atomic_load_explicit(&context->place[i], memory_order_relaxed) == place;
+    return inhabited;
+}
 /** The index of @seat in @context, or -1. */
 int context_seat_index(const struct context *context, const struct seat *seat);
 

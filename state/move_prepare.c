@@ -57,6 +57,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
     if (move->target) {
         added.to = place_on(context, move->target);
         if (added.to == PLACE_NONE) {
+            struct residence *made;
             cl_int error;
             added.to = free_place(context);
             if (added.to == PLACES)
@@ -64,7 +65,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
             added.remains = move_remains_create();
             if (!added.remains)
                 return -ENOMEM;
-            int failed = residence_create(context, move->target, &context->at[added.to], &error);
+            int failed = residence_create(context, move->target, &made, &error);
             if (failed != 0)
                 free(added.remains);
             if (failed == -EIO)
@@ -73,6 +74,9 @@ static int add_context(struct move *move, struct context *context, int seat_inde
             if (failed != 0)
                 return failed;
             added.made = true;
+            gate_enter(); /* who has it closed walks over at[] */
+            context->at[added.to] = made;
+            gate_leave();
         } else {
             added.remains = move_remains_take(context, added.to);
             added.made = added.remains != NULL;

@@ -78,7 +78,7 @@ void room_read(uint32_t seat, struct room_use *ret_use);
  * Spill objects that nothing of @command names until @bytes are free on the device of @residence.
  * Drains it. Returns the bytes that were freed; 0: there is nothing to spill.
  *
- * @ret_later  A mover copies some that could go otherwise: move_await.
+ * @ret_later  A mover has some that could go otherwise: move_await.
  */
 uint64_t room_make(struct residence *residence, uint64_t bytes, const struct command *command,
                    bool *ret_later);

@@ -47,7 +47,7 @@ struct victim {
 struct victims {
     struct victim *victims;
     size_t count, capacity;
-    bool later; /* others may go once a mover has copied them */
+    bool later; /* others may go once a mover has done with them */
 };
 
 static void victims_finish(struct victims *victims)
@@ -91,7 +91,8 @@ static void collect(const struct device *device, uint64_t since, struct victims 
         for (uint8_t place = 0; more && place < PLACES; place++)
             if (memory->real[place] && memory->context->at[place]->device == device &&
                 atomic_load(&memory->stamp) <= since && may_go(memory)) {
-                if (atomic_load(&memory->collected))
+                if (atomic_load(&memory->collected) ||
+                    !context_is_inhabited(memory->context, place))
                     victims->later = true;
                 else
                     more = push(victims, memory, place);

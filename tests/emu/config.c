@@ -148,7 +148,8 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                    {"launch_memory", &c->launch_memory},
                    {"link_mb_s", &c->link_mb_s},
                    {"launch_ms", &c->launch_ms},
-                   {"build_ms", &c->build_ms}};
+                   {"build_ms", &c->build_ms},
+                   {"release_ms", &c->release_ms}};
     const struct {
         const char *key;
         bool *field;

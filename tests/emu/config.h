@@ -38,7 +38,7 @@ struct emu_config {
     cl_uint compute_units;
     cl_uint version; /**< 120 for 1.2; never 0. */
     enum emu_callbacks callbacks;
-    uint64_t link_mb_s, launch_ms, build_ms;
+    uint64_t link_mb_s, launch_ms, build_ms, release_ms;
     bool has_extensions, host_unified, no_fp64, no_images, no_times, has_uuid;
     bool own_memory;
     unsigned char uuid[EMU_UUID_SIZE];

@@ -19,7 +19,7 @@
  */
 
 #define EMU_SHARED_MAGIC      0x31554d45u /**< "EMU1" */
-#define EMU_SHARED_VERSION    1u
+#define EMU_SHARED_VERSION    2u
 #define EMU_DEVICES_MAX       16
 #define EMU_FUNCTIONS_MAX     192
 #define EMU_NAME_MAX          64
@@ -54,6 +54,7 @@ struct emu_shared_device {
     _Atomic int32_t arm_target; /**< Index into function_names, or EMU_EVERY_FUNCTION. */
     _Atomic int32_t arm_error;  /**< An OpenCL error or EMU_ERROR_*. */
     _Atomic uint64_t fired;     /**< Calls failed by an arm so far. */
+    _Atomic uint64_t too_many;  /**< Releases of what was released already. */
     _Atomic uint64_t calls;     /**< Calls that reached the device, failed ones included. */
     _Atomic uint64_t bytes;     /**< Device memory in use. */
     _Atomic uint64_t bytes_peak;
@@ -119,6 +120,9 @@ uint64_t emu_shared_calls(struct emu_shared *shared, const char *device, const c
 
 /** Calls that an arm failed on @device so far. */
 uint64_t emu_shared_fired(struct emu_shared *shared, const char *device);
+
+/** Releases on @device so far of objects that were released already, as far as that is seen. */
+uint64_t emu_shared_too_many(struct emu_shared *shared, const char *device);
 
 /** Live objects of @kind on @device, over all programs that share the block; -1 for unknown. */
 int64_t emu_shared_live(struct emu_shared *shared, const char *device, enum emu_kind kind);

@@ -251,6 +251,7 @@ static void object_destroy(struct emu_object *object)
         emu_driver->clReleaseCommandQueue(real);
         break;
     case EMU_MEM:
+        emu_sleep_ms(object->device->config.release_ms);
         emu_driver->clReleaseMemObject(real);
         break;
     case EMU_SAMPLER:
@@ -302,8 +303,11 @@ cl_int emu_object_release(struct emu_object *object)
     unsigned refs = atomic_load(&object->refs);
     while (refs != 0 && !atomic_compare_exchange_weak(&object->refs, &refs, refs - 1))
         continue;
-    if (refs == 0)
+    if (refs == 0) {
+        if (object->device)
+            atomic_fetch_add(&object->device->shared->too_many, 1);
         return kinds[object->kind].invalid;
+    }
     if (refs == 1) {
         /* A release flushes; the driver's own release waits for the queue's last event. */
         if (object->kind == EMU_QUEUE && atomic_load(&object->holds) > 1)

@@ -163,6 +163,12 @@ uint64_t emu_shared_fired(struct emu_shared *shared, const char *device)
     return slot != NULL ? atomic_load(&slot->fired) : 0;
 }
 
+uint64_t emu_shared_too_many(struct emu_shared *shared, const char *device)
+{
+    struct emu_shared_device *slot = emu_shared_device(shared, device);
+    return slot != NULL ? atomic_load(&slot->too_many) : 0;
+}
+
 int64_t emu_shared_live(struct emu_shared *shared, const char *device, enum emu_kind kind)
 {
     struct emu_shared_device *slot = emu_shared_device(shared, device);

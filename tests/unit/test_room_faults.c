@@ -1,3 +1,5 @@
+#include <pthread.h>
+
 #include "tests/unit/test_room_common.h"
 
 /* Drivers that fail while room is made, and what else than buffers spills. */
@@ -110,6 +112,121 @@ Test(room, a_launch_with_too_much_local_memory_spills_nothing, .timeout = 60)
 Test(room, a_launch_in_too_large_groups_spills_nothing, .timeout = 60)
 {
     refuse_launch(128, 512);
+}
+
+static atomic_bool canceled;
+
+/* Another virtual device spills where a mover takes apart what it had made. */
+struct spiller {
+    cl_context context;
+    cl_command_queue queue;
+    cl_kernel set;
+    cl_mem buffers[8];
+    atomic_bool stop;
+    _Atomic uint64_t releases; /* of the rollback: with the next one it begins; 0: not yet */
+    unsigned rounds;
+};
+
+static uint64_t released(void)
+{
+    return 1 + emu_shared_calls(rig.emu, "two", "clReleaseProgram");
+}
+
+static void *spill_on(void *data)
+{
+    struct spiller *s = data;
+    const size_t global = WORDS;
+    while (!atomic_load(&s->stop)) {
+        uint64_t releases = atomic_load(&s->releases);
+        if (s->rounds != 0 && (releases == 0 || released() <= releases)) {
+            engine_rig_sleep(1);
+            continue;
+        }
+        for (size_t b = 0; b < ARRAY_SIZE(s->buffers); b++) {
+            cl_uint n = (cl_uint)(s->rounds + b);
+            OK(clSetKernelArg(s->set, 0, sizeof(cl_mem), &s->buffers[b]));
+            OK(clSetKernelArg(s->set, 1, sizeof(n), &n));
+            OK(clEnqueueNDRangeKernel(s->queue, s->set, 1, NULL, &global, NULL, 0, NULL, NULL));
+        }
+        s->rounds++;
+    }
+    return NULL;
+}
+
+static void spiller_open(struct spiller *s)
+{
+    const char *text = source;
+    cl_int error;
+    cl_device_id two = engine_rig_seat(&rig, "two");
+    room_grant(1, 2 * BYTES);
+    s->context = clCreateContext(NULL, 1, &two, NULL, NULL, &error);
+    OK(error);
+    s->queue = clCreateCommandQueue(s->context, two, 0, &error);
+    OK(error);
+    cl_program built = clCreateProgramWithSource(s->context, 1, &text, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(built, 0, NULL, "", NULL, NULL));
+    s->set = engine_kernel(built, "set");
+    OK(clReleaseProgram(built));
+    for (size_t b = 0; b < ARRAY_SIZE(s->buffers); b++)
+        s->buffers[b] = engine_buffer(s->context, 0, BYTES, NULL);
+}
+
+static void spiller_check(struct spiller *s)
+{
+    cl_uint *got = malloc(BYTES);
+    cr_assert_not_null(got);
+    for (size_t b = 0; b < ARRAY_SIZE(s->buffers); b++) {
+        OK(clEnqueueReadBuffer(s->queue, s->buffers[b], CL_TRUE, 0, BYTES, got, 0, NULL, NULL));
+        for (size_t i = 0; i < WORDS; i++)
+            cr_assert_eq(got[i], (cl_uint)i ^ (cl_uint)(s->rounds - 1 + b));
+        OK(clReleaseMemObject(s->buffers[b]));
+    }
+    free(got);
+    OK(clReleaseKernel(s->set));
+    OK(clReleaseCommandQueue(s->queue));
+    OK(clReleaseContext(s->context));
+}
+
+static void cancel_and_spill(void *data, const struct move_progress *progress)
+{
+    if (progress->phase != MOVE_COPY)
+        return;
+    atomic_store(&((struct spiller *)data)->releases, released());
+    atomic_store(&canceled, true);
+}
+
+Test(room, what_a_rollback_takes_apart_is_not_spilled_meanwhile, .timeout = 120)
+{
+    static struct spiller spiller;
+    const uint64_t grant = 3 * BYTES; /* filled, so that the other device spills */
+    pthread_t thread;
+    begin("[one] name=one [two] name=two release_ms=20", ROOM_SPILL);
+    make(4);
+    spiller_open(&spiller);
+    cr_assert_eq(pthread_create(&thread, NULL, spill_on, &spiller), 0);
+    for (int i = 0; i < 4; i++) {
+        struct move_report report;
+        struct move_request request = {.target = engine_rig_key(&rig, "two"),
+                                       .grant = &grant,
+                                       .cancel = &canceled,
+                                       .progress = cancel_and_spill,
+                                       .data = &spiller};
+        atomic_store(&canceled, false);
+        move_run(&request, &report);
+        atomic_store(&spiller.releases, 0);
+        (void)room_shrink(1, 2 * BYTES);
+        cr_assert_eq(report.result, MOVE_CANCELED, "%s", report.reason);
+    }
+    atomic_store(&spiller.stop, true);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_gt(spiller.rounds, 1);
+    check(4);
+    spiller_check(&spiller);
+    end(4);
+    cr_assert(engine_rig_empties(&rig, "two"), "alive: %s", engine_rig_alive(&rig, "two"));
+    cr_assert_eq(account("two")->held, 0);
+    cr_assert_eq(emu_shared_too_many(rig.emu, "two"), 0, "some were released twice");
 }
 
 /* The driver's word, of a command that its device could never hold. */
