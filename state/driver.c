@@ -154,6 +154,7 @@ static int device_create(const struct driver *driver, cl_platform_id platform, c
               devinfo_string(&device->info, CL_DEVICE_NAME));
     find_uuid(device);
     find_pci(device);
+    reach_read(&device->reach);
     *ret_device = device;
     return 0;
 }

@@ -10,6 +10,7 @@
 #include "state/compiler.h"
 #include "state/cost.h"
 #include "state/devinfo.h"
+#include "state/reach.h"
 
 /*
  * The vendors' drivers, opened by us through their ICD entry points and called through their
@@ -36,8 +37,9 @@ struct device {
         *cl; /**< Every real object of this device's platform is called with it. */
     cl_platform_id platform;
     cl_device_id id;
-    struct devinfo info;      /**< Its own answers, queried once. */
-    struct account account;   /**< What the program has there. */
+    struct devinfo info;    /**< Its own answers, queried once. */
+    struct account account; /**< What the program has there. */
+    struct reach reach; /**< Of the process when its driver last opened it. A mover's later on. */
     _Atomic uint8_t host_ptr; /**< enum host_ptr (residence.h). */
     struct link_figures link; /**< Of probe_link(), bandwidths of 0 until it measured. */
 };

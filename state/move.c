@@ -158,7 +158,7 @@ static int plan(struct move *move)
     if (!move->request->target) {
         if (!atomic_load(&move->seat->device))
             return move_fail(move, -EALREADY, "the program is suspended already");
-        return 0;
+        return move_rehearse(move);
     }
     int error = driver_open_device(move->request->target, &move->target);
     if (error != 0)
@@ -321,9 +321,7 @@ static void run(struct move *move)
     move_remains_sweep();
     conclude(move, error);
     atomic_store(&move->seat->moving, false);
-    for (size_t i = 0; i < move->context_count; i++)
-        object_unhold(move->contexts[i].context);
-    free(move->contexts);
+    move_forget_contexts(move);
 }
 
 static bool lock_until(uint64_t deadline_ns)

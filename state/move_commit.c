@@ -207,6 +207,8 @@ void move_commit(struct move *move, struct move_waste *waste)
         free(entry->remains);
         entry->remains = NULL;
     }
+    if (move->target)
+        reach_read(&move->target->reach);
     room_arrive(move->seat, move->target, move->request->grant);
     atomic_fetch_add(&move->seat->moves, 1);
 }

@@ -1,5 +1,7 @@
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "state/kernel.h"
 #include "state/move_priv.h"
@@ -55,7 +57,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
         .leaves = place != PLACE_NONE && !others_stay(context, seat_index, place),
     };
     if (move->target) {
-        added.to = place_on(context, move->target);
+        added.to = move->rehearses ? PLACE_NONE : place_on(context, move->target);
         if (added.to == PLACE_NONE) {
             struct residence *made;
             cl_int error;
@@ -101,6 +103,15 @@ int move_find_contexts(struct move *move)
         object_unhold(context);
     }
     return error;
+}
+
+void move_forget_contexts(struct move *move)
+{
+    for (size_t i = 0; i < move->context_count; i++)
+        object_unhold(move->contexts[i].context);
+    free(move->contexts);
+    move->contexts = NULL;
+    move->context_count = 0;
 }
 
 /* The entry of @context, or NULL. */
@@ -272,4 +283,38 @@ int move_prepare_rest(struct move *move)
     for (size_t i = 0; move->target && error == 0 && i < ARRAY_SIZE(steps); i++)
         error = for_each(move, steps[i].type, steps[i].prepare);
     return error;
+}
+
+int move_rehearse(struct move *move)
+{
+    struct device *here = atomic_load(&move->seat->device);
+    struct move_report *report = move->report;
+    struct move resume = {.request = move->request,
+                          .report = report,
+                          .seat = move->seat,
+                          .target = here,
+                          .limits = move->limits,
+                          .rehearses = true};
+    struct reach now;
+    char why[256];
+    reach_read(&now);
+    const char *lost = reach_lost(&here->reach, &now);
+    if (!lost)
+        return 0;
+    int error = move_find_contexts(&resume);
+    if (error == 0)
+        error = for_each(&resume, OBJECT_PROGRAM, prepare_program);
+    move_undo(&resume);
+    move_forget_contexts(&resume);
+    move_remains_sweep();
+    if (error == 0)
+        here->reach = now;
+    if (error == 0 || error == -ETIMEDOUT || error == -ECANCELED)
+        return error;
+    snprintf(why, sizeof(why), "%.255s", report->reason[0] ? report->reason : strerror(-error));
+    report->reason[0] = '\0';
+    return move_fail(move, -EPERM,
+                     "it could not be resumed: the program has given up %s since its driver was "
+                     "opened, and now %s",
+                     lost, why);
 }

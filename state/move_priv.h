@@ -42,7 +42,8 @@ struct move {
     _Atomic uint64_t done;
     uint64_t total;
     bool paused;
-    bool resumes; /**< From host memory: the program may wait for it, so it is not given up. */
+    bool rehearses; /**< Every context gets a residence of its own: move_rehearse. */
+    bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
     uint64_t paused_at;
 };
 
@@ -66,6 +67,13 @@ void move_tell(struct move *move);
 
 /** Contexts that hold the seat and are not in move->contexts yet are added. 0 or -errno. */
 MUST_CHECK int move_find_contexts(struct move *move);
+/**
+ * Before a suspend: could the program be resumed where it is? Free where the process can reach what
+ * it could when that driver last worked. Otherwise what a resume makes (residences, programs) is
+ * made there and taken apart again. 0, -EPERM with the reason written, or as move_check.
+ */
+MUST_CHECK int move_rehearse(struct move *move);
+void move_forget_contexts(struct move *move);
 /** True when the program made a context or built a program since move_prepare. Gate closed. */
 bool move_is_stale(struct move *move);
 /** Residences, programs, kernels and what compiling needs. The program runs. */

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "state/kernel.h"
 #include "state/memory.h"
@@ -350,6 +353,107 @@ Test(plan, refuses_to_go_where_the_program_is)
     engine_rig_moves(&rig, NULL);
     cr_assert_eq(engine_rig_move(&rig, NULL, &report), MOVE_REFUSED);
     cr_assert_str_not_empty(report.reason);
+}
+
+/* What a program gives up, of what its driver needs to be opened again. */
+
+static void give_up_root(void)
+{
+    char path[] = "/tmp/reseat-root-XXXXXX";
+    cr_assert_not_null(mkdtemp(path));
+    int error = chroot(path);
+    rmdir(path);
+    if (error != 0)
+        cr_skip_test("chroot is not allowed");
+}
+
+/* POCL's cache was its old user's alone. */
+static void give_up_user(void)
+{
+    if (geteuid() != 0)
+        cr_skip_test("only root may become somebody else");
+    cr_assert_eq(chmod(getenv("POCL_CACHE_DIR"), 0700), 0);
+    cr_assert_eq(setresuid(65534, 65534, 65534), 0);
+}
+
+static void give_up_files(void)
+{
+    const struct rlimit none = {3, 3};
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
+static void give_up_some_files(void)
+{
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_cur > 256 ? 256 : limit.rlim_cur - 1;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* A program that has built and run, suspended after @give_up. @why: a word of the refusal; NULL:
+ * there is none. */
+static void suspend_after(void (*give_up)(void), const char *why)
+{
+    struct engine_rig rig;
+    struct engine_program p;
+    struct move_report report;
+    const cl_uint zero = 0, one = 1;
+    cl_uint words[WORDS];
+    engine_rig_open(&rig, CONFIG);
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_mem buffer = engine_buffer(p.context, 0, SIZE, NULL);
+    cl_kernel add = engine_kernel(p.program, "add");
+    OK(clEnqueueFillBuffer(p.queue, buffer, &zero, sizeof(zero), 0, SIZE, 0, NULL, NULL));
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffer));
+    OK(clSetKernelArg(add, 1, sizeof(one), &one));
+    launch(p.queue, add, WORDS, 16, NULL);
+    OK(clFinish(p.queue));
+    int64_t before = emu_shared_live_all(rig.emu, "one");
+    uint64_t contexts = emu_shared_calls(rig.emu, "one", "clCreateContext");
+    give_up();
+    enum move_result result = engine_rig_move(&rig, NULL, &report);
+    if (why) {
+        cr_assert_eq(result, MOVE_REFUSED, "%s", report.reason);
+        cr_assert_not_null(strstr(report.reason, why), "%s", report.reason);
+        cr_assert_str_eq(place_of_seat(), "one");
+        cr_assert_eq(emu_shared_live_all(rig.emu, "one"), before, "%s",
+                     engine_rig_alive(&rig, "one"));
+    } else {
+        cr_assert_eq(result, MOVE_DONE, "%s", report.reason);
+        cr_assert_eq(emu_shared_calls(rig.emu, "one", "clCreateContext"), contexts + 1);
+        cr_assert(engine_rig_empties(&rig, "one"), "alive: %s", engine_rig_alive(&rig, "one"));
+        engine_rig_moves(&rig, "one");
+        engine_rig_moves(&rig, NULL); /* what works now need not be tried again */
+        engine_rig_moves(&rig, "one");
+        cr_assert_eq(emu_shared_calls(rig.emu, "one", "clCreateContext"), contexts + 3);
+    }
+    launch(p.queue, add, WORDS, 16, NULL);
+    OK(clEnqueueReadBuffer(p.queue, buffer, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
+    for (size_t i = 0; i < WORDS; i++)
+        cr_assert_eq(words[i], 2);
+    OK(clReleaseKernel(add));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+Test(plan, refuses_to_suspend_what_has_another_root_folder)
+{
+    suspend_after(give_up_root, "root folder");
+}
+
+Test(plan, refuses_to_suspend_what_is_another_user_than_its_driver_needs)
+{
+    suspend_after(give_up_user, "user");
+}
+
+Test(plan, refuses_to_suspend_what_can_open_no_more_files)
+{
+    suspend_after(give_up_files, "open files");
+}
+
+Test(plan, suspends_what_can_still_be_opened_with_fewer_files)
+{
+    suspend_after(give_up_some_files, NULL);
 }
 
 /* Launches that a device's compiler does not offer. */
