@@ -9,13 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/long_lock.h"
+
 _Thread_local struct gate_thread gate_self;
 _Atomic uint32_t gate_closed;
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gate_thread *threads;   /* guarded by list_lock */
 static _Atomic uint32_t someone_left; /* counts departures seen while closed; a futex */
-static pthread_mutex_t closer_lock = PTHREAD_MUTEX_INITIALIZER; /* held while the gate is closed */
+static struct long_lock closer = LONG_LOCK_INITIALIZER; /* held while the gate is closed */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 static bool barrier_works; /* written once */
@@ -127,17 +129,7 @@ static void open_for_all(void)
 {
     atomic_store_explicit(&gate_closed, 0, memory_order_release);
     futex(&gate_closed, FUTEX_WAKE, INT32_MAX, NULL);
-    pthread_mutex_unlock(&closer_lock);
-}
-
-/* Another closer may be waiting for its device. */
-static bool lock_until(uint64_t deadline_ns)
-{
-    const struct timespec until = {(time_t)(deadline_ns / 1000000000u),
-                                   (long)(deadline_ns % 1000000000u)};
-    if (deadline_ns == 0)
-        return pthread_mutex_lock(&closer_lock) == 0;
-    return pthread_mutex_clocklock(&closer_lock, CLOCK_MONOTONIC, &until) == 0;
+    long_lock_release(&closer);
 }
 
 int gate_close(uint64_t deadline_ns)
@@ -145,7 +137,7 @@ int gate_close(uint64_t deadline_ns)
     pthread_once(&once, gate_init);
     if (!gate_self.known)
         thread_known();
-    if (!lock_until(deadline_ns))
+    if (!long_lock_take(&closer, deadline_ns)) /* another may wait for its device */
         return -ETIMEDOUT;
     atomic_store_explicit(&gate_closed, 1, memory_order_seq_cst);
     barrier_everywhere();
@@ -179,7 +171,7 @@ void gate_open(void)
 void gate_after_fork(void)
 {
     pthread_mutex_init(&list_lock, NULL);
-    pthread_mutex_init(&closer_lock, NULL);
+    long_lock_init(&closer);
     atomic_store(&gate_closed, 0);
     threads = NULL;
     gate_self = (struct gate_thread){0}; /* the child's one thread registers again */

@@ -10,6 +10,7 @@
 #include "policy/plan.h"
 #include "state/command.h"
 #include "state/log.h"
+#include "state/long_lock.h"
 #include "state/move_priv.h"
 #include "state/offer.h"
 #include "state/room.h"
@@ -22,23 +23,23 @@
 /* How often a move that waits for what goes first looks at its deadline and cancellation. */
 #define STAY_STEP_NS 10000000u
 
-static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+static struct long_lock one_at_a_time = LONG_LOCK_INITIALIZER;
 
 void move_after_fork(void)
 {
-    pthread_mutex_init(&one_at_a_time, NULL);
+    long_lock_init(&one_at_a_time);
     move_remains_after_fork();
     reconfigure_after_fork();
 }
 
 void move_lock(void)
 {
-    pthread_mutex_lock(&one_at_a_time);
+    (void)long_lock_take(&one_at_a_time, 0);
 }
 
 void move_unlock(void)
 {
-    pthread_mutex_unlock(&one_at_a_time);
+    long_lock_release(&one_at_a_time);
 }
 
 void move_await(void)
@@ -324,15 +325,6 @@ static void run(struct move *move)
     move_forget_contexts(move);
 }
 
-static bool lock_until(uint64_t deadline_ns)
-{
-    if (deadline_ns == 0)
-        return pthread_mutex_lock(&one_at_a_time) == 0;
-    struct timespec until = {(time_t)(deadline_ns / 1000000000u),
-                             (long)(deadline_ns % 1000000000u)};
-    return pthread_mutex_clocklock(&one_at_a_time, CLOCK_MONOTONIC, &until) == 0;
-}
-
 /*
  * Lock, when nothing on the seat has to be let finish first. 0, or -errno with the reason written
  * and the lock open.
@@ -340,12 +332,12 @@ static bool lock_until(uint64_t deadline_ns)
 static int lock_to_move(struct move *move)
 {
     for (;;) {
-        if (!lock_until(move->limits.deadline_ns))
+        if (!long_lock_take(&one_at_a_time, move->limits.deadline_ns))
             return move_fail(move, -ETIMEDOUT, "another move of the program went on");
         move->resumes = move->request->target && !atomic_load(&move->seat->device);
         if (move->resumes || move->request->dry_run || !stay_holds(move->seat))
             return 0;
-        pthread_mutex_unlock(&one_at_a_time);
+        long_lock_release(&one_at_a_time);
         stay_wait(STAY_STEP_NS);
         int error = move_check(move);
         if (error != 0)
@@ -382,7 +374,7 @@ void move_transact(struct move *move)
         conclude(move, move_fail(move, -ECANCELED, "the program ends"));
     }
     work_end();
-    pthread_mutex_unlock(&one_at_a_time);
+    long_lock_release(&one_at_a_time);
 }
 
 void move_run(const struct move_request *request, struct move_report *ret_report)

@@ -61,14 +61,18 @@ __attribute__((weak)) int main(int argc, char **argv)
     }                                                                                              \
     static void plain_##test_name(void)
 
-#define cr_assert(c, ...)          plain_check(c, __FILE__, __LINE__, #c)
-#define cr_assert_eq(a, b, ...)    plain_check((a) == (b), __FILE__, __LINE__, #a " == " #b)
-#define cr_assert_lt(a, b, ...)    plain_check((a) < (b), __FILE__, __LINE__, #a " < " #b)
-#define cr_assert_leq(a, b, ...)   plain_check((a) <= (b), __FILE__, __LINE__, #a " <= " #b)
-#define cr_assert_gt(a, b, ...)    plain_check((a) > (b), __FILE__, __LINE__, #a " > " #b)
-#define cr_assert_geq(a, b, ...)   plain_check((a) >= (b), __FILE__, __LINE__, #a " >= " #b)
-#define cr_assert_not_null(a, ...) plain_check((a) != NULL, __FILE__, __LINE__, #a)
-#define cr_assert_fail(...)        plain_fail(__FILE__, __LINE__, "")
-#define cr_skip_test(why)          longjmp(plain_skip, 1)
+#define TestSuite(...) _Static_assert(1, "")
+
+#define cr_assert_not(c, ...)       plain_check(!(c), __FILE__, __LINE__, "not " #c)
+#define cr_assert_str_empty(s, ...) plain_check(!*(s), __FILE__, __LINE__, #s " is empty")
+#define cr_assert(c, ...)           plain_check(c, __FILE__, __LINE__, #c)
+#define cr_assert_eq(a, b, ...)     plain_check((a) == (b), __FILE__, __LINE__, #a " == " #b)
+#define cr_assert_lt(a, b, ...)     plain_check((a) < (b), __FILE__, __LINE__, #a " < " #b)
+#define cr_assert_leq(a, b, ...)    plain_check((a) <= (b), __FILE__, __LINE__, #a " <= " #b)
+#define cr_assert_gt(a, b, ...)     plain_check((a) > (b), __FILE__, __LINE__, #a " > " #b)
+#define cr_assert_geq(a, b, ...)    plain_check((a) >= (b), __FILE__, __LINE__, #a " >= " #b)
+#define cr_assert_not_null(a, ...)  plain_check((a) != NULL, __FILE__, __LINE__, #a)
+#define cr_assert_fail(...)         plain_fail(__FILE__, __LINE__, "")
+#define cr_skip_test(why)           longjmp(plain_skip, 1)
 
 #endif
