@@ -132,7 +132,7 @@ static void explain(const struct message *message, const char *result, char *ret
     char name[PROTOCOL_WORD_MAX], from[PROTOCOL_WORD_MAX], to[PROTOCOL_WORD_MAX], reason[512],
         reached[PROTOCOL_WORD_MAX];
     const msgpack_object *app = field_get(&message->root, "app");
-    const char *next = "it runs on where it was";
+    const char *hint = "";
 
     field_string(app, "name", name, sizeof(name));
     field_string(&message->root, "from", from, sizeof(from));
@@ -140,19 +140,23 @@ static void explain(const struct message *message, const char *result, char *ret
     field_string(&message->root, "reason", reason, sizeof(reason));
     field_string(&message->root, "reached", reached, sizeof(reached));
     if (strcmp(result, RESULT_EXPIRED) == 0) {
-        next = "it runs on where it was; try again with a longer --timeout";
-    } else if (strcmp(result, RESULT_REFUSED) == 0) {
-        next = "it runs on where it was; choose another device (reseat devices)";
+        hint = "; try again with a longer --timeout";
+    } else if (strcmp(result, RESULT_REFUSED) == 0 ||
+               (!from[0] && strcmp(result, RESULT_CANCELED))) {
+        hint = to[0] ? "; choose another device (reseat devices)" : "";
     } else if (strcmp(result, RESULT_CANCELED) == 0 && !reason[0]) {
         snprintf(reason, sizeof(reason), "canceled");
     }
     if (!reason[0]) {
         snprintf(reason, sizeof(reason), "%s in phase %s", result, reached);
     }
-    snprintf(ret, size, "%s (pid %llu) %s from %s to %s: %s; %s", name,
+    snprintf(ret, size, "%s (pid %llu) %s from %s to %s: %s; %s%s", name,
              (unsigned long long)field_u64(app, "pid", 0),
              strcmp(result, RESULT_REFUSED) ? "was rolled back on its way" : "cannot go",
-             from[0] ? from : "host memory", to[0] ? to : "host memory", reason, next);
+             from[0] ? from : "host memory", to[0] ? to : "host memory", reason,
+             from[0] ? "it runs on where it was"
+                     : "it stays suspended, with its data in host memory",
+             hint);
 }
 
 static int print_json(const struct change *change, const struct message *message,
@@ -202,7 +206,7 @@ static void print_done(const struct change *change, const struct message *messag
 
 static int finish(struct change *change, const struct message *message)
 {
-    char result[PROTOCOL_WORD_MAX], explanation[PROTOCOL_TEXT_MAX] = "";
+    char result[PROTOCOL_WORD_MAX], explanation[2 * PROTOCOL_TEXT_MAX] = "";
 
     end_bar(change);
     if (!field_is(&message->root, "type", MSG_REPORT) ||

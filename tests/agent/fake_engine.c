@@ -55,6 +55,11 @@ static enum move_result end_of(const struct move_request *request, const char *h
         request->seat != (uint32_t)(how[4] - '0'))
         how = "done";
 
+    /* "strand": what is suspended stays so. */
+    if (strncmp(how, "strand", 6) == 0 && seats[request->seat].suspended) {
+        how = "fail";
+    }
+
     if (strncmp(how, "refuse", 6) == 0) {
         snprintf(report->reason, sizeof(report->reason), "work-group size: 1024 used, 256 offered");
         return MOVE_REFUSED;

@@ -7,8 +7,9 @@
  * A stand-in for the engine: move_run() and status_seat() that do what FAKE_MOVE says, so that the
  * control thread, the agent and the command line are tested without OpenCL.
  *
- *   FAKE_MOVE=WORD[:MILLISECONDS]   done, fail, fail1 (only seat 1), refuse, slow (until canceled
- * or the deadline), die (the process ends in the middle); how long a move takes
+ *   FAKE_MOVE=WORD[:MILLISECONDS]   done, fail, fail1 (only seat 1), refuse, strand (only a
+ * resume fails), slow (until canceled or the deadline), die (the process ends in the middle); how
+ * long a move takes
  */
 
 /** The program has begun to use OpenCL on these devices, one a seat. */

@@ -67,6 +67,19 @@ Test(agent, moves_suspends_and_resumes)
     end(pid);
 }
 
+Test(agent, a_resume_that_fails_says_that_the_program_stays_suspended)
+{
+    pid_t pid = start("app", "strand");
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    cr_assert(harness_state("app", "suspended", 2000));
+    struct result *result = RESEAT("resume", "app", "gpu0");
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "building a program failed: -11; it stays suspended, with its "
+                                  "data in host memory; choose another device"),
+              "%s", result->err);
+    end(pid);
+}
+
 Test(agent, exit_statuses)
 {
     struct result *result;
