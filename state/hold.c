@@ -179,8 +179,10 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
         error = command_ready(command, residence, place);
         if (error == COMMAND_ABSENT)
             return error;
-        if (held->event) /* HELD still: nobody asks for its times */
+        if (held->event) { /* HELD still: nobody asks for its times */
             held->event->times[0] = clock_host() - held->event->times[0];
+            held->event->begun = queue_step(command->queue);
+        }
         if (error == CL_SUCCESS)
             error = command_issue(command, residence, place, held->waits, held->wait_list,
                                   held->event ? &real : NULL);
