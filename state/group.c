@@ -26,15 +26,19 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The largest divisor of @of up to @most. Programs launch the same sizes again and again: the last
- * answer is kept, with its question, in one word. */
-static size_t divisor(size_t of, size_t most, _Atomic uint64_t *memo)
+/* Programs launch the same sizes again and again: answers are kept, with their question in the same
+ * word, until another one takes their place. */
+static _Atomic uint64_t answers[64];
+
+/* The largest divisor of @of up to @most. */
+static size_t divisor(size_t of, size_t most)
 {
     size_t found = least(of, most);
     if (found <= 1)
         return 1;
     if (launch_divides(of, found))
         return found;
+    _Atomic uint64_t *memo = &answers[(of ^ of >> 6 ^ of >> 12 ^ most) % ARRAY_SIZE(answers)];
     bool fits = of <= UINT32_MAX && most <= UINT16_MAX;
     uint64_t question = (uint64_t)of << 32 | (uint64_t)(most & UINT16_MAX) << 16;
     uint64_t known = fits ? atomic_load_explicit(memo, memory_order_relaxed) : 0;
@@ -48,10 +52,10 @@ static size_t divisor(size_t of, size_t most, _Atomic uint64_t *memo)
 }
 
 void group_divide(uint32_t dims, const size_t *global, size_t items, const size_t sizes[3],
-                  _Atomic uint64_t memo[3], size_t ret_local[3])
+                  size_t ret_local[3])
 {
     for (uint32_t i = 0; i < dims; i++) {
-        ret_local[i] = divisor(global[i], least(items, sizes[i]), &memo[i]);
+        ret_local[i] = divisor(global[i], least(items, sizes[i]));
         items /= ret_local[i];
     }
 }
@@ -79,6 +83,6 @@ const size_t *group_choose(struct kernel *kernel, const struct residence *reside
     most = least(least(most, there), least(get(&told->items), get(&residence->groups.items)));
     for (uint32_t i = 0; i < 3; i++)
         sizes[i] = least(get(&told->sizes[i]), get(&residence->groups.sizes[i]));
-    group_divide(space->dims, space->global, most, sizes, details->divisors, ret_local);
+    group_divide(space->dims, space->global, most, sizes, ret_local);
     return ret_local;
 }

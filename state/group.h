@@ -27,11 +27,9 @@ void group_limits_set(struct group_limits *limits, const struct devinfo *device)
 /**
  * The largest sizes that divide @global each, and fit into @sizes each and @items together, the
  * first dimension first: neighbours in memory stay in one group.
- *
- * @memo  Of earlier answers; any thread's, zeroes at first.
  */
 void group_divide(uint32_t dims, const size_t *global, size_t items, const size_t sizes[3],
-                  _Atomic uint64_t memo[3], size_t ret_local[3]);
+                  size_t ret_local[3]);
 
 /**
  * The local size of a launch without one, in @place, as @real. NULL: whatever the driver chooses is

@@ -164,9 +164,10 @@ cl_int kernel_arg_info(struct kernel *kernel, cl_uint index, cl_kernel_arg_info 
 /* What it may count on from now on. */
 static void tell_group(struct kernel *kernel, size_t size)
 {
-    _Atomic size_t *told = &kernel->details->told_group;
-    size_t before = atomic_load(told);
-    while ((before == 0 || size < before) && !atomic_compare_exchange_weak(told, &before, size))
+    _Atomic uint32_t *told = &kernel->details->told_group;
+    uint32_t before = atomic_load(told);
+    while (size < UINT32_MAX && (before == 0 || size < before) &&
+           !atomic_compare_exchange_weak(told, &before, (uint32_t)size))
         ;
 }
 
@@ -259,23 +260,27 @@ void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
         note_new_launch(kernel, space);
 }
 
+/* The group sizes that are remembered, with the place above them. */
+#define GROUP_BITS 24
+#define GROUP_MASK ((1u << GROUP_BITS) - 1)
+
 size_t kernel_largest_group(const struct kernel *kernel, const struct residence *residence,
                             uint8_t place, cl_kernel real)
 {
-    const struct kernel_details *details = kernel->details;
-    _Atomic size_t *known = &kernel->details->largest_group[place];
-    size_t group = atomic_load_explicit(known, memory_order_relaxed);
-    if (group != 0 && details->local_dynamic == 0)
-        return group;
-    group = SIZE_MAX;
+    struct kernel_details *details = kernel->details;
+    uint32_t known = atomic_load_explicit(&details->largest_group, memory_order_relaxed);
+    if (known >> GROUP_BITS == place + 1u && details->local_dynamic == 0)
+        return known & GROUP_MASK;
+    size_t group = SIZE_MAX;
     residence->cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE,
                                             sizeof(group), &group, NULL);
     /* Mesa 22.3's rusticl answers with the preferred multiple, and runs what its device says. */
     if (strcmp(residence->device->key.platform, "rusticl") == 0)
         group = devinfo_scalar(&residence->device->info, CL_DEVICE_MAX_WORK_GROUP_SIZE, group);
     /* It may depend on the local memory that arguments ask for. */
-    if (details->local_dynamic == 0)
-        atomic_store_explicit(known, group, memory_order_relaxed);
+    if (details->local_dynamic == 0 && group <= GROUP_MASK)
+        atomic_store_explicit(&details->largest_group, (place + 1u) << GROUP_BITS | (uint32_t)group,
+                              memory_order_relaxed);
     return group;
 }
 

@@ -203,12 +203,11 @@ Test(groups, that_the_source_requires_are_those, .timeout = 60)
 Test(groups, are_the_largest_that_divide)
 {
     static const size_t limits[][3] = {{64, 64, 64}, {1, 7, 1}, {1024, 1024, 64}};
-    _Atomic uint64_t memo[3] = {0};
     for (size_t l = 0; l < ARRAY_SIZE(limits); l++)
         for (size_t items = 1; items <= 1024; items += 31)
             for (size_t of = 1; of < 3000; of += 7) {
                 size_t local[3], best = 0, most = items < limits[l][0] ? items : limits[l][0];
-                group_divide(1, &of, items, limits[l], memo, local);
+                group_divide(1, &of, items, limits[l], local);
                 for (size_t d = 1; d <= most; d++)
                     if (of % d == 0)
                         best = d;
@@ -216,7 +215,7 @@ Test(groups, are_the_largest_that_divide)
             }
     const size_t huge = (size_t)1 << 40 | 6, sizes[3] = {4096, 4096, 4096};
     size_t local[3];
-    group_divide(1, &huge, 4096, sizes, memo, local);
+    group_divide(1, &huge, 4096, sizes, local);
     cr_assert_eq(huge % local[0], 0);
     cr_assert_geq(local[0], 2);
 }
