@@ -169,7 +169,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
     /* Never more than the program was told of the device. */
     bool bounded =
         name == CL_KERNEL_WORK_GROUP_SIZE || name == CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE;
-    size_t most = seat_limits[kernel->context->seats[seat]->index].work_group_size;
+    size_t most = seat_limits[kernel->context->seats[seat]->index].groups.items;
     if (error == CL_SUCCESS && bounded && size == sizeof(size_t) && most &&
         *(const size_t *)value > most)
         value = &most;

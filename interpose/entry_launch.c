@@ -34,7 +34,7 @@ struct findings {
 };
 
 /* Against what the program was told, so that the launch can be made on another device too. */
-static inline cl_int measure(struct launch_space *space, const struct seat_limits *limits,
+static inline cl_int measure(struct launch_space *space, const struct group_limits *limits,
                              struct findings *ret_findings)
 {
     struct findings found = {.empty = space->global == NULL};
@@ -46,14 +46,13 @@ static inline cl_int measure(struct launch_space *space, const struct seat_limit
         size_t local = space->local ? space->local[i] : 1;
         if (UNLIKELY(local == 0 || __builtin_mul_overflow(items, local, &items)))
             return CL_INVALID_WORK_GROUP_SIZE;
-        if (UNLIKELY(local >
-                     atomic_load_explicit(&limits->work_item_sizes[i], memory_order_relaxed)))
+        if (UNLIKELY(local > atomic_load_explicit(&limits->sizes[i], memory_order_relaxed)))
             return CL_INVALID_WORK_ITEM_SIZE;
         found.empty |= global == 0;
         found.overflows |= __builtin_add_overflow(offset, global, &end);
         uneven |= !launch_divides(global, local);
     }
-    if (UNLIKELY(items > atomic_load_explicit(&limits->work_group_size, memory_order_relaxed)))
+    if (UNLIKELY(items > atomic_load_explicit(&limits->items, memory_order_relaxed)))
         return CL_INVALID_WORK_GROUP_SIZE;
     space->items = space->local ? items : 0;
     space->uneven = uneven;
@@ -78,7 +77,8 @@ static cl_int run(struct queue *queue, struct kernel *kernel, cl_command_type ty
     if (UNLIKELY(required != NULL) && !space->local &&
         the_present.version >= CL_MAKE_VERSION(2, 0, 0))
         space->local = required;
-    error = measure(space, &seat_limits[queue->seat->index], &found);
+    space->told = &seat_limits[queue->seat->index].groups;
+    error = measure(space, space->told, &found);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
     if (UNLIKELY(found.empty))

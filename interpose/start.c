@@ -250,15 +250,7 @@ static int build_present(struct machine *machine, const struct start *start)
 
 void seat_limits_set(struct seat_limits *limits, const struct devinfo *device)
 {
-    const struct devinfo_value *sizes = devinfo_find(device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
-    atomic_store(&limits->work_group_size,
-                 devinfo_scalar(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, SIZE_MAX));
-    for (size_t i = 0; i < ARRAY_SIZE(limits->work_item_sizes); i++) {
-        size_t size = SIZE_MAX;
-        if (sizes && sizes->size >= (i + 1) * sizeof(size_t))
-            memcpy(&size, sizes->bytes + i * sizeof(size_t), sizeof(size_t));
-        atomic_store(&limits->work_item_sizes[i], size);
-    }
+    group_limits_set(&limits->groups, device);
     atomic_store(&limits->allocation,
                  devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX));
 }

@@ -32,8 +32,7 @@ extern struct start_limits the_limits;
 /** The same of a seat, by its index, and of buffers: of a program that registered (policy/reseat.h)
  *  these follow the device that the seat has. */
 struct seat_limits {
-    _Atomic size_t work_group_size;
-    _Atomic size_t work_item_sizes[3];
+    struct group_limits groups;
     _Atomic uint64_t allocation; /**< Bytes of the largest buffer. */
 };
 extern struct seat_limits seat_limits[SEATS];

@@ -135,19 +135,6 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
     return CL_SUCCESS;
 }
 
-/* A blocking call: wait in the driver, with references that outlive a move (G2). @event, held, has
- * the real one; without it the real one is ours. */
-static cl_int wait_outside(struct residence *residence, struct event *event, cl_event real)
-{
-    cl_int error = residence_wait(residence, 1, &real);
-    if (event)
-        object_unhold(event);
-    else
-        residence->cl->clReleaseEvent(real);
-    residence_unref(residence);
-    return error;
-}
-
 /* What a call of the program asks for besides its command. */
 struct call {
     struct command *command;
@@ -156,13 +143,34 @@ struct call {
     struct event *const *wait_list;
     struct event *event; /* unpublished, for *ret_event; or NULL */
     cl_event *ret_event;
+    uint64_t begun; /* the queue's order, where there is an event or a wait */
 };
+
+/* A blocking call: wait in the driver, with references that outlive a move (G2). The call's event,
+ * held, has the real one; without it the real one is ours. */
+static cl_int wait_outside(const struct call *call, struct residence *residence, cl_event real)
+{
+    struct queue *queue = call->command->queue;
+    cl_int error = residence_wait(residence, 1, &real);
+    if (error == CL_SUCCESS && queue->in_order)
+        queue_ended(queue, call->begun);
+    if (error == CL_SUCCESS && call->event)
+        event_waited(call->event);
+    if (call->event)
+        object_unhold(call->event);
+    else
+        residence->cl->clReleaseEvent(real);
+    residence_unref(residence);
+    return error;
+}
 
 /* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
  * blocking call to wait for. */
-static cl_int give(const struct call *call, struct residence *residence, uint8_t place,
+static cl_int give(struct call *call, struct residence *residence, uint8_t place,
                    cl_event *ret_real)
 {
+    if (call->event || call->blocking)
+        call->begun = queue_step(call->command->queue);
     cl_int error = command_issue(call->command, residence, place, call->waits, call->wait_list,
                                  call->event || call->blocking ? ret_real : NULL);
     if (error != CL_SUCCESS) {
@@ -170,6 +178,7 @@ static cl_int give(const struct call *call, struct residence *residence, uint8_t
         return error;
     }
     if (call->event) {
+        call->event->begun = call->begun;
         event_issued(call->event, place, *ret_real);
         object_publish(call->event);
         *call->ret_event = (cl_event)call->event;
@@ -217,8 +226,8 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
                    cl_event *ret_event)
 {
     struct queue *queue = command->queue;
-    struct call call = {command, blocking, waits, (struct event *const *)wait_list,
-                        NULL,    ret_event};
+    struct call call = {command, blocking,  waits, (struct event *const *)wait_list,
+                        NULL,    ret_event, 0};
     uint8_t place;
 
     cl_int error = check_wait_list(queue, waits, wait_list);
@@ -239,7 +248,7 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
             cl_event real = NULL;
             error = give(&call, residence, place, &real);
             if (LIKELY(error == CL_SUCCESS))
-                return blocking ? wait_outside(residence, call.event, real) : CL_SUCCESS;
+                return blocking ? wait_outside(&call, residence, real) : CL_SUCCESS;
         } else {
             gate_leave();
         }

@@ -29,12 +29,38 @@ struct queue {
     struct held *held_first, *held_last; /**< Guarded by the engine's lock. */
     uint64_t held_serial;                /**< Likewise: of the last one added. */
     bool pumping;                        /**< Likewise: a thread is issuing held commands. */
+    _Atomic uint64_t order;              /**< Rises with each event: see queue_step. */
+    _Atomic uint64_t past;               /**< What was given by then has ended. */
 };
 
 static inline struct queue *queue_get(cl_command_queue handle)
 {
     return object_get(handle, OBJECT_QUEUE);
 }
+
+/*
+ * Which commands a wait was for, whatever their driver says of each afterwards. A command reads the
+ * order once it was given to the driver, and a wait steps the order before it begins, or before the
+ * command that it is for is given: what read no more than that came before it.
+ */
+
+/** Returns the order that commands given before have read at most. */
+static inline uint64_t queue_step(struct queue *queue)
+{
+    return atomic_fetch_add_explicit(&queue->order, 1, memory_order_acq_rel);
+}
+static inline uint64_t queue_order(const struct queue *queue)
+{
+    return atomic_load_explicit(&queue->order, memory_order_relaxed);
+}
+/** All that was given to the driver before queue_step returned @order has ended. */
+void queue_ended(struct queue *queue, uint64_t order);
+static inline bool queue_is_past(const struct queue *queue, const struct event *event)
+{
+    return atomic_load_explicit(&event->given, memory_order_relaxed) <=
+           atomic_load_explicit(&queue->past, memory_order_acquire);
+}
+
 cl_int queue_create(struct context *context, struct seat *seat,
                     cl_command_queue_properties properties, const cl_queue_properties *list,
                     size_t list_count, struct queue **ret_queue);

@@ -56,6 +56,7 @@ void event_issued(struct event *event, uint8_t place, cl_event real)
 {
     event->real = real;
     event->place = place;
+    atomic_store_explicit(&event->given, queue_order(event->queue), memory_order_relaxed);
     atomic_store_explicit(&event->state, EVENT_ISSUED, memory_order_release);
 }
 
@@ -114,7 +115,8 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
     if (residence->cl->clGetEventInfo(event->real, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                       sizeof(status), &status, NULL) != CL_SUCCESS)
         return false;
-    *ret_status = status;
+    /* Drivers may be late to say that a command ended of which their own waits said so. */
+    *ret_status = status > CL_COMPLETE && queue_is_past(event->queue, event) ? CL_COMPLETE : status;
     return true;
 }
 
@@ -166,11 +168,23 @@ static void collect(struct wait_batch *batch, cl_uint count, struct event *const
     }
 }
 
-static cl_int wait_batch(const struct wait_batch *batch)
+/* @events are those that were collected from. */
+static cl_int wait_batch(const struct wait_batch *batch, cl_uint count, struct event *const *events)
 {
     cl_int error = residence_wait(batch->residence, batch->count, batch->real);
+    for (cl_uint i = 0; error == CL_SUCCESS && i < count; i++)
+        event_waited(events[i]);
     residence_unref(batch->residence);
     return error;
+}
+
+void event_waited(struct event *event)
+{
+    if (event_state(event) != EVENT_ISSUED)
+        return; /* its end is known, or it was given up before it was given to a driver */
+    atomic_store_explicit(&event->given, 0, memory_order_relaxed);
+    if (event->queue->in_order)
+        queue_ended(event->queue, event->begun);
 }
 
 cl_int event_wait(cl_uint count, struct event *const *events)
@@ -187,13 +201,14 @@ cl_int event_wait(cl_uint count, struct event *const *events)
         object_hold(events[i]);
         hold_wait_event(events[i]);
     }
-    for (cl_uint at = 0; at < count;) {
+    for (cl_uint at = 0, from; at < count;) {
+        from = at;
         gate_enter();
         collect(&batch, count, events, &at);
         gate_leave();
         if (batch.count == 0)
             continue;
-        cl_int error = wait_batch(&batch);
+        cl_int error = wait_batch(&batch, at - from, events + from);
         if (result == CL_SUCCESS)
             result = error;
     }
@@ -213,6 +228,11 @@ static cl_int device_time(const struct event *event, cl_profiling_info name, cl_
     const struct residence *residence = event->context->at[event->place];
     cl_int error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
                                                           ret_time, NULL);
+    /* It ended, and its driver has not noticed: asked for this one it will, at once. */
+    if (error == CL_PROFILING_INFO_NOT_AVAILABLE && queue_is_past(event->queue, event) &&
+        residence->cl->clWaitForEvents(1, &event->real) == CL_SUCCESS)
+        error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
+                                                       ret_time, NULL);
     /* 2.0 added COMPLETE: without child kernels it is END. */
     if (error == CL_INVALID_VALUE && name == CL_PROFILING_COMMAND_COMPLETE)
         return device_time(event, CL_PROFILING_COMMAND_END, ret_time);

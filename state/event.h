@@ -38,6 +38,10 @@ struct event {
     _Atomic cl_int status; /**< While HELD: CL_QUEUED or CL_SUBMITTED; ended or DONE: the last. */
     atomic_bool ended;     /**< ISSUED, and its driver said that it ended. */
     cl_event real;
+    /** The queue's `order` just before and after it was given to the driver; `given` is 0 once it
+     *  was waited for. */
+    uint64_t begun;
+    _Atomic uint64_t given;
     /** DONE: QUEUED, SUBMIT, START, END, COMPLETE, in the program's clock. The first before that,
      *  of a held command: when it was enqueued, by the host's clock; ISSUED: how long it was held.
      */
@@ -59,6 +63,8 @@ static inline enum event_state event_state(const struct event *event)
 /** A HELD event, unpublished; NULL without memory. @queue is NULL for user events. */
 struct event *event_create(struct context *context, struct queue *queue, cl_command_type type);
 
+/** A wait of the driver's for @event, which was ISSUED then, succeeded. */
+void event_waited(struct event *event);
 /** The command was given to the driver: HELD becomes ISSUED. Inside the gate. Owns @real. */
 void event_issued(struct event *event, uint8_t place, cl_event real);
 /** The same for a command that was held: whoever waits for it goes on, callbacks are registered. */
@@ -78,7 +84,8 @@ cl_int event_set_user_status(struct event *event, cl_int status);
 cl_int event_status(struct event *event);
 /** The same, for a caller inside the gate. */
 cl_int event_status_inside(const struct event *event);
-/** What the driver says of an ISSUED event; false when it does not answer. Inside the gate. */
+/** What the driver says of an ISSUED event, but for one that is known to have ended; false when it
+ *  does not answer. Inside the gate. */
 bool event_real_status(const struct event *event, cl_int *ret_status);
 /** True when @event is known to have ended in error. */
 static inline bool event_failed(const struct event *event)

@@ -179,6 +179,8 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     if (error == CL_SUCCESS) {
         error = command_ready(command, residence, place);
+        if (error == CL_SUCCESS && held->event)
+            held->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
             error = command_issue(command, residence, place, held->waits, held->wait_list,
                                   held->event ? &real : NULL);

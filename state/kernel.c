@@ -156,6 +156,7 @@ static cl_int make_real(struct kernel *kernel, struct residence *residence, uint
         return error ? error : CL_OUT_OF_RESOURCES;
     }
     kernel->applied[place] = kernel_edition(kernel) - 1; /* any but the kernel's */
+    atomic_store(&kernel->details->largest_group, 0);
     __atomic_store_n(&kernel->real[place], real, __ATOMIC_RELEASE);
     return CL_SUCCESS;
 }

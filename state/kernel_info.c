@@ -161,6 +161,16 @@ cl_int kernel_arg_info(struct kernel *kernel, cl_uint index, cl_kernel_arg_info 
     return answer(&question, -1, ret_value, ret_size);
 }
 
+/* What it may count on from now on. */
+static void tell_group(struct kernel *kernel, size_t size)
+{
+    _Atomic uint32_t *told = &kernel->details->told_group;
+    uint32_t before = atomic_load(told);
+    while (size < UINT32_MAX && (before == 0 || size < before) &&
+           !atomic_compare_exchange_weak(told, &before, (uint32_t)size))
+        ;
+}
+
 cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_work_group_info name,
                               const void **ret_value, size_t *ret_size)
 {
@@ -179,7 +189,10 @@ cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_wor
                                  question.key_size, &bytes, sizeof(bytes), ret_size);
         return *ret_value ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     }
-    return answer(&question, (int)seat, ret_value, ret_size);
+    cl_int error = answer(&question, (int)seat, ret_value, ret_size);
+    if (error == CL_SUCCESS && name == CL_KERNEL_WORK_GROUP_SIZE && *ret_size == sizeof(size_t))
+        tell_group(kernel, *(const size_t *)*ret_value);
+    return error;
 }
 
 cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_sub_group_info name,
@@ -247,15 +260,27 @@ void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
         note_new_launch(kernel, space);
 }
 
-/* The largest work-group of @real there. */
-static size_t largest_group(const struct residence *residence, cl_kernel real)
+/* The group sizes that are remembered, with the place above them. */
+#define GROUP_BITS 24
+#define GROUP_MASK ((1u << GROUP_BITS) - 1)
+
+size_t kernel_largest_group(const struct kernel *kernel, const struct residence *residence,
+                            uint8_t place, cl_kernel real)
 {
+    struct kernel_details *details = kernel->details;
+    uint32_t known = atomic_load_explicit(&details->largest_group, memory_order_relaxed);
+    if (known >> GROUP_BITS == place + 1u && details->local_dynamic == 0)
+        return known & GROUP_MASK;
     size_t group = SIZE_MAX;
     residence->cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE,
                                             sizeof(group), &group, NULL);
     /* Mesa 22.3's rusticl answers with the preferred multiple, and runs what its device says. */
     if (strcmp(residence->device->key.platform, "rusticl") == 0)
         group = devinfo_scalar(&residence->device->info, CL_DEVICE_MAX_WORK_GROUP_SIZE, group);
+    /* It may depend on the local memory that arguments ask for. */
+    if (details->local_dynamic == 0 && group <= GROUP_MASK)
+        atomic_store_explicit(&details->largest_group, (place + 1u) << GROUP_BITS | (uint32_t)group,
+                              memory_order_relaxed);
     return group;
 }
 
@@ -263,7 +288,7 @@ bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8
                        size_t items)
 {
     return items == 0 || kernel_make_real(kernel, residence, place) != CL_SUCCESS ||
-           items <= largest_group(residence, kernel->real[place]);
+           items <= kernel_largest_group(kernel, residence, place, kernel->real[place]);
 }
 
 /* Without arguments: drivers do not agree about whether theirs counts in what they say of a kernel
@@ -309,7 +334,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
     const struct devinfo *info = &residence->device->info;
     const char *name = residence->device->key.device;
     uint64_t used = atomic_load(&details->marks.group_size);
-    size_t group = largest_group(residence, kernel->real[place]);
+    size_t group = kernel_largest_group(kernel, residence, place, kernel->real[place]);
     cl_ulong local = 0;
     if (used > group) {
         snprintf(ret_reason, reason_size,

@@ -29,9 +29,11 @@ struct kernel_details {
     /** Local memory without its arguments where the kernel was made first: what the program is told
      *  wherever it lives. */
     cl_ulong local_static;
-    cl_ulong local_dynamic;   /**< Bytes of its ARG_LOCAL arguments now. */
-    struct kernel_exec *exec; /**< Or NULL. */
-    size_t required[3];       /**< By reqd_work_group_size; zeroes without. */
+    cl_ulong local_dynamic;      /**< Bytes of its ARG_LOCAL arguments now. */
+    struct kernel_exec *exec;    /**< Or NULL. */
+    size_t required[3];          /**< By reqd_work_group_size; zeroes without. */
+    _Atomic uint32_t told_group; /**< The least CL_KERNEL_WORK_GROUP_SIZE that it was told; or 0. */
+    _Atomic uint32_t largest_group; /**< What a driver said last, and where: kernel_info.c's. */
     /** One thread makes a real kernel and gives it its arguments: the driver's calls that it is
      *  held over set values and wait for nobody. */
     pthread_mutex_t lock;
@@ -43,6 +45,16 @@ static inline uint32_t kernel_edition(const struct kernel *kernel)
 {
     return atomic_load_explicit(&kernel->edition, memory_order_relaxed);
 }
+
+/** The largest work-group that the program may count on, SIZE_MAX where it did not ask. */
+static inline size_t kernel_told_group(const struct kernel *kernel)
+{
+    uint32_t told = atomic_load_explicit(&kernel->details->told_group, memory_order_relaxed);
+    return told ? told : SIZE_MAX;
+}
+/** The largest that the driver has for @real, of @kernel in @place. Inside the gate, or a mover. */
+size_t kernel_largest_group(const struct kernel *kernel, const struct residence *residence,
+                            uint8_t place, cl_kernel real);
 
 /** The place whose real kernel answers for it. Inside the gate, after program_enter. */
 static inline uint8_t kernel_home(const struct kernel *kernel)

@@ -104,6 +104,8 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     const struct launch *launch = (const struct launch *)command;
     const struct launch_space *space = &launch->space;
     cl_kernel real = launch->kernel->real[place];
+    const size_t *local = space->local;
+    size_t chosen[3];
     cl_int error = CL_SUCCESS;
     /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
      * given. */
@@ -114,11 +116,13 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         error = kernel_snapshot_make(launch->snapshot, residence, place, &real);
     if (error != CL_SUCCESS)
         return error;
+    if (!local)
+        local = group_choose(launch->kernel, residence, place, real, space, chosen);
     error = command->ops->type == CL_COMMAND_TASK
                 ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, ret_event)
                 : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, space->offset,
-                                                        space->global, space->local, waits,
-                                                        wait_list, ret_event);
+                                                        space->global, local, waits, wait_list,
+                                                        ret_event);
     if (launch->snapshot)
         residence->cl->clReleaseKernel(real);
     /* The program was told that it would run, so a held launch is relocated. */

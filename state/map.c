@@ -79,6 +79,14 @@ static cl_int enter_after(const struct mapping *mapping, struct residence *resid
     return error;
 }
 
+/* The window has the bytes already, as the host's replica or as somebody maps them: what the
+ * program lent may be read-only. */
+static bool window_has(struct mapping *mapping)
+{
+    const struct memory *root = mapping->memory->root;
+    return (!root->store && replica_is_latest(root, PLACE_HOST)) || mapping_is_covered(mapping);
+}
+
 static cl_int map_issue(struct command *command, struct residence *residence, uint8_t place,
                         cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                         cl_event *ret_event)
@@ -93,7 +101,7 @@ static cl_int map_issue(struct command *command, struct residence *residence, ui
         error = mapping_enter(mapping, residence, place, queue, native_flags(mapping), waits,
                               wait_list, ret_event);
     else if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION) ||
-             mapping_is_covered(mapping))
+             window_has(mapping))
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     else
         error = read_region(mapping, residence, place, queue, waits, wait_list, ret_event);

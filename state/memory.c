@@ -73,6 +73,7 @@ static void memory_discard(struct memory *memory)
     if (memory->root != memory)
         object_unhold(memory->root);
     window_unref(memory->window);
+    free(memory->store);
     free(memory->image);
     free(memory->properties);
     object_unhold(memory->context);
@@ -101,12 +102,19 @@ static bool wants_window(const struct memory *root, const struct residence *resi
             (root->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) != 0);
 }
 
+/* After its creation a driver has the program's memory only to work on it, if nothing is to be
+ * written there for that. */
+static bool may_have_window(const struct memory *root, const struct residence *residence)
+{
+    return !memory_is_lent(root) || (residence->in_place && memory_window_is_latest(root));
+}
+
 static cl_int make_root_buffer(struct memory *root, struct residence *residence, uint8_t place,
                                const void *initial)
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_int error = CL_SUCCESS;
-    if (wants_window(root, residence)) {
+    if (wants_window(root, residence) && (initial || may_have_window(root, residence))) {
         if (memory_window(root) != 0)
             return CL_OUT_OF_HOST_MEMORY;
         if (initial && initial != root->window->bytes)
@@ -116,7 +124,9 @@ static cl_int make_root_buffer(struct memory *root, struct residence *residence,
                                root->size, root->window->bytes, &error);
         if (root->real[place])
             root->backed |= (uint8_t)(1u << place);
-        return as_shortage(error);
+        /* Memory that cannot be registered, being read-only, can be copied. */
+        if (root->real[place] || !initial || !memory_is_lent(root))
+            return as_shortage(error);
     }
     cl_mem_flags flags = real_flags(root) | (root->flags & CL_MEM_ALLOC_HOST_PTR);
     if (initial)
@@ -195,6 +205,16 @@ static cl_int make_in_host(struct memory *memory, const void *initial)
     return CL_SUCCESS;
 }
 
+/* What it begins with is in @place, and where it came from if that stays. */
+static void begin_content(struct memory *memory, uint8_t place)
+{
+    replica_written(memory, place);
+    if (memory->host_ptr && memory_window(memory) != 0)
+        return;
+    if (memory->window)
+        replica_refreshed(memory, PLACE_HOST, atomic_load(&memory->version));
+}
+
 /* Inside the gate. The error of room_is_short: nothing was made, and @ret_device has no room. */
 static cl_int make_at_home(struct memory *memory, const void *initial, bool in_host,
                            struct device **ret_device)
@@ -212,7 +232,7 @@ static cl_int make_at_home(struct memory *memory, const void *initial, bool in_h
     if (error == NO_ROOM && memory->root != memory)
         return CL_SUCCESS; /* likewise: what it is a view of is on another device */
     if (error == CL_SUCCESS && memory->root == memory && initial)
-        replica_written(memory, place);
+        begin_content(memory, place);
     return error;
 }
 

@@ -14,6 +14,12 @@
  * It is the program's own memory for CL_MEM_USE_HOST_PTR, ours otherwise. Where a residence keeps
  * CL_MEM_USE_HOST_PTR bytes in place (`in_place`: CPU devices) buffers are made over their window,
  * so that maps cost nothing and a move between two such devices copies nothing.
+ *
+ * The program's own memory is written by what its commands write, and by nothing else (L4): it may
+ * be read-only, or gone already when the object is released. It is the replica in host memory for
+ * as long as it has the latest bytes anyway. Once host memory needs bytes that it lacks they go
+ * beside it, into the store, and then only commands of the program bring them over. What copies
+ * from it stands that it is gone; drivers that would copy by themselves are not given it again.
  */
 
 struct image_shape {
@@ -73,6 +79,8 @@ struct memory {
     _Atomic uint8_t backed;            /**< Bit p: real[p] was made over the window. */
     _Atomic bool used;                 /**< Some command named it: it may be in flight. */
     struct window *_Atomic window;     /**< Or NULL. While set, its bytes keep their address. */
+    char *_Atomic store;               /**< Owned. The replica in host memory where that is not the
+                                            window; or NULL. By who copies, alone at it. */
     struct mapping *mappings;          /**< Of it and its views. Guarded by mapping.c's lock. */
     bool visited;                      /**< A mover copies it, with the gate open. Likewise. */
     _Atomic bool collected;            /**< A mover copies it: not to be spilled. Set with the
@@ -168,7 +176,27 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
 
 /** Allocate the root's window if it has none. 0 or -ENOMEM. */
 MUST_CHECK int memory_window(struct memory *root);
-/** Give the window back, if it is ours, nobody maps it and no replica lives in it. By movers.
+/** True when the bytes of @root are the program's to write: its CL_MEM_USE_HOST_PTR memory. */
+static inline bool memory_is_lent(const struct memory *root)
+{
+    return root->host_ptr && !root->uses_svm;
+}
+/** Where the replica in host memory is. The window, or the store, exists. */
+static inline char *memory_host_bytes(const struct memory *root)
+{
+    return root->store ? root->store : root->window->bytes;
+}
+/** Memory for a new replica in host memory, not the program's own. 0 or -ENOMEM. By who copies. */
+MUST_CHECK int memory_host_room(struct memory *root);
+/** The window is the replica in host memory again: some device works on its bytes. Likewise. */
+void memory_host_is_window(struct memory *root);
+/** True when the window has the latest bytes, or becomes it without a copy. */
+bool memory_window_is_latest(const struct memory *root);
+/** True when bringing real[place], which was made over the program's memory, up to date would write
+ *  there. */
+bool memory_would_write(const struct memory *root, uint8_t place);
+/** Give the window or the store back, if it is ours, nobody maps it and no replica lives in it. By
+ * movers.
  * @drained  Whose commands have all ended; who wrote last elsewhere may still read it for that. */
 void memory_window_drop(struct memory *root, uint8_t drained);
 

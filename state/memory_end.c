@@ -142,6 +142,7 @@ static void memory_destroy(struct object *object)
     window_unref(window);
     if (farewell && is_last(farewell))
         run(farewell);
+    free(memory->store);
     free(memory->image);
     free(memory->properties);
     if (memory->associated)

@@ -54,6 +54,12 @@ static int roots_push(struct roots *roots, struct memory *root)
     return 0;
 }
 
+/* It is there, and nothing but a command of the program will write to the program's memory. */
+static bool can_arrive(const struct move_context *entry, const struct memory *memory)
+{
+    return memory->real[entry->to] && !memory_would_write(memory, entry->to);
+}
+
 /*
  * True when @memory goes from one end of the move to the other. Where another virtual device wrote
  * it last its bytes stay with that one, and a command that needs them brings them (R2).
@@ -62,13 +68,13 @@ static bool goes_along(const struct move_context *entry, const struct memory *me
 {
     return replica_needs(memory, entry->to) &&
            (replica_is_latest(memory, entry->from) || replica_is_latest(memory, PLACE_HOST)) &&
-           (entry->to == PLACE_HOST ? entry->leaves : memory->real[entry->to] != NULL);
+           (entry->to == PLACE_HOST ? entry->leaves : can_arrive(entry, memory));
 }
 
 /* What there is no room for in the target, and the source has alone. */
 static bool stays_in_host(const struct move_context *entry, const struct memory *memory)
 {
-    return entry->to != PLACE_HOST && entry->leaves && !memory->real[entry->to] &&
+    return entry->to != PLACE_HOST && entry->leaves && !can_arrive(entry, memory) &&
            replica_needs(memory, PLACE_HOST) && replica_is_latest(memory, entry->from);
 }
 

@@ -268,15 +268,43 @@ int move_prepare(struct move *move)
     return error == 0 ? move_prepare_rest(move) : error;
 }
 
+/*
+ * What was to work on the program's memory has been written elsewhere since, so that its bytes
+ * would have to be brought there: it is made anew beside it, and so is what was made from it.
+ */
+static void part_from_window(struct memory *root, struct residence *residence, uint8_t place)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    if (!memory_would_write(root, place))
+        return;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (memory->root == root && memory != root) {
+            residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
+            memory_left(memory, residence, place);
+        }
+    residence_release(residence->cl, OBJECT_MEMORY, root->real[place]);
+    memory_left(root, residence, place);
+    atomic_store(&root->held[place], 0);
+}
+
+static int part_memory(struct move *move, void *object)
+{
+    struct memory *memory = object;
+    const struct move_context *entry = entry_of(move, memory->context);
+    if (move->paused && entry && entry->made && memory->root == memory)
+        part_from_window(memory, target_of(entry), entry->to);
+    return 0;
+}
+
 int move_prepare_rest(struct move *move)
 {
     static const struct {
         enum object_type type;
         int (*prepare)(struct move *move, void *object);
     } steps[] = {
-        {OBJECT_MEMORY, prepare_memory},
-        {OBJECT_SAMPLER, prepare_sampler},
-        {OBJECT_KERNEL, prepare_kernel},
+        {OBJECT_MEMORY, part_memory},      {OBJECT_MEMORY, prepare_memory},
+        {OBJECT_SAMPLER, prepare_sampler}, {OBJECT_KERNEL, prepare_kernel},
         {OBJECT_QUEUE, prepare_queue},
     };
     int error = 0;

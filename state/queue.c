@@ -97,10 +97,20 @@ cl_int queue_flush(struct queue *queue)
     return error;
 }
 
+void queue_ended(struct queue *queue, uint64_t order)
+{
+    uint64_t past = atomic_load_explicit(&queue->past, memory_order_relaxed);
+    while (past < order &&
+           !atomic_compare_exchange_weak_explicit(&queue->past, &past, order, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+}
+
 cl_int queue_finish(struct queue *queue)
 {
     hold_wait_queue(queue);
     gate_enter();
+    uint64_t order = queue_step(queue);
     cl_command_queue real = queue->real;
     struct residence *residence = NULL;
     if (real) {
@@ -111,6 +121,8 @@ cl_int queue_finish(struct queue *queue)
     if (!real)
         return CL_SUCCESS; /* suspended: everything was finished before */
     cl_int error = residence_finish(residence, real);
+    if (error == CL_SUCCESS)
+        queue_ended(queue, order);
     residence_unref(residence);
     return error;
 }

@@ -21,11 +21,31 @@ static bool backed_at(const struct memory *root, uint8_t place)
     return place != PLACE_HOST && (root->backed & (1u << place)) != 0;
 }
 
-/* From device to device without a stop in the window. */
+static bool in_place_at(const struct replica_batch *batch, const struct memory *root, uint8_t place)
+{
+    return backed_at(root, place) && residence_at(batch, place)->in_place;
+}
+
+/* The program's own memory is the replica in host memory: it may be gone. */
+static bool is_in_lent(const struct memory *root)
+{
+    return memory_is_lent(root) && !root->store;
+}
+
+/* True when the device's bytes are read as any others: the driver must not put them where the
+ * program lent its memory. */
+static bool reads_device(const struct replica_batch *batch, const struct memory *root)
+{
+    return !backed_at(root, batch->from) ||
+           (memory_is_lent(root) && !in_place_at(batch, root, batch->from));
+}
+
+/* From device to device without a stop in host memory. */
 static bool goes_straight(const struct replica_batch *batch, struct memory *root)
 {
-    return batch->from != PLACE_HOST && batch->to != PLACE_HOST && !backed_at(root, batch->from) &&
-           !backed_at(root, batch->to) && !map_any(root) && !replica_is_latest(root, PLACE_HOST);
+    return batch->from != PLACE_HOST && batch->to != PLACE_HOST && reads_device(batch, root) &&
+           !backed_at(root, batch->to) && !map_any(root) && replica_is_latest(root, batch->from) &&
+           (!replica_is_latest(root, PLACE_HOST) || is_in_lent(root));
 }
 
 /* True when a copy meets what the program may do meanwhile: in the window, or in a place that
@@ -105,13 +125,13 @@ struct gap_copy {
 static int copy_gap(void *data, size_t from, size_t to)
 {
     struct gap_copy *gap = data;
-    char *window = gap->root->window->bytes;
+    char *host = memory_host_bytes(gap->root);
     if (gap->image) {
-        memcpy(window + from, gap->image + from, to - from);
+        memcpy(host + from, gap->image + from, to - from);
         return 0;
     }
     struct transfer_item item = {
-        .from = gap->root->real[gap->from], .host = window, .offset = from, .size = to - from};
+        .from = gap->root->real[gap->from], .host = host, .offset = from, .size = to - from};
     return transfer_add(gap->transfer, &item);
 }
 
@@ -121,13 +141,15 @@ static int download_around_maps(struct transfer *transfer, struct memory *root, 
     struct gap_copy gap = {.transfer = transfer, .root = root, .from = from};
     char *image = NULL;
     int error = 0;
+    if (root->store)
+        memcpy(root->store, root->window->bytes, root->size);
     if (root->image) {
         gap.image = image = malloc(root->size);
         if (!image)
             return -ENOMEM;
         /* Bytes between rows are nobody's, but must not be lost where the window is the program's.
          */
-        memcpy(image, root->window->bytes, root->size);
+        memcpy(image, memory_host_bytes(root), root->size);
         struct transfer_item item = {
             .from = root->real[from], .host = image, .size = root->size, .image = root->image};
         error = transfer_add(transfer, &item);
@@ -143,22 +165,23 @@ static int download_around_maps(struct transfer *transfer, struct memory *root, 
 static int download(const struct replica_batch *batch, struct transfer *transfer,
                     struct memory *root, cl_int *ret_error)
 {
-    if (memory_window(root) != 0)
-        return -ENOMEM;
-    if (replica_is_latest(root, PLACE_HOST))
-        return 0;
     struct residence *residence = residence_at(batch, batch->from);
+    bool in_window = in_place_at(batch, root, batch->from) && replica_is_latest(root, batch->from);
     bool mapped = batch->quiet && map_written(root);
-    if (backed_at(root, batch->from)) {
-        if (residence->in_place && mapped)
-            return 0;
-        if (!mapped)
-            return sync_backed(residence, root, batch->from, CL_MAP_READ, ret_error);
-    }
+    if (in_window)
+        memory_host_is_window(root);
+    if (replica_is_latest(root, PLACE_HOST))
+        return memory_window(root);
+    if (!in_window && memory_host_room(root) != 0)
+        return -ENOMEM;
+    if (in_window && mapped)
+        return 0;
+    if (!mapped && !reads_device(batch, root))
+        return sync_backed(residence, root, batch->from, CL_MAP_READ, ret_error);
     if (mapped)
         return download_around_maps(transfer, root, batch->from);
     struct transfer_item item = {.from = root->real[batch->from],
-                                 .host = root->window->bytes,
+                                 .host = memory_host_bytes(root),
                                  .size = root->size,
                                  .image = root->image};
     return transfer_add(transfer, &item);
@@ -167,13 +190,16 @@ static int download(const struct replica_batch *batch, struct transfer *transfer
 static int upload(const struct replica_batch *batch, struct transfer *transfer, struct memory *root,
                   cl_int *ret_error)
 {
-    if (backed_at(root, batch->to))
+    bool in_window = !root->store;
+    if (backed_at(root, batch->to) && in_window &&
+        (!memory_is_lent(root) || in_place_at(batch, root, batch->to)))
         return sync_backed(residence_at(batch, batch->to), root, batch->to,
                            CL_MAP_WRITE_INVALIDATE_REGION, ret_error);
     struct transfer_item item = {.to = root->real[batch->to],
-                                 .host = root->window->bytes,
+                                 .host = memory_host_bytes(root),
                                  .size = root->size,
-                                 .image = root->image};
+                                 .image = root->image,
+                                 .lent = is_in_lent(root)};
     return transfer_add(transfer, &item);
 }
 
@@ -197,13 +223,17 @@ static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to,
                     cl_int *ret_error)
 {
     struct transfer *transfer = NULL;
+    struct transfer_limits limits = batch->limits ? *batch->limits : (struct transfer_limits){0};
     uint64_t total = 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         total += roots[i]->size;
+        limits.lent = limits.lent || (from == PLACE_HOST && is_in_lent(roots[i]) &&
+                                      !in_place_at(batch, roots[i], to));
+    }
     if (count == 0)
         return 0;
-    int error = transfer_create(residence_at(batch, from), residence_at(batch, to), total,
-                                batch->limits, &transfer);
+    int error = transfer_create(residence_at(batch, from), residence_at(batch, to), total, &limits,
+                                &transfer);
     for (size_t i = 0; error == 0 && i < count; i++)
         error = copy(batch, transfer, roots[i], ret_error);
     int flushed = transfer ? transfer_flush(transfer) : 0;

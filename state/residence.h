@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "state/driver.h"
+#include "state/group.h"
 #include "state/object.h"
 
 /*
@@ -32,6 +33,7 @@ struct residence {
     const cl_icd_dispatch *cl;
     cl_context context;
     cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
+    struct group_limits groups;
     bool maps_host_ptr;  /**< HOST_PTR_MAPPED. */
     bool in_place;       /**< And the device works on those very bytes: nothing is ever copied. */
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */

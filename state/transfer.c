@@ -41,6 +41,15 @@ static size_t list_stages(struct transfer *transfer, struct cost_stage stages[4]
     return n;
 }
 
+/* A ring that is not worth measuring for. */
+static void choose_small(struct transfer_shape *shape, uint64_t total)
+{
+    shape->chunk = round_up(total / 2 + 1, COST_CHUNK_MIN);
+    if (shape->chunk > (1u << 20))
+        shape->chunk = 1u << 20;
+    shape->chunks = 3;
+}
+
 /* How to go about @total bytes; sets shape but for what only the making of it tells. */
 static void choose(struct transfer *transfer, uint64_t total)
 {
@@ -51,20 +60,20 @@ static void choose(struct transfer *transfer, uint64_t total)
     struct cost_choice choice;
     double plain;
 
-    if (!direct && (!link || total < MEASURE_FROM))
+    if (!direct && (!link || total < MEASURE_FROM) && !transfer->limits.lent)
         return;
-    if (total < MEASURE_FROM) {
-        shape->chunk = round_up(total / 2 + 1, COST_CHUNK_MIN);
-        if (shape->chunk > (1u << 20))
-            shape->chunk = 1u << 20;
-        shape->chunks = 3;
+    if (total < MEASURE_FROM || !(direct || link)) {
+        choose_small(shape, total);
         return;
     }
     size_t n = list_stages(transfer, stages, &plain, total);
     cost_choose(stages, n, total, host_cores(), &choice);
     shape->predicted = direct || choice.seconds < plain ? choice.seconds : plain;
-    if (!direct && plain <= choice.seconds)
+    if (!direct && plain <= choice.seconds) {
+        if (transfer->limits.lent)
+            choose_small(shape, total);
         return;
+    }
     shape->chunk = choice.chunk;
     shape->chunks = choice.chunks;
     shape->threads = choice.threads;
@@ -91,7 +100,7 @@ static bool make_ring(struct transfer *transfer)
             shape->registered = false;
     }
     /* A copy stage pays only where the link runs faster for it. */
-    if (!shape->registered && !(transfer->from && transfer->to)) {
+    if (!shape->registered && !(transfer->from && transfer->to) && !transfer->limits.lent) {
         pin_destroy(&transfer->pins[0]);
         pin_destroy(&transfer->pins[1]);
         host_ring_destroy(transfer->memory, size);
@@ -114,7 +123,7 @@ static int build(struct transfer *transfer)
 {
     struct transfer_shape *shape = &transfer->shape;
     if (shape->chunk && !make_ring(transfer)) {
-        if (transfer->from && transfer->to)
+        if ((transfer->from && transfer->to) || transfer->limits.lent)
             return -ENOMEM;
         *shape = (struct transfer_shape){0};
     }

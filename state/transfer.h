@@ -18,6 +18,7 @@ struct transfer_limits {
     uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
     const atomic_bool *cancel; /**< Or NULL. */
     _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
+    bool lent;                 /**< Items may be: nothing goes straight from host memory. */
 };
 
 /** What to move: one buffer, or one image through its window's layout. */
@@ -29,6 +30,7 @@ struct transfer_item {
     size_t size;   /**< Buffers: bytes. Images: bytes that the layout below covers, as counted. */
     const struct image_shape
         *image; /**< NULL for buffers. @host is in its row_pitch, slice_pitch. */
+    bool lent;  /**< @host, which is read, is the program's: what is not there reads as zeroes. */
 };
 
 /**

@@ -13,6 +13,7 @@ void walk_init(struct walk *walk, const struct transfer_item *item)
     memset(walk, 0, sizeof(*walk));
     whole->from = item->from;
     whole->to = item->to;
+    whole->lent = item->lent;
     walk->uncounted = item->size;
     if (!item->image) {
         walk->element = 1;
@@ -132,11 +133,14 @@ cl_int piece_write(const struct piece *piece, const cl_icd_dispatch *cl, cl_comm
                                    slice, at, 0, NULL, ret_event);
 }
 
-static void copy_bytes(char *memory, char *host, size_t size, bool to_host)
+static void copy_bytes(const struct piece *piece, char *memory, char *host, size_t size,
+                       bool to_host)
 {
     if (to_host) {
         host_populate(host, size);
         memcpy(host, memory, size);
+    } else if (piece->lent) {
+        host_copy_lent(memory, host, size);
     } else {
         memcpy(memory, host, size);
     }
@@ -148,7 +152,7 @@ void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t en
     bool packed = piece->host_row == piece->row &&
                   (piece->region[2] == 1 || piece->host_slice == piece->row * piece->region[1]);
     if (one_row || packed) {
-        copy_bytes(memory + begin, piece->host + begin, end - begin, to_host);
+        copy_bytes(piece, memory + begin, piece->host + begin, end - begin, to_host);
         return;
     }
     while (begin < end) {
@@ -156,7 +160,7 @@ void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t en
         size_t size = min_size(piece->row - column, end - begin);
         char *host = piece->host + row / piece->region[1] * piece->host_slice +
                      row % piece->region[1] * piece->host_row + column;
-        copy_bytes(memory + begin, host, size, to_host);
+        copy_bytes(piece, memory + begin, host, size, to_host);
         begin += size;
     }
 }

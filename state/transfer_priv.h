@@ -16,6 +16,7 @@ struct piece {
     size_t origin[3]; /**< Axis 0 in bytes for buffers, in elements for images. */
     size_t region[3];
     size_t row;                  /**< Bytes of one row, packed. */
+    bool lent;                   /**< The item's. */
     char *host;                  /**< Its first byte at the host end, or NULL. */
     size_t host_row, host_slice; /**< Pitches there. */
     size_t size;                 /**< Bytes, packed. */
@@ -58,6 +59,8 @@ unsigned host_cores(void);
 bool host_is_fresh(const char *memory, size_t size);
 /** Make the whole pages inside [memory, memory + size) present where it looks fresh; a hint. */
 void host_populate(char *memory, size_t size);
+/** Copy from memory that somebody may be taking away; what is not there reads as zeroes. */
+void host_copy_lent(char *to, const char *from, size_t size);
 /** Page-aligned memory of ours for chunks, present, not inherited by children. NULL: no memory. */
 char *host_ring_create(size_t size, unsigned threads);
 void host_ring_destroy(char *memory, size_t size);

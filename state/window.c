@@ -56,10 +56,47 @@ int memory_window(struct memory *root)
     return 0;
 }
 
+int memory_host_room(struct memory *root)
+{
+    if (!memory_is_lent(root))
+        return memory_window(root);
+    if (!root->store) {
+        size_t whole = (root->size + ALIGN_LARGE - 1) & ~(size_t)(ALIGN_LARGE - 1);
+        root->store = whole >= root->size ? aligned_alloc(ALIGN_LARGE, whole) : NULL;
+        atomic_store_explicit(&root->held[PLACE_HOST], 0, memory_order_relaxed);
+    }
+    return root->store ? 0 : -ENOMEM;
+}
+
+void memory_host_is_window(struct memory *root)
+{
+    free(root->store);
+    root->store = NULL;
+}
+
+static bool works_in_window(const struct memory *root, uint8_t place)
+{
+    return (root->backed & (1u << place)) != 0 && root->context->at[place]->in_place;
+}
+
+bool memory_window_is_latest(const struct memory *root)
+{
+    bool latest = root->window && !root->store && replica_is_latest(root, PLACE_HOST);
+    for (uint8_t place = 0; !latest && place < PLACES; place++)
+        latest = works_in_window(root, place) && replica_is_latest(root, place);
+    return latest;
+}
+
+bool memory_would_write(const struct memory *root, uint8_t place)
+{
+    return memory_is_lent(root) && works_in_window(root, place) && !memory_window_is_latest(root);
+}
+
 void memory_window_drop(struct memory *root, uint8_t drained)
 {
     uint8_t writer = root->writer;
-    if (!root->window || !root->window->ours || root->backed != 0 || map_any(root))
+    bool window = root->window && root->window->ours && root->backed == 0 && !map_any(root);
+    if (!window && !root->store)
         return;
     bool elsewhere = false;
     for (uint8_t place = 0; place < PLACES; place++)
@@ -67,7 +104,10 @@ void memory_window_drop(struct memory *root, uint8_t drained)
                                   (place != writer || place == drained));
     if (!elsewhere)
         return;
-    window_unref(root->window);
-    root->window = NULL;
+    if (window) {
+        window_unref(root->window);
+        root->window = NULL;
+    }
+    memory_host_is_window(root);
     atomic_store_explicit(&root->held[PLACE_HOST], 0, memory_order_relaxed);
 }

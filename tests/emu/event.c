@@ -41,6 +41,13 @@ bool emu_event_lost(struct emu_event *event)
            atomic_load(&event->object.device->shared->losses) != event->losses;
 }
 
+/* Of a device that says how a command fares only once somebody has waited for that very command. */
+static bool late_to_say(struct emu_event *event)
+{
+    return event->object.device->config.late_status && !is_user_event(event) &&
+           !atomic_load(&event->awaited);
+}
+
 cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_event_info param_name,
                              size_t param_value_size, void *param_value,
                              size_t *param_value_size_ret)
@@ -64,7 +71,9 @@ cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_even
                 emu_driver->clGetEventInfo(object->real, param_name, sizeof(status), &status, NULL);
             if (err != CL_SUCCESS)
                 return err;
-            if (status == CL_COMPLETE)
+            if (status == CL_COMPLETE && late_to_say(event))
+                status = CL_SUBMITTED;
+            else if (status == CL_COMPLETE)
                 atomic_store(&event->done, true);
         }
         return emu_info(&status, sizeof(status), param_value_size, param_value,
@@ -80,6 +89,8 @@ cl_int emu_do_clGetEventProfilingInfo(struct emu_device *device, cl_event handle
                                       void *param_value, size_t *param_value_size_ret)
 {
     const cl_ulong none = 0;
+    if (late_to_say((struct emu_event *)handle))
+        return CL_PROFILING_INFO_NOT_AVAILABLE;
     cl_int err =
         emu_driver->clGetEventProfilingInfo(((struct emu_event *)handle)->object.real, param_name,
                                             param_value_size, param_value, param_value_size_ret);
@@ -104,6 +115,7 @@ cl_int emu_do_clWaitForEvents(struct emu_device *device, cl_uint num_events,
             err = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         else if (waited == CL_SUCCESS)
             atomic_store(&event->done, true);
+        atomic_store(&event->awaited, true);
     }
     return err != CL_SUCCESS ? err : waited;
 }

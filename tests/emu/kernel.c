@@ -237,7 +237,8 @@ static cl_int launch_check(const struct emu_device *device, const struct emu_ker
     if (required[0] != 0)
         return required[0] * required[1] * required[2] > limit ? CL_INVALID_WORK_GROUP_SIZE
                                                                : CL_SUCCESS;
-    if (limit >= device->base_work_group_size || global == NULL || global[0] == 0)
+    if (global == NULL || global[0] == 0 ||
+        (limit >= device->base_work_group_size && !device->config.greedy))
         return CL_SUCCESS;
     chosen[0] = largest_divisor(global[0], limit);
     for (cl_uint i = 1; i < dimensions; i++)

@@ -237,6 +237,9 @@ static void wait_for_all(struct scene *s)
         MUST(clWaitForEvents((cl_uint)s->count, events));
     for (int i = s->count; how == 2 && i-- > 0;)
         MUST(clWaitForEvents(1, &events[i]));
+    for (int i = 0; i < s->count; i++)
+        if (status_of(events[i]) != CL_COMPLETE)
+            prog_fail("command %d has status %d after wait %u", i, status_of(events[i]), how);
 }
 
 static void begin(struct scene *s)

@@ -91,6 +91,7 @@ static const struct part {
     {"ids", kernels_ids, false},
     {"empty", kernels_empty, false},
     {"required", kernels_required, false},
+    {"unsized", kernels_unsized, false},
     {"local", kernels_local, false},
     {"held", kernels_held, false},
     {"printf", kernels_printf, false},

@@ -30,6 +30,7 @@ void kernels_threads(struct bench *b);
 void kernels_ids(struct bench *b);
 void kernels_empty(struct bench *b);
 void kernels_required(struct bench *b);
+void kernels_unsized(struct bench *b);
 void kernels_local(struct bench *b);
 void kernels_held(struct bench *b);
 void kernels_printf(struct bench *b);

@@ -94,6 +94,41 @@ void kernels_empty(struct bench *b)
     MUST(clReleaseMemObject(mem));
 }
 
+/* Groups whose size is left to the driver fit into an array as long as the device's largest. */
+void kernels_unsized(struct bench *b)
+{
+    static const char source[] =
+        "__kernel void mirror(__global uint *right) {\n"
+        "    __local uint a[MOST];\n"
+        "    uint l = get_local_id(0), n = get_local_size(0), at = get_global_id(0);\n"
+        "    a[l] = at * 3u;\n"
+        "    barrier(CLK_LOCAL_MEM_FENCE);\n"
+        "    right[at] = n <= MOST && a[n - 1u - l] == (at - l + n - 1u - l) * 3u;\n"
+        "}\n";
+    enum { ITEMS = 12288 };
+    const size_t items[] = {ITEMS, ITEMS / 2 - 1, 1021};
+    uint32_t *want = prog_alloc(ITEMS * sizeof *want);
+    size_t most = 0;
+    char options[32];
+
+    MUST(clGetDeviceInfo(b->prog->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof most, &most, NULL));
+    snprintf(options, sizeof options, "-DMOST=%zuu", most);
+    cl_program program = prog_build(b->prog, source, options);
+    cl_kernel kernel = prog_kernel(program, "mirror");
+    cl_mem out = prog_buffer(b->prog->context, CL_MEM_WRITE_ONLY, ITEMS * sizeof *want, NULL);
+    prog_arg(kernel, 0, sizeof out, &out);
+    for (size_t i = 0; i < ITEMS; i++)
+        want[i] = 1;
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
+        prog_run(b->prog->queue, kernel, items[i]);
+        kernels_verify(b, "groups of a size that was left out", out, want, items[i] * sizeof *want);
+    }
+    MUST(clReleaseMemObject(out));
+    MUST(clReleaseKernel(kernel));
+    MUST(clReleaseProgram(program));
+    free(want);
+}
+
 void kernels_required(struct bench *b)
 {
     enum { WIDTH = 8, HEIGHT = 6 };

@@ -257,3 +257,88 @@ Test(order, a_held_command_whose_bytes_are_lost_ends_in_error, .timeout = 60)
     cr_assert_lt(events_status(held), 0);
     OK(clFinish(p.other));
 }
+
+/* What a program may take for granted of events once it has waited, of a driver that says so only
+ * of the very event that was waited for. */
+#define LATE_CONFIG "[one] name=one base=1 late_status=yes [two] name=two base=1"
+
+static cl_command_queue late_queue(struct events_scene *s, cl_command_queue_properties properties)
+{
+    cl_int error;
+    cl_command_queue queue =
+        clCreateCommandQueue(s->program.context, s->rig.device, properties, &error);
+    OK(error);
+    return queue;
+}
+
+static void check_ended(const cl_event *events, size_t count)
+{
+    cl_ulong queued, end;
+    for (size_t i = 0; i < count; i++) {
+        cr_expect_eq(events_status(events[i]), CL_COMPLETE, "event %zu has not ended", i);
+        OK(clGetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_QUEUED, sizeof(queued), &queued,
+                                   NULL));
+        OK(clGetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL));
+        cr_expect(queued != 0 && queued <= end);
+        OK(clReleaseEvent(events[i]));
+    }
+}
+
+Test(order, a_finish_has_ended_every_event_of_its_queue, .timeout = 60)
+{
+    struct events_scene s;
+    events_open(&s, LATE_CONFIG, CL_QUEUE_PROFILING_ENABLE);
+    const cl_command_queue_properties kinds[] = {0, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE};
+    for (size_t kind = 0; kind < ARRAY_SIZE(kinds); kind++) {
+        cl_command_queue queue = late_queue(&s, CL_QUEUE_PROFILING_ENABLE | kinds[kind]);
+        cl_event user = events_user(&s), events[8];
+        for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+            events[i] = i == 4 ? events_add(&s, queue, 1, &user) : events_add(&s, queue, 0, NULL);
+        OK(clSetUserEventStatus(user, CL_COMPLETE));
+        OK(clFinish(queue));
+        check_ended(events, ARRAY_SIZE(events));
+        cl_event later = events_add(&s, queue, 0, NULL);
+        cr_expect_eq(events_status(later), CL_SUBMITTED, "it was never waited for");
+        OK(clFinish(queue));
+        check_ended(&later, 1);
+        OK(clReleaseEvent(user));
+        OK(clReleaseCommandQueue(queue));
+    }
+}
+
+Test(order, a_wait_has_ended_what_comes_before_it_in_order, .timeout = 60)
+{
+    struct events_scene s;
+    cl_event events[5];
+    events_open(&s, LATE_CONFIG, CL_QUEUE_PROFILING_ENABLE);
+    for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+        events[i] = events_add(&s, s.program.queue, 0, NULL);
+    OK(clWaitForEvents(1, &events[2]));
+    check_ended(events, 3);
+    cr_expect_eq(events_status(events[3]), CL_SUBMITTED);
+    cr_expect_eq(events_status(events[4]), CL_SUBMITTED);
+    events_check_words(&s, s.program.queue, ARRAY_SIZE(events)); /* blocks */
+    check_ended(events + 3, 2);
+    cl_event last[2] = {events_add(&s, s.program.queue, 0, NULL)};
+    OK(clEnqueueReadBuffer(s.program.queue, s.buffer, CL_TRUE, 0, sizeof(s.words), s.words, 0, NULL,
+                           &last[1]));
+    check_ended(last, 2);
+}
+
+Test(order, a_wait_has_ended_only_what_it_is_for_out_of_order, .timeout = 60)
+{
+    struct events_scene s;
+    cl_event events[4];
+    events_open(&s, LATE_CONFIG, 0);
+    cl_command_queue queue = late_queue(&s, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+        events[i] = events_add(&s, queue, i != 0, i != 0 ? &events[i - 1] : NULL);
+    const cl_event two[] = {events[1], events[3]};
+    OK(clWaitForEvents(2, two));
+    cl_int wanted[] = {CL_SUBMITTED, CL_COMPLETE, CL_SUBMITTED, CL_COMPLETE};
+    for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+        cr_expect_eq(events_status(events[i]), wanted[i], "event %zu", i);
+        OK(clReleaseEvent(events[i]));
+    }
+    OK(clReleaseCommandQueue(queue));
+}

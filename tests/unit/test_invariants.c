@@ -21,7 +21,7 @@ struct modelled {
 static void read_replica(struct memory *root, uint8_t place, cl_uint *ret_words)
 {
     if (place == PLACE_HOST) {
-        memcpy(ret_words, root->window->bytes, SIZE);
+        memcpy(ret_words, memory_host_bytes(root), SIZE);
         return;
     }
     struct residence *residence = root->context->at[place];
@@ -31,7 +31,7 @@ static void read_replica(struct memory *root, uint8_t place, cl_uint *ret_words)
 
 static bool has_replica(const struct memory *root, uint8_t place)
 {
-    return place == PLACE_HOST ? root->window != NULL
+    return place == PLACE_HOST ? root->window || root->store
                                : root->context->at[place] && root->real[place];
 }
 

@@ -33,6 +33,66 @@ Test(room, a_program_of_three_times_its_grant_spills, .timeout = 120)
     cr_assert_eq(account("one")->held, 0);
 }
 
+/* Which of the buffers are on the device: bit b, buffer b. */
+static unsigned on_device(size_t count)
+{
+    unsigned there = 0;
+    for (size_t b = 0; b < count; b++) {
+        const struct memory *memory = memory_get(buffers[b]);
+        there |= (unsigned)(memory->real[0] != NULL) << b;
+    }
+    return there;
+}
+
+static void use(size_t b, cl_uint n)
+{
+    OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
+    OK(clSetKernelArg(set, 1, sizeof(n), &n));
+    launch(set, program.queue);
+    for (size_t i = 0; i < WORDS; i++)
+        want[b][i] = (cl_uint)i ^ n;
+}
+
+Test(room, what_was_not_used_for_the_longest_goes, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(6);
+    for (size_t b = 0; b < 4; b++)
+        use(b, 1);
+    cr_assert_eq(on_device(6), 0x0f, "%x", on_device(6));
+    use(0, 2);
+    use(4, 3);
+    cr_assert_eq(on_device(6), 0x1d, "%x", on_device(6));
+    use(2, 4);
+    use(5, 5);
+    cr_assert_eq(on_device(6), 0x35, "%x", on_device(6));
+    check(6);
+    end(6);
+}
+
+Test(room, what_is_mapped_stays, .timeout = 60)
+{
+    cl_int error;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(6);
+    for (size_t b = 0; b < 4; b++)
+        use(b, 1);
+    cl_uint *map = clEnqueueMapBuffer(program.queue, buffers[0], CL_TRUE, CL_MAP_WRITE, 0, BYTES, 0,
+                                      NULL, NULL, &error);
+    OK(error);
+    for (size_t b = 1; b < 4; b++)
+        use(b, 2);
+    use(4, 3);
+    cr_assert_eq(on_device(6), 0x1d, "%x", on_device(6));
+    for (size_t i = 0; i < WORDS; i++)
+        want[0][i] = map[i] = (cl_uint)i * 3;
+    OK(clEnqueueUnmapMemObject(program.queue, buffers[0], map, 0, NULL, NULL));
+    check(6);
+    end(6);
+}
+
 /* The driver gives -4 when its memory runs out, and nobody is there to ask. */
 Test(room, a_device_that_runs_out_makes_the_program_spill, .timeout = 120)
 {
