@@ -7,6 +7,7 @@
 
 #include "interpose/control.h"
 #include "interpose/start.h"
+#include "state/thread_own.h"
 #include "state/thread.h"
 #include "state/work.h"
 
@@ -22,7 +23,6 @@ struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
 
 static pthread_once_t hook_once = PTHREAD_ONCE_INIT;
 static int hook_error;                     /* written once */
-static _Thread_local uint64_t own_process; /* of the thread that calls back; 0: another */
 
 uint64_t aware_clock(void)
 {
@@ -227,7 +227,7 @@ static void *thread_main(void *unused)
     struct call call;
     (void)unused;
     pthread_mutex_lock(&aware.lock);
-    own_process = aware.process;
+    the_thread.aware = aware.process;
     for (;;) {
         call.taken = NULL;
         call.of_here = false;
@@ -244,7 +244,7 @@ static void *thread_main(void *unused)
         free(call.taken);
         pthread_mutex_lock(&aware.lock);
         /* It forked, and this is the child. */
-        if (own_process != aware.process)
+        if (the_thread.aware != aware.process)
             break;
         take_result(result);
         aware.now.stage = AWARE_IDLE;
@@ -388,7 +388,7 @@ static int api_remove(void)
     uint64_t registration = aware.registration;
     forget();
     pthread_cond_broadcast(&aware.changed);
-    bool from_callback = aware.thread && own_process != 0 && own_process == aware.process;
+    bool from_callback = aware.thread && the_thread.aware != 0 && the_thread.aware == aware.process;
     bool ended = from_callback || await_end(registration);
     pthread_mutex_unlock(&aware.lock);
     control_wake();

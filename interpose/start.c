@@ -21,6 +21,7 @@
 #include "state/move.h"
 #include "state/program.h"
 #include "state/room.h"
+#include "state/thread_own.h"
 #include "state/stay.h"
 #include "state/watch.h"
 #include "state/work.h"
@@ -34,7 +35,6 @@ struct seat_limits seat_limits[SEATS];
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int result = -EAGAIN; /* written once */
-static _Thread_local bool starting;
 
 /* What is known of the machine's devices while the library starts. */
 struct machine {
@@ -344,16 +344,16 @@ static void start_once(void)
 {
     struct machine machine = {0};
     object_dispatch = &calls_dispatch;
-    starting = true;
+    the_thread.starting = true;
     result = start_all(&machine);
-    starting = false;
+    the_thread.starting = false;
     machine_finish(&machine);
 }
 
 int start(void)
 {
     /* A driver that is being opened may call what it takes to be a loader's entry points. */
-    if (starting)
+    if (the_thread.starting)
         return -EDEADLK;
     pthread_once(&once, start_once);
     return result;

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "state/thread.h"
+#include "state/thread_own.h"
 #include "state/work.h"
 
 /* How long one job may keep the others waiting. */
@@ -26,8 +27,6 @@ static struct {
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .posted = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
-
-static _Thread_local bool in_job;
 
 static struct timespec after_ms(unsigned ms)
 {
@@ -100,9 +99,9 @@ static void *callback_thread(void *unused)
             stand_by();
         pthread_mutex_unlock(&pool.lock);
         (void)work_begin();
-        in_job = true;
+        the_thread.in_job = true;
         job->run(job);
-        in_job = false;
+        the_thread.in_job = false;
         work_end();
         pthread_mutex_lock(&pool.lock);
         pool.busy--;
@@ -149,7 +148,7 @@ void callback_settle(unsigned ms)
 {
     struct timespec until = after_ms(ms);
     int error = 0;
-    if (in_job)
+    if (the_thread.in_job)
         return;
     pthread_mutex_lock(&pool.lock);
     while (error == 0 && (pool.first || pool.busy != 0))
@@ -165,5 +164,5 @@ void callback_after_fork(void)
     pool.first = pool.last = NULL;
     pool.threads = pool.busy = 0;
     pool.timed = false;
-    in_job = false;
+    the_thread.in_job = false;
 }

@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-_Thread_local struct gate_thread gate_self;
 _Atomic uint32_t gate_closed;
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,18 +27,18 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
 
 static void thread_exits(void *data)
 {
-    struct gate_thread *self = data;
-    if (!self->known)
+    struct gate_thread *thread = data;
+    if (!thread->known)
         return; /* known to the parent of a fork only, whose list is gone */
     pthread_mutex_lock(&list_lock);
-    if (self->previous)
-        self->previous->next = self->next;
+    if (thread->previous)
+        thread->previous->next = thread->next;
     else
-        threads = self->next;
-    if (self->next)
-        self->next->previous = self->previous;
-    self->known = false;
-    self->next = self->previous = NULL;
+        threads = thread->next;
+    if (thread->next)
+        thread->next->previous = thread->previous;
+    thread->known = false;
+    thread->next = thread->previous = NULL;
     pthread_mutex_unlock(&list_lock);
 }
 
@@ -53,33 +52,33 @@ static void thread_known(void)
 {
     pthread_once(&once, gate_init);
     pthread_mutex_lock(&list_lock);
-    gate_self.previous = NULL;
-    gate_self.next = threads;
+    the_thread.gate.previous = NULL;
+    the_thread.gate.next = threads;
     if (threads)
-        threads->previous = &gate_self;
-    threads = &gate_self;
-    gate_self.known = true;
+        threads->previous = &the_thread.gate;
+    threads = &the_thread.gate;
+    the_thread.gate.known = true;
     pthread_mutex_unlock(&list_lock);
-    pthread_setspecific(thread_key, &gate_self);
+    pthread_setspecific(thread_key, &the_thread.gate);
 }
 
 static void step_out(void)
 {
-    atomic_store_explicit(&gate_self.inside, 0, memory_order_release);
+    atomic_store_explicit(&the_thread.gate.inside, 0, memory_order_release);
     atomic_fetch_add_explicit(&someone_left, 1, memory_order_release);
     futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
 void gate_enter_slow(void)
 {
-    if (!gate_self.known)
+    if (!the_thread.gate.known)
         thread_known();
-    if (gate_self.owner) {
-        atomic_fetch_add_explicit(&gate_self.inside, 1, memory_order_relaxed);
+    if (the_thread.gate.owner) {
+        atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
         return;
     }
     for (;;) {
-        atomic_store_explicit(&gate_self.inside, 1, memory_order_seq_cst);
+        atomic_store_explicit(&the_thread.gate.inside, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&gate_closed, memory_order_seq_cst) == 0)
             return;
         step_out();
@@ -118,7 +117,8 @@ static bool anyone_inside(void)
     bool inside = false;
     pthread_mutex_lock(&list_lock);
     for (struct gate_thread *t = threads; t && !inside; t = t->next)
-        inside = t != &gate_self && atomic_load_explicit(&t->inside, memory_order_acquire) != 0;
+        inside =
+            t != &the_thread.gate && atomic_load_explicit(&t->inside, memory_order_acquire) != 0;
     pthread_mutex_unlock(&list_lock);
     return inside;
 }
@@ -143,7 +143,7 @@ static bool lock_until(uint64_t deadline_ns)
 int gate_close(uint64_t deadline_ns)
 {
     pthread_once(&once, gate_init);
-    if (!gate_self.known)
+    if (!the_thread.gate.known)
         thread_known();
     if (!lock_until(deadline_ns))
         return -ETIMEDOUT;
@@ -153,8 +153,8 @@ int gate_close(uint64_t deadline_ns)
         uint32_t seen = atomic_load_explicit(&someone_left, memory_order_acquire);
         if (!anyone_inside()) {
             /* The closer passes: what it destroys enters as anybody's does. */
-            atomic_fetch_add_explicit(&gate_self.inside, 1, memory_order_relaxed);
-            gate_self.owner = true;
+            atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
+            the_thread.gate.owner = true;
             return 0;
         }
         uint64_t now = now_ns();
@@ -171,8 +171,8 @@ int gate_close(uint64_t deadline_ns)
 
 void gate_open(void)
 {
-    gate_self.owner = false;
-    atomic_fetch_sub_explicit(&gate_self.inside, 1, memory_order_relaxed);
+    the_thread.gate.owner = false;
+    atomic_fetch_sub_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
     open_for_all();
 }
 
@@ -182,5 +182,5 @@ void gate_after_fork(void)
     pthread_mutex_init(&closer_lock, NULL);
     atomic_store(&gate_closed, 0);
     threads = NULL;
-    gate_self = (struct gate_thread){0}; /* the child's one thread registers again */
+    the_thread.gate = (struct gate_thread){0}; /* the child's one thread registers again */
 }
