@@ -7,8 +7,9 @@
 
 #include "interpose/control.h"
 #include "interpose/start.h"
-#include "state/thread_own.h"
+#include "state/fork.h"
 #include "state/thread.h"
+#include "state/thread_own.h"
 #include "state/work.h"
 
 #define PATIENCE_MS     5000
@@ -22,7 +23,7 @@ struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
                       .notices_end = &aware.notices};
 
 static pthread_once_t hook_once = PTHREAD_ONCE_INIT;
-static int hook_error;                     /* written once */
+static int hook_error; /* written once */
 
 uint64_t aware_clock(void)
 {
@@ -261,18 +262,6 @@ static int start_thread(void)
     return error;
 }
 
-/* ---- fork ---- */
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&aware.lock);
-}
-
-static void parent_goes_on(void)
-{
-    pthread_mutex_unlock(&aware.lock);
-}
-
 static void drop_notices(void)
 {
     struct aware_notice *next;
@@ -299,10 +288,8 @@ static void forget(void)
         aware_follow_none();
 }
 
-static void child_begins(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&aware.lock, NULL);
-    pthread_cond_init(&aware.changed, NULL);
     aware.process++;
     aware.thread = aware.mover = aware.mover_listens = false;
     aware.now.stage = AWARE_IDLE;
@@ -310,9 +297,12 @@ static void child_begins(void)
         forget();
 }
 
+FORK_PART = {
+    .rank = FORK_TABLE, .lock = &aware.lock, .changed = {&aware.changed}, .in_child = in_child};
+
 static void hook(void)
 {
-    hook_error = pthread_atfork(before_fork, parent_goes_on, child_begins);
+    hook_error = fork_watch();
     move_set_partner(&aware_partner);
 }
 

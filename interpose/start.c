@@ -17,12 +17,13 @@
 #include "interpose/control_room.h"
 #include "state/callback.h"
 #include "state/context.h"
+#include "state/fork.h"
 #include "state/log.h"
 #include "state/move.h"
 #include "state/program.h"
 #include "state/room.h"
-#include "state/thread_own.h"
 #include "state/stay.h"
+#include "state/thread_own.h"
 #include "state/watch.h"
 #include "state/work.h"
 
@@ -286,38 +287,14 @@ EXPORT void exit(int status)
     _exit(status);
 }
 
-/* What another thread may be in the middle of while this one forks. */
-static void before_fork(void)
-{
-    pthread_mutex_lock(&engine_lock);
-    object_lock_all();
-}
-
-static void parent_goes_on(void)
-{
-    object_unlock_all();
-    pthread_mutex_unlock(&engine_lock);
-}
-
-static void child_begins(void)
-{
-    object_unlock_all();
-    pthread_mutex_init(&engine_lock, NULL);
-    pthread_cond_init(&engine_changed, NULL);
-    gate_after_fork();
-    callback_after_fork();
-    watch_after_fork();
-    room_after_fork();
-    work_in_child();
-    move_after_fork();
-    stay_after_fork();
-}
-
 static int start_all(struct machine *machine)
 {
     struct start start = {.count = 0};
+    int err = fork_watch();
+    if (err != 0)
+        return err;
     machine_read(machine);
-    int err = open_devices(machine, &start);
+    err = open_devices(machine, &start);
     if (err != 0)
         return err;
     err = build_present(machine, &start);
@@ -332,7 +309,6 @@ static int start_all(struct machine *machine)
     control_room_begin();
     program_prologue = the_present.prologue;
     aware_started();
-    pthread_atfork(before_fork, parent_goes_on, child_begins);
     /* The program runs without an agent as well as with one. */
     err = control_start();
     if (err != 0)

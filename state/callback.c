@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "state/fork.h"
 #include "state/thread.h"
 #include "state/thread_own.h"
 #include "state/work.h"
@@ -156,13 +157,15 @@ void callback_settle(unsigned ms)
     pthread_mutex_unlock(&pool.lock);
 }
 
-void callback_after_fork(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.posted, NULL);
-    pthread_cond_init(&pool.done, NULL);
     pool.first = pool.last = NULL;
     pool.threads = pool.busy = 0;
     pool.timed = false;
     the_thread.in_job = false;
 }
+
+FORK_PART = {.rank = FORK_TABLE,
+             .long_lock = &pool.lock,
+             .changed = {&pool.posted, &pool.done},
+             .in_child = in_child};

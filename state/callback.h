@@ -31,7 +31,5 @@ void callback_program_end(void);
 
 /** Wait until all jobs posted have run, @ms at most. Returns at once in a job. */
 void callback_settle(unsigned ms);
-/** In the child of a fork: the threads are gone. */
-void callback_after_fork(void);
 
 #endif

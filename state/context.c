@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "state/callback.h"
+#include "state/fork.h"
 #include "state/stay.h"
 
 struct platform *the_platform;
@@ -284,3 +285,5 @@ failed:
     object_discard(context);
     return error;
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &wake_lock, .changed = {&woken}};

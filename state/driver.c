@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/fork.h"
 #include "state/icd.h"
 #include "state/log.h"
 #include "state/rebind.h"
@@ -460,3 +461,12 @@ cl_version device_version(const struct device *device)
 {
     return devinfo_version(&device->info);
 }
+
+/* What another thread was opening is begun anew by who needs it. */
+static void in_child(void)
+{
+    for (struct driver *driver = drivers; driver; driver = driver->next)
+        pthread_mutex_init(&driver->opening, NULL);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &drivers_lock, .in_child = in_child};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "state/command.h"
+#include "state/fork.h"
 #include "state/watch.h"
 
 pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -329,3 +330,5 @@ void event_settle_all(struct context *context, struct residence *residence, uint
         object_unhold(event);
     }
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &engine_lock, .changed = {&engine_changed}};

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/fork.h"
+
 _Atomic uint32_t gate_closed;
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -176,11 +178,12 @@ void gate_open(void)
     open_for_all();
 }
 
-void gate_after_fork(void)
+static void in_child(void)
 {
     pthread_mutex_init(&list_lock, NULL);
-    pthread_mutex_init(&closer_lock, NULL);
     atomic_store(&gate_closed, 0);
     threads = NULL;
     the_thread.gate = (struct gate_thread){0}; /* the child's one thread registers again */
 }
+
+FORK_PART = {.rank = FORK_GATE, .long_lock = &closer_lock, .in_child = in_child};

@@ -62,7 +62,4 @@ static inline bool gate_is_inside(void)
 MUST_CHECK int gate_close(uint64_t deadline_ns);
 void gate_open(void);
 
-/** In the child of a fork: the threads of the parent are gone. */
-void gate_after_fork(void);
-
 #endif

@@ -3,6 +3,7 @@
 
 #include "state/callback.h"
 #include "state/command.h"
+#include "state/fork.h"
 #include "state/room.h"
 
 /* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
@@ -318,3 +319,17 @@ void hold_wait_event(struct event *event)
         pthread_cond_wait(&engine_changed, &engine_lock);
     pthread_mutex_unlock(&engine_lock);
 }
+
+/* Whoever issued what was held is gone. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
+        queue->pumping = false;
+        for (struct held *held = queue->held_first; held; held = held->next)
+            held->issuing = false;
+    }
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

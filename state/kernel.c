@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/fork.h"
 #include "state/kernel_priv.h"
 #include "state/log.h"
 
@@ -279,3 +280,13 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
                                        details->required, NULL);
     return CL_SUCCESS;
 }
+
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    for (; (kernel = object_next(OBJECT_KERNEL, &cursor)); object_unhold(kernel))
+        pthread_mutex_init(&kernel->details->lock, NULL);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "state/fork.h"
 #include "state/map_priv.h"
 
 /* Guards every root's list of mappings, and visits. Nothing else is locked under it. */
@@ -313,3 +314,14 @@ int map_each_gap(struct memory *root, int (*copy)(void *data, size_t from, size_
     }
     return 0;
 }
+
+/* Whoever visited is gone. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        memory->visited = false;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&visit_ended}, .in_child = in_child};

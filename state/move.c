@@ -9,6 +9,7 @@
 
 #include "policy/plan.h"
 #include "state/command.h"
+#include "state/fork.h"
 #include "state/log.h"
 #include "state/move_priv.h"
 #include "state/offer.h"
@@ -23,13 +24,6 @@
 #define STAY_STEP_NS 10000000u
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-
-void move_after_fork(void)
-{
-    pthread_mutex_init(&one_at_a_time, NULL);
-    move_remains_after_fork();
-    reconfigure_after_fork();
-}
 
 void move_lock(void)
 {
@@ -401,3 +395,11 @@ void move_run(const struct move_request *request, struct move_report *ret_report
              ret_report->reason, (double)ret_report->total_ns / 1e6,
              (double)ret_report->downtime_ns / 1e6, (unsigned long long)ret_report->bytes);
 }
+
+static void in_child(void)
+{
+    for (uint32_t i = 0; i < the_seat_count; i++)
+        atomic_store(&the_seats[i]->moving, false);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .long_lock = &one_at_a_time, .in_child = in_child};

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "state/fork.h"
 #include "state/gate.h"
 
 /* A slot is reused only when this many others of its type were freed after it. */
@@ -252,19 +253,22 @@ void *object_next(enum object_type type, uintptr_t *cursor)
     return NULL;
 }
 
-void object_lock_all(void)
+uint64_t object_count(enum object_type type)
+{
+    return atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
+}
+
+/* No allocation in between. */
+static void lock_all(void)
 {
     for (int type = 1; type < OBJECT_TYPES; type++)
         lock((enum object_type)type);
 }
 
-void object_unlock_all(void)
+static void unlock_all(void)
 {
     for (int type = 1; type < OBJECT_TYPES; type++)
         unlock((enum object_type)type);
 }
 
-uint64_t object_count(enum object_type type)
-{
-    return atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
-}
+FORK_PART = {.rank = FORK_OBJECT, .before = lock_all, .after = unlock_all};

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/fork.h"
 #include "state/kernel.h"
 #include "state/log.h"
 #include "state/program_priv.h"
@@ -320,3 +321,21 @@ void program_job_release(struct program_job *job, struct program_sites *sites,
     }
     program_sites_drop(sites);
 }
+
+/* What another thread was building has failed. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct program *program;
+    for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program)) {
+        struct program_details *details = program->details;
+        pthread_mutex_init(&program->lock, NULL);
+        pthread_cond_init(&details->built, NULL);
+        for (unsigned i = 0; details->building && i < SEATS; i++)
+            if (details->seat[i].status == CL_BUILD_IN_PROGRESS)
+                details->seat[i].status = CL_BUILD_ERROR;
+        details->building = false;
+    }
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

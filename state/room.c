@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/fork.h"
 #include "state/kernel.h"
 #include "state/log.h"
+#include "state/work.h"
 
 /* What was granted beyond what is held is kept up to this, so that a program which makes and
  * releases objects does not ask each time. */
@@ -206,7 +208,7 @@ static struct residence *residence_on(const struct device *device)
     return found;
 }
 
-uint64_t room_shrink(uint32_t index, uint64_t bytes)
+static uint64_t shrink(uint32_t index, uint64_t bytes)
 {
     if (!device_of(index) || gate_close(0) != 0)
         return 0;
@@ -218,6 +220,13 @@ uint64_t room_shrink(uint32_t index, uint64_t bytes)
         held -= room_make(residence, held - bytes, NULL, &later);
     uint64_t gone = device ? give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
     gate_open();
+    return gone;
+}
+
+uint64_t room_shrink(uint32_t index, uint64_t bytes)
+{
+    uint64_t gone = work_begin() ? shrink(index, bytes) : 0;
+    work_end();
     return gone;
 }
 
@@ -338,11 +347,8 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
         end_turn(serial);
 }
 
-void room_after_fork(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&grants, NULL);
-    pthread_mutex_init(&turn.lock, NULL);
-    pthread_cond_init(&turn.free, NULL);
     turn.current = 0;
     /* The child is another program to the agent. */
     for (uint32_t i = 0; i < the_seat_count; i++) {
@@ -354,3 +360,10 @@ void room_after_fork(void)
         }
     }
 }
+
+/* The other lock is never kept while something is waited for. */
+FORK_PART = {.rank = FORK_TABLE,
+             .lock = &grants,
+             .long_lock = &turn.lock,
+             .changed = {&turn.free},
+             .in_child = in_child};

@@ -5,6 +5,7 @@
 
 #include "state/callback.h"
 #include "state/command.h"
+#include "state/fork.h"
 #include "state/thread.h"
 #include "state/work.h"
 
@@ -425,8 +426,9 @@ cl_int event_set_callback(struct event *event, cl_int type,
     return CL_SUCCESS;
 }
 
-void watch_after_fork(void)
+static void in_child(void)
 {
-    pthread_cond_init(&watched.listed, NULL);
     watched.running = false;
 }
+
+FORK_PART = {.rank = FORK_TABLE, .changed = {&watched.listed}, .in_child = in_child};

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "state/callback.h"
+#include "state/fork.h"
 #include "state/gate.h"
 #include "state/log.h"
 #include "state/thread_own.h"
@@ -150,10 +151,10 @@ __attribute__((constructor)) static void loaded(void)
         (void)__cxa_thread_atexit_impl(main_thread_ends, NULL, &library);
 }
 
-void work_in_child(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&changed, NULL);
     building = compiling = 0;
     working = the_thread.work_depth != 0 ? 1 : 0;
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&changed}, .in_child = in_child};

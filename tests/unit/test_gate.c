@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/fork.h"
 #include "state/gate.h"
 
 #define THREADS 6
@@ -158,12 +159,12 @@ static void *closes_beside_it(void *unused)
 Test(gate, the_thread_that_forked_ends_without_hiding_the_others)
 {
     int status = -1;
+    cr_assert_eq(fork_watch(), 0);
     gate_enter();
     gate_leave();
     pid_t child = fork();
     if (child == 0) {
         pthread_t closer;
-        gate_after_fork();
         pthread_create(&closer, NULL, closes_beside_it, NULL);
         while (atomic_load(&owned) != 1)
             sched_yield();
