@@ -7,6 +7,7 @@
 
 #include "interpose/control.h"
 #include "interpose/start.h"
+#include "state/cancel.h"
 #include "state/fork.h"
 #include "state/thread.h"
 #include "state/thread_own.h"
@@ -58,10 +59,14 @@ unsigned aware_due(uint32_t seat)
 void aware_wait(uint64_t until_ns)
 {
     struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    int before = cancel_hold();
     pthread_cond_clockwait(&aware.changed, &aware.lock, CLOCK_MONOTONIC, &until);
+    cancel_allow(before);
 }
 
 /* ---- the thread that calls the program back ---- */
+
+static int start_thread(void);
 
 /* A callback to be made, with copies of all that it needs. */
 struct call {
@@ -223,10 +228,36 @@ static void take_result(int result)
     }
 }
 
+/* The callback ended its thread: it has failed, and another thread makes the next. */
+static void thread_gone(void *data)
+{
+    struct call *call = data;
+    free(call->taken);
+    pthread_mutex_lock(&aware.lock);
+    take_result(-1);
+    aware.now.stage = AWARE_IDLE;
+    aware.thread = false;
+    if (aware.registered)
+        (void)!start_thread();
+    pthread_cond_broadcast(&aware.changed);
+    pthread_mutex_unlock(&aware.lock);
+}
+
+static void make_call_at_risk(struct call *call, int *ret_result)
+{
+    pthread_cleanup_push(thread_gone, call);
+    cancel_allow(PTHREAD_CANCEL_ENABLE);
+    *ret_result = make_call(call);
+    (void)cancel_hold();
+    pthread_cleanup_pop(0);
+}
+
 static void *thread_main(void *unused)
 {
     struct call call;
+    int result;
     (void)unused;
+    (void)cancel_hold(); /* the program may know it, from a callback */
     pthread_mutex_lock(&aware.lock);
     the_thread.aware = aware.process;
     for (;;) {
@@ -241,7 +272,7 @@ static void *thread_main(void *unused)
         pthread_mutex_unlock(&aware.lock);
         if (call.of_here)
             call.to.granted = aware_granted(call.seat);
-        int result = make_call(&call);
+        make_call_at_risk(&call, &result);
         free(call.taken);
         pthread_mutex_lock(&aware.lock);
         /* It forked, and this is the child. */

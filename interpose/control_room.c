@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "state/cancel.h"
 #include "state/fork.h"
 #include "state/room.h"
 #include "state/status.h"
@@ -71,6 +72,7 @@ static enum room_answer ask(const struct room_need *asked)
     need.next = room.needs;
     room.needs = &need;
     pthread_mutex_unlock(&room.lock);
+    int before = cancel_hold();
     room.wake();
     pthread_mutex_lock(&room.lock);
     while (!need.answered) {
@@ -82,6 +84,7 @@ static enum room_answer ask(const struct room_need *asked)
     }
     *at = need.next;
     pthread_mutex_unlock(&room.lock);
+    cancel_allow(before);
     return need.answer;
 }
 

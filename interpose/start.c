@@ -16,6 +16,7 @@
 #include "interpose/control.h"
 #include "interpose/control_room.h"
 #include "state/callback.h"
+#include "state/cancel.h"
 #include "state/context.h"
 #include "state/fork.h"
 #include "state/log.h"
@@ -331,6 +332,8 @@ int start(void)
     /* A driver that is being opened may call what it takes to be a loader's entry points. */
     if (the_thread.starting)
         return -EDEADLK;
+    int before = cancel_hold();
     pthread_once(&once, start_once);
+    cancel_allow(before);
     return result;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "state/cancel.h"
 #include "state/fork.h"
 #include "state/thread.h"
 #include "state/thread_own.h"
@@ -89,9 +90,35 @@ static void stand_by(void)
         (void)!thread_add();
 }
 
+/* The program ended it, in a callback. */
+static void thread_gone(void *unused)
+{
+    (void)unused;
+    the_thread.in_job = false;
+    pthread_mutex_lock(&pool.lock);
+    pool.busy--;
+    pool.threads--;
+    if (pool.threads == pool.busy)
+        (void)!thread_add();
+    pthread_cond_broadcast(&pool.done);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void run_job(struct callback_job *job)
+{
+    pthread_cleanup_push(thread_gone, NULL);
+    (void)work_begin();
+    the_thread.in_job = true;
+    job->run(job);
+    the_thread.in_job = false;
+    work_end();
+    pthread_cleanup_pop(0);
+}
+
 static void *callback_thread(void *unused)
 {
     (void)unused;
+    (void)cancel_hold(); /* the program may know it, from a callback */
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         struct callback_job *job = take();
@@ -99,11 +126,7 @@ static void *callback_thread(void *unused)
         if (pool.first)
             stand_by();
         pthread_mutex_unlock(&pool.lock);
-        (void)work_begin();
-        the_thread.in_job = true;
-        job->run(job);
-        the_thread.in_job = false;
-        work_end();
+        run_job(job);
         pthread_mutex_lock(&pool.lock);
         pool.busy--;
         pthread_cond_broadcast(&pool.done);
@@ -135,13 +158,28 @@ void callback_post(struct callback_job *job)
     pthread_mutex_unlock(&pool.lock);
 }
 
-void callback_program_begin(void)
+struct ending {
+    void (*gone)(void *data);
+    void *data;
+};
+
+static void program_gone(void *data)
 {
+    const struct ending *ending = data;
+    (void)work_begin();
+    ending->gone(ending->data);
     work_end();
 }
 
-void callback_program_end(void)
+void callback_program(void (*call)(void *data), void (*gone)(void *data), void *data)
 {
+    struct ending ending = {gone, data};
+    work_end();
+    pthread_cleanup_push(program_gone, &ending);
+    cancel_allow(PTHREAD_CANCEL_ENABLE);
+    call(data);
+    (void)cancel_hold();
+    pthread_cleanup_pop(0);
     (void)work_begin();
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
 #include "state/fork.h"
 #include "state/icd.h"
 #include "state/log.h"
@@ -362,9 +363,11 @@ static int driver_open(const char *icd, struct driver **ret_driver)
 
     if (err)
         return err;
+    int before = cancel_hold();
     pthread_mutex_lock(&driver->opening);
     err = driver->devices ? 0 : driver_start(driver);
     pthread_mutex_unlock(&driver->opening);
+    cancel_allow(before);
     if (!err)
         *ret_driver = driver;
     return err;

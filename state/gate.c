@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/cancel.h"
 #include "state/fork.h"
 
 _Atomic uint32_t gate_closed;
@@ -142,7 +143,7 @@ static bool lock_until(uint64_t deadline_ns)
     return pthread_mutex_clocklock(&closer_lock, CLOCK_MONOTONIC, &until) == 0;
 }
 
-int gate_close(uint64_t deadline_ns)
+static int close_gate(uint64_t deadline_ns)
 {
     pthread_once(&once, gate_init);
     if (!the_thread.gate.known)
@@ -171,11 +172,25 @@ int gate_close(uint64_t deadline_ns)
     }
 }
 
+/* A thread that is canceled would leave it closed. */
+int gate_close(uint64_t deadline_ns)
+{
+    int before = cancel_hold();
+    int error = close_gate(deadline_ns);
+    if (error == 0)
+        the_thread.gate.cancel = before;
+    else
+        cancel_allow(before);
+    return error;
+}
+
 void gate_open(void)
 {
+    int before = the_thread.gate.cancel;
     the_thread.gate.owner = false;
     atomic_fetch_sub_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
     open_for_all();
+    cancel_allow(before);
 }
 
 static void in_child(void)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "state/callback.h"
+#include "state/cancel.h"
 #include "state/command.h"
 #include "state/fork.h"
 #include "state/room.h"
@@ -263,6 +264,7 @@ static bool pump_queue(struct queue *queue)
 
 void hold_pump(void)
 {
+    int before = cancel_hold();
     bool progress = true;
     while (progress) {
         progress = false;
@@ -274,6 +276,7 @@ void hold_pump(void)
             object_unhold(queue);
         }
     }
+    cancel_allow(before);
 }
 
 static void pump_job(struct callback_job *job)
@@ -299,15 +302,22 @@ static bool held_until(const struct queue *queue, uint64_t serial)
     return false;
 }
 
+static void unlock_engine(void *unused)
+{
+    (void)unused;
+    pthread_mutex_unlock(&engine_lock);
+}
+
 void hold_wait_queue(struct queue *queue)
 {
     if (atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0)
         return;
     pthread_mutex_lock(&engine_lock);
+    pthread_cleanup_push(unlock_engine, NULL);
     uint64_t serial = queue->held_serial;
     while (held_until(queue, serial))
         pthread_cond_wait(&engine_changed, &engine_lock);
-    pthread_mutex_unlock(&engine_lock);
+    pthread_cleanup_pop(1);
 }
 
 void hold_wait_event(struct event *event)
@@ -315,9 +325,10 @@ void hold_wait_event(struct event *event)
     if (LIKELY(event_state(event) != EVENT_HELD))
         return;
     pthread_mutex_lock(&engine_lock);
+    pthread_cleanup_push(unlock_engine, NULL);
     while (event_state(event) == EVENT_HELD)
         pthread_cond_wait(&engine_changed, &engine_lock);
-    pthread_mutex_unlock(&engine_lock);
+    pthread_cleanup_pop(1);
 }
 
 /* Whoever issued what was held is gone. */

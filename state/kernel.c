@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
 #include "state/fork.h"
 #include "state/kernel_priv.h"
 #include "state/log.h"
@@ -166,10 +167,12 @@ cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint
     cl_int error = CL_SUCCESS;
     if (__atomic_load_n(&kernel->real[place], __ATOMIC_ACQUIRE))
         return CL_SUCCESS;
+    int before = cancel_hold();
     pthread_mutex_lock(&kernel->details->lock);
     if (!kernel->real[place])
         error = make_real(kernel, residence, place);
     pthread_mutex_unlock(&kernel->details->lock);
+    cancel_allow(before);
     return error;
 }
 

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/cancel.h"
 #include "state/owned.h"
 
 #define LINE_MAX_BYTES 1024
@@ -92,7 +93,7 @@ static void write_line(const char *line, size_t length)
 
 void log_write(enum log_level level, const char *format, ...)
 {
-    int saved = errno;
+    int saved = errno, before = cancel_hold();
     char line[LINE_MAX_BYTES];
     struct timespec now;
     struct tm parts;
@@ -118,5 +119,6 @@ void log_write(enum log_level level, const char *format, ...)
     line[used++] = '\n';
     write_line(line, used);
 out:
+    cancel_allow(before);
     errno = saved;
 }

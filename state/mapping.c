@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "state/cancel.h"
 #include "state/fork.h"
 #include "state/map_priv.h"
 
@@ -213,10 +214,12 @@ void map_visit_end(struct memory *root)
 
 void map_visit_await(struct memory *root)
 {
+    int before = cancel_hold();
     pthread_mutex_lock(&lock);
     while (root->visited)
         pthread_cond_wait(&visit_ended, &lock);
     pthread_mutex_unlock(&lock);
+    cancel_allow(before);
 }
 
 bool map_written(struct memory *root)

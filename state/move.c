@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "policy/plan.h"
+#include "state/cancel.h"
 #include "state/command.h"
 #include "state/fork.h"
 #include "state/log.h"
@@ -386,8 +387,10 @@ void move_transact(struct move *move)
 void move_run(const struct move_request *request, struct move_report *ret_report)
 {
     uint64_t start = move_now();
+    int before = cancel_hold();
     memset(ret_report, 0, sizeof(*ret_report));
     reconfigure_run(request, ret_report);
+    cancel_allow(before);
     ret_report->total_ns = move_now() - start;
     log_info("move to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
              request->target ? request->target->device : "host memory",

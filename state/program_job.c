@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
 #include "state/fork.h"
 #include "state/kernel.h"
 #include "state/log.h"
@@ -18,10 +19,12 @@
 
 void program_settle(struct program *program)
 {
+    int before = cancel_hold();
     pthread_mutex_lock(&program->lock);
     while (program->details->building)
         pthread_cond_wait(&program->details->built, &program->lock);
     pthread_mutex_unlock(&program->lock);
+    cancel_allow(before);
 }
 
 /* Copies of the names, and a hold on each part. */
@@ -149,9 +152,15 @@ static cl_int work(struct program_job *job)
 
 /* Nobody but the job may keep the program by now; its handle is good for the callback all the same.
  */
-static void tell(struct program_job *job)
+static void tell(const struct program_job *job)
 {
     job->notify.call((cl_program)object_lend(job->program), job->notify.data);
+}
+
+/* Also where what is told ends its thread. */
+static void job_ends(void *job)
+{
+    program_job_free(job);
 }
 
 static void *job_thread(void *data)
@@ -160,8 +169,9 @@ static void *job_thread(void *data)
     work_build_begin();
     work(job);
     work_build_end();
+    pthread_cleanup_push(job_ends, job);
     tell(job);
-    program_job_free(job);
+    pthread_cleanup_pop(1);
     return NULL;
 }
 
@@ -180,7 +190,9 @@ cl_int program_job_run(struct program_job *job, bool *ret_visible)
     *ret_visible = job->visible;
     if (job->notify.call && start_thread(job))
         return CL_SUCCESS;
+    int before = cancel_hold();
     cl_int error = work(job);
+    cancel_allow(before);
     *ret_visible = job->visible;
     if (job->notify.call && (error == CL_SUCCESS || error == CL_BUILD_PROGRAM_FAILURE ||
                              error == CL_COMPILE_PROGRAM_FAILURE || job->visible))

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
 #include "state/fork.h"
 #include "state/kernel.h"
 #include "state/log.h"
@@ -275,12 +276,14 @@ bool room_has_turn(const struct command *command)
 
 void room_turn_take(struct command *command)
 {
+    int before = cancel_hold();
     pthread_mutex_lock(&turn.lock);
     while (!room_has_turn(command) && turn.current != 0)
         pthread_cond_wait(&turn.free, &turn.lock);
     if (turn.current == 0)
         turn.current = command->turn = ++turn.last;
     pthread_mutex_unlock(&turn.lock);
+    cancel_allow(before);
 }
 
 /* Whose turn @serial is not any more may be anybody's. */

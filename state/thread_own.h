@@ -21,6 +21,7 @@ struct gate_thread {
     _Atomic uint32_t inside;             /**< Depth: a driver may call back into an entry point. */
     bool owner;                          /**< It has the gate closed, and passes. */
     bool known;                          /**< On the list of threads. */
+    int cancel;                          /**< Of the owner: what cancel_hold() gave it. */
     struct gate_thread *next, *previous; /**< Guarded by the list's lock. */
 };
 
