@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "agent/device_key.h"
@@ -68,12 +70,24 @@ static bool is_gpu(const struct devinfo *info)
     return (devinfo_scalar(info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) != 0;
 }
 
+/* Most of all that goes wrong where it is limited does so for want of it. */
+static const char *limit_words(void)
+{
+    static char words[96];
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return "";
+    (void)!snprintf(words, sizeof(words), " (the address space is limited to %llu MiB: ulimit -v)",
+                    (unsigned long long)(limit.rlim_cur >> 20));
+    return words;
+}
+
 static int open_named(const struct device_key *key, struct device **ret_device)
 {
     int err = driver_open_device(key, ret_device);
     if (err != 0)
-        log_error("cannot open %s of %s: %s; the program gets no OpenCL platform", key->device,
-                  key->icd, strerror(-err));
+        log_error("cannot open %s of %s: %s%s; the program gets no OpenCL platform", key->device,
+                  key->icd, strerror(-err), limit_words());
     return err;
 }
 
@@ -138,8 +152,8 @@ static int open_devices(struct machine *machine, struct start *start)
         err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, start)
                                             : open_from_list(machine, start);
         if (err != 0)
-            log_error("no OpenCL device opens: %s; the program gets no OpenCL platform",
-                      strerror(-err));
+            log_error("no OpenCL device opens: %s%s; the program gets no OpenCL platform",
+                      strerror(-err), limit_words());
     }
     /* More virtual devices than real ones: in turn. */
     for (uint32_t i = start->count; err == 0 && i < start->wanted; i++)
@@ -302,8 +316,8 @@ static int start_all(struct machine *machine)
     if (err == 0)
         err = seats_init(start.devices, start.wanted);
     if (err != 0) {
-        log_error("cannot start on %s: %s; the program gets no OpenCL platform",
-                  start.devices[0]->key.device, strerror(-err));
+        log_error("cannot start on %s: %s%s; the program gets no OpenCL platform",
+                  start.devices[0]->key.device, strerror(-err), limit_words());
         return err;
     }
     read_limits();
