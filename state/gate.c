@@ -14,6 +14,9 @@
 
 _Atomic uint32_t gate_closed;
 
+/* How often a closer looks that may not be woken. */
+#define LOOK_NS 100000000u
+
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gate_thread *threads;   /* guarded by list_lock */
 static _Atomic uint32_t someone_left; /* counts departures seen while closed; a futex */
@@ -43,6 +46,8 @@ static void thread_exits(void *data)
     thread->known = false;
     thread->next = thread->previous = NULL;
     pthread_mutex_unlock(&list_lock);
+    if (atomic_load_explicit(&thread->inside, memory_order_relaxed) != 0)
+        gate_leave_slow(); /* it was canceled in a driver */
 }
 
 static void gate_init(void)
@@ -165,10 +170,12 @@ static int close_gate(uint64_t deadline_ns)
             open_for_all();
             return -ETIMEDOUT;
         }
-        uint64_t wait =
-            deadline_ns != 0 && deadline_ns - now < 100000000u ? deadline_ns - now : 100000000u;
-        struct timespec timeout = {0, (long)wait};
-        futex(&someone_left, FUTEX_WAIT, seen, &timeout);
+        /* Who leaves wakes it; only where there is no barrier may that have been missed. */
+        uint64_t wait = deadline_ns != 0 ? deadline_ns - now : 0;
+        if (!barrier_works && (wait == 0 || wait > LOOK_NS))
+            wait = LOOK_NS;
+        struct timespec timeout = {(time_t)(wait / 1000000000u), (long)(wait % 1000000000u)};
+        futex(&someone_left, FUTEX_WAIT, seen, wait != 0 ? &timeout : NULL);
     }
 }
 

@@ -170,6 +170,23 @@ Test(object, a_lent_handle_is_valid_until_the_end_and_can_be_retained)
     cr_assert_null(object_lend(NULL));
 }
 
+/* In the same slot, alive, and of the same type. */
+Test(object, a_weak_reference_does_not_find_who_came_after)
+{
+    struct thing *old = publish(OBJECT_EVENT), *next = NULL;
+    struct object_weak weak = object_weak(old);
+    object_release(old);
+    for (int i = 0; i < 3 * 4096 && next != old; i++) {
+        next = publish(OBJECT_EVENT);
+        if (next != old)
+            object_release(next);
+    }
+    cr_assert_eq(next, old, "the slot was never used again");
+    cr_assert_null(object_weak_get(weak));
+    cr_assert_eq(object_weak_get(object_weak(next)), next);
+    object_release(next);
+}
+
 Test(object, a_weak_reference_does_not_find_what_is_being_destroyed)
 {
     struct thing *thing = publish(OBJECT_SAMPLER);
