@@ -1,6 +1,7 @@
 #include "state/fork.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* All that were linked: the linker names where the section begins and ends. */
 extern const struct fork_part *const __start_reseat_fork[] __attribute__((visibility("hidden")));
@@ -11,9 +12,11 @@ static int watch_error; /* written once */
 
 static void each(enum fork_rank rank, void (*act)(const struct fork_part *part))
 {
-    for (const struct fork_part *const *at = __start_reseat_fork; at < __stop_reseat_fork; at++)
-        if ((*at)->rank == rank)
-            act(*at);
+    const size_t count = ((uintptr_t)__stop_reseat_fork - (uintptr_t)__start_reseat_fork) /
+                         sizeof(__start_reseat_fork[0]);
+    for (size_t i = 0; i < count; i++)
+        if (__start_reseat_fork[i]->rank == rank)
+            act(__start_reseat_fork[i]);
 }
 
 static void take(const struct fork_part *part)
