@@ -8,6 +8,7 @@
 #include "agent/app_wish.h"
 #include "agent/bytes.h"
 #include "agent/govern_priv.h"
+#include "agent/peers.h"
 
 #define STEPS_MAX    256 /* Of one run; what is left follows with the next. */
 #define TICK_MS      1000
@@ -335,6 +336,7 @@ void govern_welcome(struct agent *agent, struct app *app, bool first, const msgp
         app->seats[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
     }
     govern_status(agent, app);
+    frame_bool(welcome, "alive", true);
     if (!first && !said) {
         return; /* Its first status tells what it was granted. */
     }
@@ -419,6 +421,10 @@ bool govern_message(struct agent *agent, struct app *app, const msgpack_object *
         need_take(agent, app, message);
     } else if (field_is(message, "type", MSG_RETURN)) {
         take_return(agent, app, message);
+    } else if (field_is(message, "type", MSG_ALIVE)) {
+        struct frame frame;
+        frame_init(&frame, MSG_ALIVE);
+        peer_send(app->peer, &frame);
     } else {
         return false;
     }

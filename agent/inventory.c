@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/msgcheck.h"
+#include "state/owned.h"
 
 /*
  * [MAGIC, VERSION, [entry...]] with entry = [name, icd, platform, device, ordinal, uuid, pci,
@@ -272,10 +273,10 @@ int inventory_decode(const char *data, size_t size, struct inventory *ret_inv)
     return 0;
 }
 
-static int read_all(int fd, char *data, size_t size)
+static int read_all(const struct owned *file, char *data, size_t size)
 {
     for (size_t used = 0; used < size;) {
-        ssize_t got = read(fd, data + used, size - used);
+        ssize_t got = read(owned_fd(file), data + used, size - used);
 
         if (got < 0 && errno == EINTR)
             continue;
@@ -288,34 +289,30 @@ static int read_all(int fd, char *data, size_t size)
     return 0;
 }
 
-static int read_file(int fd, struct inventory *ret_inv)
+static int read_file(const struct owned *file, struct inventory *ret_inv)
 {
     char CLEANUP(free_pointer) *data = NULL;
     struct stat status;
     int err;
 
-    if (fstat(fd, &status) < 0)
+    if (fstat(owned_fd(file), &status) < 0)
         return -errno;
     if (!S_ISREG(status.st_mode) || status.st_size <= 0 || status.st_size > INVENTORY_SIZE_MAX)
         return -EPROTO;
     data = malloc((size_t)status.st_size);
     if (!data)
         return -ENOMEM;
-    err = read_all(fd, data, (size_t)status.st_size);
+    err = read_all(file, data, (size_t)status.st_size);
     return err ? err : inventory_decode(data, (size_t)status.st_size, ret_inv);
 }
 
 int inventory_read(const char *path, struct inventory *ret_inv)
 {
     /* O_NONBLOCK: not to hang on a FIFO. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    int err;
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    int err = owned_take(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), &file);
 
-    if (fd < 0)
-        return -errno;
-    err = read_file(fd, ret_inv);
-    close(fd);
-    return err;
+    return err ? err : read_file(&file, ret_inv);
 }
 
 static int write_all(int fd, const char *data, size_t size)

@@ -63,6 +63,8 @@
  */
 #define MSG_NEED   "need" /**< program: "id", "seat", "bytes" more, "least", "wanted", "failed". */
 #define MSG_ANSWER "answer" /**< agent: "id", "way" of the need, "reason". */
+/** program, while a need waits: are you there? An agent whose welcome has "alive" says it back. */
+#define MSG_ALIVE  "alive"
 #define MSG_GRANT  "grant"  /**< agent: "seat", "bytes" more. */
 #define MSG_SHRINK "shrink" /**< agent: "seat", keep to "bytes" in all, and return the rest. */
 #define MSG_RETURN "return" /**< program: "seat", "bytes" that it gives back. */

@@ -7,7 +7,10 @@
 
 #include "interpose/control.h"
 #include "interpose/start.h"
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/thread.h"
+#include "state/thread_own.h"
 #include "state/work.h"
 
 #define PATIENCE_MS     5000
@@ -21,8 +24,7 @@ struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
                       .notices_end = &aware.notices};
 
 static pthread_once_t hook_once = PTHREAD_ONCE_INIT;
-static int hook_error;                     /* written once */
-static _Thread_local uint64_t own_process; /* of the thread that calls back; 0: another */
+static int hook_error; /* written once */
 
 uint64_t aware_clock(void)
 {
@@ -57,10 +59,14 @@ unsigned aware_due(uint32_t seat)
 void aware_wait(uint64_t until_ns)
 {
     struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    int before = cancel_hold();
     pthread_cond_clockwait(&aware.changed, &aware.lock, CLOCK_MONOTONIC, &until);
+    cancel_allow(before);
 }
 
 /* ---- the thread that calls the program back ---- */
+
+static int start_thread(void);
 
 /* A callback to be made, with copies of all that it needs. */
 struct call {
@@ -222,12 +228,38 @@ static void take_result(int result)
     }
 }
 
+/* The callback ended its thread: it has failed, and another thread makes the next. */
+static void thread_gone(void *data)
+{
+    struct call *call = data;
+    free(call->taken);
+    pthread_mutex_lock(&aware.lock);
+    take_result(-1);
+    aware.now.stage = AWARE_IDLE;
+    aware.thread = false;
+    if (aware.registered)
+        (void)!start_thread();
+    pthread_cond_broadcast(&aware.changed);
+    pthread_mutex_unlock(&aware.lock);
+}
+
+static void make_call_at_risk(struct call *call, int *ret_result)
+{
+    pthread_cleanup_push(thread_gone, call);
+    cancel_allow(PTHREAD_CANCEL_ENABLE);
+    *ret_result = make_call(call);
+    (void)cancel_hold();
+    pthread_cleanup_pop(0);
+}
+
 static void *thread_main(void *unused)
 {
     struct call call;
+    int result;
     (void)unused;
+    (void)cancel_hold(); /* the program may know it, from a callback */
     pthread_mutex_lock(&aware.lock);
-    own_process = aware.process;
+    the_thread.aware = aware.process;
     for (;;) {
         call.taken = NULL;
         call.of_here = false;
@@ -240,11 +272,11 @@ static void *thread_main(void *unused)
         pthread_mutex_unlock(&aware.lock);
         if (call.of_here)
             call.to.granted = aware_granted(call.seat);
-        int result = make_call(&call);
+        make_call_at_risk(&call, &result);
         free(call.taken);
         pthread_mutex_lock(&aware.lock);
         /* It forked, and this is the child. */
-        if (own_process != aware.process)
+        if (the_thread.aware != aware.process)
             break;
         take_result(result);
         aware.now.stage = AWARE_IDLE;
@@ -259,18 +291,6 @@ static int start_thread(void)
     int error = aware.thread ? 0 : thread_start("reseat-aware", 0, thread_main, NULL, NULL);
     aware.thread = error == 0;
     return error;
-}
-
-/* ---- fork ---- */
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&aware.lock);
-}
-
-static void parent_goes_on(void)
-{
-    pthread_mutex_unlock(&aware.lock);
 }
 
 static void drop_notices(void)
@@ -299,10 +319,8 @@ static void forget(void)
         aware_follow_none();
 }
 
-static void child_begins(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&aware.lock, NULL);
-    pthread_cond_init(&aware.changed, NULL);
     aware.process++;
     aware.thread = aware.mover = aware.mover_listens = false;
     aware.now.stage = AWARE_IDLE;
@@ -310,9 +328,12 @@ static void child_begins(void)
         forget();
 }
 
+FORK_PART = {
+    .rank = FORK_TABLE, .lock = &aware.lock, .changed = {&aware.changed}, .in_child = in_child};
+
 static void hook(void)
 {
-    hook_error = pthread_atfork(before_fork, parent_goes_on, child_begins);
+    hook_error = fork_watch();
     move_set_partner(&aware_partner);
 }
 
@@ -388,7 +409,7 @@ static int api_remove(void)
     uint64_t registration = aware.registration;
     forget();
     pthread_cond_broadcast(&aware.changed);
-    bool from_callback = aware.thread && own_process != 0 && own_process == aware.process;
+    bool from_callback = aware.thread && the_thread.aware != 0 && the_thread.aware == aware.process;
     bool ended = from_callback || await_end(registration);
     pthread_mutex_unlock(&aware.lock);
     control_wake();

@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "agent/device_key.h"
 #include "agent/protocol.h"
@@ -18,12 +16,16 @@
 #include "interpose/control_job.h"
 #include "interpose/control_room.h"
 #include "interpose/control_wire.h"
+#include "state/fork.h"
+#include "state/log.h"
 #include "state/move.h"
 #include "state/status.h"
 #include "state/thread.h"
 
 #define RETRY_MS    500
 #define STATUS_MS   250
+#define FLUSH_MS    10 /* Where the agent reads slowly. */
+#define LISTEN_MS   500
 #define JOBS_MAX    8
 #define STACK_SMALL (256u << 10)
 
@@ -55,21 +57,26 @@ struct link {
 static struct control {
     pthread_mutex_t lock;
     pthread_cond_t answered;
-    bool hooked;           /**< The fork handler is registered. */
-    bool started;          /**< In this process. */
-    bool resolved;         /**< The first attempt to ask the agent has ended. */
-    bool welcome;          /**< An agent listens. */
-    uint32_t device_count; /**< The agent said where to start. */
+    pthread_cond_t woken;    /**< `due` became true. */
+    pthread_cond_t listened; /**< `listens` became true. */
+    bool listener, started;  /**< The threads run, in this process. */
+    bool resolved;           /**< The first attempt to ask the agent has ended. */
+    bool welcome;            /**< An agent listens. */
+    uint32_t device_count;   /**< The agent said where to start. */
     struct device_key devices[PROTOCOL_SEATS_MAX];
     struct job *jobs;
     unsigned job_count;
     uint64_t connection; /**< Counts connections, so that answers go to who asked. */
-    int wake;            /**< eventfd. */
-    struct link link;
+    bool due;            /**< The control thread is to look at what there is to do. */
+    struct owned heard;  /**< The socket to listen at; owned by the wire. */
+    bool listens;        /**< Until something comes from it. */
+    struct link link;    /**< Of the control thread; not guarded. */
 } control = {.lock = PTHREAD_MUTEX_INITIALIZER,
              .answered = PTHREAD_COND_INITIALIZER,
-             .wake = -1,
-             .link = {.wire.fd = -1}};
+             .woken = PTHREAD_COND_INITIALIZER,
+             .listened = PTHREAD_COND_INITIALIZER,
+             .heard = {.fd = -1},
+             .link = {.wire.socket.fd = -1}};
 
 static uint64_t now_ns(void)
 {
@@ -79,14 +86,17 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static void wake_locked(void)
+{
+    control.due = true;
+    pthread_cond_signal(&control.woken);
+}
+
 static void wake(void)
 {
-    uint64_t one = 1;
-    ssize_t written;
-
-    do {
-        written = write(control.wake, &one, sizeof(one));
-    } while (written < 0 && errno == EINTR);
+    pthread_mutex_lock(&control.lock);
+    wake_locked();
+    pthread_mutex_unlock(&control.lock);
 }
 
 static void resolve_locked(void)
@@ -104,8 +114,8 @@ static void job_progress(void *data, const struct move_progress *progress)
     pthread_mutex_lock(&control.lock);
     job->progress = *progress;
     job->progress_new = true;
+    wake_locked();
     pthread_mutex_unlock(&control.lock);
-    wake();
 }
 
 static void *job_main(void *data)
@@ -117,8 +127,8 @@ static void *job_main(void *data)
     pthread_mutex_lock(&control.lock);
     job->report = report;
     job->finished = true;
+    wake_locked();
     pthread_mutex_unlock(&control.lock);
-    wake();
     return NULL;
 }
 
@@ -142,7 +152,7 @@ static void link_drop(struct link *link)
 
 static void link_send(struct link *link, struct frame *frame)
 {
-    if (link->wire.fd < 0) {
+    if (!wire_is_open(&link->wire)) {
         frame_finish(frame);
     } else if (wire_send(&link->wire, frame)) {
         link_drop(link);
@@ -371,7 +381,7 @@ static void link_receive(struct link *link)
     if (wire_receive(&link->wire)) {
         link_drop(link);
     }
-    while (link->wire.fd >= 0) {
+    while (wire_is_open(&link->wire)) {
         struct message message;
         int got = frame_reader_next(&link->wire.reader, &message);
         if (got == 0) {
@@ -381,6 +391,7 @@ static void link_receive(struct link *link)
             link_drop(link);
             return;
         }
+        control_room_heard();
         take_message(link, &message.root);
         message_finish(&message);
     }
@@ -404,118 +415,140 @@ static void link_connect(struct link *link)
     link_send(link, &frame);
 }
 
+/* ---- threads ---- */
+
+/** Say what there is to say, and take what came. */
+static void turn(struct link *link, uint64_t *next_status)
+{
+    if (!wire_is_open(&link->wire)) {
+        link_connect(link);
+    } else {
+        link_receive(link);
+    }
+    if (wire_is_open(&link->wire) && wire_flush(&link->wire)) {
+        link_drop(link);
+    }
+    if (!wire_is_open(&link->wire)) {
+        pthread_mutex_lock(&control.lock);
+        resolve_locked();
+        pthread_mutex_unlock(&control.lock);
+    }
+    serve_jobs(link);
+    link->status_due = link->status_due || control_room_needs();
+    if (link->welcome && (link->status_due || now_ns() >= *next_status)) {
+        send_status(link);
+        *next_status = now_ns() + STATUS_MS * 1000000ull;
+    }
+    if (link->welcome) {
+        send_wish(link);
+    }
+    if (!link->welcome) {
+        control_room_alone();
+    } else if (!control_room_serve(link, send_frame)) {
+        log_warn("the agent does not answer: the program goes on without it until it does");
+        link_drop(link);
+    }
+}
+
+/** Until something came, somebody woke it, or it is time for the next turn. */
+static void rest(const struct link *link)
+{
+    bool open = wire_is_open(&link->wire);
+    uint64_t ms = !open ? RETRY_MS : link->wire.out.size ? FLUSH_MS : STATUS_MS;
+    uint64_t at = now_ns() + ms * 1000000;
+    struct timespec until = {(time_t)(at / 1000000000), (long)(at % 1000000000)};
+
+    pthread_mutex_lock(&control.lock);
+    control.heard = link->wire.socket;
+    if (open && !control.listens) {
+        control.listens = true;
+        pthread_cond_signal(&control.listened);
+    }
+    while (!control.due &&
+           !pthread_cond_clockwait(&control.woken, &control.lock, CLOCK_MONOTONIC, &until)) {
+    }
+    control.due = false;
+    pthread_mutex_unlock(&control.lock);
+}
+
 static void *control_main(void *data)
 {
     struct link *link = data;
     uint64_t next_status = 0;
 
     for (;;) {
-        if (link->wire.fd < 0) {
-            link_connect(link);
-            if (link->wire.fd < 0) {
-                pthread_mutex_lock(&control.lock);
-                resolve_locked();
-                pthread_mutex_unlock(&control.lock);
-            }
+        turn(link, &next_status);
+        rest(link);
+    }
+    return NULL;
+}
+
+/**
+ * Tells the control thread that the agent said something. It only looks whether there is anything:
+ * where the program took the socket's number meanwhile, that harms nobody.
+ */
+static void *listen_main(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&control.lock);
+    for (;;) {
+        while (!control.listens) {
+            pthread_cond_wait(&control.listened, &control.lock);
         }
-        link->status_due = link->status_due || control_room_needs();
-        if (link->welcome && (link->status_due || now_ns() >= next_status)) {
-            send_status(link);
-            next_status = now_ns() + STATUS_MS * 1000000ull;
-        }
-        if (link->welcome) {
-            send_wish(link);
-            control_room_serve(link, send_frame);
-        } else {
-            control_room_alone();
-        }
-        short events = POLLIN;
-        if (link->wire.out.size) {
-            events |= POLLOUT;
-        }
-        struct pollfd polled[2] = {{.fd = control.wake, .events = POLLIN},
-                                   {.fd = link->wire.fd, .events = events}};
-        int timeout = link->wire.fd < 0 ? RETRY_MS : STATUS_MS;
-        if (poll(polled, 2, timeout) < 0) {
-            continue;
-        }
-        if (polled[0].revents) {
-            uint64_t count;
-            ssize_t got = read(control.wake, &count, sizeof(count));
-            (void)got;
-        }
-        serve_jobs(link);
-        if (link->wire.fd >= 0 && polled[1].revents & POLLOUT && wire_flush(&link->wire)) {
-            link_drop(link);
-        }
-        if (link->wire.fd >= 0 && polled[1].revents & (POLLIN | POLLHUP | POLLERR)) {
-            link_receive(link);
+        struct pollfd polled = {.fd = control.heard.fd, .events = POLLIN};
+        pthread_mutex_unlock(&control.lock);
+        int ready = poll(&polled, 1, LISTEN_MS);
+        pthread_mutex_lock(&control.lock);
+        if (ready > 0) {
+            control.listens = false;
+            wake_locked();
         }
     }
     return NULL;
 }
 
-/* ---- start, and fork ---- */
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&control.lock);
-}
-
-static void after_fork_in_parent(void)
-{
-    pthread_mutex_unlock(&control.lock);
-}
+/* ---- fork, and start ---- */
 
 /**
  * The child has neither the threads nor a right to the connection. What the threads were in the
  * middle of is left as it is: their memory may be half changed.
  */
-static void after_fork_in_child(void)
+static void in_child(void)
 {
-    if (control.link.wire.fd >= 0) {
-        close(control.link.wire.fd);
-    }
-    if (control.wake >= 0) {
-        close(control.wake);
-    }
-    control.link = (struct link){.wire.fd = -1};
-    control.wake = -1;
+    owned_close(&control.link.wire.socket);
+    control.link = (struct link){.wire.socket = OWNED_NONE};
+    control.heard = OWNED_NONE;
+    control.listens = control.listener = control.due = false;
     control.jobs = NULL;
     control.job_count = 0;
     control.started = false;
     control.resolved = false;
     control.welcome = false;
     control.device_count = 0;
-    pthread_mutex_init(&control.lock, NULL);
-    pthread_cond_init(&control.answered, NULL);
-    control_room_after_fork();
 }
+
+FORK_PART = {.rank = FORK_TABLE,
+             .lock = &control.lock,
+             .changed = {&control.answered, &control.woken, &control.listened},
+             .in_child = in_child};
 
 static int start_locked(void)
 {
-    int error;
+    int error = fork_watch();
 
-    if (!control.hooked) {
-        error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-        if (error) {
-            return -error;
-        }
-        control.hooked = true;
-    }
-    control.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (control.wake < 0) {
-        return -errno;
-    }
-    control_room_start(wake);
-    error = thread_start("reseat-control", STACK_SMALL, control_main, &control.link, NULL);
     if (error) {
-        close(control.wake);
-        control.wake = -1;
         return error;
     }
-    control.started = true;
-    return 0;
+    control_room_start(wake);
+    if (!control.listener) {
+        error = thread_start("reseat-listen", STACK_SMALL, listen_main, NULL, NULL);
+        control.listener = error == 0;
+    }
+    if (!error) {
+        error = thread_start("reseat-control", STACK_SMALL, control_main, &control.link, NULL);
+        control.started = error == 0;
+    }
+    return error;
 }
 
 int control_start(void)
@@ -538,9 +571,7 @@ bool control_wake(void)
 {
     pthread_mutex_lock(&control.lock);
     bool listens = control.started && control.welcome;
-    if (control.started) {
-        wake();
-    }
+    wake_locked();
     pthread_mutex_unlock(&control.lock);
     return listens;
 }
@@ -550,13 +581,13 @@ uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
     struct timespec until;
 
     (void)!control_start();
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
     until.tv_sec += (time_t)(timeout_ms / 1000 + (unsigned)(until.tv_nsec / 1000000000));
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&control.lock);
     while (control.started && !control.resolved) {
-        if (pthread_cond_timedwait(&control.answered, &control.lock, &until)) {
+        if (pthread_cond_clockwait(&control.answered, &control.lock, CLOCK_MONOTONIC, &until)) {
             break;
         }
     }

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/room.h"
 #include "state/status.h"
 #include "state/thread.h"
@@ -13,6 +15,10 @@
 #define SLACK_TURNS 8
 /* How long an agent may take to start again. */
 #define PATIENCE_NS 3000000000u
+/* An answer may be long in coming: the call waits in a queue. That the agent is there is asked each
+ * second meanwhile; as often as that in vain, it is not. */
+#define ALIVE_NS   1000000000u
+#define UNANSWERED 5
 
 /** A thread of the program that waits for an answer. On its stack. */
 struct need {
@@ -33,6 +39,7 @@ static struct {
     pthread_mutex_t lock; /**< Guards all below. */
     pthread_cond_t answered;
     bool connected;
+    bool answers;      /**< The agent says whether it is there (MSG_ALIVE). */
     uint64_t until_ns; /**< Without a connection: when an agent is not waited for any more. */
     bool began;
     uint64_t last_id;
@@ -42,6 +49,8 @@ static struct {
     uint64_t returns[PROTOCOL_SEATS_MAX]; /**< Given up, not yet said. */
     bool shrunk[PROTOCOL_SEATS_MAX];      /**< To be said also where it gave up nothing. */
     unsigned turns;
+    uint64_t alive_ns; /**< When the agent was last asked whether it is there. */
+    unsigned unheard;  /**< How often, since it last said anything. */
     void (*wake)(void);
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
 
@@ -63,6 +72,7 @@ static enum room_answer ask(const struct room_need *asked)
     need.next = room.needs;
     room.needs = &need;
     pthread_mutex_unlock(&room.lock);
+    int before = cancel_hold();
     room.wake();
     pthread_mutex_lock(&room.lock);
     while (!need.answered) {
@@ -74,6 +84,7 @@ static enum room_answer ask(const struct room_need *asked)
     }
     *at = need.next;
     pthread_mutex_unlock(&room.lock);
+    cancel_allow(before);
     return need.answer;
 }
 
@@ -113,6 +124,8 @@ void control_room_connected(const msgpack_object *welcome)
 
     pthread_mutex_lock(&room.lock);
     room.connected = true;
+    room.answers = field_bool(welcome, "alive", false);
+    room.unheard = 0;
     /* This agent learns what is left from the status that comes first. */
     memset(room.returns, 0, sizeof(room.returns));
     memset(room.shrunk, 0, sizeof(room.shrunk));
@@ -195,10 +208,53 @@ static void send_needs(void *data, void (*send)(void *data, struct frame *frame)
     }
 }
 
-void control_room_serve(void *data, void (*send)(void *data, struct frame *frame))
+void control_room_heard(void)
+{
+    pthread_mutex_lock(&room.lock);
+    room.unheard = 0;
+    pthread_mutex_unlock(&room.lock);
+}
+
+/** False when it is time to give up the agent. */
+static bool ask_whether_alive(void *data, void (*send)(void *data, struct frame *frame))
+{
+    struct frame frame;
+    bool waits = false;
+
+    pthread_mutex_lock(&room.lock);
+    for (struct need *need = room.needs; need; need = need->next) {
+        waits = waits || (room.answers && need->sent && !need->answered);
+    }
+    /* Counted, not timed: a program that was stopped itself has heard nothing either. */
+    bool due = waits && now_ns() - room.alive_ns >= ALIVE_NS;
+    bool hung = due && room.unheard == UNANSWERED;
+    if (!waits) {
+        room.unheard = 0;
+        room.alive_ns = now_ns();
+    } else if (hung) {
+        room.connected = false;
+        room.unheard = 0;
+        room.until_ns = now_ns();
+        answer_all();
+    } else if (due) {
+        room.unheard++;
+        room.alive_ns = now_ns();
+    }
+    pthread_mutex_unlock(&room.lock);
+    if (due && !hung) {
+        frame_init(&frame, MSG_ALIVE);
+        send(data, &frame);
+    }
+    return !hung;
+}
+
+bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame))
 {
     bool look = ++room.turns % SLACK_TURNS == 0;
 
+    if (!ask_whether_alive(data, send)) {
+        return false;
+    }
     send_needs(data, send);
     for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
         uint64_t bytes = look ? room_slack(seat) : 0;
@@ -218,6 +274,7 @@ void control_room_serve(void *data, void (*send)(void *data, struct frame *frame
         frame_u64(&frame, "bytes", bytes);
         send(data, &frame);
     }
+    return true;
 }
 
 static void shrink_ended(uint32_t seat, uint64_t gone)
@@ -293,14 +350,17 @@ bool control_room_take(const msgpack_object *map)
     return true;
 }
 
-void control_room_after_fork(void)
+/* What waits in the parent is not waited for. */
+static void in_child(void)
 {
-    pthread_mutex_init(&room.lock, NULL);
-    pthread_cond_init(&room.answered, NULL);
     room.connected = false;
     room.until_ns = 0;
+    room.unheard = 0;
     room.needs = NULL;
     room.initial_count = 0;
     memset(room.returns, 0, sizeof(room.returns));
     memset(room.shrunk, 0, sizeof(room.shrunk));
 }
+
+FORK_PART = {
+    .rank = FORK_TABLE, .long_lock = &room.lock, .changed = {&room.answered}, .in_child = in_child};

@@ -25,11 +25,12 @@ void control_room_connected(const msgpack_object *welcome);
 void control_room_alone(void);
 /** True when a need is due: the agent answers it by what the last status said. */
 bool control_room_needs(void);
-/** Give every message that is due to @send, which finishes it. */
-void control_room_serve(void *data, void (*send)(void *data, struct frame *frame));
+/** Give every message that is due to @send, which finishes it. False when calls of the program wait
+ *  and the agent has not answered for so long that it is taken for hung: they go on without it. */
+bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame));
+/** The agent said something, whatever it was. */
+void control_room_heard(void);
 /** False when the message is not one of these. */
 bool control_room_take(const msgpack_object *map);
-
-void control_room_after_fork(void);
 
 #endif

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #define OUT_MAX (8u << 20)
 
@@ -16,30 +15,27 @@ int wire_open(struct wire *wire, const char *path)
         return -ENAMETOOLONG;
     }
     strcpy(address.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
-        return -errno;
+    struct owned own;
+    int error = owned_take(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), &own);
+    if (error) {
+        return error;
     }
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
-        int error = -errno;
-        close(fd);
+    if (connect(owned_fd(&own), (const struct sockaddr *)&address, sizeof(address))) {
+        error = -errno;
+        owned_close(&own);
         return error;
     }
     frame_reader_init(&wire->reader);
     msgpack_sbuffer_init(&wire->out);
     wire->out_sent = 0;
-    wire->fd = fd;
+    wire->socket = own;
     return 0;
 }
 
 void wire_close(struct wire *wire)
 {
-    int fd = wire->fd;
-
-    /* In this order, so that a fork in between does not make the child close another's fd. */
-    wire->fd = -1;
-    if (fd >= 0) {
-        close(fd);
+    if (wire_is_open(wire)) {
+        owned_close(&wire->socket);
         frame_reader_finish(&wire->reader);
         msgpack_sbuffer_destroy(&wire->out);
         wire->out_sent = 0;
@@ -49,7 +45,7 @@ void wire_close(struct wire *wire)
 int wire_flush(struct wire *wire)
 {
     while (wire->out_sent < wire->out.size) {
-        ssize_t count = send(wire->fd, wire->out.data + wire->out_sent,
+        ssize_t count = send(owned_fd(&wire->socket), wire->out.data + wire->out_sent,
                              wire->out.size - wire->out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (count < 0 && errno == EINTR) {
             continue;
@@ -81,7 +77,7 @@ int wire_send(struct wire *wire, struct frame *frame)
 int wire_receive(struct wire *wire)
 {
     char bytes[16384];
-    ssize_t count = recv(wire->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    ssize_t count = recv(owned_fd(&wire->socket), bytes, sizeof(bytes), MSG_DONTWAIT);
 
     if (count < 0) {
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;

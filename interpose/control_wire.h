@@ -2,10 +2,11 @@
 #define RESEAT_INTERPOSE_CONTROL_WIRE_H
 
 #include "agent/protocol.h"
+#include "state/owned.h"
 
 /** A socket to the agent that never blocks, with what has not been sent and not been read yet. */
 struct wire {
-    int fd; /**< -1: not connected. */
+    struct owned socket;
     struct frame_reader reader;
     msgpack_sbuffer out;
     size_t out_sent;
@@ -15,7 +16,13 @@ struct wire {
 MUST_CHECK int wire_open(struct wire *wire, const char *path);
 void wire_close(struct wire *wire);
 
-/** Send what can be sent now. Returns 0 or -errno: the connection is of no more use. */
+static inline bool wire_is_open(const struct wire *wire)
+{
+    return wire->socket.fd >= 0;
+}
+
+/** Send what can be sent now. Returns 0 or -errno: the connection is of no more use
+ *  (-EBADF: the program took its number). */
 MUST_CHECK int wire_flush(struct wire *wire);
 
 /** Queue a frame, finish it, and send what can be sent. -ENOBUFS: the peer does not read. */

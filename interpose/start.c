@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "agent/device_key.h"
@@ -16,12 +18,15 @@
 #include "interpose/control.h"
 #include "interpose/control_room.h"
 #include "state/callback.h"
+#include "state/cancel.h"
 #include "state/context.h"
+#include "state/fork.h"
 #include "state/log.h"
 #include "state/move.h"
 #include "state/program.h"
 #include "state/room.h"
 #include "state/stay.h"
+#include "state/thread_own.h"
 #include "state/watch.h"
 #include "state/work.h"
 
@@ -34,7 +39,6 @@ struct seat_limits seat_limits[SEATS];
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int result = -EAGAIN; /* written once */
-static _Thread_local bool starting;
 
 /* What is known of the machine's devices while the library starts. */
 struct machine {
@@ -66,12 +70,24 @@ static bool is_gpu(const struct devinfo *info)
     return (devinfo_scalar(info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) != 0;
 }
 
+/* Most of all that goes wrong where it is limited does so for want of it. */
+static const char *limit_words(void)
+{
+    static char words[96];
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return "";
+    (void)!snprintf(words, sizeof(words), " (the address space is limited to %llu MiB: ulimit -v)",
+                    (unsigned long long)(limit.rlim_cur >> 20));
+    return words;
+}
+
 static int open_named(const struct device_key *key, struct device **ret_device)
 {
     int err = driver_open_device(key, ret_device);
     if (err != 0)
-        log_error("cannot open %s of %s: %s; the program gets no OpenCL platform", key->device,
-                  key->icd, strerror(-err));
+        log_error("cannot open %s of %s: %s%s; the program gets no OpenCL platform", key->device,
+                  key->icd, strerror(-err), limit_words());
     return err;
 }
 
@@ -136,8 +152,8 @@ static int open_devices(struct machine *machine, struct start *start)
         err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, start)
                                             : open_from_list(machine, start);
         if (err != 0)
-            log_error("no OpenCL device opens: %s; the program gets no OpenCL platform",
-                      strerror(-err));
+            log_error("no OpenCL device opens: %s%s; the program gets no OpenCL platform",
+                      strerror(-err), limit_words());
     }
     /* More virtual devices than real ones: in turn. */
     for (uint32_t i = start->count; err == 0 && i < start->wanted; i++)
@@ -278,54 +294,28 @@ EXPORT void exit(int status)
     _exit(status);
 }
 
-/* What another thread may be in the middle of while this one forks. */
-static void before_fork(void)
-{
-    pthread_mutex_lock(&engine_lock);
-    object_lock_all();
-}
-
-static void parent_goes_on(void)
-{
-    object_unlock_all();
-    pthread_mutex_unlock(&engine_lock);
-}
-
-static void child_begins(void)
-{
-    object_unlock_all();
-    pthread_mutex_init(&engine_lock, NULL);
-    pthread_cond_init(&engine_changed, NULL);
-    gate_after_fork();
-    callback_after_fork();
-    hold_after_fork();
-    watch_after_fork();
-    room_after_fork();
-    work_in_child();
-    move_after_fork();
-    stay_after_fork();
-}
-
 static int start_all(struct machine *machine)
 {
     struct start start = {.count = 0};
+    int err = fork_watch();
+    if (err != 0)
+        return err;
     machine_read(machine);
-    int err = open_devices(machine, &start);
+    err = open_devices(machine, &start);
     if (err != 0)
         return err;
     err = build_present(machine, &start);
     if (err == 0)
         err = seats_init(start.devices, start.wanted);
     if (err != 0) {
-        log_error("cannot start on %s: %s; the program gets no OpenCL platform",
-                  start.devices[0]->key.device, strerror(-err));
+        log_error("cannot start on %s: %s%s; the program gets no OpenCL platform",
+                  start.devices[0]->key.device, strerror(-err), limit_words());
         return err;
     }
     read_limits();
     control_room_begin();
     program_prologue = the_present.prologue;
     aware_started();
-    pthread_atfork(before_fork, parent_goes_on, child_begins);
     /* The program runs without an agent as well as with one. */
     err = control_start();
     if (err != 0)
@@ -337,17 +327,19 @@ static void start_once(void)
 {
     struct machine machine = {0};
     object_dispatch = &calls_dispatch;
-    starting = true;
+    the_thread.starting = true;
     result = start_all(&machine);
-    starting = false;
+    the_thread.starting = false;
     machine_finish(&machine);
 }
 
 int start(void)
 {
     /* A driver that is being opened may call what it takes to be a loader's entry points. */
-    if (starting)
+    if (the_thread.starting)
         return -EDEADLK;
+    int before = cancel_hold();
     pthread_once(&once, start_once);
+    cancel_allow(before);
     return result;
 }

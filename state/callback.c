@@ -7,7 +7,10 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/thread.h"
+#include "state/thread_own.h"
 #include "state/work.h"
 
 /* How long one job may keep the others waiting. */
@@ -26,8 +29,6 @@ static struct {
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .posted = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
-
-static _Thread_local bool in_job;
 
 static struct timespec after_ms(unsigned ms)
 {
@@ -89,9 +90,35 @@ static void stand_by(void)
         (void)!thread_add();
 }
 
+/* The program ended it, in a callback. */
+static void thread_gone(void *unused)
+{
+    (void)unused;
+    the_thread.in_job = false;
+    pthread_mutex_lock(&pool.lock);
+    pool.busy--;
+    pool.threads--;
+    if (pool.threads == pool.busy)
+        (void)!thread_add();
+    pthread_cond_broadcast(&pool.done);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void run_job(struct callback_job *job)
+{
+    pthread_cleanup_push(thread_gone, NULL);
+    (void)work_begin();
+    the_thread.in_job = true;
+    job->run(job);
+    the_thread.in_job = false;
+    work_end();
+    pthread_cleanup_pop(0);
+}
+
 static void *callback_thread(void *unused)
 {
     (void)unused;
+    (void)cancel_hold(); /* the program may know it, from a callback */
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         struct callback_job *job = take();
@@ -99,11 +126,7 @@ static void *callback_thread(void *unused)
         if (pool.first)
             stand_by();
         pthread_mutex_unlock(&pool.lock);
-        (void)work_begin();
-        in_job = true;
-        job->run(job);
-        in_job = false;
-        work_end();
+        run_job(job);
         pthread_mutex_lock(&pool.lock);
         pool.busy--;
         pthread_cond_broadcast(&pool.done);
@@ -135,13 +158,28 @@ void callback_post(struct callback_job *job)
     pthread_mutex_unlock(&pool.lock);
 }
 
-void callback_program_begin(void)
+struct ending {
+    void (*gone)(void *data);
+    void *data;
+};
+
+static void program_gone(void *data)
 {
+    const struct ending *ending = data;
+    (void)work_begin();
+    ending->gone(ending->data);
     work_end();
 }
 
-void callback_program_end(void)
+void callback_program(void (*call)(void *data), void (*gone)(void *data), void *data)
 {
+    struct ending ending = {gone, data};
+    work_end();
+    pthread_cleanup_push(program_gone, &ending);
+    cancel_allow(PTHREAD_CANCEL_ENABLE);
+    call(data);
+    (void)cancel_hold();
+    pthread_cleanup_pop(0);
     (void)work_begin();
 }
 
@@ -149,7 +187,7 @@ void callback_settle(unsigned ms)
 {
     struct timespec until = after_ms(ms);
     int error = 0;
-    if (in_job)
+    if (the_thread.in_job)
         return;
     pthread_mutex_lock(&pool.lock);
     while (error == 0 && (pool.first || pool.busy != 0))
@@ -157,13 +195,15 @@ void callback_settle(unsigned ms)
     pthread_mutex_unlock(&pool.lock);
 }
 
-void callback_after_fork(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&pool.lock, NULL);
-    pthread_cond_init(&pool.posted, NULL);
-    pthread_cond_init(&pool.done, NULL);
     pool.first = pool.last = NULL;
     pool.threads = pool.busy = 0;
     pool.timed = false;
-    in_job = false;
+    the_thread.in_job = false;
 }
+
+FORK_PART = {.rank = FORK_TABLE,
+             .long_lock = &pool.lock,
+             .changed = {&pool.posted, &pool.done},
+             .in_child = in_child};

@@ -15,7 +15,7 @@
 struct callback_job {
     struct callback_job *next;
     /** May free the job. Outside the gate and every lock, at work (work.h); what calls the program
-     *  does so between callback_program_begin and _end. */
+     *  does so through callback_program. */
     void (*run)(struct callback_job *job);
 };
 
@@ -24,14 +24,15 @@ MUST_CHECK int callback_start(void);
 /** Run @job later, in order. Any thread, inside the gate or not; never blocks on a job. */
 void callback_post(struct callback_job *job);
 
-/** In a job: what comes until callback_program_end is the program's, which may take for ever, and
- * is not waited for when the process ends. */
-void callback_program_begin(void);
-void callback_program_end(void);
+/**
+ * In a job: @call calls the program, which may take for ever, and is not waited for when the
+ * process ends. It may also end the thread it is called in (pthread_exit, pthread_cancel): then
+ * @gone is called instead of what follows, at work again, and another thread takes this one's
+ * place.
+ */
+void callback_program(void (*call)(void *data), void (*gone)(void *data), void *data);
 
 /** Wait until all jobs posted have run, @ms at most. Returns at once in a job. */
 void callback_settle(unsigned ms);
-/** In the child of a fork: the threads are gone. */
-void callback_after_fork(void);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
 #include "state/room.h"
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
@@ -144,6 +145,7 @@ struct call {
     struct event *event; /* unpublished, for *ret_event; or NULL */
     cl_event *ret_event;
     uint64_t begun; /* the queue's order, where there is an event or a wait */
+    int cancel;     /* of cancel_hold() */
 };
 
 /* A blocking call: wait in the driver, with references that outlive a move (G2). The call's event,
@@ -192,6 +194,23 @@ static cl_int give(struct call *call, struct residence *residence, uint8_t place
     return CL_SUCCESS;
 }
 
+static void release_event(void *event)
+{
+    object_release(event);
+}
+
+/* For as long as the program likes, which may cancel the thread; it gets no event then. */
+static cl_int wait_for_held(const struct call *call, struct event *event)
+{
+    cl_int error;
+    pthread_cleanup_push(release_event, event);
+    cancel_allow(call->cancel);
+    error = event_wait(1, &event);
+    (void)cancel_hold();
+    pthread_cleanup_pop(0);
+    return error;
+}
+
 /* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
  * gate, which is left. */
 static cl_int run_held(const struct call *call)
@@ -214,7 +233,7 @@ static cl_int run_held(const struct call *call)
     gate_leave();
     hold_pump(); /* what it waited for may have come in between */
     if (call->blocking)
-        error = event_wait(1, &event);
+        error = wait_for_held(call, event);
     if (call->event)
         *call->ret_event = (cl_event)event;
     else if (event)
@@ -222,13 +241,40 @@ static cl_int run_held(const struct call *call)
     return error;
 }
 
+static inline cl_int run(struct call *call)
+{
+    struct command *command = call->command;
+    uint8_t place;
+
+    for (;;) {
+        struct residence *residence = queue_enter(command->queue, &place);
+        if (UNLIKELY(hold_needed(command, place, call->waits, call->wait_list)))
+            return run_held(call);
+        cl_int error = command_ready(command, residence, place);
+        if (LIKELY(error == CL_SUCCESS)) {
+            cl_event real = NULL;
+            error = give(call, residence, place, &real);
+            if (LIKELY(error == CL_SUCCESS))
+                return call->blocking ? wait_outside(call, residence, real) : CL_SUCCESS;
+        } else {
+            gate_leave();
+        }
+        if (error == COMMAND_ABSENT)
+            error = command_bring(command);
+        if (error != CL_SUCCESS) {
+            room_turn_end(command);
+            event_discard(call->event);
+            return error;
+        }
+    }
+}
+
 cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
                    cl_event *ret_event)
 {
     struct queue *queue = command->queue;
     struct call call = {command, blocking,  waits, (struct event *const *)wait_list,
-                        NULL,    ret_event, 0};
-    uint8_t place;
+                        NULL,    ret_event, 0,     0};
 
     cl_int error = check_wait_list(queue, waits, wait_list);
     if (error != CL_SUCCESS)
@@ -239,25 +285,8 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
         if (!call.event)
             return CL_OUT_OF_HOST_MEMORY;
     }
-    for (;;) {
-        struct residence *residence = queue_enter(queue, &place);
-        if (UNLIKELY(hold_needed(command, place, waits, call.wait_list)))
-            return run_held(&call);
-        error = command_ready(command, residence, place);
-        if (LIKELY(error == CL_SUCCESS)) {
-            cl_event real = NULL;
-            error = give(&call, residence, place, &real);
-            if (LIKELY(error == CL_SUCCESS))
-                return blocking ? wait_outside(&call, residence, real) : CL_SUCCESS;
-        } else {
-            gate_leave();
-        }
-        if (error == COMMAND_ABSENT)
-            error = command_bring(command);
-        if (error != CL_SUCCESS) {
-            room_turn_end(command);
-            event_discard(call.event);
-            return error;
-        }
-    }
+    call.cancel = cancel_hold();
+    error = run(&call);
+    cancel_allow(call.cancel);
+    return error;
 }

@@ -209,7 +209,6 @@ void hold_pump(void);
 /** The same on a callback thread, from anywhere: where the caller may not wait for a move or for
  * the policy, which what is issued may need. */
 void hold_pump_soon(void);
-void hold_after_fork(void);
 /** Wait until no command enqueued before now is held in @queue. Outside the gate. */
 void hold_wait_queue(struct queue *queue);
 /** Wait until @event is no longer HELD. Outside the gate. */

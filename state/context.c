@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include "state/callback.h"
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/stay.h"
 
 struct platform *the_platform;
@@ -36,12 +38,35 @@ struct destructor_job {
     void *handle;
 };
 
+static void destructor_call(void *data)
+{
+    const struct destructor_job *later = data;
+    const struct destructor *destructor = atomic_load(&later->list);
+    destructor->call(later->handle, destructor->data);
+}
+
+static void destructor_called(struct destructor_job *later)
+{
+    struct destructor *destructor = atomic_load(&later->list);
+    atomic_store(&later->list, destructor->next);
+    free(destructor);
+}
+
+/* It ended its thread: the others are called in another. */
+static void destructor_gone(void *data)
+{
+    struct destructor_job *later = data;
+    destructor_called(later);
+    callback_post(&later->job);
+}
+
 static void destructor_job_run(struct callback_job *job)
 {
     struct destructor_job *later = container_of(job, struct destructor_job, job);
-    callback_program_begin();
-    destructor_run(&later->list, later->handle);
-    callback_program_end();
+    while (atomic_load(&later->list)) {
+        callback_program(destructor_call, destructor_gone, later);
+        destructor_called(later);
+    }
     free(later);
 }
 
@@ -140,10 +165,12 @@ void context_enter_slow(struct context *context, uint32_t seats)
 {
     while (suspended(context, seats)) {
         gate_leave();
+        int before = cancel_hold();
         pthread_mutex_lock(&wake_lock);
         while (suspended(context, seats))
             pthread_cond_wait(&woken, &wake_lock);
         pthread_mutex_unlock(&wake_lock);
+        cancel_allow(before);
         gate_enter();
     }
 }
@@ -160,10 +187,12 @@ static bool seats_placed(cl_uint count, struct seat *const *seats, struct device
 
 void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices)
 {
+    int before = cancel_hold();
     pthread_mutex_lock(&wake_lock);
     while (!seats_placed(count, seats, ret_devices))
         pthread_cond_wait(&woken, &wake_lock);
     pthread_mutex_unlock(&wake_lock);
+    cancel_allow(before);
 }
 
 /* A residence for each device, once; context->place says which seat has which. */
@@ -234,10 +263,10 @@ const struct object_class context_class = {
     .destroy = context_destroy,
 };
 
-cl_int context_create(const cl_context_properties *properties, cl_uint seat_count,
-                      struct seat *const *seats,
-                      void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
-                      void *notify_data, struct context **ret_context)
+static cl_int create(const cl_context_properties *properties, cl_uint seat_count,
+                     struct seat *const *seats,
+                     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                     void *notify_data, struct context **ret_context)
 {
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     struct context *context = object_create(OBJECT_CONTEXT);
@@ -284,3 +313,16 @@ failed:
     object_discard(context);
     return error;
 }
+
+cl_int context_create(const cl_context_properties *properties, cl_uint seat_count,
+                      struct seat *const *seats,
+                      void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                      void *notify_data, struct context **ret_context)
+{
+    int before = cancel_hold();
+    cl_int error = create(properties, seat_count, seats, notify, notify_data, ret_context);
+    cancel_allow(before);
+    return error;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &wake_lock, .changed = {&woken}};

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/icd.h"
 #include "state/log.h"
 #include "state/rebind.h"
@@ -362,9 +364,11 @@ static int driver_open(const char *icd, struct driver **ret_driver)
 
     if (err)
         return err;
+    int before = cancel_hold();
     pthread_mutex_lock(&driver->opening);
     err = driver->devices ? 0 : driver_start(driver);
     pthread_mutex_unlock(&driver->opening);
+    cancel_allow(before);
     if (!err)
         *ret_driver = driver;
     return err;
@@ -461,3 +465,12 @@ cl_version device_version(const struct device *device)
 {
     return devinfo_version(&device->info);
 }
+
+/* What another thread was opening is begun anew by who needs it. */
+static void in_child(void)
+{
+    for (struct driver *driver = drivers; driver; driver = driver->next)
+        pthread_mutex_init(&driver->opening, NULL);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &drivers_lock, .in_child = in_child};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "state/command.h"
+#include "state/fork.h"
 #include "state/watch.h"
 
 pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -187,39 +188,61 @@ void event_waited(struct event *event)
         queue_ended(event->queue, event->begun);
 }
 
-cl_int event_wait(cl_uint count, struct event *const *events)
+/* What a thread that waits holds; it may be canceled. */
+struct waiter {
+    cl_uint count, held;
+    struct event *const *events;
+    cl_event on_stack[16], *real;
+    cl_int result;
+};
+
+static void wait_ends(void *data)
 {
-    cl_event on_stack[16];
-    struct wait_batch batch = {.real = on_stack};
-    cl_int result = CL_SUCCESS;
-    if (count > ARRAY_SIZE(on_stack)) {
-        batch.real = calloc(count, sizeof(*batch.real));
-        if (!batch.real)
-            return CL_OUT_OF_HOST_MEMORY;
+    struct waiter *waiter = data;
+    for (cl_uint i = 0; i < waiter->held; i++)
+        object_unhold(waiter->events[i]);
+    if (waiter->real != waiter->on_stack)
+        free(waiter->real);
+}
+
+static void wait_for_all(struct waiter *waiter)
+{
+    struct wait_batch batch = {.real = waiter->real};
+    for (cl_uint i = 0; i < waiter->count; i++) {
+        object_hold(waiter->events[i]);
+        waiter->held++;
+        hold_wait_event(waiter->events[i]);
     }
-    for (cl_uint i = 0; i < count; i++) {
-        object_hold(events[i]);
-        hold_wait_event(events[i]);
-    }
-    for (cl_uint at = 0, from; at < count;) {
+    for (cl_uint at = 0, from; at < waiter->count;) {
         from = at;
         gate_enter();
-        collect(&batch, count, events, &at);
+        collect(&batch, waiter->count, waiter->events, &at);
         gate_leave();
         if (batch.count == 0)
             continue;
-        cl_int error = wait_batch(&batch, at - from, events + from);
-        if (result == CL_SUCCESS)
-            result = error;
+        cl_int error = wait_batch(&batch, at - from, waiter->events + from);
+        if (waiter->result == CL_SUCCESS)
+            waiter->result = error;
     }
-    for (cl_uint i = 0; i < count; i++) {
-        if (event_state(events[i]) == EVENT_DONE && atomic_load(&events[i]->status) < 0)
-            result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-        object_unhold(events[i]);
+    for (cl_uint i = 0; i < waiter->count; i++)
+        if (event_state(waiter->events[i]) == EVENT_DONE &&
+            atomic_load(&waiter->events[i]->status) < 0)
+            waiter->result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+}
+
+cl_int event_wait(cl_uint count, struct event *const *events)
+{
+    struct waiter waiter = {.count = count, .events = events, .result = CL_SUCCESS};
+    waiter.real = waiter.on_stack;
+    if (count > ARRAY_SIZE(waiter.on_stack)) {
+        waiter.real = calloc(count, sizeof(*waiter.real));
+        if (!waiter.real)
+            return CL_OUT_OF_HOST_MEMORY;
     }
-    if (batch.real != on_stack)
-        free(batch.real);
-    return result;
+    pthread_cleanup_push(wait_ends, &waiter);
+    wait_for_all(&waiter);
+    pthread_cleanup_pop(1);
+    return waiter.result;
 }
 
 /* As the driver has it. Inside the gate, ISSUED. */
@@ -349,3 +372,5 @@ void event_settle_all(struct context *context, struct residence *residence, uint
         object_unhold(event);
     }
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &engine_lock, .changed = {&engine_changed}};

@@ -9,10 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/long_lock.h"
 
-_Thread_local struct gate_thread gate_self;
 _Atomic uint32_t gate_closed;
+
+/* How often a closer looks that may not be woken. */
+#define LOOK_NS 100000000u
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gate_thread *threads;   /* guarded by list_lock */
@@ -30,19 +34,21 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
 
 static void thread_exits(void *data)
 {
-    struct gate_thread *self = data;
-    if (!self->known)
+    struct gate_thread *thread = data;
+    if (!thread->known)
         return; /* known to the parent of a fork only, whose list is gone */
     pthread_mutex_lock(&list_lock);
-    if (self->previous)
-        self->previous->next = self->next;
+    if (thread->previous)
+        thread->previous->next = thread->next;
     else
-        threads = self->next;
-    if (self->next)
-        self->next->previous = self->previous;
-    self->known = false;
-    self->next = self->previous = NULL;
+        threads = thread->next;
+    if (thread->next)
+        thread->next->previous = thread->previous;
+    thread->known = false;
+    thread->next = thread->previous = NULL;
     pthread_mutex_unlock(&list_lock);
+    if (atomic_load_explicit(&thread->inside, memory_order_relaxed) != 0)
+        gate_leave_slow(); /* it was canceled in a driver */
 }
 
 static void gate_init(void)
@@ -55,33 +61,33 @@ static void thread_known(void)
 {
     pthread_once(&once, gate_init);
     pthread_mutex_lock(&list_lock);
-    gate_self.previous = NULL;
-    gate_self.next = threads;
+    the_thread.gate.previous = NULL;
+    the_thread.gate.next = threads;
     if (threads)
-        threads->previous = &gate_self;
-    threads = &gate_self;
-    gate_self.known = true;
+        threads->previous = &the_thread.gate;
+    threads = &the_thread.gate;
+    the_thread.gate.known = true;
     pthread_mutex_unlock(&list_lock);
-    pthread_setspecific(thread_key, &gate_self);
+    pthread_setspecific(thread_key, &the_thread.gate);
 }
 
 static void step_out(void)
 {
-    atomic_store_explicit(&gate_self.inside, 0, memory_order_release);
+    atomic_store_explicit(&the_thread.gate.inside, 0, memory_order_release);
     atomic_fetch_add_explicit(&someone_left, 1, memory_order_release);
     futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
 void gate_enter_slow(void)
 {
-    if (!gate_self.known)
+    if (!the_thread.gate.known)
         thread_known();
-    if (gate_self.owner) {
-        atomic_fetch_add_explicit(&gate_self.inside, 1, memory_order_relaxed);
+    if (the_thread.gate.owner) {
+        atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
         return;
     }
     for (;;) {
-        atomic_store_explicit(&gate_self.inside, 1, memory_order_seq_cst);
+        atomic_store_explicit(&the_thread.gate.inside, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&gate_closed, memory_order_seq_cst) == 0)
             return;
         step_out();
@@ -120,7 +126,8 @@ static bool anyone_inside(void)
     bool inside = false;
     pthread_mutex_lock(&list_lock);
     for (struct gate_thread *t = threads; t && !inside; t = t->next)
-        inside = t != &gate_self && atomic_load_explicit(&t->inside, memory_order_acquire) != 0;
+        inside =
+            t != &the_thread.gate && atomic_load_explicit(&t->inside, memory_order_acquire) != 0;
     pthread_mutex_unlock(&list_lock);
     return inside;
 }
@@ -132,10 +139,10 @@ static void open_for_all(void)
     long_lock_release(&closer);
 }
 
-int gate_close(uint64_t deadline_ns)
+static int close_gate(uint64_t deadline_ns)
 {
     pthread_once(&once, gate_init);
-    if (!gate_self.known)
+    if (!the_thread.gate.known)
         thread_known();
     if (!long_lock_take(&closer, deadline_ns)) /* another may wait for its device */
         return -ETIMEDOUT;
@@ -145,8 +152,8 @@ int gate_close(uint64_t deadline_ns)
         uint32_t seen = atomic_load_explicit(&someone_left, memory_order_acquire);
         if (!anyone_inside()) {
             /* The closer passes: what it destroys enters as anybody's does. */
-            atomic_fetch_add_explicit(&gate_self.inside, 1, memory_order_relaxed);
-            gate_self.owner = true;
+            atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
+            the_thread.gate.owner = true;
             return 0;
         }
         uint64_t now = now_ns();
@@ -154,25 +161,43 @@ int gate_close(uint64_t deadline_ns)
             open_for_all();
             return -ETIMEDOUT;
         }
-        uint64_t wait =
-            deadline_ns != 0 && deadline_ns - now < 100000000u ? deadline_ns - now : 100000000u;
-        struct timespec timeout = {0, (long)wait};
-        futex(&someone_left, FUTEX_WAIT, seen, &timeout);
+        /* Who leaves wakes it; only where there is no barrier may that have been missed. */
+        uint64_t wait = deadline_ns != 0 ? deadline_ns - now : 0;
+        if (!barrier_works && (wait == 0 || wait > LOOK_NS))
+            wait = LOOK_NS;
+        struct timespec timeout = {(time_t)(wait / 1000000000u), (long)(wait % 1000000000u)};
+        futex(&someone_left, FUTEX_WAIT, seen, wait != 0 ? &timeout : NULL);
     }
+}
+
+/* A thread that is canceled would leave it closed. */
+int gate_close(uint64_t deadline_ns)
+{
+    int before = cancel_hold();
+    int error = close_gate(deadline_ns);
+    if (error == 0)
+        the_thread.gate.cancel = before;
+    else
+        cancel_allow(before);
+    return error;
 }
 
 void gate_open(void)
 {
-    gate_self.owner = false;
-    atomic_fetch_sub_explicit(&gate_self.inside, 1, memory_order_relaxed);
+    int before = the_thread.gate.cancel;
+    the_thread.gate.owner = false;
+    atomic_fetch_sub_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
     open_for_all();
+    cancel_allow(before);
 }
 
-void gate_after_fork(void)
+static void in_child(void)
 {
     pthread_mutex_init(&list_lock, NULL);
     long_lock_init(&closer);
     atomic_store(&gate_closed, 0);
     threads = NULL;
-    gate_self = (struct gate_thread){0}; /* the child's one thread registers again */
+    the_thread.gate = (struct gate_thread){0}; /* the child's one thread registers again */
 }
+
+FORK_PART = {.rank = FORK_GATE, .in_child = in_child};

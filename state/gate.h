@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "state/compiler.h"
+#include "state/thread_own.h"
 
 /*
  * The gate (invariants G1 to G4). A thread is inside from gate_enter to gate_leave; a mover closes
@@ -16,14 +17,6 @@
  * either the thread sees the closed gate or the mover sees the flag.
  */
 
-struct gate_thread {
-    _Atomic uint32_t inside;             /**< Depth: a driver may call back into an entry point. */
-    bool owner;                          /**< It has the gate closed, and passes. */
-    bool known;                          /**< On the list of threads. */
-    struct gate_thread *next, *previous; /**< Guarded by the list's lock. */
-};
-
-extern _Thread_local struct gate_thread gate_self __attribute__((tls_model("initial-exec")));
 extern _Atomic uint32_t gate_closed;
 
 void gate_enter_slow(void);
@@ -32,12 +25,12 @@ void gate_leave_slow(void);
 /** Enter; blocks while a mover has the gate. Nothing between here and gate_leave may wait (G2). */
 static inline void gate_enter(void)
 {
-    uint32_t inside = atomic_load_explicit(&gate_self.inside, memory_order_relaxed);
-    if (UNLIKELY(!gate_self.known)) {
+    uint32_t inside = atomic_load_explicit(&the_thread.gate.inside, memory_order_relaxed);
+    if (UNLIKELY(!the_thread.gate.known)) {
         gate_enter_slow();
         return;
     }
-    atomic_store_explicit(&gate_self.inside, inside + 1, memory_order_relaxed);
+    atomic_store_explicit(&the_thread.gate.inside, inside + 1, memory_order_relaxed);
     /* The processor may delay the store past this load; membarrier in gate_close undoes that. */
     atomic_signal_fence(memory_order_seq_cst);
     if (UNLIKELY(atomic_load_explicit(&gate_closed, memory_order_acquire) != 0 && inside == 0))
@@ -46,8 +39,8 @@ static inline void gate_enter(void)
 
 static inline void gate_leave(void)
 {
-    uint32_t inside = atomic_load_explicit(&gate_self.inside, memory_order_relaxed);
-    atomic_store_explicit(&gate_self.inside, inside - 1, memory_order_release);
+    uint32_t inside = atomic_load_explicit(&the_thread.gate.inside, memory_order_relaxed);
+    atomic_store_explicit(&the_thread.gate.inside, inside - 1, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     if (UNLIKELY(atomic_load_explicit(&gate_closed, memory_order_relaxed) != 0))
         gate_leave_slow();
@@ -56,7 +49,7 @@ static inline void gate_leave(void)
 /** True when the calling thread is inside. */
 static inline bool gate_is_inside(void)
 {
-    return atomic_load_explicit(&gate_self.inside, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&the_thread.gate.inside, memory_order_relaxed) != 0;
 }
 
 /**
@@ -68,8 +61,5 @@ static inline bool gate_is_inside(void)
  */
 MUST_CHECK int gate_close(uint64_t deadline_ns);
 void gate_open(void);
-
-/** In the child of a fork: the threads of the parent are gone. */
-void gate_after_fork(void);
 
 #endif

@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "state/callback.h"
+#include "state/cancel.h"
 #include "state/command.h"
+#include "state/fork.h"
 #include "state/room.h"
 
 /* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
@@ -264,6 +266,7 @@ static bool pump_queue(struct queue *queue)
 
 void hold_pump(void)
 {
+    int before = cancel_hold();
     bool progress = true;
     while (progress) {
         progress = false;
@@ -275,6 +278,7 @@ void hold_pump(void)
             object_unhold(queue);
         }
     }
+    cancel_allow(before);
 }
 
 static atomic_bool pump_posted;
@@ -293,11 +297,6 @@ void hold_pump_soon(void)
         callback_post(&job);
 }
 
-void hold_after_fork(void)
-{
-    atomic_store(&pump_posted, false);
-}
-
 static bool held_until(const struct queue *queue, uint64_t serial)
 {
     for (const struct held *h = queue->held_first; h; h = h->next)
@@ -306,15 +305,22 @@ static bool held_until(const struct queue *queue, uint64_t serial)
     return false;
 }
 
+static void unlock_engine(void *unused)
+{
+    (void)unused;
+    pthread_mutex_unlock(&engine_lock);
+}
+
 void hold_wait_queue(struct queue *queue)
 {
     if (atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0)
         return;
     pthread_mutex_lock(&engine_lock);
+    pthread_cleanup_push(unlock_engine, NULL);
     uint64_t serial = queue->held_serial;
     while (held_until(queue, serial))
         pthread_cond_wait(&engine_changed, &engine_lock);
-    pthread_mutex_unlock(&engine_lock);
+    pthread_cleanup_pop(1);
 }
 
 void hold_wait_event(struct event *event)
@@ -322,7 +328,23 @@ void hold_wait_event(struct event *event)
     if (LIKELY(event_state(event) != EVENT_HELD))
         return;
     pthread_mutex_lock(&engine_lock);
+    pthread_cleanup_push(unlock_engine, NULL);
     while (event_state(event) == EVENT_HELD)
         pthread_cond_wait(&engine_changed, &engine_lock);
-    pthread_mutex_unlock(&engine_lock);
+    pthread_cleanup_pop(1);
 }
+
+/* Whoever issued what was held is gone. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    atomic_store(&pump_posted, false);
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
+        queue->pumping = false;
+        for (struct held *held = queue->held_first; held; held = held->next)
+            held->issuing = false;
+    }
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -11,6 +11,7 @@
 
 #include "state/driver.h"
 #include "state/log.h"
+#include "state/owned.h"
 
 #define DEFAULT_FOLDER "/etc/OpenCL/vendors"
 #define ICD_SUFFIX     ".icd"
@@ -67,18 +68,16 @@ static int add_icd_file(struct icd_list *list, const char *path)
     struct stat status;
     ssize_t length;
     /* O_NONBLOCK: a FIFO in the folder must not hang the program. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
 
-    if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode)) {
+    if (owned_take(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), &file) != 0 ||
+        fstat(owned_fd(&file), &status) < 0 || !S_ISREG(status.st_mode)) {
         log_warn("%s skipped: not a readable file", path);
-        if (fd >= 0)
-            close(fd);
         return 0;
     }
     do
-        length = read(fd, text, sizeof(text) - 1);
+        length = read(owned_fd(&file), text, sizeof(text) - 1);
     while (length < 0 && errno == EINTR);
-    close(fd);
     if (length < 0)
         length = 0;
     text[length] = '\0';

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/kernel_priv.h"
 #include "state/log.h"
 
@@ -166,10 +168,12 @@ cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint
     cl_int error = CL_SUCCESS;
     if (__atomic_load_n(&kernel->real[place], __ATOMIC_ACQUIRE))
         return CL_SUCCESS;
+    int before = cancel_hold();
     pthread_mutex_lock(&kernel->details->lock);
     if (!kernel->real[place])
         error = make_real(kernel, residence, place);
     pthread_mutex_unlock(&kernel->details->lock);
+    cancel_allow(before);
     return error;
 }
 
@@ -280,3 +284,13 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
                                        details->required, NULL);
     return CL_SUCCESS;
 }
+
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    for (; (kernel = object_next(OBJECT_KERNEL, &cursor)); object_unhold(kernel))
+        pthread_mutex_init(&kernel->details->lock, NULL);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

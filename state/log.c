@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/cancel.h"
+#include "state/owned.h"
+
 #define LINE_MAX_BYTES 1024
 
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
@@ -18,7 +21,8 @@ static const char *const level_names[] = {"off", "error", "warn", "info", "debug
 atomic_int log_threshold = LOG_LEVEL_DEBUG;
 
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
-static char log_path[PATH_MAX]; /* "" for stderr. Written by log_start alone. */
+static char log_path[PATH_MAX];              /* "" for stderr. Written by log_start alone. */
+static struct owned log_stderr = {.fd = -1}; /* Written before main(). */
 
 /* The program may change its working directory later: keep the path as it is meant now. */
 static bool keep_path(const char *path)
@@ -34,6 +38,13 @@ static bool keep_path(const char *path)
         length = snprintf(log_path, sizeof(log_path), "%s/%s", folder, path);
     }
     return length > 0 && (size_t)length < sizeof(log_path);
+}
+
+/* The program may have closed it, and opened a file of its own, by the time of the first line. */
+__attribute__((constructor)) static void find_stderr(void)
+{
+    if (secure_getenv("RESEAT_LOG"))
+        log_stderr = owned_of(STDERR_FILENO);
 }
 
 static void log_start(void)
@@ -56,19 +67,18 @@ static void log_start(void)
 
 /*
  * The file is opened for each line, not kept: programs close descriptors that they do not know and
- * reuse the numbers, and a kept one could then lead into a file of theirs.
+ * reuse the numbers. What the program made of its stderr since it began is its own.
  */
 static void write_line(const char *line, size_t length)
 {
-    int fd = STDERR_FILENO;
+    struct owned file = log_stderr;
 
-    if (log_path[0]) {
-        fd = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
-        if (fd < 0)
-            return;
-    }
+    if (log_path[0] &&
+        owned_take(open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600),
+                   &file) != 0)
+        return;
     while (length) {
-        ssize_t written = write(fd, line, length);
+        ssize_t written = write(owned_fd(&file), line, length);
 
         if (written < 0 && errno == EINTR)
             continue;
@@ -78,12 +88,12 @@ static void write_line(const char *line, size_t length)
         length -= (size_t)written;
     }
     if (log_path[0])
-        close(fd);
+        owned_close(&file);
 }
 
 void log_write(enum log_level level, const char *format, ...)
 {
-    int saved = errno;
+    int saved = errno, before = cancel_hold();
     char line[LINE_MAX_BYTES];
     struct timespec now;
     struct tm parts;
@@ -109,5 +119,6 @@ void log_write(enum log_level level, const char *format, ...)
     line[used++] = '\n';
     write_line(line, used);
 out:
+    cancel_allow(before);
     errno = saved;
 }

@@ -8,8 +8,8 @@
 
 /*
  * One line for each thing that an operator may need to know. Silent unless RESEAT_LOG asks:
- * "LEVEL" writes to stderr, "LEVEL:FILE" appends to FILE; LEVEL is error, warn, info or debug. The
- * variable is ignored in set-uid programs.
+ * "LEVEL" writes to what stderr was when the program began, "LEVEL:FILE" appends to FILE; LEVEL is
+ * error, warn, info or debug. The variable is ignored in set-uid programs.
  */
 
 enum log_level { LOG_LEVEL_OFF, LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };

@@ -1,5 +1,7 @@
 #include <stdlib.h>
 
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/map_priv.h"
 
 /* Guards every root's list of mappings, and visits. Nothing else is locked under it. */
@@ -212,10 +214,12 @@ void map_visit_end(struct memory *root)
 
 void map_visit_await(struct memory *root)
 {
+    int before = cancel_hold();
     pthread_mutex_lock(&lock);
     while (root->visited)
         pthread_cond_wait(&visit_ended, &lock);
     pthread_mutex_unlock(&lock);
+    cancel_allow(before);
 }
 
 bool map_written(struct memory *root)
@@ -313,3 +317,14 @@ int map_each_gap(struct memory *root, int (*copy)(void *data, size_t from, size_
     }
     return 0;
 }
+
+/* Whoever visited is gone. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        memory->visited = false;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&visit_ended}, .in_child = in_child};

@@ -8,7 +8,9 @@
 #include <time.h>
 
 #include "policy/plan.h"
+#include "state/cancel.h"
 #include "state/command.h"
+#include "state/fork.h"
 #include "state/log.h"
 #include "state/long_lock.h"
 #include "state/move_priv.h"
@@ -24,13 +26,6 @@
 #define STAY_STEP_NS 10000000u
 
 static struct long_lock one_at_a_time = LONG_LOCK_INITIALIZER;
-
-void move_after_fork(void)
-{
-    long_lock_init(&one_at_a_time);
-    move_remains_after_fork();
-    reconfigure_after_fork();
-}
 
 void move_lock(void)
 {
@@ -380,8 +375,10 @@ void move_transact(struct move *move)
 void move_run(const struct move_request *request, struct move_report *ret_report)
 {
     uint64_t start = move_now();
+    int before = cancel_hold();
     memset(ret_report, 0, sizeof(*ret_report));
     reconfigure_run(request, ret_report);
+    cancel_allow(before);
     ret_report->total_ns = move_now() - start;
     log_info("move to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
              request->target ? request->target->device : "host memory",
@@ -389,3 +386,12 @@ void move_run(const struct move_request *request, struct move_report *ret_report
              ret_report->reason, (double)ret_report->total_ns / 1e6,
              (double)ret_report->downtime_ns / 1e6, (unsigned long long)ret_report->bytes);
 }
+
+static void in_child(void)
+{
+    long_lock_init(&one_at_a_time);
+    for (uint32_t i = 0; i < the_seat_count; i++)
+        atomic_store(&the_seats[i]->moving, false);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -119,8 +119,6 @@ struct seat;
 bool move_home(struct seat *seat);
 /** Wait until the move that runs, if any, has ended. As move_run. */
 void move_await(void);
-/** In the child of a fork: the threads that move are gone. */
-void move_after_fork(void);
 
 const char *move_phase_name(enum move_phase phase);
 const char *move_result_name(enum move_result result);

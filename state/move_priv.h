@@ -133,7 +133,6 @@ void move_undo(struct move *move);
 struct move_remains *move_remains_take(const struct context *context, uint8_t place);
 /** Another try for what earlier rollbacks left behind. Gate open; move_run's lock held. */
 void move_remains_sweep(void);
-void move_remains_after_fork(void);
 /** move.c: the lock of move_run. */
 void move_lock(void);
 void move_unlock(void);
@@ -150,6 +149,5 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
  *  @restore. move_run's lock held. */
 void reconfigure_marks_renew(void);
 void reconfigure_marks_end(bool restore);
-void reconfigure_after_fork(void);
 
 #endif

@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "state/fork.h"
 #include "state/kernel.h"
 #include "state/move_priv.h"
 #include "state/sampler.h"
 #include "state/thread.h"
+#include "state/work.h"
 
 /* How long threads of the program may be kept out for a residence that nobody needs. */
 #define PATIENCE_NS 5000000u
@@ -120,9 +122,12 @@ static void *sweep_thread(void *unused)
         if (pause.tv_nsec < PAUSE_MOST_NS)
             pause.tv_nsec += pause.tv_nsec / 2;
         move_lock();
-        while (all && sweep_first())
+        /* Once the process ends, what is left goes with it. */
+        bool goes_on = work_begin();
+        while (goes_on && all && sweep_first())
             ;
-        more = sweeping = all != NULL;
+        work_end();
+        more = sweeping = goes_on && all != NULL;
         move_unlock();
     }
     return NULL;
@@ -136,12 +141,6 @@ void move_remains_sweep(void)
         return;
     /* Without a thread the next move tries again. */
     sweeping = thread_start("reseat-undo", 0, sweep_thread, NULL, NULL) == 0;
-}
-
-void move_remains_after_fork(void)
-{
-    all = NULL;
-    sweeping = false;
 }
 
 void move_undo(struct move *move)
@@ -161,3 +160,11 @@ void move_undo(struct move *move)
         entry->made = false;
     }
 }
+
+static void in_child(void)
+{
+    all = NULL;
+    sweeping = false;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

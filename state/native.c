@@ -25,7 +25,7 @@ struct native {
 static void CL_CALLBACK run(void *block)
 {
     struct header *header = block;
-    uint32_t depth = atomic_load_explicit(&gate_self.inside, memory_order_relaxed);
+    uint32_t depth = atomic_load_explicit(&the_thread.gate.inside, memory_order_relaxed);
     for (uint32_t i = 0; i < depth; i++)
         gate_leave();
     header->function(header + 1);

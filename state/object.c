@@ -5,12 +5,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "state/fork.h"
 #include "state/gate.h"
 
 /* A slot is reused only when this many others of its type were freed after it. */
 #define QUARANTINE 4096
 /* Regions grow by this much at a time; pages are touched one by one all the same. */
-#define GROWTH ((uintptr_t)4 << 20)
+#define GROWTH ((uintptr_t)1 << 20)
 #define REGION ((uintptr_t)1 << OBJECT_REGION_SHIFT)
 /* No slot is larger. */
 #define LARGEST_SLOT ((uintptr_t)1024)
@@ -54,6 +55,7 @@ static void count(enum object_type type, int64_t more)
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool reserved; /* the whole range; written once */
 
 static uintptr_t slot_size(enum object_type type)
 {
@@ -74,6 +76,40 @@ static uintptr_t first_slot(enum object_type type)
     return (uintptr_t)type * (LARGEST_SLOT + 4096);
 }
 
+static bool map_at(uintptr_t start, uintptr_t size)
+{
+    void *wanted = (void *)start; /* MAP_FIXED_NOREPLACE is a hint to kernels that lack it */
+    void *got = mmap(wanted, size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != MAP_FAILED && got != wanted)
+        munmap(got, size);
+    return got == wanted;
+}
+
+/*
+ * A limit of the address space (RLIMIT_AS) counts what is reserved. Then nothing is: the range is
+ * one of addresses that nobody uses, far below those that the kernel gives out, and regions are
+ * mapped as they grow. Slots are recognised in the same way, and a region that meets another's
+ * memory cannot grow, which is all.
+ */
+static uintptr_t unreserved(void)
+{
+    void *top = mmap(NULL, GROWTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (top == MAP_FAILED)
+        return 0;
+    munmap(top, GROWTH);
+    uintptr_t base = (uintptr_t)top / 2 & ~(REGION - 1);
+    for (unsigned tries = 0; tries < 8 && base >= OBJECT_TYPES * REGION; tries++) {
+        /* The first of the platform's, which every program needs. */
+        if (map_at(base + OBJECT_PLATFORM * REGION, GROWTH)) {
+            slots[OBJECT_PLATFORM].committed = GROWTH;
+            return base;
+        }
+        base -= OBJECT_TYPES * REGION;
+    }
+    return 0;
+}
+
 static void heap_init(void)
 {
     for (int type = 1; type < OBJECT_TYPES; type++) {
@@ -82,8 +118,16 @@ static void heap_init(void)
     }
     void *range = mmap(NULL, OBJECT_TYPES * REGION, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range != MAP_FAILED)
-        __atomic_store_n(&object_base, (uintptr_t)range, __ATOMIC_RELEASE);
+    reserved = range != MAP_FAILED;
+    uintptr_t base = reserved ? (uintptr_t)range : unreserved();
+    if (base != 0)
+        __atomic_store_n(&object_base, base, __ATOMIC_RELEASE);
+}
+
+static bool grow(uintptr_t start)
+{
+    return reserved ? mprotect((void *)start, GROWTH, PROT_READ | PROT_WRITE) == 0
+                    : map_at(start, GROWTH);
 }
 
 /* A slot that was never used, or NULL. */
@@ -94,8 +138,7 @@ static struct object *slot_new(enum object_type type)
     uintptr_t used = atomic_load_explicit(&region->used, memory_order_relaxed);
     uintptr_t start = object_base + (uintptr_t)type * REGION;
     if (used + size > slots[type].committed) {
-        if (slots[type].committed + GROWTH > REGION ||
-            mprotect((void *)(start + slots[type].committed), GROWTH, PROT_READ | PROT_WRITE) != 0)
+        if (slots[type].committed + GROWTH > REGION || !grow(start + slots[type].committed))
             return NULL;
         slots[type].committed += GROWTH;
     }
@@ -252,19 +295,22 @@ void *object_next(enum object_type type, uintptr_t *cursor)
     return NULL;
 }
 
-void object_lock_all(void)
+uint64_t object_count(enum object_type type)
+{
+    return atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
+}
+
+/* No allocation in between. */
+static void lock_all(void)
 {
     for (int type = 1; type < OBJECT_TYPES; type++)
         lock((enum object_type)type);
 }
 
-void object_unlock_all(void)
+static void unlock_all(void)
 {
     for (int type = 1; type < OBJECT_TYPES; type++)
         unlock((enum object_type)type);
 }
 
-uint64_t object_count(enum object_type type)
-{
-    return atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
-}
+FORK_PART = {.rank = FORK_OBJECT, .before = lock_all, .after = unlock_all};

@@ -179,10 +179,6 @@ static inline void *object_weak_get(struct object_weak weak)
  * unholds it. NULL at the end. Objects created meanwhile may or may not be seen. Thread-safe.
  */
 void *object_next(enum object_type type, uintptr_t *cursor);
-/** Around a fork: the child may go on with what no thread was in the middle of. No allocation in
- *  between. */
-void object_lock_all(void);
-void object_unlock_all(void);
 /** How many objects of a type there are, those that are being made included. */
 uint64_t object_count(enum object_type type);
 

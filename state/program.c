@@ -233,7 +233,7 @@ static cl_int make_anew(struct program *program, struct recipe *recipe, struct r
                         uint8_t place, uint32_t edition)
 {
     cl_program real = NULL;
-    bool owner = gate_self.owner;
+    bool owner = the_thread.gate.owner;
     cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;

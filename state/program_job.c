@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/kernel.h"
 #include "state/log.h"
 #include "state/program_priv.h"
@@ -17,10 +19,12 @@
 
 void program_settle(struct program *program)
 {
+    int before = cancel_hold();
     pthread_mutex_lock(&program->lock);
     while (program->details->building)
         pthread_cond_wait(&program->details->built, &program->lock);
     pthread_mutex_unlock(&program->lock);
+    cancel_allow(before);
 }
 
 /* Copies of the names, and a hold on each part. */
@@ -148,9 +152,15 @@ static cl_int work(struct program_job *job)
 
 /* Nobody but the job may keep the program by now; its handle is good for the callback all the same.
  */
-static void tell(struct program_job *job)
+static void tell(const struct program_job *job)
 {
     job->notify.call((cl_program)object_lend(job->program), job->notify.data);
+}
+
+/* Also where what is told ends its thread. */
+static void job_ends(void *job)
+{
+    program_job_free(job);
 }
 
 static void *job_thread(void *data)
@@ -159,8 +169,9 @@ static void *job_thread(void *data)
     work_build_begin();
     work(job);
     work_build_end();
+    pthread_cleanup_push(job_ends, job);
     tell(job);
-    program_job_free(job);
+    pthread_cleanup_pop(1);
     return NULL;
 }
 
@@ -179,7 +190,9 @@ cl_int program_job_run(struct program_job *job, bool *ret_visible)
     *ret_visible = job->visible;
     if (job->notify.call && start_thread(job))
         return CL_SUCCESS;
+    int before = cancel_hold();
     cl_int error = work(job);
+    cancel_allow(before);
     *ret_visible = job->visible;
     if (job->notify.call && (error == CL_SUCCESS || error == CL_BUILD_PROGRAM_FAILURE ||
                              error == CL_COMPILE_PROGRAM_FAILURE || job->visible))
@@ -320,3 +333,21 @@ void program_job_release(struct program_job *job, struct program_sites *sites,
     }
     program_sites_drop(sites);
 }
+
+/* What another thread was building has failed. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct program *program;
+    for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program)) {
+        struct program_details *details = program->details;
+        pthread_mutex_init(&program->lock, NULL);
+        pthread_cond_init(&details->built, NULL);
+        for (unsigned i = 0; details->building && i < SEATS; i++)
+            if (details->seat[i].status == CL_BUILD_IN_PROGRESS)
+                details->seat[i].status = CL_BUILD_ERROR;
+        details->building = false;
+    }
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "policy/plan.h"
+#include "state/fork.h"
 #include "state/kernel.h"
 #include "state/log.h"
 #include "state/memory.h"
@@ -109,12 +110,6 @@ void reconfigure_marks_end(bool restore)
     for (size_t i = 0; restore && i < saved.count; i++)
         kernel_marks_restore(saved.list[i].kernel, &saved.list[i].marks);
     forget_saved();
-}
-
-void reconfigure_after_fork(void)
-{
-    saved.list = NULL;
-    saved.count = 0;
 }
 
 /* ---- the move ---- */
@@ -254,3 +249,11 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
     if (report->result == MOVE_DONE && !request->dry_run)
         partner->told(request, MOVE_NEWS_MOVED);
 }
+
+static void in_child(void)
+{
+    saved.list = NULL;
+    saved.count = 0;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "state/callback.h"
+#include "state/cancel.h"
 #include "state/gate.h"
 #include "state/log.h"
 #include "state/memory.h"
@@ -50,16 +51,26 @@ struct report {
     unsigned char info[];
 };
 
-static void report_run(struct callback_job *job)
+static void report_tell(void *data)
 {
-    struct report *report = container_of(job, struct report, job);
-    callback_program_begin();
+    struct report *report = data;
     report->context->notify(report->text, report->info_size ? report->info : NULL,
                             report->info_size, report->context->notify_data);
-    callback_program_end();
+}
+
+static void report_end(void *data)
+{
+    struct report *report = data;
     object_unhold(report->context);
     free(report->text);
     free(report);
+}
+
+static void report_run(struct callback_job *job)
+{
+    struct report *report = container_of(job, struct report, job);
+    callback_program(report_tell, report_end, report);
+    report_end(report);
 }
 
 static void CL_CALLBACK context_notified(const char *text, const void *info, size_t size,
@@ -169,15 +180,18 @@ static void wait_end(struct residence *residence)
 
 cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real)
 {
+    int before = cancel_hold();
     wait_begin(residence);
     cl_int error = residence->cl->clWaitForEvents(count, real);
     wait_end(residence);
+    cancel_allow(before);
     return error;
 }
 
 cl_int residence_finish(struct residence *residence, cl_command_queue real)
 {
     cl_event event;
+    int before = cancel_hold();
     wait_begin(residence);
     if (UNLIKELY(residence->finish_forgets) &&
         residence->cl->clEnqueueMarkerWithWaitList(real, 0, NULL, &event) == CL_SUCCESS) {
@@ -187,6 +201,7 @@ cl_int residence_finish(struct residence *residence, cl_command_queue real)
     }
     cl_int error = residence->cl->clFinish(real);
     wait_end(residence);
+    cancel_allow(before);
     return error;
 }
 

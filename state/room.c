@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/cancel.h"
+#include "state/fork.h"
 #include "state/kernel.h"
 #include "state/log.h"
+#include "state/work.h"
 
 /* What was granted beyond what is held is kept up to this, so that a program which makes and
  * releases objects does not ask each time. */
@@ -211,7 +214,7 @@ static struct residence *residence_on(const struct device *device)
     return found;
 }
 
-uint64_t room_shrink(uint32_t index, uint64_t bytes)
+static uint64_t shrink(uint32_t index, uint64_t bytes)
 {
     if (!device_of(index) || gate_close(0) != 0)
         return 0;
@@ -223,6 +226,13 @@ uint64_t room_shrink(uint32_t index, uint64_t bytes)
         held -= room_make(residence, held - bytes, NULL, &later);
     uint64_t gone = device ? give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
     gate_open();
+    return gone;
+}
+
+uint64_t room_shrink(uint32_t index, uint64_t bytes)
+{
+    uint64_t gone = work_begin() ? shrink(index, bytes) : 0;
+    work_end();
     return gone;
 }
 
@@ -271,12 +281,14 @@ bool room_has_turn(const struct command *command)
 
 void room_turn_take(struct command *command)
 {
+    int before = cancel_hold();
     pthread_mutex_lock(&turn.lock);
     while (!room_has_turn(command) && turn.current != 0)
         pthread_cond_wait(&turn.free, &turn.lock);
     if (turn.current == 0)
         turn.current = command->turn = ++turn.last;
     pthread_mutex_unlock(&turn.lock);
+    cancel_allow(before);
 }
 
 /* Whose turn @serial is not any more may be anybody's. */
@@ -355,11 +367,8 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
         end_turn(serial);
 }
 
-void room_after_fork(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&grants, NULL);
-    pthread_mutex_init(&turn.lock, NULL);
-    pthread_cond_init(&turn.free, NULL);
     turn.current = 0;
     unreserve();
     /* The child is another program to the agent. */
@@ -372,3 +381,10 @@ void room_after_fork(void)
         }
     }
 }
+
+/* The other lock is never kept while something is waited for. */
+FORK_PART = {.rank = FORK_TABLE,
+             .lock = &grants,
+             .long_lock = &turn.lock,
+             .changed = {&turn.free},
+             .in_child = in_child};

@@ -106,6 +106,4 @@ void room_unreserve(void);
  */
 void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant);
 
-void room_after_fork(void);
-
 #endif

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include "state/fork.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* seats' stays and stay_until */
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 
@@ -53,10 +55,10 @@ void stay_wait(uint64_t wait_ns)
     pthread_mutex_unlock(&lock);
 }
 
-void stay_after_fork(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&ended, NULL);
     for (uint32_t i = 0; i < the_seat_count; i++)
         the_seats[i]->stays = 0;
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&ended}, .in_child = in_child};

@@ -33,7 +33,5 @@ void stay_end(struct stay *stay);
 bool stay_holds(const struct seat *seat);
 /** Wait until some work has ended, but no longer than @wait_ns. */
 void stay_wait(uint64_t wait_ns);
-/** In the child of a fork: the threads that worked are gone. */
-void stay_after_fork(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/context.h"
+#include "state/fork.h"
 
 struct svm_block {
     char *start;
@@ -138,3 +139,5 @@ void svm_free(struct context *context, void *pointer)
     }
     gate_leave();
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock};

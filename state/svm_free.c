@@ -15,6 +15,7 @@ struct release {
     struct event *done;  /* held; a user event */
     void(CL_CALLBACK *call)(cl_command_queue, cl_uint, void *[], void *);
     void *data;
+    cl_int status; /* as it ended */
     cl_uint count;
     void *pointers[];
 };
@@ -73,17 +74,26 @@ static struct release *release_new(struct queue *queue, cl_uint count, void *con
     return release;
 }
 
+static void release_ends(void *data)
+{
+    struct release *release = data;
+    (void)event_set_user_status(release->done, release->status);
+    release_free(release);
+}
+
 static void CL_CALLBACK reached(cl_event event, cl_int status, void *data)
 {
     (void)event;
     struct release *release = data;
     struct queue *queue = release->queue;
+    release->status = status < 0 ? status : CL_COMPLETE;
+    /* Also where the program ends the thread. */
+    pthread_cleanup_push(release_ends, release);
     if (status == CL_COMPLETE && release->call)
         release->call(object_lend(queue), release->count, release->pointers, release->data);
     for (cl_uint i = 0; status == CL_COMPLETE && !release->call && i < release->count; i++)
         svm_free(queue->context, release->pointers[i]);
-    (void)event_set_user_status(release->done, status < 0 ? status : CL_COMPLETE);
-    release_free(release);
+    pthread_cleanup_pop(1);
 }
 
 cl_int svm_enqueue_free(struct queue *queue, cl_uint count, void *const *pointers,

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "state/fork.h"
 #include "state/log.h"
 #include "state/transfer_priv.h"
 
@@ -172,3 +173,5 @@ void probe_host(struct cost_stage *ret_copy, struct cost_stage *ret_ring)
     *ret_ring = host_ring;
     pthread_mutex_unlock(&known_lock);
 }
+
+FORK_PART = {.rank = FORK_TABLE, .long_lock = &known_lock};

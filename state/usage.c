@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/fork.h"
 #include "state/memory.h"
 
 /* More names than all extensions of OpenCL C; the rest is not claimed. */
@@ -321,3 +322,5 @@ void usage_restore(void)
         if (atomic_load(&before.extensions[i]))
             atomic_store(&marks.extensions[i], true);
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &extension_lock};

@@ -5,6 +5,7 @@
 
 #include "state/callback.h"
 #include "state/command.h"
+#include "state/fork.h"
 #include "state/thread.h"
 #include "state/work.h"
 
@@ -88,22 +89,44 @@ static struct event_callback *next_due(struct watch *watch, struct event *event)
     return callback;
 }
 
+struct due {
+    struct watch *watch;
+    struct event *event; /* held: it stays */
+    struct event_callback *callback;
+};
+
+static void due_call(void *data)
+{
+    const struct due *due = data;
+    due->callback->call((cl_event)due->event, due->callback->status, due->callback->data);
+}
+
+static void due_called(const struct due *due)
+{
+    free(due->callback);
+    atomic_fetch_sub(&due->event->callback_refs, 1);
+    if (!work_is_over())
+        object_release(due->event);
+}
+
+/* It ended its thread: the others are called in another, as the job still is posted. */
+static void due_gone(void *data)
+{
+    const struct due *due = data;
+    due_called(due);
+    callback_post(&due->watch->job);
+}
+
 /* One job an event, so that its callbacks are never called side by side or out of order. */
 static void call_due(struct callback_job *job)
 {
-    struct watch *watch = container_of(job, struct watch, job);
-    struct event *event = watch->event; /* held: it stays */
-    struct event_callback *callback;
-    while ((callback = next_due(watch, event))) {
-        callback_program_begin();
-        callback->call((cl_event)event, callback->status, callback->data);
-        callback_program_end();
-        free(callback);
-        atomic_fetch_sub(&event->callback_refs, 1);
-        if (!work_is_over())
-            object_release(event);
+    struct due due = {.watch = container_of(job, struct watch, job)};
+    due.event = due.watch->event;
+    while ((due.callback = next_due(due.watch, due.event))) {
+        callback_program(due_call, due_gone, &due);
+        due_called(&due);
     }
-    let_go(event); /* the job's */
+    let_go(due.event); /* the job's */
 }
 
 /* Under engine_lock. */
@@ -425,8 +448,9 @@ cl_int event_set_callback(struct event *event, cl_int type,
     return CL_SUCCESS;
 }
 
-void watch_after_fork(void)
+static void in_child(void)
 {
-    pthread_cond_init(&watched.listed, NULL);
     watched.running = false;
 }
+
+FORK_PART = {.rank = FORK_TABLE, .changed = {&watched.listed}, .in_child = in_child};

@@ -24,7 +24,5 @@ void watch_advance(struct event *event, cl_int status);
 void watch_issued(struct event *event);
 /** @event ends its life. */
 void watch_leave(struct event *event);
-/** In the child of a fork: the thread is gone. */
-void watch_after_fork(void);
 
 #endif

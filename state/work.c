@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "state/callback.h"
+#include "state/fork.h"
 #include "state/gate.h"
 #include "state/log.h"
+#include "state/thread_own.h"
 
 /* A move gives up within one call of a driver. */
 #define WORK_PATIENCE_S 30
@@ -20,13 +22,11 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static unsigned working;             /* threads at work; guarded by lock, as are: */
 static unsigned building, compiling; /* builds announced, and those of them in a compiler */
 static atomic_bool over;             /* written under lock */
-static _Thread_local unsigned depth;
-static _Thread_local bool builds; /* this thread is in a compiler */
 
 bool work_begin(void)
 {
     pthread_mutex_lock(&lock);
-    if (depth++ == 0)
+    if (the_thread.work_depth++ == 0)
         working++;
     bool goes_on = !atomic_load(&over);
     pthread_mutex_unlock(&lock);
@@ -35,7 +35,7 @@ bool work_begin(void)
 
 void work_end(void)
 {
-    if (--depth != 0)
+    if (--the_thread.work_depth != 0)
         return;
     pthread_mutex_lock(&lock);
     if (--working == 0)
@@ -78,12 +78,12 @@ void work_build_begin(void)
         pthread_cond_wait(&changed, &lock);
     compiling++;
     pthread_mutex_unlock(&lock);
-    builds = true;
+    the_thread.builds = true;
 }
 
 void work_build_end(void)
 {
-    builds = false;
+    the_thread.builds = false;
     change(&compiling, -1);
     work_build_withdraw();
 }
@@ -91,7 +91,7 @@ void work_build_end(void)
 /* A build may take its time. */
 static void wait_for_builds(void)
 {
-    unsigned own = builds ? 1 : 0;
+    unsigned own = the_thread.builds ? 1 : 0;
     pthread_mutex_lock(&lock);
     while (building > own)
         pthread_cond_wait(&changed, &lock);
@@ -101,7 +101,7 @@ static void wait_for_builds(void)
 static void wait_for_others(void)
 {
     struct timespec until;
-    unsigned own = depth != 0 ? 1 : 0;
+    unsigned own = the_thread.work_depth != 0 ? 1 : 0;
     int error = 0;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += WORK_PATIENCE_S;
@@ -151,10 +151,10 @@ __attribute__((constructor)) static void loaded(void)
         (void)__cxa_thread_atexit_impl(main_thread_ends, NULL, &library);
 }
 
-void work_in_child(void)
+static void in_child(void)
 {
-    pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&changed, NULL);
     building = compiling = 0;
-    working = depth != 0 ? 1 : 0;
+    working = the_thread.work_depth != 0 ? 1 : 0;
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&changed}, .in_child = in_child};

@@ -45,7 +45,4 @@ void work_process_ends(void);
  */
 void work_arm(void);
 
-/** In the child of a fork, which has none of our threads. */
-void work_in_child(void);
-
 #endif

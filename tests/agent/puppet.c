@@ -502,6 +502,8 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
         field_string(map, "way", puppet->way, sizeof(puppet->way));
         field_string(map, "reason", puppet->reason, sizeof(puppet->reason));
         puppet->answers++;
+    } else if (field_is(map, "type", MSG_ALIVE)) {
+        puppet->alive++;
     } else if (field_is(map, "type", MSG_NOTICE)) {
         take_notice(puppet, map);
     } else if (field_is(map, "type", MSG_SHRINK)) {

@@ -51,6 +51,7 @@ struct puppet {
     bool stubborn; /**< It gives nothing back. */
     bool greedy;   /**< It gives back, and says so only when puppet_say() is called. */
     unsigned moves, suspends, resumes, shrinks, grants, answers;
+    unsigned alive;            /**< How often the agent said that it is there. */
     char way[32], reason[512]; /**< Of the last answer. */
     uint64_t last_grant;       /**< "grant" of the last request. */
     unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */

@@ -556,3 +556,26 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 1);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
 }
+
+static bool said_so(void *puppet)
+{
+    return ((const struct puppet *)puppet)->alive == 2;
+}
+
+/* It may wait for long, and is to know that somebody goes on thinking of it. */
+Test(memory, who_waits_is_told_that_the_agent_is_there)
+{
+    begin_with("256MiB");
+    struct puppet *a = start("a", "gpu:one", "w"), *b = start("b", "gpu:one", "w");
+
+    cr_assert(puppet_allocate(a, 200 * MIB, SOON));
+    puppet_need(b, 0, 100 * MIB, false);
+    for (unsigned i = 0; i < 2; i++) {
+        struct frame frame;
+        frame_init(&frame, MSG_ALIVE);
+        puppet_send(b, &frame);
+    }
+    cr_assert(puppets_run(said_so, b, SOON));
+    cr_assert_eq(b->answers, 0);
+    cr_assert_eq(a->alive, 0);
+}

@@ -10,6 +10,7 @@ started while they wait.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -187,6 +188,30 @@ def one_has_waited_long_enough(lab, grower):
     holds.finish(natively(lab, grower, ALL, "--from", str(HELD), "--to", str(HELD))[0])
 
 
+def nobody_waits_for_an_agent_that_is_stopped(lab, grower):
+    """It has room on the device that it was not granted: as without an agent, it takes it."""
+    grow, most = lab.path("on"), 2 * ALL
+    work = ["--from", str(ALL // 2), "--to", str(most), "--step", str(most - ALL // 2)]
+    output = natively(lab, grower, most + ALL // 2, *work)[0]
+    grows = Program(lab, grower, "grows", *work, "--when", grow)
+    grows.says(f"{ALL // 2} blocks")
+    agent = lab.control("agent", "status", "--json")[1]["agent"]["pid"]
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        touch(grow)
+        until("it goes on", lambda: f"{most} blocks" in grows.lines(), grows.lines)
+        touch(grows.told)
+        expect("output", grows.process.communicate(timeout=PATIENCE)[0], output)
+        expect("exit status", grows.process.returncode, 0)
+        # Nor does one that starts now.
+        late = Program(lab, grower, "late", "--from", str(most), "--to", str(most))
+        until("it starts", lambda: f"{most} blocks" in late.lines(), late.lines)
+        touch(late.told)
+        expect("exit status", late.process.wait(timeout=PATIENCE), 0)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+
+
 def main():
     grower = os.path.abspath(sys.argv[1])
     VENDORS["emu"] = (os.environ["EMU_LIBRARY"], {"POCL_DEVICES": "pthread"})
@@ -198,7 +223,8 @@ def main():
         expect("limit", lab.control("limit", device, "--memory", f"{ALL}MiB")[0], DONE)
         try:
             for part in (one_waits_for_the_other, each_has_what_the_other_wants,
-                         one_has_waited_long_enough):
+                         one_has_waited_long_enough,
+                         nobody_waits_for_an_agent_that_is_stopped):
                 begin = time.monotonic()
                 part(lab, grower)
                 print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "state/move.h"
 #include "state/status.h"
@@ -196,16 +197,16 @@ static void converse(struct link *link, int agent, const uint8_t *data, size_t s
                      struct seen *seen)
 {
     size_t sent = 0;
-    while (link->wire.fd >= 0 && sent < size) {
+    while (wire_is_open(&link->wire) && sent < size) {
         size_t most = size - sent < 16384 ? size - sent : 16384;
         ssize_t count = send(agent, data + sent, most, MSG_DONTWAIT | MSG_NOSIGNAL);
         EXPECT(count > 0);
         sent += (size_t)count;
         link_receive(link);
         serve_jobs(link);
-        if (link->wire.fd >= 0 && link->welcome)
+        if (wire_is_open(&link->wire) && link->welcome)
             send_status(link);
-        if (link->wire.fd >= 0 && link->welcome)
+        if (wire_is_open(&link->wire) && link->welcome)
             control_room_serve(link, send_frame);
         hear(agent, seen);
     }
@@ -223,21 +224,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     moves_run = 0;
     for (size_t i = 0; i < SEATS_HERE; i++)
         seats[i] = (struct seat_status){.contexts = 1};
-    *link = (struct link){.wire.fd = -1};
+    *link = (struct link){.wire.socket = OWNED_NONE};
     control.device_count = 0;
     control.resolved = false;
     control.connection++;
-    control.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     control_room_start(wake);
     EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-    link->wire.fd = ends[0];
+    link->wire.socket = owned_of(ends[0]);
     frame_reader_init(&link->wire.reader);
     msgpack_sbuffer_init(&link->wire.out);
 
     expect_from(input.at, input.left, &wanted);
     converse(link, ends[1], input.at, input.left, &seen);
     /* Every request is answered exactly once, while there is somebody to answer to. */
-    if (link->wire.fd >= 0)
+    if (wire_is_open(&link->wire))
         EXPECT(seen.reports == wanted.asked);
     EXPECT(seen.reports <= wanted.asked);
     EXPECT(moves_run <= wanted.asked * SEATS_HERE && (!no_threads || moves_run == 0));
@@ -246,7 +246,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < control.device_count; i++)
         use_key(&control.devices[i]);
     link_drop(link);
-    close(control.wake);
     close(ends[1]);
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * The gate in the child of a fork (gate_after_fork): a thread forks while others enter, leave and
+ * The gate in the child of a fork (gate.c: in_child; fork.c: renew): a thread forks while others enter, leave and
  * close the gate; they are gone, and what they held is as they left it. In the child the thread that
  * forked and two new ones use the gate, or end without.
  *
@@ -154,7 +154,7 @@ proctype Forker(byte me) {
         :: owner == 2 -> owner = NOBODY
         :: else
         fi;
-        /* gate_after_fork */
+        /* gate.c: in_child; fork.c: renew */
 #ifndef BREAK_LIST_LOCK
         list_lock = NOBODY;
 #endif

@@ -28,8 +28,8 @@ byte list_lock = NOBODY, closer_lock = NOBODY;
 
 /* Processors. */
 byte buffered[THREADS], first[THREADS], second[THREADS];
-byte mine[ALL];         /* gate_self.inside, as the thread itself sees it */
-bool owner_flag[ALL];   /* gate_self.owner */
+byte mine[ALL];         /* the_thread.gate.inside, as the thread itself sees it */
+bool owner_flag[ALL];   /* the_thread.gate.owner */
 
 /* The kernel: who sleeps on which futex. */
 bool sleeps_closed[ALL], sleeps_left[ALL];

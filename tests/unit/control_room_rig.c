@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/fork.h"
 #include "state/thread.h"
 
 #define SECOND_NS   1000000000ull
@@ -139,6 +140,7 @@ enum room_answer answer_of(struct asker *asker)
 struct sent sent[SENT_MAX];
 unsigned sent_count;
 bool sent_breaks;
+bool room_served;
 
 /* What @frame says, to be given to message_finish(). Finishes it. */
 static void deliver(struct frame *frame, struct message *ret_message)
@@ -175,7 +177,7 @@ static void hear(void *data, struct frame *frame)
 unsigned serve(void)
 {
     sent_count = 0;
-    control_room_serve(sent, hear);
+    room_served = control_room_serve(sent, hear);
     return sent_count;
 }
 
@@ -263,6 +265,7 @@ void room_rig_begin(void)
     sem_init(&room_spilling, 0, 0);
     sem_init(&room_may_spill, 0, 0);
     sem_init(&room_reading, 0, 0);
+    cr_assert_eq(fork_watch(), 0);
     control_room_start(wake);
 }
 

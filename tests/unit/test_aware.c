@@ -87,6 +87,28 @@ Test(aware, stays_where_it_is_when_a_callback_fails)
     cr_assert_str_eq(aware_program_place(), "small");
 }
 
+static void ends_its_thread(struct aware_program *program, const struct reseat_change *change)
+{
+    (void)change;
+    for (unsigned i = 0; i < STAGES; i++)
+        program->acts[i] = NULL;
+    pthread_exit(NULL);
+}
+
+/* It has failed, and the next is called in another thread. */
+Test(aware, stays_where_it_is_when_a_callback_ends_its_thread)
+{
+    struct aware_program *program = aware_program_open();
+    for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
+        program->acts[failures[i].stage] = ends_its_thread;
+        cr_assert_eq(aware_program_move(program, "small", MOVE_ASKED, NULL), MOVE_ROLLED_BACK);
+        cr_assert_str_eq(aware_program_place(), "big");
+        aware_program_expect(program, failures[i].calls);
+    }
+    cr_assert_eq(aware_program_move(program, "small", MOVE_ASKED, NULL), MOVE_DONE);
+    cr_assert_str_eq(aware_program_place(), "small");
+}
+
 Test(aware, stays_where_it_is_when_a_callback_hangs)
 {
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {

@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -414,6 +415,96 @@ Test(control_room, first_grants_that_are_none_end_the_list)
     cr_assert_eq(room_seats[PROTOCOL_SEATS_MAX - 1].granted, PROTOCOL_SEATS_MAX);
 }
 
+/* ---- agents that are there and say nothing ---- */
+
+static void welcome_of_one_that_answers(void)
+{
+    struct frame frame;
+    frame_init(&frame, MSG_WELCOME);
+    frame_bool(&frame, "alive", true);
+    take_welcome(&frame);
+}
+
+/* Turns of the control thread for so many seconds; how often the agent is asked whether it is
+ * there. */
+static unsigned asked_for(unsigned seconds)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < seconds * 4; i++) {
+        room_clock_ns += 250000000;
+        unsigned frames = serve();
+        cr_assert(room_served, "given up after %u of %u quarters", i, seconds * 4);
+        for (unsigned j = 0; j < frames; j++) {
+            count += strcmp(sent[j].type, MSG_ALIVE) == 0;
+        }
+    }
+    return count;
+}
+
+Test(control_room, an_agent_that_says_nothing_is_given_up_within_seconds)
+{
+    struct asker asker;
+
+    welcome_of_one_that_answers();
+    asked(&asker, &some);
+    cr_assert_eq(asked_for(5), 5);
+    room_clock_ns += 1000000000;
+    serve();
+    cr_assert_not(room_served);
+    cr_assert_eq(answer_of(&asker), ROOM_FORCE);
+    /* Nor is it waited for again, until one is there. */
+    cr_assert_eq(room_policy(&some), ROOM_FORCE);
+    control_room_alone();
+    cr_assert_eq(room_policy(&some), ROOM_FORCE);
+    while (sem_trywait(&room_woken) == 0) {
+    }
+    welcome_of_one_that_answers();
+    answer(asked(&asker, &some), WAY_SPILL);
+    cr_assert_eq(answer_of(&asker), ROOM_SPILL);
+}
+
+Test(control_room, a_call_waits_for_as_long_as_the_agent_is_there)
+{
+    struct asker asker;
+
+    welcome_of_one_that_answers();
+    uint64_t id = asked(&asker, &some);
+    for (unsigned i = 0; i < 100; i++) {
+        asked_for(4);
+        control_room_heard();
+    }
+    answer(id, WAY_SPILL);
+    cr_assert_eq(answer_of(&asker), ROOM_SPILL);
+}
+
+/* It, or its machine, slept: the agent had no time to answer either. */
+Test(control_room, a_program_that_was_stopped_asks_again_before_it_gives_up)
+{
+    struct asker asker;
+
+    welcome_of_one_that_answers();
+    uint64_t id = asked(&asker, &some);
+    asked_for(2);
+    room_clock_ns += 3600 * 1000000000ull;
+    asked_for(2);
+    answer(id, WAY_SPILL);
+    cr_assert_eq(answer_of(&asker), ROOM_SPILL);
+}
+
+Test(control_room, nobody_is_asked_without_need_or_who_would_not_answer)
+{
+    struct asker asker;
+
+    welcome_of_one_that_answers();
+    cr_assert_eq(asked_for(20), 0);
+    control_room_alone();
+    welcome(NULL, 0);
+    uint64_t id = asked(&asker, &some);
+    cr_assert_eq(asked_for(20), 0);
+    answer(id, WAY_SPILL);
+    cr_assert_eq(answer_of(&asker), ROOM_SPILL);
+}
+
 /* ---- fork ---- */
 
 static void expect_child(pid_t child)
@@ -430,7 +521,6 @@ static int child_of_fork(void)
     struct asker asker;
 
     alarm(CHILD_S);
-    control_room_after_fork();
     if (room_policy(&some) != ROOM_FORCE) {
         return 1;
     }

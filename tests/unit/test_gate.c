@@ -2,10 +2,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "state/fork.h"
 #include "state/gate.h"
 
 #define THREADS 6
@@ -83,6 +86,66 @@ Test(gate, closing_gives_up_at_its_deadline_and_leaves_the_gate_open)
     gate_open();
 }
 
+static void *ends_inside(void *unused)
+{
+    (void)unused;
+    gate_enter();
+    atomic_store(&inside, true);
+    while (!atomic_load(&go_on))
+        sched_yield();
+    return NULL;
+}
+
+static _Atomic int closing;
+static void *closes(void *unused)
+{
+    (void)unused;
+    atomic_store(&closing, gettid());
+    cr_assert_eq(gate_close(0), 0);
+    gate_open();
+    return NULL;
+}
+
+/* Until the thread sleeps in the kernel: it looks no more by itself. */
+static void wait_until_asleep(int thread)
+{
+    char path[64], text[512], *state;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+    do {
+        FILE *file = fopen(path, "r");
+        cr_assert_not_null(file);
+        cr_assert_not_null(fgets(text, sizeof(text), file));
+        fclose(file);
+        state = strrchr(text, ')');
+    } while (!state || strncmp(state, ") S", 3) != 0);
+}
+
+/* Nobody else comes by who would wake it, and it has no deadline. */
+static void closer_is_woken_by(void *(*leaves)(void *))
+{
+    pthread_t closer, leaver;
+    pthread_create(&leaver, NULL, leaves, NULL);
+    while (!atomic_load(&inside))
+        sched_yield();
+    pthread_create(&closer, NULL, closes, NULL);
+    while (!atomic_load(&closing) || !atomic_load(&gate_closed))
+        sched_yield();
+    wait_until_asleep(atomic_load(&closing));
+    atomic_store(&go_on, true);
+    pthread_join(leaver, NULL);
+    pthread_join(closer, NULL);
+}
+
+Test(gate, a_closer_is_woken_by_the_last_who_leaves, .timeout = 20)
+{
+    closer_is_woken_by(sits_inside);
+}
+
+Test(gate, a_closer_is_woken_by_a_thread_that_ends_inside, .timeout = 20)
+{
+    closer_is_woken_by(ends_inside);
+}
+
 Test(gate, a_driver_that_calls_back_in_enters_twice)
 {
     gate_enter();
@@ -158,12 +221,12 @@ static void *closes_beside_it(void *unused)
 Test(gate, the_thread_that_forked_ends_without_hiding_the_others)
 {
     int status = -1;
+    cr_assert_eq(fork_watch(), 0);
     gate_enter();
     gate_leave();
     pid_t child = fork();
     if (child == 0) {
         pthread_t closer;
-        gate_after_fork();
         pthread_create(&closer, NULL, closes_beside_it, NULL);
         while (atomic_load(&owned) != 1)
             sched_yield();

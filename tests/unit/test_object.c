@@ -1,7 +1,10 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "state/gate.h"
 #include "state/object.h"
@@ -44,6 +47,54 @@ static struct thing *publish(enum object_type type)
 
 /* Through here the compiler does not see what a pointer is, as it does not in a program. */
 static const void *volatile handle;
+
+/* So many bytes more than the process has now. */
+static void limit_address_space(size_t more)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    cr_assert_not_null(file);
+    cr_assert_eq(fscanf(file, "%lu", &pages), 1);
+    fclose(file);
+    rlim_t bytes = pages * (rlim_t)sysconf(_SC_PAGESIZE) + more;
+    const struct rlimit limit = {bytes, bytes};
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+/* As many as that leaves room for, of each type, and not one wrong answer. Sanitizers have no such
+ * limits. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+Test(object, objects_are_had_where_the_address_space_is_limited)
+{
+    enum { EACH = 20000 };
+    static struct thing *things[OBJECT_TYPES][EACH];
+    limit_address_space((size_t)64 << 20);
+    for (enum object_type type = OBJECT_PLATFORM; type < OBJECT_TYPES; type++)
+        for (int i = 0; i < EACH; i++) {
+            things[type][i] = object_create(type);
+            cr_assert_not_null(things[type][i], "%d of type %d", i, type);
+            memset(things[type][i]->payload, type, sizeof(things[type][i]->payload));
+            object_publish(things[type][i]);
+        }
+    for (enum object_type type = OBJECT_PLATFORM; type < OBJECT_TYPES; type++)
+        for (int i = 0; i < EACH; i++) {
+            handle = things[type][i];
+            for (enum object_type other = OBJECT_PLATFORM; other < OBJECT_TYPES; other++)
+                cr_assert_eq(object_get(handle, other), other == type ? handle : NULL);
+            cr_assert_eq(((char *)things[type][i]->payload)[7], type);
+        }
+    /* Between two regions there may be anything, which is not touched. */
+    handle = (char *)things[OBJECT_QUEUE][0] + ((uintptr_t)1 << 30);
+    cr_assert_null(object_get(handle, OBJECT_QUEUE));
+    /* With all of it taken none is made, and nothing else happens. */
+    struct thing *last = NULL, *next;
+    while ((next = object_create(OBJECT_MEMORY))) {
+        object_publish(next);
+        last = next;
+    }
+    cr_assert_not_null(last);
+}
+#endif
 
 Test(object, any_pointer_is_recognised_before_the_heap_exists)
 {
@@ -117,6 +168,23 @@ Test(object, a_lent_handle_is_valid_until_the_end_and_can_be_retained)
     cr_assert_eq(destroyed, 1);
     cr_assert_null(object_get(thing, OBJECT_CONTEXT));
     cr_assert_null(object_lend(NULL));
+}
+
+/* In the same slot, alive, and of the same type. */
+Test(object, a_weak_reference_does_not_find_who_came_after)
+{
+    struct thing *old = publish(OBJECT_EVENT), *next = NULL;
+    struct object_weak weak = object_weak(old);
+    object_release(old);
+    for (int i = 0; i < 3 * 4096 && next != old; i++) {
+        next = publish(OBJECT_EVENT);
+        if (next != old)
+            object_release(next);
+    }
+    cr_assert_eq(next, old, "the slot was never used again");
+    cr_assert_null(object_weak_get(weak));
+    cr_assert_eq(object_weak_get(object_weak(next)), next);
+    object_release(next);
 }
 
 Test(object, a_weak_reference_does_not_find_what_is_being_destroyed)

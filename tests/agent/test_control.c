@@ -1,0 +1,185 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/device_key.h"
+#include "agent/protocol.h"
+#include "tests/agent/harness.h"
+
+/*
+ * The program's end of the control connection, with the real control thread of tests/agent's
+ * program and the test as its agent.
+ */
+
+#define JOBS    8
+#define SOON_MS 20000
+
+static int server = -1;
+static pid_t program;
+
+static void begin(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    harness_init();
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/agent", harness_folder());
+    server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(server, (const struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(listen(server, 4), 0);
+    setenv("RESEAT_SOCKET", address.sun_path, 1);
+    setenv("FAKE_MOVE", "slow", 1); /* until it is canceled */
+}
+
+static void finish(void)
+{
+    kill(program, SIGKILL);
+    harness_wait(program);
+    close(server);
+    harness_finish();
+}
+
+TestSuite(control, .init = begin, .fini = finish, .timeout = 120);
+
+struct talk {
+    int fd;
+    struct frame_reader reader;
+};
+
+/** The next message, to be given to message_finish(). */
+static void hear(struct talk *talk, struct message *ret_message)
+{
+    char bytes[4096];
+    int got;
+
+    while ((got = frame_reader_next(&talk->reader, ret_message)) == 0) {
+        struct pollfd polled = {.fd = talk->fd, .events = POLLIN};
+        cr_assert_eq(poll(&polled, 1, SOON_MS), 1, "it says nothing");
+        ssize_t count = recv(talk->fd, bytes, sizeof(bytes), 0);
+        cr_assert_gt(count, 0);
+        cr_assert_eq(frame_reader_feed(&talk->reader, bytes, (size_t)count), 0);
+    }
+    cr_assert_eq(got, 1);
+}
+
+static void say(struct talk *talk, const char *type, uint64_t request)
+{
+    const struct device_key key = {.icd = "libfake.so", .platform = "P", .device = "D"};
+    char text[DEVICE_KEY_TEXT_MAX];
+    struct frame frame;
+
+    device_key_format(&key, text);
+    frame_init(&frame, type);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_u64(&frame, "request", request);
+    frame_string(&frame, "device", text);
+    cr_assert_eq(frame_seal(&frame), 0);
+    cr_assert_eq(send(talk->fd, frame.buffer.data, frame.buffer.size, MSG_NOSIGNAL),
+                 (ssize_t)frame.buffer.size);
+    frame_finish(&frame);
+}
+
+/** Take the program's connection; it has said hello and was welcomed. */
+static void meet(struct talk *talk)
+{
+    struct message message;
+    struct pollfd polled = {.fd = server, .events = POLLIN};
+
+    cr_assert_eq(poll(&polled, 1, SOON_MS), 1, "it does not come");
+    talk->fd = accept4(server, NULL, NULL, SOCK_CLOEXEC);
+    cr_assert_geq(talk->fd, 0);
+    frame_reader_init(&talk->reader);
+    hear(talk, &message);
+    cr_assert(field_is(&message.root, "type", MSG_HELLO));
+    message_finish(&message);
+    say(talk, MSG_WELCOME, 0);
+}
+
+static void part(struct talk *talk)
+{
+    close(talk->fd);
+    frame_reader_finish(&talk->reader);
+}
+
+/** Until it says @type; which request that is of, and with @ret_reason of what it says why. */
+static uint64_t heard(struct talk *talk, const char *type, char *ret_reason, size_t size)
+{
+    for (;;) {
+        struct message message;
+        hear(talk, &message);
+        bool is = field_is(&message.root, "type", type);
+        uint64_t request = field_u64(&message.root, "request", 0);
+        field_string(&message.root, "reason", ret_reason, size);
+        message_finish(&message);
+        if (is) {
+            return request;
+        }
+    }
+}
+
+Test(control, more_requests_than_wait_are_refused_at_once)
+{
+    char reason[PROTOCOL_TEXT_MAX];
+    struct talk talk;
+    unsigned canceled = 0;
+
+    program = harness_spawn(harness_program(), "100", NULL);
+    meet(&talk);
+    for (uint64_t request = 1; request <= JOBS + 2; request++) {
+        say(&talk, MSG_MOVE, request);
+    }
+    for (uint64_t request = JOBS + 1; request <= JOBS + 2; request++) {
+        cr_assert_eq(heard(&talk, MSG_REPORT, reason, sizeof(reason)), request);
+        cr_assert(strstr(reason, "too many requests"), "%s", reason);
+    }
+    /* The others go on, each to its own end; and with that there is room again. */
+    for (uint64_t request = 1; request <= JOBS; request++) {
+        say(&talk, MSG_CANCEL, request);
+    }
+    for (unsigned i = 0; i < JOBS; i++) {
+        uint64_t request = heard(&talk, MSG_REPORT, reason, sizeof(reason));
+        cr_assert(request >= 1 && request <= JOBS && !(canceled & 1u << request), "%d",
+                  (int)request);
+        canceled |= 1u << request;
+    }
+    say(&talk, MSG_MOVE, JOBS + 3);
+    cr_assert_eq(heard(&talk, MSG_PROGRESS, reason, sizeof(reason)), JOBS + 3);
+    part(&talk);
+}
+
+Test(control, an_agent_hears_nothing_of_what_another_asked)
+{
+    char reason[PROTOCOL_TEXT_MAX];
+    struct talk first, second;
+
+    program = harness_spawn(harness_program(), "100", NULL);
+    meet(&first);
+    say(&first, MSG_MOVE, 7);
+    cr_assert_eq(heard(&first, MSG_PROGRESS, reason, sizeof(reason)), 7);
+    /* With its connection what it asked is canceled, and ends while the next listens. */
+    part(&first);
+    meet(&second);
+    say(&second, MSG_MOVE, 8);
+    for (bool ended = false; !ended;) {
+        struct message message;
+        hear(&second, &message);
+        bool progress = field_is(&message.root, "type", MSG_PROGRESS);
+        bool report = field_is(&message.root, "type", MSG_REPORT);
+        if (progress || report) {
+            cr_assert_eq(field_u64(&message.root, "request", 0), 8);
+        }
+        message_finish(&message);
+        if (progress) {
+            say(&second, MSG_CANCEL, 8);
+        }
+        ended = report;
+    }
+    part(&second);
+}
