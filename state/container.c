@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define VERSION      1u
+#define VERSION      2u
 #define OPTIONS_MAX  ((size_t)1 << 20)
 #define NAME_MAX_LEN 4096u
 #define INPUTS_MAX   65536u
@@ -86,6 +86,23 @@ static void put_string(struct writer *writer, const char *string, size_t limit)
     put(writer, string, length);
 }
 
+static void put_headers(struct writer *writer, const struct headers *headers)
+{
+    uint32_t count = headers ? headers->count : 0;
+    if (headers && headers->partial)
+        writer->err = writer->err ? writer->err : -E2BIG;
+    put_number(writer, count, 4);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct header *header = &headers->list[i];
+        put_string(writer, header->path, HEADER_PATH_MAX - 1);
+        put_number(writer, header->same, 4);
+        if (header->same != i)
+            continue;
+        put_number(writer, header->size, 8);
+        put(writer, header->bytes, header->size);
+    }
+}
+
 static void put_recipe(struct writer *writer, const struct recipe *recipe)
 {
     if (++writer->steps > CONTAINER_STEPS_MAX || recipe->input_count > INPUTS_MAX)
@@ -111,6 +128,8 @@ static void put_recipe(struct writer *writer, const struct recipe *recipe)
             put_string(writer, recipe->names[i], NAME_MAX_LEN);
         put_recipe(writer, recipe->inputs[i]);
     }
+    if (recipe_is_of_source(recipe))
+        put_headers(writer, recipe->headers);
 }
 
 /* The header before the checksum is its seed, so that nothing is left out of it. */
@@ -177,6 +196,11 @@ static int get_string(struct reader *reader, size_t limit, char **ret_string)
         return -ENOMEM;
     *ret_string = string;
     return 0;
+}
+
+static void free_string(char **string)
+{
+    free(*string);
 }
 
 /* A step's inputs while it is read; the recipe takes references of its own. */
@@ -250,6 +274,55 @@ static int get_inputs(struct reader *reader, enum recipe_kind kind, unsigned dep
     return err;
 }
 
+/* What is the same as another names the first of them, so that nothing has two forms. */
+static int get_header(struct reader *reader, struct headers *headers)
+{
+    uint64_t same, size = 0;
+    const unsigned char *bytes = NULL;
+    char *CLEANUP(free_string) path = NULL;
+    int err = get_string(reader, HEADER_PATH_MAX - 1, &path);
+    if (err)
+        return err;
+    if (!path[0] || get_number(reader, 4, &same) || same > headers->count ||
+        (same < headers->count && headers->list[same].same != same) ||
+        (same == headers->count &&
+         (get_number(reader, 8, &size) || get_bytes(reader, size, &bytes))))
+        return -EBADMSG;
+    return headers_add(headers, path, (uint32_t)same, bytes, (size_t)size);
+}
+
+static int get_headers(struct reader *reader, struct recipe *recipe)
+{
+    uint64_t count;
+    int err = 0;
+    if (get_number(reader, 4, &count) || count > HEADERS_MAX)
+        return -EBADMSG;
+    recipe->headers = count ? calloc(1, sizeof(*recipe->headers)) : NULL;
+    if (count && !recipe->headers)
+        return -ENOMEM;
+    for (uint64_t i = 0; !err && i < count; i++)
+        err = get_header(reader, recipe->headers);
+    return err;
+}
+
+static int make_step(enum recipe_kind kind, const struct parts *parts, struct recipe **ret_recipe)
+{
+    if (kind == RECIPE_BUILT)
+        return recipe_built(parts->inputs[0], parts->options, parts->constants,
+                            parts->constant_count, ret_recipe);
+    if (kind == RECIPE_LINKED)
+        return parts->constant_count
+                   ? -EBADMSG
+                   : recipe_linked(parts->input_count, parts->inputs, parts->options, ret_recipe);
+    for (uint32_t i = 0; i < parts->input_count; i++)
+        if (parts->inputs[i]->kind != RECIPE_SOURCE &&
+            (i > 0 || parts->inputs[i]->kind != RECIPE_IL))
+            return -EBADMSG;
+    return recipe_compiled(parts->inputs[0], parts->options, parts->input_count - 1,
+                           parts->inputs + 1, (const char *const *)parts->names, parts->constants,
+                           parts->constant_count, ret_recipe);
+}
+
 static int get_step(struct reader *reader, enum recipe_kind kind, unsigned depth,
                     struct recipe **ret_recipe)
 {
@@ -259,21 +332,16 @@ static int get_step(struct reader *reader, enum recipe_kind kind, unsigned depth
         err = get_constants(reader, &parts);
     if (!err)
         err = get_inputs(reader, kind, depth, &parts);
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    if (!err)
+        err = make_step(kind, &parts, &recipe);
+    if (!err && recipe_is_of_source(recipe))
+        err = get_headers(reader, recipe);
     if (err)
         return err;
-    if (kind == RECIPE_BUILT)
-        return recipe_built(parts.inputs[0], parts.options, parts.constants, parts.constant_count,
-                            ret_recipe);
-    if (kind == RECIPE_LINKED)
-        return parts.constant_count
-                   ? -EBADMSG
-                   : recipe_linked(parts.input_count, parts.inputs, parts.options, ret_recipe);
-    for (uint32_t i = 0; i < parts.input_count; i++)
-        if (parts.inputs[i]->kind != RECIPE_SOURCE && (i > 0 || parts.inputs[i]->kind != RECIPE_IL))
-            return -EBADMSG;
-    return recipe_compiled(parts.inputs[0], parts.options, parts.input_count - 1, parts.inputs + 1,
-                           (const char *const *)parts.names, parts.constants, parts.constant_count,
-                           ret_recipe);
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
 }
 
 static int get_leaf(struct reader *reader, enum recipe_kind kind, struct recipe **ret_recipe)
@@ -354,7 +422,7 @@ void container_describe(const void *bytes, size_t size, char *ret_text, size_t t
         size_t length;
         const char *text;
     } kinds[] = {
-        {"RESEATP\n", 8, "a portable container that is altered or of a later version"},
+        {"RESEATP\n", 8, "a portable container that is altered or of another version"},
         {"BC\xC0\xDE", 4, "LLVM bitcode"},
         {"\x03\x02\x23\x07", 4, "a SPIR-V module"},
         {"PK\x03\x04", 4, "an archive of a vendor"},

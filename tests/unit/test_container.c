@@ -29,6 +29,10 @@ static struct recipe *everything(void)
     cr_assert_eq(recipe_il(module, sizeof(module), &il), 0);
     cr_assert_eq(recipe_compiled(il, "", 0, NULL, NULL, &constant, 1, &parts[0]), 0);
     cr_assert_eq(recipe_compiled(text, "-DA=\"b c\"", 1, &header, &name, NULL, 0, &parts[1]), 0);
+    parts[1]->headers = calloc(1, sizeof(*parts[1]->headers));
+    cr_assert_eq(headers_add(parts[1]->headers, "inc/a.h", 0, "a", 1), 0);
+    cr_assert_eq(headers_add(parts[1]->headers, "inc/../inc/a.h", 0, NULL, 0), 0);
+    cr_assert_eq(headers_add(parts[1]->headers, "/b.h", 2, "", 0), 0);
     cr_assert_eq(recipe_linked(2, parts, "-create-library", &linked), 0);
     cr_assert_eq(recipe_built(linked, "-cl-std=CL1.2", NULL, 0, &built), 0);
     recipe_unref(il);
@@ -47,6 +51,7 @@ static void same(const struct recipe *a, const struct recipe *b)
     cr_assert_eq(a->size, b->size);
     cr_assert(!a->size || memcmp(a->bytes, b->bytes, a->size) == 0);
     cr_assert(a->options ? strcmp(a->options, b->options) == 0 : !b->options);
+    cr_assert(headers_same(a->headers, b->headers));
     cr_assert_eq(a->constant_count, b->constant_count);
     for (uint32_t i = 0; i < a->constant_count; i++) {
         cr_assert_eq(a->constants[i].id, b->constants[i].id);
@@ -170,14 +175,16 @@ Test(container, every_flipped_bit_is_noticed)
     recipe_unref(recipe);
 }
 
-Test(container, a_later_version_is_told_from_damage)
+Test(container, another_version_is_told_from_damage)
 {
     struct recipe *recipe = everything(), *read = NULL;
     size_t size;
     unsigned char *bytes = written(recipe, &size);
-    bytes[VERSION]++;
-    sign(bytes, size);
-    cr_assert_eq(container_read(bytes, size, &read), -ENOTSUP);
+    for (int other = -1; other <= 1; other += 2) {
+        bytes[VERSION] = (unsigned char)(2 + other);
+        sign(bytes, size);
+        cr_assert_eq(container_read(bytes, size, &read), -ENOTSUP);
+    }
     free(bytes);
     recipe_unref(recipe);
 }
@@ -223,7 +230,7 @@ Test(container, random_bytes_are_refused)
         for (size_t i = 0; i < size; i++)
             bytes[i] = (unsigned char)rand();
         cr_assert_neq(read_exactly(bytes, size, &read), 0);
-        memcpy(bytes, "RESEATP\n\1\0\0\0\0\0\0\0", 16);
+        memcpy(bytes, "RESEATP\n\2\0\0\0\0\0\0\0", 16);
         sign(bytes, size);
         (void)read_exactly(bytes, size, &read);
         recipe_unref(read);
@@ -234,7 +241,7 @@ Test(container, random_bytes_are_refused)
 /* Steps within steps: at the limit it is read, past it refused, with no stack to overflow. */
 Test(container, depth_is_limited)
 {
-    enum { STEP = 1 + 4 + 4 + 4, LEAF = 1 + 8 };
+    enum { STEP = 1 + 4 + 4 + 4, LEAF = 1 + 8 + 4 }; /* and no headers */
     const struct {
         size_t steps;
         int err;
@@ -243,7 +250,7 @@ Test(container, depth_is_limited)
         size_t size = HEADER + cases[c].steps * STEP + LEAF;
         unsigned char *bytes = calloc(1, size);
         struct recipe *read = NULL;
-        memcpy(bytes, "RESEATP\n\1", 9);
+        memcpy(bytes, "RESEATP\n\2", 9);
         for (size_t i = 0; i < cases[c].steps; i++) {
             bytes[HEADER + i * STEP] = RECIPE_BUILT;
             bytes[HEADER + i * STEP + 9] = 1;
@@ -280,11 +287,30 @@ Test(container, a_recipe_that_grows_when_written_is_refused)
     recipe_unref(recipe);
 }
 
+/* A header is the same as itself or as one that was before it, which has the bytes. */
+Test(container, headers_that_are_the_same_as_none_are_refused)
+{
+    struct recipe *recipe = everything(), *read = NULL;
+    static const unsigned char second[] = {14, 0, 0, 0, 'i', 'n', 'c', '/', '.', '.'};
+    size_t size;
+    unsigned char *bytes = written(recipe, &size);
+    unsigned char *at = memmem(bytes, size, second, sizeof(second));
+    cr_assert_not_null(at);
+    cr_assert_eq(at[4 + 14], 0);
+    for (unsigned same = 2; same < 256; same += 50) {
+        at[4 + 14] = (unsigned char)same;
+        sign(bytes, size);
+        cr_expect_eq(read_exactly(bytes, size, &read), -EBADMSG, "%u", same);
+    }
+    free(bytes);
+    recipe_unref(recipe);
+}
+
 /* Counts that promise more than there is must not be believed, let alone allocated. */
 Test(container, counts_without_content_are_refused)
 {
     for (unsigned at = 1; at <= 9; at += 4) {
-        unsigned char bytes[HEADER + 13 + 9] = "RESEATP\n\1";
+        unsigned char bytes[HEADER + 13 + 9] = "RESEATP\n\2";
         struct recipe *read = NULL;
         bytes[HEADER] = RECIPE_LINKED;
         bytes[HEADER + 9] = 1;
