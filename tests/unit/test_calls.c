@@ -504,3 +504,21 @@ Test(calls, launches_keep_to_the_limits_that_were_told)
 #undef LAUNCH
     expect_error(clFinish(s.queue), CL_SUCCESS);
 }
+
+/* Java's int, and C's, become 64 bits with the sign's bit before them. */
+Test(calls, all_devices_may_be_asked_for_with_a_sign)
+{
+    const cl_device_type type = (cl_device_type)(int64_t)(int32_t)CL_DEVICE_TYPE_ALL;
+    cl_device_id device = NULL;
+    cl_uint count = 0;
+    cl_int error;
+    cr_assert_eq(type, UINT64_MAX);
+    expect_error(clGetDeviceIDs(s.platform, type, 1, &device, &count), CL_SUCCESS);
+    cr_expect_eq(count, 1);
+    cr_expect_eq(device, s.device);
+    cl_context context = clCreateContextFromType(NULL, type, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    expect_error(clReleaseContext(context), CL_SUCCESS);
+    expect_error(clGetDeviceIDs(s.platform, type & ~UINT64_C(0x100), 1, &device, &count),
+                 CL_INVALID_DEVICE_TYPE);
+}

@@ -475,8 +475,34 @@ Test(calls_kernels, a_binary_stays_the_same_however_often_it_is_loaded_and_built
 Test(calls_kernels, constants_are_for_what_was_made_of_il)
 {
     const cl_uint value = 1;
+    char il[256] = "";
+    clGetDeviceInfo(s.device, CL_DEVICE_IL_VERSION, sizeof(il), il, NULL);
     expect_error(clSetProgramSpecializationConstant(program, 0, sizeof(value), &value),
+                 il[0] ? CL_INVALID_PROGRAM : CL_INVALID_OPERATION);
+    expect_error(clSetProgramSpecializationConstant(NULL, 0, sizeof(value), &value),
                  CL_INVALID_PROGRAM);
     expect_error(clUnloadPlatformCompiler(NULL), CL_INVALID_PLATFORM);
     expect_error(clUnloadPlatformCompiler(s.platform), CL_SUCCESS);
+}
+
+static void CL_CALLBACK never_called(cl_program of, void *data)
+{
+    (void)of;
+    *(bool *)data = true;
+}
+
+/* OpenCL 3.0 has no destructors of a program's own. */
+Test(calls_kernels, nobody_is_told_that_a_program_is_released)
+{
+    bool called = false;
+    const char *text = "kernel void k() {}";
+    cl_int error;
+    cl_program released = clCreateProgramWithSource(s.context, 1, &text, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    expect_error(clSetProgramReleaseCallback(released, never_called, &called),
+                 CL_INVALID_OPERATION);
+    expect_error(clSetProgramReleaseCallback(released, NULL, NULL), CL_INVALID_VALUE);
+    expect_error(clSetProgramReleaseCallback(NULL, never_called, &called), CL_INVALID_PROGRAM);
+    expect_error(clReleaseProgram(released), CL_SUCCESS);
+    cr_expect(!called);
 }
