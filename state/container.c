@@ -10,10 +10,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define VERSION      2u
-#define OPTIONS_MAX  ((size_t)1 << 20)
-#define NAME_MAX_LEN 4096u
-#define INPUTS_MAX   65536u
+#define VERSION         2u
+#define WITHOUT_HEADERS 1u /* the version that left them where they were */
+#define OPTIONS_MAX     ((size_t)1 << 20)
+#define NAME_MAX_LEN    4096u
+#define INPUTS_MAX      65536u
 
 static const char magic[8] = {'R', 'E', 'S', 'E', 'A', 'T', 'P', '\n'};
 
@@ -160,7 +161,7 @@ int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size
 struct reader {
     const unsigned char *bytes;
     size_t left;
-    uint32_t steps;
+    uint32_t steps, version;
 };
 
 static int get_number(struct reader *reader, unsigned size, uint64_t *ret_value)
@@ -336,7 +337,8 @@ static int get_step(struct reader *reader, enum recipe_kind kind, unsigned depth
     if (!err)
         err = make_step(kind, &parts, &recipe);
     if (!err && recipe_is_of_source(recipe))
-        err = get_headers(reader, recipe);
+        err = reader->version == WITHOUT_HEADERS ? recipe_keep_headers(recipe)
+                                                 : get_headers(reader, recipe);
     if (err)
         return err;
     *ret_recipe = recipe;
@@ -381,13 +383,15 @@ int container_read(const void *bytes, size_t size, struct recipe **ret_recipe)
     if (size < HEADER_SIZE || size > CONTAINER_SIZE_MAX ||
         memcmp(header, magic, sizeof(magic)) != 0)
         return -EBADMSG;
-    if (decode(header + VERSION_OFFSET, 4) != VERSION)
+    uint32_t version = (uint32_t)decode(header + VERSION_OFFSET, 4);
+    if (version != VERSION && version != WITHOUT_HEADERS)
         return -ENOTSUP;
     if (decode(header + FLAGS_OFFSET, 4) != 0 ||
         decode(header + PAYLOAD_OFFSET, 8) != size - HEADER_SIZE ||
         decode(header + CHECKSUM_OFFSET, 8) != checksum(header, size))
         return -EBADMSG;
-    struct reader reader = {.bytes = header + HEADER_SIZE, .left = size - HEADER_SIZE};
+    struct reader reader = {
+        .bytes = header + HEADER_SIZE, .left = size - HEADER_SIZE, .version = version};
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
     int err = get_recipe(&reader, 1, &recipe);
     if (err)
@@ -422,7 +426,7 @@ void container_describe(const void *bytes, size_t size, char *ret_text, size_t t
         size_t length;
         const char *text;
     } kinds[] = {
-        {"RESEATP\n", 8, "a portable container that is altered or of another version"},
+        {"RESEATP\n", 8, "a portable container that is altered or of a later version"},
         {"BC\xC0\xDE", 4, "LLVM bitcode"},
         {"\x03\x02\x23\x07", 4, "a SPIR-V module"},
         {"PK\x03\x04", 4, "an archive of a vendor"},

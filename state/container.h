@@ -30,7 +30,8 @@ MUST_CHECK int container_write(const struct recipe *recipe, unsigned char **ret_
  * Read a container. Nothing in @bytes is trusted.
  *
  * Returns 0, -EBADMSG (not a container, altered, truncated, or with something behind it), -ENOTSUP
- * (of another version: an earlier one lacks headers) or -ENOMEM.
+ * (of a later version) or -ENOMEM. One of the first version lacks headers: they are read
+ * from the disk, as it is now.
  */
 MUST_CHECK int container_read(const void *bytes, size_t size, struct recipe **ret_recipe);
 

@@ -17,7 +17,7 @@
  */
 
 static const char magic[] = "RESEATP\n\2\0\0\0\0\0\0\0";
-enum { PAYLOAD = 16, CHECKSUM = 24, HEADER = 32, DESCRIPTION = 80 };
+enum { VERSION = 8, PAYLOAD = 16, CHECKSUM = 24, HEADER = 32, DESCRIPTION = 80 };
 
 static void put_le64(unsigned char *bytes, uint64_t value)
 {
@@ -56,14 +56,14 @@ static void use(const struct recipe *recipe)
     stage(recipe);
 }
 
-/* What is read, written again, is the same to the byte: nothing has two forms. */
+/* What is read, written again, is the same to the byte: nothing has two forms, but for the first
+ * version, which lacks headers. */
 static void read_back(const unsigned char *bytes, size_t size, const struct recipe *recipe)
 {
     unsigned char *again;
     size_t again_size;
     EXPECT(container_write(recipe, &again, &again_size) == 0);
-    EXPECT(again_size == size);
-    EXPECT(memcmp(again, bytes, size) == 0);
+    EXPECT(bytes[VERSION] == 1 || (again_size == size && memcmp(again, bytes, size) == 0));
     free(again);
 }
 
