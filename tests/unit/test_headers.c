@@ -445,3 +445,96 @@ Test(headers, no_name_leads_out_of_the_private_folder)
     recipe_unref(recipe);
     recipe_unref(base);
 }
+
+/* The builds that the driver knows from now on. */
+static unsigned cached;
+
+static int count_build(const char *path, const struct stat *stat, int kind, struct FTW *at)
+{
+    (void)stat;
+    cached += kind == FTW_F && strcmp(path + at->base, "program.bc") == 0;
+    return 0;
+}
+
+static unsigned builds_cached(void)
+{
+    cached = 0;
+    cr_assert_not_null(getenv("POCL_CACHE_DIR"));
+    nftw(getenv("POCL_CACHE_DIR"), count_build, 8, FTW_PHYS);
+    return cached;
+}
+
+static const char *const builders[] = {"clCreateProgramWithSource", "clBuildProgram",
+                                       "clCompileProgram", "clLinkProgram"};
+
+static void count_calls(const struct fixture *f, uint64_t ret_calls[ARRAY_SIZE(builders)])
+{
+    for (size_t i = 0; i < ARRAY_SIZE(builders); i++)
+        ret_calls[i] = emu_shared_calls(f->rig.emu, "one", builders[i]);
+}
+
+/* Of text, of text with a header of the disk, and of two parts that are linked. */
+static cl_program built_by(const struct fixture *f, int way, const char *options)
+{
+    cl_int error;
+    if (way < 2)
+        return built(f,
+                     way == 0 ? "#define N 4\n#define L 4\n" TAKES
+                              : "#include \"n.h\"\n#define L 5\n" TAKES,
+                     options);
+    cl_program parts[] = {source(f, "#include \"n.h\"\nint four(void) { return N; }"),
+                          source(f, "int four(void); kernel void k(global int *a)"
+                                    "{ a[0] = four(); }")};
+    for (int i = 0; i < 2; i++)
+        OK(clCompileProgram(parts[i], 0, NULL, options, 0, NULL, NULL, NULL, NULL));
+    cl_program program =
+        clLinkProgram(f->base.context, 0, NULL, NULL, 2, parts, NULL, NULL, &error);
+    OK(error);
+    OK(clReleaseProgram(parts[0]));
+    OK(clReleaseProgram(parts[1]));
+    return program;
+}
+
+/* Programs keep their binaries to start faster: the driver's own cache has to know what they are
+ * built from, in this process and the next. */
+Test(headers, a_binary_is_built_as_what_it_was_made_from)
+{
+    static struct fixture f;
+    open_on(&f, CONFIG);
+    for (int way = 0; way < 3; way++) {
+        uint64_t before[4], source_calls[4], binary_calls[4];
+        char options[128];
+        /* Nothing of an earlier run is in the cache. */
+        snprintf(options, sizeof(options), "-I inc -DRUN=%s", strrchr(folder, '-') + 1);
+        file("inc/n.h", "#define N 4\n");
+        count_calls(&f, before);
+        unsigned known = builds_cached();
+        cl_program program = built_by(&f, way, options);
+        count_calls(&f, source_calls);
+        cr_expect_eq(number(&f, program), 4);
+        size_t size;
+        unsigned char *bytes = binary(program, &size);
+        cr_expect_gt(builds_cached(), known, "%d: %u", way, known);
+        known = builds_cached();
+        cl_program copy = loaded(&f, bytes, size);
+        count_calls(&f, binary_calls);
+        cr_expect_eq(number(&f, copy), 4);
+        cr_expect_eq(builds_cached(), known, "%d: the driver built it again", way);
+        for (size_t i = 0; i < ARRAY_SIZE(builders); i++)
+            cr_expect_eq(binary_calls[i] - source_calls[i], source_calls[i] - before[i], "%d: %s",
+                         way, builders[i]);
+        OK(clReleaseProgram(copy));
+        /* From the headers that were kept it is another build, but the same one each time. */
+        file("inc/n.h", "#define N 5\n");
+        for (int again = 0; again < 2; again++) {
+            copy = loaded(&f, bytes, size);
+            cr_expect_eq(number(&f, copy), 4);
+            cr_expect(!again || builds_cached() == known, "%d: built again", way);
+            known = builds_cached();
+            OK(clReleaseProgram(copy));
+        }
+        OK(clReleaseProgram(program));
+        free(bytes);
+    }
+    close_all(&f);
+}
