@@ -152,6 +152,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                  {"no_fp64", &c->no_fp64},
                  {"no_images", &c->no_images},
                  {"no_times", &c->no_times},
+                 {"careless", &c->careless},
                  {"own_memory", &c->own_memory}};
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
         if (strcmp(key, numbers[i].key) == 0)
