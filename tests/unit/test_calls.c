@@ -114,6 +114,28 @@ Test(calls, boxes_beyond_the_end_are_refused)
 #undef READ
 }
 
+Test(calls, boxes_are_copied_within_both_buffers)
+{
+    cl_int error;
+    const size_t zero[3] = {0}, last[3] = {0, 0, 63}, past[3] = {0, 0, 64}, region[3] = {8, 8, 1};
+    const size_t none[3] = {8, 0, 1};
+    cl_mem other = clCreateBuffer(s.context, CL_MEM_READ_WRITE, 4096, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+#define COPY(from, to, region, row, slice)                                                         \
+    clEnqueueCopyBufferRect(s.queue, s.buffer, other, from, to, region, row, slice, 8, 64, 0,      \
+                            NULL, NULL)
+    expect_error(COPY(zero, zero, region, 8, 64), CL_SUCCESS);
+    expect_error(COPY(last, last, region, 8, 64), CL_SUCCESS);
+    expect_error(COPY(past, zero, region, 8, 64), CL_INVALID_VALUE);
+    expect_error(COPY(zero, past, region, 8, 64), CL_INVALID_VALUE);
+    expect_error(COPY(zero, zero, none, 8, 64), CL_INVALID_VALUE);
+    expect_error(COPY(zero, zero, region, 7, 64), CL_INVALID_VALUE);
+    expect_error(COPY(zero, zero, region, 8, 60), CL_INVALID_VALUE);
+    expect_error(clFinish(s.queue), CL_SUCCESS);
+#undef COPY
+    clReleaseMemObject(other);
+}
+
 Test(calls, patterns_have_a_size_that_divides)
 {
     char pattern[256] = {0};
@@ -202,6 +224,17 @@ Test(calls, image_regions_lie_in_the_image)
     expect_error(READ(one, all, 0, 0), CL_INVALID_VALUE);
     expect_error(READ(up, all, 0, 0), CL_INVALID_VALUE);
 #undef READ
+#define WRITE(origin, region, row, slice)                                                          \
+    clEnqueueWriteImage(s.queue, s.image, CL_TRUE, origin, region, row, slice, bytes, 0, NULL, NULL)
+    expect_error(WRITE(zero, all, 0, 0), CL_SUCCESS);
+    expect_error(WRITE(zero, all, 31, 0), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, all, 0, 256), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, wide, 0, 0), CL_INVALID_VALUE);
+    expect_error(WRITE(one, all, 0, 0), CL_INVALID_VALUE);
+#undef WRITE
+    expect_error(
+        clEnqueueWriteImage(s.queue, s.image, CL_TRUE, zero, all, 0, 0, NULL, 0, NULL, NULL),
+        CL_INVALID_VALUE);
     expect_error(clEnqueueFillImage(s.queue, s.image, color, one, all, 0, NULL, NULL),
                  CL_INVALID_VALUE);
     expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, zero, zero, all, 0, NULL, NULL),

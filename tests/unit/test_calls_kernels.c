@@ -506,3 +506,27 @@ Test(calls_kernels, nobody_is_told_that_a_program_is_released)
     expect_error(clReleaseProgram(released), CL_SUCCESS);
     cr_expect(!called);
 }
+
+/* The driver hears of a held launch when the program has gone on. */
+Test(calls_kernels, a_held_launch_without_its_arguments_is_refused_at_the_call)
+{
+    const size_t one = 1;
+    cl_int error;
+    cl_kernel bare = clCreateKernel(s.program, "fill", &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_event gate = clCreateUserEvent(s.context, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    for (int given = 0; given <= 2; given++) {
+        expect_error(clEnqueueNDRangeKernel(s.queue, bare, 1, NULL, &one, NULL, 1, &gate, NULL),
+                     given < 2 ? CL_INVALID_KERNEL_ARGS : CL_SUCCESS);
+        const cl_uint value = 3;
+        if (given == 0)
+            expect_error(clSetKernelArg(bare, 0, sizeof(s.buffer), &s.buffer), CL_SUCCESS);
+        else
+            expect_error(clSetKernelArg(bare, 1, sizeof(value), &value), CL_SUCCESS);
+    }
+    expect_error(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    expect_error(clFinish(s.queue), CL_SUCCESS);
+    expect_error(clReleaseEvent(gate), CL_SUCCESS);
+    expect_error(clReleaseKernel(bare), CL_SUCCESS);
+}
