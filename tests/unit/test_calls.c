@@ -92,6 +92,21 @@ Test(calls, transfers_of_nothing_are_commands)
                  CL_INVALID_VALUE);
 }
 
+Test(calls, copies_beyond_either_end_are_refused)
+{
+    cl_int error;
+    cl_mem small = clCreateBuffer(s.context, CL_MEM_READ_WRITE, 64, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+#define COPY(from, to, a, b, size) clEnqueueCopyBuffer(s.queue, from, to, a, b, size, 0, NULL, NULL)
+    expect_error(COPY(s.buffer, small, 4032, 0, 64), CL_SUCCESS);
+    expect_error(COPY(s.buffer, small, 4033, 0, 64), CL_INVALID_VALUE);
+    expect_error(COPY(s.buffer, small, 0, 1, 64), CL_INVALID_VALUE);
+    expect_error(COPY(small, s.buffer, 1, 0, 64), CL_INVALID_VALUE);
+    expect_error(COPY(small, s.buffer, SIZE_MAX, 0, 2), CL_INVALID_VALUE);
+#undef COPY
+    clReleaseMemObject(small);
+}
+
 Test(calls, boxes_beyond_the_end_are_refused)
 {
     char bytes[4096];
@@ -131,8 +146,22 @@ Test(calls, boxes_are_copied_within_both_buffers)
     expect_error(COPY(zero, zero, none, 8, 64), CL_INVALID_VALUE);
     expect_error(COPY(zero, zero, region, 7, 64), CL_INVALID_VALUE);
     expect_error(COPY(zero, zero, region, 8, 60), CL_INVALID_VALUE);
+    /* 5.2.4: within one buffer the pitches are the same. */
+    expect_error(clEnqueueCopyBufferRect(s.queue, s.buffer, s.buffer, zero, last, region, 8, 64, 16,
+                                         128, 0, NULL, NULL),
+                 CL_INVALID_VALUE);
     expect_error(clFinish(s.queue), CL_SUCCESS);
 #undef COPY
+    char bytes[4096];
+#define WRITE(origin, region, row, slice)                                                          \
+    clEnqueueWriteBufferRect(s.queue, s.buffer, CL_TRUE, origin, zero, region, row, slice, 0, 0,   \
+                             bytes, 0, NULL, NULL)
+    memset(bytes, 0, sizeof(bytes));
+    expect_error(WRITE(last, region, 8, 64), CL_SUCCESS);
+    expect_error(WRITE(past, region, 8, 64), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, none, 8, 64), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, region, 7, 64), CL_INVALID_VALUE);
+#undef WRITE
     clReleaseMemObject(other);
 }
 
@@ -239,6 +268,13 @@ Test(calls, image_regions_lie_in_the_image)
                  CL_INVALID_VALUE);
     expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, zero, zero, all, 0, NULL, NULL),
                  CL_MEM_COPY_OVERLAP);
+    const size_t half[3] = {4, 8, 1}, right[3] = {4, 0, 0}, far[3] = {5, 0, 0};
+    expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, zero, right, half, 0, NULL, NULL),
+                 CL_SUCCESS);
+    expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, zero, far, half, 0, NULL, NULL),
+                 CL_INVALID_VALUE);
+    expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, far, zero, half, 0, NULL, NULL),
+                 CL_INVALID_VALUE);
     expect_error(
         clEnqueueCopyImageToBuffer(s.queue, s.image, s.buffer, zero, all, 4000, 0, NULL, NULL),
         CL_INVALID_VALUE);

@@ -530,3 +530,23 @@ Test(calls_kernels, a_held_launch_without_its_arguments_is_refused_at_the_call)
     expect_error(clReleaseEvent(gate), CL_SUCCESS);
     expect_error(clReleaseKernel(bare), CL_SUCCESS);
 }
+
+Test(calls_kernels, memory_arguments_are_of_the_kernels_context)
+{
+    cl_int error;
+    const size_t one = 1;
+    cl_context context = clCreateContext(NULL, 1, &s.device, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem foreign = clCreateBuffer(context, CL_MEM_READ_WRITE, 64, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem wrong[] = {foreign, (cl_mem)s.queue, (cl_mem)(uintptr_t)&error};
+    cl_kernel bare = clCreateKernel(s.program, "fill", &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    for (size_t i = 0; i < 3; i++)
+        expect_error(clSetKernelArg(bare, 0, sizeof(wrong[i]), &wrong[i]), CL_INVALID_MEM_OBJECT);
+    expect_error(clEnqueueNDRangeKernel(s.queue, bare, 1, NULL, &one, NULL, 0, NULL, NULL),
+                 CL_INVALID_KERNEL_ARGS);
+    expect_error(clReleaseKernel(bare), CL_SUCCESS);
+    expect_error(clReleaseMemObject(foreign), CL_SUCCESS);
+    expect_error(clReleaseContext(context), CL_SUCCESS);
+}
