@@ -147,8 +147,9 @@ Test(calls, boxes_are_copied_within_both_buffers)
     expect_error(COPY(zero, zero, region, 7, 64), CL_INVALID_VALUE);
     expect_error(COPY(zero, zero, region, 8, 60), CL_INVALID_VALUE);
     /* 5.2.4: within one buffer the pitches are the same. */
-    expect_error(clEnqueueCopyBufferRect(s.queue, s.buffer, s.buffer, zero, last, region, 8, 64, 16,
-                                         128, 0, NULL, NULL),
+    const size_t later[3] = {0, 0, 20};
+    expect_error(clEnqueueCopyBufferRect(s.queue, s.buffer, s.buffer, zero, later, region, 8, 64,
+                                         16, 128, 0, NULL, NULL),
                  CL_INVALID_VALUE);
     expect_error(clFinish(s.queue), CL_SUCCESS);
 #undef COPY
