@@ -171,8 +171,14 @@ int walk_resolve(struct walk *walk, const struct walk_text *text, const struct h
                    ret_index);
     for (size_t i = 0; !err && *ret_index == WALK_NONE && i < walk->folder_count; i++)
         err = find(walk, walk->folders[i], strlen(walk->folders[i]), name->text, ret_index);
-    if (!err && *ret_index == WALK_NONE)
-        err = find(walk, "", 0, name->text, ret_index);
+    /* Some drivers look there last, some first, some not at all. */
+    int here = WALK_NONE;
+    if (!err && (*ret_index == WALK_NONE || !name->quoted))
+        err = find(walk, "", 0, name->text, &here);
+    if (*ret_index == WALK_NONE)
+        *ret_index = here;
+    walk->unsure = walk->unsure || (here >= 0 && walk->headers->list[here].same !=
+                                                     walk->headers->list[*ret_index].same);
     return err;
 }
 
@@ -344,10 +350,11 @@ int headers_read(const struct recipe *recipe, struct headers **ret_headers)
         struct walk walk = {.recipe = recipe, .headers = headers};
         int err = headers ? walk_all(&walk) : -ENOMEM;
         walk_finish(&walk);
-        if (err == -E2BIG) {
-            log_warn(
-                "a program includes more than is kept: where it is moved, its headers are read "
-                "again, and it has no portable binary");
+        if (err == -E2BIG || (!err && walk.unsure)) {
+            log_warn("a program includes %s: where it is moved, its headers are read again, and it "
+                     "has no portable binary",
+                     err ? "more than is kept"
+                         : "by a name that both the working folder and another have");
             headers->partial = true;
         } else if (err) {
             headers_free(headers);

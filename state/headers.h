@@ -30,7 +30,7 @@ struct header {
 struct headers {
     struct header *list;
     uint32_t count;
-    bool partial; /**< More than the limits above: it has to be built from the disk. */
+    bool partial; /**< More than the limits above, or not sure: it has to be built from the disk. */
 };
 
 void headers_free(struct headers *headers);                          /**< NULL is allowed. */

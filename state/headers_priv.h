@@ -25,6 +25,7 @@ struct walk {
     struct walk_text *texts; /**< The inputs, and one for each header; of those that are the same as
                                   another it is empty. */
     size_t text_count;
+    bool unsure;             /**< Which file a name means depends on the driver. */
     size_t directive_count;  /**< Of all texts. */
     struct walk_file *files; /**< Of what was found on the disk. */
 };

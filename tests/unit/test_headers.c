@@ -384,6 +384,20 @@ Test(headers, more_than_can_be_kept_is_built_from_the_disk)
     recipe_unref(recipe);
 }
 
+/* POCL looks into the working folder before the others, most drivers do not. */
+Test(headers, a_name_that_drivers_read_differently_is_left_to_the_driver)
+{
+    file("inc/n.h", "#define N 1\n");
+    file("n.h", "#define N 2\n");
+    struct recipe *quoted = kept("#include \"n.h\"\n", "-I inc");
+    struct recipe *angled = kept("#include <n.h>\n", "-I inc");
+    cr_expect(!quoted->headers->partial);
+    cr_expect_str_eq(quoted->headers->list[0].path, "n.h");
+    cr_expect(angled->headers->partial);
+    recipe_unref(quoted);
+    recipe_unref(angled);
+}
+
 /* Macros that grow without end, and name themselves, and a file that includes itself by ever longer
  * names. */
 Test(headers, reading_them_ends)
