@@ -148,12 +148,9 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
     const struct {
         const char *key;
         bool *field;
-    } flags[] = {{"host_unified", &c->host_unified},
-                 {"no_fp64", &c->no_fp64},
-                 {"no_images", &c->no_images},
-                 {"no_times", &c->no_times},
-                 {"careless", &c->careless},
-                 {"own_memory", &c->own_memory}};
+    } flags[] = {{"host_unified", &c->host_unified}, {"no_fp64", &c->no_fp64},
+                 {"no_images", &c->no_images},       {"no_times", &c->no_times},
+                 {"careless", &c->careless},         {"own_memory", &c->own_memory}};
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
         if (strcmp(key, numbers[i].key) == 0)
             return parse_number(value, numbers[i].field);
