@@ -28,6 +28,8 @@ struct devices {
     char names_path[PATH_MAX];
     char inventory_path[PATH_MAX];
     char fresh_path[PATH_MAX]; /**< Where the lister writes. */
+    char own_path[PATH_MAX];   /**< What the last listing showed, and nothing of other environments;
+                                    "" before. Its name tells the content, which never changes. */
     char *environment;         /**< Of the last listing, as environment_for_lister() takes it. */
     char *wanted;              /**< Of the listing in progress. */
     uint64_t listed_ms;        /**< When, by uv_now(); 0: never. */

@@ -303,6 +303,7 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
         }
         if (parent && parent->uid == app->uid) {
             app->named = parent->named;
+            app->environment = parent->environment ? strdup(parent->environment) : NULL;
             app->policy = parent->policy;
             app->seat_count = parent->seat_count;
             for (size_t i = 0; i < app->seat_count; i++) {

@@ -25,7 +25,7 @@ int cmd_simulate(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /** What programs are told of their device, of the inventory that the agent keeps. */
-int cmd_presented(const struct output *output);
+int cmd_presented(const struct output *output, const char *inventory);
 
 /** Help of a command, as its --help prints it. */
 const char *cmd_help(const char *name);

@@ -6,6 +6,10 @@
 #include "agent/cmd.h"
 #include "agent/doctor.h"
 #include "agent/inventory.h"
+#include "agent/told.h"
+
+#define LIST_MS   30000
+#define NAMES_MAX 6
 
 static bool line(bool good, const char *what, const char *detail, const char *advice)
 {
@@ -29,11 +33,78 @@ static bool check_agent(const struct paths *paths)
                 "stop it with reseat agent stop, or look into agent.log beside its socket");
 }
 
+/** Where the list is of what this environment shows; without an agent, what the last one left. */
+static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
+{
+    struct client client = {.fd = -1};
+    struct message message;
+    struct frame frame;
+    int error = paths_join(paths->folder, "inventory", ret_path);
+
+    if (!error && client_connect(paths, &client) == 0) {
+        frame_init(&frame, MSG_DEVICES);
+        cmd_put_environment(&frame);
+        if (client_send(&client, &frame) == 0 &&
+            client_receive(&client, LIST_MS, -1, &message) == 1) {
+            char own[PATH_MAX] = "";
+            if (field_string(&message.root, "inventory", own, sizeof(own)) && own[0]) {
+                strcpy(ret_path, own);
+            }
+            message_finish(&message);
+        }
+    }
+    client_close(&client);
+    return error;
+}
+
+/** What the device that programs start on by default has and others have not. */
+static void say_cost(const struct inventory *inventory)
+{
+    struct words names = {0}, devices = {0};
+    struct told told;
+    size_t extensions = 0, limits = 0;
+
+    if (told_build(inventory, 0, &told)) {
+        return;
+    }
+    for (size_t i = 0; i < told.reasons.count; i++) {
+        const struct reason *reason = &told.reasons.items[i];
+        bool named = reason->kind == REASON_EXTENSION || reason->kind == REASON_FEATURE;
+        if (reason->by[0] || (reason->rule != REASON_MISSING && reason->rule != REASON_LEAST &&
+                              reason->rule != REASON_COMMON)) {
+            continue;
+        }
+        if (named && extensions++ < NAMES_MAX) {
+            words_add(&names, "%s%s", names.used ? ", " : "", reason->name);
+        }
+        limits += reason->kind == REASON_ANSWER;
+    }
+    for (size_t d = 1; d < told.count && extensions + limits; d++) {
+        bool costs = false;
+        for (size_t i = 0; i < told.reasons.count && !costs; i++) {
+            const struct reason *reason = &told.reasons.items[i];
+            costs = reason->kind <= REASON_FEATURE && !reason->by[0] && reason->by[d];
+        }
+        if (costs) {
+            words_add(&devices, "%s%s", devices.used ? ", " : "", told.devices[d]->name);
+        }
+    }
+    if (devices.used) {
+        printf(
+            "note  choice: that programs may go to %s costs them, of what %s has, %zu extensions "
+            "and features (%s%s) and %zu limits; reseat devices --presented tells which, and "
+            "--profile native leaves them on what is like it\n",
+            devices.text, told.devices[0]->name, extensions, names.used ? names.text : "none",
+            extensions > NAMES_MAX ? "..." : "", limits);
+    }
+    told_finish(&told);
+}
+
 static void check_inventory(const struct paths *paths)
 {
     struct inventory inventory = {0};
     char path[PATH_MAX];
-    int error = paths_join(paths->folder, "inventory", path);
+    int error = find_inventory(paths, path);
 
     if (!error) {
         error = inventory_read(path, &inventory);
@@ -44,6 +115,7 @@ static void check_inventory(const struct paths *paths)
         printf("note  devices: no OpenCL driver shows any; install one, such as pocl-opencl-icd\n");
     } else {
         printf("ok    devices: %zu in %s\n", inventory.count, path);
+        say_cost(&inventory);
     }
     inventory_finish(&inventory);
 }

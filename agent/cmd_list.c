@@ -182,7 +182,7 @@ int cmd_devices(int argc, char **argv)
     struct client client = {.fd = -1};
     struct message message = {0};
     struct frame frame;
-    char problem[PROTOCOL_TEXT_MAX];
+    char problem[PROTOCOL_TEXT_MAX], inventory[PATH_MAX] = "";
 
     output_init(&output, "devices", argc, argv);
     bool presented = false;
@@ -203,7 +203,8 @@ int cmd_devices(int argc, char **argv)
     if (problem[0] && !count) {
         status = output_fail(&output, ERR_FAILED, "%s; see reseat doctor", problem);
     } else if (presented) {
-        status = cmd_presented(&output);
+        field_string(&message.root, "inventory", inventory, sizeof(inventory));
+        status = cmd_presented(&output, inventory);
     } else if (output.json) {
         status = print_json(&output, &message, "devices");
     } else if (!count) {

@@ -394,26 +394,19 @@ static int print_json(const struct output *output, const struct told *told)
     return output_print(object, STATUS_DONE);
 }
 
-int cmd_presented(const struct output *output)
+int cmd_presented(const struct output *output, const char *file)
 {
     const char *size = getenv("RESEAT_MEMORY");
     char reason[128] = "there has to be some";
     uint64_t memory = 0;
     struct inventory inventory = {0};
     struct told told = {0};
-    struct paths paths;
-    char path[PATH_MAX];
-    int error = paths_find(&paths);
+    int error;
 
     if (size && *size && (size_parse(size, &memory, reason, sizeof(reason)) || !memory)) {
         return output_usage(output, "RESEAT_MEMORY: %s", reason);
     }
-    if (!error) {
-        error = paths_join(paths.folder, "inventory", path);
-    }
-    if (!error) {
-        error = inventory_read(path, &inventory);
-    }
+    error = inventory_read(file, &inventory);
     if (!error && !inventory.count) {
         return output_fail(output, ERR_NO_DEVICE,
                            "no OpenCL driver shows a device; install one, then see reseat doctor");

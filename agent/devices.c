@@ -9,9 +9,13 @@
 
 #include "agent/access.h"
 #include "agent/apps.h"
+#include "agent/cleanup.h"
 #include "agent/environment.h"
 #include "agent/govern.h"
 #include "agent/peers.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 static void load_last(struct devices *devices)
 {
@@ -62,15 +66,80 @@ void devices_finish(struct agent *agent)
     free(devices->wanted);
 }
 
-/** True when a program lives that sees other devices than those in @environment. */
-static bool others_live(const struct agent *agent, const char *environment)
+/** What stands for an environment; never 0. */
+static uint64_t digest_of(const char *environment)
 {
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        if (app->environment && strcmp(app->environment, environment)) {
-            return true;
+    uint64_t digest = XXH64(environment, strlen(environment), 0);
+    return digest ? digest : 1;
+}
+
+static bool sees(const struct inventory_entry *entry, uint64_t digest)
+{
+    size_t i = 0;
+
+    while (i < INVENTORY_SEEN_MAX && entry->seen[i] && entry->seen[i] != digest) {
+        i++;
+    }
+    return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
+}
+
+/** True when a program lives that sees @entry; a digest that no program has any more is dropped. */
+static bool others_see(const struct agent *agent, struct inventory_entry *entry, uint64_t but)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < INVENTORY_SEEN_MAX && entry->seen[i]; i++) {
+        bool lives = false;
+        for (const struct app *app = agent->apps; app && !lives; app = app->next) {
+            lives = app->environment && digest_of(app->environment) == entry->seen[i];
+        }
+        if (lives && entry->seen[i] != but) {
+            entry->seen[kept++] = entry->seen[i];
         }
     }
-    return false;
+    memset(entry->seen + kept, 0, (INVENTORY_SEEN_MAX - kept) * sizeof(entry->seen[0]));
+    return kept > 0;
+}
+
+bool devices_shown(const struct agent *agent, const char *environment,
+                   const struct inventory_entry *entry)
+{
+    const struct devices *devices = &agent->devices;
+
+    environment = environment ? environment : devices->environment;
+    return !environment || !entry->seen[0] || sees(entry, digest_of(environment));
+}
+
+/** What @fresh shows, for the programs that see just that. */
+static int write_own(struct devices *devices, const struct inventory *fresh)
+{
+    CLEANUP(cleanup_free) char *data = NULL;
+    char path[PATH_MAX];
+    size_t size;
+    int error = inventory_encode(fresh, &data, &size);
+
+    if (!error && snprintf(path, sizeof(path), "%s-%016llx", devices->inventory_path,
+                           (unsigned long long)XXH64(data, size, 0)) >= (int)sizeof(path)) {
+        error = -ENAMETOOLONG;
+    }
+    if (!error && access(path, R_OK)) {
+        error = inventory_write(path, fresh);
+    }
+    if (!error) {
+        strcpy(devices->own_path, path);
+    }
+    return error;
+}
+
+static struct inventory_entry *entry_by_key(const struct inventory *inventory, size_t count,
+                                            const struct device_key *key)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (device_key_equal(&inventory->entries[i].key, key)) {
+            return &inventory->entries[i];
+        }
+    }
+    return NULL;
 }
 
 /**
@@ -82,27 +151,34 @@ static int keep_others(struct agent *agent, struct inventory *fresh)
     struct devices *devices = &agent->devices;
     size_t room = fresh->count + devices->inventory.count;
     struct inventory_entry *grown;
+    uint64_t digest = digest_of(devices->wanted);
 
     apps_sweep(agent); /* One that has just ended does not count. */
-    if (!others_live(agent, devices->wanted) || !devices->environment ||
-        strcmp(devices->environment, devices->wanted) == 0) {
-        return 0;
-    }
     grown = realloc(fresh->entries, (room ? room : 1) * sizeof(*grown));
     if (!grown) {
         return -ENOMEM;
     }
     fresh->entries = grown;
-    size_t kept = 0;
+    size_t kept = 0, listed = fresh->count;
     for (size_t i = 0; i < devices->inventory.count; i++) {
         struct inventory_entry *entry = &devices->inventory.entries[i];
-        if (device_by_key(fresh, &entry->key)) {
+        bool shared = others_see(agent, entry, digest);
+        struct inventory_entry *same = entry_by_key(fresh, listed, &entry->key);
+        if (same) {
+            memcpy(same->seen, entry->seen, sizeof(same->seen));
+        }
+        if (same || !shared) {
             devices->inventory.entries[kept++] = *entry;
         } else {
             fresh->entries[fresh->count++] = *entry;
         }
     }
     devices->inventory.count = kept;
+    for (size_t i = 0; i < listed; i++) {
+        struct inventory_entry *entry = &fresh->entries[i];
+        memmove(entry->seen + 1, entry->seen, sizeof(entry->seen) - sizeof(entry->seen[0]));
+        entry->seen[0] = digest;
+    }
     return 0;
 }
 
@@ -116,6 +192,9 @@ static int take_fresh(struct agent *agent)
     unlink(devices->fresh_path);
     if (!error) {
         error = device_names_assign(&devices->names, &fresh, &grew);
+    }
+    if (!error) {
+        error = write_own(devices, &fresh);
     }
     if (!error) {
         error = keep_others(agent, &fresh);
@@ -142,6 +221,10 @@ static void ready(struct agent *agent)
 
     devices->listing = false;
     devices->listed_ms = uv_now(&agent->loop) + 1;
+    if (devices->problem[0] && devices->wanted && devices->environment &&
+        strcmp(devices->wanted, devices->environment)) {
+        devices->own_path[0] = '\0'; /* It is another environment's. */
+    }
     free(devices->environment);
     devices->environment = devices->wanted;
     devices->wanted = NULL;
@@ -315,6 +398,7 @@ void devices_describe(struct agent *agent, const struct peer *peer, struct frame
 
     apps_sweep(agent);
     frame_string(frame, "problem", agent->devices.problem);
+    frame_string(frame, "inventory", agent->devices.own_path);
     frame_array(frame, "devices");
     for (size_t i = 0; i < inventory->count; i++) {
         const struct inventory_entry *entry = &inventory->entries[i];

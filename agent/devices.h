@@ -21,6 +21,11 @@ void devices_renew(struct agent *agent);
 /** True when the list was made, in that environment, less than @age_ms ago. */
 bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms);
 
+/** True when @environment (NULL: that of the last listing) shows the device, as far as is known:
+ * the others are listed for programs of other environments. */
+bool devices_shown(const struct agent *agent, const char *environment,
+                   const struct inventory_entry *entry);
+
 /** The answer to MSG_DEVICES: all devices, and which programs of those @peer may see use them. */
 void devices_describe(struct agent *agent, const struct peer *peer, struct frame *frame);
 

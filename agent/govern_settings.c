@@ -5,6 +5,7 @@
 
 #include "agent/cleanup.h"
 #include "agent/config.h"
+#include "agent/devices.h"
 #include "agent/govern_priv.h"
 
 /* What the configuration says, as the governor needs it. */
@@ -132,6 +133,7 @@ int govern_place(struct agent *agent, const struct device_wish *wish,
                 fills[i].closed = said.closed || device->drains || device->drains_ms;
             }
         }
+        fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]);
         open += !fills[i].closed;
     }
     int result =

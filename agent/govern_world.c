@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/app_wish.h"
+#include "agent/devices.h"
 #include "agent/govern_priv.h"
 #include "policy/wish.h"
 #include "state/offer.h"
@@ -97,7 +98,8 @@ static void bar(uint64_t *barred, uint32_t device)
 }
 
 /** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
- * what has less than it asked for, and all that it is not bound to. */
+ * what its environment does not show; what has less than it asked for, and all that it is not bound
+ * to. */
 static void put_bars(const struct agent *agent, const struct app *app, uint32_t own,
                      uint64_t *barred)
 {
@@ -116,6 +118,12 @@ static void put_bars(const struct agent *agent, const struct app *app, uint32_t 
     for (uint32_t i = 0; app->wish.aware && i < governor->ledger.count; i++) {
         char ignored[POLICY_REASON];
         if (!govern_meets(agent, app, i, ignored, sizeof(ignored))) {
+            bar(barred, i);
+        }
+    }
+    for (uint32_t i = 0; app->environment && i < governor->ledger.count; i++) {
+        const struct inventory_entry *entry = govern_entry(agent, i);
+        if (i != own && entry && !devices_shown(agent, app->environment, entry)) {
             bar(barred, i);
         }
     }

@@ -13,10 +13,16 @@
  * lister, read on the same machine (answers keep the machine's byte order).
  */
 
+/** Environments that are remembered for one device. */
+#define INVENTORY_SEEN_MAX 16
+
 struct inventory_entry {
     char name[32]; /**< What operators call it; "" until the agent has named it. */
     struct device_key key;
     struct devinfo info;
+    /** The agent's, not in the file: digests of the environments that show it, 0 behind the last.
+     */
+    uint64_t seen[INVENTORY_SEEN_MAX];
 };
 
 struct inventory {

@@ -53,7 +53,9 @@ static void reply_registered(struct peer *peer, struct app *app)
     frame_string(&frame, "id", app->id);
     frame_string(&frame, "name", app->name);
     app_put_devices(app, &frame);
-    frame_string(&frame, "inventory", peer->agent->devices.inventory_path);
+    frame_string(&frame, "inventory",
+                 peer->agent->devices.own_path[0] ? peer->agent->devices.own_path
+                                                  : peer->agent->devices.inventory_path);
     frame_string(&frame, "problem", peer->agent->devices.problem);
     peer_send(peer, &frame);
 }

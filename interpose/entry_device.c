@@ -8,10 +8,16 @@
     (CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU |                            \
      CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CUSTOM)
 
+/* A program that keeps CL_DEVICE_TYPE_ALL in a signed number of 32 bits passes 64 of them. */
+static bool is_all(cl_device_type type)
+{
+    return type == CL_DEVICE_TYPE_ALL || type == ~(cl_device_type)0;
+}
+
 static bool is_meant(uint32_t index, cl_device_type type)
 {
     cl_device_type ours = devinfo_scalar(&the_present.device, CL_DEVICE_TYPE, 0);
-    if (type == CL_DEVICE_TYPE_ALL)
+    if (is_all(type))
         return !(ours & CL_DEVICE_TYPE_CUSTOM);
     return (ours & type & ~CL_DEVICE_TYPE_DEFAULT) ||
            ((type & CL_DEVICE_TYPE_DEFAULT) && index == 0);
@@ -19,7 +25,7 @@ static bool is_meant(uint32_t index, cl_device_type type)
 
 cl_int device_select(cl_device_type type, struct seat **ret_seats, cl_uint *ret_count)
 {
-    if (type != CL_DEVICE_TYPE_ALL && (type == 0 || (type & ~(cl_device_type)TYPES) != 0))
+    if (!is_all(type) && (type == 0 || (type & ~(cl_device_type)TYPES) != 0))
         return CL_INVALID_DEVICE_TYPE;
     cl_uint count = 0;
     for (uint32_t i = 0; i < the_seat_count; i++)

@@ -8,6 +8,7 @@
 #include "state/container.h"
 #include "state/log.h"
 #include "state/recipe.h"
+#include "state/sub_device.h"
 
 /* Programs (5.8 of the OpenCL 3.0 specification). */
 
@@ -37,15 +38,32 @@ static cl_int seats_of(const struct context *context, uint32_t allowed, cl_uint 
     return CL_SUCCESS;
 }
 
-/* The same for a list that may be left out, which means all. */
-static cl_int seats_or_all(const struct context *context, uint32_t allowed, cl_uint count,
-                           const cl_device_id *devices, uint32_t *ret_seats)
+static bool is_part_of_any(const struct context *context, cl_uint index, uint32_t seats)
 {
+    const struct sub_device *part = context->seats[index]->part;
+    for (; part; part = part->parent->part) {
+        int parent = context_seat_index(context, part->parent);
+        if (parent >= 0 && (seats & (1u << parent)))
+            return true;
+    }
+    return false;
+}
+
+/* The same for a list that may be left out, which means all. What is built for a device runs on its
+ * parts as well. */
+static cl_int seats_to_build(const struct context *context, uint32_t allowed, cl_uint count,
+                             const cl_device_id *devices, uint32_t *ret_seats)
+{
+    uint32_t seats = allowed;
     if (!devices != (count == 0))
         return CL_INVALID_VALUE;
-    if (devices)
-        return seats_of(context, allowed, count, devices, ret_seats);
-    *ret_seats = allowed;
+    cl_int error = devices ? seats_of(context, allowed, count, devices, &seats) : CL_SUCCESS;
+    if (error != CL_SUCCESS)
+        return error;
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if ((allowed & (1u << i)) && is_part_of_any(context, i, seats))
+            seats |= 1u << i;
+    *ret_seats = seats;
     return CL_SUCCESS;
 }
 
@@ -74,6 +92,11 @@ cl_program clCreateProgramWithSource(cl_context context_handle, cl_uint count, c
     return create(context, all_seats(context), recipe, false, errcode_ret);
 }
 
+static bool has_il(void)
+{
+    return devinfo_string(&the_present.device, CL_DEVICE_IL_VERSION)[0] != '\0';
+}
+
 cl_program clCreateProgramWithIL(cl_context context_handle, const void *il, size_t length,
                                  cl_int *errcode_ret)
 {
@@ -81,7 +104,7 @@ cl_program clCreateProgramWithIL(cl_context context_handle, const void *il, size
     struct recipe *recipe;
     if (!context)
         return entry_created(NULL, CL_INVALID_CONTEXT, errcode_ret);
-    if (!devinfo_string(&the_present.device, CL_DEVICE_IL_VERSION)[0])
+    if (!has_il())
         return entry_created(NULL, CL_INVALID_OPERATION, errcode_ret);
     if (!il || length == 0)
         return entry_created(NULL, CL_INVALID_VALUE, errcode_ret);
@@ -167,25 +190,24 @@ cl_program clCreateProgramWithBuiltInKernels(cl_context context_handle, cl_uint 
     return entry_created(NULL, error ? error : CL_INVALID_VALUE, errcode_ret);
 }
 
+/* It is for programs with constructors and destructors of their own, which 3.0 has no more. */
 cl_int clSetProgramReleaseCallback(cl_program handle,
                                    void(CL_CALLBACK *pfn_notify)(cl_program, void *),
                                    void *user_data)
 {
-    struct program *program = program_get(handle);
-    if (!program)
+    (void)user_data;
+    if (!program_get(handle))
         return CL_INVALID_PROGRAM;
-    if (!pfn_notify)
-        return CL_INVALID_VALUE;
-    int err = destructor_add(&program->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify,
-                             user_data);
-    return err ? error_of(err) : CL_SUCCESS;
+    return pfn_notify ? CL_INVALID_OPERATION : CL_INVALID_VALUE;
 }
 
 cl_int clSetProgramSpecializationConstant(cl_program handle, cl_uint id, size_t size,
                                           const void *value)
 {
     struct program *program = program_get(handle);
-    return program ? program_specialise(program, id, size, value) : CL_INVALID_PROGRAM;
+    if (!program)
+        return CL_INVALID_PROGRAM;
+    return has_il() ? program_specialise(program, id, size, value) : CL_INVALID_OPERATION;
 }
 
 cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id *devices,
@@ -199,7 +221,7 @@ cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id
     if (!pfn_notify && user_data)
         return CL_INVALID_VALUE;
     cl_int error =
-        seats_or_all(program->context, program_seats(program), num_devices, devices, &seats);
+        seats_to_build(program->context, program_seats(program), num_devices, devices, &seats);
     if (error != CL_SUCCESS)
         return error;
     return program_build(program, seats, options, (struct program_notify){pfn_notify, user_data});
@@ -240,7 +262,7 @@ cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_
         if (!header_include_names[i])
             return CL_INVALID_VALUE;
     cl_int error =
-        seats_or_all(program->context, program_seats(program), num_devices, devices, &seats);
+        seats_to_build(program->context, program_seats(program), num_devices, devices, &seats);
     if (error == CL_SUCCESS)
         error = programs_of(program->context, num_input_headers, input_headers, &headers.programs);
     if (error != CL_SUCCESS)
@@ -264,7 +286,7 @@ cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
     cl_int error = !context ? CL_INVALID_CONTEXT
                    : (!pfn_notify && user_data) || num_input_programs == 0 || !input_programs
                        ? CL_INVALID_VALUE
-                       : seats_or_all(context, all_seats(context), num_devices, devices, &seats);
+                       : seats_to_build(context, all_seats(context), num_devices, devices, &seats);
     if (error == CL_SUCCESS)
         error = programs_of(context, num_input_programs, input_programs, &inputs.programs);
     if (error != CL_SUCCESS)

@@ -10,10 +10,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define VERSION      1u
-#define OPTIONS_MAX  ((size_t)1 << 20)
-#define NAME_MAX_LEN 4096u
-#define INPUTS_MAX   65536u
+#define VERSION         2u
+#define WITHOUT_HEADERS 1u /* the version that left them where they were */
+#define OPTIONS_MAX     ((size_t)1 << 20)
+#define NAME_MAX_LEN    4096u
+#define INPUTS_MAX      65536u
 
 static const char magic[8] = {'R', 'E', 'S', 'E', 'A', 'T', 'P', '\n'};
 
@@ -86,6 +87,23 @@ static void put_string(struct writer *writer, const char *string, size_t limit)
     put(writer, string, length);
 }
 
+static void put_headers(struct writer *writer, const struct headers *headers)
+{
+    uint32_t count = headers ? headers->count : 0;
+    if (headers && headers->partial)
+        writer->err = writer->err ? writer->err : -E2BIG;
+    put_number(writer, count, 4);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct header *header = &headers->list[i];
+        put_string(writer, header->path, HEADER_PATH_MAX - 1);
+        put_number(writer, header->same, 4);
+        if (header->same != i)
+            continue;
+        put_number(writer, header->size, 8);
+        put(writer, header->bytes, header->size);
+    }
+}
+
 static void put_recipe(struct writer *writer, const struct recipe *recipe)
 {
     if (++writer->steps > CONTAINER_STEPS_MAX || recipe->input_count > INPUTS_MAX)
@@ -111,6 +129,8 @@ static void put_recipe(struct writer *writer, const struct recipe *recipe)
             put_string(writer, recipe->names[i], NAME_MAX_LEN);
         put_recipe(writer, recipe->inputs[i]);
     }
+    if (recipe_is_of_source(recipe))
+        put_headers(writer, recipe->headers);
 }
 
 /* The header before the checksum is its seed, so that nothing is left out of it. */
@@ -141,7 +161,7 @@ int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size
 struct reader {
     const unsigned char *bytes;
     size_t left;
-    uint32_t steps;
+    uint32_t steps, version;
 };
 
 static int get_number(struct reader *reader, unsigned size, uint64_t *ret_value)
@@ -177,6 +197,11 @@ static int get_string(struct reader *reader, size_t limit, char **ret_string)
         return -ENOMEM;
     *ret_string = string;
     return 0;
+}
+
+static void free_string(char **string)
+{
+    free(*string);
 }
 
 /* A step's inputs while it is read; the recipe takes references of its own. */
@@ -250,6 +275,55 @@ static int get_inputs(struct reader *reader, enum recipe_kind kind, unsigned dep
     return err;
 }
 
+/* What is the same as another names the first of them, so that nothing has two forms. */
+static int get_header(struct reader *reader, struct headers *headers)
+{
+    uint64_t same, size = 0;
+    const unsigned char *bytes = NULL;
+    char *CLEANUP(free_string) path = NULL;
+    int err = get_string(reader, HEADER_PATH_MAX - 1, &path);
+    if (err)
+        return err;
+    if (!path[0] || get_number(reader, 4, &same) || same > headers->count ||
+        (same < headers->count && headers->list[same].same != same) ||
+        (same == headers->count &&
+         (get_number(reader, 8, &size) || get_bytes(reader, size, &bytes))))
+        return -EBADMSG;
+    return headers_add(headers, path, (uint32_t)same, bytes, (size_t)size);
+}
+
+static int get_headers(struct reader *reader, struct recipe *recipe)
+{
+    uint64_t count;
+    int err = 0;
+    if (get_number(reader, 4, &count) || count > HEADERS_MAX)
+        return -EBADMSG;
+    recipe->headers = count ? calloc(1, sizeof(*recipe->headers)) : NULL;
+    if (count && !recipe->headers)
+        return -ENOMEM;
+    for (uint64_t i = 0; !err && i < count; i++)
+        err = get_header(reader, recipe->headers);
+    return err;
+}
+
+static int make_step(enum recipe_kind kind, const struct parts *parts, struct recipe **ret_recipe)
+{
+    if (kind == RECIPE_BUILT)
+        return recipe_built(parts->inputs[0], parts->options, parts->constants,
+                            parts->constant_count, ret_recipe);
+    if (kind == RECIPE_LINKED)
+        return parts->constant_count
+                   ? -EBADMSG
+                   : recipe_linked(parts->input_count, parts->inputs, parts->options, ret_recipe);
+    for (uint32_t i = 0; i < parts->input_count; i++)
+        if (parts->inputs[i]->kind != RECIPE_SOURCE &&
+            (i > 0 || parts->inputs[i]->kind != RECIPE_IL))
+            return -EBADMSG;
+    return recipe_compiled(parts->inputs[0], parts->options, parts->input_count - 1,
+                           parts->inputs + 1, (const char *const *)parts->names, parts->constants,
+                           parts->constant_count, ret_recipe);
+}
+
 static int get_step(struct reader *reader, enum recipe_kind kind, unsigned depth,
                     struct recipe **ret_recipe)
 {
@@ -259,21 +333,17 @@ static int get_step(struct reader *reader, enum recipe_kind kind, unsigned depth
         err = get_constants(reader, &parts);
     if (!err)
         err = get_inputs(reader, kind, depth, &parts);
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    if (!err)
+        err = make_step(kind, &parts, &recipe);
+    if (!err && recipe_is_of_source(recipe))
+        err = reader->version == WITHOUT_HEADERS ? recipe_keep_headers(recipe)
+                                                 : get_headers(reader, recipe);
     if (err)
         return err;
-    if (kind == RECIPE_BUILT)
-        return recipe_built(parts.inputs[0], parts.options, parts.constants, parts.constant_count,
-                            ret_recipe);
-    if (kind == RECIPE_LINKED)
-        return parts.constant_count
-                   ? -EBADMSG
-                   : recipe_linked(parts.input_count, parts.inputs, parts.options, ret_recipe);
-    for (uint32_t i = 0; i < parts.input_count; i++)
-        if (parts.inputs[i]->kind != RECIPE_SOURCE && (i > 0 || parts.inputs[i]->kind != RECIPE_IL))
-            return -EBADMSG;
-    return recipe_compiled(parts.inputs[0], parts.options, parts.input_count - 1, parts.inputs + 1,
-                           (const char *const *)parts.names, parts.constants, parts.constant_count,
-                           ret_recipe);
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
 }
 
 static int get_leaf(struct reader *reader, enum recipe_kind kind, struct recipe **ret_recipe)
@@ -313,13 +383,15 @@ int container_read(const void *bytes, size_t size, struct recipe **ret_recipe)
     if (size < HEADER_SIZE || size > CONTAINER_SIZE_MAX ||
         memcmp(header, magic, sizeof(magic)) != 0)
         return -EBADMSG;
-    if (decode(header + VERSION_OFFSET, 4) != VERSION)
+    uint32_t version = (uint32_t)decode(header + VERSION_OFFSET, 4);
+    if (version != VERSION && version != WITHOUT_HEADERS)
         return -ENOTSUP;
     if (decode(header + FLAGS_OFFSET, 4) != 0 ||
         decode(header + PAYLOAD_OFFSET, 8) != size - HEADER_SIZE ||
         decode(header + CHECKSUM_OFFSET, 8) != checksum(header, size))
         return -EBADMSG;
-    struct reader reader = {.bytes = header + HEADER_SIZE, .left = size - HEADER_SIZE};
+    struct reader reader = {
+        .bytes = header + HEADER_SIZE, .left = size - HEADER_SIZE, .version = version};
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
     int err = get_recipe(&reader, 1, &recipe);
     if (err)

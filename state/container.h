@@ -8,7 +8,8 @@
 /*
  * The portable container: what CL_PROGRAM_BINARIES gives and clCreateProgramWithBinary takes back,
  * on any device. Little-endian: a header (magic, version, flags, payload size, checksum of all of
- * it) and the recipe, step by step, inputs after their step.
+ * it) and the recipe, step by step, inputs after their step, and after a step of source the headers
+ * that it included.
  */
 
 /** Longest container written or read. */
@@ -29,7 +30,8 @@ MUST_CHECK int container_write(const struct recipe *recipe, unsigned char **ret_
  * Read a container. Nothing in @bytes is trusted.
  *
  * Returns 0, -EBADMSG (not a container, altered, truncated, or with something behind it), -ENOTSUP
- * (of a later version) or -ENOMEM.
+ * (of a later version) or -ENOMEM. One of the first version lacks headers: they are read
+ * from the disk, as it is now.
  */
 MUST_CHECK int container_read(const void *bytes, size_t size, struct recipe **ret_recipe);
 

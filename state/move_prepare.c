@@ -187,7 +187,6 @@ static int prepare_kernel(struct move *move, void *object)
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "kernel %s cannot be made on %s (OpenCL error %d)",
                          kernel->name, move->target->key.device, error);
-    kernel->applied[entry->to] = kernel->edition - 1;
     if (!kernel_can_launch(kernel, target_of(entry), entry->to, reason, sizeof(reason)))
         return move_fail(move, -ENOTSUP, "%s", reason);
     return 0;

@@ -152,7 +152,6 @@ static void program_leave(struct object *object)
 static void program_destroy(struct object *object)
 {
     struct program *program = (struct program *)object;
-    destructor_run(&program->destructors, program);
     program_finish(program);
 }
 

@@ -24,7 +24,6 @@ struct program {
     _Atomic uint32_t executable;   /**< Bits: the seats that it has an executable for. */
     pthread_mutex_t lock;
     struct program_details *details; /**< Logs, status, names, memoised answers: program_priv.h */
-    struct destructor *_Atomic destructors;
 };
 
 static inline struct program *program_get(cl_program handle)

@@ -36,6 +36,8 @@ static cl_int build_recipe(struct program_job *job)
             program_recipes_free(headers, job->parts.count);
         }
     }
+    if (!err && error == CL_SUCCESS)
+        err = recipe_keep_headers(job->recipe);
     free(constants);
     return err ? program_error(err) : error;
 }
@@ -85,9 +87,9 @@ static cl_int build_container(struct program_job *job, const struct program_site
 }
 
 /*
- * The driver refuses because kernels of its program live: not the program's, which has none, but
- * ones that a mover or a command in flight still keeps. A new real program takes the old one's
- * part.
+ * A new real program takes the old one's part: where the driver refuses because kernels of its
+ * program live (not the program's, which has none, but ones that a mover or a command in flight
+ * still keeps), and where it read other headers than those that were kept.
  */
 static cl_int build_anew(struct program_job *job, const struct program_site *site, unsigned s,
                          cl_program *real)
@@ -131,7 +133,8 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
         else
             outcome->error = build_at(job, &sites.site[s], reals[s],
                                       headers ? headers + (size_t)s * job->parts.count : NULL);
-        if (!swaps && outcome->error == CL_INVALID_OPERATION)
+        if (!swaps && (outcome->error == CL_INVALID_OPERATION ||
+                       (outcome->error == CL_SUCCESS && !recipe_headers_hold(job->recipe))))
             outcome->error = build_anew(job, &sites.site[s], s, &reals[s]);
         replaces = replaces || job->replaced[s] != NULL;
         if (reals[s] && (!swaps || outcome->error == CL_SUCCESS))

@@ -226,6 +226,52 @@ static bool is_in_place(const struct recipe *recipe)
            (recipe->inputs[0]->kind == RECIPE_SOURCE || recipe->inputs[0]->kind == RECIPE_IL);
 }
 
+/* A step that is done on its first input, as the driver finds the headers. */
+static cl_int follow_source(const struct recipe *recipe, struct residence *residence,
+                            cl_program *ret_real)
+{
+    struct inputs CLEANUP(inputs_finish) inputs = {0};
+    cl_int error = inputs_follow(recipe, residence, &inputs);
+    if (error != CL_SUCCESS)
+        return error;
+    error = follow_in_place(recipe, residence, &inputs);
+    if (error != CL_SUCCESS) {
+        log_failure(recipe, residence, inputs.reals[0], error);
+        return error;
+    }
+    *ret_real = inputs.reals[0];
+    inputs.reals[0] = NULL;
+    return CL_SUCCESS;
+}
+
+/*
+ * With the headers as they were kept. Where the disk still has them the driver gets what it got at
+ * first, to the letter: its own cache knows it then.
+ */
+static cl_int follow_with_headers(const struct recipe *recipe, struct residence *residence,
+                                  cl_program *ret_real)
+{
+    struct staged staged;
+    if (recipe_headers_hold(recipe)) {
+        cl_program real = NULL;
+        cl_int error = follow_source(recipe, residence, &real);
+        if (recipe_headers_hold(recipe)) {
+            if (error == CL_SUCCESS)
+                *ret_real = real;
+            return error;
+        }
+        if (real)
+            residence->cl->clReleaseProgram(real);
+    }
+    log_info("the headers of a program are not what they were: it is built from those it had");
+    int err = headers_stage(recipe, &staged);
+    if (err)
+        return program_error(err);
+    cl_int error = follow_source(staged.recipe, residence, ret_real);
+    headers_unstage(&staged);
+    return error;
+}
+
 cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real)
 {
     struct inputs CLEANUP(inputs_finish) inputs = {0};
@@ -236,17 +282,12 @@ cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, c
     if (recipe->kind == RECIPE_BUILT &&
         recipe_binary_type(recipe->inputs[0]) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
         return recipe_follow(recipe->inputs[0], residence, ret_real);
+    if (recipe_is_of_source(recipe))
+        return follow_with_headers(recipe, residence, ret_real);
+    if (is_in_place(recipe))
+        return follow_source(recipe, residence, ret_real);
     cl_int error = inputs_follow(recipe, residence, &inputs);
     if (error != CL_SUCCESS)
         return error;
-    if (!is_in_place(recipe))
-        return follow_link(recipe, residence, &inputs, ret_real);
-    error = follow_in_place(recipe, residence, &inputs);
-    if (error != CL_SUCCESS) {
-        log_failure(recipe, residence, inputs.reals[0], error);
-        return error;
-    }
-    *ret_real = inputs.reals[0];
-    inputs.reals[0] = NULL;
-    return CL_SUCCESS;
+    return follow_link(recipe, residence, &inputs, ret_real);
 }

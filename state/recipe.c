@@ -24,6 +24,7 @@ void recipe_unref(struct recipe *recipe)
     }
     free(recipe->inputs);
     free(recipe->names);
+    headers_free(recipe->headers);
     free(recipe->constants);
     free(recipe->options);
     free(recipe->bytes);
@@ -188,6 +189,29 @@ int recipe_built(struct recipe *base, const char *options, const struct recipe_c
     return 0;
 }
 
+bool recipe_is_of_source(const struct recipe *recipe)
+{
+    return (recipe->kind == RECIPE_COMPILED || recipe->kind == RECIPE_BUILT) &&
+           recipe->inputs[0]->kind == RECIPE_SOURCE;
+}
+
+int recipe_keep_headers(struct recipe *recipe)
+{
+    return headers_read(recipe, &recipe->headers);
+}
+
+bool recipe_headers_hold(const struct recipe *recipe)
+{
+    struct headers *now;
+    if (recipe->headers && recipe->headers->partial)
+        return true;
+    if (headers_read(recipe, &now) != 0)
+        return false;
+    bool same = headers_same(recipe->headers, now);
+    headers_free(now);
+    return same;
+}
+
 const struct recipe *recipe_origin(const struct recipe *recipe)
 {
     while (recipe->kind == RECIPE_COMPILED || recipe->kind == RECIPE_BUILT)
@@ -222,7 +246,7 @@ bool recipe_same(const struct recipe *a, const struct recipe *b)
         return true;
     if (a->kind != b->kind || a->input_count != b->input_count ||
         a->constant_count != b->constant_count || a->bytes || b->bytes ||
-        !strings_same(a->options, b->options))
+        !strings_same(a->options, b->options) || !headers_same(a->headers, b->headers))
         return false;
     for (uint32_t i = 0; i < a->input_count; i++)
         if (!recipe_same(a->inputs[i], b->inputs[i]) ||

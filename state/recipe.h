@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "state/compiler.h"
+#include "state/headers.h"
 
 /*
  * How a program came to be, in terms that every device understands: source or IL, and what was done
@@ -44,6 +45,8 @@ struct recipe {
     uint32_t input_count;
     struct recipe_constant *constants; /**< COMPILED and BUILT, of an IL base. Owned. */
     uint32_t constant_count;
+    struct headers *headers; /**< COMPILED and BUILT, of source: what came from the disk. NULL:
+                                  nothing. Owned. */
 };
 
 static inline struct recipe *recipe_ref(struct recipe *recipe)
@@ -73,6 +76,16 @@ MUST_CHECK int recipe_linked(uint32_t count, struct recipe *const *inputs, const
 MUST_CHECK int recipe_built(struct recipe *base, const char *options,
                             const struct recipe_constant *constants, uint32_t constant_count,
                             struct recipe **ret_recipe);
+
+/**
+ * Keep what the step that @recipe is includes from the disk now. Before the recipe is shared.
+ * 0 or -ENOMEM.
+ */
+MUST_CHECK int recipe_keep_headers(struct recipe *recipe);
+/** False when the disk is not what it was when they were kept. */
+bool recipe_headers_hold(const struct recipe *recipe);
+/** True when it is compiled or built from source at once. */
+bool recipe_is_of_source(const struct recipe *recipe);
 
 /** False when no source so far can print from a kernel; IL may. */
 bool recipes_print(void);

@@ -163,9 +163,9 @@ static bool body_keeps(struct reader *r)
     return false;
 }
 
-static bool source_keeps(const struct recipe *source, bool new_language)
+static bool source_keeps(const char *bytes, size_t size, bool new_language)
 {
-    struct reader reader = {source->bytes, source->bytes + source->size, true};
+    struct reader reader = {bytes, bytes + size, true};
     struct declaration d = {0};
     bool attribute = false;
     for (;;) {
@@ -226,12 +226,17 @@ static bool il_keeps(const struct recipe *il)
 static bool keeps(const struct recipe *recipe, bool new_language)
 {
     if (recipe->kind == RECIPE_SOURCE)
-        return source_keeps(recipe, new_language);
+        return source_keeps(recipe->bytes, recipe->size, new_language);
     if (recipe->kind == RECIPE_IL)
         return il_keeps(recipe);
     new_language = new_language || recipe_asks_for_new_language(recipe);
     for (uint32_t i = 0; i < recipe->input_count; i++)
         if (keeps(recipe->inputs[i], new_language))
+            return true;
+    for (uint32_t i = 0; recipe->headers && i < recipe->headers->count; i++)
+        if (recipe->headers->list[i].bytes &&
+            source_keeps(recipe->headers->list[i].bytes, recipe->headers->list[i].size,
+                         new_language))
             return true;
     return false;
 }

@@ -10,7 +10,8 @@
  * concerns drivers, so that it reaches us from the client), as "kind:name,kind:name...". "hang"
  * never ends, "crash" does at once. More of them are in the file
  * FAKE_MORE_DEVICES, where there is one. The one whose name is "roomy" has more memory than the
- * others, the one whose name is "wide" more compute units.
+ * others, the one whose name is "wide" more compute units, the one whose name is "narrow" smaller
+ * groups.
  */
 
 #define DEVICES_MAX 16
@@ -47,7 +48,7 @@ static void fill(struct inventory_entry *entry, size_t index, const char *kind, 
     }
     bool gpu = strcmp(kind, "gpu") == 0;
     char *own = strcmp(kind, "old") == 0 ? old : version;
-    groups[index] = gpu ? 256 : 4096;
+    groups[index] = strcmp(name, "narrow") == 0 ? 64 : gpu ? 256 : 4096;
     all_units[index] = strcmp(name, "wide") == 0 ? 64 : 4;
     memories[index] = (strcmp(name, "roomy") == 0 ? 8ull : 2ull) << 30;
     /* In the order of the names, as in any inventory. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/inventory.h"
 #include "tests/agent/harness.h"
 
 TestSuite(agent, .init = harness_init, .fini = harness_finish, .timeout = 120);
@@ -416,6 +417,67 @@ Test(agent, names_do_not_shift_between_listings)
     RESEAT("agent", "stop");
     setenv("POCL_FAKE_DEVICES", "cpu:two", 1);
     cr_assert(strstr(RESEAT("devices")->out, "cpu1 cpu  two"));
+}
+
+/** The devices in the inventory that a program started now is given. */
+static size_t told_devices(void)
+{
+    struct inventory inventory;
+    struct result *result = RESEAT("run", "--", "printenv", "RESEAT_INVENTORY");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    result->out[strcspn(result->out, "\n")] = '\0';
+    cr_assert_eq(inventory_read(result->out, &inventory), 0, "%s", result->out);
+    size_t count = inventory.count;
+    inventory_finish(&inventory);
+    return count;
+}
+
+Test(agent, what_a_program_is_told_does_not_depend_on_who_else_runs)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:small,cpu:two", 1);
+    pid_t pid = start("first", "done");
+    cr_expect_eq(told_devices(), 2);
+    setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:three", 1);
+    cr_expect_eq(told_devices(), 2, "not those of the other environment");
+    /* They are there all the same, for the program that sees them, however often they are listed.
+     */
+    for (int i = 0; i < 2; i++) {
+        struct result *result = RESEAT("devices");
+        cr_expect(strstr(result->out, "small") && strstr(result->out, "one"), "%s", result->out);
+        usleep(1100000);
+    }
+    json_t *object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *devices = json_object_get(json_object_get(object, "presented"), "devices");
+    cr_expect_eq(json_array_size(devices), 2);
+    json_decref(object);
+    cr_expect_eq(told_devices(), 2);
+    cr_expect_str_eq(places(), "gpu0");
+    end(pid);
+}
+
+Test(agent, a_program_starts_where_its_own_environment_shows_a_device)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:small", 1);
+    pid_t pid = start("first", "done"), second;
+    setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
+    second = start("second", "done");
+    cr_expect(strstr(RESEAT("ps")->out, "cpu0"), "%s", RESEAT("ps")->out);
+    end(second);
+    end(pid);
+}
+
+Test(agent, doctor_says_what_a_wider_choice_of_devices_costs)
+{
+    setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
+    RESEAT("devices");
+    struct result *result = RESEAT("doctor");
+    cr_expect(!strstr(result->out, "choice:"), "%s", result->out);
+    setenv("POCL_FAKE_DEVICES", "cpu:narrow,gpu:small", 1);
+    RESEAT("devices");
+    result = RESEAT("doctor");
+    cr_expect(strstr(result->out, "may go to cpu1 costs them, of what gpu0 has"), "%s",
+              result->out);
 }
 
 Test(agent, a_lister_that_hangs_or_crashes_is_survived)

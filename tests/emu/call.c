@@ -125,10 +125,21 @@ cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *de
     return CL_SUCCESS;
 }
 
+/* Of source, kernels' names and parameters, and of what it does not offer at all. */
+static bool only_driver_knows(cl_int err)
+{
+    return err > CL_INVALID_VALUE ||
+           (err <= CL_INVALID_BINARY && err >= CL_INVALID_KERNEL_DEFINITION) ||
+           err == CL_INVALID_ARG_SIZE || err == CL_INVALID_OPERATION ||
+           err == CL_INVALID_COMPILER_OPTIONS || err == CL_INVALID_LINKER_OPTIONS;
+}
+
 cl_int emu_call_end(const struct emu_call *call, cl_int err)
 {
     crash_if_ended();
     const struct emu_shared_device *shared = call->device->shared;
+    if (call->device->config.careless && !only_driver_knows(err))
+        err = CL_INVALID_GL_OBJECT;
     if (call->function == EMU_FN_clFinish && err == CL_SUCCESS &&
         atomic_load(&shared->losses) != call->losses)
         err = emu_functions[call->function].lost_error;

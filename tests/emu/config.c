@@ -159,7 +159,8 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                  {"no_times", &c->no_times},
                  {"own_memory", &c->own_memory},
                  {"late_status", &c->late_status},
-                 {"greedy", &c->greedy}};
+                 {"greedy", &c->greedy},
+                 {"careless", &c->careless}};
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
         if (strcmp(key, numbers[i].key) == 0)
             return parse_number(value, numbers[i].field);

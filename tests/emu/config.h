@@ -40,7 +40,7 @@ struct emu_config {
     enum emu_callbacks callbacks;
     uint64_t link_mb_s, launch_ms, build_ms, release_ms;
     bool has_extensions, host_unified, no_fp64, no_images, no_times, has_uuid;
-    bool own_memory, late_status, greedy;
+    bool own_memory, late_status, greedy, careless;
     unsigned char uuid[EMU_UUID_SIZE];
     struct emu_kernel_rule kernels[EMU_KERNEL_RULES_MAX];
     size_t kernel_count;

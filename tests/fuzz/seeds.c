@@ -56,16 +56,28 @@ static void save_recipe(const char *name, const struct recipe *recipe)
 static void containers(void)
 {
     static const char text[] = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-                               "#ifdef X\n#endif\n/* c */ kernel void k(global int *a) {}\n";
+                               "#ifdef X\n#endif\n/* c */ kernel void k(global int *a) {}\n"
+                               "#define S(x) #x\n#include S(dir/a.h)\n#include </b.h>\n";
+    static const char header_text[] =
+        "#if __has_include(\"../inc/a.h\")\n#include \\\n<b.h>\n#endif";
     static const char module[] = {3, 2, 0x23, 7, 0, 0, 1, 0};
     const struct recipe_constant constant = {.id = 7, .size = 4, .bytes = {1, 2, 3, 4}};
     const char *source_text = text, *name = "dir/h.h", *nothing = "";
-    struct recipe *source, *header, *il, *parts[2], *linked, *built;
+    struct recipe *source, *header, *il, *parts[2], *linked, *built, *included;
     ok(recipe_source(1, &source_text, NULL, &source));
     ok(recipe_source(1, &nothing, NULL, &header));
     ok(recipe_il(module, sizeof(module), &il));
     ok(recipe_compiled(il, "", 0, NULL, NULL, &constant, 1, &parts[0]));
     ok(recipe_compiled(source, "-DA=\"b c\"", 1, &header, &name, NULL, 0, &parts[1]));
+    ok(recipe_built(source, "-I inc -Ddir=inc", NULL, 0, &included));
+    included->headers = calloc(1, sizeof(*included->headers));
+    if (!included->headers)
+        fail("headers");
+    ok(headers_add(included->headers, "inc/a.h", 0, header_text, strlen(header_text)));
+    ok(headers_add(included->headers, "inc/../inc/a.h", 0, NULL, 0));
+    ok(headers_add(included->headers, "/b.h", 2, "", 0));
+    save_recipe("headers", included);
+    recipe_unref(included);
     ok(recipe_linked(2, parts, "-create-library", &linked));
     ok(recipe_built(linked, "-cl-std=CL1.2", NULL, 0, &built));
     save_recipe("source", source);

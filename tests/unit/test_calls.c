@@ -92,6 +92,21 @@ Test(calls, transfers_of_nothing_are_commands)
                  CL_INVALID_VALUE);
 }
 
+Test(calls, copies_beyond_either_end_are_refused)
+{
+    cl_int error;
+    cl_mem small = clCreateBuffer(s.context, CL_MEM_READ_WRITE, 64, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+#define COPY(from, to, a, b, size) clEnqueueCopyBuffer(s.queue, from, to, a, b, size, 0, NULL, NULL)
+    expect_error(COPY(s.buffer, small, 4032, 0, 64), CL_SUCCESS);
+    expect_error(COPY(s.buffer, small, 4033, 0, 64), CL_INVALID_VALUE);
+    expect_error(COPY(s.buffer, small, 0, 1, 64), CL_INVALID_VALUE);
+    expect_error(COPY(small, s.buffer, 1, 0, 64), CL_INVALID_VALUE);
+    expect_error(COPY(small, s.buffer, SIZE_MAX, 0, 2), CL_INVALID_VALUE);
+#undef COPY
+    clReleaseMemObject(small);
+}
+
 Test(calls, boxes_beyond_the_end_are_refused)
 {
     char bytes[4096];
@@ -112,6 +127,43 @@ Test(calls, boxes_beyond_the_end_are_refused)
     expect_error(READ(NULL, region, 0, 0), CL_INVALID_VALUE);
     expect_error(READ(zero, NULL, 0, 0), CL_INVALID_VALUE);
 #undef READ
+}
+
+Test(calls, boxes_are_copied_within_both_buffers)
+{
+    cl_int error;
+    const size_t zero[3] = {0}, last[3] = {0, 0, 63}, past[3] = {0, 0, 64}, region[3] = {8, 8, 1};
+    const size_t none[3] = {8, 0, 1};
+    cl_mem other = clCreateBuffer(s.context, CL_MEM_READ_WRITE, 4096, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+#define COPY(from, to, region, row, slice)                                                         \
+    clEnqueueCopyBufferRect(s.queue, s.buffer, other, from, to, region, row, slice, 8, 64, 0,      \
+                            NULL, NULL)
+    expect_error(COPY(zero, zero, region, 8, 64), CL_SUCCESS);
+    expect_error(COPY(last, last, region, 8, 64), CL_SUCCESS);
+    expect_error(COPY(past, zero, region, 8, 64), CL_INVALID_VALUE);
+    expect_error(COPY(zero, past, region, 8, 64), CL_INVALID_VALUE);
+    expect_error(COPY(zero, zero, none, 8, 64), CL_INVALID_VALUE);
+    expect_error(COPY(zero, zero, region, 7, 64), CL_INVALID_VALUE);
+    expect_error(COPY(zero, zero, region, 8, 60), CL_INVALID_VALUE);
+    /* 5.2.4: within one buffer the pitches are the same. */
+    const size_t later[3] = {0, 0, 20};
+    expect_error(clEnqueueCopyBufferRect(s.queue, s.buffer, s.buffer, zero, later, region, 8, 64,
+                                         16, 128, 0, NULL, NULL),
+                 CL_INVALID_VALUE);
+    expect_error(clFinish(s.queue), CL_SUCCESS);
+#undef COPY
+    char bytes[4096];
+#define WRITE(origin, region, row, slice)                                                          \
+    clEnqueueWriteBufferRect(s.queue, s.buffer, CL_TRUE, origin, zero, region, row, slice, 0, 0,   \
+                             bytes, 0, NULL, NULL)
+    memset(bytes, 0, sizeof(bytes));
+    expect_error(WRITE(last, region, 8, 64), CL_SUCCESS);
+    expect_error(WRITE(past, region, 8, 64), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, none, 8, 64), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, region, 7, 64), CL_INVALID_VALUE);
+#undef WRITE
+    clReleaseMemObject(other);
 }
 
 Test(calls, patterns_have_a_size_that_divides)
@@ -202,10 +254,28 @@ Test(calls, image_regions_lie_in_the_image)
     expect_error(READ(one, all, 0, 0), CL_INVALID_VALUE);
     expect_error(READ(up, all, 0, 0), CL_INVALID_VALUE);
 #undef READ
+#define WRITE(origin, region, row, slice)                                                          \
+    clEnqueueWriteImage(s.queue, s.image, CL_TRUE, origin, region, row, slice, bytes, 0, NULL, NULL)
+    expect_error(WRITE(zero, all, 0, 0), CL_SUCCESS);
+    expect_error(WRITE(zero, all, 31, 0), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, all, 0, 256), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, wide, 0, 0), CL_INVALID_VALUE);
+    expect_error(WRITE(one, all, 0, 0), CL_INVALID_VALUE);
+#undef WRITE
+    expect_error(
+        clEnqueueWriteImage(s.queue, s.image, CL_TRUE, zero, all, 0, 0, NULL, 0, NULL, NULL),
+        CL_INVALID_VALUE);
     expect_error(clEnqueueFillImage(s.queue, s.image, color, one, all, 0, NULL, NULL),
                  CL_INVALID_VALUE);
     expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, zero, zero, all, 0, NULL, NULL),
                  CL_MEM_COPY_OVERLAP);
+    const size_t half[3] = {4, 8, 1}, right[3] = {4, 0, 0}, far[3] = {5, 0, 0};
+    expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, zero, right, half, 0, NULL, NULL),
+                 CL_SUCCESS);
+    expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, zero, far, half, 0, NULL, NULL),
+                 CL_INVALID_VALUE);
+    expect_error(clEnqueueCopyImage(s.queue, s.image, s.image, far, zero, half, 0, NULL, NULL),
+                 CL_INVALID_VALUE);
     expect_error(
         clEnqueueCopyImageToBuffer(s.queue, s.image, s.buffer, zero, all, 4000, 0, NULL, NULL),
         CL_INVALID_VALUE);
@@ -503,4 +573,22 @@ Test(calls, launches_keep_to_the_limits_that_were_told)
     expect_error(LAUNCH(1, NULL, NULL), CL_SUCCESS);
 #undef LAUNCH
     expect_error(clFinish(s.queue), CL_SUCCESS);
+}
+
+/* Java's int, and C's, become 64 bits with the sign's bit before them. */
+Test(calls, all_devices_may_be_asked_for_with_a_sign)
+{
+    const cl_device_type type = (cl_device_type)(int64_t)(int32_t)CL_DEVICE_TYPE_ALL;
+    cl_device_id device = NULL;
+    cl_uint count = 0;
+    cl_int error;
+    cr_assert_eq(type, UINT64_MAX);
+    expect_error(clGetDeviceIDs(s.platform, type, 1, &device, &count), CL_SUCCESS);
+    cr_expect_eq(count, 1);
+    cr_expect_eq(device, s.device);
+    cl_context context = clCreateContextFromType(NULL, type, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    expect_error(clReleaseContext(context), CL_SUCCESS);
+    expect_error(clGetDeviceIDs(s.platform, type & ~UINT64_C(0x100), 1, &device, &count),
+                 CL_INVALID_DEVICE_TYPE);
 }

@@ -475,8 +475,78 @@ Test(calls_kernels, a_binary_stays_the_same_however_often_it_is_loaded_and_built
 Test(calls_kernels, constants_are_for_what_was_made_of_il)
 {
     const cl_uint value = 1;
+    char il[256] = "";
+    clGetDeviceInfo(s.device, CL_DEVICE_IL_VERSION, sizeof(il), il, NULL);
     expect_error(clSetProgramSpecializationConstant(program, 0, sizeof(value), &value),
+                 il[0] ? CL_INVALID_PROGRAM : CL_INVALID_OPERATION);
+    expect_error(clSetProgramSpecializationConstant(NULL, 0, sizeof(value), &value),
                  CL_INVALID_PROGRAM);
     expect_error(clUnloadPlatformCompiler(NULL), CL_INVALID_PLATFORM);
     expect_error(clUnloadPlatformCompiler(s.platform), CL_SUCCESS);
+}
+
+static void CL_CALLBACK never_called(cl_program of, void *data)
+{
+    (void)of;
+    *(bool *)data = true;
+}
+
+/* OpenCL 3.0 has no destructors of a program's own. */
+Test(calls_kernels, nobody_is_told_that_a_program_is_released)
+{
+    bool called = false;
+    const char *text = "kernel void k() {}";
+    cl_int error;
+    cl_program released = clCreateProgramWithSource(s.context, 1, &text, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    expect_error(clSetProgramReleaseCallback(released, never_called, &called),
+                 CL_INVALID_OPERATION);
+    expect_error(clSetProgramReleaseCallback(released, NULL, NULL), CL_INVALID_VALUE);
+    expect_error(clSetProgramReleaseCallback(NULL, never_called, &called), CL_INVALID_PROGRAM);
+    expect_error(clReleaseProgram(released), CL_SUCCESS);
+    cr_expect(!called);
+}
+
+/* The driver hears of a held launch when the program has gone on. */
+Test(calls_kernels, a_held_launch_without_its_arguments_is_refused_at_the_call)
+{
+    const size_t one = 1;
+    cl_int error;
+    cl_kernel bare = clCreateKernel(s.program, "fill", &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_event gate = clCreateUserEvent(s.context, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    for (int given = 0; given <= 2; given++) {
+        expect_error(clEnqueueNDRangeKernel(s.queue, bare, 1, NULL, &one, NULL, 1, &gate, NULL),
+                     given < 2 ? CL_INVALID_KERNEL_ARGS : CL_SUCCESS);
+        const cl_uint value = 3;
+        if (given == 0)
+            expect_error(clSetKernelArg(bare, 0, sizeof(s.buffer), &s.buffer), CL_SUCCESS);
+        else
+            expect_error(clSetKernelArg(bare, 1, sizeof(value), &value), CL_SUCCESS);
+    }
+    expect_error(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    expect_error(clFinish(s.queue), CL_SUCCESS);
+    expect_error(clReleaseEvent(gate), CL_SUCCESS);
+    expect_error(clReleaseKernel(bare), CL_SUCCESS);
+}
+
+Test(calls_kernels, memory_arguments_are_of_the_kernels_context)
+{
+    cl_int error;
+    const size_t one = 1;
+    cl_context context = clCreateContext(NULL, 1, &s.device, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem foreign = clCreateBuffer(context, CL_MEM_READ_WRITE, 64, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem wrong[] = {foreign, (cl_mem)s.queue, (cl_mem)(uintptr_t)&error};
+    cl_kernel bare = clCreateKernel(s.program, "fill", &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    for (size_t i = 0; i < 3; i++)
+        expect_error(clSetKernelArg(bare, 0, sizeof(wrong[i]), &wrong[i]), CL_INVALID_MEM_OBJECT);
+    expect_error(clEnqueueNDRangeKernel(s.queue, bare, 1, NULL, &one, NULL, 0, NULL, NULL),
+                 CL_INVALID_KERNEL_ARGS);
+    expect_error(clReleaseKernel(bare), CL_SUCCESS);
+    expect_error(clReleaseMemObject(foreign), CL_SUCCESS);
+    expect_error(clReleaseContext(context), CL_SUCCESS);
 }

@@ -1,7 +1,9 @@
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "state/container.h"
 
@@ -29,6 +31,10 @@ static struct recipe *everything(void)
     cr_assert_eq(recipe_il(module, sizeof(module), &il), 0);
     cr_assert_eq(recipe_compiled(il, "", 0, NULL, NULL, &constant, 1, &parts[0]), 0);
     cr_assert_eq(recipe_compiled(text, "-DA=\"b c\"", 1, &header, &name, NULL, 0, &parts[1]), 0);
+    parts[1]->headers = calloc(1, sizeof(*parts[1]->headers));
+    cr_assert_eq(headers_add(parts[1]->headers, "inc/a.h", 0, "a", 1), 0);
+    cr_assert_eq(headers_add(parts[1]->headers, "inc/../inc/a.h", 0, NULL, 0), 0);
+    cr_assert_eq(headers_add(parts[1]->headers, "/b.h", 2, "", 0), 0);
     cr_assert_eq(recipe_linked(2, parts, "-create-library", &linked), 0);
     cr_assert_eq(recipe_built(linked, "-cl-std=CL1.2", NULL, 0, &built), 0);
     recipe_unref(il);
@@ -47,6 +53,7 @@ static void same(const struct recipe *a, const struct recipe *b)
     cr_assert_eq(a->size, b->size);
     cr_assert(!a->size || memcmp(a->bytes, b->bytes, a->size) == 0);
     cr_assert(a->options ? strcmp(a->options, b->options) == 0 : !b->options);
+    cr_assert(headers_same(a->headers, b->headers));
     cr_assert_eq(a->constant_count, b->constant_count);
     for (uint32_t i = 0; i < a->constant_count; i++) {
         cr_assert_eq(a->constants[i].id, b->constants[i].id);
@@ -223,7 +230,7 @@ Test(container, random_bytes_are_refused)
         for (size_t i = 0; i < size; i++)
             bytes[i] = (unsigned char)rand();
         cr_assert_neq(read_exactly(bytes, size, &read), 0);
-        memcpy(bytes, "RESEATP\n\1\0\0\0\0\0\0\0", 16);
+        memcpy(bytes, "RESEATP\n\2\0\0\0\0\0\0\0", 16);
         sign(bytes, size);
         (void)read_exactly(bytes, size, &read);
         recipe_unref(read);
@@ -234,7 +241,7 @@ Test(container, random_bytes_are_refused)
 /* Steps within steps: at the limit it is read, past it refused, with no stack to overflow. */
 Test(container, depth_is_limited)
 {
-    enum { STEP = 1 + 4 + 4 + 4, LEAF = 1 + 8 };
+    enum { STEP = 1 + 4 + 4 + 4, LEAF = 1 + 8 + 4 }; /* and no headers */
     const struct {
         size_t steps;
         int err;
@@ -243,7 +250,7 @@ Test(container, depth_is_limited)
         size_t size = HEADER + cases[c].steps * STEP + LEAF;
         unsigned char *bytes = calloc(1, size);
         struct recipe *read = NULL;
-        memcpy(bytes, "RESEATP\n\1", 9);
+        memcpy(bytes, "RESEATP\n\2", 9);
         for (size_t i = 0; i < cases[c].steps; i++) {
             bytes[HEADER + i * STEP] = RECIPE_BUILT;
             bytes[HEADER + i * STEP + 9] = 1;
@@ -280,11 +287,58 @@ Test(container, a_recipe_that_grows_when_written_is_refused)
     recipe_unref(recipe);
 }
 
+/* Programs have such in their caches, and some end where theirs is refused. */
+Test(container, the_first_version_is_read_with_the_headers_of_now)
+{
+    static const char text[] = "#include \"first-version.h\"\n";
+    unsigned char bytes[HEADER + 13 + 9 + sizeof(text) - 1] = "RESEATP\n\1";
+    struct recipe *read;
+    char folder[] = "/tmp/reseat-container-XXXXXX";
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+    bytes[HEADER] = RECIPE_BUILT;
+    bytes[HEADER + 9] = 1;
+    bytes[HEADER + 13] = RECIPE_SOURCE;
+    bytes[HEADER + 14] = sizeof(text) - 1;
+    memcpy(bytes + HEADER + 22, text, sizeof(text) - 1);
+    sign(bytes, sizeof(bytes));
+    for (int found = 0; found < 2; found++) {
+        cr_assert_eq(read_exactly(bytes, sizeof(bytes), &read), 0);
+        cr_assert_str_eq(read->inputs[0]->bytes, text);
+        cr_expect_eq(read->headers != NULL, found == 1);
+        recipe_unref(read);
+        FILE *file = fopen("first-version.h", "we");
+        cr_assert_not_null(file);
+        fclose(file);
+    }
+    cr_assert_eq(unlink("first-version.h"), 0);
+    cr_assert_eq(rmdir(folder), 0);
+}
+
+/* A header is the same as itself or as one that was before it, which has the bytes. */
+Test(container, headers_that_are_the_same_as_none_are_refused)
+{
+    struct recipe *recipe = everything(), *read = NULL;
+    static const unsigned char second[] = {14, 0, 0, 0, 'i', 'n', 'c', '/', '.', '.'};
+    size_t size;
+    unsigned char *bytes = written(recipe, &size);
+    unsigned char *at = memmem(bytes, size, second, sizeof(second));
+    cr_assert_not_null(at);
+    cr_assert_eq(at[4 + 14], 0);
+    for (unsigned same = 2; same < 256; same += 50) {
+        at[4 + 14] = (unsigned char)same;
+        sign(bytes, size);
+        cr_expect_eq(read_exactly(bytes, size, &read), -EBADMSG, "%u", same);
+    }
+    free(bytes);
+    recipe_unref(recipe);
+}
+
 /* Counts that promise more than there is must not be believed, let alone allocated. */
 Test(container, counts_without_content_are_refused)
 {
     for (unsigned at = 1; at <= 9; at += 4) {
-        unsigned char bytes[HEADER + 13 + 9] = "RESEATP\n\1";
+        unsigned char bytes[HEADER + 13 + 9] = "RESEATP\n\2";
         struct recipe *read = NULL;
         bytes[HEADER] = RECIPE_LINKED;
         bytes[HEADER + 9] = 1;

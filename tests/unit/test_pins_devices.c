@@ -200,6 +200,51 @@ Test(pins, sub_devices_pin_the_device_that_was_divided)
     engine_program_close(&p);
 }
 
+/* The other way round it is not: a part's program is not its device's. */
+Test(pins, what_is_built_for_a_device_runs_on_its_parts)
+{
+    struct engine_rig rig;
+    cl_device_id devices[2];
+    cl_build_status status[2];
+    cl_int error;
+    const size_t one = 1;
+    const char *text = "kernel void k(global int *a) { *a = 5; }";
+    const cl_device_partition_property singly[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
+    engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
+    devices[0] = rig.device;
+    cl_device_id parts[2];
+    OK(clCreateSubDevices(rig.device, singly, 2, parts, NULL));
+    devices[1] = parts[0];
+    cl_context context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
+    OK(error);
+    for (int built = 0; built < 2; built++) {
+        cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
+        OK(error);
+        OK(clBuildProgram(program, 1, &devices[built], NULL, NULL, NULL));
+        for (int i = 0; i < 2; i++)
+            OK(clGetProgramBuildInfo(program, devices[i], CL_PROGRAM_BUILD_STATUS,
+                                     sizeof(status[i]), &status[i], NULL));
+        cr_expect_eq(status[0], built == 0 ? CL_BUILD_SUCCESS : CL_BUILD_NONE);
+        cr_expect_eq(status[1], CL_BUILD_SUCCESS);
+        int number = 0;
+        cl_kernel kernel = engine_kernel(program, "k");
+        cl_mem buffer = engine_buffer(context, CL_MEM_READ_WRITE, sizeof(int), NULL);
+        cl_command_queue queue = clCreateCommandQueue(context, parts[0], 0, &error);
+        OK(error);
+        OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
+        OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(number), &number, 0, NULL, NULL));
+        cr_expect_eq(number, 5);
+        OK(clReleaseCommandQueue(queue));
+        OK(clReleaseMemObject(buffer));
+        OK(clReleaseKernel(kernel));
+        OK(clReleaseProgram(program));
+    }
+    OK(clReleaseContext(context));
+    OK(clReleaseDevice(parts[0]));
+    OK(clReleaseDevice(parts[1]));
+}
+
 /* Its threads may look at one after the program let it go. */
 Test(pins, parts_stay_in_the_driver)
 {

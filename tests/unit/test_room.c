@@ -268,6 +268,34 @@ Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
     end(3);
 }
 
+/* What is spilled comes back as another real object, which the real kernel has not seen. */
+Test(room, a_kernel_keeps_the_arguments_that_were_spilled, .timeout = 60)
+{
+    const cl_uint zero = 0, n = 5;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    const struct memory *memory = (const struct memory *)buffers[0];
+    OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(set, 1, sizeof(n), &n));
+    for (int spilled = 0; spilled < 2; spilled++) {
+        launch(set, program.queue);
+        OK(clFinish(program.queue));
+        cr_assert_not_null(memory->real[memory->context->place[0]]);
+        OK(clEnqueueFillBuffer(program.queue, buffers[0], &zero, sizeof(zero), 0, BYTES, 0, NULL,
+                               NULL));
+        for (size_t b = 1; b < BUFFERS; b++)
+            step(b, b % (BUFFERS - 1) + 1, (cl_uint)b);
+        OK(clFinish(program.queue));
+        cr_assert_null(memory->real[memory->context->place[0]], "it is spilled");
+    }
+    launch(set, program.queue);
+    for (size_t i = 0; i < WORDS; i++)
+        want[0][i] = (cl_uint)i ^ n;
+    check(BUFFERS);
+    end(BUFFERS);
+}
+
 Test(room, held_commands_have_their_objects_brought, .timeout = 60)
 {
     cl_int error;
