@@ -64,7 +64,7 @@ static void take_seat(struct app *app, size_t index, const msgpack_object *map)
         app->status.last_downtime_ns = seat->last_downtime_ns;
     }
     seat->moves = moves;
-    field_string(map, "pinned", seat->pinned, sizeof(seat->pinned));
+    field_text(map, "pinned", seat->pinned, sizeof(seat->pinned));
     if (field_get(map, "device")) {
         take_key(seat, field_get(map, "device"));
     }

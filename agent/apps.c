@@ -149,7 +149,7 @@ static bool load_one(struct agent *agent, const char *path)
     const msgpack_object *map = &message.root;
     uint64_t pid = field_u64(map, "pid", 0), start = field_u64(map, "start", 0);
     if (field_string(map, "id", id, sizeof(id)) && valid_id(id) && !app_by_id(agent, id) &&
-        field_string(map, "name", name, sizeof(name)) && pid > 0 && pid < INT32_MAX &&
+        field_text(map, "name", name, sizeof(name)) && pid > 0 && pid < INT32_MAX &&
         process_alive((pid_t)pid, start)) {
         struct app *app =
             app_create(agent, (pid_t)pid, start, (uid_t)field_u64(map, "uid", UINT32_MAX));
@@ -284,9 +284,9 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
     if (error) {
         return error;
     }
-    field_string(hello, "name", name, sizeof(name));
+    field_text(hello, "name", name, sizeof(name));
     field_string(hello, "id", id, sizeof(id));
-    field_string(hello, "program", program, sizeof(program));
+    field_text(hello, "program", program, sizeof(program));
     struct app *app = app_by_process(agent, peer->pid, start);
     if (!app) {
         /* A child of a program that was started with `run`, or one that an earlier agent knew. */

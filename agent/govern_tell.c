@@ -163,7 +163,7 @@ void tell_explain(struct peer *client, const msgpack_object *message)
     struct app *app;
     size_t seat;
 
-    if (!field_string(message, "app", name, sizeof(name)) || !name[0]) {
+    if (!field_text(message, "app", name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no program");
         return;
     }

@@ -268,9 +268,10 @@ static void handle_client(struct peer *peer, struct message *message)
     } else if (field_is(map, "type", MSG_AGENT)) {
         handle_agent(peer);
     } else if (field_is(map, "type", MSG_RELOAD)) {
-        reconfigure_handle(peer);
-        govern_reconfigured(peer->agent);
-        devices_renew(peer->agent);
+        if (reconfigure_handle(peer)) {
+            govern_reconfigured(peer->agent);
+            devices_renew(peer->agent);
+        }
     } else if (field_is(map, "type", MSG_STOP)) {
         handle_stop(peer);
     } else if (!govern_client(peer, map)) {

@@ -274,7 +274,7 @@ void requests_start(struct peer *client, struct message *message)
     size_t seat;
 
     field_string(&message->root, "type", verb, sizeof(verb));
-    if (!field_string(&message->root, "app", name, sizeof(name)) || !name[0]) {
+    if (!field_text(&message->root, "app", name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no program");
         return;
     }
@@ -374,7 +374,7 @@ static void put_seats(struct frame *frame, const msgpack_object *message)
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         field_string(&seats[i], "result", result, sizeof(result));
         field_string(&seats[i], "reached", reached, sizeof(reached));
-        field_string(&seats[i], "reason", reason, sizeof(reason));
+        field_text(&seats[i], "reason", reason, sizeof(reason));
         frame_map(frame, NULL);
         frame_u64(frame, "seat", field_u64(&seats[i], "seat", 0));
         frame_string(frame, "result", result);
@@ -447,7 +447,7 @@ void requests_report(struct app *app, const msgpack_object *message)
     }
     field_string(message, "result", result, sizeof(result));
     field_string(message, "reached", reached, sizeof(reached));
-    field_string(message, "reason", reason, sizeof(reason));
+    field_text(message, "reason", reason, sizeof(reason));
     agent_log("%s: %s %s%s%s", app->id, request->verb, result, reason[0] ? ": " : "", reason);
     if (request->client) {
         frame_init(&frame, MSG_REPORT);

@@ -1,29 +1,19 @@
 #include "interpose/control_wire.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
+
+#include "agent/connect.h"
 
 #define OUT_MAX (8u << 20)
 
 int wire_open(struct wire *wire, const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = agent_connect(path);
 
-    if (strlen(path) >= sizeof(address.sun_path)) {
-        return -ENAMETOOLONG;
-    }
-    strcpy(address.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
-        return -errno;
-    }
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
-        int error = -errno;
-        close(fd);
-        return error;
+        return fd;
     }
     frame_reader_init(&wire->reader);
     msgpack_sbuffer_init(&wire->out);

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/text.h"
+
 #define LINE_MAX_BYTES 1024
 
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
@@ -105,6 +107,8 @@ void log_write(enum log_level level, const char *format, ...)
     if (vsnprintf(line + used, sizeof(line) - used - 1, format, args) < 0)
         line[used] = '\0';
     va_end(args);
+    used = strlen(line);
+    text_make_safe(line, used + 1, line, used);
     used = strlen(line);
     line[used++] = '\n';
     write_line(line, used);
