@@ -142,7 +142,7 @@ const char *app_state(const struct app *app)
     if (!app->connected) {
         return "starting";
     }
-    if (!app->peer) {
+    if (!app->peer || app->silent) {
         return "away";
     }
     if (app_moving(app)) {

@@ -321,6 +321,7 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
     }
     *ret_first = !app->connected;
     app->peer = peer;
+    app->silent = false;
     app->connected = true;
     app_unsay(app);
     peer->app = app;

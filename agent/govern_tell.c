@@ -73,8 +73,9 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
         wanted += seat->wanted;
         spilled += seat->spilled;
         peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
-        displaced = displaced || seat->displaced;
-        if (seat->displaced && (!ticket || seat->ticket < ticket)) {
+        bool queues = seat->displaced && seat->suspended;
+        displaced = displaced || queues;
+        if (queues && (!ticket || seat->ticket < ticket)) {
             ticket = seat->ticket;
         }
     }

@@ -17,6 +17,7 @@
 #include "agent/listed.h"
 #include "agent/reconfigure.h"
 #include "agent/requests.h"
+#include "agent/silence.h"
 
 #define BACKLOG    128
 #define PEERS_MAX  4096
@@ -185,6 +186,7 @@ static void handle_program(struct peer *peer, const msgpack_object *map)
     if (!peer->app) {
         return;
     }
+    silence_ends(peer->agent, peer->app);
     if (field_is(map, "type", MSG_STATUS)) {
         apps_status(peer->app, map);
         govern_status(peer->agent, peer->app);

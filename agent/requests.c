@@ -314,6 +314,15 @@ void requests_start(struct peer *client, struct message *message)
     forward(client, app, seat, message, target, verb);
 }
 
+static void send_cancel(const struct request *request)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_CANCEL);
+    frame_u64(&frame, "request", request->id);
+    peer_send(request->app->peer, &frame);
+}
+
 void requests_cancel(struct peer *client, bool gone)
 {
     struct agent *agent = client->agent;
@@ -326,10 +335,7 @@ void requests_cancel(struct peer *client, bool gone)
             request->client = NULL;
         }
         if (request->app->peer) {
-            struct frame frame;
-            frame_init(&frame, MSG_CANCEL);
-            frame_u64(&frame, "request", request->id);
-            peer_send(request->app->peer, &frame);
+            send_cancel(request);
         }
     }
 }
@@ -482,6 +488,25 @@ void requests_fail(struct agent *agent, struct app *app, const char *what)
                        app->name, (int)app->pid, what, request->verb);
         }
         end_request(agent, request, 0, "", what);
+    }
+}
+
+void requests_give_up(struct agent *agent, struct app *app)
+{
+    struct request *next;
+
+    for (struct request *request = agent->requests; request; request = next) {
+        next = request->next;
+        if (request->app != app) {
+            continue;
+        }
+        if (request->client) {
+            peer_error(request->client, ERR_EXPIRED,
+                       "program %s (pid %d) does not answer (is it stopped?); the %s is canceled",
+                       app->name, (int)app->pid, request->verb);
+        }
+        send_cancel(request);
+        end_request(agent, request, 0, RESULT_EXPIRED, "it does not answer (is it stopped?)");
     }
 }
 

@@ -18,6 +18,7 @@
 #include "agent/peers.h"
 #include "agent/reconfigure.h"
 #include "agent/requests.h"
+#include "agent/silence.h"
 #include "state/text.h"
 
 /*
@@ -64,6 +65,7 @@ static void on_sweep(uv_timer_t *timer)
 
     apps_sweep(agent);
     requests_sweep(agent);
+    silence_sweep(agent);
     peers_sweep(agent);
     govern_tick(agent);
 }

@@ -108,7 +108,7 @@ static void offer_add(const struct search *search, uint32_t v, struct offer *off
     uint64_t gives;
 
     if (victim->busy_moving) {
-        if (v != search->program &&
+        if (v != search->program && !victim->silent &&
             (search->from_waiters || rank_outranks(view, search->rank, victim)))
             offer->come += victim->granted;
         return;
@@ -338,7 +338,7 @@ static void reach_find(struct view *view, int64_t rank)
         if (victim->device == POLICY_NONE || !rank_outranks(view, rank, victim))
             continue;
         if (victim->busy_moving)
-            reach[victim->device] += victim->granted;
+            reach[victim->device] += victim->silent ? 0 : victim->granted;
         else if (!victim->pinned)
             reach[victim->device] += gives_outranked(view, victim);
     }

@@ -104,10 +104,9 @@ Test(run, nothing_in_a_folder_that_others_may_enter_is_used)
     const char *trap = leave_a_trap();
 
     setenv("RESEAT_INVENTORY", "/nonexistent", 1);
-    struct result *result =
-        RESEAT("run", "sh", "-c",
-               "env | grep -v ^XDG; cat $OCL_ICD_VENDORS/*.icd; "
-               "echo [$RESEAT_SOCKET$RESEAT_INVENTORY$RESEAT_DEVICE]");
+    struct result *result = RESEAT("run", "sh", "-c",
+                                   "env | grep -v ^XDG; cat $OCL_ICD_VENDORS/*.icd; "
+                                   "echo [$RESEAT_SOCKET$RESEAT_INVENTORY$RESEAT_DEVICE]");
     cr_expect(!strstr(result->out, trap), "%s", result->out);
     cr_expect(!strstr(result->out, "evil"), "%s", result->out);
     cr_expect(strstr(result->out, "\n[]\n"), "%s", result->out);
