@@ -290,18 +290,19 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
     struct app *app = app_by_process(agent, peer->pid, start);
     if (!app) {
         /* A child of a program that was started with `run`, or one that an earlier agent knew. */
-        const struct app *parent = app_by_id(agent, id);
+        const struct app *known = app_by_id(agent, id), *parent;
         app = app_create(agent, peer->pid, start, peer->uid);
         if (!app) {
             return -ENOMEM;
         }
-        if (!parent && valid_id(id)) {
+        parent = known && known->uid == app->uid ? known : NULL;
+        if (!known && valid_id(id)) {
             snprintf(app->id, sizeof(app->id), "%s", id);
             reserve_id(agent, id);
         } else {
             give_id(agent, app);
         }
-        if (parent && parent->uid == app->uid) {
+        if (parent) {
             app->named = parent->named;
             app->policy = parent->policy;
             app->seat_count = parent->seat_count;
@@ -311,7 +312,7 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
             }
         }
         set_name(app, parent && !parent->named ? program : name, program[0] ? program : app->id);
-        if (!parent || parent->uid != app->uid) {
+        if (!parent) {
             govern_named(agent, app);
         }
     }
