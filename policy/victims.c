@@ -338,7 +338,7 @@ static void reach_find(struct view *view, int64_t rank)
         if (victim->device == POLICY_NONE || !rank_outranks(view, rank, victim))
             continue;
         if (victim->busy_moving)
-            reach[victim->device] += victim->silent ? 0 : victim->granted;
+            reach[victim->device] += victim->granted;
         else if (!victim->pinned)
             reach[victim->device] += gives_outranked(view, victim);
     }
