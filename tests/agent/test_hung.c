@@ -85,6 +85,24 @@ Test(hung, one_whose_backlog_is_full_holds_up_no_command_and_can_be_ended)
     expect_deadlines(&hung);
 }
 
+Test(hung, what_is_not_taken_from_a_full_connection_is_given_up)
+{
+    static char large[1 << 20];
+    struct client client = {0};
+    struct frame frame;
+    int ends[2];
+
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    client.fd = ends[0];
+    frame_reader_init(&client.reader);
+    memset(large, 'x', sizeof(large) - 1);
+    frame_init(&frame, "test");
+    frame_string(&frame, "large", large);
+    cr_expect_eq(client_send(&client, &frame), -ETIMEDOUT);
+    client_close(&client);
+    close(ends[1]);
+}
+
 Test(hung, who_follows_something_long_waits_as_long_as_the_agent_answers)
 {
     const struct itimerspec later = {.it_value = {.tv_nsec = 600000000}};
