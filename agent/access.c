@@ -24,3 +24,13 @@ bool access_may_load(uid_t agent, uid_t peer)
 {
     return peer == agent || peer == 0;
 }
+
+bool access_may_believe(uid_t user, uid_t agent)
+{
+    return agent == user || agent == 0;
+}
+
+bool access_may_operate(uid_t agent, uid_t peer)
+{
+    return peer == agent || peer == 0;
+}

@@ -23,4 +23,10 @@ bool access_may_reconfigure(uid_t agent, uid_t peer);
  * agent's rights: its own user, and root. */
 bool access_may_load(uid_t agent, uid_t peer);
 
+/** May this user believe what an agent of that user says? Their own, and root's. */
+bool access_may_believe(uid_t user, uid_t agent);
+
+/** May this user take devices from all programs: limit, drain, rebalance? As to stop the agent. */
+bool access_may_operate(uid_t agent, uid_t peer);
+
 #endif

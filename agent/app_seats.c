@@ -64,7 +64,7 @@ static void take_seat(struct app *app, size_t index, const msgpack_object *map)
         app->status.last_downtime_ns = seat->last_downtime_ns;
     }
     seat->moves = moves;
-    field_string(map, "pinned", seat->pinned, sizeof(seat->pinned));
+    field_text(map, "pinned", seat->pinned, sizeof(seat->pinned));
     if (field_get(map, "device")) {
         take_key(seat, field_get(map, "device"));
     }
@@ -142,7 +142,7 @@ const char *app_state(const struct app *app)
     if (!app->connected) {
         return "starting";
     }
-    if (!app->peer) {
+    if (!app->peer || app->silent) {
         return "away";
     }
     if (app_moving(app)) {

@@ -113,7 +113,7 @@ static struct app *find(struct peer *client, const msgpack_object *map, size_t *
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     struct app *app;
 
-    if (!field_string(map, "app", name, sizeof(name)) || !name[0]) {
+    if (!field_text(map, "app", name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no program");
         return NULL;
     }
@@ -148,7 +148,7 @@ void app_notify(struct peer *client, const msgpack_object *map)
         return;
     }
     (void)field_string(map, "what", what, sizeof(what));
-    (void)field_string(map, "text", text, sizeof(text));
+    (void)field_text(map, "text", text, sizeof(text));
     if (strcmp(what, NOTICE_ADDED) && strcmp(what, NOTICE_TAKEN) && strcmp(what, NOTICE_POWER) &&
         strcmp(what, NOTICE_QUOTA)) {
         peer_error(client, ERR_USAGE, "there is no notice \"%s\"; there are %s, %s, %s and %s",

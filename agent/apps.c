@@ -149,7 +149,7 @@ static bool load_one(struct agent *agent, const char *path)
     const msgpack_object *map = &message.root;
     uint64_t pid = field_u64(map, "pid", 0), start = field_u64(map, "start", 0);
     if (field_string(map, "id", id, sizeof(id)) && valid_id(id) && !app_by_id(agent, id) &&
-        field_string(map, "name", name, sizeof(name)) && pid > 0 && pid < INT32_MAX &&
+        field_text(map, "name", name, sizeof(name)) && pid > 0 && pid < INT32_MAX &&
         process_alive((pid_t)pid, start)) {
         struct app *app =
             app_create(agent, (pid_t)pid, start, (uid_t)field_u64(map, "uid", UINT32_MAX));
@@ -284,24 +284,25 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
     if (error) {
         return error;
     }
-    field_string(hello, "name", name, sizeof(name));
+    field_text(hello, "name", name, sizeof(name));
     field_string(hello, "id", id, sizeof(id));
-    field_string(hello, "program", program, sizeof(program));
+    field_text(hello, "program", program, sizeof(program));
     struct app *app = app_by_process(agent, peer->pid, start);
     if (!app) {
         /* A child of a program that was started with `run`, or one that an earlier agent knew. */
-        const struct app *parent = app_by_id(agent, id);
+        const struct app *known = app_by_id(agent, id), *parent;
         app = app_create(agent, peer->pid, start, peer->uid);
         if (!app) {
             return -ENOMEM;
         }
-        if (!parent && valid_id(id)) {
+        parent = known && known->uid == app->uid ? known : NULL;
+        if (!known && valid_id(id)) {
             snprintf(app->id, sizeof(app->id), "%s", id);
             reserve_id(agent, id);
         } else {
             give_id(agent, app);
         }
-        if (parent && parent->uid == app->uid) {
+        if (parent) {
             app->named = parent->named;
             app->environment = parent->environment ? strdup(parent->environment) : NULL;
             app->policy = parent->policy;
@@ -312,7 +313,7 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
             }
         }
         set_name(app, parent && !parent->named ? program : name, program[0] ? program : app->id);
-        if (!parent || parent->uid != app->uid) {
+        if (!parent) {
             govern_named(agent, app);
         }
     }
@@ -322,6 +323,7 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
     }
     *ret_first = !app->connected;
     app->peer = peer;
+    app->silent = false;
     app->connected = true;
     app_unsay(app);
     peer->app = app;

@@ -113,6 +113,8 @@ struct app {
     uid_t uid;
     bool named;        /**< The operator chose the name: children share it. */
     bool connected;    /**< Has ever been. */
+    unsigned quiet;    /**< How often it was looked for since it last said something. */
+    bool silent;       /**< It does not answer what it is asked: nothing is until it does. */
     char *environment; /**< What decides which devices it sees; may be NULL. */
     size_t seat_count; /**< 1 to PROTOCOL_SEATS_MAX. */
     struct app_seat seats[PROTOCOL_SEATS_MAX];

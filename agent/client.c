@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +13,13 @@
 #include <unistd.h>
 
 #include "agent/config.h"
+#include "agent/connect.h"
 
-#define HELLO_MS 5000
+#define HELLO_MS        5000
+#define SEND_MS         5000
+#define LAUNCH_MS       10000
+#define RETRY_MS        20
+#define LAUNCH_PAUSE_MS 2
 
 static int64_t now_ms(void)
 {
@@ -23,7 +29,14 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int say_hello(struct client *client)
+static void pause_ms(long milliseconds)
+{
+    const struct timespec pause = {.tv_nsec = milliseconds * 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+static int say_hello(struct client *client, int64_t until)
 {
     struct message message;
     struct frame frame;
@@ -35,32 +48,29 @@ static int say_hello(struct client *client)
     if (result) {
         return result;
     }
-    result = client_receive(client, HELLO_MS, -1, &message);
+    result = client_receive(client, (int)(until - now_ms()), -1, &message);
     if (result != 1) {
         return result ? result : -EPROTO;
     }
     result = field_is(&message.root, "type", MSG_WELCOME) ? 0 : -EPROTO;
-    field_string(&message.root, "message", client->problem, sizeof(client->problem));
+    field_text(&message.root, "message", client->problem, sizeof(client->problem));
     message_finish(&message);
     return result;
 }
 
 int client_connect(const struct paths *paths, struct client *ret_client)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct client client = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    int64_t until = now_ms() + HELLO_MS;
+    struct client client = {.fd = agent_connect(paths->socket)};
 
     frame_reader_init(&client.reader);
-    if (client.fd < 0) {
-        return -errno;
+    /* Nothing tells when a full backlog has room again. */
+    for (; client.fd == -EAGAIN && now_ms() < until; client.fd = agent_connect(paths->socket)) {
+        pause_ms(RETRY_MS);
     }
-    memcpy(address.sun_path, paths->socket, sizeof(address.sun_path));
-    int result = 0;
-    if (connect(client.fd, (const struct sockaddr *)&address, sizeof(address))) {
-        result = -errno;
-    }
+    int result = client.fd == -EAGAIN ? -ETIMEDOUT : client.fd < 0 ? client.fd : 0;
     if (!result) {
-        result = say_hello(&client);
+        result = say_hello(&client, until);
     }
     if (result) {
         client_close(&client);
@@ -78,15 +88,30 @@ void client_close(struct client *client)
     frame_reader_finish(&client->reader);
 }
 
+/** For something to be read or sent, or @other to be readable. Returns 0, or -ETIMEDOUT. */
+static int wait_for(struct pollfd polled[2], int64_t until)
+{
+    int64_t left = until - now_ms();
+
+    if (left <= 0) {
+        return -ETIMEDOUT;
+    }
+    return poll(polled, 2, (int)left) < 0 && errno != EINTR ? -errno : 0;
+}
+
 int client_send(struct client *client, struct frame *frame)
 {
+    int64_t until = now_ms() + SEND_MS;
     int result = frame_seal(frame);
     size_t sent = 0;
 
     while (!result && sent < frame->buffer.size) {
         ssize_t count =
             send(client->fd, frame->buffer.data + sent, frame->buffer.size - sent, MSG_NOSIGNAL);
-        if (count < 0 && errno != EINTR) {
+        if (count < 0 && errno == EAGAIN) {
+            struct pollfd polled[2] = {{.fd = client->fd, .events = POLLOUT}, {.fd = -1}};
+            result = wait_for(polled, until);
+        } else if (count < 0 && errno != EINTR) {
             result = errno == ECONNRESET ? -EPIPE : -errno;
         } else if (count > 0) {
             sent += (size_t)count;
@@ -106,14 +131,11 @@ int client_receive(struct client *client, int timeout_ms, int other, struct mess
         if (result) {
             return result == 1 ? 1 : -EPROTO;
         }
-        int64_t left = timeout_ms < 0 ? -1 : until - now_ms();
-        if (timeout_ms >= 0 && left <= 0) {
-            return -ETIMEDOUT;
-        }
         struct pollfd polled[2] = {{.fd = client->fd, .events = POLLIN},
                                    {.fd = other, .events = POLLIN}};
-        if (poll(polled, 2, (int)left) < 0 && errno != EINTR) {
-            return -errno;
+        result = wait_for(polled, until);
+        if (result) {
+            return result;
         }
         if (polled[1].revents) {
             return 0;
@@ -130,6 +152,29 @@ int client_receive(struct client *client, int timeout_ms, int other, struct mess
         }
         if (count > 0 && frame_reader_feed(&client->reader, bytes, (size_t)count)) {
             return -ENOMEM;
+        }
+    }
+}
+
+int client_follow(struct client *client, int patience_ms, int other, struct message *ret_message)
+{
+    int64_t until = now_ms() + patience_ms;
+
+    for (;;) {
+        struct frame frame;
+        int result = client_receive(client, patience_ms / 4, other, ret_message);
+        if (result == 1 && field_is(&ret_message->root, "type", MSG_AGENT)) {
+            message_finish(ret_message);
+            until = now_ms() + patience_ms;
+            continue;
+        }
+        if (result != -ETIMEDOUT || now_ms() >= until) {
+            return result;
+        }
+        frame_init(&frame, MSG_AGENT);
+        result = client_send(client, &frame);
+        if (result) {
+            return result;
         }
     }
 }
@@ -170,10 +215,18 @@ static int launch(void)
     if (error) {
         return error;
     }
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) {
+    pid_t ended;
+    int64_t until = now_ms() + LAUNCH_MS;
+    while ((ended = waitpid(child, &status, WNOHANG)) <= 0) {
+        if (ended < 0 && errno != EINTR) {
             return -errno;
         }
+        if (now_ms() >= until) {
+            kill(child, SIGKILL);
+            waitpid(child, &status, 0);
+            return -ETIMEDOUT;
+        }
+        pause_ms(LAUNCH_PAUSE_MS);
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 }

@@ -5,19 +5,21 @@
 #include <time.h>
 
 #include "agent/cmd.h"
+#include "agent/lock.h"
 #include "agent/process.h"
 
 #define ANSWER_MS 5000
 #define STOP_MS   5000
+#define TERM_MS   2000
 
 static int print_agent(const struct output *output, bool running, const msgpack_object *about,
                        const char *what)
 {
     char folder[PATH_MAX] = "", release[PROTOCOL_WORD_MAX] = "", problem[PROTOCOL_TEXT_MAX] = "";
 
-    field_string(about, "folder", folder, sizeof(folder));
+    field_text(about, "folder", folder, sizeof(folder));
     field_string(about, "release", release, sizeof(release));
-    field_string(about, "config_problem", problem, sizeof(problem));
+    field_text(about, "config_problem", problem, sizeof(problem));
     if (output->json) {
         json_t *object = output_object(output, STATUS_DONE);
         json_object_set_new(object, "running", json_boolean(running));
@@ -63,11 +65,11 @@ static int show(const struct output *output, bool launch, const char *what)
 }
 
 /** Wait until the process is gone, so that a start right after finds no lock. */
-static bool gone(pid_t pid, uint64_t start)
+static bool gone(pid_t pid, uint64_t start, int timeout_ms)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
 
-    for (int waited = 0; waited < STOP_MS; waited += 10) {
+    for (int waited = 0; waited < timeout_ms; waited += 10) {
         if (!process_alive(pid, start)) {
             return true;
         }
@@ -76,28 +78,68 @@ static bool gone(pid_t pid, uint64_t start)
     return false;
 }
 
+/** End one that does not end by itself: nothing depends on it, and a later one knows all again. */
+static int end(const struct output *output, pid_t pid, uint64_t start)
+{
+    kill(pid, SIGTERM);
+    kill(pid, SIGCONT);
+    if (!gone(pid, start, TERM_MS)) {
+        kill(pid, SIGKILL);
+    }
+    if (!gone(pid, start, STOP_MS)) {
+        return output_fail(output, ERR_FAILED, "the agent (pid %d) does not end", (int)pid);
+    }
+    return print_agent(output, false, NULL,
+                       "the agent did not answer and was ended; programs run on without it");
+}
+
+/** As client_receive(): 1 and its answer. */
+static int ask_to_stop(const struct paths *paths, struct client *client,
+                       struct message *ret_message)
+{
+    struct frame frame;
+    int result = client_connect(paths, client);
+
+    if (!result) {
+        frame_init(&frame, MSG_STOP);
+        result = client_send(client, &frame);
+    }
+    return result ? result : client_receive(client, ANSWER_MS, -1, ret_message);
+}
+
 static int stop(const struct output *output)
 {
     struct client client = {.fd = -1};
     struct message message;
-    struct frame frame;
+    struct paths paths;
     uint64_t start = 0;
-    int status = cmd_connect(output, false, "stop", &client);
+    pid_t pid = 0;
 
-    if (status) {
-        return status;
+    if (paths_find(&paths)) {
+        return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
+                           paths.problem);
     }
-    frame_init(&frame, MSG_STOP);
-    status = cmd_ask(output, &client, &frame, MSG_STOP, ANSWER_MS, "stop", &message);
+    int result = ask_to_stop(&paths, &client, &message);
     client_close(&client);
-    if (status) {
+    /* One that hangs, or is of a release that is not understood, is ended all the same. */
+    if ((result == -ETIMEDOUT || result == -EPROTO) && !lock_holder(paths.folder, &pid, &start)) {
+        return end(output, pid, start);
+    }
+    if (result == -EPROTO && client.problem[0]) {
+        return output_fail(output, ERR_PROTOCOL, "%s", client.problem);
+    }
+    if (result != 1) {
+        return output_fail_agent(output, result, "stop");
+    }
+    if (!field_is(&message.root, "type", MSG_STOP)) {
+        int status = output_fail_message(output, &message);
+        message_finish(&message);
         return status;
     }
-    pid_t pid = (pid_t)field_u64(&message.root, "pid", 0);
+    pid = (pid_t)field_u64(&message.root, "pid", 0);
     message_finish(&message);
-    if (!process_start_time(pid, &start) && !gone(pid, start)) {
-        return output_fail(output, ERR_FAILED, "the agent (pid %d) does not end; kill -9 %d",
-                           (int)pid, (int)pid);
+    if (!process_start_time(pid, &start) && !gone(pid, start, STOP_MS)) {
+        return end(output, pid, start);
     }
     return print_agent(output, false, NULL, "the agent has ended; programs run on without it");
 }

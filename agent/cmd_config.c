@@ -271,8 +271,8 @@ static int say_reloaded(const struct output *output, const msgpack_object *answe
 {
     struct config_error error = {.line = (unsigned)field_u64(answer, "line", 0)};
 
-    field_string(answer, "file", error.file, sizeof(error.file));
-    field_string(answer, "reason", error.reason, sizeof(error.reason));
+    field_text(answer, "file", error.file, sizeof(error.file));
+    field_text(answer, "reason", error.reason, sizeof(error.reason));
     if (field_bool(answer, "refused", true)) {
         if (!output->json) {
             fputs("reseat config: refused, the agent keeps the one before: ", stderr);

@@ -120,15 +120,17 @@ static void check_inventory(const struct paths *paths)
     inventory_finish(&inventory);
 }
 
-static bool check_vendors(const struct paths *paths)
+static bool check_vendors(const struct paths *paths, const char *library)
 {
-    char file[PATH_MAX];
+    char folder[PATH_MAX];
     const char *vendors = getenv("OCL_ICD_VENDORS");
 
-    if (paths_join(paths->folder, "vendors/reseat.icd", file) || access(file, R_OK)) {
-        printf("note  vendors folder: not made yet; reseat run makes it\n");
+    if (!paths_vendors(library, folder)) {
+        printf("ok    vendors folder: %s\n", folder);
     } else {
-        printf("ok    vendors folder: %s\n", file);
+        printf(
+            "note  vendors folder: none beside the library names it; reseat run makes one in %s\n",
+            paths->folder);
     }
     if (vendors && access(vendors, R_OK)) {
         return line(false, "OCL_ICD_VENDORS", vendors, "it is not there: unset the variable");
@@ -141,12 +143,15 @@ static int check_setup(void)
     struct paths paths;
     char found[PATH_MAX];
     int error = paths_find(&paths);
-    bool good = line(!error, "runtime folder", error ? strerror(-error) : paths.folder,
-                     "it must be yours alone (mode 0700); set XDG_RUNTIME_DIR to another");
+    bool good = line(!error, "runtime folder", error ? paths.problem : paths.folder,
+                     "it must be yours alone (mode 0700), and so must what is above it be yours or "
+                     "root's; set XDG_RUNTIME_DIR to another");
 
     const char *advice = "reinstall reseat, so that its files lie beside each other";
-    good &= line(!paths_library(found), "library",
-                 paths_library(found) ? "libreseat.so is not beside this binary" : found, advice);
+    char library[PATH_MAX];
+    bool no_library = paths_library(library) != 0;
+    good &= line(!no_library, "library",
+                 no_library ? "libreseat.so is not beside this binary" : library, advice);
     good &= line(!paths_agent(found), "reseatd",
                  paths_agent(found) ? "it is not beside this binary" : found, advice);
     good &= line(!paths_lister(found), "reseat-lister",
@@ -154,7 +159,7 @@ static int check_setup(void)
     if (!error) {
         good &= check_agent(&paths);
         check_inventory(&paths);
-        good &= check_vendors(&paths);
+        good &= no_library || check_vendors(&paths, library);
     }
     return good && !fflush(stdout) ? STATUS_DONE : STATUS_ROLLED_BACK;
 }

@@ -68,11 +68,11 @@ static void show_step(struct steps *steps, const struct message *message)
         json_array_append_new(steps->list, step);
         return;
     }
-    field_string(app, "name", name, sizeof(name));
+    field_text(app, "name", name, sizeof(name));
     field_string(&message->root, "from", from, sizeof(from));
     field_string(&message->root, "to", to, sizeof(to));
     field_string(&message->root, "result", result, sizeof(result));
-    field_string(&message->root, "reason", reason, sizeof(reason));
+    field_text(&message->root, "reason", reason, sizeof(reason));
     bool done = strcmp(result, RESULT_DONE) == 0;
     printf("%s (pid %llu): %s -> %s%s%s%s%s\n", name, (unsigned long long)field_u64(app, "pid", 0),
            place(from), place(to), done || steps->dry_run ? "" : ", ", done ? "" : result,
@@ -112,8 +112,8 @@ static void explain(const msgpack_object *root, char *ret, size_t size)
     ret[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         const msgpack_object *app = field_get(&left[i], "app");
-        field_string(app, "name", name, sizeof(name));
-        field_string(&left[i], "reason", reason, sizeof(reason));
+        field_text(app, "name", name, sizeof(name));
+        field_text(&left[i], "reason", reason, sizeof(reason));
         int length =
             snprintf(ret + used, size - used, "%s%s (pid %llu) stays: %s", used ? "; " : "", name,
                      (unsigned long long)field_u64(app, "pid", 0), reason);
@@ -193,7 +193,7 @@ static int follow(struct steps *steps, struct client *client, struct frame *fram
     int status, result = client_send(client, frame);
 
     while (!result) {
-        result = client_receive(client, -1, -1, &message);
+        result = client_follow(client, CMD_PATIENCE_MS, -1, &message);
         bool step = result == 1 && field_is(&message.root, "type", MSG_STEP);
         if (step || (result == 1 && field_is(&message.root, "type", MSG_NOTICE))) {
             (step ? show_step : show_announced)(steps, &message);

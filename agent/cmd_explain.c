@@ -62,7 +62,7 @@ static void print_explanation(const msgpack_object *root)
         text[2 * PROTOCOL_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
     const msgpack_object *items;
 
-    field_string(root, "name", name, sizeof(name));
+    field_text(root, "name", name, sizeof(name));
     field_string(root, "state", state, sizeof(state));
     printf("%s (pid %llu) is %s\n", name, (unsigned long long)field_u64(root, "pid", 0), state);
     size_t count = field_array(root, "devices", &items);
@@ -78,14 +78,14 @@ static void print_explanation(const msgpack_object *root)
     count = field_array(root, "refused_by", &items);
     for (size_t i = 0; i < count; i++) {
         field_string(&items[i], "device", device, sizeof(device));
-        field_string(&items[i], "reason", reason, sizeof(reason));
+        field_text(&items[i], "reason", reason, sizeof(reason));
         snprintf(text, sizeof(text), "%s %s: %s", device,
                  field_bool(&items[i], "for_now", false) ? "failed a moment ago"
                                                          : "would not run it",
                  reason);
         print_wrapped(text, 2);
     }
-    if (field_string(root, "why", reason, sizeof(reason)) && reason[0]) {
+    if (field_text(root, "why", reason, sizeof(reason)) && reason[0]) {
         snprintf(text, sizeof(text), "last decision: %s", reason);
         print_wrapped(text, 2);
     }

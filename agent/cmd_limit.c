@@ -62,7 +62,7 @@ static void print_limit(const struct message *message)
     bool limited = field_bool(&message->root, "limited", false);
 
     if (app) {
-        field_string(app, "name", name, sizeof(name));
+        field_text(app, "name", name, sizeof(name));
         snprintf(name + strlen(name), sizeof(name) - strlen(name), " (pid %llu)",
                  (unsigned long long)field_u64(app, "pid", 0));
     } else {

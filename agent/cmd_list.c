@@ -47,7 +47,7 @@ static void put_field(struct libscols_line *line, size_t column, const msgpack_o
 {
     char text[PROTOCOL_TEXT_MAX];
 
-    field_string(map, key, text, sizeof(text));
+    field_text(map, key, text, sizeof(text));
     put(line, column, text[0] ? text : "-");
 }
 
@@ -128,7 +128,7 @@ static void device_users(const msgpack_object *device, char *ret, size_t size)
     snprintf(ret, size, "-");
     for (size_t i = 0; i < count && used < size; i++) {
         char name[PROTOCOL_WORD_MAX];
-        field_string(&apps[i], "name", name, sizeof(name));
+        field_text(&apps[i], "name", name, sizeof(name));
         int length = snprintf(ret + used, size - used, "%s%s(%llu)", used ? " " : "", name,
                               (unsigned long long)field_u64(&apps[i], "pid", 0));
         used += length > 0 ? (size_t)length : 0;
@@ -199,7 +199,7 @@ int cmd_devices(int argc, char **argv)
     }
     const msgpack_object *devices;
     size_t count = field_array(&message.root, "devices", &devices);
-    field_string(&message.root, "problem", problem, sizeof(problem));
+    field_text(&message.root, "problem", problem, sizeof(problem));
     if (problem[0] && !count) {
         status = output_fail(&output, ERR_FAILED, "%s; see reseat doctor", problem);
     } else if (presented) {
@@ -214,7 +214,7 @@ int cmd_devices(int argc, char **argv)
     } else {
         status = print_devices(&message);
         if (problem[0]) {
-            fprintf(stderr, "reseat devices: the list may be old: %s\n", problem);
+            output_note(&output, "the list may be old: %s", problem);
         }
     }
     message_finish(&message);

@@ -134,10 +134,10 @@ static void explain(const struct message *message, const char *result, char *ret
     const msgpack_object *app = field_get(&message->root, "app");
     const char *hint = "";
 
-    field_string(app, "name", name, sizeof(name));
+    field_text(app, "name", name, sizeof(name));
     field_string(&message->root, "from", from, sizeof(from));
     field_string(&message->root, "to", to, sizeof(to));
-    field_string(&message->root, "reason", reason, sizeof(reason));
+    field_text(&message->root, "reason", reason, sizeof(reason));
     field_string(&message->root, "reached", reached, sizeof(reached));
     if (strcmp(result, RESULT_EXPIRED) == 0) {
         hint = "; try again with a longer --timeout";
@@ -187,7 +187,7 @@ static void print_done(const struct change *change, const struct message *messag
     const msgpack_object *app = field_get(&message->root, "app");
     unsigned long long pid = field_u64(app, "pid", 0);
 
-    field_string(app, "name", name, sizeof(name));
+    field_text(app, "name", name, sizeof(name));
     field_string(&message->root, "from", from, sizeof(from));
     field_string(&message->root, "to", to, sizeof(to));
     output_seconds(field_u64(&message->root, "total_ns", 0), total, sizeof(total));
@@ -284,7 +284,7 @@ static int carry_out(struct change *change)
     CLEANUP(cleanup_close) int signals = open_signals(&set);
     int result = send_request(change, &client);
     while (!result) {
-        result = client_receive(&client, -1, signals, &message);
+        result = client_follow(&client, CMD_PATIENCE_MS, signals, &message);
         if (result == 0) {
             result = cancel(change, &client, signals, &set);
         } else if (result == 1 && field_is(&message.root, "type", MSG_PROGRESS)) {

@@ -80,7 +80,7 @@ static int report(const struct notice *notice, const struct message *message)
         json_object_set_new(object, "what", json_string(notice->what));
         return output_print(object, 0);
     }
-    field_string(app, "name", name, sizeof(name));
+    field_text(app, "name", name, sizeof(name));
     printf("%s (pid %llu) is told: %s\n", name, (unsigned long long)field_u64(app, "pid", 0),
            notice->what);
     return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;

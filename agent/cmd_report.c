@@ -80,7 +80,7 @@ static void print_device(const msgpack_object *device)
 {
     char name[32], age[32];
 
-    field_string(device, "name", name, sizeof(name));
+    field_text(device, "name", name, sizeof(name));
     age_text(field_u64(device, "age_ms", 0), age, sizeof(age));
     printf("%-8.8s", name);
     print_bytes(device, "capacity_bytes");
@@ -98,7 +98,7 @@ static void print_app(const msgpack_object *app)
     uint64_t capacity = field_u64(app, "capacity_bytes", 0);
     uint64_t peak = field_u64(app, "peak_bytes", 0), waits = field_u64(app, "waits", 0);
 
-    field_string(app, "name", name, sizeof(name));
+    field_text(app, "name", name, sizeof(name));
     age_text(field_u64(app, "age_ms", 0), age, sizeof(age));
     printf("%-8.8s", name);
     print_bytes(app, "granted_bytes");
@@ -122,7 +122,7 @@ static void print_ended(const msgpack_object *one)
 {
     char name[64], device[32], peak[32];
 
-    field_string(one, "name", name, sizeof(name));
+    field_text(one, "name", name, sizeof(name));
     field_string(one, "device", device, sizeof(device));
     output_bytes(field_u64(one, "peak_bytes", 0), peak, sizeof(peak));
     printf("%-8.8s ended; needed at most %s", name, peak);

@@ -13,6 +13,7 @@
 #include "agent/device_names.h"
 #include "agent/size.h"
 #include "policy/settings.h"
+#include "state/text.h"
 
 /* Listing devices for the first time starts every driver of the machine. */
 #define REGISTER_MS     60000
@@ -201,8 +202,10 @@ static int parse(struct run *run, int argc, char **argv)
         return output_usage(&run->output, "--profile is portable or native, not \"%s\"",
                             run->profile);
     }
-    if (run->name && (!*run->name || strlen(run->name) > 63 || strpbrk(run->name, "\n\t\033"))) {
-        return output_usage(&run->output, "--name must be 1 to 63 printable characters");
+    if (run->name &&
+        (!*run->name || strlen(run->name) > 63 || !text_is_safe(run->name, strlen(run->name)))) {
+        return output_usage(&run->output,
+                            "--name must be 1 to 63 bytes of UTF-8, without control characters");
     }
     return optind == argc ? output_usage(&run->output, "no program is named") : 0;
 }
@@ -266,9 +269,9 @@ static int register_program(struct run *run, struct client *client, const char *
             add_key(run, key);
         }
     }
-    field_string(&message.root, "inventory", run->inventory, sizeof(run->inventory));
-    if (field_string(&message.root, "problem", problem, sizeof(problem)) && problem[0]) {
-        fprintf(stderr, "reseat run: devices could not be listed: %s\n", problem);
+    field_path(&message.root, "inventory", run->inventory, sizeof(run->inventory));
+    if (field_text(&message.root, "problem", problem, sizeof(problem)) && problem[0]) {
+        output_note(&run->output, "devices could not be listed: %s", problem);
     }
     message_finish(&message);
     return 0;
@@ -282,7 +285,7 @@ static int resolve_alone(struct run *run)
     char error[PROTOCOL_TEXT_MAX] = "no list of devices was left by an earlier agent";
     int result = -ENODEV;
 
-    if (!paths_join(run->paths.folder, "inventory", run->inventory) &&
+    if (run->paths.folder[0] && !paths_join(run->paths.folder, "inventory", run->inventory) &&
         !inventory_read(run->inventory, &inventory)) {
         result = device_place(&inventory, &run->wish, entries, error, sizeof(error));
     } else {
@@ -320,14 +323,16 @@ static int find_agent(struct run *run, const char *name)
     if (result >= 0) {
         return result;
     }
-    fprintf(
-        stderr,
-        "reseat run: the agent cannot be reached (%s); %s runs without it and can be moved when "
-        "one runs (reseat agent start)\n",
-        result == -EPROTO && client.problem[0] ? client.problem
-        : why[0]                               ? why
-                                               : strerror(-result),
-        name);
+    const char *problem = result == -EPROTO && client.problem[0] ? client.problem
+                          : why[0]                               ? why
+                          : run->paths.problem[0]                ? run->paths.problem
+                          : result == -ETIMEDOUT                 ? "it does not answer"
+                          : result == -EPERM                     ? "it is another user's"
+                                                                 : strerror(-result);
+    output_note(&run->output, "the agent cannot be reached (%s); %s runs without it and %s",
+                problem, name,
+                run->paths.socket[0] ? "can be moved when one runs (reseat agent start)"
+                                     : "cannot be moved");
     return resolve_alone(run);
 }
 
@@ -336,12 +341,22 @@ static int set(const char *name, const char *value)
     return setenv(name, value, 1) ? -errno : 0;
 }
 
-/** The folder whose only driver is ours. */
-static int make_vendors(const struct run *run, char ret_folder[PATH_MAX])
+/**
+ * The folder whose only driver is ours: beside the library, or in the runtime folder where that
+ * names another library. Without either the library itself, which one of the two loaders takes too.
+ */
+static int find_vendors(const struct run *run, char ret_folder[PATH_MAX])
 {
     char file[PATH_MAX], line[PATH_MAX + 1];
-    int error = paths_join(run->paths.folder, "vendors", ret_folder);
 
+    if (!paths_vendors(run->library, ret_folder)) {
+        return 0;
+    }
+    if (!run->paths.folder[0]) {
+        memcpy(ret_folder, run->library, PATH_MAX);
+        return 0;
+    }
+    int error = paths_join(run->paths.folder, "vendors", ret_folder);
     if (!error) {
         error = paths_make(ret_folder);
     }
@@ -384,7 +399,7 @@ static int set_roads(const struct run *run)
 {
     const char *vendors = getenv("OCL_ICD_VENDORS"), *names = getenv("OCL_ICD_FILENAMES");
     char folder[PATH_MAX];
-    int error = make_vendors(run, folder);
+    int error = find_vendors(run, folder);
     bool nested = vendors && getenv(DRIVER_ENV_VENDORS) && strcmp(vendors, folder) == 0;
 
     if (!error && !nested) {
@@ -413,9 +428,7 @@ static int set_environment(const struct run *run, const char *name)
     char count[16];
 
     error = error ? error : set_first("GLIBC_TUNABLES", STACKS_KEPT, STACKS);
-    if (!error && run->paths.socket[0]) {
-        error = set("RESEAT_SOCKET", run->paths.socket);
-    }
+    error = error ? error : set_or_clear("RESEAT_SOCKET", run->paths.socket);
     error = error ? error : set_or_clear("RESEAT_INVENTORY", run->inventory);
     error = error ? error : set_or_clear("RESEAT_DEVICE", run->keys);
     snprintf(count, sizeof(count), "%zu", run->wish.count);
@@ -463,13 +476,13 @@ int cmd_run(int argc, char **argv)
     }
     status = set_environment(run, name);
     if (status) {
-        status = output_fail(&run->output, ERR_FAILED, "cannot set up the runtime folder %s: %s",
-                             run->paths.folder, strerror(-status));
+        status = output_fail(&run->output, ERR_FAILED, "cannot set up the environment: %s",
+                             strerror(-status));
         goto out;
     }
     execvp(program[0], program);
     status = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
-    fprintf(stderr, "reseat run: cannot run %s: %s\n", program[0], strerror(errno));
+    output_note(&run->output, "cannot run %s: %s", program[0], strerror(errno));
 out:
     free(run);
     return status;

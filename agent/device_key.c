@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/text.h"
+
 static const char hex_digits[] = "0123456789abcdef";
 
 static char *put_text(char *at, const char *text)
@@ -75,7 +77,7 @@ static bool take_escaped(const char *text, size_t length, char *ret, size_t size
         ret[used++] = byte;
     }
     ret[used] = '\0';
-    return true;
+    return text_is_safe(ret, used);
 }
 
 static bool take_number(const char *text, size_t length, uint32_t *ret)

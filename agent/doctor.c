@@ -12,6 +12,7 @@
 #include "agent/cleanup.h"
 #include "agent/doctor_priv.h"
 #include "agent/paths.h"
+#include "state/text.h"
 
 #define TEXT_MAX (1u << 20)
 
@@ -19,12 +20,18 @@ void doctor_say(struct doctor *doctor, const char *mark, const char *format, ...
 {
     va_list arguments;
 
+    char text[2 * PATH_MAX];
+
     doctor->stopped = doctor->stopped || strcmp(mark, "stop") == 0;
-    fprintf(doctor->to, "%-5s ", mark);
     va_start(arguments, format);
-    vfprintf(doctor->to, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    fputc('\n', doctor->to);
+    /* Files that are looked at may be anybody's. */
+    text_make_safe(text, sizeof(text), text, strlen(text));
+    if (mark[0]) {
+        fprintf(doctor->to, "%-5s ", mark);
+    }
+    fprintf(doctor->to, "%s\n", text);
 }
 
 static bool is_program(const char *path)
@@ -323,19 +330,19 @@ static void sum_up(struct doctor *doctor, const char *program, enum road *ret_ro
 {
     if (doctor->stopped) {
         *ret_road = ROAD_NONE;
-        fprintf(doctor->to, "%s cannot be moved by reseat as it is\n", program);
+        doctor_say(doctor, "", "%s cannot be moved by reseat as it is", program);
     } else if (doctor->linked) {
         *ret_road = ROAD_PRELOAD;
-        fprintf(doctor->to, "%s takes road preload%s\n", program,
-                doctor->opens ? ", and ICD for what it opens at run time" : "");
+        doctor_say(doctor, "", "%s takes road preload%s", program,
+                   doctor->opens ? ", and ICD for what it opens at run time" : "");
     } else if (doctor->opens) {
         *ret_road = ROAD_ICD;
-        fprintf(doctor->to, "%s takes road ICD\n", program);
+        doctor_say(doctor, "", "%s takes road ICD", program);
     } else {
         *ret_road = ROAD_UNKNOWN;
-        fprintf(doctor->to, "%s shows no sign of OpenCL; %s that it %s take road preload or ICD\n",
-                program, doctor->machine ? "programs" : "plugins and modules",
-                doctor->machine ? "runs" : "opens");
+        doctor_say(doctor, "", "%s shows no sign of OpenCL; %s that it %s take road preload or ICD",
+                   program, doctor->machine ? "programs" : "plugins and modules",
+                   doctor->machine ? "runs" : "opens");
     }
 }
 

@@ -155,6 +155,12 @@ void govern_lost(struct agent *agent, struct app *app)
     agent->governor->dirty = true;
 }
 
+void govern_silent(struct agent *agent, struct app *app)
+{
+    app->fate.shrinks = app->fate.shrinks && !app->silent;
+    agent->governor->dirty = true;
+}
+
 /* ---- what programs say of what they have ---- */
 
 static uint32_t device_of(struct agent *agent, const struct app_seat *seat)

@@ -33,6 +33,8 @@ void govern_welcome(struct agent *agent, struct app *app, bool first, const msgp
 void govern_status(struct agent *agent, struct app *app);
 /** Its connection ended; it asks again what it waited for. */
 void govern_lost(struct agent *agent, struct app *app);
+/** It does not answer any more, or does again. */
+void govern_silent(struct agent *agent, struct app *app);
 /** The device of an account by its name in the inventory; NULL: not listed. */
 const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t device);
 /** Bytes that it has, on its device and in host memory, as last heard. */

@@ -191,17 +191,25 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
     seat->displaced = false;
 }
 
-static void leave(struct agent *agent, const struct request *request, uint32_t index)
+/** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
+static void queue(struct agent *agent, const struct request *request, uint32_t index)
 {
     struct governor *governor = agent->governor;
     struct app_seat *seat = &request->app->seats[index];
     const struct need *need = need_of(governor, request->app, 1u << index);
 
-    ledger_place(&governor->ledger, &seat->account, LEDGER_NONE);
-    seat->suspended = true;
     seat->displaced = request->ours;
     seat->ticket = need ? need->ticket : ++governor->tickets;
     seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
+}
+
+static void leave(struct agent *agent, const struct request *request, uint32_t index)
+{
+    struct app_seat *seat = &request->app->seats[index];
+
+    ledger_place(&agent->governor->ledger, &seat->account, LEDGER_NONE);
+    seat->suspended = true;
+    queue(agent, request, index);
 }
 
 static void count_move(struct agent *agent, struct app *app)
@@ -251,6 +259,9 @@ void govern_settle(struct agent *agent, const struct request *request, unsigned 
         } else if (seat->account.target == request->target) {
             seat->arrived = false;
             ledger_keep(&agent->governor->ledger, &seat->account, LEDGER_NONE, 0);
+            if (suspends && app->silent) {
+                queue(agent, request, i); /* It may be too late for it to hear of the end. */
+            }
         }
         if (!suspends && moved & (1u << i)) {
             seat->chosen = !request->ours;

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "agent/access.h"
 #include "agent/app_wish.h"
 #include "agent/bytes.h"
 #include "agent/cleanup.h"
@@ -118,6 +120,10 @@ static void limit_device(struct peer *client, const struct inventory_entry *entr
     struct frame frame;
     uint32_t index;
 
+    if (!access_may_operate(geteuid(), client->uid)) {
+        peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
+        return;
+    }
     if (ledger_device(ledger, entry->name, &index)) {
         peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
         return;

@@ -265,7 +265,7 @@ static uint64_t slack_of(const struct agent *agent, const struct app *app, uint3
 {
     uint64_t now = uv_now(&agent->loop), slack = 0;
 
-    if (!app->peer || app->fate.waiting || app_moving(app) ||
+    if (!app->peer || app->silent || app->fate.waiting || app_moving(app) ||
         (app->fate.trimmed_ms && now - app->fate.trimmed_ms < TRIM_MS)) {
         return 0;
     }

@@ -73,8 +73,9 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
         wanted += seat->wanted;
         spilled += seat->spilled;
         peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
-        displaced = displaced || seat->displaced;
-        if (seat->displaced && (!ticket || seat->ticket < ticket)) {
+        bool queues = seat->displaced && seat->suspended;
+        displaced = displaced || queues;
+        if (queues && (!ticket || seat->ticket < ticket)) {
             ticket = seat->ticket;
         }
     }
@@ -163,7 +164,7 @@ void tell_explain(struct peer *client, const msgpack_object *message)
     struct app *app;
     size_t seat;
 
-    if (!field_string(message, "app", name, sizeof(name)) || !name[0]) {
+    if (!field_text(message, "app", name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no program");
         return;
     }

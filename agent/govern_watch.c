@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "agent/access.h"
 #include "agent/govern_priv.h"
 #include "agent/peers.h"
 
@@ -267,6 +269,11 @@ static void dry_run(struct peer *client)
 void watch_handle(struct peer *client, const msgpack_object *message)
 {
     govern_client_gone(client->agent, client); /* One thing at a time. */
+    if (!access_may_operate(geteuid(), client->uid)) {
+        peer_error(client, ERR_DENIED,
+                   "only the agent's own user and root may drain devices and rebalance programs");
+        return;
+    }
     if (field_is(message, "type", MSG_DRAIN)) {
         drain_handle(client, message);
     } else if (field_bool(message, "dry_run", false)) {

@@ -181,9 +181,10 @@ static void put_times(const struct agent *agent, const struct unit *unit, const 
 {
     const struct app_seat *seat = &unit->app->seats[unit->seat];
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
-    uint64_t waited = need              ? now - need->since_ms
-                      : seat->displaced ? now - seat->queued_ms
-                                        : seat->earned_ms;
+    bool queues = seat->displaced && seat->suspended;
+    uint64_t waited = need     ? now - need->since_ms
+                      : queues ? now - seat->queued_ms
+                               : seat->earned_ms;
 
     program->waited_s = waited / 1000;
     program->stayed_s = (now - seat->placed_ms) / 1000;
@@ -216,8 +217,9 @@ static void put_program(struct agent *agent, struct world *world, const struct u
         .ways = app->policy.ways,
         .preemptible = app->policy.preemptible,
         .kept = app->seats[unit->seat].chosen,
-        .busy_moving = !app->peer || has_requests(agent, app) || app->fate.shrinks ||
+        .busy_moving = !app->peer || app->silent || has_requests(agent, app) || app->fate.shrinks ||
                        uv_now(&agent->loop) < app->fate.rest_until_ms,
+        .silent = app->silent,
         .barred = barred,
         .leaves = drain_leaves(agent, app, device),
         .prefers = app->wish.aware ? &app->wish.preferred : NULL,

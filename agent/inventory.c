@@ -12,6 +12,7 @@
 
 #include "agent/msgcheck.h"
 #include "state/owned.h"
+#include "state/text.h"
 
 /*
  * [MAGIC, VERSION, [entry...]] with entry = [name, icd, platform, device, ordinal, uuid, pci,
@@ -117,12 +118,8 @@ static bool read_text(const msgpack_object *object, char *ret_text, size_t size)
 
     if (object->type != MSGPACK_OBJECT_STR || text->size >= size)
         return false;
-    for (uint32_t i = 0; i < text->size; i++) {
-        unsigned char c = (unsigned char)text->ptr[i];
-
-        if (c < 0x20 || c == 0x7f)
-            return false;
-    }
+    if (!text_is_safe(text->ptr, text->size))
+        return false;
     if (text->size) /* the unpacker may give NULL for an empty one */
         memcpy(ret_text, text->ptr, text->size);
     ret_text[text->size] = '\0';
@@ -297,6 +294,9 @@ static int read_file(const struct owned *file, struct inventory *ret_inv)
 
     if (fstat(owned_fd(file), &status) < 0)
         return -errno;
+    /* It names the driver libraries that are opened. */
+    if ((status.st_uid != geteuid() && status.st_uid != 0) || status.st_mode & 022)
+        return -EPERM;
     if (!S_ISREG(status.st_mode) || status.st_size <= 0 || status.st_size > INVENTORY_SIZE_MAX)
         return -EPROTO;
     data = malloc((size_t)status.st_size);

@@ -38,8 +38,8 @@ struct inventory {
  * Read and validate a file that inventory_write made.
  *
  * @ret_inv  Owned by the caller (inventory_finish).
- * Returns 0, -EPROTO (not an inventory, damaged, or of another version), -ENOMEM, or open(2)'s and
- * read(2)'s errors. Blocks on the file.
+ * Returns 0, -EPROTO (not an inventory, damaged, or of another version), -EPERM (another user wrote
+ * it or could), -ENOMEM, or open(2)'s and read(2)'s errors. Blocks on the file.
  */
 MUST_CHECK int inventory_read(const char *path, struct inventory *ret_inv);
 

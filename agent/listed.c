@@ -89,7 +89,7 @@ static void handle_register(struct peer *peer, struct message *message, const ch
     struct device_wish wish;
     struct app *app;
 
-    field_string(&message->root, "name", name, sizeof(name));
+    field_text(&message->root, "name", name, sizeof(name));
     if (!read_wish(&message->root, devices, &wish)) {
         peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_SEATS_MAX);
         return;

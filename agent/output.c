@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/bytes.h"
+#include "state/text.h"
 
 void output_init(struct output *output, const char *command, int argc, char **argv)
 {
@@ -49,19 +51,34 @@ int output_status_of(const char *code)
     return STATUS_ROLLED_BACK;
 }
 
+json_t *output_text_of(const char *bytes, size_t size)
+{
+    char *safe = malloc(size + 1);
+    json_t *string = NULL;
+
+    if (safe) {
+        text_make_safe(safe, size + 1, bytes, size);
+        string = json_string(safe);
+    }
+    free(safe);
+    return string;
+}
+
 json_t *output_text(const char *value)
 {
-    json_t *string = json_string(value);
+    return output_text_of(value, strlen(value));
+}
 
-    if (!string) {
-        char plain[PROTOCOL_TEXT_MAX];
-        snprintf(plain, sizeof(plain), "%s", value);
-        for (char *at = plain; *at; at++) {
-            *at = (unsigned char)*at < 0x80 ? *at : '?';
-        }
-        string = json_string(plain);
-    }
-    return string;
+void output_note(const struct output *output, const char *format, ...)
+{
+    char text[PROTOCOL_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    text_make_safe(text, sizeof(text), text, strlen(text));
+    fprintf(stderr, "reseat %s: %s\n", output->command, text);
 }
 
 static int fail(const struct output *output, const char *code, const char *message)
@@ -69,7 +86,7 @@ static int fail(const struct output *output, const char *code, const char *messa
     int status = output_status_of(code);
 
     if (!output->json) {
-        fprintf(stderr, "reseat %s: %s\n", output->command, message);
+        output_note(output, "%s", message);
         return status;
     }
     json_t *object = output_object(output, status);
@@ -96,7 +113,7 @@ int output_fail_message(const struct output *output, const struct message *messa
     char code[PROTOCOL_WORD_MAX], line[PROTOCOL_TEXT_MAX];
 
     if (!field_string(&message->root, "code", code, sizeof(code)) ||
-        !field_string(&message->root, "message", line, sizeof(line))) {
+        !field_text(&message->root, "message", line, sizeof(line))) {
         return fail(output, ERR_PROTOCOL,
                     "the agent's answer makes no sense; is it of another release? Restart it with "
                     "reseat agent stop and reseat agent start");
@@ -123,6 +140,10 @@ int output_fail_agent(const struct output *output, int error, const char *what)
                            "the agent does not answer when asked to %s; look into its log, or stop "
                            "it with reseat agent stop",
                            what);
+    }
+    if (error == -EPERM) {
+        return fail(output, ERR_DENIED,
+                    "the agent that listens there is another user's, and is not believed");
     }
     return output_fail(output, ERR_FAILED, "cannot ask the agent to %s: %s", what,
                        strerror(-error));

@@ -33,12 +33,14 @@ void output_init(struct output *output, const char *command, int argc, char **ar
 
 /** {"schema": 1, "command": ..., "status": ...}. NULL without memory. */
 json_t *output_object(const struct output *output, int status);
-/** A JSON string of a text that may be in any encoding: jansson takes only UTF-8. NULL without
- * memory. */
+/** A JSON string of a text that somebody else wrote, made safe. NULL without memory. */
 json_t *output_text(const char *value);
+json_t *output_text_of(const char *bytes, size_t size);
 /** Print a JSON object on stdout and drop it. Returns @status, or 1 when it cannot be written. */
 int output_print(json_t *object, int status);
 
+/** One line on stderr that changes nothing. What others wrote in it is made safe. */
+void output_note(const struct output *output, const char *format, ...) PRINTF(2, 3);
 /** Report a failure. @code is one of ERR_*, which decides the status that is returned. */
 int output_fail(const struct output *output, const char *code, const char *format, ...)
     PRINTF(3, 4);

@@ -21,6 +21,15 @@ static int put(char *to, size_t size, const char *a, const char *b)
     return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
 }
 
+/** @path without its last name. */
+static int put_above(char *to, size_t size, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    int length = snprintf(to, size, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+
+    return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+}
+
 int paths_join(const char *folder, const char *name, char ret[PATH_MAX])
 {
     int length = snprintf(ret, PATH_MAX, "%s/%s", folder, name);
@@ -37,12 +46,72 @@ static bool ours(const char *folder, bool private)
            (!private || (stat.st_mode & 077) == 0);
 }
 
-static int make_private(const char *folder)
+/* Whoever owns the root folder can change anything under it: root, and in a user namespace that
+ * root has no number in, whatever stands for root there. */
+static bool may_own_what_is_above(uid_t owner)
 {
-    if (mkdir(folder, 0700) && errno != EEXIST) {
-        return -errno;
+    struct stat root;
+
+    return owner == 0 || owner == geteuid() || (stat("/", &root) == 0 && owner == root.st_uid);
+}
+
+static int refuse(struct paths *paths, int error, const char *folder, const char *why)
+{
+    snprintf(paths->problem, sizeof(paths->problem), "%.400s %.100s", folder, why);
+    return error;
+}
+
+/** From the root folder down, so that each is looked at when nobody else can replace it any more.
+ */
+static int check_above(const char *folder, struct paths *paths)
+{
+    for (const char *end = folder;; end += 1 + strcspn(end + 1, "/")) {
+        char path[PATH_MAX];
+        struct stat stat;
+        snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
+        if (lstat(path, &stat)) {
+            return refuse(paths, -errno, path, strerror(errno));
+        }
+        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid)) {
+            return refuse(paths, -EPERM, path, "belongs to another user");
+        }
+        if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX)) {
+            return refuse(paths, -EPERM, path, "can be changed by other users");
+        }
+        if (!*end) {
+            return 0;
+        }
     }
-    return ours(folder, true) ? 0 : -EPERM;
+}
+
+/** Make a folder that is ours alone, as @paths->folder. */
+static int make_private(const char *wanted, struct paths *paths)
+{
+    const char *slash = strrchr(wanted, '/');
+    char above[PATH_MAX], real[PATH_MAX];
+
+    if (put_above(above, sizeof(above), wanted) || !realpath(above, real)) {
+        return refuse(paths, -errno, above, strerror(errno));
+    }
+    int error = check_above(real, paths);
+    if (error) {
+        return error;
+    }
+    error = put(paths->folder, sizeof(paths->folder), real[1] ? real : "", slash);
+    if (!error && mkdir(paths->folder, 0700) && errno != EEXIST) {
+        error = -errno;
+    }
+    if (error) {
+        return refuse(paths, error, wanted, strerror(-error));
+    }
+    if (!ours(paths->folder, false)) {
+        return refuse(paths, -EPERM, paths->folder, "is not a folder of yours");
+    }
+    if (!ours(paths->folder, true)) {
+        return refuse(paths, -EPERM, paths->folder,
+                      "can be entered by others (its mode is not 0700)");
+    }
+    return 0;
 }
 
 int paths_make(const char *folder)
@@ -63,48 +132,65 @@ int paths_make(const char *folder)
     return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
 }
 
-static int find_named(const char *socket, struct paths *ret)
+/** $XDG_RUNTIME_DIR may be missing, or another user's after su: the default is for that. */
+static bool may_use(const char *runtime)
 {
-    const char *slash = strrchr(socket, '/');
-    int error = put(ret->socket, sizeof(ret->socket), socket, "");
+    struct paths ignored;
+    char real[PATH_MAX];
 
-    if (error || socket[0] != '/') {
-        return error ? error : -EINVAL;
+    return runtime && runtime[0] == '/' && realpath(runtime, real) && !check_above(real, &ignored);
+}
+
+/** @ret_beside: the folder is the socket's name and ".d". */
+static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
+{
+    const char *named = getenv("RESEAT_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *slash = named ? strrchr(named, '/') : NULL;
+    char user[64];
+
+    *ret_beside = false;
+    if (named && *named) {
+        *ret_beside = slash && strcmp(slash, "/" SOCKET_NAME);
+        return named[0] != '/' ? -EINVAL
+               : *ret_beside   ? put(ret, PATH_MAX, named, ".d")
+                               : put_above(ret, PATH_MAX, named);
     }
-    if (strcmp(slash, "/" SOCKET_NAME)) {
-        error = put(ret->folder, sizeof(ret->folder), socket, ".d");
-    } else {
-        snprintf(ret->folder, sizeof(ret->folder), "%.*s", (int)(slash - socket), socket);
+    if (may_use(runtime)) {
+        return put(ret, PATH_MAX, runtime, "/reseat");
     }
-    return error ? error : make_private(ret->folder);
+    snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
+    if (ours(user, true)) {
+        return put(ret, PATH_MAX, user, "/reseat");
+    }
+    snprintf(ret, PATH_MAX, "/tmp/reseat-%u", (unsigned)geteuid());
+    return 0;
 }
 
 int paths_find(struct paths *ret_paths)
 {
-    const char *named = getenv("RESEAT_SOCKET");
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    char user[64];
-    int error;
+    struct paths paths = {0};
+    char wanted[PATH_MAX];
+    bool beside;
+    int error = choose_folder(wanted, &beside);
 
-    *ret_paths = (struct paths){0};
-    if (named && *named) {
-        return find_named(named, ret_paths);
-    }
-    snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
-    if (runtime && runtime[0] == '/') {
-        error = put(ret_paths->folder, sizeof(ret_paths->folder), runtime, "/reseat");
-    } else if (ours(user, true)) {
-        error = put(ret_paths->folder, sizeof(ret_paths->folder), user, "/reseat");
+    if (error) {
+        snprintf(paths.problem, sizeof(paths.problem), "RESEAT_SOCKET is not an absolute path");
     } else {
-        error = 0;
-        snprintf(ret_paths->folder, sizeof(ret_paths->folder), "/tmp/reseat-%u",
-                 (unsigned)geteuid());
+        error = make_private(wanted, &paths);
     }
     if (!error) {
-        error =
-            put(ret_paths->socket, sizeof(ret_paths->socket), ret_paths->folder, "/" SOCKET_NAME);
+        size_t length = strlen(paths.folder) - (beside ? 2 : 0);
+        int needed = snprintf(paths.socket, sizeof(paths.socket), "%.*s%s", (int)length,
+                              paths.folder, beside ? "" : "/" SOCKET_NAME);
+        if (needed < 0 || (size_t)needed >= sizeof(paths.socket)) {
+            error = refuse(&paths, -ENAMETOOLONG, paths.folder, "is too long a name for a socket");
+        }
     }
-    return error ? error : make_private(ret_paths->folder);
+    if (error) {
+        paths.folder[0] = paths.socket[0] = '\0';
+    }
+    *ret_paths = paths;
+    return error;
 }
 
 int paths_home(const char *variable, const char *beneath, char ret[PATH_MAX])
@@ -168,6 +254,35 @@ int paths_library(char ret[PATH_MAX])
                                              NULL};
 
     return paths_beside("RESEAT_LIBRARY", candidates, ret);
+}
+
+/** True when the file of that path names @library in its first line. */
+static bool names_library(const char *path, const char *library)
+{
+    CLEANUP(cleanup_free) char *text = NULL;
+    struct stat named, meant;
+    size_t size;
+
+    if (paths_read(path, PATH_MAX, &text, &size)) {
+        return false;
+    }
+    text[strcspn(text, "\n")] = '\0';
+    return stat(text, &named) == 0 && stat(library, &meant) == 0 && named.st_dev == meant.st_dev &&
+           named.st_ino == meant.st_ino;
+}
+
+int paths_vendors(const char *library, char ret[PATH_MAX])
+{
+    static const char *const names[] = {"vendors", "reseat/vendors"};
+    char above[PATH_MAX], file[PATH_MAX];
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (!put_above(above, sizeof(above), library) && !paths_join(above, names[i], ret) &&
+            !paths_join(ret, "reseat.icd", file) && names_library(file, library)) {
+            return 0;
+        }
+    }
+    return -ENOENT;
 }
 
 int paths_agent(char ret[PATH_MAX])

@@ -10,15 +10,21 @@
 struct paths {
     char folder[PATH_MAX]; /**< Mode 0700, ours: socket, lock, log, inventory, vendors, apps. */
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    char problem[512]; /**< Of a folder that cannot be used: one line that names it. */
 };
 
 /**
- * Find the runtime folder and the socket: $RESEAT_SOCKET, else $XDG_RUNTIME_DIR/reseat, else
- * /run/user/UID/reseat where /run/user/UID is ours, else /tmp/reseat-UID. A $RESEAT_SOCKET that is
- * not called agent.sock has its folder beside it, called like it with ".d" added.
+ * Find the runtime folder and the socket: $RESEAT_SOCKET, else $XDG_RUNTIME_DIR/reseat where no
+ * other user can change what is there, else /run/user/UID/reseat where /run/user/UID is ours, else
+ * /tmp/reseat-UID. A $RESEAT_SOCKET that is not called agent.sock has its folder beside it, called
+ * like it with ".d" added.
  *
- * Creates the folder. Returns 0, -EPERM (it exists and is not ours, or others may enter it),
- * -ENAMETOOLONG, or what mkdir() said; @ret_paths is filled as far as known for the message.
+ * Creates the folder, and follows links: what is returned has none, and no other user can put
+ * anything else in its place.
+ *
+ * Returns 0, -EPERM (it is not ours alone, or another user could change what is above it),
+ * -ENAMETOOLONG, or what mkdir() said; then only the problem is set: nothing in a folder that is
+ * refused may be used.
  */
 MUST_CHECK int paths_find(struct paths *ret_paths);
 
@@ -45,6 +51,12 @@ MUST_CHECK int paths_make(const char *folder);
  */
 MUST_CHECK int paths_beside(const char *variable, const char *const *candidates,
                             char ret[PATH_MAX]);
+
+/**
+ * The folder beside @library whose only driver file names it, as it is built and installed. Returns
+ * 0 or -ENOENT (none, or it names another library).
+ */
+MUST_CHECK int paths_vendors(const char *library, char ret[PATH_MAX]);
 
 /** libreseat.so, reseatd and reseat-lister, by paths_beside(). Return 0 or -ENOENT. */
 MUST_CHECK int paths_library(char ret[PATH_MAX]);

@@ -17,6 +17,7 @@
 #include "agent/listed.h"
 #include "agent/reconfigure.h"
 #include "agent/requests.h"
+#include "agent/silence.h"
 
 #define BACKLOG    128
 #define PEERS_MAX  4096
@@ -185,6 +186,7 @@ static void handle_program(struct peer *peer, const msgpack_object *map)
     if (!peer->app) {
         return;
     }
+    silence_ends(peer->agent, peer->app);
     if (field_is(map, "type", MSG_STATUS)) {
         apps_status(peer->app, map);
         govern_status(peer->agent, peer->app);
@@ -268,9 +270,10 @@ static void handle_client(struct peer *peer, struct message *message)
     } else if (field_is(map, "type", MSG_AGENT)) {
         handle_agent(peer);
     } else if (field_is(map, "type", MSG_RELOAD)) {
-        reconfigure_handle(peer);
-        govern_reconfigured(peer->agent);
-        devices_renew(peer->agent);
+        if (reconfigure_handle(peer)) {
+            govern_reconfigured(peer->agent);
+            devices_renew(peer->agent);
+        }
     } else if (field_is(map, "type", MSG_STOP)) {
         handle_stop(peer);
     } else if (!govern_client(peer, map)) {

@@ -14,9 +14,10 @@ int process_start_time(pid_t pid, uint64_t *ret_ticks)
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     CLEANUP(cleanup_fclose) FILE *file = fopen(path, "re");
-    if (!file || !fgets(line, sizeof(line), file)) {
+    if (!file) {
         return -ESRCH;
     }
+    line[fread(line, 1, sizeof(line) - 1, file)] = '\0'; /* The name may hold a newline, too. */
     /* proc(5): the name, in parentheses, may hold anything; the fields after it may not. */
     const char *after = strrchr(line, ')');
     if (!after ||
@@ -35,16 +36,4 @@ bool process_alive(pid_t pid, uint64_t start)
     uint64_t now;
 
     return process_start_time(pid, &now) == 0 && now == start;
-}
-
-void process_name(pid_t pid, char *ret_name, size_t size)
-{
-    char path[64];
-
-    ret_name[0] = '\0';
-    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-    CLEANUP(cleanup_fclose) FILE *file = fopen(path, "re");
-    if (file && fgets(ret_name, (int)size, file)) {
-        ret_name[strcspn(ret_name, "\n")] = '\0';
-    }
 }

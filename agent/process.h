@@ -17,7 +17,4 @@ MUST_CHECK int process_start_time(pid_t pid, uint64_t *ret_ticks);
 /** True while the process of that pid is the one that started then. */
 bool process_alive(pid_t pid, uint64_t start);
 
-/** The command's name, "" when unknown. */
-void process_name(pid_t pid, char *ret_name, size_t size);
-
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/msgcheck.h"
+#include "state/text.h"
 
 #define PREFIX 4
 
@@ -180,23 +181,40 @@ bool field_string(const msgpack_object *map, const char *key, char *ret, size_t 
     return object_string(field_get(map, key), ret, size);
 }
 
-bool object_string(const msgpack_object *field, char *ret, size_t size)
+static bool copy(const msgpack_object *field, bool shown, char *ret, size_t size)
 {
     ret[0] = '\0';
     if (!field || field->type != MSGPACK_OBJECT_STR || field->via.str.size >= size) {
         return false;
     }
-    for (uint32_t i = 0; i < field->via.str.size; i++) {
-        unsigned char byte = (unsigned char)field->via.str.ptr[i];
-        if (byte < 0x20 || byte == 0x7f) {
-            return false;
-        }
+    size_t length = field->via.str.size;
+    const char *text = length ? field->via.str.ptr : "";
+    if (shown ? !text_is_safe(text, length) : memchr(text, '\0', length) != NULL) {
+        return false;
     }
-    if (field->via.str.size) {
-        memcpy(ret, field->via.str.ptr, field->via.str.size);
-    }
-    ret[field->via.str.size] = '\0';
+    memcpy(ret, text, length);
+    ret[length] = '\0';
     return true;
+}
+
+bool object_string(const msgpack_object *field, char *ret, size_t size)
+{
+    return copy(field, true, ret, size);
+}
+
+bool field_path(const msgpack_object *map, const char *key, char *ret, size_t size)
+{
+    return copy(field_get(map, key), false, ret, size);
+}
+
+bool field_text(const msgpack_object *map, const char *key, char *ret, size_t size)
+{
+    const msgpack_object *field = field_get(map, key);
+    bool is = field && field->type == MSGPACK_OBJECT_STR;
+
+    text_make_safe(ret, size, is && field->via.str.size ? field->via.str.ptr : "",
+                   is ? field->via.str.size : 0);
+    return is;
 }
 
 size_t field_array(const msgpack_object *map, const char *key, const msgpack_object **ret_items)

@@ -163,12 +163,16 @@ bool field_bool(const msgpack_object *map, const char *key, bool fallback);
 /** True when the field is a string without NUL that equals @value. */
 bool field_is(const msgpack_object *map, const char *key, const char *value);
 /**
- * Copy a string. False, with "" in @ret, when it is missing, not a string, has a NUL or a control
- * character in it, or is longer than @size allows.
+ * Copy a string. False, with "" in @ret, when it is missing, not a string, not safe (state/text.h),
+ * or longer than @size allows.
  */
 bool field_string(const msgpack_object *map, const char *key, char *ret, size_t size);
 /** The same of a value by itself, such as an element of an array. */
 bool object_string(const msgpack_object *field, char *ret, size_t size);
+/** The same of words to be shown: they are made safe, and cut where they are too long. */
+bool field_text(const msgpack_object *map, const char *key, char *ret, size_t size);
+/** The same of a path, which may hold any byte but NUL: not to be shown. */
+bool field_path(const msgpack_object *map, const char *key, char *ret, size_t size);
 /** The elements of an array; none when it is missing or no array. Borrowed. */
 size_t field_array(const msgpack_object *map, const char *key, const msgpack_object **ret_items);
 

@@ -25,7 +25,7 @@ int agent_reconfigure(struct agent *agent, struct config_error *ret_error)
     return 0;
 }
 
-void reconfigure_handle(struct peer *client)
+bool reconfigure_handle(struct peer *client)
 {
     struct agent *agent = client->agent;
     struct config_error error = {0};
@@ -34,7 +34,7 @@ void reconfigure_handle(struct peer *client)
     if (!access_may_reconfigure(geteuid(), client->uid)) {
         peer_error(client, ERR_DENIED,
                    "only the agent's own user and root may have it read its configuration");
-        return;
+        return false;
     }
     int result = agent_reconfigure(agent, &error);
     frame_init(&frame, MSG_RELOAD);
@@ -43,4 +43,5 @@ void reconfigure_handle(struct peer *client)
     frame_u64(&frame, "line", error.line);
     frame_string(&frame, "reason", error.reason);
     peer_send(client, &frame);
+    return true;
 }

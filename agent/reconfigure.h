@@ -14,7 +14,7 @@
  */
 int agent_reconfigure(struct agent *agent, struct config_error *ret_error);
 
-/** A client asks for that. */
-void reconfigure_handle(struct peer *client);
+/** A client asks for that. False: it may not. */
+bool reconfigure_handle(struct peer *client);
 
 #endif

@@ -274,7 +274,7 @@ void requests_start(struct peer *client, struct message *message)
     size_t seat;
 
     field_string(&message->root, "type", verb, sizeof(verb));
-    if (!field_string(&message->root, "app", name, sizeof(name)) || !name[0]) {
+    if (!field_text(&message->root, "app", name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no program");
         return;
     }
@@ -314,6 +314,15 @@ void requests_start(struct peer *client, struct message *message)
     forward(client, app, seat, message, target, verb);
 }
 
+static void send_cancel(const struct request *request)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_CANCEL);
+    frame_u64(&frame, "request", request->id);
+    peer_send(request->app->peer, &frame);
+}
+
 void requests_cancel(struct peer *client, bool gone)
 {
     struct agent *agent = client->agent;
@@ -326,10 +335,7 @@ void requests_cancel(struct peer *client, bool gone)
             request->client = NULL;
         }
         if (request->app->peer) {
-            struct frame frame;
-            frame_init(&frame, MSG_CANCEL);
-            frame_u64(&frame, "request", request->id);
-            peer_send(request->app->peer, &frame);
+            send_cancel(request);
         }
     }
 }
@@ -374,7 +380,7 @@ static void put_seats(struct frame *frame, const msgpack_object *message)
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         field_string(&seats[i], "result", result, sizeof(result));
         field_string(&seats[i], "reached", reached, sizeof(reached));
-        field_string(&seats[i], "reason", reason, sizeof(reason));
+        field_text(&seats[i], "reason", reason, sizeof(reason));
         frame_map(frame, NULL);
         frame_u64(frame, "seat", field_u64(&seats[i], "seat", 0));
         frame_string(frame, "result", result);
@@ -447,7 +453,7 @@ void requests_report(struct app *app, const msgpack_object *message)
     }
     field_string(message, "result", result, sizeof(result));
     field_string(message, "reached", reached, sizeof(reached));
-    field_string(message, "reason", reason, sizeof(reason));
+    field_text(message, "reason", reason, sizeof(reason));
     agent_log("%s: %s %s%s%s", app->id, request->verb, result, reason[0] ? ": " : "", reason);
     if (request->client) {
         frame_init(&frame, MSG_REPORT);
@@ -482,6 +488,25 @@ void requests_fail(struct agent *agent, struct app *app, const char *what)
                        app->name, (int)app->pid, what, request->verb);
         }
         end_request(agent, request, 0, "", what);
+    }
+}
+
+void requests_give_up(struct agent *agent, struct app *app)
+{
+    struct request *next;
+
+    for (struct request *request = agent->requests; request; request = next) {
+        next = request->next;
+        if (request->app != app) {
+            continue;
+        }
+        if (request->client) {
+            peer_error(request->client, ERR_EXPIRED,
+                       "program %s (pid %d) does not answer (is it stopped?); the %s is canceled",
+                       app->name, (int)app->pid, request->verb);
+        }
+        send_cancel(request);
+        end_request(agent, request, 0, RESULT_EXPIRED, "it does not answer (is it stopped?)");
     }
 }
 

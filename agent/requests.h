@@ -43,6 +43,8 @@ void requests_progress(struct app *app, const msgpack_object *message);
 void requests_report(struct app *app, const msgpack_object *message);
 /** The program can answer no more. @what: "ended", "closed its connection to the agent". */
 void requests_fail(struct agent *agent, struct app *app, const char *what);
+/** Cancel what a connected program is asked: it does not answer. */
+void requests_give_up(struct agent *agent, struct app *app);
 /** Stop waiting for programs whose deadline is well past. */
 void requests_sweep(struct agent *agent);
 void requests_finish(struct agent *agent);

@@ -6,6 +6,7 @@
 
 #include "agent/cmd.h"
 #include "agent/environment.h"
+#include "state/text.h"
 
 #define LAUNCHES        50
 #define LAUNCH_PAUSE_NS 20000000
@@ -206,8 +207,8 @@ int cmd_connect(const struct output *output, bool launch, const char *what,
     int error = paths_find(&paths);
 
     if (error) {
-        return output_fail(output, ERR_FAILED, "the runtime folder %s cannot be used: %s",
-                           paths.folder, strerror(-error));
+        return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
+                           paths.problem);
     }
     error = client_connect(&paths, ret_client);
     /* One that was killed a moment ago may still be listening, or hold its lock. */
@@ -263,22 +264,6 @@ void cmd_put_environment(struct frame *frame)
     free(variables);
 }
 
-static json_t *json_text(const char *bytes, size_t size)
-{
-    json_t *string = json_stringn(bytes, size);
-    char *plain;
-
-    /* Drivers say what they like; JSON is UTF-8. */
-    if (!string && (plain = malloc(size + 1))) {
-        for (size_t i = 0; i < size; i++) {
-            plain[i] = (unsigned char)bytes[i] < 0x80 ? bytes[i] : '?';
-        }
-        string = json_stringn(plain, size);
-        free(plain);
-    }
-    return string;
-}
-
 json_t *cmd_json(const msgpack_object *value)
 {
     json_t *json;
@@ -289,7 +274,7 @@ json_t *cmd_json(const msgpack_object *value)
     case MSGPACK_OBJECT_POSITIVE_INTEGER:
         return json_integer((json_int_t)(value->via.u64 & INT64_MAX));
     case MSGPACK_OBJECT_STR:
-        return json_text(value->via.str.ptr, value->via.str.size);
+        return output_text_of(value->via.str.size ? value->via.str.ptr : "", value->via.str.size);
     case MSGPACK_OBJECT_ARRAY:
         json = json_array();
         for (uint32_t i = 0; i < value->via.array.size; i++) {
@@ -302,8 +287,7 @@ json_t *cmd_json(const msgpack_object *value)
             const msgpack_object_kv *pair = &value->via.map.ptr[i];
             char key[PROTOCOL_WORD_MAX];
             if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size < sizeof(key)) {
-                memcpy(key, pair->key.via.str.ptr, pair->key.via.str.size);
-                key[pair->key.via.str.size] = '\0';
+                text_make_safe(key, sizeof(key), pair->key.via.str.ptr, pair->key.via.str.size);
                 json_object_set_new(json, key, cmd_json(&pair->val));
             }
         }

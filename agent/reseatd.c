@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,9 +14,12 @@
 #include "agent/apps.h"
 #include "agent/devices.h"
 #include "agent/govern.h"
+#include "agent/lock.h"
 #include "agent/peers.h"
 #include "agent/reconfigure.h"
 #include "agent/requests.h"
+#include "agent/silence.h"
+#include "state/text.h"
 
 /*
  * reseatd: knows the devices and the programs of a user, and carries requests between the command
@@ -50,6 +52,7 @@ void agent_log(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    text_make_safe(text, sizeof(text), text, strlen(text));
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &parts);
     strftime(when, sizeof(when), "%F %T", &parts);
@@ -62,6 +65,7 @@ static void on_sweep(uv_timer_t *timer)
 
     apps_sweep(agent);
     requests_sweep(agent);
+    silence_sweep(agent);
     peers_sweep(agent);
     govern_tick(agent);
 }
@@ -116,24 +120,6 @@ void agent_stop(struct agent *agent)
     unlink(agent->paths.socket);
     /* Let what is being sent, the answer to a stop among it, leave first. */
     uv_timer_start(&agent->sweep, drop_peers, 50, 0);
-}
-
-/** One agent a folder: whoever holds the lock. It goes with the process, however that ends. */
-static int take_lock(const struct agent *agent)
-{
-    char path[PATH_MAX];
-    int error = paths_join(agent->paths.folder, "lock", path);
-    int fd = error ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-
-    if (fd < 0) {
-        return error ? error : -errno;
-    }
-    if (flock(fd, LOCK_EX | LOCK_NB)) {
-        error = errno == EWOULDBLOCK ? -EALREADY : -errno;
-        close(fd);
-        return error;
-    }
-    return 0;
 }
 
 /** Closing stderr's old target and all else that came from whoever started us. */
@@ -253,7 +239,7 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
     int error = daemon ? redirect(agent) : 0;
 
     if (!error) {
-        error = take_lock(agent);
+        error = lock_take(agent->paths.folder);
     }
     if (error == -EALREADY) {
         agent_log("%s: another agent runs there; nothing to do", agent->paths.folder);
@@ -379,8 +365,8 @@ static int serve(const struct arguments *arguments)
     int ready = -1;
 
     if (error) {
-        fprintf(stderr, "reseatd: runtime folder %s cannot be used: %s\n",
-                agent ? agent->paths.folder : "", strerror(-error));
+        fprintf(stderr, "reseatd: the runtime folder cannot be used: %s\n",
+                agent ? agent->paths.problem : strerror(-error));
         free(agent);
         return 1;
     }

@@ -257,29 +257,13 @@ int sim_report_print(const struct sim_report *report)
 
 /* ---- JSON ---- */
 
-/* A path may be anything; JSON is UTF-8. */
-static json_t *name_json(const char *name)
-{
-    json_t *string = json_string(name);
-    char plain[sizeof(((struct sim_trace *)NULL)->name)];
-
-    if (!string) {
-        snprintf(plain, sizeof(plain), "%s", name);
-        for (char *at = plain; *at; at++) {
-            *at = (unsigned char)*at < 0x80 ? *at : '?';
-        }
-        string = json_string(plain);
-    }
-    return string;
-}
-
 static json_t *trace_json(const struct sim_report *report)
 {
     const struct sim_counts *counts = &report->trace->counts;
 
     return json_pack(
         "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
-        name_json(report->trace->name), "devices", (json_int_t)report->trace->device_count,
+        output_text(report->trace->name), "devices", (json_int_t)report->trace->device_count,
         "programs", (json_int_t)report->trace->task_count, "tasks", (json_int_t)counts->rows,
         "without_gpu", (json_int_t)counts->without_gpu, "pending", (json_int_t)counts->pending,
         "failed", (json_int_t)counts->failed, "several_gpus", (json_int_t)counts->several,

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/output.h"
+#include "state/text.h"
+
 /* How many devices are named one by one. */
 #define NAMED_MAX 8
 
@@ -18,7 +21,10 @@ void words_add(struct words *words, const char *format, ...)
     int length = vsnprintf(words->text + words->used, room, format, arguments);
     va_end(arguments);
     if (length > 0) {
-        words->used += (size_t)length < room ? (size_t)length : room - 1;
+        /* Drivers say what they like. */
+        char *added = words->text + words->used;
+        text_make_safe(added, room, added, strlen(added));
+        words->used += strlen(added);
     }
 }
 
@@ -168,20 +174,6 @@ static json_t *json_number(const struct devinfo_param *param, uint64_t number)
     return json_integer((json_int_t)(number & INT64_MAX));
 }
 
-static json_t *json_text(const char *text)
-{
-    json_t *string = json_string(text);
-
-    if (!string) {
-        struct words plain = {0};
-        for (; *text; text++) {
-            words_add(&plain, "%c", (unsigned char)*text < 0x80 ? *text : '?');
-        }
-        string = json_string(plain.text);
-    }
-    return string;
-}
-
 json_t *told_json(const struct devinfo_param *param, const struct devinfo_value *value)
 {
     json_t *list;
@@ -190,7 +182,7 @@ json_t *told_json(const struct devinfo_param *param, const struct devinfo_value 
         return json_null();
     }
     if (param->size == 0) {
-        return json_text((const char *)value->bytes);
+        return output_text((const char *)value->bytes);
     }
     if (param->size == sizeof(cl_name_version)) {
         list = json_array();
@@ -198,7 +190,7 @@ json_t *told_json(const struct devinfo_param *param, const struct devinfo_value 
             cl_name_version entry = entry_at(value, i);
             struct words words = {0};
             told_version(entry.version, &words);
-            json_array_append_new(list, json_pack("{s:o, s:s}", "name", json_text(entry.name),
+            json_array_append_new(list, json_pack("{s:o, s:s}", "name", output_text(entry.name),
                                                   "version", words.text));
         }
         return list;

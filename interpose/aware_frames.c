@@ -37,7 +37,7 @@ void aware_take_notice(const msgpack_object *map)
     char text[PROTOCOL_TEXT_MAX];
     uint64_t seat = field_u64(map, "seat", UINT32_MAX);
 
-    (void)field_string(map, "text", text, sizeof(text));
+    (void)field_text(map, "text", text, sizeof(text));
     for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++) {
         if (field_is(map, "what", whats[i].word)) {
             aware_notice(whats[i].what, seat < PROTOCOL_SEATS_MAX ? (uint32_t)seat : UINT32_MAX,

@@ -6,6 +6,7 @@
 
 #include "agent/device_key.h"
 #include "interpose/aware_frames.h"
+#include "state/text.h"
 
 void control_frame_hello(struct frame *frame, const char *name, const char *id,
                          const struct aware_wish *wish)
@@ -88,10 +89,7 @@ static void put_report(struct frame *frame, const char *result, const struct mov
 {
     char reason[sizeof(report->reason)];
 
-    snprintf(reason, sizeof(reason), "%s", report->reason);
-    for (char *at = reason; *at; at++) {
-        *at = (unsigned char)*at < 0x20 || *at == 0x7f ? ' ' : *at;
-    }
+    text_make_safe(reason, sizeof(reason), report->reason, strlen(report->reason));
     frame_string(frame, "result", result);
     frame_string(frame, "reached", move_phase_name(report->reached));
     frame_string(frame, "reason", reason);

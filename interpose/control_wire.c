@@ -1,28 +1,22 @@
 #include "interpose/control_wire.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
+
+#include "agent/connect.h"
 
 #define OUT_MAX (8u << 20)
 
 int wire_open(struct wire *wire, const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-    if (strlen(path) >= sizeof(address.sun_path)) {
-        return -ENAMETOOLONG;
-    }
-    strcpy(address.sun_path, path);
+    int fd = agent_connect(path);
     struct owned own;
-    int error = owned_take(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), &own);
-    if (error) {
-        return error;
+
+    if (fd < 0) {
+        return fd;
     }
-    if (connect(owned_fd(&own), (const struct sockaddr *)&address, sizeof(address))) {
-        error = -errno;
-        owned_close(&own);
+    int error = owned_take(fd, &own);
+    if (error) {
         return error;
     }
     frame_reader_init(&wire->reader);

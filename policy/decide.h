@@ -70,6 +70,7 @@ struct policy_program {
     bool preemptible; /**< May be displaced by programs of the same priority that wait. */
     bool pinned;      /**< Cannot leave its device, nor spill. */
     bool busy_moving; /**< A step that concerns it is under way: not to be touched. */
+    bool silent;      /**< Busy in vain: it does not answer, so nothing of it becomes free. */
     uint64_t granted; /**< Bytes of that device. */
     uint64_t least;   /**< Bytes that its largest command needs at once: what a spill must leave. */
     uint64_t stayed_s; /**< Since it was placed where it is. */

@@ -259,7 +259,9 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     *ret_text = '\0';
     view_init(&view, &tables, world, settings);
     say_state(&page, &view, program);
-    if (p->busy_moving)
+    if (p->silent)
+        line(&page, "It does not answer: nothing is asked of it until it does.");
+    else if (p->busy_moving)
         line(&page, "A step that concerns it is under way.");
     if (p->prefers && p->state == POLICY_RUNNING && p->device != POLICY_NONE)
         say_prefers(&page, &view, program);

@@ -153,7 +153,7 @@ static void givers_add(const struct view *view, uint32_t program, struct givers 
 {
     const struct policy_program *p = program_at(view, program);
 
-    if (p->busy_moving)
+    if (p->busy_moving && !p->silent)
         givers->going += p->granted;
     if (p->pinned || p->busy_moving || !p->granted)
         return;

@@ -108,7 +108,7 @@ static void offer_add(const struct search *search, uint32_t v, struct offer *off
     uint64_t gives;
 
     if (victim->busy_moving) {
-        if (v != search->program &&
+        if (v != search->program && !victim->silent &&
             (search->from_waiters || rank_outranks(view, search->rank, victim)))
             offer->come += victim->granted;
         return;

@@ -13,6 +13,7 @@
 #include "state/icd.h"
 #include "state/log.h"
 #include "state/rebind.h"
+#include "state/text.h"
 #include "state/work.h"
 
 #define PLATFORMS_MAX 64  /* Of one driver. */
@@ -41,25 +42,26 @@ struct driver {
 static pthread_mutex_t drivers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct driver *drivers; /* Guarded by drivers_lock. */
 
+static pthread_once_t configured_once = PTHREAD_ONCE_INIT;
+static struct icd_list configured; /* Constant once read. */
+
 static void free_pointer(void *pointer)
 {
     free(*(void **)pointer);
 }
 
-/* Names go to terminals and into JSON: no control bytes, no blanks at either end, in any locale. */
+/* Names go to terminals and into JSON: safe, and no blanks at either end. */
 static void copy_name(char *ret_name, size_t size, const char *text)
 {
     static const char blanks[] = " \t\r\n";
     size_t length;
 
     text += strspn(text, blanks);
-    snprintf(ret_name, size, "%s", text);
-    for (length = strlen(ret_name); length && strchr(blanks, ret_name[length - 1]); length--)
-        ret_name[length - 1] = '\0';
-    for (char *c = ret_name; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
-    }
+    for (length = strlen(text); length && strchr(blanks, text[length - 1]);)
+        length--;
+    text_make_safe(ret_name, size, text, length);
+    for (length = strlen(ret_name); length && ret_name[length - 1] == ' '; length--)
+        ret_name[length - 1] = '\0'; /* where it was cut */
 }
 
 static int platform_name(const cl_icd_dispatch *cl, cl_platform_id platform, char *ret_name,
@@ -388,10 +390,42 @@ bool device_key_equal(const struct device_key *a, const struct device_key *b)
     return uuids || addresses || a->ordinal == b->ordinal;
 }
 
+static void read_configured(void)
+{
+    if (icd_list_read(&configured))
+        log_warn("no memory for the list of drivers");
+}
+
+static bool list_has(const struct icd_list *list, const char *icd)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (!strcmp(list->libraries[i], icd))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * True for a driver that the user's own configuration names, now or when the first was opened (the
+ * program may have cleared its environment): keys come from an agent and from files, which do not
+ * decide what is loaded into the program.
+ */
+static bool may_open(const char *icd)
+{
+    struct icd_list CLEANUP(icd_list_finish) now = {0};
+    bool may;
+
+    pthread_once(&configured_once, read_configured);
+    may = list_has(&configured, icd) || (!icd_list_read(&now) && list_has(&now, icd));
+    if (!may)
+        log_warn("driver %s not used: no OpenCL configuration of this user names it", icd);
+    return may;
+}
+
 int driver_open_device(const struct device_key *key, struct device **ret_device)
 {
     struct driver *driver = NULL;
-    int err = driver_open(key->icd, &driver);
+    int err = may_open(key->icd) ? driver_open(key->icd, &driver) : -ENOENT;
 
     if (err)
         return err;

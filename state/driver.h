@@ -64,7 +64,8 @@ bool device_key_equal(const struct device_key *a, const struct device_key *b);
  * free. Thread-safe. Blocks on the driver's own start-up.
  *
  * @ret_device  Borrowed, valid until the process ends.
- * Returns 0, -ENOENT (no such driver or device; the reason is in the log), -ENOMEM.
+ * Returns 0, -ENOENT (no such driver or device, or driver_list() would not open it either; the
+ * reason is in the log), -ENOMEM.
  */
 MUST_CHECK int driver_open_device(const struct device_key *key, struct device **ret_device);
 

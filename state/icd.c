@@ -12,6 +12,7 @@
 #include "state/driver.h"
 #include "state/log.h"
 #include "state/owned.h"
+#include "state/text.h"
 
 #define DEFAULT_FOLDER "/etc/OpenCL/vendors"
 #define ICD_SUFFIX     ".icd"
@@ -36,9 +37,12 @@ static int list_add(struct icd_list *list, const char *library)
 {
     char **grown, *copy;
 
-    if (strlen(library) >= ICD_NAME_SIZE || list->count >= LIST_MAX) {
-        log_warn("driver %.64s... skipped: name over %d bytes, or over %d drivers", library,
-                 ICD_NAME_SIZE - 1, LIST_MAX);
+    if (strlen(library) >= ICD_NAME_SIZE || list->count >= LIST_MAX ||
+        !text_is_safe(library, strlen(library))) {
+        log_warn(
+            "driver %.64s... skipped: its name is over %d bytes or no plain text, or there are "
+            "over %d drivers",
+            library, ICD_NAME_SIZE - 1, LIST_MAX);
         return 0;
     }
     if (icd_is_ours(library))

@@ -13,6 +13,7 @@
 
 #include "state/cancel.h"
 #include "state/owned.h"
+#include "state/text.h"
 
 #define LINE_MAX_BYTES 1024
 
@@ -115,6 +116,8 @@ void log_write(enum log_level level, const char *format, ...)
     if (vsnprintf(line + used, sizeof(line) - used - 1, format, args) < 0)
         line[used] = '\0';
     va_end(args);
+    used = strlen(line);
+    text_make_safe(line, used + 1, line, used);
     used = strlen(line);
     line[used++] = '\n';
     write_line(line, used);

@@ -508,6 +508,8 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
         take_notice(puppet, map);
     } else if (field_is(map, "type", MSG_SHRINK)) {
         shrink(puppet, map);
+    } else if (field_is(map, "type", MSG_QUERY)) {
+        puppet_say(puppet);
     } else if ((field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
                 field_is(map, "type", MSG_RESUME)) &&
                puppet->move) {
@@ -523,13 +525,14 @@ bool puppets_run(bool (*done)(void *data), void *data, unsigned ms)
         bool quiet = true;
         for (unsigned i = 0; i < PUPPETS_MAX; i++) {
             struct message message;
-            while (all[i] && all[i]->fd >= 0 &&
+            while (all[i] && !all[i]->stopped && all[i]->fd >= 0 &&
                    read_frame(all[i]->fd, &all[i]->reader, &message, 0)) {
                 obey(all[i], &message.root);
                 message_finish(&message);
                 quiet = false;
             }
-            struct pollfd polled = {.fd = all[i] ? all[i]->fd : -1, .events = POLLIN};
+            struct pollfd polled = {.fd = all[i] && !all[i]->stopped ? all[i]->fd : -1,
+                                    .events = POLLIN};
             char bytes[8192];
             if (poll(&polled, 1, 0) == 1) {
                 ssize_t count = recv(polled.fd, bytes, sizeof(bytes), MSG_DONTWAIT);

@@ -48,6 +48,7 @@ struct puppet {
     unsigned seat_count;
     const char *move; /**< What becomes of moves: RESULT_..., or NULL: it does not answer. */
     const char *pinned;
+    bool stopped;  /**< As by SIGSTOP: it takes nothing from its connection. */
     bool stubborn; /**< It gives nothing back. */
     bool greedy;   /**< It gives back, and says so only when puppet_say() is called. */
     unsigned moves, suspends, resumes, shrinks, grants, answers;

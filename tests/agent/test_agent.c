@@ -10,18 +10,13 @@
 
 TestSuite(agent, .init = harness_init, .fini = harness_finish, .timeout = 120);
 
-static pid_t start_shown_as(const char *name, const char *shown, const char *how)
+static pid_t start(const char *name, const char *how)
 {
     setenv("FAKE_MOVE", how, 1);
     pid_t pid =
         harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(), "60", NULL);
-    cr_assert(harness_state(shown, "running", 10000));
+    cr_assert(harness_state(name, "running", 10000));
     return pid;
-}
-
-static pid_t start(const char *name, const char *how)
-{
-    return start_shown_as(name, name, how);
 }
 
 static void end(pid_t pid)
@@ -137,9 +132,9 @@ Test(agent, json_is_valid_on_success_and_on_errors)
     json_decref(checked(RESEAT("move", "--json"), "move"));
     json_decref(checked(RESEAT("suspend", "--json", "--bad"), "suspend"));
 
-    pid_t pid = start_shown_as("app \"\xff", "app \"?", "done");
+    pid_t pid = start("app \"\xc3\xa9", "done");
     json_decref(checked(RESEAT("ps", "--json"), "ps"));
-    object = checked(RESEAT("move", "app \"\xff", "cpu0", "--json"), "move");
+    object = checked(RESEAT("move", "app \"\xc3\xa9", "cpu0", "--json"), "move");
     cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
     cr_assert_gt(json_integer_value(json_object_get(object, "bytes")), 0);
     json_decref(object);
@@ -582,5 +577,29 @@ Test(agent, a_child_after_fork_is_a_program_of_its_own)
     }
     cr_assert_eq(json_array_size(apps), 2);
     json_decref(object);
+    end(pid);
+}
+
+Test(agent, a_program_that_is_stopped_does_not_hold_up_a_move)
+{
+    pid_t pid = start("app", "done");
+
+    cr_assert_eq(kill(pid, SIGSTOP), 0);
+    struct result *result = RESEAT("move", "app", "cpu1");
+    cr_expect_eq(result->status, 5, "%s%s", result->out, result->err);
+    cr_expect(strstr(result->err, "does not answer"), "%s", result->err);
+    cr_assert_eq(kill(pid, SIGCONT), 0);
+    cr_assert(harness_state("app", "running", 5000));
+    result = RESEAT("move", "app", "cpu1");
+    cr_expect_eq(result->status, 0, "%s", result->err);
+    end(pid);
+}
+
+Test(agent, a_program_that_answers_may_take_as_long_as_it_likes)
+{
+    pid_t pid = start("app", "done:7000");
+    struct result *result = RESEAT("move", "app", "cpu1");
+
+    cr_expect_eq(result->status, 0, "%s%s", result->out, result->err);
     end(pid);
 }

@@ -231,6 +231,31 @@ Test(memory, higher_priority_displaces_and_the_displaced_comes_back)
     cr_assert_str_eq(low->seats[0].device, "gpu:one");
 }
 
+Test(memory, one_that_is_stopped_is_displaced_by_nobody_and_another_is)
+{
+    begin_with("256MiB");
+    struct puppet *stopped = start("stopped", "gpu:one", "ws"),
+                  *other = start("other", "gpu:one", "ws");
+    struct puppet_kind kind = {.device = "gpu:one", .priority = "5", .ways = "w"};
+
+    /* The smaller is the first choice, as it alone is enough. */
+    cr_assert(puppet_allocate(stopped, 100 * MIB, SOON));
+    cr_assert(puppet_allocate(other, 130 * MIB, SOON));
+    puppets_for(50);
+    struct puppet *high = puppet_start("high", &kind);
+    stopped->stopped = true;
+    cr_assert(puppet_allocate(high, 90 * MIB, 20000), "who is behind it waits without end");
+    cr_expect_str_eq(high->way, WAY_AGAIN);
+    cr_expect_eq(other->suspends, 1);
+    cr_expect_geq(high->seats[0].granted, 90 * MIB);
+    cr_assert(state_comes_to("stopped", "away", SOON));
+    /* It goes on, and does what it was asked before it hears that nobody wants it any more. */
+    stopped->stopped = false;
+    cr_assert(state_comes_to("stopped", "suspended", SOON));
+    puppet_kill(high);
+    cr_assert(state_comes_to("stopped", "running", 20000), "nobody resumes it");
+}
+
 Test(memory, two_that_would_wait_for_each_other_both_finish)
 {
     begin_with("320MiB");

@@ -216,6 +216,108 @@ Test(paths, a_runtime_folder_that_others_may_enter_is_refused)
     rmdir(folder);
 }
 
+Test(paths, a_refused_folder_leaves_nothing_to_use)
+{
+    char folder[] = "/tmp/reseat-paths-XXXXXX", inside[64];
+    struct paths paths;
+
+    cr_assert(mkdtemp(folder));
+    unsetenv("RESEAT_SOCKET");
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    snprintf(inside, sizeof(inside), "%s/reseat", folder);
+    cr_assert_eq(mkdir(inside, 0700), 0);
+    cr_assert_eq(chmod(inside, 0770), 0);
+    cr_expect_eq(paths_find(&paths), -EPERM);
+    cr_expect_str_eq(paths.folder, "");
+    cr_expect_str_eq(paths.socket, "");
+    cr_expect(strstr(paths.problem, inside), "%s", paths.problem);
+    rmdir(inside);
+    rmdir(folder);
+}
+
+/** Whether a runtime folder beneath @above, of that mode and owner, is taken. */
+static bool takes_beneath(uid_t owner, mode_t mode, const char *name)
+{
+    char above[] = "/tmp/reseat-paths-XXXXXX", beneath[64], path[96];
+    struct paths paths;
+
+    cr_assert(mkdtemp(above));
+    snprintf(beneath, sizeof(beneath), "%s/ours", above);
+    cr_assert_eq(mkdir(beneath, 0700), 0);
+    snprintf(path, sizeof(path), "%s/%s", beneath, name);
+    cr_assert_eq(chmod(above, mode), 0);
+    cr_assert_eq(chown(above, owner, (gid_t)-1), 0);
+    setenv("RESEAT_SOCKET", path, 1);
+    bool taken = paths_find(&paths) == 0;
+    cr_expect(taken == !paths.problem[0]);
+    cr_expect(taken || strstr(paths.problem, above), "%s", paths.problem);
+    unsetenv("RESEAT_SOCKET");
+    strcat(path, ".d");
+    rmdir(path);
+    rmdir(beneath);
+    rmdir(above);
+    return taken;
+}
+
+Test(paths, a_folder_that_others_could_put_another_in_place_of_is_refused)
+{
+    static const char *const names[] = {"agent.sock", "other"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        cr_expect(takes_beneath(geteuid(), 0755, names[i]));
+        cr_expect(takes_beneath(geteuid(), 01777, names[i]));
+        cr_expect(!takes_beneath(geteuid(), 0777, names[i]));
+        cr_expect(!takes_beneath(geteuid(), 0775, names[i]));
+        if (geteuid() == 0) {
+            cr_expect(!takes_beneath(64001, 0755, names[i]));
+            cr_expect(!takes_beneath(64001, 01777, names[i]));
+        }
+    }
+}
+
+Test(paths, links_are_followed_once)
+{
+    char folder[] = "/tmp/reseat-paths-XXXXXX", real[64], link[64], path[96];
+    struct paths paths;
+
+    cr_assert(mkdtemp(folder));
+    snprintf(real, sizeof(real), "%s/real", folder);
+    snprintf(link, sizeof(link), "%s/link", folder);
+    cr_assert_eq(mkdir(real, 0700), 0);
+    cr_assert_eq(symlink(real, link), 0);
+    snprintf(path, sizeof(path), "%s/agent.sock", link);
+    setenv("RESEAT_SOCKET", path, 1);
+    cr_expect_eq(paths_find(&paths), -EPERM, "the folder itself may be no link");
+    unsetenv("RESEAT_SOCKET");
+    setenv("XDG_RUNTIME_DIR", link, 1);
+    cr_assert_eq(paths_find(&paths), 0);
+    snprintf(path, sizeof(path), "%s/reseat", real);
+    cr_expect_str_eq(paths.folder, path);
+    strcat(path, "/agent.sock");
+    cr_expect_str_eq(paths.socket, path);
+    rmdir(paths.folder);
+    unlink(link);
+    rmdir(real);
+    rmdir(folder);
+}
+
+Test(paths, another_users_runtime_folder_is_not_taken_for_ours)
+{
+    char folder[] = "/tmp/reseat-paths-XXXXXX", inside[64];
+    struct paths paths;
+
+    cr_assert(mkdtemp(folder));
+    unsetenv("RESEAT_SOCKET");
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    cr_assert_eq(chmod(folder, 0777), 0);
+    /* The default may be refused as well; all that counts is that this one is let be. */
+    (void)!paths_find(&paths);
+    snprintf(inside, sizeof(inside), "%s/reseat", folder);
+    cr_expect_eq(access(inside, F_OK), -1);
+    cr_expect_neq(strncmp(paths.folder, folder, strlen(folder)), 0);
+    rmdir(folder);
+}
+
 Test(paths, the_variable_names_the_socket)
 {
     char folder[] = "/tmp/reseat-paths-XXXXXX", path[64];

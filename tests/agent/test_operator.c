@@ -113,6 +113,15 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
     json_decref(object);
     puppet_kill(pinned);
 
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--undo")->status, 0);
+    struct puppet *stopped = start("stopped", "gpu:one", 20 * MIB);
+    stopped->stopped = true;
+    struct result *held = PUPPETS_RESEAT("drain", "gpu0");
+    cr_assert_eq(held->status, 1, "%s%s", held->out, held->err);
+    cr_assert(strstr(held->err, "stopped"), "%s", held->err);
+    cr_assert(strstr(held->err, "does not answer"), "%s", held->err);
+    puppet_kill(stopped);
+
     struct puppet *failing = start("failing", "gpu:larger", 20 * MIB);
     failing->move = RESULT_ROLLED_BACK;
     struct result *result = PUPPETS_RESEAT("drain", "gpu1");

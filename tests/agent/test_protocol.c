@@ -5,6 +5,7 @@
 
 #include "agent/device_key.h"
 #include "agent/protocol.h"
+#include "state/text.h"
 
 static void make(struct frame *frame)
 {
@@ -164,6 +165,85 @@ Test(protocol, getters_fall_back_on_wrong_types_lengths_and_controls)
     frame_finish(&frame);
 }
 
+/* What may be shown, and what becomes of it; by hand from the Unicode standard, table 3-7. */
+static const struct {
+    const char *text, *safe;
+} texts[] = {
+    {"", ""},
+    {"plain ~", "plain ~"},
+    {"\xc3\xa9 \xe2\x84\xa2 \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x84\xa2 \xf0\x9f\x98\x80"},
+    {"\xc2\xa0\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf",
+     "\xc2\xa0\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf"},
+    {"a\x1b[2Jb", "a?[2Jb"},
+    {"a\nb\tc\x7f\x01", "a b c??"},
+    {"\xc2\x9b"
+     "2J",
+     "??2J"},
+    {"\xc2\x80\xc2\x9f", "????"},
+    {"caf\xe9", "caf?"},
+    {"\x9b", "?"},
+    {"\xc0\x9b", "??"},
+    {"\xc1\xbf", "??"},
+    {"\xe0\x82\x9b", "???"},
+    {"\xed\xa0\x80", "???"},
+    {"\xf0\x80\x82\x9b", "????"},
+    {"\xf4\x90\x80\x80", "????"},
+    {"\xf9\x80\x80\x80", "????"},
+    {"\xff\xfe", "??"},
+    {"\xe2\x84", "??"},
+    {"\xe2\x84z", "??z"},
+};
+
+Test(text, what_a_terminal_would_act_on_or_cannot_read_is_replaced)
+{
+    char safe[64];
+
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        size_t length = strlen(texts[i].text);
+        text_make_safe(safe, sizeof(safe), texts[i].text, length);
+        cr_expect_str_eq(safe, texts[i].safe, "text %zu: %s", i, safe);
+        cr_expect_eq(text_is_safe(texts[i].text, length), !strcmp(texts[i].text, texts[i].safe),
+                     "text %zu", i);
+        cr_expect(text_is_safe(safe, strlen(safe)), "text %zu", i);
+        strcpy(safe, texts[i].text);
+        text_make_safe(safe, sizeof(safe), safe, length);
+        cr_expect_str_eq(safe, texts[i].safe, "text %zu in place", i);
+    }
+    text_make_safe(safe, 4, "ab\xc3\xa9", 4);
+    cr_expect_str_eq(safe, "ab", "a character is cut in two");
+    text_make_safe(safe, 5, "ab\xc3\xa9", 4);
+    cr_expect_str_eq(safe, "ab\xc3\xa9");
+    text_make_safe(safe, 1, "ab", 2);
+    cr_expect_str_eq(safe, "");
+    cr_expect(!text_is_safe("a\0b", 3));
+}
+
+Test(text, strings_of_frames_are_refused_words_made_safe_and_paths_left_as_they_are)
+{
+    struct message message;
+    struct frame frame;
+    char text[8];
+
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        frame_init(&frame, "test");
+        frame_string(&frame, "text", texts[i].text);
+        cr_assert_eq(frame_seal(&frame), 0);
+        cr_assert_eq(
+            message_decode((uint8_t *)frame.buffer.data + 4, frame.buffer.size - 4, &message), 0);
+        bool safe = strcmp(texts[i].text, texts[i].safe) == 0,
+             fits = strlen(texts[i].text) < sizeof(text);
+        cr_expect_eq(field_string(&message.root, "text", text, sizeof(text)), safe && fits);
+        cr_expect_str_eq(text, safe && fits ? texts[i].text : "");
+        cr_expect(field_text(&message.root, "text", text, sizeof(text)));
+        cr_expect_eq(strncmp(text, texts[i].safe, strlen(text)), 0);
+        cr_expect(!fits || !strcmp(text, texts[i].safe));
+        cr_expect_eq(field_path(&message.root, "text", text, sizeof(text)), fits);
+        cr_expect_str_eq(text, fits ? texts[i].text : "");
+        message_finish(&message);
+        frame_finish(&frame);
+    }
+}
+
 Test(protocol, frames_that_do_not_nest_are_not_sent)
 {
     struct frame frame;
@@ -206,7 +286,7 @@ Test(device_key, longest_key_fits)
 
     memset(key.icd, ' ', sizeof(key.icd) - 1);
     memset(key.platform, '%', sizeof(key.platform) - 1);
-    memset(key.device, '\xff', sizeof(key.device) - 1);
+    memset(key.device, ';', sizeof(key.device) - 1);
     memset(key.uuid, 'f', sizeof(key.uuid) - 1);
     memset(key.pci, '0', sizeof(key.pci) - 1);
     key.ordinal = UINT32_MAX;
@@ -225,6 +305,9 @@ Test(device_key, damaged_text_is_refused)
                                       "icd=a;device=%4",
                                       "icd=a;device=%zz",
                                       "icd=a;device=b%00c",
+                                      "icd=a;device=b%1b[2J",
+                                      "icd=a;device=b%c2%9b2J",
+                                      "icd=a;device=b%ff",
                                       "icd=a;device=b;ordinal=-1",
                                       "icd=a;device=b;ordinal=9999999999",
                                       "icd=a;device=b;ordinal=4294967296",

@@ -82,6 +82,104 @@ Test(run, without_an_agent_warns_in_one_line_and_runs)
     cr_assert_eq(RESEAT("run", "--device", "gpu0", "true")->status, 3);
 }
 
+/** What somebody else could have left in a runtime folder: a driver, a list, a socket. */
+static const char *leave_a_trap(void)
+{
+    static char folder[128];
+
+    snprintf(folder, sizeof(folder), "%s/run/reseat", harness_folder());
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    struct result *result =
+        harness_run("sh", "-c",
+                    "mkdir -p \"$1/vendors\" && echo /evil.so >\"$1/vendors/evil.icd\" && "
+                    "test -f \"$1/inventory\" && chmod 777 \"$1\"",
+                    "sh", folder, NULL);
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    return folder;
+}
+
+Test(run, nothing_in_a_folder_that_others_may_enter_is_used)
+{
+    const char *trap = leave_a_trap();
+
+    setenv("RESEAT_INVENTORY", "/nonexistent", 1);
+    struct result *result = RESEAT("run", "sh", "-c",
+                                   "env | grep -v ^XDG; cat $OCL_ICD_VENDORS/*.icd; "
+                                   "echo [$RESEAT_SOCKET$RESEAT_INVENTORY$RESEAT_DEVICE]");
+    cr_expect(!strstr(result->out, trap), "%s", result->out);
+    cr_expect(!strstr(result->out, "evil"), "%s", result->out);
+    cr_expect(strstr(result->out, "\n[]\n"), "%s", result->out);
+    cr_expect(strstr(result->err, trap), "%s", result->err);
+    cr_expect_eq(RESEAT("run", "sh", "-c", "exit 7")->status, 7);
+    cr_expect_eq(RESEAT("run", "--device", "cpu0", "true")->status, 3);
+    static const char *const verbs[] = {"ps", "devices", "agent"};
+    for (size_t i = 0; i < 3; i++) {
+        cr_expect_eq(RESEAT(verbs[i])->status, 1);
+    }
+}
+
+Test(run, one_driver_file_that_was_installed_serves_every_program)
+{
+    char expected[512];
+    const char *library = getenv("TEST_WHOLE_LIBRARY");
+
+    setenv("RESEAT_LIBRARY", library, 1);
+    snprintf(expected, sizeof(expected), "%.*s/vendors\n%s\n",
+             (int)(strrchr(library, '/') - library), library, library);
+    leave_a_trap();
+    unsetenv("LD_PRELOAD");
+    struct result *result = RESEAT(
+        "run", "sh", "-c", "unset LD_PRELOAD; echo $OCL_ICD_VENDORS; cat $OCL_ICD_VENDORS/*.icd");
+    cr_expect_str_eq(result->out, expected);
+}
+
+Test(run, a_name_holds_no_control_characters)
+{
+    static const char *const names[] = {"a\x1b[2J", "a\nb", "a\x7f", "a\xc2\x9b", "a\xff", "\x01"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        cr_expect_eq(RESEAT("run", "--name", names[i], "true")->status, 2, "name %zu", i);
+    }
+    cr_expect_eq(RESEAT("run", "--name", "caf\xc3\xa9 \xe2\x84\xa2", "true")->status, 0);
+}
+
+/** No byte of @text would do anything to a terminal. */
+static void expect_plain(const char *text)
+{
+    for (const char *at = text; *at; at++) {
+        bool control = ((unsigned char)*at < 0x20 && *at != '\n') || *at == 0x7f ||
+                       ((unsigned char)*at == 0xc2 && (unsigned char)at[1] < 0xa0);
+        cr_expect(!control, "%s", text);
+    }
+}
+
+Test(run, what_programs_call_themselves_does_nothing_to_terminals_and_logs)
+{
+    char copy[256], command[1024], log[256];
+    const char *folder = harness_folder();
+
+    snprintf(copy, sizeof(copy), "%s/ev\x1b[2J\xc2\x9b\xffil\n", folder);
+    snprintf(command, sizeof(command), "cp \"$1\" \"$2\"");
+    cr_assert_eq(harness_run("sh", "-c", command, "sh", harness_program(), copy, NULL)->status, 0);
+    pid_t pid = harness_spawn(harness_reseat(), "run", copy, "60", NULL);
+    cr_assert(harness_state("ev?[2J???il ", "running", 10000));
+    expect_plain(RESEAT("ps")->out);
+    expect_plain(RESEAT("ps", "--json")->out);
+    expect_plain(RESEAT("explain", "a1")->out);
+    expect_plain(RESEAT("move", "a1", "cpu1")->out);
+    expect_plain(RESEAT("move", "a\x1b]0;b\x07", "cpu1")->err);
+    expect_plain(RESEAT("report")->out);
+    expect_plain(RESEAT("doctor", copy)->out);
+    expect_plain(RESEAT("run", "\x1b[2J")->err);
+    snprintf(log, sizeof(log), "%s/run/reseat/agent.log", folder);
+    struct result *result = harness_run("cat", log, NULL);
+    cr_expect(strstr(result->out, "ev?[2J???il  (pid"), "%s", result->out);
+    expect_plain(result->out);
+    kill(pid, SIGKILL);
+    harness_wait(pid);
+}
+
 Test(run, without_an_agent_devices_are_found_in_the_last_list)
 {
     cr_assert_eq(RESEAT("devices")->status, 0);

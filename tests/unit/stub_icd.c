@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 /*
- * A driver with three devices that only answer questions: two called "Stub", one called "Other".
+ * A driver with three devices that only answer questions: two called "Stub", one
+ * called "Other" with bytes in between that are none of a name.
  * What it does wrong is chosen at build time: STUB_CRASH, STUB_HANG, STUB_OURS, STUB_SAME_UUID.
  */
 
@@ -25,7 +26,7 @@ static struct _cl_platform_id platform = {&dispatch};
 static struct _cl_device_id devices[] = {
     {&dispatch, "Stub", "cl_khr_device_uuid cl_khr_pci_bus_info", 0xa1},
     {&dispatch, "Stub", "cl_khr_device_uuid cl_khr_pci_bus_info", 0xb2},
-    {&dispatch, " Other\t ", "cl_nv_device_attribute_query", 0xc3},
+    {&dispatch, " Ot\xc2\x9bher\xff\t ", "cl_nv_device_attribute_query", 0xc3},
 };
 
 #ifdef STUB_OURS

@@ -11,6 +11,9 @@
 
 TestSuite(driver, .init = folder_clean_environment, .fini = leaks_check, .timeout = 60);
 
+/* What the stub calls its third device, as it may be shown. */
+#define OTHER "Ot??her?"
+
 static char folder[64];
 
 static void expect_libraries(const char *const *names, size_t count)
@@ -141,7 +144,7 @@ Test(driver, keys_tell_devices_apart)
     for (size_t i = 0; i < 3; i++)
         cr_expect_str_eq(devices[i]->key.platform, "Stub platform");
     cr_expect_str_eq(devices[0]->key.device, "Stub");
-    cr_expect_str_eq(devices[2]->key.device, "Other");
+    cr_expect_str_eq(devices[2]->key.device, OTHER);
     cr_expect_eq(devices[0]->key.ordinal, 0);
     cr_expect_eq(devices[1]->key.ordinal, 1);
     cr_expect_eq(devices[2]->key.ordinal, 0);
@@ -197,7 +200,7 @@ Test(driver, opening_one_device_opens_only_its_driver)
     struct device_key key = {.icd = STUB_PATH, .platform = "Stub platform", .device = "Stub"};
     struct device *device = NULL, *again = NULL;
 
-    setenv("OCL_ICD_FILENAMES", STUB_SAME_UUID_PATH, 1);
+    setenv("OCL_ICD_FILENAMES", STUB_SAME_UUID_PATH ":" STUB_PATH, 1);
     strcpy(key.uuid, "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2");
     cr_assert_eq(driver_open_device(&key, &device), 0);
     cr_expect_eq(device->key.ordinal, 1);
@@ -213,15 +216,40 @@ Test(driver, device_that_is_not_there_is_refused)
     struct device_key key = {.icd = STUB_PATH, .platform = "Stub platform", .device = "Gone"};
     struct device *device = (struct device *)&key;
 
+    setenv("OCL_ICD_FILENAMES", STUB_PATH ":/nowhere/libnone.so", 1);
     cr_expect_eq(driver_open_device(&key, &device), -ENOENT);
     strcpy(key.icd, "/nowhere/libnone.so");
     cr_expect_eq(driver_open_device(&key, &device), -ENOENT);
     cr_expect_eq((void *)device, (void *)&key, "outputs stay untouched on failure");
 }
 
+Test(driver, a_key_opens_no_driver_that_the_user_has_not_configured)
+{
+    struct device_key key = {.icd = STUB_PATH, .platform = "Stub platform", .device = OTHER};
+    struct device *device = NULL;
+
+    setenv("OCL_ICD_FILENAMES", STUB_SAME_UUID_PATH, 1);
+    cr_expect_eq(driver_open_device(&key, &device), -ENOENT);
+    cr_expect_null(dlopen(STUB_PATH, RTLD_NOW | RTLD_NOLOAD), "its code runs already");
+    setenv("OCL_ICD_FILENAMES", STUB_PATH, 1);
+    cr_expect_eq(driver_open_device(&key, &device), 0, "one that is configured by now");
+}
+
+Test(driver, what_was_configured_at_the_start_opens_though_the_environment_is_cleared)
+{
+    struct device_key key = {.icd = STUB_SAME_UUID_PATH, .platform = "none", .device = "none"};
+    struct device *device = NULL;
+
+    setenv("OCL_ICD_FILENAMES", STUB_SAME_UUID_PATH ":" STUB_PATH, 1);
+    cr_expect_eq(driver_open_device(&key, &device), -ENOENT);
+    unsetenv("OCL_ICD_FILENAMES");
+    key = (struct device_key){.icd = STUB_PATH, .platform = "Stub platform", .device = OTHER};
+    cr_expect_eq(driver_open_device(&key, &device), 0);
+}
+
 static void *open_stub(void *data)
 {
-    struct device_key key = {.icd = STUB_PATH, .platform = "Stub platform", .device = "Other"};
+    struct device_key key = {.icd = STUB_PATH, .platform = "Stub platform", .device = OTHER};
     struct device **slot = data;
 
     if (driver_open_device(&key, slot))
@@ -234,6 +262,7 @@ Test(driver, threads_that_open_at_once_get_the_same_device)
     pthread_t threads[8];
     struct device *found[8] = {0};
 
+    setenv("OCL_ICD_FILENAMES", STUB_PATH, 1);
     for (size_t i = 0; i < 8; i++)
         pthread_create(&threads[i], NULL, open_stub, &found[i]);
     for (size_t i = 0; i < 8; i++)

@@ -102,6 +102,27 @@ Test(inventory, failed_write_leaves_the_old_file)
     cr_expect_eq(system(command), 0, "no temporary file is left");
 }
 
+Test(inventory, what_another_user_wrote_or_could_write_is_refused)
+{
+    char folder[64], path[128];
+    struct inventory inv = {0};
+
+    folder_make(folder);
+    snprintf(path, sizeof(path), "%s/devices", folder);
+    cr_assert_eq(inventory_write(path, &sample), 0);
+    cr_assert_eq(chmod(path, 0620), 0);
+    cr_expect_eq(inventory_read(path, &inv), -EPERM);
+    cr_assert_eq(chmod(path, 0602), 0);
+    cr_expect_eq(inventory_read(path, &inv), -EPERM);
+    cr_assert_eq(chmod(path, 0644), 0);
+    cr_assert_eq(inventory_read(path, &inv), 0);
+    inventory_finish(&inv);
+    if (geteuid() == 0) {
+        cr_assert_eq(chown(path, 64001, (gid_t)-1), 0);
+        cr_expect_eq(inventory_read(path, &inv), -EPERM);
+    }
+}
+
 Test(inventory, missing_empty_and_special_files_are_refused)
 {
     char folder[64], path[128];
@@ -328,7 +349,7 @@ Test(inventory, lister_loses_only_the_drivers_that_fail)
     cr_assert_eq(inv.count, 3);
     cr_expect_str_eq(inv.entries[0].name, "");
     cr_expect_str_eq(inv.entries[0].key.icd, STUB_PATH);
-    cr_expect_str_eq(inv.entries[2].key.device, "Other");
+    cr_expect_str_eq(inv.entries[2].key.device, "Ot??her?");
     cr_expect_eq(devinfo_scalar(&inv.entries[1].info, CL_DEVICE_GLOBAL_MEM_SIZE, 0), 1234567);
     inventory_finish(&inv);
     snprintf(command, sizeof(command), "grep -q 'stub_crash.*crashed' %s", errors);

@@ -97,6 +97,84 @@ Test(policy_queue, nobody_is_displaced_who_need_not_be)
     cr_expect_str_eq(step.reason, "p2 needs 6 MiB; room is being made on gpu1");
 }
 
+Test(policy_queue, the_least_important_is_displaced_and_the_most_important_stays)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    /* Either would be enough, whichever is listed first. */
+    for (int order = 0; order < 2; order++) {
+        world_init(&w, 1);
+        world_add_device(&w, 10);
+        world_add_program(&w, 0, 5)->priority = order ? 2 : 1;
+        world_add_program(&w, 0, 5)->priority = order ? 1 : 2;
+        p = world_add_program(&w, POLICY_NONE, 5);
+        p->priority = 3;
+        world_refresh(&w);
+        step = ask(&w, p);
+        expect_step(&step, POLICY_DO_SUSPEND, order ? 1 : 0, POLICY_NONE, 0);
+    }
+    /* A device is as good as its least important program, whoever else is there. */
+    world_init(&w, 1);
+    world_add_device(&w, 10);
+    world_add_device(&w, 10);
+    world_add_program(&w, 0, 5);
+    world_add_program(&w, 0, 5)->priority = 3;
+    world_add_program(&w, 1, 10)->priority = 1;
+    p = world_add_program(&w, POLICY_NONE, 5);
+    p->priority = 4;
+    world_refresh(&w);
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    /* Two of three have to go, and the most important would do for one of them. */
+    world_init(&w, 1);
+    world_add_device(&w, 10);
+    world_add_program(&w, 0, 4)->priority = 3;
+    world_add_program(&w, 0, 3)->priority = 2;
+    world_add_program(&w, 0, 3)->priority = 1;
+    p = world_add_program(&w, POLICY_NONE, 6);
+    p->priority = 4;
+    world_refresh(&w);
+    world_settle(&w, 4);
+    cr_expect_eq(p->state, POLICY_RUNNING);
+    cr_expect_eq(w.programs[0].state, POLICY_RUNNING);
+    cr_expect_eq(w.programs[1].state, POLICY_SUSPENDED);
+    cr_expect_eq(w.programs[2].state, POLICY_SUSPENDED);
+}
+
+Test(policy_queue, who_does_not_answer_is_not_waited_for_and_another_is_displaced)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    p = important(&w);
+    w.programs[1].busy_moving = true;
+    expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
+    world_add_device(&w, 10);
+    world_add_program(&w, 1, 6);
+    world_refresh(&w);
+    expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
+    w.programs[1].silent = true;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SUSPEND, 3, POLICY_NONE, 0);
+    /* A limit is kept by others, too. */
+    world_init(&w, 1);
+    world_add_device(&w, 10);
+    world_add_program(&w, 0, 5);
+    world_add_program(&w, 0, 5);
+    w.programs[0].busy_moving = true;
+    w.devices[0].memory = 6 * MIB;
+    world_refresh(&w);
+    policy_next(&w.world, &w.settings, &step);
+    cr_expect_eq(step.action, POLICY_NOTHING, "%s", step.reason);
+    w.programs[0].silent = true;
+    policy_next(&w.world, &w.settings, &step);
+    cr_expect_eq(step.action, POLICY_DO_SUSPEND, "%s", step.reason);
+    cr_expect_eq(step.program, 1);
+}
+
 Test(policy_queue, of_one_priority_only_what_is_preemptible_is_displaced)
 {
     struct policy_program *p;

@@ -1,0 +1,549 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/device_key.h"
+#include "agent/protocol.h"
+#include "tests/agent/harness.h"
+
+/*
+ * Other users of the machine, as the kernel sees them: each is a process that has changed its user
+ * and connected by itself; what is said on its connection is said by the test.
+ */
+
+#define ONE     64001
+#define OTHER   64002
+#define SOON_MS 5000
+
+static void begin(void)
+{
+    harness_init();
+    unsetenv("POCL_FAKE_DEVICES");
+}
+
+TestSuite(users, .init = begin, .fini = harness_finish, .timeout = 60);
+
+#define NEEDS_ROOT()                                                                               \
+    if (geteuid() != 0)                                                                            \
+    cr_skip_test("only root can be other users")
+
+static const char *inside(const char *name)
+{
+    static char paths[4][128];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+
+    snprintf(path, sizeof(paths[0]), "%s/%s", harness_folder(), name);
+    return path;
+}
+
+static void become(uid_t uid)
+{
+    if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid)) {
+        _exit(126);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/* ---- somebody who connects ---- */
+
+struct visitor {
+    pid_t pid;
+    int fd;
+    struct frame_reader reader;
+};
+
+static void hand_over(int to, int fd)
+{
+    char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec bytes = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    (void)!sendmsg(to, &message, MSG_NOSIGNAL);
+}
+
+static int take_over(int from)
+{
+    char byte, room[CMSG_SPACE(sizeof(int))];
+    struct iovec bytes = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+    int fd;
+
+    cr_assert_eq(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1, "it could not connect");
+    cr_assert(CMSG_FIRSTHDR(&message));
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    return fd;
+}
+
+/** A process of that user, connected to the agent of $RESEAT_SOCKET; it has said nothing. */
+static struct visitor visit(uid_t uid)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct visitor visitor = {0};
+    int ends[2];
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", getenv("RESEAT_SOCKET"));
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    fflush(NULL);
+    visitor.pid = fork();
+    if (visitor.pid == 0) {
+        become(uid);
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
+            _exit(1);
+        }
+        hand_over(ends[1], fd);
+        pause();
+        _exit(0);
+    }
+    close(ends[1]);
+    visitor.fd = take_over(ends[0]);
+    close(ends[0]);
+    frame_reader_init(&visitor.reader);
+    return visitor;
+}
+
+static void leave(struct visitor *visitor)
+{
+    kill(visitor->pid, SIGKILL);
+    harness_wait(visitor->pid);
+    close(visitor->fd);
+    frame_reader_finish(&visitor->reader);
+}
+
+static void tell(struct visitor *visitor, struct frame *frame)
+{
+    cr_assert_eq(frame_seal(frame), 0);
+    (void)!send(visitor->fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL);
+    frame_finish(frame);
+}
+
+/** The next frame; false when there is none within @ms, or the connection ended. */
+static bool hear(struct visitor *visitor, struct message *ret_message, int ms)
+{
+    for (;;) {
+        char bytes[8192];
+        struct pollfd polled = {.fd = visitor->fd, .events = POLLIN};
+        int got = frame_reader_next(&visitor->reader, ret_message);
+        if (got) {
+            return got == 1;
+        }
+        if (poll(&polled, 1, ms) <= 0) {
+            return false;
+        }
+        ssize_t count = recv(visitor->fd, bytes, sizeof(bytes), 0);
+        if (count <= 0) {
+            return false;
+        }
+        cr_assert_eq(frame_reader_feed(&visitor->reader, bytes, (size_t)count), 0);
+    }
+}
+
+static bool ask(struct visitor *visitor, struct frame *frame, struct message *ret_message)
+{
+    tell(visitor, frame);
+    return hear(visitor, ret_message, SOON_MS);
+}
+
+static bool greet_as(struct visitor *visitor, const char *role, const char *name, const char *id)
+{
+    struct message message;
+    struct frame frame;
+
+    frame_init(&frame, MSG_HELLO);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_string(&frame, "role", role);
+    frame_string(&frame, "name", name);
+    frame_string(&frame, "id", id);
+    frame_string(&frame, "program", name);
+    if (!ask(visitor, &frame, &message)) {
+        return false;
+    }
+    bool welcome = field_is(&message.root, "type", MSG_WELCOME);
+    message_finish(&message);
+    return welcome;
+}
+
+static struct visitor client_of(uid_t uid)
+{
+    struct visitor visitor = visit(uid);
+
+    cr_assert(greet_as(&visitor, "client", "", ""));
+    return visitor;
+}
+
+/** A program that is on gpu0, and says so. */
+static struct visitor program_of(uid_t uid, const char *name)
+{
+    struct device_key key = {
+        .icd = "libfake.so", .platform = "Fake \xe2\x84\xa2", .device = "Fake two"};
+    struct visitor visitor = visit(uid);
+    char text[DEVICE_KEY_TEXT_MAX];
+    struct frame frame;
+
+    cr_assert(greet_as(&visitor, "program", name, ""));
+    device_key_format(&key, text);
+    frame_init(&frame, MSG_STATUS);
+    frame_array(&frame, "seats");
+    frame_map(&frame, NULL);
+    frame_string(&frame, "device", text);
+    frame_u64(&frame, "device_bytes", 1 << 20);
+    frame_u64(&frame, "wanted", 1 << 20);
+    frame_end(&frame);
+    frame_end(&frame);
+    tell(&visitor, &frame);
+    return visitor;
+}
+
+/* ---- agents ---- */
+
+/** One of root's, which anyone may connect to. */
+static void start_host_agent(void)
+{
+    setenv("RESEAT_SOCKET", inside("host.sock"), 1);
+    cr_assert_eq(chmod(harness_folder(), 0711), 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+}
+
+static int as_user(uid_t uid, const char *first, const char *second)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        become(uid);
+        prctl(PR_SET_PDEATHSIG, 0);
+        execl(harness_reseat(), harness_reseat(), first, second, (char *)NULL);
+        _exit(127);
+    }
+    return harness_wait(pid);
+}
+
+/* ---- who may connect, see and act ---- */
+
+Test(users, to_a_users_agent_only_that_user_and_root_connect)
+{
+    NEEDS_ROOT();
+    setenv("RESEAT_SOCKET", inside("one.sock"), 1);
+    cr_assert_eq(chown(harness_folder(), ONE, ONE), 0);
+    cr_assert_eq(chmod(harness_folder(), 0711), 0);
+    cr_assert_eq(as_user(ONE, "agent", "start"), 0);
+    cr_assert_eq(chmod(inside("one.sock"), 0666), 0); /* The socket's mode is the other fence. */
+
+    struct visitor one = visit(ONE), other = visit(OTHER), root = visit(0);
+    cr_expect(greet_as(&one, "client", "", ""));
+    cr_expect(greet_as(&root, "client", "", ""));
+    cr_expect(!greet_as(&other, "client", "", ""), "another user is welcome");
+    leave(&one);
+    leave(&other);
+    leave(&root);
+    cr_assert_eq(as_user(ONE, "agent", "stop"), 0);
+}
+
+static bool lists(struct visitor *client, const char *type, const char *list, const char *name)
+{
+    const msgpack_object *items;
+    struct message message;
+    struct frame frame;
+    bool found = false;
+
+    frame_init(&frame, type);
+    cr_assert(ask(client, &frame, &message), "no answer to %s", type);
+    cr_assert(field_is(&message.root, "type", type));
+    size_t count = field_array(&message.root, list, &items);
+    for (size_t i = 0; i < count; i++) {
+        found = found || field_is(&items[i], "name", name);
+    }
+    message_finish(&message);
+    return found;
+}
+
+/** What @type about @app is answered with: the code of an error, or "" for none. */
+static const char *answer(struct visitor *client, const char *type, const char *key,
+                          const char *app, char ret_text[PROTOCOL_TEXT_MAX])
+{
+    static char code[PROTOCOL_WORD_MAX];
+    struct message message;
+    struct frame frame;
+
+    frame_init(&frame, type);
+    frame_string(&frame, key, app);
+    cr_assert(ask(client, &frame, &message), "no answer to %s", type);
+    code[0] = ret_text[0] = '\0';
+    if (field_is(&message.root, "type", MSG_ERROR)) {
+        cr_assert(field_string(&message.root, "code", code, sizeof(code)));
+        cr_assert(field_string(&message.root, "message", ret_text, PROTOCOL_TEXT_MAX));
+    }
+    message_finish(&message);
+    return code;
+}
+
+Test(users, each_sees_and_finds_their_own_programs_and_root_all)
+{
+    NEEDS_ROOT();
+    char text[PROTOCOL_TEXT_MAX], pid[16];
+    start_host_agent();
+    struct visitor mine = program_of(ONE, "mine");
+    struct visitor one = client_of(ONE), other = client_of(OTHER), root = client_of(0);
+
+    cr_expect(lists(&one, MSG_APPS, "apps", "mine"));
+    cr_expect(lists(&root, MSG_APPS, "apps", "mine"));
+    cr_expect(!lists(&other, MSG_APPS, "apps", "mine"));
+    cr_expect(lists(&one, MSG_USE, "apps", "mine"));
+    cr_expect(!lists(&other, MSG_USE, "apps", "mine"));
+    snprintf(pid, sizeof(pid), "%d", (int)mine.pid);
+    const char *const names[] = {"mine", "a1", pid};
+    for (size_t i = 0; i < 3; i++) {
+        cr_expect_str_eq(answer(&one, MSG_EXPLAIN, "app", names[i], text), "", "%s: %s", names[i],
+                         text);
+        cr_expect_str_eq(answer(&root, MSG_EXPLAIN, "app", names[i], text), "");
+        cr_expect_str_eq(answer(&other, MSG_EXPLAIN, "app", names[i], text), ERR_NO_APP);
+        cr_expect_str_eq(answer(&other, MSG_SUSPEND, "app", names[i], text), ERR_NO_APP);
+    }
+    answer(&one, MSG_EXPLAIN, "app", "none", text);
+    cr_expect(strstr(text, "mine"), "%s", text);
+    answer(&other, MSG_EXPLAIN, "app", "none", text);
+    cr_expect(!strstr(text, "mine"), "another user's programs are named: %s", text);
+    leave(&mine);
+    leave(&one);
+    leave(&other);
+    leave(&root);
+}
+
+static size_t users_of_devices(struct visitor *client)
+{
+    const msgpack_object *devices, *apps;
+    struct message message;
+    struct frame frame;
+    size_t users = 0;
+
+    frame_init(&frame, MSG_DEVICES);
+    cr_assert(ask(client, &frame, &message));
+    size_t count = field_array(&message.root, "devices", &devices);
+    cr_assert_eq(count, 3);
+    for (size_t i = 0; i < count; i++) {
+        users += field_array(&devices[i], "apps", &apps);
+    }
+    message_finish(&message);
+    return users;
+}
+
+Test(users, the_list_of_devices_names_each_users_own_programs)
+{
+    NEEDS_ROOT();
+    start_host_agent();
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct visitor mine = program_of(ONE, "mine");
+    struct visitor one = client_of(ONE), other = client_of(OTHER);
+
+    cr_expect_eq(users_of_devices(&one), 1);
+    cr_expect_eq(users_of_devices(&other), 0);
+    leave(&mine);
+    leave(&one);
+    leave(&other);
+}
+
+Test(users, a_hosts_agent_and_its_devices_are_roots_to_govern)
+{
+    NEEDS_ROOT();
+    static const char *const requests[] = {MSG_STOP, MSG_RELOAD, MSG_LIMIT, MSG_DRAIN, MSG_BALANCE};
+    char text[PROTOCOL_TEXT_MAX];
+    start_host_agent();
+    cr_assert_eq(RESEAT("devices")->status, 0);
+
+    for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
+        struct visitor one = client_of(ONE);
+        const char *key = strcmp(requests[i], MSG_LIMIT) ? "device" : "what";
+        cr_expect_str_eq(answer(&one, requests[i], key, "cpu0", text), ERR_DENIED, "%s: %s",
+                         requests[i], text);
+        leave(&one);
+    }
+    cr_expect_neq(harness_agent(), 0);
+    cr_expect_eq(RESEAT("drain", "cpu0")->status, 0);
+    cr_expect_eq(RESEAT("limit", "cpu0", "--memory", "1GiB")->status, 0);
+}
+
+/** True when the devices that @client is told of are those that it asks for. */
+static bool has_own_devices(struct visitor *client)
+{
+    const msgpack_object *devices;
+    struct message message;
+    struct frame frame;
+    bool found = false;
+
+    frame_init(&frame, MSG_DEVICES);
+    frame_array(&frame, "environment");
+    frame_string(&frame, NULL, "POCL_FAKE_DEVICES=gpu:theirs");
+    frame_end(&frame);
+    cr_assert(ask(client, &frame, &message));
+    size_t count = field_array(&message.root, "devices", &devices);
+    for (size_t i = 0; i < count; i++) {
+        found = found || field_is(&devices[i], "device", "theirs");
+    }
+    message_finish(&message);
+    return found;
+}
+
+Test(users, another_users_environment_does_not_say_what_the_agents_helper_loads)
+{
+    NEEDS_ROOT();
+    start_host_agent();
+    struct visitor one = client_of(ONE), root = client_of(0);
+
+    cr_expect(!has_own_devices(&one));
+    cr_expect(has_own_devices(&root));
+    leave(&one);
+    leave(&root);
+}
+
+/* ---- programs ---- */
+
+static uint64_t told_request(struct visitor *program)
+{
+    struct message message;
+
+    while (hear(program, &message, SOON_MS)) {
+        uint64_t id = field_is(&message.root, "type", MSG_SUSPEND)
+                          ? field_u64(&message.root, "request", 0)
+                          : 0;
+        message_finish(&message);
+        if (id) {
+            return id;
+        }
+    }
+    cr_assert(false, "the program is not asked");
+    return 0;
+}
+
+static void say_result(struct visitor *program, uint64_t request, const char *result)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_PROGRESS);
+    frame_u64(&frame, "request", request);
+    frame_string(&frame, "phase", result);
+    tell(program, &frame);
+    frame_init(&frame, MSG_REPORT);
+    frame_u64(&frame, "request", request);
+    frame_string(&frame, "result", result);
+    frame_string(&frame, "reached", "plan");
+    frame_string(&frame, "reason", "");
+    tell(program, &frame);
+}
+
+Test(users, a_program_answers_only_for_itself)
+{
+    NEEDS_ROOT();
+    struct message message;
+    struct frame frame;
+    start_host_agent();
+    struct visitor asked = program_of(ONE, "asked"), liar = program_of(OTHER, "liar");
+    struct visitor one = client_of(ONE), witness = client_of(OTHER);
+
+    frame_init(&frame, MSG_SUSPEND);
+    frame_string(&frame, "app", "asked");
+    tell(&one, &frame);
+    uint64_t request = told_request(&asked);
+    say_result(&liar, request, RESULT_DONE);
+    /* Its frames are handled in turn: when this is shown, so are those before it. */
+    frame_init(&frame, MSG_STATUS);
+    frame_array(&frame, "seats");
+    frame_map(&frame, NULL);
+    frame_u64(&frame, "moves", 77);
+    frame_end(&frame);
+    frame_end(&frame);
+    tell(&liar, &frame);
+    for (uint64_t moves = 0; moves != 77;) {
+        const msgpack_object *apps;
+        frame_init(&frame, MSG_APPS);
+        cr_assert(ask(&witness, &frame, &message));
+        cr_assert_eq(field_array(&message.root, "apps", &apps), 1);
+        moves = field_u64(&apps[0], "moves", 0);
+        message_finish(&message);
+    }
+    say_result(&asked, request, RESULT_REFUSED);
+    cr_assert(hear(&one, &message, SOON_MS));
+    cr_expect(field_is(&message.root, "type", MSG_PROGRESS));
+    cr_expect(field_is(&message.root, "phase", RESULT_REFUSED), "progress of another program");
+    message_finish(&message);
+    cr_assert(hear(&one, &message, SOON_MS));
+    cr_expect(field_is(&message.root, "type", MSG_REPORT));
+    cr_expect(field_is(&message.root, "result", RESULT_REFUSED), "the report of another program");
+    message_finish(&message);
+    leave(&asked);
+    leave(&liar);
+    leave(&one);
+    leave(&witness);
+}
+
+static void shown(struct visitor *client, const char *name, char ret_id[32], uint64_t *ret_quota)
+{
+    const msgpack_object *apps;
+    struct message message;
+    struct frame frame;
+
+    ret_id[0] = '\0';
+    frame_init(&frame, MSG_APPS);
+    cr_assert(ask(client, &frame, &message));
+    size_t count = field_array(&message.root, "apps", &apps);
+    for (size_t i = 0; i < count; i++) {
+        if (field_is(&apps[i], "name", name)) {
+            cr_assert(field_string(&apps[i], "id", ret_id, 32));
+            *ret_quota = field_u64(&apps[i], "quota_bytes", 0);
+        }
+    }
+    message_finish(&message);
+}
+
+Test(users, a_program_inherits_from_its_own_users_programs_only)
+{
+    NEEDS_ROOT();
+    struct message message;
+    struct frame frame;
+    char id[32], child_id[32];
+    uint64_t quota = 0;
+    start_host_agent();
+    struct visitor parent = client_of(ONE), root = client_of(0);
+
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "name", "parent");
+    frame_bool(&frame, "named", true);
+    frame_u64(&frame, "quota", 7 << 20);
+    cr_assert(ask(&parent, &frame, &message));
+    cr_assert(field_is(&message.root, "type", MSG_REGISTER));
+    message_finish(&message);
+    shown(&root, "parent", id, &quota);
+    cr_assert_eq(quota, 7 << 20);
+
+    struct visitor child = visit(ONE), stranger = visit(OTHER);
+    cr_assert(greet_as(&child, "program", "child", id));
+    cr_assert(greet_as(&stranger, "program", "stranger", id));
+    shown(&root, "child", child_id, &quota);
+    cr_expect_eq(quota, 7 << 20);
+    quota = 0;
+    shown(&root, "stranger", child_id, &quota);
+    cr_expect_neq(quota, 7 << 20, "another user's settings are inherited");
+    cr_expect_str_neq(child_id, id);
+    leave(&parent);
+    leave(&child);
+    leave(&stranger);
+    leave(&root);
+}
