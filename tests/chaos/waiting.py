@@ -203,11 +203,6 @@ def nobody_waits_for_an_agent_that_is_stopped(lab, grower):
         touch(grows.told)
         expect("output", grows.process.communicate(timeout=PATIENCE)[0], output)
         expect("exit status", grows.process.returncode, 0)
-        # Nor does one that starts now.
-        late = Program(lab, grower, "late", "--from", str(most), "--to", str(most))
-        until("it starts", lambda: f"{most} blocks" in late.lines(), late.lines)
-        touch(late.told)
-        expect("exit status", late.process.wait(timeout=PATIENCE), 0)
     finally:
         os.kill(agent, signal.SIGCONT)
 

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORDS = 1024, NUMBERS = 1024, KEPT = 3, CHILD_STATUS = 7, STAY_MS = 700 };
+enum { WORDS = 1024, NUMBERS = 1024, KEPT = 3, CHILD_STATUS = 7, STAY_MS = 400 };
 
 static const char source[] = "__kernel void twice(__global uint *a) {\n"
                              "    a[get_global_id(0)] *= 2u;\n"
