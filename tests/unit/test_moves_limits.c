@@ -361,9 +361,9 @@ static void give_up_root(void)
 {
     char path[] = "/tmp/reseat-root-XXXXXX";
     cr_assert_not_null(mkdtemp(path));
-    int error = chroot(path);
-    rmdir(path);
-    if (error != 0)
+    cr_assert_eq(chdir(path), 0);
+    cr_assert_eq(rmdir(path), 0); /* nothing is found or left in what is gone */
+    if (chroot(".") != 0)
         cr_skip_test("chroot is not allowed");
 }
 

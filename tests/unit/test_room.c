@@ -358,6 +358,21 @@ Test(room, a_resume_is_over_before_what_was_held_asks_for_room, .timeout = 60)
     end(2);
 }
 
+/* Virtual devices on one device share its account; each gives up what it was granted alone. */
+Test(room, a_shrink_takes_no_grant_of_another_virtual_device, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    engine_rig_seat(&rig, "one");
+    room_grant(0, FEW);
+    room_grant(1, 2 * FEW);
+    cr_assert_eq(room_shrink(0, 0), FEW);
+    cr_assert_eq(account("one")->granted, 2 * FEW);
+    cr_assert_eq(room_shrink(0, 0), 0);
+    cr_assert_eq(room_shrink(1, BYTES), 2 * FEW - BYTES);
+    cr_assert_eq(account("one")->granted, BYTES);
+    end(0);
+}
+
 /* Nobody decides any more while another virtual device is on its way to where this one has all it
  * wants: then neither is owed anything there. */
 static void let_nobody_decide(void *data, const struct move_progress *progress)
