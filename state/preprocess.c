@@ -466,7 +466,7 @@ bool header_name_read(const struct macros *macros, unsigned choice, const char *
 /* The word from @at without its quotes, and its end. */
 static char *read_word(const char *at, const char **ret_end)
 {
-    char *word = malloc(strlen(at) + 1), *to = word;
+    char *word = calloc(1, strlen(at) + 1), *to = word;
     char quote = '\0';
     while (*at && (quote || !isspace((unsigned char)*at))) {
         if (*at == '\\' && at[1] && strchr(" \t\"'\\", at[1])) {
@@ -480,8 +480,6 @@ static char *read_word(const char *at, const char **ret_end)
             *to++ = *at;
         at++;
     }
-    if (word)
-        *to = '\0';
     *ret_end = at;
     return word;
 }
