@@ -14,8 +14,10 @@ struct need {
     struct app *app;
     uint32_t seat;
     uint64_t id;
-    uint64_t bytes, least, wanted;
-    bool failed; /**< The driver had no more, whatever was granted. */
+    uint64_t total;         /**< Bytes that it must be granted in all. */
+    uint64_t least, wanted; /**< As MSG_NEED says. */
+    bool owns;              /**< It needs them for what it has already. */
+    bool failed;            /**< The driver had no more, whatever was granted. */
     uint64_t ticket;
     uint64_t since_ms;
 };

@@ -206,26 +206,6 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
     return any;
 }
 
-static bool do_refuse(struct agent *agent, const struct unit *unit, const struct policy_step *step)
-{
-    struct need *need = need_of(agent->governor, unit->app, unit->seats);
-
-    if (need) {
-        need_answer(agent, need, WAY_REFUSE, step->reason);
-        return true;
-    }
-    /* It can run nowhere: left alone, until an operator resumes it. */
-    bool any = false;
-    for (uint32_t i = 0; i < unit->app->seat_count; i++) {
-        if (unit->seats & (1u << i)) {
-            any = any || unit->app->seats[i].displaced;
-            unit->app->seats[i].displaced = false;
-        }
-    }
-    apps_save(agent, unit->app);
-    return any;
-}
-
 bool step_do(struct agent *agent, const struct policy_step *step)
 {
     const struct world *world = &agent->governor->world;
@@ -235,6 +215,11 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     }
     struct unit unit = world->units[step->program];
     if (!unit.app->peer || program_of(agent, step->program)->busy_moving) {
+        return false;
+    }
+    if (step->action == POLICY_DO_REFUSE && !need_of(agent->governor, unit.app, unit.seats)) {
+        /* What is in its way may pass: it goes on queueing. */
+        memcpy(unit.app->fate.why, step->reason, sizeof(unit.app->fate.why));
         return false;
     }
     note(&unit, step);
@@ -250,7 +235,9 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     case POLICY_DO_SUSPEND:
         return ask(agent, &unit, step, MSG_SUSPEND);
     case POLICY_DO_REFUSE:
-        return do_refuse(agent, &unit, step);
+        need_answer(agent, need_of(agent->governor, unit.app, unit.seats), WAY_REFUSE,
+                    step->reason);
+        return true;
     case POLICY_NOTHING:
     case POLICY_DO_WAIT:
         break;

@@ -75,6 +75,7 @@ static void put_devices(struct agent *agent, struct world *world)
         device->has = &world->offers[i];
         device->name = own->name;
         device->memory = ledger_capacity(own);
+        device->whole = own->own < own->tight ? own->own : own->tight;
         device->reserved = own->reserved;
         device->drains = own->drains;
         device->closed = device->closed || own->drains || own->drains_ms;
@@ -151,8 +152,9 @@ static void put_need(struct world *world, struct policy_program *program, const 
     program->least = program->least > need->least ? program->least : need->least;
     program->wanted = program->wanted > need->wanted ? program->wanted : need->wanted;
     program->ticket = need->ticket;
-    program->need =
-        program->device == POLICY_NONE ? program->wanted : program->granted + need->bytes;
+    program->owns = need->owns && !need->failed;
+    /* What it says it needs in all: of what was granted it may not have heard yet. */
+    program->need = program->device == POLICY_NONE ? program->wanted : need->total;
     if (!need->failed || program->device == POLICY_NONE) {
         return;
     }
@@ -164,7 +166,6 @@ static void put_need(struct world *world, struct policy_program *program, const 
     if (held < program->granted) {
         world->devices[program->device].reserved -= program->granted - held;
         program->granted = held;
-        program->need = held + need->bytes;
     }
 }
 

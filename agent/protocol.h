@@ -61,7 +61,9 @@
  * Device memory. Grants are told as differences, so that one on its way and one given back at the
  * same time add up. "seat": of several seats on one device, the first.
  */
-#define MSG_NEED   "need" /**< program: "id", "seat", "bytes" more, "least", "wanted", "failed". */
+/** program: "id", "seat"; "total": bytes that it must be granted in all, whatever is on its way;
+    "least", "wanted"; "owns": for what it has already; "failed": the driver had no more. */
+#define MSG_NEED   "need"
 #define MSG_ANSWER "answer" /**< agent: "id", "way" of the need, "reason". */
 #define MSG_GRANT  "grant"  /**< agent: "seat", "bytes" more. */
 #define MSG_SHRINK "shrink" /**< agent: "seat", keep to "bytes" in all, and return the rest. */

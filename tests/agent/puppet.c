@@ -192,7 +192,14 @@ void puppet_need(struct puppet *puppet, unsigned seat, uint64_t bytes, bool fail
     frame_init(&frame, MSG_NEED);
     frame_u64(&frame, "id", ++id);
     frame_u64(&frame, "seat", seat);
-    frame_u64(&frame, "bytes", bytes);
+    uint64_t granted = 0;
+    for (unsigned i = 0; i < puppet->seat_count; i++) {
+        granted += strcmp(puppet->seats[i].device, puppet->seats[seat].device) == 0
+                       ? puppet->seats[i].granted
+                       : 0;
+    }
+    frame_u64(&frame, "total", bytes < UINT64_MAX - granted ? granted + bytes : UINT64_MAX);
+    frame_bool(&frame, "owns", puppet->launches);
     frame_u64(&frame, "least", puppet->seats[seat].least);
     frame_u64(&frame, "wanted", puppet->seats[seat].granted + bytes);
     frame_bool(&frame, "failed", failed);

@@ -55,7 +55,8 @@ Test(room, the_policy_learns_what_was_asked_and_who_refused, .timeout = 60)
     cr_assert_eq(error, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     cr_assert_eq(policy.asked, 1);
     cr_assert_eq(policy.failed, 0);
-    cr_assert_eq(policy.bytes, 2 * BYTES);
+    cr_assert_eq(policy.total, 6 * BYTES);
+    cr_assert_not(policy.owns);
     cr_assert_eq(policy.wanted, 6 * BYTES);
     cr_assert_eq(policy.least, 3 * BYTES);
     rounds(2, 3);
@@ -204,6 +205,22 @@ Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
         for (size_t i = 0; i < WORDS; i++)
             want[b][i] = (cl_uint)i ^ 9;
     }
+    check(3);
+    end(3);
+}
+
+Test(room, a_command_told_to_spill_goes_on_with_what_it_was_granted_for_it, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, BYTES);
+    make(3);
+    policy.grants = BYTES;
+    step(0, 1, 3);
+    cr_assert_eq(policy.asked, 3, "two buffers and the launch");
+    cr_assert(policy.owns);
+    cr_assert_eq(policy.total, 2 * BYTES);
+    cr_assert_eq(policy.wanted, 3 * BYTES);
+    policy.grants = 0;
     check(3);
     end(3);
 }

@@ -1,0 +1,163 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/* Programs that are off their device for want of room, and how they come back. */
+
+#define SOON 8000
+
+static void begin(void)
+{
+    harness_init();
+    setenv("RESEAT_AUTOMATIC", "no", 1);
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    RESEAT("devices");
+}
+
+static void finish(void)
+{
+    puppet_finish_all();
+    harness_finish();
+}
+
+TestSuite(queue, .init = begin, .fini = finish, .timeout = 120);
+
+static void limit(const char *what, const char *memory)
+{
+    struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+}
+
+static void limit_both(const char *memory)
+{
+    limit("gpu0", memory);
+    limit("gpu1", memory);
+}
+
+/** @least of it is needed at once. */
+static struct puppet *start(const char *name, const char *ways, uint64_t bytes, uint64_t least)
+{
+    struct puppet_kind kind = {.device = "gpu:one", .ways = ways};
+    struct puppet *puppet = puppet_start(name, &kind);
+
+    puppet->seats[0].least = least;
+    cr_assert(puppet_allocate(puppet, bytes, SOON));
+    return puppet;
+}
+
+Test(queue, whom_limits_fit_nowhere_comes_back_when_they_end)
+{
+    struct puppet *a = start("a", NULL, 300 * MIB, 200 * MIB);
+
+    limit_both("100MiB");
+    cr_assert(state_comes_to("a", "suspended", SOON));
+    cr_assert_eq(ps_says("a", "displaced"), 1);
+    struct result *result = PUPPETS_RESEAT("explain", "a");
+    cr_assert(strstr(result->out, "200 MiB at once"), "%s", result->out);
+    limit_both("none");
+    cr_assert(state_comes_to("a", "running", SOON));
+    cr_assert_geq(a->seats[0].granted, 300 * MIB);
+    cr_assert_eq(a->resumes, 1);
+}
+
+/** It launches what takes @bytes in all, of what it has already. */
+static void launch(struct puppet *puppet, uint64_t bytes)
+{
+    puppet->seats[0].least = bytes;
+    puppet->launches = true;
+    puppet_need(puppet, 0, bytes - puppet->seats[0].granted, false);
+}
+
+Test(queue, a_launch_that_a_limit_is_too_small_for_waits_until_that_ends)
+{
+    struct puppet *a = start("a", NULL, 300 * MIB, 10 * MIB);
+    unsigned answers = a->answers;
+
+    limit("a", "100MiB");
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 100 * MIB, SOON));
+    launch(a, 250 * MIB);
+    cr_assert(state_comes_to("a", "suspended", SOON));
+    cr_assert_eq(a->answers, answers, "%s: %s", a->way, a->reason);
+    limit("a", "none");
+    cr_assert(puppet_answered(a, answers + 1, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
+    cr_assert_geq(a->seats[0].granted, 250 * MIB);
+}
+
+Test(queue, it_waits_also_where_the_program_may_not_but_what_no_device_has_is_refused)
+{
+    limit_both("100MiB");
+    struct puppet *a = start("a", "", 50 * MIB, 50 * MIB);
+    unsigned answers = a->answers;
+
+    launch(a, 150 * MIB);
+    cr_assert(state_comes_to("a", "suspended", SOON));
+    cr_assert_eq(a->answers, answers, "%s: %s", a->way, a->reason);
+    limit_both("none");
+    cr_assert(puppet_answered(a, answers + 1, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
+    launch(a, 9000 * MIB);
+    cr_assert(puppet_answered(a, answers + 2, SOON));
+    cr_assert_str_eq(a->way, WAY_REFUSE);
+    /* What is new may be refused: it is asked for as it would be of a smaller device. */
+    limit_both("200MiB");
+    a->launches = false;
+    puppet_need(a, 0, 100 * MIB, false);
+    cr_assert(puppet_answered(a, answers + 3, SOON));
+    cr_assert_str_eq(a->way, WAY_REFUSE);
+}
+
+Test(queue, a_limit_below_what_a_program_needs_at_once_is_refused_with_the_amount)
+{
+    struct puppet *a = start("a", NULL, 300 * MIB, 200 * MIB);
+    struct result *result = PUPPETS_RESEAT("limit", "a", "--memory", "199MiB");
+
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "200 MiB at once"), "%s", result->err);
+    cr_assert_eq(ps_says("a", "limited"), 0);
+    cr_assert_eq(PUPPETS_RESEAT("limit", "a", "--memory", "200MiB")->status, 0);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 200 * MIB, SOON));
+    cr_assert_eq(a->seats[0].granted, 200 * MIB);
+    struct puppet *b = start("b", "", 100 * MIB, 10 * MIB);
+    /* One that may not spill needs all that it has. */
+    cr_assert_eq(PUPPETS_RESEAT("limit", "b", "--memory", "99MiB")->status, 4);
+    cr_assert_eq(b->shrinks, 0);
+}
+
+/** Asks the agent without letting any program hear it meanwhile. */
+static bool granted_unheard(uint64_t bytes)
+{
+    char expected[64];
+
+    snprintf(expected, sizeof(expected), "\"granted_bytes\": %llu", (unsigned long long)bytes);
+    for (unsigned i = 0; i < 400; i++) {
+        if (strstr(RESEAT("ps", "--json")->out, expected)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+Test(queue, what_is_granted_and_not_heard_of_is_part_of_what_a_call_needs)
+{
+    limit_both("256MiB");
+    struct puppet *a = start("a", "", 100 * MIB, 10 * MIB);
+
+    /* It says that it wants all of it, and is given that without having asked. */
+    uint64_t knew = a->seats[0].granted;
+    a->seats[0].wanted = 256 * MIB;
+    puppet_say(a);
+    cr_assert(granted_unheard(256 * MIB));
+    cr_assert_eq(a->seats[0].granted, knew);
+    a->launches = true;
+    puppet_need(a, 0, 256 * MIB - knew, false);
+    cr_assert(puppet_answered(a, a->answers + 1, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
+    cr_assert_eq(a->seats[0].granted, 256 * MIB);
+}
