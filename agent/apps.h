@@ -28,8 +28,10 @@ struct app_seat {
     uint64_t placed_ms;    /**< When it came to its device. */
     uint64_t earned_ms;    /**< How long it waited for that. */
     bool chosen;           /**< By an operator: policy has it leave only where it must. */
-    bool displaced;        /**< Suspended by the policy, so that the policy resumes it. */
-    uint64_t ticket;       /**< While it is displaced. */
+    bool displaced;        /**< Suspended by the policy, or left to it: the policy resumes it. */
+    uint32_t only; /**< Of the ledger: the one device that it queues for, by an operator's word, or
+                        LEDGER_NONE. */
+    uint64_t ticket; /**< While it is displaced. */
     uint64_t queued_ms;
 };
 

@@ -47,6 +47,7 @@ void govern_finish(struct agent *agent)
         governor->watches = watch->next;
         free(watch);
     }
+    resume_finish(governor);
     world_finish(&governor->world);
     ledger_finish(&governor->ledger);
     free(governor->histories);
@@ -108,6 +109,7 @@ void govern_know(struct agent *agent, struct app *app)
     app->policy.quota = LEDGER_NO_LIMIT;
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         ledger_open(&agent->governor->ledger, &app->seats[i].account);
+        app->seats[i].only = LEDGER_NONE;
     }
 }
 
@@ -141,6 +143,7 @@ void govern_forget(struct agent *agent, struct app *app)
 
     remember(governor, app);
     needs_drop(governor, app);
+    resume_forget(agent, app);
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         ledger_close(&governor->ledger, &app->seats[i].account);
     }
@@ -539,6 +542,7 @@ void govern_tick(struct agent *agent)
         app->fate.clings = app->fate.clings && now < app->fate.clings_until_ms;
     }
     drain_tick(agent);
+    resume_tick(agent);
     if (now - governor->ticked_ms >= TICK_MS) {
         governor->ticked_ms = now;
         governor->automatic = true;

@@ -189,6 +189,7 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
     seat->arrived = false;
     seat->suspended = false;
     seat->displaced = false;
+    seat->only = LEDGER_NONE;
 }
 
 static void leave(struct agent *agent, const struct request *request, uint32_t index)
@@ -200,6 +201,7 @@ static void leave(struct agent *agent, const struct request *request, uint32_t i
     ledger_place(&governor->ledger, &seat->account, LEDGER_NONE);
     seat->suspended = true;
     seat->displaced = request->ours;
+    seat->only = LEDGER_NONE;
     seat->ticket = need ? need->ticket : ++governor->tickets;
     seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
 }
@@ -253,7 +255,7 @@ void govern_settle(struct agent *agent, const struct request *request, unsigned 
             ledger_keep(&agent->governor->ledger, &seat->account, LEDGER_NONE, 0);
         }
         if (!suspends && moved & (1u << i)) {
-            seat->chosen = !request->ours;
+            seat->chosen = request->chosen;
         }
         if (suspends && !request->ours) {
             seat->displaced = false; /* Also where the policy had done it: now it is to stay so. */

@@ -59,8 +59,11 @@ struct ended {
 
 #define GOVERN_MOVES_MAX 1024
 
+struct resume;
+
 struct governor {
     struct ledger ledger;
+    struct resume *resumes;
     struct history *histories; /**< Of the ledger's devices. */
     uint32_t history_count;
     struct need *needs;
@@ -138,6 +141,13 @@ void drain_tell(const struct agent *agent, const struct app *app);
 bool drain_leaves(const struct agent *agent, const struct app *app, uint32_t device);
 /** Nanoseconds until a drain that was announced; 0: there is none. */
 uint64_t drain_in_ns(const struct agent *agent, const struct ledger_device *device);
+
+/* govern_resume.c */
+/** As time passes, and things change. */
+void resume_tick(struct agent *agent);
+/** @app ended. */
+void resume_forget(struct agent *agent, const struct app *app);
+void resume_finish(struct governor *governor);
 
 /* govern_limits.c */
 int limits_load(struct agent *agent);

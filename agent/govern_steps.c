@@ -188,6 +188,8 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
                                .seats = 1u << i,
                                .seat = i,
                                .target = target ? step->device : LEDGER_NONE,
+                               .chosen = unit->app->seats[i].only == step->device &&
+                                         step->device != LEDGER_NONE,
                                .ours = true};
         wish.grants[i] = grants[i];
         if (!(unit->seats & wish.seats)) {

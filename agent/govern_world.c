@@ -36,6 +36,13 @@ const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t d
     return NULL;
 }
 
+uint32_t govern_index(const struct agent *agent, const struct inventory_entry *entry)
+{
+    uint32_t index;
+
+    return ledger_device(&agent->governor->ledger, entry->name, &index) ? LEDGER_NONE : index;
+}
+
 bool govern_meets(const struct agent *agent, const struct app *app, uint32_t device,
                   char *ret_reason, size_t size)
 {
@@ -98,10 +105,12 @@ static void bar(uint64_t *barred, uint32_t device)
 }
 
 /** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
- * what has less than it asked for, and all that it is not bound to. */
-static void put_bars(const struct agent *agent, const struct app *app, uint32_t own,
+ * what has less than it asked for, and all that it is not bound to or does not queue for. */
+static void put_bars(const struct agent *agent, const struct unit *unit, uint32_t own,
                      uint64_t *barred)
 {
+    const struct app *app = unit->app;
+    const struct app_seat *seat = &app->seats[unit->seat];
     const struct governor *governor = agent->governor;
     uint64_t now = uv_now(&agent->loop);
 
@@ -117,6 +126,12 @@ static void put_bars(const struct agent *agent, const struct app *app, uint32_t 
     for (uint32_t i = 0; app->wish.aware && i < governor->ledger.count; i++) {
         char ignored[POLICY_REASON];
         if (!govern_meets(agent, app, i, ignored, sizeof(ignored))) {
+            bar(barred, i);
+        }
+    }
+    for (uint32_t i = 0; seat->suspended && seat->only != LEDGER_NONE && i < governor->ledger.count;
+         i++) {
+        if (i != seat->only) {
             bar(barred, i);
         }
     }
@@ -233,7 +248,7 @@ static void put_program(struct agent *agent, struct world *world, const struct u
         put_need(world, program, need);
     }
     put_times(agent, unit, need, program);
-    put_bars(agent, app, program->device, barred);
+    put_bars(agent, unit, program->device, barred);
     if (program->device != POLICY_NONE) {
         struct policy_device *on = &world->devices[program->device];
         program->next = on->first;

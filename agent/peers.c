@@ -60,6 +60,7 @@ void peer_close(struct peer *peer)
         }
     }
     requests_cancel(peer, true);
+    resume_cancel(peer->agent, peer, true);
     govern_client_gone(agent, peer);
     apps_disconnect(agent, peer);
     uv_close((uv_handle_t *)&peer->pipe, closed);
@@ -263,6 +264,7 @@ static void handle_client(struct peer *peer, struct message *message)
         handle_apps(peer);
     } else if (field_is(map, "type", MSG_CANCEL)) {
         requests_cancel(peer, false);
+        resume_cancel(peer->agent, peer, false);
     } else if (field_is(map, "type", MSG_NOTICE)) {
         app_notify(peer, map);
     } else if (field_is(map, "type", MSG_AGENT)) {

@@ -100,6 +100,7 @@
 #define RESULT_REFUSED     "refused"
 #define RESULT_EXPIRED     "expired"
 #define RESULT_CANCELED    "canceled"
+#define RESULT_QUEUED      "queued" /**< Of a resume: the policy does it when there is room. */
 /** Not tried: the program has more than "wanted" of the request, and more than was granted. Its
  * status, sent before, says how much. */
 #define RESULT_AGAIN "again"

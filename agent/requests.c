@@ -20,7 +20,7 @@
 /* A program that grows faster than it is asked goes with what it was granted, or not at all. */
 #define TRIES_MAX 3
 
-static void put_app(struct frame *frame, const struct app *app)
+void requests_put_app(struct frame *frame, const struct app *app)
 {
     frame_map(frame, "app");
     frame_string(frame, "id", app->id);
@@ -80,6 +80,39 @@ static bool find_target(struct peer *client, struct message *message,
     return true;
 }
 
+/** A report of what the program was not asked for. */
+static void tell(struct peer *client, const struct app *app, const char *from, const char *to,
+                 const char *result, bool already)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_REPORT);
+    requests_put_app(&frame, app);
+    frame_string(&frame, "from", from);
+    frame_string(&frame, "to", to);
+    frame_bool(&frame, "starting", !app->connected);
+    frame_bool(&frame, "already", already);
+    frame_string(&frame, "result", result);
+    frame_string(&frame, "reached", "plan");
+    frame_string(&frame, "reason", "");
+    frame_u64(&frame, "total_ns", 0);
+    frame_u64(&frame, "downtime_ns", 0);
+    frame_u64(&frame, "bytes", 0);
+    frame_array(&frame, "seats");
+    frame_end(&frame);
+    peer_send(client, &frame);
+}
+
+void requests_tell(struct peer *client, const struct app *app, size_t seat, const char *result,
+                   bool already)
+{
+    char from[160], to[160];
+
+    app_device_names(client->agent, app, seat, true, from, sizeof(from));
+    app_device_names(client->agent, app, seat, false, to, sizeof(to));
+    tell(client, app, already ? from : "", already ? from : to, result, already);
+}
+
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
 static void move_starting(struct peer *client, struct app *app, size_t seat,
                           const struct message *message, const struct inventory_entry *target)
@@ -87,7 +120,6 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
     struct agent *agent = client->agent;
     bool dry_run = field_bool(&message->root, "dry_run", false);
     char from[160], reason[PROTOCOL_TEXT_MAX];
-    struct frame frame;
 
     if (!target) {
         peer_error(client, ERR_REFUSED,
@@ -104,20 +136,7 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
     if (!dry_run) {
         apps_set_device(agent, app, seat, &target->key);
     }
-    frame_init(&frame, MSG_REPORT);
-    put_app(&frame, app);
-    frame_string(&frame, "from", from);
-    frame_string(&frame, "to", target->name);
-    frame_bool(&frame, "starting", true);
-    frame_string(&frame, "result", RESULT_DONE);
-    frame_string(&frame, "reached", "plan");
-    frame_string(&frame, "reason", "");
-    frame_u64(&frame, "total_ns", 0);
-    frame_u64(&frame, "downtime_ns", 0);
-    frame_u64(&frame, "bytes", 0);
-    frame_array(&frame, "seats");
-    frame_end(&frame);
-    peer_send(client, &frame);
+    tell(client, app, from, target->name, RESULT_DONE, false);
 }
 
 static void put_numbers(struct frame *frame, const char *key, const uint64_t *numbers, size_t count)
@@ -239,17 +258,32 @@ static void forward(struct peer *client, struct app *app, size_t seat,
         .target = LEDGER_NONE,
         .dry_run = field_bool(&message->root, "dry_run", false),
         .taken = field_is(&message->root, "manner", MANNER_TAKEN),
+        .chosen = target != NULL,
     };
     bool resumes = strcmp(verb, MSG_RESUME) == 0;
+    uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
+    uint32_t only = LEDGER_NONE;
     const struct inventory_entry *there =
         target || !resumes ? target : last_device(agent, app, wish.seats);
 
     snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
-    if (there && govern_admit(agent, &wish, there, error, sizeof(error))) {
+    if (resumes && target) {
+        only = govern_index(agent, target);
+    }
+    if (resumes && field_bool(&message->root, "queue", false)) {
+        resume_hand_back(client, app, seat, wish.seats, only);
+        return;
+    }
+    int full = there ? govern_admit(agent, &wish, there, error, sizeof(error)) : 0;
+    if (full && resumes && (full == -ENOSPC || !target)) {
+        resume_queue(client, app, seat, wish.seats, only, timeout_ms, error);
+        return;
+    }
+    if (full) {
         peer_error(client, ERR_REFUSED, "%s", error);
         return;
     }
-    if (requests_begin(agent, &wish, target, field_u64(&message->root, "timeout_ms", 0))) {
+    if (requests_begin(agent, &wish, target, timeout_ms)) {
         peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
         govern_settle(agent, &wish, 0, "", "");
     }
@@ -263,6 +297,43 @@ static bool any_suspended(const struct app *app, size_t seat)
         }
     }
     return false;
+}
+
+/** All of it that @seat means is where the request would have it. */
+static bool is_there(const struct agent *agent, const struct app *app, size_t seat,
+                     const char *verb, const struct inventory_entry *target)
+{
+    bool there = app->status.known && !app_moving(app);
+
+    for (const struct request *request = agent->requests; request; request = request->next) {
+        there = there && (request->app != app || request->dry_run);
+    }
+    for (size_t i = 0; there && i < app->seat_count; i++) {
+        const struct app_seat *one = &app->seats[i];
+        if (seat == APP_ALL_SEATS || seat == i) {
+            there = strcmp(verb, MSG_SUSPEND) == 0
+                        ? one->suspended
+                        : !one->suspended &&
+                              (!target ||
+                               (one->has_device && device_key_equal(&one->device, &target->key)));
+        }
+    }
+    return there;
+}
+
+/** It stays there because an operator wants that, whoever had it there before. */
+static void stay(struct agent *agent, struct app *app, size_t seat, const char *verb, bool really)
+{
+    for (size_t i = 0; really && i < app->seat_count; i++) {
+        if (seat != APP_ALL_SEATS && seat != i) {
+            continue;
+        }
+        app->seats[i].displaced = app->seats[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
+        app->seats[i].chosen = app->seats[i].chosen || strcmp(verb, MSG_MOVE) == 0;
+    }
+    if (really) {
+        apps_save(agent, app);
+    }
 }
 
 void requests_start(struct peer *client, struct message *message)
@@ -302,6 +373,11 @@ void requests_start(struct peer *client, struct message *message)
         peer_error(client, ERR_GONE,
                    "program %s (pid %d) has not found this agent yet; try again in a second",
                    app->name, (int)app->pid);
+        return;
+    }
+    if (is_there(agent, app, seat, verb, target)) {
+        stay(agent, app, seat, verb, !field_bool(&message->root, "dry_run", false));
+        requests_tell(client, app, seat, RESULT_DONE, true);
         return;
     }
     if (strcmp(verb, MSG_RESUME) == 0 && app->status.known && !any_suspended(app, seat) &&
@@ -449,9 +525,11 @@ void requests_report(struct app *app, const msgpack_object *message)
     field_string(message, "reached", reached, sizeof(reached));
     field_string(message, "reason", reason, sizeof(reason));
     agent_log("%s: %s %s%s%s", app->id, request->verb, result, reason[0] ? ": " : "", reason);
-    if (request->client) {
+    struct peer *client =
+        request->client || !request->ours ? request->client : resume_ends(agent, request, result);
+    if (client) {
         frame_init(&frame, MSG_REPORT);
-        put_app(&frame, app);
+        requests_put_app(&frame, app);
         frame_string(&frame, "from", request->from);
         frame_string(&frame, "to", request->to);
         frame_bool(&frame, "starting", false);
@@ -462,7 +540,8 @@ void requests_report(struct app *app, const msgpack_object *message)
         frame_u64(&frame, "downtime_ns", field_u64(message, "downtime_ns", 0));
         frame_u64(&frame, "bytes", field_u64(message, "bytes", 0));
         put_seats(&frame, message);
-        peer_send(request->client, &frame);
+        frame_bool(&frame, "already", field_bool(message, "already", false));
+        peer_send(client, &frame);
     }
     end_request(agent, request, moved_seats(request, message), result, reason);
 }

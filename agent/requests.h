@@ -15,6 +15,7 @@ struct request {
     size_t seat;                         /**< APP_ALL_SEATS, or the one of `seats`. */
     unsigned tries;                      /**< How often the program said RESULT_AGAIN. */
     uint64_t deadline_ns;                /**< CLOCK_MONOTONIC; 0: none. */
+    bool chosen;                         /**< An operator named the device. */
     bool ours;                           /**< The policy asks, and no client is told. */
     bool dry_run;
     bool taken; /**< The device goes away, whether the program helps or not. */
@@ -36,6 +37,15 @@ void requests_start(struct peer *client, struct message *message);
  */
 MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish,
                               const struct inventory_entry *target, uint64_t timeout_ms);
+/** Fields of MSG_REPORT and the like that say which program it is. */
+void requests_put_app(struct frame *frame, const struct app *app);
+/**
+ * Report to @client what became of its request without having asked the program: RESULT_...
+ *
+ * @already  It was there.
+ */
+void requests_tell(struct peer *client, const struct app *app, size_t seat, const char *result,
+                   bool already);
 /** The client wants its request canceled, or is gone. */
 void requests_cancel(struct peer *client, bool gone);
 /** The program sent MSG_PROGRESS or MSG_REPORT. */

@@ -61,9 +61,12 @@ static const struct command commands[] = {
      "Of several virtual devices all are, one after another; APP:N is one of them.\n\n"
      "  --taken            as of move\n"},
     {"resume", cmd_resume,
-     "Usage: reseat resume APP[:N] [DEVICE] [--timeout SECONDS] [--json]\n\n"
-     "Give a suspended program a device again: the one it was on, or another.\n"
-     "Of several virtual devices all that are suspended; APP:N is one of them.\n"},
+     "Usage: reseat resume APP[:N] [DEVICE] [--timeout SECONDS] [--queue] [--json]\n\n"
+     "Give a suspended program a device again: the one that is named, else the one it was on, or\n"
+     "any that fits. Where there is no room now it queues, and the command waits until it has\n"
+     "one; Ctrl-C, or --timeout, leaves it suspended.\n"
+     "Of several virtual devices all that are suspended; APP:N is one of them.\n\n"
+     "  --queue            do not wait: the policy resumes it when there is room\n"},
     {"notify", cmd_notify,
      "Usage: reseat notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT] [--json]\n\n"
      "Tell a program that registered with reseat.h: device-added, device-taken, power or quota.\n"
@@ -164,7 +167,7 @@ static void print_help(FILE *to)
           "  ps\n"
           "  move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--taken]\n"
           "  suspend APP[:N] [--taken]\n"
-          "  resume APP[:N] [DEVICE]\n"
+          "  resume APP[:N] [DEVICE] [--timeout SECONDS] [--queue]\n"
           "  notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT]\n"
           "  limit DEVICE|APP --memory SIZE|none\n"
           "  drain DEVICE [--in SECONDS] [--undo]\n"

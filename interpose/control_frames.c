@@ -107,6 +107,7 @@ void control_frame_report(struct frame *frame, uint64_t request,
     frame_u64(frame, "request", request);
     put_report(frame, report->again ? RESULT_AGAIN : result_word(report->whole.result),
                &report->whole);
+    frame_bool(frame, "already", report->already);
     frame_array(frame, "seats");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);

@@ -1,8 +1,10 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "tests/agent/harness.h"
 #include "tests/agent/puppet.h"
@@ -32,6 +34,23 @@ static void limit(const char *what, const char *memory)
     struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
 
     cr_assert_eq(result->status, 0, "%s", result->err);
+}
+
+static json_t *checked(const struct result *result, const char *command)
+{
+    json_t *object = json_loads(result->out, 0, NULL);
+
+    cr_assert(object, "not JSON: %s", result->out);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
+    cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);
+    return object;
+}
+
+static const char *text(json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+
+    return value ? value : "(none)";
 }
 
 static void limit_both(const char *memory)
@@ -160,4 +179,133 @@ Test(queue, what_is_granted_and_not_heard_of_is_part_of_what_a_call_needs)
     cr_assert(puppet_answered(a, a->answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
     cr_assert_eq(a->seats[0].granted, 256 * MIB);
+}
+
+/** Runs on gpu0, is suspended by an operator, and then gpu0 is full. */
+static struct puppet *shut_out(struct puppet **ret_other)
+{
+    limit_both("256MiB");
+    struct puppet *a = start("a", "w", 200 * MIB, 200 * MIB);
+
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+    *ret_other = start("other", "w", 200 * MIB, 200 * MIB);
+    cr_assert_str_eq((*ret_other)->seats[0].device, "gpu:one");
+    return a;
+}
+
+Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
+{
+    struct puppet *other, *a = shut_out(&other);
+    json_t *object = checked(PUPPETS_RESEAT("resume", "a", "--json"), "resume");
+
+    cr_assert_str_eq(text(object, "result"), "done");
+    cr_assert_str_eq(text(object, "to"), "gpu1");
+    json_decref(object);
+    cr_assert_str_eq(a->seats[0].device, "gpu:larger");
+    cr_assert_geq(a->seats[0].granted, 200 * MIB);
+    cr_assert_str_eq(other->seats[0].device, "gpu:one");
+}
+
+struct leaving {
+    struct puppet *puppet;
+    pid_t pid;
+    bool gone;
+    int status;
+};
+
+/** Once @puppet queues another ends, and so does the command. */
+static bool resumed(void *data)
+{
+    struct leaving *leaving = data;
+    int status;
+
+    if (!leaving->gone && strstr(RESEAT("ps", "--json")->out, "\"displaced\": true")) {
+        puppet_kill(leaving->puppet);
+        leaving->gone = true;
+    }
+    if (waitpid(leaving->pid, &status, WNOHANG) != leaving->pid) {
+        return false;
+    }
+    leaving->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return true;
+}
+
+Test(queue, resume_waits_for_the_device_that_it_names)
+{
+    struct puppet *other, *a = shut_out(&other);
+    struct leaving leaving = {other, 0, false, -1};
+
+    /* gpu1 has room for it all the time. */
+    leaving.pid = harness_spawn(harness_reseat(), "resume", "a", "gpu0", NULL);
+    cr_assert(puppets_run(resumed, &leaving, SOON));
+    cr_assert(leaving.gone);
+    cr_assert_eq(leaving.status, 0);
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert(!a->seats[0].suspended);
+    cr_assert_eq(a->resumes, 1);
+}
+
+Test(queue, resume_that_is_given_up_leaves_it_suspended)
+{
+    struct puppet *other, *a = shut_out(&other);
+    struct result *result = PUPPETS_RESEAT("resume", "a", "gpu0", "--timeout", "0.1");
+
+    cr_assert_eq(result->status, 5, "%s", result->err);
+    cr_assert(strstr(result->err, "stays suspended"), "%s", result->err);
+    cr_assert_eq(ps_says("a", "displaced"), 0);
+    pid_t pid = harness_spawn(harness_reseat(), "resume", "a", "gpu0", NULL);
+    while (ps_says("a", "displaced") != 1) {
+        puppets_for(5);
+    }
+    kill(pid, SIGINT);
+    cr_assert_eq(harness_wait(pid), 1);
+    while (ps_says("a", "displaced") != 0) {
+        puppets_for(5);
+    }
+    puppet_kill(other);
+    cr_assert(state_comes_to("a", "suspended", SOON));
+    cr_assert_eq(a->resumes, 0);
+}
+
+Test(queue, resume_hands_a_program_back_to_the_policy)
+{
+    struct puppet *other, *a = shut_out(&other);
+
+    limit("gpu1", "100MiB");
+    json_t *object = checked(PUPPETS_RESEAT("resume", "a", "--queue", "--json"), "resume");
+    cr_assert_str_eq(text(object, "result"), "queued");
+    json_decref(object);
+    cr_assert_eq(ps_says("a", "displaced"), 1);
+    cr_assert_eq(a->resumes, 0);
+    puppet_kill(other);
+    cr_assert(state_comes_to("a", "running", SOON));
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a", "--queue")->status, 2);
+}
+
+Test(queue, what_is_already_there_is_done)
+{
+    struct puppet *a = start("a", NULL, 100 * MIB, 10 * MIB);
+    static const char *const commands[][3] = {
+        {"move", "gpu0", "gpu0"}, {"resume", NULL, "gpu0"}, {"suspend", NULL, ""}};
+
+    for (unsigned i = 0; i < 3; i++) {
+        if (i == 2) {
+            cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+        }
+        struct result *result = PUPPETS_RESEAT(commands[i][0], "a", commands[i][1]);
+        cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
+        cr_assert(strstr(result->out, "already there"), "%s", result->out);
+        json_t *object =
+            checked(PUPPETS_RESEAT(commands[i][0], "--json", "a", commands[i][1]), commands[i][0]);
+        cr_assert_str_eq(text(object, "result"), "done");
+        cr_assert(json_is_true(json_object_get(object, "already")));
+        cr_assert_str_eq(text(object, "from"), commands[i][2]);
+        cr_assert_str_eq(text(object, "to"), commands[i][2]);
+        json_decref(object);
+    }
+    cr_assert_eq(a->moves + a->resumes, 0);
+    cr_assert_eq(a->suspends, 1);
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
+    cr_assert_eq(a->moves, 1);
 }
