@@ -35,13 +35,22 @@ struct app_seat {
     uint64_t queued_ms;
 };
 
-/** Devices that refused to run a program, until what it uses changes. */
+/** Devices that did not run a program, until why can have changed. */
 #define APP_BARS_MAX 32
+enum app_bar_cause {
+    BAR_FAILED,  /**< Something did: for a while. */
+    BAR_REFUSED, /**< It uses more than there is: until it uses something else. */
+    BAR_BUILD,   /**< What it has does not build there: until it has something else, and a while has
+                      passed, or the driver is another. */
+};
 struct app_bar {
-    uint32_t device;   /**< Of the ledger. */
-    uint64_t uses;     /**< app_uses() at that time. */
-    uint64_t until_ms; /**< 0: until that changes. */
-    char reason[128];
+    uint32_t device; /**< Of the ledger. */
+    enum app_bar_cause cause;
+    unsigned tries;  /**< In a row that failed for that, but for the first. */
+    uint64_t uses;   /**< app_uses() at that time. */
+    uint64_t driver; /**< Which one it was. */
+    uint64_t until_ms;
+    char reason[256];
 };
 
 /** Of a program, what its own command line or an operator's command says: bits. */

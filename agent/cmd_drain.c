@@ -76,7 +76,7 @@ static void show_step(struct steps *steps, const struct message *message)
     bool done = strcmp(result, RESULT_DONE) == 0;
     printf("%s (pid %llu): %s -> %s%s%s%s%s\n", name, (unsigned long long)field_u64(app, "pid", 0),
            place(from), place(to), done || steps->dry_run ? "" : ", ", done ? "" : result,
-           reason[0] && !done ? ": " : "", done ? "" : reason);
+           reason[0] ? ": " : "", reason);
     fflush(stdout);
 }
 

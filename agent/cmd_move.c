@@ -102,13 +102,25 @@ static void show_progress(struct change *change, const struct message *message)
 {
     uint64_t done = field_u64(&message->root, "done", 0);
     uint64_t total = field_u64(&message->root, "total", 0);
-    char phase[PROTOCOL_WORD_MAX], bar[BAR_WIDTH + 1], have[32], all[32];
+    uint64_t builds = field_u64(&message->root, "builds", 0);
+    uint64_t built = field_u64(&message->root, "built", 0);
+    char phase[PROTOCOL_WORD_MAX], building[PROTOCOL_WORD_MAX], bar[BAR_WIDTH + 1], have[32],
+        all[32];
 
     /* In the background the terminal is somebody else's. */
     if (change->output.json || tcgetpgrp(STDERR_FILENO) != getpgrp()) {
         return;
     }
     field_string(&message->root, "phase", phase, sizeof(phase));
+    if (builds) {
+        field_string(&message->root, "building", building, sizeof(building));
+        fprintf(stderr, "\r\033[K%-8s builds program %llu of %llu%s%.40s%s", phase,
+                (unsigned long long)(built < builds ? built + 1 : builds),
+                (unsigned long long)builds, building[0] ? " (kernel " : "", building,
+                building[0] ? ")" : "");
+        change->bar = true;
+        return;
+    }
     done = done > total ? total : done;
     int full = total ? (int)((double)done / (double)total * BAR_WIDTH) : 0;
     memset(bar, ' ', BAR_WIDTH);
@@ -148,7 +160,9 @@ static const char *code_of(const char *result)
     if (strcmp(result, RESULT_REFUSED) == 0) {
         return ERR_REFUSED;
     }
-    return strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED : ERR_FAILED;
+    return strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
+           : strcmp(result, RESULT_ENDED) == 0 ? ERR_GONE
+                                               : ERR_FAILED;
 }
 
 /** Where it is now, and what to do next, for one that did not move. */
@@ -172,6 +186,12 @@ static void explain(const struct message *message, const char *result, char *ret
                        : "it stays suspended; choose another device (reseat devices)";
     } else if (strcmp(result, RESULT_CANCELED) == 0 && !reason[0]) {
         snprintf(reason, sizeof(reason), "canceled");
+    }
+    if (strcmp(result, RESULT_ENDED) == 0) {
+        snprintf(ret, size,
+                 "%s (pid %llu) ended before that was done; nothing is left to do for it", name,
+                 (unsigned long long)field_u64(app, "pid", 0));
+        return;
     }
     if (!reason[0]) {
         snprintf(reason, sizeof(reason), "%s in phase %s", result, reached);

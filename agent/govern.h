@@ -66,11 +66,14 @@ void govern_tick(struct agent *agent);
 MUST_CHECK int govern_admit(struct agent *agent, struct request *request,
                             const struct inventory_entry *target, char *ret_error, size_t size);
 /**
- * A request ended, however that was, and is not in agent->requests any more. @moved: the seats, as
- * bits, that are where they should be. @result: RESULT_..., or "" where the program does not say.
+ * A request ended, however that was, and is not in agent->requests any more.
+ *
+ * @moved    The seats, as bits, that are where they should be.
+ * @result   RESULT_...
+ * @lasting  It would fail there again for as long as the program has what it has.
  */
 void govern_settle(struct agent *agent, const struct request *request, unsigned moved,
-                   const char *result, const char *reason);
+                   const char *result, const char *reason, bool lasting);
 
 /**
  * A resume that finds no room now: the program queues, and @client is told when it has a device.

@@ -111,8 +111,10 @@ void step_grant(struct agent *agent, struct app *app, uint32_t seat, uint64_t by
 bool step_quota(struct agent *agent);
 /** Its step failed: leave it alone for a while. */
 void step_rest(struct agent *agent, struct app *app);
-void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refused,
+void step_bar(struct agent *agent, struct app *app, uint32_t device, enum app_bar_cause cause,
               const char *reason);
+/** Whether that still keeps @app off the device. */
+bool step_barred(const struct agent *agent, const struct app *app, const struct app_bar *bar);
 /** False where a device has less than @app asked for at least, with the reason: 256 bytes. */
 bool govern_meets(const struct agent *agent, const struct app *app, uint32_t device,
                   char *ret_reason, size_t size);

@@ -4,6 +4,7 @@
 
 #include "agent/govern_priv.h"
 #include "agent/peers.h"
+#include "agent/report.h"
 
 /*
  * Programs that operators resume and that find no room: they queue as those that the policy
@@ -90,7 +91,7 @@ void resume_queue(struct peer *client, struct app *app, size_t seat, unsigned se
                               .expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms : 0};
     agent->governor->resumes = resume;
     frame_init(&frame, MSG_NOTICE);
-    requests_put_app(&frame, app);
+    report_put_app(&frame, app);
     frame_string(&frame, "reason", why);
     peer_send(client, &frame);
 }
@@ -99,7 +100,7 @@ void resume_hand_back(struct peer *client, struct app *app, size_t seat, unsigne
                       uint32_t only)
 {
     (void)enqueue(client->agent, app, seats, only);
-    requests_tell(client, app, seat, RESULT_QUEUED, false);
+    report_of(client, app, seat, RESULT_QUEUED, false);
 }
 
 static bool waits(const struct resume *resume)
@@ -159,7 +160,7 @@ void resume_cancel(struct agent *agent, const struct peer *client, bool gone)
         next = resume->next;
         if (resume->client == client) {
             if (!gone) {
-                requests_tell(resume->client, resume->app, resume->seat, RESULT_CANCELED, false);
+                report_of(resume->client, resume->app, resume->seat, RESULT_CANCELED, false);
             }
             give_up(agent, resume);
         }
@@ -188,7 +189,7 @@ void resume_tick(struct agent *agent)
         const struct app *app = resume->app;
         next = resume->next;
         if (!waits(resume)) {
-            requests_tell(resume->client, resume->app, resume->seat, RESULT_DONE, false);
+            report_of(resume->client, resume->app, resume->seat, RESULT_DONE, false);
             drop(agent->governor, resume);
         } else if (!queues(resume)) {
             peer_error(resume->client, ERR_REFUSED,

@@ -12,7 +12,11 @@
 #define FRESH_MS    1000
 #define REST_MS     1000
 #define REST_MS_MAX 60000
-#define STEP_MS     600000 /* A move that takes longer is given up. */
+/* One that makes programs all the time is tried again after so long at first, then after twice...
+ */
+#define BUILD_MS      60000
+#define BUILD_DOUBLED 6
+#define STEP_MS       600000 /* A move that takes longer is given up. */
 
 static const struct policy_program *program_of(const struct agent *agent, uint32_t program)
 {
@@ -36,11 +40,41 @@ void step_rest(struct agent *agent, struct app *app)
     fate->rest_until_ms = uv_now(&agent->loop) + fate->rest_ms;
 }
 
-void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refused,
+/** What a build there depends on and that another driver changes. */
+static uint64_t driver_of(const struct agent *agent, uint32_t device)
+{
+    const struct inventory_entry *entry = govern_entry(agent, device);
+    const cl_device_info names[] = {CL_DRIVER_VERSION, CL_DEVICE_VERSION};
+    uint64_t hash = 1469598103934665603u;
+
+    for (size_t i = 0; entry && i < ARRAY_SIZE(names); i++) {
+        for (const char *at = devinfo_string(&entry->info, names[i]); at && *at; at++) {
+            hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+        }
+    }
+    return hash;
+}
+
+bool step_barred(const struct agent *agent, const struct app *app, const struct app_bar *bar)
+{
+    bool time = uv_now(&agent->loop) < bar->until_ms;
+
+    switch (bar->cause) {
+    case BAR_REFUSED:
+        return bar->uses == app_uses(app);
+    case BAR_BUILD:
+        return bar->driver == driver_of(agent, bar->device) && (time || bar->uses == app_uses(app));
+    case BAR_FAILED:
+        break;
+    }
+    return time;
+}
+
+void step_bar(struct agent *agent, struct app *app, uint32_t device, enum app_bar_cause cause,
               const char *reason)
 {
     struct app_fate *fate = &app->fate;
-    unsigned at = 0;
+    unsigned at = 0, tries = 0;
 
     while (at < fate->bar_count && fate->bars[at].device != device) {
         at++;
@@ -49,15 +83,21 @@ void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refuse
         at = 0;
     } else if (at == fate->bar_count) {
         fate->bar_count++;
+    } else if (fate->bars[at].cause == cause) {
+        tries = fate->bars[at].tries + 1;
     }
-    if (!refused) {
+    if (cause == BAR_FAILED) {
         fate->rest_ms = fate->rest_ms ? fate->rest_ms * 2 : REST_MS;
         fate->rest_ms = fate->rest_ms < REST_MS_MAX ? fate->rest_ms : REST_MS_MAX;
     }
+    uint64_t build_ms = (uint64_t)BUILD_MS << (tries < BUILD_DOUBLED ? tries : BUILD_DOUBLED);
     fate->bars[at] = (struct app_bar){
         .device = device,
+        .cause = cause,
+        .tries = tries,
         .uses = app_uses(app),
-        .until_ms = refused ? 0 : uv_now(&agent->loop) + fate->rest_ms,
+        .driver = driver_of(agent, device),
+        .until_ms = uv_now(&agent->loop) + (cause == BAR_BUILD ? build_ms : fate->rest_ms),
     };
     snprintf(fate->bars[at].reason, sizeof(fate->bars[at].reason), "%s", reason);
 }
@@ -196,6 +236,7 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
             continue;
         }
         snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
+        memcpy(wish.why, step->reason, sizeof(wish.why));
         if (requests_begin(agent, &wish, target, STEP_MS)) {
             continue;
         }

@@ -111,14 +111,13 @@ static void put_bar(const struct agent *agent, uint32_t device, bool for_now, co
 
 static void put_bars(const struct agent *agent, const struct app *app, struct frame *frame)
 {
-    uint64_t now = uv_now(&agent->loop);
     char reason[POLICY_REASON];
 
     frame_array(frame, "refused_by");
     for (unsigned i = 0; i < app->fate.bar_count; i++) {
         const struct app_bar *one = &app->fate.bars[i];
-        if (one->until_ms ? now < one->until_ms : one->uses == app_uses(app)) {
-            put_bar(agent, one->device, one->until_ms != 0, one->reason, frame);
+        if (step_barred(agent, app, one)) {
+            put_bar(agent, one->device, one->cause == BAR_FAILED, one->reason, frame);
         }
     }
     for (uint32_t i = 0; i < agent->governor->ledger.count; i++) {

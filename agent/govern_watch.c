@@ -5,19 +5,11 @@
 
 #include "agent/govern_priv.h"
 #include "agent/peers.h"
+#include "agent/report.h"
 
 /* Clients that follow a drain or a rebalance: told of each step, and of the end. */
 
 #define BALANCE_MAX 256 /* Steps of one rebalance. */
-
-static void put_app(struct frame *frame, const struct app *app)
-{
-    frame_map(frame, "app");
-    frame_string(frame, "id", app->id);
-    frame_string(frame, "name", app->name);
-    frame_u64(frame, "pid", (uint64_t)app->pid);
-    frame_end(frame);
-}
 
 static void drop(struct governor *governor, struct watch *watch)
 {
@@ -63,13 +55,15 @@ void watch_step(struct agent *agent, const struct request *request, const char *
         }
         bool done = strcmp(result, RESULT_DONE) == 0;
         watch->done += done;
-        watch->failed += !done && strcmp(result, RESULT_REFUSED) != 0;
+        watch->failed += strcmp(result, RESULT_ROLLED_BACK) == 0 ||
+                         strcmp(result, RESULT_EXPIRED) == 0 ||
+                         strcmp(result, RESULT_CANCELED) == 0;
         frame_init(&frame, MSG_STEP);
-        put_app(&frame, request->app);
+        report_put_app(&frame, request->app);
         frame_string(&frame, "from", request->from);
         frame_string(&frame, "to", request->to);
         frame_string(&frame, "result", result);
-        frame_string(&frame, "reason", reason);
+        frame_string(&frame, "reason", done ? request->why : reason);
         peer_send(watch->client, &frame);
     }
 }
@@ -101,7 +95,7 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
         }
         const char *why = pinned[0] ? pinned : bar_reason(app);
         frame_map(frame, NULL);
-        put_app(frame, app);
+        report_put_app(frame, app);
         frame_string(frame, "reason", why[0] ? why : "no other device has room for it");
         frame_end(frame);
         count++;
@@ -250,7 +244,7 @@ static void dry_run(struct peer *client)
         const struct policy_program *program = &world->programs[step.program];
         bool placed = program->device != POLICY_NONE;
         frame_init(&frame, MSG_STEP);
-        put_app(&frame, world->units[step.program].app);
+        report_put_app(&frame, world->units[step.program].app);
         frame_string(&frame, "from", placed ? world->devices[program->device].name : "");
         frame_string(&frame, "to", world->devices[step.device].name);
         frame_string(&frame, "result", "");

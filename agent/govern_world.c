@@ -112,14 +112,10 @@ static void put_bars(const struct agent *agent, const struct unit *unit, uint32_
     const struct app *app = unit->app;
     const struct app_seat *seat = &app->seats[unit->seat];
     const struct governor *governor = agent->governor;
-    uint64_t now = uv_now(&agent->loop);
 
     for (unsigned i = 0; i < app->fate.bar_count; i++) {
         const struct app_bar *one = &app->fate.bars[i];
-        if (one->device == own) {
-            continue;
-        }
-        if (one->until_ms ? now < one->until_ms : one->uses == app_uses(app)) {
+        if (one->device != own && step_barred(agent, app, one)) {
             bar(barred, one->device);
         }
     }

@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_REQUESTS_H
 
 #include "agent/agent.h"
+#include "policy/decide.h"
 
 /** A move, suspend or resume, of a client or of ours, that a program has not answered yet. */
 struct request {
@@ -18,7 +19,8 @@ struct request {
     bool chosen;                         /**< An operator named the device. */
     bool ours;                           /**< The policy asks, and no client is told. */
     bool dry_run;
-    bool taken; /**< The device goes away, whether the program helps or not. */
+    char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
+    bool taken;              /**< The device goes away, whether the program helps or not. */
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
                                   memory. */
@@ -37,22 +39,13 @@ void requests_start(struct peer *client, struct message *message);
  */
 MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish,
                               const struct inventory_entry *target, uint64_t timeout_ms);
-/** Fields of MSG_REPORT and the like that say which program it is. */
-void requests_put_app(struct frame *frame, const struct app *app);
-/**
- * Report to @client what became of its request without having asked the program: RESULT_...
- *
- * @already  It was there.
- */
-void requests_tell(struct peer *client, const struct app *app, size_t seat, const char *result,
-                   bool already);
 /** The client wants its request canceled, or is gone. */
 void requests_cancel(struct peer *client, bool gone);
 /** The program sent MSG_PROGRESS or MSG_REPORT. */
 void requests_progress(struct app *app, const msgpack_object *message);
 void requests_report(struct app *app, const msgpack_object *message);
-/** The program can answer no more. @what: "ended", "closed its connection to the agent". */
-void requests_fail(struct agent *agent, struct app *app, const char *what);
+/** The program can answer no more: it ended, or closed its connection. */
+void requests_fail(struct agent *agent, struct app *app, bool ended);
 /** Stop waiting for programs whose deadline is well past. */
 void requests_sweep(struct agent *agent);
 void requests_finish(struct agent *agent);

@@ -103,6 +103,7 @@ static void add(struct control_report *report, const struct move_report *one, ui
     report->each[report->count++].report = *one;
     whole->result = one->result;
     whole->reached = one->reached;
+    whole->lasting = one->lasting;
     whole->total_ns += one->total_ns;
     whole->downtime_ns += one->downtime_ns;
     whole->bytes += one->bytes;

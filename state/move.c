@@ -62,7 +62,8 @@ const char *move_phase_name(enum move_phase phase)
 
 const char *move_result_name(enum move_result result)
 {
-    static const char *const names[] = {"done", "rolled-back", "refused", "expired", "canceled"};
+    static const char *const names[] = {"done",    "rolled-back", "refused",
+                                        "expired", "canceled",    "ended"};
     return (unsigned)result < ARRAY_SIZE(names) ? names[result] : "unknown";
 }
 
@@ -79,8 +80,9 @@ int move_fail(struct move *move, int error, const char *format, ...)
 
 int move_check(struct move *move)
 {
-    if ((work_is_over() && !move->resumes) ||
-        (move->limits.cancel && atomic_load(move->limits.cancel)))
+    if (work_is_over() && !move->resumes)
+        return -ESHUTDOWN;
+    if (move->limits.cancel && atomic_load(move->limits.cancel))
         return -ECANCELED;
     if (move->limits.deadline_ns != 0 && move_now() >= move->limits.deadline_ns)
         return -ETIMEDOUT;
@@ -89,7 +91,10 @@ int move_check(struct move *move)
 
 void move_tell(struct move *move)
 {
-    struct move_progress progress = {move->report->reached, atomic_load(&move->done), move->total};
+    struct move_progress progress = move->builds;
+    progress.phase = move->report->reached;
+    progress.bytes_done = atomic_load(&move->done);
+    progress.bytes_total = move->total;
     if (move->request->progress)
         move->request->progress(move->request->data, &progress);
 }
@@ -265,6 +270,8 @@ static enum move_result result_of(int error, enum move_phase reached)
         return MOVE_EXPIRED;
     case -ECANCELED:
         return MOVE_CANCELED;
+    case -ESHUTDOWN:
+        return MOVE_ENDED;
     case -EPERM:
         return MOVE_REFUSED;
     default:
@@ -280,11 +287,14 @@ static void conclude(struct move *move, int error)
     else if (error == -ECANCELED)
         (void)move_fail(move, error, "canceled in phase %s",
                         move_phase_name(move->report->reached));
+    else if (error == -ESHUTDOWN)
+        (void)move_fail(move, error, "the program ends");
     else if (error != 0)
         (void)move_fail(move, error, "%s in phase %s", strerror(-error),
                         move_phase_name(move->report->reached));
     else
         move->report->reason[0] = '\0';
+    move->report->lasting = error != 0 && move->report->lasting;
     move->report->result = result_of(error, move->report->reached);
 }
 
@@ -383,7 +393,7 @@ void move_transact(struct move *move)
     if (work_begin() || move->resumes) {
         run(move);
     } else {
-        conclude(move, move_fail(move, -ECANCELED, "the program ends"));
+        conclude(move, -ESHUTDOWN);
     }
     work_end();
     pthread_mutex_unlock(&one_at_a_time);

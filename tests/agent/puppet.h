@@ -49,6 +49,7 @@ struct puppet {
     const char *move; /**< What becomes of moves: RESULT_..., or NULL: it does not answer. */
     const char *pinned;
     bool stubborn; /**< It gives nothing back. */
+    bool lasting;  /**< It says that a move that fails would fail again. */
     bool launches; /**< What it needs is for what it has already. */
     bool greedy;   /**< It gives back, and says so only when puppet_say() is called. */
     unsigned moves, suspends, resumes, shrinks, grants, answers;

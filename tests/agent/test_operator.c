@@ -123,6 +123,65 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
     cr_assert_eq(devices_say("gpu1", "drained"), 1);
 }
 
+/** What `reseat explain --json` says of the first device that does not run "a"; NULL: there is
+ * none. To be given back. */
+static json_t *explained(void)
+{
+    json_t *object = checked(PUPPETS_RESEAT("explain", "a", "--json"), "explain");
+    json_t *bar = json_array_get(json_object_get(json_object_get(object, "app"), "refused_by"), 0);
+
+    json_incref(bar);
+    json_decref(object);
+    return bar;
+}
+
+Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
+{
+    struct puppet *a = start("a", "gpu:one", 100 * MIB);
+
+    /* Whoever asked for the move. */
+    a->move = RESULT_ROLLED_BACK;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 1);
+    cr_assert_null(explained());
+    a->lasting = true;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 1);
+    json_t *bar = explained();
+    cr_assert_str_eq(json_string_value(json_object_get(bar, "device")), "gpu1");
+    cr_assert(json_is_false(json_object_get(bar, "for_now")));
+    cr_assert(strstr(json_string_value(json_object_get(bar, "reason")), "local memory"));
+    json_decref(bar);
+    /* The policy does not try it: it has nowhere to go. */
+    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *one = json_array_get(json_object_get(object, "steps"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "to")), "");
+    json_decref(object);
+    cr_assert_eq(a->moves, 0);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--undo")->status, 0);
+    /* An operator may try. */
+    a->move = RESULT_DONE;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 0);
+}
+
+Test(operator, every_step_has_its_reason_and_a_program_that_ends_is_no_failure)
+{
+    struct puppet *a = start("a", "gpu:one", 100 * MIB);
+    struct puppet *b = start("b", "gpu:one", 50 * MIB);
+
+    b->move = RESULT_ENDED;
+    struct result *result = PUPPETS_RESEAT("move", "b", "gpu1");
+    cr_assert_eq(result->status, 3, "%s", result->err);
+    cr_assert(strstr(result->err, "ended"), "%s", result->err);
+    cr_assert(!strstr(result->err, "cancel"), "%s", result->err);
+    puppet_kill(b);
+    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *step = json_array_get(json_object_get(object, "steps"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(step, "result")), "done");
+    cr_assert(strstr(json_string_value(json_object_get(step, "reason")), "gpu0 is drained"), "%s",
+              json_string_value(json_object_get(step, "reason")));
+    json_decref(object);
+    cr_assert_eq(a->moves, 1);
+}
+
 Test(operator, a_move_that_does_not_fit_is_refused_with_numbers_or_spills)
 {
     struct puppet *a = start("alpha", "gpu:one", 300 * MIB);
