@@ -76,6 +76,8 @@ static void take_seat(struct app *app, size_t index, const msgpack_object *map)
     /* On no device nothing counts as wanted: what it had is what it comes back with. */
     seat->wanted = seat->suspended && wanted < seat->wanted ? seat->wanted : wanted;
     seat->least = seat->suspended && least < seat->least ? seat->least : least;
+    uint64_t most = seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
+    seat->wanted_peak = most > seat->wanted_peak ? most : seat->wanted_peak;
     seat->peak = bytes_of(map, "peak", seat->device_bytes);
     seat->spilled = bytes_of(map, "spilled", 0);
     uint64_t busy = field_u64(map, "busy", 0);

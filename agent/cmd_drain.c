@@ -227,6 +227,7 @@ static int run(struct steps *steps, const char *type, const char *what, bool lau
     frame_bool(&frame, "undo", steps->undo);
     frame_u64(&frame, "in_ns", steps->in_ns);
     frame_bool(&frame, "dry_run", steps->dry_run);
+    cmd_put_environment(&frame);
     status = follow(steps, &client, &frame, what);
     json_decref(steps->list);
     json_decref(steps->announced);

@@ -126,6 +126,7 @@ static void remember(struct governor *governor, const struct app *app)
     memcpy(ended->id, app->id, sizeof(ended->id));
     memcpy(ended->name, app->name, sizeof(ended->name));
     for (size_t i = 0; i < app->seat_count; i++) {
+        ended->wanted_peak += app->seats[i].wanted_peak;
         ended->held_peak += app->seats[i].account.held_peak;
         ended->granted_peak += app->seats[i].account.granted_peak;
     }

@@ -95,7 +95,7 @@ void resume_cancel(struct agent *agent, const struct peer *client, bool gone);
 /* ---- what clients ask ---- */
 
 /** MSG_LIMIT, MSG_DRAIN, MSG_BALANCE, MSG_EXPLAIN, MSG_USE; false: it is none of these. */
-bool govern_client(struct peer *client, const msgpack_object *message);
+bool govern_client(struct peer *client, struct message *message);
 /** A client is gone. */
 void govern_client_gone(struct agent *agent, const struct peer *client);
 

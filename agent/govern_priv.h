@@ -54,7 +54,7 @@ struct watch {
 #define ENDED_MAX 32
 struct ended {
     char id[32], name[64], device[32];
-    uint64_t held_peak, granted_peak, own, waits, waited_ms;
+    uint64_t wanted_peak, held_peak, granted_peak, own, waits, waited_ms;
 };
 
 #define GOVERN_MOVES_MAX 1024

@@ -275,7 +275,7 @@ static void handle_client(struct peer *peer, struct message *message)
         devices_renew(peer->agent);
     } else if (field_is(map, "type", MSG_STOP)) {
         handle_stop(peer);
-    } else if (!govern_client(peer, map)) {
+    } else if (!govern_client(peer, message)) {
         field_string(map, "type", type, sizeof(type));
         peer_error(peer, ERR_PROTOCOL,
                    "the agent knows no request \"%s\"; is it of another release?", type);
