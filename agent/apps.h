@@ -93,6 +93,7 @@ struct app_fate {
     struct app_bar bars[APP_BARS_MAX];
     unsigned bar_count;
     uint64_t wished;  /**< As ledger_device.announced, when it last said what it asks for. */
+    bool displaces;   /**< Others gave room for what it waits for, a step's worth. */
     unsigned waiting; /**< Calls that are blocked until there is room. */
     uint64_t waits, waited_ms, refusals;
     struct history history;

@@ -452,6 +452,8 @@ static bool serve_queue(struct agent *agent)
         if (step.action == POLICY_DO_WAIT || step.action == POLICY_NOTHING) {
             memcpy(fate->why, step.reason, sizeof(fate->why));
         } else if (step_do(agent, &step)) {
+            fate->displaces =
+                fate->displaces || (step.program != program && step.action == POLICY_DO_SPILL);
             return true;
         }
     }

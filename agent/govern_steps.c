@@ -155,8 +155,14 @@ static bool do_grant(struct agent *agent, const struct unit *unit, const struct 
     if (seat->account.device == LEDGER_NONE || (!need && !step->bytes)) {
         return false;
     }
-    uint64_t bytes =
-        ledger_round(&agent->governor->ledger.devices[seat->account.device], step->bytes);
+    const struct ledger_device *device = &agent->governor->ledger.devices[seat->account.device];
+    uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
+    if (unit->app->fate.displaces && bytes < ledger_step(device)) {
+        /* What others gave for it is not left to be given back, and asked for again. */
+        bytes = room < ledger_step(device) ? room : ledger_step(device);
+        bytes = bytes > step->bytes ? bytes : step->bytes;
+    }
+    unit->app->fate.displaces = false;
     if (bytes > step->bytes && granted + bytes > quota) {
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
     }

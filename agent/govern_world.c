@@ -84,6 +84,7 @@ static void put_devices(struct agent *agent, struct world *world)
         device->memory = ledger_capacity(own);
         device->whole = own->own < own->tight ? own->own : own->tight;
         device->reserved = own->reserved;
+        device->step = ledger_step(own);
         device->drains = own->drains;
         device->closed = device->closed || own->drains || own->drains_ms;
     }

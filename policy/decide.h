@@ -49,6 +49,8 @@ struct policy_device {
     uint64_t memory;    /**< Bytes that programs may have: the device's, or the operator's limit. */
     uint64_t whole;     /**< Bytes that they could have were it not for that limit; less than
                              `memory`: the same. */
+    uint64_t step;      /**< Bytes that one who makes room there for another gives at a time, where
+                             it can, so that it is not asked again at once; 0: no more than is needed. */
     uint64_t reserved;  /**< Bytes: what all programs there were granted; may exceed `memory` when
                              that was lowered. */
     uint32_t speed;     /**< Relative; 1000 is the reference device. */

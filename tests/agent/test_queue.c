@@ -309,3 +309,25 @@ Test(queue, what_is_already_there_is_done)
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
     cr_assert_eq(a->moves, 1);
 }
+
+Test(queue, who_grows_in_small_pieces_displaces_in_large_ones)
+{
+    limit("gpu1", "1MiB");
+    limit("gpu0", "512MiB");
+    struct puppet *low = start("low", "pw", 400 * MIB, 10 * MIB);
+    struct puppet_kind kind = {.device = "gpu:one", .priority = "1", .ways = "w"};
+    struct puppet *high = puppet_start("high", &kind);
+
+    while (low->shrinks == 0) {
+        cr_assert(puppet_allocate(high, MIB, SOON));
+    }
+    uint64_t held = high->seats[0].held;
+    for (unsigned i = 0; i < 96; i++) {
+        cr_assert(puppet_allocate(high, MIB, SOON));
+        cr_assert_str_eq(high->way, WAY_AGAIN);
+    }
+    /* In steps of 64 MiB. */
+    cr_assert_eq(high->seats[0].held, held + 96 * MIB);
+    cr_assert_leq(low->shrinks, 3, "%u times", low->shrinks);
+    cr_assert_geq(low->seats[0].granted, 10 * MIB);
+}
