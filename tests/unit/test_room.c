@@ -225,6 +225,27 @@ Test(room, a_command_told_to_spill_goes_on_with_what_it_was_granted_for_it, .tim
     end(3);
 }
 
+Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .timeout = 60)
+{
+    struct room_use use;
+    begin(plenty, ROOM_REFUSE);
+    room_grant(0, EVERYTHING);
+    make(3);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 0);
+    step(0, 1, 3);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    /* Twice the same object is one. */
+    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[0]));
+    launch(add, program.queue);
+    OK(clFinish(program.queue));
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    cr_assert_eq(policy.asked, 0);
+    end(3);
+}
+
 Test(room, held_commands_have_their_objects_brought, .timeout = 60)
 {
     cl_int error;
