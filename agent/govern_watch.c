@@ -68,11 +68,16 @@ void watch_step(struct agent *agent, const struct request *request, const char *
     }
 }
 
-static const char *bar_reason(const struct app *app)
+/** Why it is off other devices, where that is known, else of its last step. */
+static const char *bar_reason(const struct agent *agent, const struct app *app)
 {
     const struct app_fate *fate = &app->fate;
+    const char *reason = fate->why;
 
-    return fate->bar_count ? fate->bars[fate->bar_count - 1].reason : fate->why;
+    for (unsigned i = 0; i < fate->bar_count; i++) {
+        reason = step_barred(agent, app, &fate->bars[i]) ? fate->bars[i].reason : reason;
+    }
+    return reason;
 }
 
 /** Who is left on a device that drains, and why. */
@@ -93,7 +98,7 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
         if (!there) {
             continue;
         }
-        const char *why = pinned[0] ? pinned : bar_reason(app);
+        const char *why = pinned[0] ? pinned : bar_reason(agent, app);
         frame_map(frame, NULL);
         report_put_app(frame, app);
         frame_string(frame, "reason", why[0] ? why : "no other device has room for it");

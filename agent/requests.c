@@ -141,6 +141,7 @@ static void send_request(const struct request *request, const struct inventory_e
         frame_u64(&frame, "seat", request->seat);
     }
     frame_string(&frame, "device", key);
+    frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
     frame_u64(&frame, "deadline_ns", request->deadline_ns);
     frame_bool(&frame, "dry_run", request->dry_run);
     if (request->taken) {

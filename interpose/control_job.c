@@ -65,6 +65,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->resume = field_is(map, "type", MSG_RESUME);
     request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
     request->move.dry_run = field_bool(map, "dry_run", false);
+    field_string(map, "name", request->move.target_name, sizeof(request->move.target_name));
     read_grants(map, request);
     request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED

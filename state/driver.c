@@ -383,6 +383,14 @@ bool device_key_equal(const struct device_key *a, const struct device_key *b)
     return uuids || addresses || a->ordinal == b->ordinal;
 }
 
+void device_call(struct device *device, const char *name)
+{
+    const char *none = NULL;
+    char *copy = name[0] && !atomic_load(&device->name) ? strdup(name) : NULL;
+    if (copy && !atomic_compare_exchange_strong(&device->name, &none, copy))
+        free(copy);
+}
+
 int driver_open_device(const struct device_key *key, struct device **ret_device)
 {
     struct driver *driver = NULL;

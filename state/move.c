@@ -167,13 +167,17 @@ static int plan(struct move *move)
     }
     int error = driver_open_device(move->request->target, &move->target);
     if (error != 0)
-        return move_fail(move, -ENOTSUP, "%s cannot be opened: %s", move->request->target->device,
+        return move_fail(move, -ENOTSUP, "%s cannot be opened: %s",
+                         move->request->target_name[0] ? move->request->target_name
+                                                       : move->request->target->device,
                          strerror(-error));
+    device_call(move->target, move->request->target_name);
     if (move->target == atomic_load(&move->seat->device))
-        return move_fail(move, -EALREADY, "the program is on %s already", move->target->key.device);
+        return move_fail(move, -EALREADY, "the program is on %s already",
+                         device_name(move->target));
     if (device_version(move->target) < CL_MAKE_VERSION(1, 2, 0))
         return move_fail(move, -ENOTSUP, "%s has OpenCL %u.%u, and moving there takes 1.2",
-                         move->target->key.device, CL_VERSION_MAJOR(device_version(move->target)),
+                         device_name(move->target), CL_VERSION_MAJOR(device_version(move->target)),
                          CL_VERSION_MINOR(device_version(move->target)));
     struct plan_use use;
     struct plan_offer offer;
@@ -184,7 +188,7 @@ static int plan(struct move *move)
         measure_memory(move->seat, &use);
     }
     offer_from_devinfo(&move->target->info, &offer);
-    offer.name = move->target->key.device;
+    offer.name = device_name(move->target);
     if (move->basis != MOVE_BY_MINIMUM)
         limit_to_grant(move, &use, &offer);
     if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))

@@ -43,7 +43,8 @@ enum move_manner {
 };
 
 struct move_request {
-    const struct device_key *target; /**< Borrowed. NULL: host memory (suspend). */
+    const struct device_key *target;   /**< Borrowed. NULL: host memory (suspend). */
+    char target_name[DEVICE_NAME_MAX]; /**< What messages call it; "": what its driver does. */
     enum move_manner manner;
     uint32_t seat;             /**< Which virtual device moves; 0 is the first. */
     uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */

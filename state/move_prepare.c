@@ -70,7 +70,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
                 free(added.remains);
             if (failed == -EIO)
                 return move_fail(move, failed, "%s gives no context (OpenCL error %d)",
-                                 move->target->key.device, error);
+                                 device_name(move->target), error);
             if (failed != 0)
                 return failed;
             added.made = true;
@@ -205,7 +205,8 @@ static int prepare_program(struct move *move, void *object)
         name_program(program, name, sizeof(name));
         move->report->lasting = is_lasting(error);
         return move_fail(move, -EIO, "a program%s%s does not build on %s (OpenCL error %d)",
-                         name[0] ? " with the kernel " : "", name, move->target->key.device, error);
+                         name[0] ? " with the kernel " : "", name, device_name(move->target),
+                         error);
     }
     return 0;
 }
@@ -224,7 +225,7 @@ static int prepare_kernel(struct move *move, void *object)
     if (error != CL_SUCCESS) {
         move->report->lasting = is_lasting(error);
         return move_fail(move, -EIO, "kernel %s cannot be made on %s (OpenCL error %d)",
-                         kernel->name, move->target->key.device, error);
+                         kernel->name, device_name(move->target), error);
     }
     kernel->applied[entry->to] = kernel->edition - 1;
     if (!kernel_can_launch(kernel, target_of(entry), entry->to, reason, sizeof(reason))) {
@@ -243,7 +244,7 @@ static int prepare_sampler(struct move *move, void *object)
     cl_int error = sampler_make_real(sampler, target_of(entry), entry->to);
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s refuses a sampler (OpenCL error %d)",
-                         move->target->key.device, error);
+                         device_name(move->target), error);
     return 0;
 }
 
@@ -268,7 +269,7 @@ static int prepare_memory(struct move *move, void *object)
         return 0;
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s has no room for an object of %zu bytes (OpenCL error %d)",
-                         move->target->key.device, memory->size, error);
+                         device_name(move->target), memory->size, error);
     return 0;
 }
 
@@ -282,7 +283,7 @@ static int prepare_queue(struct move *move, void *object)
     cl_int error = queue_make_real(queue, target_of(entry), &queue->next);
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s refuses a queue (OpenCL error %d)",
-                         move->target->key.device, error);
+                         device_name(move->target), error);
     return 0;
 }
 

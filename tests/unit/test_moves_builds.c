@@ -248,6 +248,14 @@ Test(moves_builds, what_does_not_build_there_is_said_to_last)
     cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clBuildProgram", CL_OUT_OF_HOST_MEMORY), 0);
     cr_assert_eq(engine_rig_move(&rig, "two", &report), MOVE_ROLLED_BACK);
     cr_assert_not(report.lasting);
+    cr_assert(strstr(report.reason, " two "), "%s", report.reason);
+    /* What operators call it, once that is known. */
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .target_name = "gpu7"};
+    cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clBuildProgram", CL_BUILD_PROGRAM_FAILURE), 0);
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_ROLLED_BACK);
+    cr_assert(strstr(report.reason, " gpu7 "), "%s", report.reason);
+    cr_assert_null(strstr(report.reason, " two "), "%s", report.reason);
     engine_rig_moves(&rig, "two");
     OK(clReleaseKernel(kernel));
     engine_program_close(&p);
