@@ -243,6 +243,14 @@ Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .ti
     room_read(0, &use);
     cr_assert_eq(use.least, 2 * BYTES);
     cr_assert_eq(policy.asked, 0);
+    /* Also where none ran yet. */
+    engine_rig_moves(&rig, "two");
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    engine_rig_moves(&rig, NULL);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    engine_rig_moves(&rig, "one");
     end(3);
 }
 
