@@ -206,6 +206,7 @@ static void describe_seat(const struct agent *agent, const struct app_seat *seat
     frame_u64(frame, "moves", seat->moves);
     frame_u64(frame, "last_downtime_ns", seat->last_downtime_ns);
     frame_string(frame, "pinned", seat->pinned);
+    frame_bool(frame, "chosen", seat->chosen);
     frame_u64(frame, "granted_bytes", ledger_reserved(&seat->account));
     frame_u64(frame, "wanted_bytes", seat->wanted);
     frame_u64(frame, "spilled_bytes", seat->spilled);

@@ -193,6 +193,23 @@ static struct puppet *shut_out(struct puppet **ret_other)
     return a;
 }
 
+/** An operator had it go where it is. */
+static bool is_chosen(const char *name)
+{
+    json_t *object = checked(PUPPETS_RESEAT("ps", "--json"), "ps"), *app;
+    bool is = false;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, "apps"), i, app)
+    {
+        json_t *seat = json_array_get(json_object_get(app, "seats"), 0);
+        is = is || (strcmp(text(app, "name"), name) == 0 &&
+                    json_is_true(json_object_get(seat, "chosen")));
+    }
+    json_decref(object);
+    return is;
+}
+
 Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
 {
     struct puppet *other, *a = shut_out(&other);
@@ -203,6 +220,7 @@ Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
     json_decref(object);
     cr_assert_str_eq(a->seats[0].device, "gpu:larger");
     cr_assert_geq(a->seats[0].granted, 200 * MIB);
+    cr_assert_not(is_chosen("a"));
     cr_assert_str_eq(other->seats[0].device, "gpu:one");
 }
 
@@ -243,6 +261,7 @@ Test(queue, resume_waits_for_the_device_that_it_names)
     cr_assert_str_eq(a->seats[0].device, "gpu:one");
     cr_assert(!a->seats[0].suspended);
     cr_assert_eq(a->resumes, 1);
+    cr_assert(is_chosen("a"));
 }
 
 Test(queue, resume_that_is_given_up_leaves_it_suspended)

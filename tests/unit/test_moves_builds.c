@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "state/stay.h"
+#include "state/work.h"
 #include "tests/unit/test_moves_common.h"
 
 /* Builds end, however often the program is moved meanwhile. */
@@ -259,4 +260,42 @@ Test(moves_builds, what_does_not_build_there_is_said_to_last)
     engine_rig_moves(&rig, "two");
     OK(clReleaseKernel(kernel));
     engine_program_close(&p);
+}
+
+/* A move that the end of the process meets while it builds. */
+static struct {
+    struct engine_rig rig;
+    atomic_bool builds;
+    struct move_report report;
+} late;
+
+static void note_late(void *data, const struct move_progress *progress)
+{
+    (void)data;
+    if (progress->builds)
+        atomic_store(&late.builds, true);
+}
+
+static void *move_late(void *data)
+{
+    struct move_request request = {.target = engine_rig_key(&late.rig, "two"),
+                                   .progress = note_late};
+    (void)data;
+    move_run(&request, &late.report);
+    return NULL;
+}
+
+Test(moves_builds, a_program_that_ends_has_no_move_canceled)
+{
+    struct engine_program p;
+    pthread_t mover;
+    engine_rig_open(&late.rig, SLOW);
+    engine_program_open(&late.rig, 0, SOURCE, &p);
+    cr_assert_eq(pthread_create(&mover, NULL, move_late, NULL), 0);
+    while (!atomic_load(&late.builds))
+        engine_rig_sleep(1);
+    work_process_ends();
+    cr_assert_eq(pthread_join(mover, NULL), 0);
+    cr_assert_eq(late.report.result, MOVE_ENDED, "%s", late.report.reason);
+    cr_assert_str_eq(late.report.reason, "the program ends");
 }
