@@ -468,6 +468,7 @@ static void report(struct puppet *puppet, const msgpack_object *map)
     frame_string(&frame, "result", again ? RESULT_AGAIN : puppet->move);
     frame_string(&frame, "reached", "plan");
     frame_string(&frame, "reason", done ? "" : "local memory: 64 KiB used, 32 KiB offered");
+    frame_u64(&frame, "bytes", done ? PUPPET_COPIED : 0);
     frame_bool(&frame, "lasting", !done && puppet->lasting);
     puppet_send(puppet, &frame);
 }

@@ -13,7 +13,8 @@
  * the agent knows by its pid; what is said on its connection is said by the test.
  */
 
-#define MIB (1ull << 20)
+#define MIB           (1ull << 20)
+#define PUPPET_COPIED 4096 /* Bytes that each says it copied to get where it is. */
 
 /** What `reseat run` would say of it; zero is the default of each. */
 struct puppet_kind {

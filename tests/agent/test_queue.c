@@ -178,6 +178,7 @@ Test(queue, what_is_granted_and_not_heard_of_is_part_of_what_a_call_needs)
     puppet_need(a, 0, 256 * MIB - knew, false);
     cr_assert(puppet_answered(a, a->answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
+    cr_assert_eq(a->suspends, 0, "it seemed to need more than there is");
     cr_assert_eq(a->seats[0].granted, 256 * MIB);
 }
 
@@ -217,6 +218,7 @@ Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
 
     cr_assert_str_eq(text(object, "result"), "done");
     cr_assert_str_eq(text(object, "to"), "gpu1");
+    cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), PUPPET_COPIED);
     json_decref(object);
     cr_assert_str_eq(a->seats[0].device, "gpu:larger");
     cr_assert_geq(a->seats[0].granted, 200 * MIB);
@@ -332,8 +334,8 @@ Test(queue, what_is_already_there_is_done)
 Test(queue, who_grows_in_small_pieces_displaces_in_large_ones)
 {
     limit("gpu1", "1MiB");
-    limit("gpu0", "512MiB");
-    struct puppet *low = start("low", "pw", 400 * MIB, 10 * MIB);
+    limit("gpu0", "384MiB");
+    struct puppet *low = start("low", "pw", 300 * MIB, 10 * MIB);
     struct puppet_kind kind = {.device = "gpu:one", .priority = "1", .ways = "w"};
     struct puppet *high = puppet_start("high", &kind);
 
