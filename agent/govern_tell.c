@@ -91,7 +91,7 @@ static void put_ways(struct frame *frame, unsigned ways)
 
 void govern_describe_app(const struct agent *agent, const struct app *app, struct frame *frame)
 {
-    uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0, wanted_peak = 0;
+    uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0, wanted_peak = 0, least = 0;
     const struct need *need = need_of(agent->governor, app, UINT_MAX);
     uint64_t ticket = need ? need->ticket : 0;
     char priority[16];
@@ -102,6 +102,7 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
         granted += ledger_reserved(&seat->account);
         wanted += seat->wanted;
         wanted_peak += seat->wanted_peak;
+        least = seat->least > least ? seat->least : least;
         spilled += seat->spilled;
         peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
         displaced = displaced || seat->displaced;
@@ -115,6 +116,7 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
     frame_u64(frame, "spilled_bytes", spilled);
     frame_u64(frame, "peak_bytes", peak);
     frame_u64(frame, "wanted_peak_bytes", wanted_peak);
+    frame_u64(frame, "least_bytes", least);
     frame_bool(frame, "limited", app->policy.quota != LEDGER_NO_LIMIT);
     frame_u64(frame, "quota_bytes", app->policy.quota == LEDGER_NO_LIMIT ? 0 : app->policy.quota);
     frame_string(frame, "priority", priority);
