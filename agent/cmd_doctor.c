@@ -172,11 +172,13 @@ int cmd_doctor(int argc, char **argv)
     bool setup = argc == first;
     bool good = setup ? check_setup(to) : true;
     int status = setup ? 0 : look(&output, argv + first, to, &road);
-    bool failed = output.json ? fclose(to) : fflush(to);
+    good = good && road != ROAD_NONE && !fflush(to);
+    if (output.json && fclose(to)) {
+        return STATUS_ROLLED_BACK;
+    }
     if (status) {
         return status;
     }
-    good = good && !failed && road != ROAD_NONE;
     if (output.json) {
         return print_json(&output, text, setup ? NULL : roads[road], good);
     }

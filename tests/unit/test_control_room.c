@@ -31,8 +31,12 @@ Test(control_room, without_an_agent_nobody_decides)
 
 Test(control_room, a_need_says_what_the_protocol_says)
 {
-    static const struct room_need other = {
-        .seat = 3, .total = 1, .least = 1ull << 40, .wanted = UINT64_MAX - 1, .owns = true, .failed = true};
+    static const struct room_need other = {.seat = 3,
+                                           .total = 1,
+                                           .least = 1ull << 40,
+                                           .wanted = UINT64_MAX - 1,
+                                           .owns = true,
+                                           .failed = true};
     struct asker first, second;
 
     welcome(NULL, 0);
