@@ -76,6 +76,8 @@ static void take_seat(struct app *app, size_t index, const msgpack_object *map)
     /* On no device nothing counts as wanted: what it had is what it comes back with. */
     seat->wanted = seat->suspended && wanted < seat->wanted ? seat->wanted : wanted;
     seat->least = seat->suspended && least < seat->least ? seat->least : least;
+    uint64_t most = seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
+    seat->wanted_peak = most > seat->wanted_peak ? most : seat->wanted_peak;
     seat->peak = bytes_of(map, "peak", seat->device_bytes);
     seat->spilled = bytes_of(map, "spilled", 0);
     uint64_t busy = field_u64(map, "busy", 0);
@@ -204,6 +206,7 @@ static void describe_seat(const struct agent *agent, const struct app_seat *seat
     frame_u64(frame, "moves", seat->moves);
     frame_u64(frame, "last_downtime_ns", seat->last_downtime_ns);
     frame_string(frame, "pinned", seat->pinned);
+    frame_bool(frame, "chosen", seat->chosen);
     frame_u64(frame, "granted_bytes", ledger_reserved(&seat->account));
     frame_u64(frame, "wanted_bytes", seat->wanted);
     frame_u64(frame, "spilled_bytes", seat->spilled);

@@ -148,7 +148,15 @@ void app_notify(struct peer *client, const msgpack_object *map)
         return;
     }
     (void)field_string(map, "what", what, sizeof(what));
-    (void)field_text(map, "text", text, sizeof(text));
+    if (!field_text(map, "text", text, sizeof(text)) && field_get(map, "text")) {
+        peer_error(client, ERR_USAGE, "the text of a notice is one line");
+        return;
+    }
+    if ((strcmp(what, NOTICE_POWER) == 0 || strcmp(what, NOTICE_QUOTA) == 0) &&
+        !field_get(map, "value")) {
+        peer_error(client, ERR_USAGE, "a notice of %s has a value", what);
+        return;
+    }
     if (strcmp(what, NOTICE_ADDED) && strcmp(what, NOTICE_TAKEN) && strcmp(what, NOTICE_POWER) &&
         strcmp(what, NOTICE_QUOTA)) {
         peer_error(client, ERR_USAGE, "there is no notice \"%s\"; there are %s, %s, %s and %s",

@@ -227,10 +227,10 @@ void apps_sweep(struct agent *agent)
             continue;
         }
         if (!process_alive(app->pid, app->start)) {
-            requests_fail(agent, app, "ended");
+            requests_fail(agent, app, true);
             app_remove(agent, app);
         } else if (app->connected && uv_now(&agent->loop) - app->lost_ms > LOST_MS) {
-            requests_fail(agent, app, "closed its connection to the agent");
+            requests_fail(agent, app, false);
         }
     }
 }

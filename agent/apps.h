@@ -18,28 +18,40 @@ struct app_seat {
     uint64_t last_downtime_ns;
     char pinned[256];
     uint64_t wanted, least, granted, peak, spilled; /**< Bytes, as the program says. */
-    uint32_t busy;                                  /**< Thousandths. */
-    bool speaks;                                    /**< It knows of grants, ... */
-    bool limited; /**< and says what it was granted: it keeps to that. */
-    bool arrived; /**< It said that it is where its account is on the way to. */
+    uint64_t wanted_peak; /**< The most that it wanted, on a device or spilled. */
+    uint32_t busy;        /**< Thousandths. */
+    bool speaks;          /**< It knows of grants, ... */
+    bool limited;         /**< and says what it was granted: it keeps to that. */
+    bool arrived;         /**< It said that it is where its account is on the way to. */
     struct ledger_account account;
     uint64_t exchanged_ms; /**< When a grant last went to it or came back. */
     uint64_t granted_ms;   /**< When it last got memory that it had asked for. */
     uint64_t placed_ms;    /**< When it came to its device. */
     uint64_t earned_ms;    /**< How long it waited for that. */
     bool chosen;           /**< By an operator: policy has it leave only where it must. */
-    bool displaced;        /**< Suspended by the policy, so that the policy resumes it. */
-    uint64_t ticket;       /**< While it is displaced. */
+    bool displaced;        /**< Suspended by the policy, or left to it: the policy resumes it. */
+    uint32_t only; /**< Of the ledger: the one device that it queues for, by an operator's word, or
+                        LEDGER_NONE. */
+    uint64_t ticket; /**< While it is displaced. */
     uint64_t queued_ms;
 };
 
-/** Devices that refused to run a program, until what it uses changes. */
+/** Devices that did not run a program, until why can have changed. */
 #define APP_BARS_MAX 32
+enum app_bar_cause {
+    BAR_FAILED,  /**< Something did: for a while. */
+    BAR_REFUSED, /**< It uses more than there is: until it uses something else. */
+    BAR_BUILD,   /**< What it has does not build there: until it has something else, and a while has
+                      passed, or the driver is another. */
+};
 struct app_bar {
-    uint32_t device;   /**< Of the ledger. */
-    uint64_t uses;     /**< app_uses() at that time. */
-    uint64_t until_ms; /**< 0: until that changes. */
-    char reason[128];
+    uint32_t device; /**< Of the ledger. */
+    enum app_bar_cause cause;
+    unsigned tries;  /**< In a row that failed for that, but for the first. */
+    uint64_t uses;   /**< app_uses() at that time. */
+    uint64_t driver; /**< Which one it was. */
+    uint64_t until_ms;
+    char reason[256];
 };
 
 /** Of a program, what its own command line or an operator's command says: bits. */
@@ -81,6 +93,7 @@ struct app_fate {
     struct app_bar bars[APP_BARS_MAX];
     unsigned bar_count;
     uint64_t wished;  /**< As ledger_device.announced, when it last said what it asks for. */
+    bool displaces;   /**< Others gave room for what it waits for, a step's worth. */
     unsigned waiting; /**< Calls that are blocked until there is room. */
     uint64_t waits, waited_ms, refusals;
     struct history history;

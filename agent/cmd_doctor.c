@@ -1,8 +1,10 @@
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/cleanup.h"
 #include "agent/cmd.h"
 #include "agent/doctor.h"
 #include "agent/inventory.h"
@@ -11,24 +13,24 @@
 #define LIST_MS   30000
 #define NAMES_MAX 6
 
-static bool line(bool good, const char *what, const char *detail, const char *advice)
+static bool line(FILE *to, bool good, const char *what, const char *detail, const char *advice)
 {
-    printf("%-5s %s: %s%s%s\n", good ? "ok" : "stop", what, detail, good ? "" : "; ",
-           good ? "" : advice);
+    fprintf(to, "%-5s %s: %s%s%s\n", good ? "ok" : "stop", what, detail, good ? "" : "; ",
+            good ? "" : advice);
     return good;
 }
 
-static bool check_agent(const struct paths *paths)
+static bool check_agent(FILE *to, const struct paths *paths)
 {
     struct client client = {.fd = -1};
     int error = client_connect(paths, &client);
 
     client_close(&client);
     if (error == -ENOENT || error == -ECONNREFUSED) {
-        printf("note  agent: none runs; reseat run starts one\n");
+        fprintf(to, "note  agent: none runs; reseat run starts one\n");
         return true;
     }
-    return line(!error, "agent",
+    return line(to, !error, "agent",
                 error ? (client.problem[0] ? client.problem : strerror(-error)) : paths->socket,
                 "stop it with reseat agent stop, or look into agent.log beside its socket");
 }
@@ -58,7 +60,7 @@ static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 }
 
 /** What the device that programs start on by default has and others have not. */
-static void say_cost(const struct inventory *inventory)
+static void say_cost(FILE *to, const struct inventory *inventory)
 {
     struct words names = {0}, devices = {0};
     struct told told;
@@ -90,7 +92,8 @@ static void say_cost(const struct inventory *inventory)
         }
     }
     if (devices.used) {
-        printf(
+        fprintf(
+            to,
             "note  choice: that programs may go to %s costs them, of what %s has, %zu extensions "
             "and features (%s%s) and %zu limits; reseat devices --presented tells which, and "
             "--profile native leaves them on what is like it\n",
@@ -100,7 +103,7 @@ static void say_cost(const struct inventory *inventory)
     told_finish(&told);
 }
 
-static void check_inventory(const struct paths *paths)
+static void check_inventory(FILE *to, const struct paths *paths)
 {
     struct inventory inventory = {0};
     char path[PATH_MAX];
@@ -110,83 +113,153 @@ static void check_inventory(const struct paths *paths)
         error = inventory_read(path, &inventory);
     }
     if (error) {
-        printf("note  devices: not listed yet (%s); reseat devices does\n", strerror(-error));
+        fprintf(to, "note  devices: not listed yet (%s); reseat devices does\n", strerror(-error));
     } else if (!inventory.count) {
-        printf("note  devices: no OpenCL driver shows any; install one, such as pocl-opencl-icd\n");
+        fprintf(
+            to,
+            "note  devices: no OpenCL driver shows any; install one, such as pocl-opencl-icd\n");
     } else {
-        printf("ok    devices: %zu in %s\n", inventory.count, path);
-        say_cost(&inventory);
+        fprintf(to, "ok    devices: %zu in %s\n", inventory.count, path);
+        say_cost(to, &inventory);
     }
     inventory_finish(&inventory);
 }
 
-static bool check_vendors(const struct paths *paths, const char *library)
+static bool check_vendors(FILE *to, const struct paths *paths, const char *library)
 {
     char folder[PATH_MAX];
     const char *vendors = getenv("OCL_ICD_VENDORS");
 
     if (!paths_vendors(library, folder)) {
-        printf("ok    vendors folder: %s\n", folder);
+        fprintf(to, "ok    vendors folder: %s\n", folder);
     } else {
-        printf(
+        fprintf(
+            to,
             "note  vendors folder: none beside the library names it; reseat run makes one in %s\n",
             paths->folder);
     }
     if (vendors && access(vendors, R_OK)) {
-        return line(false, "OCL_ICD_VENDORS", vendors, "it is not there: unset the variable");
+        return line(to, false, "OCL_ICD_VENDORS", vendors, "it is not there: unset the variable");
     }
     return true;
 }
 
-static int check_setup(void)
+static bool check_setup(FILE *to)
 {
     struct paths paths;
     char found[PATH_MAX];
     int error = paths_find(&paths);
-    bool good = line(!error, "runtime folder", error ? paths.problem : paths.folder,
+    bool good = line(to, !error, "runtime folder", error ? paths.problem : paths.folder,
                      "it must be yours alone (mode 0700), and so must what is above it be yours or "
                      "root's; set XDG_RUNTIME_DIR to another");
 
     const char *advice = "reinstall reseat, so that its files lie beside each other";
     char library[PATH_MAX];
     bool no_library = paths_library(library) != 0;
-    good &= line(!no_library, "library",
+    good &= line(to, !no_library, "library",
                  no_library ? "libreseat.so is not beside this binary" : library, advice);
-    good &= line(!paths_agent(found), "reseatd",
+    good &= line(to, !paths_agent(found), "reseatd",
                  paths_agent(found) ? "it is not beside this binary" : found, advice);
-    good &= line(!paths_lister(found), "reseat-lister",
+    good &= line(to, !paths_lister(found), "reseat-lister",
                  paths_lister(found) ? "it is not beside this binary" : found, advice);
     if (!error) {
-        good &= check_agent(&paths);
-        check_inventory(&paths);
-        good &= no_library || check_vendors(&paths, library);
+        good &= check_agent(to, &paths);
+        check_inventory(to, &paths);
+        good &= no_library || check_vendors(to, &paths, library);
     }
-    return good && !fflush(stdout) ? STATUS_DONE : STATUS_ROLLED_BACK;
+    return good;
+}
+
+/* ---- as JSON ---- */
+
+/** A line that begins with a mark is a check; one without sums up. */
+static void add_line(json_t *checks, json_t *object, char *line, const char **ret_stop)
+{
+    static const char *const marks[] = {"ok", "note", "stop"};
+    size_t length = strcspn(line, " ");
+
+    for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+        if (strlen(marks[i]) != length || strncmp(marks[i], line, length) != 0) {
+            continue;
+        }
+        const char *text = line + length + strspn(line + length, " ");
+        json_array_append_new(
+            checks, json_pack("{s:s, s:o}", "result", marks[i], "text", output_text(text)));
+        *ret_stop = i == 2 && !*ret_stop ? text : *ret_stop;
+        return;
+    }
+    if (line[0]) {
+        json_object_set_new(object, "summary", output_text(line));
+    }
+}
+
+static int print_json(const struct output *output, char *text, const char *road, bool good)
+{
+    json_t *object = output_object(output, good ? STATUS_DONE : STATUS_ROLLED_BACK);
+    json_t *checks = json_array();
+    const char *stop = NULL;
+
+    for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n")) {
+        add_line(checks, object, line, &stop);
+    }
+    json_object_set_new(object, "checks", checks);
+    json_object_set_new(object, "road", road ? json_string(road) : json_null());
+    if (!good) {
+        json_object_set_new(object, "error",
+                            json_pack("{s:s, s:o}", "code", ERR_FAILED, "message",
+                                      output_text(stop ? stop : "something is broken")));
+    }
+    return output_print(object, good ? STATUS_DONE : STATUS_ROLLED_BACK);
+}
+
+static int look(const struct output *output, char **command, FILE *to, enum road *ret_road)
+{
+    char library[PATH_MAX];
+    int error = doctor_program(command, paths_library(library) ? NULL : library, to, ret_road);
+
+    if (error == -ENOENT) {
+        return output_fail(output, ERR_NO_APP,
+                           "%s is not a program that can be found; give its path", command[0]);
+    }
+    return error ? output_fail(output, ERR_FAILED, "%s cannot be looked at: %s", command[0],
+                               strerror(-error))
+                 : 0;
 }
 
 int cmd_doctor(int argc, char **argv)
 {
+    static const char *const roads[] = {"unknown", "preload", "icd", "none"};
     struct output output;
-    char library[PATH_MAX];
-    enum road road = ROAD_NONE;
+    CLEANUP(cleanup_free) char *text = NULL;
+    enum road road = ROAD_UNKNOWN;
+    size_t size;
+    int first = 1;
 
     output_init(&output, "doctor", 0, NULL);
-    if (argc > 1 && argv[1][0] == '-' && strcmp(argv[1], "--")) {
-        return output_usage(&output, "option %s is unknown", argv[1]);
+    while (first < argc && argv[first][0] == '-' && strcmp(argv[first], "--")) {
+        output.json = output.json || strcmp(argv[first], "--json") == 0;
+        if (strcmp(argv[first], "--json")) {
+            return output_usage(&output, "option %s is unknown", argv[first]);
+        }
+        first++;
     }
-    int first = argc > 1 && strcmp(argv[1], "--") == 0 ? 2 : 1;
-    if (argc == first) {
-        return check_setup();
+    first += first < argc && strcmp(argv[first], "--") == 0;
+    FILE *to = output.json ? open_memstream(&text, &size) : stdout;
+    if (!to) {
+        return output_fail(&output, ERR_FAILED, "no memory");
     }
-    int error =
-        doctor_program(argv + first, paths_library(library) ? NULL : library, stdout, &road);
-    if (error == -ENOENT) {
-        return output_fail(&output, ERR_NO_APP,
-                           "%s is not a program that can be found; give its path", argv[first]);
+    bool setup = argc == first;
+    bool good = setup ? check_setup(to) : true;
+    int status = setup ? 0 : look(&output, argv + first, to, &road);
+    good = good && road != ROAD_NONE && !fflush(to);
+    if (output.json && fclose(to)) {
+        return STATUS_ROLLED_BACK;
     }
-    if (error) {
-        return output_fail(&output, ERR_FAILED, "%s cannot be looked at: %s", argv[first],
-                           strerror(-error));
+    if (status) {
+        return status;
     }
-    return road != ROAD_NONE && !fflush(stdout) ? STATUS_DONE : STATUS_ROLLED_BACK;
+    if (output.json) {
+        return print_json(&output, text, setup ? NULL : roads[road], good);
+    }
+    return good ? STATUS_DONE : STATUS_ROLLED_BACK;
 }

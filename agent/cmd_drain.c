@@ -76,7 +76,7 @@ static void show_step(struct steps *steps, const struct message *message)
     bool done = strcmp(result, RESULT_DONE) == 0;
     printf("%s (pid %llu): %s -> %s%s%s%s%s\n", name, (unsigned long long)field_u64(app, "pid", 0),
            place(from), place(to), done || steps->dry_run ? "" : ", ", done ? "" : result,
-           reason[0] && !done ? ": " : "", done ? "" : reason);
+           reason[0] ? ": " : "", reason);
     fflush(stdout);
 }
 
@@ -227,6 +227,7 @@ static int run(struct steps *steps, const char *type, const char *what, bool lau
     frame_bool(&frame, "undo", steps->undo);
     frame_u64(&frame, "in_ns", steps->in_ns);
     frame_bool(&frame, "dry_run", steps->dry_run);
+    cmd_put_environment(&frame);
     status = follow(steps, &client, &frame, what);
     json_decref(steps->list);
     json_decref(steps->announced);

@@ -58,6 +58,7 @@ static void print_lines(const msgpack_object *unit, int indent)
 
 static void print_explanation(const msgpack_object *root)
 {
+    bool named = field_bool(root, "named", false);
     char name[PROTOCOL_WORD_MAX], state[PROTOCOL_WORD_MAX], device[PROTOCOL_WORD_MAX],
         text[2 * PROTOCOL_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
     const msgpack_object *items;
@@ -67,7 +68,7 @@ static void print_explanation(const msgpack_object *root)
     printf("%s (pid %llu) is %s\n", name, (unsigned long long)field_u64(root, "pid", 0), state);
     size_t count = field_array(root, "devices", &items);
     for (size_t i = 0; i < count; i++) {
-        if (count > 1) {
+        if (count > 1 || named) {
             field_string(&items[i], "device", device, sizeof(device));
             printf("virtual device %llu, %s:\n",
                    (unsigned long long)field_u64(&items[i], "seat", 0),

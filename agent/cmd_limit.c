@@ -23,6 +23,11 @@ static int parse_memory(struct limit *limit, const char *text)
     if (limit->limited && size_parse(text, &limit->bytes, reason, sizeof(reason))) {
         return output_usage(&limit->output, "--memory: %s", reason);
     }
+    if (limit->limited && !limit->bytes) {
+        return output_usage(&limit->output,
+                            "--memory: with nothing no program runs; empty a device with reseat "
+                            "drain, take a program off its device with reseat suspend");
+    }
     return 0;
 }
 

@@ -87,22 +87,6 @@ static void put_limit(struct libscols_line *line, size_t column, const msgpack_o
     }
 }
 
-/** A column in which nothing stands takes room from those that say something. */
-static void hide_limit(struct libscols_table *table, size_t column, const msgpack_object *items,
-                       size_t count)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < count; i++) {
-        any = any || field_bool(&items[i], "limited", false) ||
-              field_bool(&items[i], "drained", false) || field_bool(&items[i], "draining", false);
-    }
-    struct libscols_column *limit = table && !any ? scols_table_get_column(table, column) : NULL;
-    if (limit) {
-        scols_column_set_flags(limit, SCOLS_FL_HIDDEN);
-    }
-}
-
 static int print_table(struct libscols_table *table)
 {
     int failed = !table || scols_print_table(table) || fflush(stdout);
@@ -154,7 +138,6 @@ static int print_devices(const struct message *message)
     const msgpack_object *devices;
     size_t count = field_array(&message->root, "devices", &devices);
 
-    hide_limit(table, 8, devices, count);
     for (size_t i = 0; table && i < count; i++) {
         struct libscols_line *line = scols_table_new_line(table, NULL);
         const msgpack_object *device = &devices[i];
@@ -263,7 +246,6 @@ static int print_apps(const struct message *message)
     if (!count) {
         fputs("reseat ps: no program runs under reseat; start one with reseat run\n", stderr);
     }
-    hide_limit(table, 6, apps, count);
     /* The agent keeps the newest first. */
     for (size_t i = count; table && i-- > 0;) {
         struct libscols_line *line = scols_table_new_line(table, NULL);

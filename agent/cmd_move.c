@@ -21,6 +21,7 @@ struct change {
     const char *app, *device;
     uint64_t timeout_ms;
     bool dry_run;
+    bool queue; /**< Leave it to the policy. */
     bool taken; /**< Whatever a program that registered says to it. */
     bool bar;   /**< A progress bar is on the terminal. */
 };
@@ -39,10 +40,13 @@ static bool parse_seconds(const char *text, uint64_t *ret_ms)
 
 static int parse(struct change *change, int argc, char **argv, int least, int most)
 {
-    static const struct option options[] = {
-        {"timeout", required_argument, NULL, 't'}, {"dry-run", no_argument, NULL, 'n'},
-        {"taken", no_argument, NULL, 'k'},         {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},          {0}};
+    static const struct option options[] = {{"timeout", required_argument, NULL, 't'},
+                                            {"dry-run", no_argument, NULL, 'n'},
+                                            {"taken", no_argument, NULL, 'k'},
+                                            {"queue", no_argument, NULL, 'q'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     int option;
 
     opterr = 0;
@@ -62,6 +66,12 @@ static int parse(struct change *change, int argc, char **argv, int least, int mo
             break;
         case 'k':
             change->taken = true;
+            break;
+        case 'q':
+            if (strcmp(change->verb, MSG_RESUME)) {
+                return output_usage(&change->output, "--queue is for resume only");
+            }
+            change->queue = true;
             break;
         case 'j':
             break;
@@ -92,13 +102,25 @@ static void show_progress(struct change *change, const struct message *message)
 {
     uint64_t done = field_u64(&message->root, "done", 0);
     uint64_t total = field_u64(&message->root, "total", 0);
-    char phase[PROTOCOL_WORD_MAX], bar[BAR_WIDTH + 1], have[32], all[32];
+    uint64_t builds = field_u64(&message->root, "builds", 0);
+    uint64_t built = field_u64(&message->root, "built", 0);
+    char phase[PROTOCOL_WORD_MAX], building[PROTOCOL_WORD_MAX], bar[BAR_WIDTH + 1], have[32],
+        all[32];
 
     /* In the background the terminal is somebody else's. */
     if (change->output.json || tcgetpgrp(STDERR_FILENO) != getpgrp()) {
         return;
     }
     field_string(&message->root, "phase", phase, sizeof(phase));
+    if (builds) {
+        field_string(&message->root, "building", building, sizeof(building));
+        fprintf(stderr, "\r\033[K%-8s builds program %llu of %llu%s%.40s%s", phase,
+                (unsigned long long)(built < builds ? built + 1 : builds),
+                (unsigned long long)builds, building[0] ? " (kernel " : "", building,
+                building[0] ? ")" : "");
+        change->bar = true;
+        return;
+    }
     done = done > total ? total : done;
     int full = total ? (int)((double)done / (double)total * BAR_WIDTH) : 0;
     memset(bar, ' ', BAR_WIDTH);
@@ -108,6 +130,21 @@ static void show_progress(struct change *change, const struct message *message)
     output_bytes(total, all, sizeof(all));
     fprintf(stderr, "\r\033[K%-8s [%s] %s of %s", phase, bar, have, all);
     change->bar = true;
+}
+
+/** It waits for room. */
+static void show_waiting(const struct change *change, const struct message *message)
+{
+    const msgpack_object *app = field_get(&message->root, "app");
+    char name[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
+
+    if (change->output.json) {
+        return;
+    }
+    field_string(app, "name", name, sizeof(name));
+    field_string(&message->root, "reason", reason, sizeof(reason));
+    fprintf(stderr, "reseat %s: %s (pid %llu) waits for room (Ctrl-C: stay suspended): %s\n",
+            change->output.command, name, (unsigned long long)field_u64(app, "pid", 0), reason);
 }
 
 static void end_bar(struct change *change)
@@ -123,7 +160,9 @@ static const char *code_of(const char *result)
     if (strcmp(result, RESULT_REFUSED) == 0) {
         return ERR_REFUSED;
     }
-    return strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED : ERR_FAILED;
+    return strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
+           : strcmp(result, RESULT_ENDED) == 0 ? ERR_GONE
+                                               : ERR_FAILED;
 }
 
 /** Where it is now, and what to do next, for one that did not move. */
@@ -142,10 +181,16 @@ static void explain(const struct message *message, const char *result, char *ret
     if (strcmp(result, RESULT_EXPIRED) == 0) {
         hint = "; try again with a longer --timeout";
     } else if (strcmp(result, RESULT_REFUSED) == 0 ||
-               (!from[0] && strcmp(result, RESULT_CANCELED))) {
-        hint = to[0] ? "; choose another device (reseat devices)" : "";
+               (!from[0] && to[0] && strcmp(result, RESULT_CANCELED))) {
+        hint = "; choose another device (reseat devices)";
     } else if (strcmp(result, RESULT_CANCELED) == 0 && !reason[0]) {
         snprintf(reason, sizeof(reason), "canceled");
+    }
+    if (strcmp(result, RESULT_ENDED) == 0) {
+        snprintf(ret, size,
+                 "%s (pid %llu) ended before that was done; nothing is left to do for it", name,
+                 (unsigned long long)field_u64(app, "pid", 0));
+        return;
     }
     if (!reason[0]) {
         snprintf(reason, sizeof(reason), "%s in phase %s", result, reached);
@@ -164,7 +209,7 @@ static int print_json(const struct change *change, const struct message *message
 {
     static const char *const fields[] = {"app",     "from",     "to",       "result",
                                          "reached", "reason",   "total_ns", "downtime_ns",
-                                         "bytes",   "starting", "seats"};
+                                         "bytes",   "starting", "already",  "seats"};
     json_t *object = output_object(&change->output, status);
 
     for (size_t i = 0; object && i < ARRAY_SIZE(fields); i++) {
@@ -193,7 +238,14 @@ static void print_done(const struct change *change, const struct message *messag
     output_seconds(field_u64(&message->root, "total_ns", 0), total, sizeof(total));
     output_seconds(field_u64(&message->root, "downtime_ns", 0), downtime, sizeof(downtime));
     output_bytes(field_u64(&message->root, "bytes", 0), bytes, sizeof(bytes));
-    if (change->dry_run) {
+    if (field_bool(&message->root, "already", false)) {
+        printf("%s (pid %llu) is already there: %s\n", name, pid,
+               from[0] ? from : "suspended, in host memory");
+    } else if (field_is(&message->root, "result", RESULT_QUEUED)) {
+        printf("%s (pid %llu) queues for a device; the policy resumes it when there is room "
+               "(reseat explain %llu)\n",
+               name, pid, pid);
+    } else if (change->dry_run) {
         printf("%s (pid %llu) can move from %s to %s\n", name, pid, from[0] ? from : "host memory",
                to);
     } else if (field_bool(&message->root, "starting", false)) {
@@ -213,7 +265,8 @@ static int finish(struct change *change, const struct message *message)
         !field_string(&message->root, "result", result, sizeof(result))) {
         return output_fail_message(&change->output, message);
     }
-    int status = strcmp(result, RESULT_DONE) == 0 ? STATUS_DONE : output_status_of(code_of(result));
+    bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
+    int status = done ? STATUS_DONE : output_status_of(code_of(result));
     if (status) {
         explain(message, result, explanation, sizeof(explanation));
     }
@@ -236,6 +289,7 @@ static int send_request(const struct change *change, struct client *client)
     frame_string(&frame, "device", change->device);
     frame_u64(&frame, "timeout_ms", change->timeout_ms);
     frame_bool(&frame, "dry_run", change->dry_run);
+    frame_bool(&frame, "queue", change->queue);
     if (change->taken) {
         frame_string(&frame, "manner", MANNER_TAKEN);
     }
@@ -289,6 +343,10 @@ static int carry_out(struct change *change)
             result = cancel(change, &client, signals, &set);
         } else if (result == 1 && field_is(&message.root, "type", MSG_PROGRESS)) {
             show_progress(change, &message);
+            message_finish(&message);
+            result = 0;
+        } else if (result == 1 && field_is(&message.root, "type", MSG_NOTICE)) {
+            show_waiting(change, &message);
             message_finish(&message);
             result = 0;
         }

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,11 +9,13 @@
 
 #define ANSWER_MS   5000
 #define SECONDS_MAX 1e7
+#define TEXT_MAX    256 /* Of a notice's line: programs log it. */
 
 /** What a program that registered is told. */
 struct notice {
     struct output output;
     const char *app, *what, *text;
+    bool has_in, has_value;
     uint64_t in_ns, value;
 };
 
@@ -32,8 +35,56 @@ static bool parse_number(const char *text, uint64_t *ret_value)
 {
     char *end;
 
+    errno = 0;
     *ret_value = strtoull(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end;
+    return *text >= '0' && *text <= '9' && !*end && !errno && *ret_value <= INT64_MAX;
+}
+
+static bool is_line(const char *text)
+{
+    size_t length = strlen(text);
+
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
+            return false;
+        }
+    }
+    return length < TEXT_MAX;
+}
+
+/** What is said has to be what the notice is about: nothing is made up for what is left out. */
+static int check(const struct notice *notice)
+{
+    static const struct {
+        const char *what;
+        bool takes_in, takes_value;
+        const char *needs;
+    } notices[] = {
+        {NOTICE_ADDED, false, true, NULL},
+        {NOTICE_TAKEN, true, false, "when: --in SECONDS; 0 is now"},
+        {NOTICE_POWER, false, true, "how much: --value MILLIWATTS"},
+        {NOTICE_QUOTA, false, true, "how much: --value BYTES, or --value none"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(notices); i++) {
+        if (strcmp(notices[i].what, notice->what)) {
+            continue;
+        }
+        if (notice->has_in && !notices[i].takes_in) {
+            return output_usage(&notice->output, "%s has no --in", notice->what);
+        }
+        if (notice->has_value && !notices[i].takes_value) {
+            return output_usage(&notice->output, "%s has no --value", notice->what);
+        }
+        if (notice->value == UINT64_MAX && strcmp(notice->what, NOTICE_QUOTA)) {
+            return output_usage(&notice->output, "--value none is for quota only");
+        }
+        return notices[i].needs && !notice->has_in && !notice->has_value
+                   ? output_usage(&notice->output, "%s says %s", notice->what, notices[i].needs)
+                   : 0;
+    }
+    return output_usage(&notice->output, "there is no notice \"%s\"; there are %s, %s, %s and %s",
+                        notice->what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
 }
 
 static int parse(struct notice *notice, int argc, char **argv)
@@ -50,8 +101,19 @@ static int parse(struct notice *notice, int argc, char **argv)
         if (option == 'i' && !cmd_seconds(optarg, &notice->in_ns)) {
             return output_usage(&notice->output, "--in is a number of seconds, not \"%s\"", optarg);
         }
-        if (option == 'v' && !parse_number(optarg, &notice->value)) {
-            return output_usage(&notice->output, "--value is a whole number, not \"%s\"", optarg);
+        notice->has_in = notice->has_in || option == 'i';
+        notice->has_value = notice->has_value || option == 'v';
+        if (option == 'v' && strcmp(optarg, "none") == 0) {
+            notice->value = UINT64_MAX;
+        } else if (option == 'v' && !parse_number(optarg, &notice->value)) {
+            return output_usage(&notice->output,
+                                "--value is a whole number of at most 63 bits, not \"%s\"", optarg);
+        }
+        if (option == 't' && !is_line(optarg)) {
+            return output_usage(&notice->output,
+                                "--text is one line of less than %d bytes, without control "
+                                "characters",
+                                TEXT_MAX);
         }
         if (option == 't') {
             notice->text = optarg;
@@ -66,7 +128,7 @@ static int parse(struct notice *notice, int argc, char **argv)
     }
     notice->app = argv[optind];
     notice->what = argv[optind + 1];
-    return 0;
+    return check(notice);
 }
 
 static int report(const struct notice *notice, const struct message *message)
@@ -102,7 +164,9 @@ int cmd_notify(int argc, char **argv)
     frame_string(&frame, "app", notice.app);
     frame_string(&frame, "what", notice.what);
     frame_u64(&frame, "in_ns", notice.in_ns);
-    frame_u64(&frame, "value", notice.value);
+    if (notice.has_value) {
+        frame_u64(&frame, "value", notice.value);
+    }
     frame_string(&frame, "text", notice.text);
     status = cmd_ask(&notice.output, &client, &frame, MSG_NOTICE, ANSWER_MS, "notify a program",
                      &message);

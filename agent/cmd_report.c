@@ -76,13 +76,13 @@ static unsigned percent(uint64_t part, uint64_t whole)
     return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
 }
 
-static void print_device(const msgpack_object *device)
+static void print_device(const msgpack_object *device, int width)
 {
-    char name[32], age[32];
+    char name[PROTOCOL_WORD_MAX], age[32];
 
     field_text(device, "name", name, sizeof(name));
     age_text(field_u64(device, "age_ms", 0), age, sizeof(age));
-    printf("%-8.8s", name);
+    printf("%-*s", width, name);
     print_bytes(device, "capacity_bytes");
     print_bytes(device, "granted_bytes");
     print_bytes(device, "held_bytes");
@@ -92,15 +92,29 @@ static void print_device(const msgpack_object *device)
     printf(" %s\n", age);
 }
 
-static void print_app(const msgpack_object *app)
+/** What it wanted, wherever that was, and how much of the device that would be. */
+static void print_needed(const msgpack_object *one)
 {
-    char name[64], age[32];
+    uint64_t wanted = field_u64(one, "wanted_peak_bytes", 0);
+    char device[PROTOCOL_WORD_MAX], text[32];
+
+    field_string(one, "device", device, sizeof(device));
+    output_bytes(wanted, text, sizeof(text));
+    printf("needed at most %s", text);
+    if (device[0] && field_u64(one, "capacity_bytes", 0)) {
+        printf(", %u%% of %s", percent(wanted, field_u64(one, "capacity_bytes", 0)), device);
+    }
+}
+
+static void print_app(const msgpack_object *app, int width)
+{
+    char name[PROTOCOL_WORD_MAX], age[32];
     uint64_t capacity = field_u64(app, "capacity_bytes", 0);
     uint64_t peak = field_u64(app, "peak_bytes", 0), waits = field_u64(app, "waits", 0);
 
     field_text(app, "name", name, sizeof(name));
     age_text(field_u64(app, "age_ms", 0), age, sizeof(age));
-    printf("%-8.8s", name);
+    printf("%-*s", width, name);
     print_bytes(app, "granted_bytes");
     print_bytes(app, "device_bytes");
     print_bytes(app, "spilled_bytes");
@@ -108,7 +122,8 @@ static void print_app(const msgpack_object *app)
     putchar(' ');
     draw(app, capacity ? capacity : peak);
     printf(" %s\n", age);
-    printf("        needed at most %u%% of its device", percent(peak, capacity));
+    printf("%*s", width, "");
+    print_needed(app);
     if (waits) {
         char waited[32];
         output_seconds(field_u64(app, "waited_ms", 0) * 1000000, waited, sizeof(waited));
@@ -118,49 +133,60 @@ static void print_app(const msgpack_object *app)
     putchar('\n');
 }
 
-static void print_ended(const msgpack_object *one)
+static void print_ended(const msgpack_object *one, int width)
 {
-    char name[64], device[32], peak[32];
+    char name[PROTOCOL_WORD_MAX];
 
     field_text(one, "name", name, sizeof(name));
-    field_string(one, "device", device, sizeof(device));
-    output_bytes(field_u64(one, "peak_bytes", 0), peak, sizeof(peak));
-    printf("%-8.8s ended; needed at most %s", name, peak);
-    if (device[0]) {
-        printf(", %u%% of %s",
-               percent(field_u64(one, "peak_bytes", 0), field_u64(one, "capacity_bytes", 0)),
-               device);
-    }
+    printf("%-*s ended; ", width, name);
+    print_needed(one);
     putchar('\n');
+}
+
+/** Of the longest name in the list, and the space behind it. */
+static int width_of(const msgpack_object *root, const char *key, int width)
+{
+    const msgpack_object *items;
+    size_t count = field_array(root, key, &items);
+    char name[PROTOCOL_WORD_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        field_string(&items[i], "name", name, sizeof(name));
+        int length = (int)strlen(name) + 1;
+        width = length > width ? length : width;
+    }
+    return width;
 }
 
 static int print_report(const msgpack_object *root)
 {
     const msgpack_object *items;
     size_t count = field_array(root, "devices", &items);
+    int width = width_of(root, "devices", 8);
 
+    width = width_of(root, "ended", width_of(root, "apps", width));
     if (count) {
-        printf("%-8s%9s%9s%9s%9s %s\n", "DEVICE", "CAPACITY", "GRANTED", "HELD", "PEAK",
+        printf("%-*s%9s%9s%9s%9s %s\n", width, "DEVICE", "CAPACITY", "GRANTED", "HELD", "PEAK",
                "HELD OVER TIME");
     }
     for (size_t i = 0; i < count; i++) {
-        print_device(&items[i]);
+        print_device(&items[i], width);
     }
     bool devices = count > 0;
     count = field_array(root, "apps", &items);
     if (count) {
-        printf("%s%-8s%9s%9s%9s%9s %s\n", devices ? "\n" : "", "PROGRAM", "GRANTED", "HELD",
+        printf("%s%-*s%9s%9s%9s%9s %s\n", devices ? "\n" : "", width, "PROGRAM", "GRANTED", "HELD",
                "SPILLED", "PEAK", "HELD OVER TIME");
     }
     for (size_t i = count; i-- > 0;) {
-        print_app(&items[i]);
+        print_app(&items[i], width);
     }
     count = field_array(root, "ended", &items);
     if (count) {
         putchar('\n');
     }
     for (size_t i = 0; i < count; i++) {
-        print_ended(&items[i]);
+        print_ended(&items[i], width);
     }
     return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
 }
@@ -180,6 +206,7 @@ int cmd_report(int argc, char **argv)
     }
     frame_init(&frame, MSG_USE);
     frame_string(&frame, "what", what);
+    cmd_put_environment(&frame);
     status = cmd_ask(&output, &client, &frame, MSG_USE, REPORT_MS, "report use", &message);
     client_close(&client);
     if (status) {

@@ -72,9 +72,10 @@ static int take_size(struct run *run, const char *option, const char *text, uint
 {
     char reason[PROTOCOL_TEXT_MAX];
 
-    return size_parse(text, ret, reason, sizeof(reason))
-               ? output_usage(&run->output, "%s: %s", option, reason)
-               : 0;
+    if (size_parse(text, ret, reason, sizeof(reason))) {
+        return output_usage(&run->output, "%s: %s", option, reason);
+    }
+    return *ret ? 0 : output_usage(&run->output, "%s: a program needs more than nothing", option);
 }
 
 static int take_priority(struct run *run, const char *text)
@@ -92,11 +93,13 @@ static int take_priority(struct run *run, const char *text)
 
 static int take_ways(struct run *run, const char *text)
 {
+    bool more = strcmp(text, "refuse") != 0;
+
     run->full = true;
     run->ways = 0;
-    while (*text && strcmp(text, "refuse")) {
-        size_t length = strcspn(text, ",");
-        unsigned way = policy_way_of(text, length);
+    for (const char *at = text; more;) {
+        size_t length = strcspn(at, ",");
+        unsigned way = policy_way_of(at, length);
         if (!way) {
             return output_usage(&run->output,
                                 "--on-full is refuse, or some of upgrade, spill, wait and suspend "
@@ -104,7 +107,8 @@ static int take_ways(struct run *run, const char *text)
                                 text);
         }
         run->ways |= way;
-        text += length + (text[length] == ',');
+        more = at[length] == ',';
+        at += length + more;
     }
     return 0;
 }

@@ -48,6 +48,7 @@ void govern_finish(struct agent *agent)
         governor->watches = watch->next;
         free(watch);
     }
+    resume_finish(governor);
     world_finish(&governor->world);
     ledger_finish(&governor->ledger);
     free(governor->histories);
@@ -109,6 +110,7 @@ void govern_know(struct agent *agent, struct app *app)
     app->policy.quota = LEDGER_NO_LIMIT;
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         ledger_open(&agent->governor->ledger, &app->seats[i].account);
+        app->seats[i].only = LEDGER_NONE;
     }
 }
 
@@ -125,6 +127,7 @@ static void remember(struct governor *governor, const struct app *app)
     memcpy(ended->id, app->id, sizeof(ended->id));
     memcpy(ended->name, app->name, sizeof(ended->name));
     for (size_t i = 0; i < app->seat_count; i++) {
+        ended->wanted_peak += app->seats[i].wanted_peak;
         ended->held_peak += app->seats[i].account.held_peak;
         ended->granted_peak += app->seats[i].account.granted_peak;
     }
@@ -142,6 +145,7 @@ void govern_forget(struct agent *agent, struct app *app)
 
     remember(governor, app);
     needs_drop(governor, app);
+    resume_forget(agent, app);
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         ledger_close(&governor->ledger, &app->seats[i].account);
     }
@@ -460,6 +464,8 @@ static bool serve_queue(struct agent *agent)
         if (step.action == POLICY_DO_WAIT || step.action == POLICY_NOTHING) {
             memcpy(fate->why, step.reason, sizeof(fate->why));
         } else if (step_do(agent, &step)) {
+            fate->displaces =
+                fate->displaces || (step.program != program && step.action == POLICY_DO_SPILL);
             return true;
         }
     }
@@ -551,6 +557,7 @@ void govern_tick(struct agent *agent)
         app->fate.clings = app->fate.clings && now < app->fate.clings_until_ms;
     }
     drain_tick(agent);
+    resume_tick(agent);
     if (now - governor->ticked_ms >= TICK_MS) {
         governor->ticked_ms = now;
         governor->automatic = true;

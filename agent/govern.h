@@ -35,6 +35,8 @@ void govern_status(struct agent *agent, struct app *app);
 void govern_lost(struct agent *agent, struct app *app);
 /** It does not answer any more, or does again. */
 void govern_silent(struct agent *agent, struct app *app);
+/** Its index in the ledger, or LEDGER_NONE without memory for it. */
+uint32_t govern_index(const struct agent *agent, const struct inventory_entry *entry);
 /** The device of an account by its name in the inventory; NULL: not listed. */
 const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t device);
 /** Bytes that it has, on its device and in host memory, as last heard. */
@@ -66,16 +68,36 @@ void govern_tick(struct agent *agent);
 MUST_CHECK int govern_admit(struct agent *agent, struct request *request,
                             const struct inventory_entry *target, char *ret_error, size_t size);
 /**
- * A request ended, however that was, and is not in agent->requests any more. @moved: the seats, as
- * bits, that are where they should be. @result: RESULT_..., or "" where the program does not say.
+ * A request ended, however that was, and is not in agent->requests any more.
+ *
+ * @moved    The seats, as bits, that are where they should be.
+ * @result   RESULT_...
+ * @lasting  It would fail there again for as long as the program has what it has.
  */
 void govern_settle(struct agent *agent, const struct request *request, unsigned moved,
-                   const char *result, const char *reason);
+                   const char *result, const char *reason, bool lasting);
+
+/**
+ * A resume that finds no room now: the program queues, and @client is told when it has a device.
+ *
+ * @seats  Of those the ones that are suspended.
+ * @only   The device of the ledger that it is to go to, or LEDGER_NONE: any.
+ * @why    There is no room; one line.
+ */
+void resume_queue(struct peer *client, struct app *app, size_t seat, unsigned seats, uint32_t only,
+                  uint64_t timeout_ms, const char *why);
+/** The same, where nobody waits for it. */
+void resume_hand_back(struct peer *client, struct app *app, size_t seat, unsigned seats,
+                      uint32_t only);
+/** Who is to be told that @request of ours ended so, as the last that it waited for; or NULL. */
+struct peer *resume_ends(struct agent *agent, const struct request *request, const char *result);
+/** Who waits does not any more; @gone: nor is told. */
+void resume_cancel(struct agent *agent, const struct peer *client, bool gone);
 
 /* ---- what clients ask ---- */
 
 /** MSG_LIMIT, MSG_DRAIN, MSG_BALANCE, MSG_EXPLAIN, MSG_USE; false: it is none of these. */
-bool govern_client(struct peer *client, const msgpack_object *message);
+bool govern_client(struct peer *client, struct message *message);
 /** A client is gone. */
 void govern_client_gone(struct agent *agent, const struct peer *client);
 

@@ -189,6 +189,7 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
     seat->arrived = false;
     seat->suspended = false;
     seat->displaced = false;
+    seat->only = LEDGER_NONE;
 }
 
 /** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
@@ -199,6 +200,7 @@ static void queue(struct agent *agent, const struct request *request, uint32_t i
     const struct need *need = need_of(governor, request->app, 1u << index);
 
     seat->displaced = request->ours;
+    seat->only = LEDGER_NONE;
     seat->ticket = need ? need->ticket : ++governor->tickets;
     seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
 }
@@ -222,24 +224,30 @@ static void count_move(struct agent *agent, struct app *app)
 }
 
 static void fail(struct agent *agent, const struct request *request, const char *result,
-                 const char *reason)
+                 const char *reason, bool lasting)
 {
     struct app *app = request->app;
+    bool refused = strcmp(result, RESULT_REFUSED) == 0;
+    enum app_bar_cause cause = lasting ? BAR_BUILD : refused ? BAR_REFUSED : BAR_FAILED;
 
-    if (!request->ours || !result[0]) {
-        return;
+    if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
+        strcmp(result, RESULT_UNKNOWN) == 0) {
+        return; /* That says nothing of the device. */
     }
-    if (request->target == LEDGER_NONE) {
+    /* Whoever asked, the policy need not try what is known to fail. */
+    if (request->target != LEDGER_NONE && (request->ours || lasting)) {
+        step_bar(agent, app, request->target, cause, reason);
+    } else if (request->ours) {
         step_rest(agent, app);
-    } else {
-        step_bar(agent, app, request->target, strcmp(result, RESULT_REFUSED) == 0, reason);
     }
-    snprintf(app->fate.why, sizeof(app->fate.why), "its %s was %s: %.180s", request->verb,
-             strcmp(result, RESULT_REFUSED) == 0 ? "refused" : "rolled back", reason);
+    if (request->ours) {
+        snprintf(app->fate.why, sizeof(app->fate.why), "its %s was %s: %.180s", request->verb,
+                 refused ? "refused" : "rolled back", reason);
+    }
 }
 
 void govern_settle(struct agent *agent, const struct request *request, unsigned moved,
-                   const char *result, const char *reason)
+                   const char *result, const char *reason, bool lasting)
 {
     struct app *app = request->app;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
@@ -264,14 +272,14 @@ void govern_settle(struct agent *agent, const struct request *request, unsigned 
             }
         }
         if (!suspends && moved & (1u << i)) {
-            seat->chosen = !request->ours;
+            seat->chosen = request->chosen;
         }
         if (suspends && !request->ours) {
             seat->displaced = false; /* Also where the policy had done it: now it is to stay so. */
         }
     }
     if (moved == 0) {
-        fail(agent, request, result, reason);
+        fail(agent, request, result, reason, lasting);
     } else {
         app->fate.rest_ms = 0;
         if (request->ours && !suspends) {
@@ -284,6 +292,6 @@ void govern_settle(struct agent *agent, const struct request *request, unsigned 
     }
     agent->governor->dirty = true;
     if (request->ours) {
-        watch_step(agent, request, result[0] ? result : RESULT_ROLLED_BACK, reason);
+        watch_step(agent, request, result, reason);
     }
 }

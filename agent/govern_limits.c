@@ -158,12 +158,35 @@ void limits_set_quota(struct agent *agent, struct app *app, uint64_t bytes, cons
     agent->governor->dirty = true;
 }
 
+/** What @app has to have on a device at once, wherever it is. */
+static uint64_t needs_at_once(const struct app *app)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < app->seat_count; i++) {
+        const struct app_seat *seat = &app->seats[i];
+        bool spills = app->policy.ways & POLICY_SPILL && seat->limited && !seat->pinned[0];
+        uint64_t own = spills ? seat->least : govern_wanted(seat);
+        bytes = own > bytes ? own : bytes;
+    }
+    return bytes;
+}
+
 static void limit_app(struct peer *client, struct app *app, uint64_t bytes)
 {
     struct agent *agent = client->agent;
-    uint64_t granted = 0, held = 0;
+    uint64_t granted = 0, held = 0, needs = needs_at_once(app);
     struct frame frame;
 
+    if (bytes < needs) {
+        char least[32];
+        bytes_text(needs, least, sizeof(least));
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) needs %s at once and could not go on with less; set a "
+                   "limit of that at least, or take it off its device (reseat suspend %s)",
+                   app->name, (int)app->pid, least, app->id);
+        return;
+    }
     app->policy.said |= APP_SAID_QUOTA;
     limits_set_quota(agent, app, bytes, "an operator set its limit");
     for (size_t i = 0; i < app->seat_count; i++) {

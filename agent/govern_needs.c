@@ -80,9 +80,10 @@ void need_take(struct agent *agent, struct app *app, const msgpack_object *messa
     *need = (struct need){.app = app,
                           .seat = (uint32_t)seat,
                           .id = id,
-                          .bytes = amount(message, "bytes"),
+                          .total = amount(message, "total"),
                           .least = amount(message, "least"),
                           .wanted = amount(message, "wanted"),
+                          .owns = field_bool(message, "owns", false),
                           .failed = field_bool(message, "failed", false),
                           .ticket = ++governor->tickets,
                           .since_ms = uv_now(&agent->loop)};

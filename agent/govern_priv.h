@@ -14,8 +14,10 @@ struct need {
     struct app *app;
     uint32_t seat;
     uint64_t id;
-    uint64_t bytes, least, wanted;
-    bool failed; /**< The driver had no more, whatever was granted. */
+    uint64_t total;         /**< Bytes that it must be granted in all. */
+    uint64_t least, wanted; /**< As MSG_NEED says. */
+    bool owns;              /**< It needs them for what it has already. */
+    bool failed;            /**< The driver had no more, whatever was granted. */
     uint64_t ticket;
     uint64_t since_ms;
 };
@@ -52,13 +54,16 @@ struct watch {
 #define ENDED_MAX 32
 struct ended {
     char id[32], name[64], device[32];
-    uint64_t held_peak, granted_peak, own, waits, waited_ms;
+    uint64_t wanted_peak, held_peak, granted_peak, own, waits, waited_ms;
 };
 
 #define GOVERN_MOVES_MAX 1024
 
+struct resume;
+
 struct governor {
     struct ledger ledger;
+    struct resume *resumes;
     struct history *histories; /**< Of the ledger's devices. */
     uint32_t history_count;
     struct need *needs;
@@ -106,8 +111,10 @@ void step_grant(struct agent *agent, struct app *app, uint32_t seat, uint64_t by
 bool step_quota(struct agent *agent);
 /** Its step failed: leave it alone for a while. */
 void step_rest(struct agent *agent, struct app *app);
-void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refused,
+void step_bar(struct agent *agent, struct app *app, uint32_t device, enum app_bar_cause cause,
               const char *reason);
+/** Whether that still keeps @app off the device. */
+bool step_barred(const struct agent *agent, const struct app *app, const struct app_bar *bar);
 /** False where a device has less than @app asked for at least, with the reason: 256 bytes. */
 bool govern_meets(const struct agent *agent, const struct app *app, uint32_t device,
                   char *ret_reason, size_t size);
@@ -136,6 +143,13 @@ void drain_tell(const struct agent *agent, const struct app *app);
 bool drain_leaves(const struct agent *agent, const struct app *app, uint32_t device);
 /** Nanoseconds until a drain that was announced; 0: there is none. */
 uint64_t drain_in_ns(const struct agent *agent, const struct ledger_device *device);
+
+/* govern_resume.c */
+/** As time passes, and things change. */
+void resume_tick(struct agent *agent);
+/** @app ended. */
+void resume_forget(struct agent *agent, const struct app *app);
+void resume_finish(struct governor *governor);
 
 /* govern_limits.c */
 int limits_load(struct agent *agent);

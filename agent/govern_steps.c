@@ -12,7 +12,11 @@
 #define FRESH_MS    1000
 #define REST_MS     1000
 #define REST_MS_MAX 60000
-#define STEP_MS     600000 /* A move that takes longer is given up. */
+/* One that makes programs all the time is tried again after so long at first, then after twice...
+ */
+#define BUILD_MS      60000
+#define BUILD_DOUBLED 6
+#define STEP_MS       600000 /* A move that takes longer is given up. */
 
 static const struct policy_program *program_of(const struct agent *agent, uint32_t program)
 {
@@ -36,11 +40,41 @@ void step_rest(struct agent *agent, struct app *app)
     fate->rest_until_ms = uv_now(&agent->loop) + fate->rest_ms;
 }
 
-void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refused,
+/** What a build there depends on and that another driver changes. */
+static uint64_t driver_of(const struct agent *agent, uint32_t device)
+{
+    const struct inventory_entry *entry = govern_entry(agent, device);
+    const cl_device_info names[] = {CL_DRIVER_VERSION, CL_DEVICE_VERSION};
+    uint64_t hash = 1469598103934665603u;
+
+    for (size_t i = 0; entry && i < ARRAY_SIZE(names); i++) {
+        for (const char *at = devinfo_string(&entry->info, names[i]); at && *at; at++) {
+            hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+        }
+    }
+    return hash;
+}
+
+bool step_barred(const struct agent *agent, const struct app *app, const struct app_bar *bar)
+{
+    bool time = uv_now(&agent->loop) < bar->until_ms;
+
+    switch (bar->cause) {
+    case BAR_REFUSED:
+        return bar->uses == app_uses(app);
+    case BAR_BUILD:
+        return bar->driver == driver_of(agent, bar->device) && (time || bar->uses == app_uses(app));
+    case BAR_FAILED:
+        break;
+    }
+    return time;
+}
+
+void step_bar(struct agent *agent, struct app *app, uint32_t device, enum app_bar_cause cause,
               const char *reason)
 {
     struct app_fate *fate = &app->fate;
-    unsigned at = 0;
+    unsigned at = 0, tries = 0;
 
     while (at < fate->bar_count && fate->bars[at].device != device) {
         at++;
@@ -49,15 +83,21 @@ void step_bar(struct agent *agent, struct app *app, uint32_t device, bool refuse
         at = 0;
     } else if (at == fate->bar_count) {
         fate->bar_count++;
+    } else if (fate->bars[at].cause == cause) {
+        tries = fate->bars[at].tries + 1;
     }
-    if (!refused) {
+    if (cause == BAR_FAILED) {
         fate->rest_ms = fate->rest_ms ? fate->rest_ms * 2 : REST_MS;
         fate->rest_ms = fate->rest_ms < REST_MS_MAX ? fate->rest_ms : REST_MS_MAX;
     }
+    uint64_t build_ms = (uint64_t)BUILD_MS << (tries < BUILD_DOUBLED ? tries : BUILD_DOUBLED);
     fate->bars[at] = (struct app_bar){
         .device = device,
+        .cause = cause,
+        .tries = tries,
         .uses = app_uses(app),
-        .until_ms = refused ? 0 : uv_now(&agent->loop) + fate->rest_ms,
+        .driver = driver_of(agent, device),
+        .until_ms = uv_now(&agent->loop) + (cause == BAR_BUILD ? build_ms : fate->rest_ms),
     };
     snprintf(fate->bars[at].reason, sizeof(fate->bars[at].reason), "%s", reason);
 }
@@ -115,8 +155,14 @@ static bool do_grant(struct agent *agent, const struct unit *unit, const struct 
     if (seat->account.device == LEDGER_NONE || (!need && !step->bytes)) {
         return false;
     }
-    uint64_t bytes =
-        ledger_round(&agent->governor->ledger.devices[seat->account.device], step->bytes);
+    const struct ledger_device *device = &agent->governor->ledger.devices[seat->account.device];
+    uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
+    if (unit->app->fate.displaces && bytes < ledger_step(device)) {
+        /* What others gave for it is not left to be given back, and asked for again. */
+        bytes = room < ledger_step(device) ? room : ledger_step(device);
+        bytes = bytes > step->bytes ? bytes : step->bytes;
+    }
+    unit->app->fate.displaces = false;
     if (bytes > step->bytes && granted + bytes > quota) {
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
     }
@@ -188,12 +234,15 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
                                .seats = 1u << i,
                                .seat = i,
                                .target = target ? step->device : LEDGER_NONE,
+                               .chosen = unit->app->seats[i].only == step->device &&
+                                         step->device != LEDGER_NONE,
                                .ours = true};
         wish.grants[i] = grants[i];
         if (!(unit->seats & wish.seats)) {
             continue;
         }
         snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
+        memcpy(wish.why, step->reason, sizeof(wish.why));
         if (requests_begin(agent, &wish, target, STEP_MS)) {
             continue;
         }
@@ -206,26 +255,6 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
     return any;
 }
 
-static bool do_refuse(struct agent *agent, const struct unit *unit, const struct policy_step *step)
-{
-    struct need *need = need_of(agent->governor, unit->app, unit->seats);
-
-    if (need) {
-        need_answer(agent, need, WAY_REFUSE, step->reason);
-        return true;
-    }
-    /* It can run nowhere: left alone, until an operator resumes it. */
-    bool any = false;
-    for (uint32_t i = 0; i < unit->app->seat_count; i++) {
-        if (unit->seats & (1u << i)) {
-            any = any || unit->app->seats[i].displaced;
-            unit->app->seats[i].displaced = false;
-        }
-    }
-    apps_save(agent, unit->app);
-    return any;
-}
-
 bool step_do(struct agent *agent, const struct policy_step *step)
 {
     const struct world *world = &agent->governor->world;
@@ -235,6 +264,11 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     }
     struct unit unit = world->units[step->program];
     if (!unit.app->peer || program_of(agent, step->program)->busy_moving) {
+        return false;
+    }
+    if (step->action == POLICY_DO_REFUSE && !need_of(agent->governor, unit.app, unit.seats)) {
+        /* What is in its way may pass: it goes on queueing. */
+        memcpy(unit.app->fate.why, step->reason, sizeof(unit.app->fate.why));
         return false;
     }
     note(&unit, step);
@@ -250,7 +284,9 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     case POLICY_DO_SUSPEND:
         return ask(agent, &unit, step, MSG_SUSPEND);
     case POLICY_DO_REFUSE:
-        return do_refuse(agent, &unit, step);
+        need_answer(agent, need_of(agent->governor, unit.app, unit.seats), WAY_REFUSE,
+                    step->reason);
+        return true;
     case POLICY_NOTHING:
     case POLICY_DO_WAIT:
         break;

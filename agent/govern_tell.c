@@ -6,14 +6,44 @@
 #include "agent/access.h"
 #include "agent/bytes.h"
 #include "agent/govern_priv.h"
+#include "agent/listed.h"
 #include "agent/peers.h"
 
 /* What the ledger and the policy know, told to clients. */
 
 #define EXPLAIN_MAX 2048
 
-bool govern_client(struct peer *client, const msgpack_object *message)
+/** A name that is none of a device may be one that nobody has listed yet. */
+static bool awaits_devices(struct peer *client, struct message *message)
 {
+    const struct inventory *inventory = &client->agent->devices.inventory;
+    const msgpack_object *map = &message->root;
+    bool drains = field_is(map, "type", MSG_DRAIN);
+    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
+    const struct inventory_entry *entry;
+    struct app *app;
+    size_t seat;
+
+    if (!drains && !field_is(map, "type", MSG_LIMIT) && !field_is(map, "type", MSG_USE)) {
+        return false;
+    }
+    field_string(map, drains ? "device" : "what", name, sizeof(name));
+    if (!name[0] || device_resolve(inventory, name, &entry, error, sizeof(error)) != -ENODEV ||
+        (!drains &&
+         apps_find(client->agent, client, name, &app, &seat, error, sizeof(error)) != -ESRCH)) {
+        client->retried = false;
+        return false;
+    }
+    return listed_await(client, message);
+}
+
+bool govern_client(struct peer *client, struct message *whole)
+{
+    const msgpack_object *message = &whole->root;
+
+    if (awaits_devices(client, whole)) {
+        return true;
+    }
     if (field_is(message, "type", MSG_LIMIT)) {
         limits_handle(client, message);
     } else if (field_is(message, "type", MSG_DRAIN) || field_is(message, "type", MSG_BALANCE)) {
@@ -61,7 +91,7 @@ static void put_ways(struct frame *frame, unsigned ways)
 
 void govern_describe_app(const struct agent *agent, const struct app *app, struct frame *frame)
 {
-    uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0;
+    uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0, wanted_peak = 0, least = 0;
     const struct need *need = need_of(agent->governor, app, UINT_MAX);
     uint64_t ticket = need ? need->ticket : 0;
     char priority[16];
@@ -71,6 +101,8 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
         const struct app_seat *seat = &app->seats[i];
         granted += ledger_reserved(&seat->account);
         wanted += seat->wanted;
+        wanted_peak += seat->wanted_peak;
+        least = seat->least > least ? seat->least : least;
         spilled += seat->spilled;
         peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
         bool queues = seat->displaced && seat->suspended;
@@ -84,6 +116,8 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
     frame_u64(frame, "wanted_bytes", wanted);
     frame_u64(frame, "spilled_bytes", spilled);
     frame_u64(frame, "peak_bytes", peak);
+    frame_u64(frame, "wanted_peak_bytes", wanted_peak);
+    frame_u64(frame, "least_bytes", least);
     frame_bool(frame, "limited", app->policy.quota != LEDGER_NO_LIMIT);
     frame_u64(frame, "quota_bytes", app->policy.quota == LEDGER_NO_LIMIT ? 0 : app->policy.quota);
     frame_string(frame, "priority", priority);
@@ -112,14 +146,13 @@ static void put_bar(const struct agent *agent, uint32_t device, bool for_now, co
 
 static void put_bars(const struct agent *agent, const struct app *app, struct frame *frame)
 {
-    uint64_t now = uv_now(&agent->loop);
     char reason[POLICY_REASON];
 
     frame_array(frame, "refused_by");
     for (unsigned i = 0; i < app->fate.bar_count; i++) {
         const struct app_bar *one = &app->fate.bars[i];
-        if (one->until_ms ? now < one->until_ms : one->uses == app_uses(app)) {
-            put_bar(agent, one->device, one->until_ms != 0, one->reason, frame);
+        if (step_barred(agent, app, one)) {
+            put_bar(agent, one->device, one->cause == BAR_FAILED, one->reason, frame);
         }
     }
     for (uint32_t i = 0; i < agent->governor->ledger.count; i++) {
@@ -183,12 +216,14 @@ void tell_explain(struct peer *client, const msgpack_object *message)
     }
     frame_init(&frame, MSG_EXPLAIN);
     app_describe(agent, app, &frame);
+    frame_bool(&frame, "named", seat != APP_ALL_SEATS);
     put_bars(agent, app, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < app->seat_count; i++) {
         uint32_t program = world_find(world, app, i);
-        if ((seat != APP_ALL_SEATS && seat != i) || program == POLICY_NONE ||
-            world->units[program].seat != i) {
+        /* Those on one device are one to the policy: told of once, or of the one that is named. */
+        if (program == POLICY_NONE ||
+            (seat == APP_ALL_SEATS ? world->units[program].seat != i : seat != i)) {
             continue;
         }
         policy_explain(&world->policy, config_policy(&agent->config), program, text, sizeof(text));
@@ -245,10 +280,9 @@ static void put_program(const struct agent *agent, const struct app *app, struct
 
     frame_map(frame, NULL);
     app_describe(agent, app, frame);
-    frame_u64(frame, "capacity_bytes",
-              account->device == LEDGER_NONE
-                  ? 0
-                  : ledger_capacity(&agent->governor->ledger.devices[account->device]));
+    frame_u64(
+        frame, "capacity_bytes",
+        account->device == LEDGER_NONE ? 0 : agent->governor->ledger.devices[account->device].own);
     put_history(agent, &app->fate.history, frame);
     frame_end(frame);
 }
@@ -265,6 +299,7 @@ static void put_ended(const struct governor *governor, struct frame *frame)
         frame_string(frame, "name", one->name);
         frame_string(frame, "device", one->device);
         frame_u64(frame, "capacity_bytes", one->own);
+        frame_u64(frame, "wanted_peak_bytes", one->wanted_peak);
         frame_u64(frame, "peak_bytes", one->held_peak);
         frame_u64(frame, "granted_peak_bytes", one->granted_peak);
         frame_u64(frame, "waits", one->waits);

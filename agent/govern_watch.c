@@ -7,19 +7,11 @@
 #include "agent/access.h"
 #include "agent/govern_priv.h"
 #include "agent/peers.h"
+#include "agent/report.h"
 
 /* Clients that follow a drain or a rebalance: told of each step, and of the end. */
 
 #define BALANCE_MAX 256 /* Steps of one rebalance. */
-
-static void put_app(struct frame *frame, const struct app *app)
-{
-    frame_map(frame, "app");
-    frame_string(frame, "id", app->id);
-    frame_string(frame, "name", app->name);
-    frame_u64(frame, "pid", (uint64_t)app->pid);
-    frame_end(frame);
-}
 
 static void drop(struct governor *governor, struct watch *watch)
 {
@@ -65,22 +57,29 @@ void watch_step(struct agent *agent, const struct request *request, const char *
         }
         bool done = strcmp(result, RESULT_DONE) == 0;
         watch->done += done;
-        watch->failed += !done && strcmp(result, RESULT_REFUSED) != 0;
+        watch->failed += strcmp(result, RESULT_ROLLED_BACK) == 0 ||
+                         strcmp(result, RESULT_EXPIRED) == 0 ||
+                         strcmp(result, RESULT_CANCELED) == 0;
         frame_init(&frame, MSG_STEP);
-        put_app(&frame, request->app);
+        report_put_app(&frame, request->app);
         frame_string(&frame, "from", request->from);
         frame_string(&frame, "to", request->to);
         frame_string(&frame, "result", result);
-        frame_string(&frame, "reason", reason);
+        frame_string(&frame, "reason", done ? request->why : reason);
         peer_send(watch->client, &frame);
     }
 }
 
-static const char *bar_reason(const struct app *app)
+/** Why it is off other devices, where that is known, else of its last step. */
+static const char *bar_reason(const struct agent *agent, const struct app *app)
 {
     const struct app_fate *fate = &app->fate;
+    const char *reason = fate->why;
 
-    return fate->bar_count ? fate->bars[fate->bar_count - 1].reason : fate->why;
+    for (unsigned i = 0; i < fate->bar_count; i++) {
+        reason = step_barred(agent, app, &fate->bars[i]) ? fate->bars[i].reason : reason;
+    }
+    return reason;
 }
 
 /** Who is left on a device that drains, and why. */
@@ -101,9 +100,9 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
         if (!there) {
             continue;
         }
-        const char *why = pinned[0] ? pinned : bar_reason(app);
+        const char *why = pinned[0] ? pinned : bar_reason(agent, app);
         frame_map(frame, NULL);
-        put_app(frame, app);
+        report_put_app(frame, app);
         frame_string(frame, "reason", why[0] ? why : "no other device has room for it");
         frame_end(frame);
         count++;
@@ -252,7 +251,7 @@ static void dry_run(struct peer *client)
         const struct policy_program *program = &world->programs[step.program];
         bool placed = program->device != POLICY_NONE;
         frame_init(&frame, MSG_STEP);
-        put_app(&frame, world->units[step.program].app);
+        report_put_app(&frame, world->units[step.program].app);
         frame_string(&frame, "from", placed ? world->devices[program->device].name : "");
         frame_string(&frame, "to", world->devices[step.device].name);
         frame_string(&frame, "result", "");

@@ -37,6 +37,13 @@ const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t d
     return NULL;
 }
 
+uint32_t govern_index(const struct agent *agent, const struct inventory_entry *entry)
+{
+    uint32_t index;
+
+    return ledger_device(&agent->governor->ledger, entry->name, &index) ? LEDGER_NONE : index;
+}
+
 bool govern_meets(const struct agent *agent, const struct app *app, uint32_t device,
                   char *ret_reason, size_t size)
 {
@@ -76,7 +83,9 @@ static void put_devices(struct agent *agent, struct world *world)
         device->has = &world->offers[i];
         device->name = own->name;
         device->memory = ledger_capacity(own);
+        device->whole = own->own < own->tight ? own->own : own->tight;
         device->reserved = own->reserved;
+        device->step = ledger_step(own);
         device->drains = own->drains;
         device->closed = device->closed || own->drains || own->drains_ms;
     }
@@ -99,19 +108,17 @@ static void bar(uint64_t *barred, uint32_t device)
 
 /** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
  * what its environment does not show; what has less than it asked for, and all that it is not bound
- * to. */
-static void put_bars(const struct agent *agent, const struct app *app, uint32_t own,
+ * to or does not queue for. */
+static void put_bars(const struct agent *agent, const struct unit *unit, uint32_t own,
                      uint64_t *barred)
 {
+    const struct app *app = unit->app;
+    const struct app_seat *seat = &app->seats[unit->seat];
     const struct governor *governor = agent->governor;
-    uint64_t now = uv_now(&agent->loop);
 
     for (unsigned i = 0; i < app->fate.bar_count; i++) {
         const struct app_bar *one = &app->fate.bars[i];
-        if (one->device == own) {
-            continue;
-        }
-        if (one->until_ms ? now < one->until_ms : one->uses == app_uses(app)) {
+        if (one->device != own && step_barred(agent, app, one)) {
             bar(barred, one->device);
         }
     }
@@ -124,6 +131,12 @@ static void put_bars(const struct agent *agent, const struct app *app, uint32_t 
     for (uint32_t i = 0; app->environment && i < governor->ledger.count; i++) {
         const struct inventory_entry *entry = govern_entry(agent, i);
         if (i != own && entry && !devices_shown(agent, app->environment, entry)) {
+            bar(barred, i);
+        }
+    }
+    for (uint32_t i = 0; seat->suspended && seat->only != LEDGER_NONE && i < governor->ledger.count;
+         i++) {
+        if (i != seat->only) {
             bar(barred, i);
         }
     }
@@ -159,8 +172,9 @@ static void put_need(struct world *world, struct policy_program *program, const 
     program->least = program->least > need->least ? program->least : need->least;
     program->wanted = program->wanted > need->wanted ? program->wanted : need->wanted;
     program->ticket = need->ticket;
-    program->need =
-        program->device == POLICY_NONE ? program->wanted : program->granted + need->bytes;
+    program->owns = need->owns && !need->failed;
+    /* What it says it needs in all: of what was granted it may not have heard yet. */
+    program->need = program->device == POLICY_NONE ? program->wanted : need->total;
     if (!need->failed || program->device == POLICY_NONE) {
         return;
     }
@@ -172,7 +186,6 @@ static void put_need(struct world *world, struct policy_program *program, const 
     if (held < program->granted) {
         world->devices[program->device].reserved -= program->granted - held;
         program->granted = held;
-        program->need = held + need->bytes;
     }
 }
 
@@ -242,7 +255,7 @@ static void put_program(struct agent *agent, struct world *world, const struct u
         put_need(world, program, need);
     }
     put_times(agent, unit, need, program);
-    put_bars(agent, app, program->device, barred);
+    put_bars(agent, unit, program->device, barred);
     if (program->device != POLICY_NONE) {
         struct policy_device *on = &world->devices[program->device];
         program->next = on->first;

@@ -153,3 +153,18 @@ void listed_handle(struct peer *peer, struct message *message)
     }
     free(environment);
 }
+
+bool listed_await(struct peer *peer, struct message *message)
+{
+    char *environment = peer->retried ? NULL : environment_of(peer, &message->root);
+
+    if (!environment) {
+        peer->retried = false;
+        return false;
+    }
+    peer->retried = true;
+    peer_wait_for_devices(peer, message);
+    devices_refresh(peer->agent, environment);
+    free(environment);
+    return true;
+}

@@ -61,6 +61,7 @@ void peer_close(struct peer *peer)
         }
     }
     requests_cancel(peer, true);
+    resume_cancel(peer->agent, peer, true);
     govern_client_gone(agent, peer);
     apps_disconnect(agent, peer);
     uv_close((uv_handle_t *)&peer->pipe, closed);
@@ -265,6 +266,7 @@ static void handle_client(struct peer *peer, struct message *message)
         handle_apps(peer);
     } else if (field_is(map, "type", MSG_CANCEL)) {
         requests_cancel(peer, false);
+        resume_cancel(peer->agent, peer, false);
     } else if (field_is(map, "type", MSG_NOTICE)) {
         app_notify(peer, map);
     } else if (field_is(map, "type", MSG_AGENT)) {
@@ -276,7 +278,7 @@ static void handle_client(struct peer *peer, struct message *message)
         }
     } else if (field_is(map, "type", MSG_STOP)) {
         handle_stop(peer);
-    } else if (!govern_client(peer, map)) {
+    } else if (!govern_client(peer, message)) {
         field_string(map, "type", type, sizeof(type));
         peer_error(peer, ERR_PROTOCOL,
                    "the agent knows no request \"%s\"; is it of another release?", type);

@@ -45,9 +45,13 @@
 #define MSG_SUSPEND  "suspend"
 #define MSG_RESUME   "resume"
 #define MSG_CANCEL   "cancel"
-#define MSG_PROGRESS "progress" /**< program to agent to client. */
-#define MSG_REPORT   "report"
-#define MSG_LIMIT    "limit" /**< client: memory of a device or a program; answer. */
+/** program to agent to client: "phase", "done" of "total" bytes, "built" of "builds" programs and
+    which is "building". */
+#define MSG_PROGRESS "progress"
+/** program to agent to client: "result", and "reached", "reason", ...; "lasting": it would fail
+   there again for as long as the program has what it has. */
+#define MSG_REPORT "report"
+#define MSG_LIMIT  "limit" /**< client: memory of a device or a program; answer. */
 /** client: empty a device; MSG_NOTICE where that is only announced ("device", "in_ns", "programs"
    on it, "told"), MSG_STEP for each move, then an answer. */
 #define MSG_DRAIN   "drain"
@@ -61,7 +65,9 @@
  * Device memory. Grants are told as differences, so that one on its way and one given back at the
  * same time add up. "seat": of several seats on one device, the first.
  */
-#define MSG_NEED   "need" /**< program: "id", "seat", "bytes" more, "least", "wanted", "failed". */
+/** program: "id", "seat"; "total": bytes that it must be granted in all, whatever is on its way;
+    "least", "wanted"; "owns": for what it has already; "failed": the driver had no more. */
+#define MSG_NEED   "need"
 #define MSG_ANSWER "answer" /**< agent: "id", "way" of the need, "reason". */
 /** program, while a need waits: are you there? An agent whose welcome has "alive" says it back. */
 #define MSG_ALIVE  "alive"
@@ -100,6 +106,9 @@
 #define RESULT_REFUSED     "refused"
 #define RESULT_EXPIRED     "expired"
 #define RESULT_CANCELED    "canceled"
+#define RESULT_ENDED       "ended"   /**< The program did, and needs no device any more. */
+#define RESULT_UNKNOWN     "unknown" /**< Its connection ended first. */
+#define RESULT_QUEUED      "queued"  /**< Of a resume: the policy does it when there is room. */
 /** Not tried: the program has more than "wanted" of the request, and more than was granted. Its
  * status, sent before, says how much. */
 #define RESULT_AGAIN "again"

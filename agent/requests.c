@@ -12,6 +12,7 @@
 #include "agent/devices.h"
 #include "agent/govern.h"
 #include "agent/peers.h"
+#include "agent/report.h"
 
 /* A program rolls back by itself when its deadline passes; this is how long we then wait to hear.
  */
@@ -19,15 +20,6 @@
 #define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
 /* A program that grows faster than it is asked goes with what it was granted, or not at all. */
 #define TRIES_MAX 3
-
-static void put_app(struct frame *frame, const struct app *app)
-{
-    frame_map(frame, "app");
-    frame_string(frame, "id", app->id);
-    frame_string(frame, "name", app->name);
-    frame_u64(frame, "pid", (uint64_t)app->pid);
-    frame_end(frame);
-}
 
 static uint64_t monotonic_ns(void)
 {
@@ -37,9 +29,9 @@ static uint64_t monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/** @moved: the seats that are where they should be; @result and @reason: see govern_settle(). */
+/** @moved: the seats that are where they should be; the rest: see govern_settle(). */
 static void end_request(struct agent *agent, struct request *request, unsigned moved,
-                        const char *result, const char *reason)
+                        const char *result, const char *reason, bool lasting)
 {
     for (struct request **at = &agent->requests; *at; at = &(*at)->next) {
         if (*at == request) {
@@ -47,7 +39,7 @@ static void end_request(struct agent *agent, struct request *request, unsigned m
             break;
         }
     }
-    govern_settle(agent, request, moved, result, reason);
+    govern_settle(agent, request, moved, result, reason, lasting);
     free(request);
 }
 
@@ -87,7 +79,6 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
     struct agent *agent = client->agent;
     bool dry_run = field_bool(&message->root, "dry_run", false);
     char from[160], reason[PROTOCOL_TEXT_MAX];
-    struct frame frame;
 
     if (!target) {
         peer_error(client, ERR_REFUSED,
@@ -104,20 +95,7 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
     if (!dry_run) {
         apps_set_device(agent, app, seat, &target->key);
     }
-    frame_init(&frame, MSG_REPORT);
-    put_app(&frame, app);
-    frame_string(&frame, "from", from);
-    frame_string(&frame, "to", target->name);
-    frame_bool(&frame, "starting", true);
-    frame_string(&frame, "result", RESULT_DONE);
-    frame_string(&frame, "reached", "plan");
-    frame_string(&frame, "reason", "");
-    frame_u64(&frame, "total_ns", 0);
-    frame_u64(&frame, "downtime_ns", 0);
-    frame_u64(&frame, "bytes", 0);
-    frame_array(&frame, "seats");
-    frame_end(&frame);
-    peer_send(client, &frame);
+    report_tell(client, app, from, target->name, RESULT_DONE, false);
 }
 
 static void put_numbers(struct frame *frame, const char *key, const uint64_t *numbers, size_t count)
@@ -163,6 +141,7 @@ static void send_request(const struct request *request, const struct inventory_e
         frame_u64(&frame, "seat", request->seat);
     }
     frame_string(&frame, "device", key);
+    frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
     frame_u64(&frame, "deadline_ns", request->deadline_ns);
     frame_bool(&frame, "dry_run", request->dry_run);
     if (request->taken) {
@@ -239,19 +218,34 @@ static void forward(struct peer *client, struct app *app, size_t seat,
         .target = LEDGER_NONE,
         .dry_run = field_bool(&message->root, "dry_run", false),
         .taken = field_is(&message->root, "manner", MANNER_TAKEN),
+        .chosen = target != NULL,
     };
     bool resumes = strcmp(verb, MSG_RESUME) == 0;
+    uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
+    uint32_t only = LEDGER_NONE;
     const struct inventory_entry *there =
         target || !resumes ? target : last_device(agent, app, wish.seats);
 
     snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
-    if (there && govern_admit(agent, &wish, there, error, sizeof(error))) {
+    if (resumes && target) {
+        only = govern_index(agent, target);
+    }
+    if (resumes && field_bool(&message->root, "queue", false)) {
+        resume_hand_back(client, app, seat, wish.seats, only);
+        return;
+    }
+    int full = there ? govern_admit(agent, &wish, there, error, sizeof(error)) : 0;
+    if (full && resumes && (full == -ENOSPC || !target)) {
+        resume_queue(client, app, seat, wish.seats, only, timeout_ms, error);
+        return;
+    }
+    if (full) {
         peer_error(client, ERR_REFUSED, "%s", error);
         return;
     }
-    if (requests_begin(agent, &wish, target, field_u64(&message->root, "timeout_ms", 0))) {
+    if (requests_begin(agent, &wish, target, timeout_ms)) {
         peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
-        govern_settle(agent, &wish, 0, "", "");
+        govern_settle(agent, &wish, 0, RESULT_ROLLED_BACK, "", false);
     }
 }
 
@@ -263,6 +257,43 @@ static bool any_suspended(const struct app *app, size_t seat)
         }
     }
     return false;
+}
+
+/** All of it that @seat means is where the request would have it. */
+static bool is_there(const struct agent *agent, const struct app *app, size_t seat,
+                     const char *verb, const struct inventory_entry *target)
+{
+    bool there = app->status.known && !app_moving(app);
+
+    for (const struct request *request = agent->requests; request; request = request->next) {
+        there = there && (request->app != app || request->dry_run);
+    }
+    for (size_t i = 0; there && i < app->seat_count; i++) {
+        const struct app_seat *one = &app->seats[i];
+        if (seat == APP_ALL_SEATS || seat == i) {
+            there = strcmp(verb, MSG_SUSPEND) == 0
+                        ? one->suspended
+                        : !one->suspended &&
+                              (!target ||
+                               (one->has_device && device_key_equal(&one->device, &target->key)));
+        }
+    }
+    return there;
+}
+
+/** It stays there because an operator wants that, whoever had it there before. */
+static void stay(struct agent *agent, struct app *app, size_t seat, const char *verb, bool really)
+{
+    for (size_t i = 0; really && i < app->seat_count; i++) {
+        if (seat != APP_ALL_SEATS && seat != i) {
+            continue;
+        }
+        app->seats[i].displaced = app->seats[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
+        app->seats[i].chosen = app->seats[i].chosen || strcmp(verb, MSG_MOVE) == 0;
+    }
+    if (really) {
+        apps_save(agent, app);
+    }
 }
 
 void requests_start(struct peer *client, struct message *message)
@@ -302,6 +333,11 @@ void requests_start(struct peer *client, struct message *message)
         peer_error(client, ERR_GONE,
                    "program %s (pid %d) has not found this agent yet; try again in a second",
                    app->name, (int)app->pid);
+        return;
+    }
+    if (is_there(agent, app, seat, verb, target)) {
+        stay(agent, app, seat, verb, !field_bool(&message->root, "dry_run", false));
+        report_of(client, app, seat, RESULT_DONE, true);
         return;
     }
     if (strcmp(verb, MSG_RESUME) == 0 && app->status.known && !any_suspended(app, seat) &&
@@ -355,43 +391,22 @@ static struct request *request_of(struct app *app, const msgpack_object *message
 void requests_progress(struct app *app, const msgpack_object *message)
 {
     struct request *request = request_of(app, message);
-    char phase[PROTOCOL_WORD_MAX];
+    char phase[PROTOCOL_WORD_MAX], building[PROTOCOL_WORD_MAX];
     struct frame frame;
 
     if (!request || !request->client) {
         return;
     }
     field_string(message, "phase", phase, sizeof(phase));
+    field_string(message, "building", building, sizeof(building));
     frame_init(&frame, MSG_PROGRESS);
     frame_string(&frame, "phase", phase);
     frame_u64(&frame, "done", field_u64(message, "done", 0));
     frame_u64(&frame, "total", field_u64(message, "total", 0));
+    frame_u64(&frame, "builds", field_u64(message, "builds", 0));
+    frame_u64(&frame, "built", field_u64(message, "built", 0));
+    frame_string(&frame, "building", building);
     peer_send(request->client, &frame);
-}
-
-/** What became of each seat that was tried, as the program says. */
-static void put_seats(struct frame *frame, const msgpack_object *message)
-{
-    const msgpack_object *seats;
-    size_t count = field_array(message, "seats", &seats);
-    char result[PROTOCOL_WORD_MAX], reached[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
-
-    frame_array(frame, "seats");
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
-        field_string(&seats[i], "result", result, sizeof(result));
-        field_string(&seats[i], "reached", reached, sizeof(reached));
-        field_text(&seats[i], "reason", reason, sizeof(reason));
-        frame_map(frame, NULL);
-        frame_u64(frame, "seat", field_u64(&seats[i], "seat", 0));
-        frame_string(frame, "result", result);
-        frame_string(frame, "reached", reached);
-        frame_string(frame, "reason", reason);
-        frame_u64(frame, "total_ns", field_u64(&seats[i], "total_ns", 0));
-        frame_u64(frame, "downtime_ns", field_u64(&seats[i], "downtime_ns", 0));
-        frame_u64(frame, "bytes", field_u64(&seats[i], "bytes", 0));
-        frame_end(frame);
-    }
-    frame_end(frame);
 }
 
 /** The seats that are where they should be, as bits. */
@@ -418,19 +433,21 @@ static void start_over(struct agent *agent, struct request *request)
     char error[PROTOCOL_TEXT_MAX];
 
     if (request->ours || !request->client) {
-        end_request(agent, request, 0, "", ""); /* the policy sees for itself */
+        /* The policy sees for itself. */
+        end_request(agent, request, 0, RESULT_AGAIN,
+                    "it allocated more meanwhile, which is to be decided anew", false);
         return;
     }
-    govern_settle(agent, request, 0, "", "");
+    govern_settle(agent, request, 0, RESULT_AGAIN, "", false);
     if (!target || request->tries == TRIES_MAX) {
         peer_error(request->client, ERR_FAILED,
                    "program %s (pid %d) does not say what became of it, and may be where it was; "
                    "see reseat ps",
                    request->app->name, (int)request->app->pid);
-        end_request(agent, request, 0, "", "");
+        end_request(agent, request, 0, RESULT_UNKNOWN, "", false);
     } else if (govern_admit(agent, request, target, error, sizeof(error))) {
         peer_error(request->client, ERR_REFUSED, "%s", error);
-        end_request(agent, request, 0, "", "");
+        end_request(agent, request, 0, RESULT_AGAIN, "", false);
     } else {
         request->tries++;
         send_request(request, target);
@@ -441,8 +458,7 @@ void requests_report(struct app *app, const msgpack_object *message)
 {
     struct agent *agent = app->peer->agent;
     struct request *request = request_of(app, message);
-    char result[PROTOCOL_WORD_MAX], reached[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
-    struct frame frame;
+    char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
 
     if (!request) {
         return;
@@ -452,29 +468,20 @@ void requests_report(struct app *app, const msgpack_object *message)
         return;
     }
     field_string(message, "result", result, sizeof(result));
-    field_string(message, "reached", reached, sizeof(reached));
     field_text(message, "reason", reason, sizeof(reason));
     agent_log("%s: %s %s%s%s", app->id, request->verb, result, reason[0] ? ": " : "", reason);
-    if (request->client) {
-        frame_init(&frame, MSG_REPORT);
-        put_app(&frame, app);
-        frame_string(&frame, "from", request->from);
-        frame_string(&frame, "to", request->to);
-        frame_bool(&frame, "starting", false);
-        frame_string(&frame, "result", result);
-        frame_string(&frame, "reached", reached);
-        frame_string(&frame, "reason", reason);
-        frame_u64(&frame, "total_ns", field_u64(message, "total_ns", 0));
-        frame_u64(&frame, "downtime_ns", field_u64(message, "downtime_ns", 0));
-        frame_u64(&frame, "bytes", field_u64(message, "bytes", 0));
-        put_seats(&frame, message);
-        peer_send(request->client, &frame);
+    struct peer *client =
+        request->client || !request->ours ? request->client : resume_ends(agent, request, result);
+    if (client) {
+        report_forward(client, request, message);
     }
-    end_request(agent, request, moved_seats(request, message), result, reason);
+    end_request(agent, request, moved_seats(request, message), result, reason,
+                field_bool(message, "lasting", false));
 }
 
-void requests_fail(struct agent *agent, struct app *app, const char *what)
+void requests_fail(struct agent *agent, struct app *app, bool ended)
 {
+    const char *what = ended ? "ended" : "closed its connection to the agent";
     struct request *next;
 
     for (struct request *request = agent->requests; request; request = next) {
@@ -487,7 +494,9 @@ void requests_fail(struct agent *agent, struct app *app, const char *what)
                        "program %s (pid %d) %s during the %s; nothing is left to do for it",
                        app->name, (int)app->pid, what, request->verb);
         }
-        end_request(agent, request, 0, "", what);
+        end_request(agent, request, 0, ended ? RESULT_ENDED : RESULT_UNKNOWN,
+                    ended ? "the program ended" : "the program closed its connection to the agent",
+                    false);
     }
 }
 
@@ -506,7 +515,8 @@ void requests_give_up(struct agent *agent, struct app *app)
                        app->name, (int)app->pid, request->verb);
         }
         send_cancel(request);
-        end_request(agent, request, 0, RESULT_EXPIRED, "it does not answer (is it stopped?)");
+        end_request(agent, request, 0, RESULT_EXPIRED, "it does not answer (is it stopped?)",
+                    false);
     }
 }
 
@@ -525,7 +535,7 @@ void requests_sweep(struct agent *agent)
                        "itself when it runs again (is it stopped?)",
                        request->app->name, (int)request->app->pid);
         }
-        end_request(agent, request, 0, RESULT_EXPIRED, "it did not answer in time");
+        end_request(agent, request, 0, RESULT_EXPIRED, "it did not answer in time", false);
     }
 }
 

@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_REQUESTS_H
 
 #include "agent/agent.h"
+#include "policy/decide.h"
 
 /** A move, suspend or resume, of a client or of ours, that a program has not answered yet. */
 struct request {
@@ -15,9 +16,11 @@ struct request {
     size_t seat;                         /**< APP_ALL_SEATS, or the one of `seats`. */
     unsigned tries;                      /**< How often the program said RESULT_AGAIN. */
     uint64_t deadline_ns;                /**< CLOCK_MONOTONIC; 0: none. */
+    bool chosen;                         /**< An operator named the device. */
     bool ours;                           /**< The policy asks, and no client is told. */
     bool dry_run;
-    bool taken; /**< The device goes away, whether the program helps or not. */
+    char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
+    bool taken;              /**< The device goes away, whether the program helps or not. */
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
                                   memory. */
@@ -41,8 +44,8 @@ void requests_cancel(struct peer *client, bool gone);
 /** The program sent MSG_PROGRESS or MSG_REPORT. */
 void requests_progress(struct app *app, const msgpack_object *message);
 void requests_report(struct app *app, const msgpack_object *message);
-/** The program can answer no more. @what: "ended", "closed its connection to the agent". */
-void requests_fail(struct agent *agent, struct app *app, const char *what);
+/** The program can answer no more: it ended, or closed its connection. */
+void requests_fail(struct agent *agent, struct app *app, bool ended);
 /** Cancel what a connected program is asked: it does not answer. */
 void requests_give_up(struct agent *agent, struct app *app);
 /** Stop waiting for programs whose deadline is well past. */

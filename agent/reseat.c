@@ -62,15 +62,19 @@ static const struct command commands[] = {
      "Of several virtual devices all are, one after another; APP:N is one of them.\n\n"
      "  --taken            as of move\n"},
     {"resume", cmd_resume,
-     "Usage: reseat resume APP[:N] [DEVICE] [--timeout SECONDS] [--json]\n\n"
-     "Give a suspended program a device again: the one it was on, or another.\n"
-     "Of several virtual devices all that are suspended; APP:N is one of them.\n"},
+     "Usage: reseat resume APP[:N] [DEVICE] [--timeout SECONDS] [--queue] [--json]\n\n"
+     "Give a suspended program a device again: the one that is named, else the one it was on, or\n"
+     "any that fits. Where there is no room now it queues, and the command waits until it has\n"
+     "one; Ctrl-C, or --timeout, leaves it suspended.\n"
+     "Of several virtual devices all that are suspended; APP:N is one of them.\n\n"
+     "  --queue            do not wait: the policy resumes it when there is room\n"},
     {"notify", cmd_notify,
      "Usage: reseat notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT] [--json]\n\n"
      "Tell a program that registered with reseat.h: device-added, device-taken, power or quota.\n"
      "It is only told; what it does about it is its own.\n\n"
-     "  --in SECONDS  when: of device-taken\n"
-     "  --value N     milliwatts of power, bytes of quota\n"
+     "  --in SECONDS  when: of device-taken, which needs it; 0: now\n"
+     "  --value N     milliwatts of power, bytes of quota (or none), which need it; bytes of\n"
+     "                device-added\n"
      "  --text TEXT   one line for it to log\n"},
     {"limit", cmd_limit,
      "Usage: reseat limit DEVICE|APP --memory SIZE|none [--json]\n\n"
@@ -100,7 +104,7 @@ static const struct command commands[] = {
      "Show use of device memory over time: granted, held, the most ever held, spilled, and how\n"
      "much of its device each program needed, also those that ended.\n"},
     {"doctor", cmd_doctor,
-     "Usage: reseat doctor [PROGRAM [ARG...]]\n\n"
+     "Usage: reseat doctor [--json] [PROGRAM [ARG...]]\n\n"
      "Check the set-up; with PROGRAM, say by which road it reaches OpenCL and what would stop it.\n"
      "PROGRAM may be a script, python3 with a script, java with a .jar, or a wrapper of such.\n"
      "Nothing is run. Exit status 1: something is broken.\n"},
@@ -165,19 +169,20 @@ static void print_help(FILE *to)
           "  ps\n"
           "  move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--taken]\n"
           "  suspend APP[:N] [--taken]\n"
-          "  resume APP[:N] [DEVICE]\n"
+          "  resume APP[:N] [DEVICE] [--timeout SECONDS] [--queue]\n"
           "  notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT]\n"
           "  limit DEVICE|APP --memory SIZE|none\n"
           "  drain DEVICE [--in SECONDS] [--undo]\n"
           "  rebalance [--dry-run]\n"
           "  explain APP[:N]\n"
           "  report [DEVICE|APP]\n"
-          "  doctor [PROGRAM [ARG...]]\n"
+          "  doctor [--json] [PROGRAM [ARG...]]\n"
           "  agent [start|stop|status]\n"
           "  config print|validate [FILE]|path|reload\n"
           "  simulate TRACE\n"
-          "  version\n\n"
-          "reseat COMMAND --help says more. Most take --json.\n"
+          "  version\n"
+          "  help [COMMAND]\n\n"
+          "reseat help COMMAND says more. Most take --json.\n"
           "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
           "agent;\n"
           "4 refused, the device cannot run it or has no room; 5 deadline passed.\n",
@@ -322,9 +327,13 @@ int main(int argc, char **argv)
         return STATUS_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+    bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0;
+    if (help && argc == 2) {
         print_help(stdout);
-        return 0;
+        return fflush(stdout) ? STATUS_ROLLED_BACK : 0;
+    }
+    if (help) {
+        name = argv[2];
     }
     if (strcmp(name, "--version") == 0) {
         name = "version";
@@ -333,9 +342,9 @@ int main(int argc, char **argv)
         if (strcmp(commands[i].name, name)) {
             continue;
         }
-        if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) {
+        if (help || (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0))) {
             fputs(commands[i].help, stdout);
-            return 0;
+            return fflush(stdout) ? STATUS_ROLLED_BACK : 0;
         }
         return commands[i].run(argc - 1, argv + 1);
     }

@@ -66,6 +66,9 @@ void control_frame_progress(struct frame *frame, uint64_t request,
     frame_string(frame, "phase", move_phase_name(progress->phase));
     frame_u64(frame, "done", progress->bytes_done);
     frame_u64(frame, "total", progress->bytes_total);
+    frame_u64(frame, "builds", progress->builds);
+    frame_u64(frame, "built", progress->built);
+    frame_string(frame, "building", progress->building);
 }
 
 static const char *result_word(enum move_result result)
@@ -79,6 +82,8 @@ static const char *result_word(enum move_result result)
         return RESULT_EXPIRED;
     case MOVE_CANCELED:
         return RESULT_CANCELED;
+    case MOVE_ENDED:
+        return RESULT_ENDED;
     case MOVE_ROLLED_BACK:
         break;
     }
@@ -93,6 +98,7 @@ static void put_report(struct frame *frame, const char *result, const struct mov
     frame_string(frame, "result", result);
     frame_string(frame, "reached", move_phase_name(report->reached));
     frame_string(frame, "reason", reason);
+    frame_bool(frame, "lasting", report->lasting);
     frame_u64(frame, "total_ns", report->total_ns);
     frame_u64(frame, "downtime_ns", report->downtime_ns);
     frame_u64(frame, "bytes", report->bytes);
@@ -105,6 +111,7 @@ void control_frame_report(struct frame *frame, uint64_t request,
     frame_u64(frame, "request", request);
     put_report(frame, report->again ? RESULT_AGAIN : result_word(report->whole.result),
                &report->whole);
+    frame_bool(frame, "already", report->already);
     frame_array(frame, "seats");
     for (uint32_t i = 0; i < report->count; i++) {
         frame_map(frame, NULL);

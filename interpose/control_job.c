@@ -65,6 +65,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->resume = field_is(map, "type", MSG_RESUME);
     request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
     request->move.dry_run = field_bool(map, "dry_run", false);
+    field_string(map, "name", request->move.target_name, sizeof(request->move.target_name));
     read_grants(map, request);
     request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
@@ -83,19 +84,14 @@ static bool is_there(const struct control_request *request, uint32_t seat)
     return !status.suspended && device_key_equal(&status.device, &request->targets[seat]);
 }
 
-/* The seats to be moved; never none. */
+/* The seats to be moved: none where all are there. */
 static uint32_t choose(const struct control_request *request, uint32_t *ret_seats)
 {
     uint32_t count = 0, all = control_seat_count();
-    if (request->seat != CONTROL_ALL_SEATS) {
-        ret_seats[0] = request->seat;
-        return 1;
-    }
     for (uint32_t seat = 0; seat < all; seat++)
-        if (!is_there(request, seat))
+        if ((request->seat == CONTROL_ALL_SEATS || request->seat == seat) &&
+            !is_there(request, seat))
             ret_seats[count++] = seat;
-    if (count == 0)
-        ret_seats[count++] = 0; /* which says why not */
     return count;
 }
 
@@ -108,6 +104,7 @@ static void add(struct control_report *report, const struct move_report *one, ui
     report->each[report->count++].report = *one;
     whole->result = one->result;
     whole->reached = one->reached;
+    whole->lasting = one->lasting;
     whole->total_ns += one->total_ns;
     whole->downtime_ns += one->downtime_ns;
     whole->bytes += one->bytes;
@@ -135,7 +132,7 @@ void control_job_run(const struct control_request *request, struct control_repor
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
     uint32_t count = choose(request, seats);
-    *ret_report = (struct control_report){0};
+    *ret_report = (struct control_report){.already = count == 0};
     for (uint32_t i = 0; i < count; i++)
         ret_report->again = ret_report->again || outgrew(request, seats[i]);
     if (ret_report->again) {

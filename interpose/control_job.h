@@ -24,6 +24,7 @@ struct control_request {
 struct control_report {
     struct move_report whole; /**< Sums, and how the last one ended. */
     bool again;               /**< RESULT_AGAIN. */
+    bool already;             /**< There was nothing to do. */
     uint32_t count;           /**< Of those that were tried. */
     struct {
         uint32_t seat;
@@ -40,7 +41,7 @@ struct control_report {
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request);
 
 /**
- * Of all seats, those that are already where they are to be are left out, unless all are.
+ * Seats that are already where they are to be are left out.
  * Blocks as move_run.
  */
 void control_job_run(const struct control_request *request, struct control_report *ret_report);

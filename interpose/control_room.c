@@ -195,9 +195,10 @@ static void send_needs(void *data, void (*send)(void *data, struct frame *frame)
             frame_init(&frame, MSG_NEED);
             frame_u64(&frame, "id", need->id);
             frame_u64(&frame, "seat", need->asked->seat);
-            frame_u64(&frame, "bytes", need->asked->bytes);
+            frame_u64(&frame, "total", need->asked->total);
             frame_u64(&frame, "least", need->asked->least);
             frame_u64(&frame, "wanted", need->asked->wanted);
+            frame_bool(&frame, "owns", need->asked->owns);
             frame_bool(&frame, "failed", need->asked->failed);
         }
         pthread_mutex_unlock(&room.lock);

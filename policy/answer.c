@@ -29,16 +29,14 @@ static void say_nowhere(struct question *q)
                  q->p->device == POLICY_NONE ? "" : "other ", size_text(q->full).text);
 }
 
-static void refuse_impossible(struct question *q)
+/* Why nothing that is there now would do. */
+static void say_impossible(struct question *q)
 {
     const struct policy_program *p = q->p;
 
-    refuse(q);
-    if (q->view->quiet && !p->need)
-        return;
     if (q->least > p->quota)
-        step_say(q->step, "%s needs %s, its quota is %s", p->name, size_text(q->full).text,
-                 size_text(p->quota).text);
+        step_say(q->step, "%s needs %s%s, its quota is %s", p->name, size_text(q->least).text,
+                 q->least < q->full ? " at once" : "", size_text(p->quota).text);
     else if (q->least > q->view->memory_max)
         step_say(q->step, "%s needs %s%s, the largest device that takes programs has %s", p->name,
                  size_text(q->least).text, q->least < q->full ? " at once" : "",
@@ -46,6 +44,13 @@ static void refuse_impossible(struct question *q)
     else
         step_say(q->step, "%s needs %s: no device that it may use has that much memory", p->name,
                  size_text(q->least).text);
+}
+
+static void refuse_impossible(struct question *q)
+{
+    refuse(q);
+    if (!q->view->quiet || q->p->need)
+        say_impossible(q);
 }
 
 /* Waiting was in vain for too long. */
@@ -70,6 +75,10 @@ static void wait_for_room(struct question *q, const struct room *room)
     step_set(q->step, POLICY_DO_WAIT, q->program, q->p->device, 0);
     if (view->quiet)
         return;
+    if (!could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE)) {
+        say_impossible(q);
+        return;
+    }
     step_say_lack(view, q->program, q->step);
     if (room && room->device != POLICY_NONE && !room->missing)
         step_say(q->step, "; room is being made on %s", device_at(view, room->device)->name);
@@ -211,9 +220,21 @@ static void answer_pinned(struct question *q)
 static void suspend_self(struct question *q)
 {
     step_set(q->step, POLICY_DO_SUSPEND, q->program, POLICY_NONE, 0);
-    step_say_lack(q->view, q->program, q->step);
-    say_nowhere(q);
+    if (could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE)) {
+        step_say_lack(q->view, q->program, q->step);
+        say_nowhere(q);
+    } else {
+        say_impossible(q);
+    }
     step_say(q->step, ": it gives %s back and queues for a device", size_text(q->p->granted).text);
+}
+
+/* Only what operators allow is in its way. They had it suspended without asking which ways out it
+ * would like, had it held as much when they said so. */
+static bool is_limited_out(struct question *q)
+{
+    return q->p->owns && !could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE) &&
+           could_hold(q->view, q->program, q->least, could_in_time(q->p));
 }
 
 /* One way out, in its turn. False: it leads nowhere now. */
@@ -268,6 +289,10 @@ static void answer_waiting(struct question *q)
         return;
     if (q->ways & POLICY_WAIT && wait_or_take(q, q->least))
         return;
+    if (is_limited_out(q)) {
+        suspend_self(q);
+        return;
+    }
     if (!could_hold(q->view, q->program, q->least, COULD_LEAVE)) {
         refuse_impossible(q);
         return;
@@ -313,7 +338,7 @@ static void answer_suspended(struct question *q)
     }
     if (wait_or_take(q, q->full) || wait_or_take(q, q->least))
         return;
-    if (could_hold(q->view, q->program, q->least, COULD_CLOSED))
+    if (could_hold(q->view, q->program, q->least, could_in_time(q->p)))
         wait_for_room(q, NULL);
     else
         refuse_impossible(q);

@@ -47,6 +47,10 @@ struct policy_device {
     const char *name; /**< For reasons. Borrowed. */
     enum place_kind kind;
     uint64_t memory;    /**< Bytes that programs may have: the device's, or the operator's limit. */
+    uint64_t whole;     /**< Bytes that they could have were it not for that limit; less than
+                             `memory`: the same. */
+    uint64_t step;      /**< Bytes that one who makes room there for another gives at a time, where
+                             it can, so that it is not asked again at once; 0: no more than is needed. */
     uint64_t reserved;  /**< Bytes: what all programs there were granted; may exceed `memory` when
                              that was lowered. */
     uint32_t speed;     /**< Relative; 1000 is the reference device. */
@@ -88,8 +92,10 @@ struct policy_program {
     uint32_t recent_moves; /**< By policy, within settings.budget_s. */
     bool leaves; /**< Said that it had better leave its device now, which is closed: it is moved off
                     as soon as another has room. */
-    bool kept;   /**< Where an operator put it: leaves where it must, or to fit, but not to be
-                      better off. */
+    bool owns; /**< Its call needs at once what it has already, nothing new: a limit or a quota that
+                  is in the way has it wait off its device, but is never an error to it. */
+    bool kept; /**< Where an operator put it: leaves where it must, or to fit, but not to be
+                    better off. */
     /** One bit a device, where it would not run (its PLAN refused); NULL: it runs anywhere. Its own
         too: it runs there, but is moved off as soon as it could be elsewhere. */
     const uint64_t *barred;
@@ -139,7 +145,7 @@ enum policy_action {
     POLICY_DO_SUSPEND, /**< Off its device. One that waits keeps its ticket and its need. */
     POLICY_DO_RESUME,  /**< A suspended or new one: to `device`, where it is granted `bytes`. */
     POLICY_DO_REFUSE,  /**< Its call gets the error that a full device gives; it has no need then. A
-                            suspended one without a call that waits can run nowhere. */
+                            suspended one without a call that waits could run nowhere now. */
 };
 
 struct policy_step {

@@ -285,8 +285,15 @@ uint32_t kept_from(struct view *view, uint32_t program);
 enum could_flag {
     COULD_CLOSED = 1 << 0, /* Counting devices that take no program just now. */
     COULD_LEAVE = 1 << 1,  /* Counting those that it reaches by being suspended. */
+    COULD_LIFTED = 1 << 2, /* As if nobody had limited a device or the program. */
 };
 bool could_hold(struct view *view, uint32_t program, uint64_t bytes, unsigned flags);
+/* Whether what @program waits for can come to be without anybody making it so but operators, who
+ * close devices and limit them: then it is not refused. */
+static inline unsigned could_in_time(const struct policy_program *program)
+{
+    return COULD_CLOSED | (program->owns ? COULD_LIFTED : 0u);
+}
 /* As it was seen while the head was looked for: could_hold() says no to the least it needs. */
 static inline bool is_unheld(const struct view *view, uint32_t program)
 {

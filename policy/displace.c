@@ -132,8 +132,10 @@ static void displace_how(struct view *view, const struct room *room, struct poli
                 return;
             }
         } else if (way == POLICY_SPILL && enough) {
+            uint64_t gives = most_of(room->amount, device_at(view, room->device)->step);
+
             step_set(ret_step, POLICY_DO_SPILL, room->victim, room->device,
-                     v->granted - room->amount);
+                     v->granted - least_of(gives, v->granted - v->least));
             return;
         } else if (way == POLICY_SUSPEND) {
             break;

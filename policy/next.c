@@ -27,7 +27,7 @@ static bool goes_on_queuing(struct view *view, uint32_t program)
     const struct policy_program *p = program_at(view, program);
 
     return !p->need || (!is_overdue(view, p) &&
-                        could_hold(view, program, bytes_at_least(view, p), COULD_CLOSED));
+                        could_hold(view, program, bytes_at_least(view, p), could_in_time(p)));
 }
 
 /* Without looking at each device: the answer for one behind the head is to wait. */

@@ -69,18 +69,21 @@ bool would_leave(const struct view *view, const struct policy_program *program)
 /* Looked through so often to no end, the devices are worth putting in order. */
 #define VAIN_MAX 4
 
-static bool is_held(struct view *view, const struct policy_program *p, uint64_t bytes, bool closed)
+static bool is_held(struct view *view, const struct policy_program *p, uint64_t bytes,
+                    unsigned flags)
 {
     static const uint32_t none[2] = {POLICY_NONE, POLICY_NONE};
+    bool closed = flags & COULD_CLOSED, lifted = flags & COULD_LIFTED;
 
-    if (!closed && !p->barred)
+    if (!closed && !lifted && !p->barred)
         return view->open > 0;
-    if (view->vain >= VAIN_MAX && view->world->device_count <= TABLE_DEVICES)
+    if (!lifted && view->vain >= VAIN_MAX && view->world->device_count <= TABLE_DEVICES)
         return shelf_has(view, closed ? SHELF_ALL : SHELF_MEMORY, bytes, p->barred, none);
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);
 
-        if ((device_open(d) || closed) && bytes <= d->memory && !program_barred(p, i))
+        if ((device_open(d) || closed) && !program_barred(p, i) &&
+            bytes <= (lifted ? most_of(d->whole, d->memory) : d->memory))
             return true;
     }
     view->vain++;
@@ -92,15 +95,15 @@ bool could_hold(struct view *view, uint32_t program, uint64_t bytes, unsigned fl
     const struct policy_program *p = program_at(view, program);
     unsigned leaving = POLICY_UPGRADE | (flags & COULD_LEAVE ? POLICY_SUSPEND : 0);
 
-    if (bytes > p->quota)
+    if (bytes > p->quota && !(flags & COULD_LIFTED))
         return false;
-    if (stays_able(view, program, bytes))
+    if (bytes <= p->quota && stays_able(view, program, bytes))
         return true;
-    if (p->device != POLICY_NONE && !(ways_of(view, p) & leaving))
+    if (p->device != POLICY_NONE && !(ways_of(view, p) & leaving) && !(flags & COULD_LIFTED))
         return false;
-    if (bytes > view->memory_max && !(flags & COULD_CLOSED))
+    if (bytes > view->memory_max && !(flags & (COULD_CLOSED | COULD_LIFTED)))
         return false;
-    return is_held(view, p, bytes, flags & COULD_CLOSED);
+    return is_held(view, p, bytes, flags);
 }
 
 /* The first of those that some device could hold: who fits nowhere must not hold up others. */

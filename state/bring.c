@@ -29,6 +29,8 @@ struct marker {
 
 /* At a time at least this part of what it may have there is freed. */
 #define SPILL_SHARE 16
+/* So often one command goes on by spilling after it was told to. */
+#define SPILLS_MAX 8
 
 struct bringing {
     struct command *command;
@@ -271,7 +273,11 @@ static cl_int ask(struct bringing *b, struct device *device, cl_int reason)
     for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));)
         least += memory->root->size;
     room_turn_end(b->command);
-    if (room_ask(device, b->missing, least, reason) == ROOM_AGAIN)
+    enum room_answer answer = room_ask(device, b->missing, least, true, reason);
+    /* With what it may have now others can be spilled for it, unless they could not before. */
+    if (answer == ROOM_AGAIN ||
+        (answer == ROOM_SPILL && reason == NO_ROOM && least <= account_limit(&device->account) &&
+         b->command->spills++ < SPILLS_MAX))
         return CL_SUCCESS;
     return reason == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : reason;
 }

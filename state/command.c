@@ -31,14 +31,33 @@ static cl_int absent(const struct command *command)
     return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
 }
 
+/* Bytes that it names, an object that is named twice once. */
+static uint64_t distinct_bytes(const struct command *command)
+{
+    struct memory *one, *before;
+    uint64_t bytes = 0;
+    bool writes;
+    for (unsigned i = 0; (one = command_use(command, &i, &writes));) {
+        unsigned at = i, j = 0;
+        while ((before = command_use(command, &j, &writes)) && j < at && before->root != one->root)
+            ;
+        if (j == at)
+            bytes += one->root->size;
+    }
+    return bytes;
+}
+
 cl_int command_ready(struct command *command, struct residence *residence, uint8_t place)
 {
     struct memory *memory;
-    bool writes, tight = account_is_tight(&residence->device->account);
+    struct account *account = &residence->device->account;
+    bool writes, tight = account_is_tight(account);
+    uint64_t bytes = 0;
     if (command->ops->gather)
         command->ops->gather(command);
     for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
         struct memory *root = memory->root;
+        bytes += root->size;
         if (UNLIKELY(tight))
             room_stamp(root);
         if (UNLIKELY(!memory->real[place] || !replica_is_latest(root, place) ||
@@ -47,6 +66,10 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
         if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
             atomic_store_explicit(&root->used, true, memory_order_relaxed);
     }
+    /* Who says what the program may have there has to know what it needs at once. */
+    if (UNLIKELY(bytes > atomic_load_explicit(&account->least, memory_order_relaxed)) &&
+        account_limit(account) != ACCOUNT_UNLIMITED)
+        account_raise(&account->least, distinct_bytes(command));
     cl_int error =
         command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
     return UNLIKELY(error == COMMAND_ABSENT) ? absent(command) : error;

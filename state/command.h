@@ -114,8 +114,9 @@ struct command {
     uint8_t use_count;
     uint8_t writes; /**< Bit i: uses[i] gets a new version. */
     bool wait_list_empty;
-    cl_int refused;   /**< What command_bring said of it last. */
-    cl_int shortage;  /**< The driver, given it, said that there is no room. */
+    cl_int refused;  /**< What command_bring said of it last. */
+    cl_int shortage; /**< The driver, given it, said that there is no room. */
+    uint8_t spills;  /**< How often it was told to go on by spilling, when it had asked for room. */
     uint8_t squeezes; /**< How often: each has more spilled; the last asks the policy. */
     uint64_t turn;    /**< Of room.h; 0: none. */
     /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
@@ -134,6 +135,7 @@ static inline void command_init(struct command *command, const struct command_op
     command->writes = 0;
     command->refused = CL_SUCCESS;
     command->shortage = CL_SUCCESS;
+    command->spills = 0;
     command->squeezes = 0;
     command->turn = 0;
     command->more = NULL;

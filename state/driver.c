@@ -422,6 +422,14 @@ static bool may_open(const char *icd)
     return may;
 }
 
+void device_call(struct device *device, const char *name)
+{
+    const char *none = NULL;
+    char *copy = name[0] && !atomic_load(&device->name) ? strdup(name) : NULL;
+    if (copy && !atomic_compare_exchange_strong(&device->name, &none, copy))
+        free(copy);
+}
+
 int driver_open_device(const struct device_key *key, struct device **ret_device)
 {
     struct driver *driver = NULL;

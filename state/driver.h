@@ -30,6 +30,8 @@ struct device_key {
     char pci[16];       /**< "0000:3b:00.0", or "" (cl_khr_pci_bus_info and vendors' own). */
 };
 
+#define DEVICE_NAME_MAX 32
+
 /** One real device. Lives as long as the process: drivers are never closed. */
 struct device {
     struct device_key key;
@@ -42,7 +44,17 @@ struct device {
     struct reach reach; /**< Of the process when its driver last opened it. A mover's later on. */
     _Atomic uint8_t host_ptr; /**< enum host_ptr (residence.h). */
     struct link_figures link; /**< Of probe_link(), bandwidths of 0 until it measured. */
+    const char *_Atomic name; /**< What operators call it; NULL: not heard yet. */
 };
+
+/** What messages call it: as operators do, who have one name for it, or as its driver does. */
+static inline const char *device_name(const struct device *device)
+{
+    const char *name = atomic_load(&device->name);
+    return name ? name : device->key.device;
+}
+/** It has that name from now on; "" says nothing. The first one stays, as names do. */
+void device_call(struct device *device, const char *name);
 
 /** The value of the environment before `reseat run` replaced it; drivers are found through these.
  */

@@ -254,7 +254,7 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         gate_leave();
         if (!ask)
             return error;
-        answer = room_ask(device, memory->size, memory->size, error);
+        answer = room_ask(device, memory->size, memory->size, false, error);
         if (answer == ROOM_REFUSE) {
             memory_discard(memory);
             return error == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;

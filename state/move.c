@@ -58,7 +58,8 @@ const char *move_phase_name(enum move_phase phase)
 
 const char *move_result_name(enum move_result result)
 {
-    static const char *const names[] = {"done", "rolled-back", "refused", "expired", "canceled"};
+    static const char *const names[] = {"done",    "rolled-back", "refused",
+                                        "expired", "canceled",    "ended"};
     return (unsigned)result < ARRAY_SIZE(names) ? names[result] : "unknown";
 }
 
@@ -75,8 +76,9 @@ int move_fail(struct move *move, int error, const char *format, ...)
 
 int move_check(struct move *move)
 {
-    if ((work_is_over() && !move->resumes) ||
-        (move->limits.cancel && atomic_load(move->limits.cancel)))
+    if (work_is_over() && !move->resumes)
+        return -ESHUTDOWN;
+    if (move->limits.cancel && atomic_load(move->limits.cancel))
         return -ECANCELED;
     if (move->limits.deadline_ns != 0 && move_now() >= move->limits.deadline_ns)
         return -ETIMEDOUT;
@@ -85,7 +87,10 @@ int move_check(struct move *move)
 
 void move_tell(struct move *move)
 {
-    struct move_progress progress = {move->report->reached, atomic_load(&move->done), move->total};
+    struct move_progress progress = move->builds;
+    progress.phase = move->report->reached;
+    progress.bytes_done = atomic_load(&move->done);
+    progress.bytes_total = move->total;
     if (move->request->progress)
         move->request->progress(move->request->data, &progress);
 }
@@ -158,13 +163,17 @@ static int plan(struct move *move)
     }
     int error = driver_open_device(move->request->target, &move->target);
     if (error != 0)
-        return move_fail(move, -ENOTSUP, "%s cannot be opened: %s", move->request->target->device,
+        return move_fail(move, -ENOTSUP, "%s cannot be opened: %s",
+                         move->request->target_name[0] ? move->request->target_name
+                                                       : move->request->target->device,
                          strerror(-error));
+    device_call(move->target, move->request->target_name);
     if (move->target == atomic_load(&move->seat->device))
-        return move_fail(move, -EALREADY, "the program is on %s already", move->target->key.device);
+        return move_fail(move, -EALREADY, "the program is on %s already",
+                         device_name(move->target));
     if (device_version(move->target) < CL_MAKE_VERSION(1, 2, 0))
         return move_fail(move, -ENOTSUP, "%s has OpenCL %u.%u, and moving there takes 1.2",
-                         move->target->key.device, CL_VERSION_MAJOR(device_version(move->target)),
+                         device_name(move->target), CL_VERSION_MAJOR(device_version(move->target)),
                          CL_VERSION_MINOR(device_version(move->target)));
     struct plan_use use;
     struct plan_offer offer;
@@ -175,7 +184,7 @@ static int plan(struct move *move)
         measure_memory(move->seat, &use);
     }
     offer_from_devinfo(&move->target->info, &offer);
-    offer.name = move->target->key.device;
+    offer.name = device_name(move->target);
     if (move->basis != MOVE_BY_MINIMUM)
         limit_to_grant(move, &use, &offer);
     if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
@@ -261,6 +270,8 @@ static enum move_result result_of(int error, enum move_phase reached)
         return MOVE_EXPIRED;
     case -ECANCELED:
         return MOVE_CANCELED;
+    case -ESHUTDOWN:
+        return MOVE_ENDED;
     case -EPERM:
         return MOVE_REFUSED;
     default:
@@ -276,11 +287,14 @@ static void conclude(struct move *move, int error)
     else if (error == -ECANCELED)
         (void)move_fail(move, error, "canceled in phase %s",
                         move_phase_name(move->report->reached));
+    else if (error == -ESHUTDOWN)
+        (void)move_fail(move, error, "the program ends");
     else if (error != 0)
         (void)move_fail(move, error, "%s in phase %s", strerror(-error),
                         move_phase_name(move->report->reached));
     else
         move->report->reason[0] = '\0';
+    move->report->lasting = error != 0 && move->report->lasting;
     move->report->result = result_of(error, move->report->reached);
 }
 
@@ -366,7 +380,7 @@ void move_transact(struct move *move)
     if (work_begin() || move->resumes) {
         run(move);
     } else {
-        conclude(move, move_fail(move, -ECANCELED, "the program ends"));
+        conclude(move, -ESHUTDOWN);
     }
     work_end();
     long_lock_release(&one_at_a_time);

@@ -23,12 +23,16 @@ enum move_result {
                            when asked, or since. */
     MOVE_EXPIRED,     /**< The deadline passed; rolled back. */
     MOVE_CANCELED,    /**< The operator changed their mind; rolled back. */
+    MOVE_ENDED,       /**< The program ends, and needs no device any more. */
 };
 
 struct move_progress {
     enum move_phase phase;
     uint64_t bytes_done;
     uint64_t bytes_total;
+    /** Programs that have to be built there, all and those that are; 0: none is being built. */
+    uint32_t builds, built;
+    char building[64]; /**< A kernel of the one under way, where one is known; else "". */
 };
 
 /** What a program that reconfigures itself is asked before; others are never asked. */
@@ -39,7 +43,8 @@ enum move_manner {
 };
 
 struct move_request {
-    const struct device_key *target; /**< Borrowed. NULL: host memory (suspend). */
+    const struct device_key *target;   /**< Borrowed. NULL: host memory (suspend). */
+    char target_name[DEVICE_NAME_MAX]; /**< What messages call it; "": what its driver does. */
     enum move_manner manner;
     uint32_t seat;             /**< Which virtual device moves; 0 is the first. */
     uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
@@ -56,6 +61,7 @@ struct move_report {
     enum move_result result;
     enum move_phase reached;
     char reason[512]; /**< One line, "" when done. */
+    bool lasting;     /**< It would fail there again for as long as the program has what it has. */
     uint64_t total_ns;
     uint64_t downtime_ns; /**< From the gate's closing to its opening. */
     uint64_t bytes;       /**< Copied, in both parts of the move. */

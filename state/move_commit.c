@@ -184,6 +184,16 @@ void move_waste_release(struct move_waste *waste)
     *waste = (struct move_waste){0};
 }
 
+/* What a command of it needs at once is so on every device, unless it let go of what it had. */
+static void keep_least(const struct move *move)
+{
+    const struct device *from = atomic_load(&move->seat->device);
+    if (!from)
+        from = atomic_load(&move->seat->last);
+    if (from && move->target && move->basis != MOVE_BY_REST)
+        account_raise(&move->target->account.least, atomic_load(&from->account.least));
+}
+
 void move_commit(struct move *move, struct move_waste *waste)
 {
     program_flush_output();
@@ -209,6 +219,7 @@ void move_commit(struct move *move, struct move_waste *waste)
     }
     if (move->target)
         reach_read(&move->target->reach);
+    keep_least(move);
     room_arrive(move->seat, move->target, move->request->grant);
     atomic_fetch_add(&move->seat->moves, 1);
 }

@@ -163,7 +163,7 @@ static int mark(struct move *move, const struct residence *residence, cl_command
     }
     residence_release(residence->cl, OBJECT_EVENT, event);
     return move_fail(move, -EIO, "%s does not take commands any more (OpenCL error %d)",
-                     residence->device->key.device, error);
+                     device_name(residence->device), error);
 }
 
 /* Drivers have no wait with a deadline: look, and sleep a little longer each time. */
@@ -176,7 +176,7 @@ static int await(struct move *move, const struct residence *residence, cl_event 
                                                      sizeof(status), &status, NULL);
         if (error != CL_SUCCESS || status < 0)
             return move_fail(move, -EIO, "commands on %s ended in error %d",
-                             residence->device->key.device, error != CL_SUCCESS ? error : status);
+                             device_name(residence->device), error != CL_SUCCESS ? error : status);
         if (status == CL_COMPLETE)
             return 0;
         int late = move_check(move);
@@ -378,7 +378,7 @@ static int apply_kernels(struct move *move, const struct move_context *entry)
             /* Arguments that there is no room for are given at the next launch. */
             if (refused != CL_SUCCESS && refused != NO_ROOM)
                 error = move_fail(move, -EIO, "%s refuses the arguments of %s (OpenCL error %d)",
-                                  move->target->key.device, kernel->name, refused);
+                                  device_name(move->target), kernel->name, refused);
         }
         object_unhold(kernel);
     }
@@ -400,7 +400,7 @@ static int arrive_maps(struct move *move, const struct move_context *entry)
         error = target->cl->clFinish(target->io);
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s does not map what is mapped (OpenCL error %d)",
-                         move->target->key.device, error);
+                         device_name(move->target), error);
     return 0;
 }
 

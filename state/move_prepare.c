@@ -72,7 +72,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
                 free(added.remains);
             if (failed == -EIO)
                 return move_fail(move, failed, "%s gives no context (OpenCL error %d)",
-                                 move->target->key.device, error);
+                                 device_name(move->target), error);
             if (failed != 0)
                 return failed;
             added.made = true;
@@ -160,16 +160,68 @@ bool move_is_stale(struct move *move)
     return stale;
 }
 
+static bool is_to_build(const struct move *move, const struct program *program)
+{
+    const struct move_context *entry = entry_of(move, program->context);
+    return entry && atomic_load(&program->made[entry->to]) != atomic_load(&program->edition);
+}
+
+static uint32_t count_builds(const struct move *move)
+{
+    uint32_t count = 0;
+    uintptr_t cursor = 0;
+    struct program *program;
+    while ((program = object_next(OBJECT_PROGRAM, &cursor))) {
+        count += is_to_build(move, program);
+        object_unhold(program);
+    }
+    return count;
+}
+
+/* Programs have no names: a kernel of it, if there is one. */
+static void name_program(const struct program *program, char *ret_name, size_t size)
+{
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    ret_name[0] = '\0';
+    while (!ret_name[0] && (kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        if (kernel->program == program)
+            (void)!snprintf(ret_name, size, "%s", kernel->name);
+        object_unhold(kernel);
+    }
+}
+
+/* Not for want of memory, nor because the device is gone: so the same again, if it is tried again.
+ */
+static bool is_lasting(cl_int error)
+{
+    return error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
+           error == CL_LINK_PROGRAM_FAILURE || error == CL_COMPILER_NOT_AVAILABLE ||
+           error == CL_LINKER_NOT_AVAILABLE ||
+           (error <= CL_INVALID_VALUE && error >= CL_INVALID_LINKER_OPTIONS);
+}
+
 static int prepare_program(struct move *move, void *object)
 {
     struct program *program = object;
     const struct move_context *entry = entry_of(move, program->context);
     if (!entry)
         return 0;
+    bool builds = is_to_build(move, program);
+    if (builds) {
+        name_program(program, move->builds.building, sizeof(move->builds.building));
+        move_tell(move);
+    }
     cl_int error = program_make_real(program, target_of(entry), entry->to);
-    if (error != CL_SUCCESS)
-        return move_fail(move, -EIO, "a program does not build on %s (OpenCL error %d)",
-                         move->target->key.device, error);
+    move->builds.built += builds;
+    if (error != CL_SUCCESS) {
+        char name[64];
+        name_program(program, name, sizeof(name));
+        move->report->lasting = is_lasting(error);
+        return move_fail(move, -EIO, "a program%s%s does not build on %s (OpenCL error %d)",
+                         name[0] ? " with the kernel " : "", name, device_name(move->target),
+                         error);
+    }
     return 0;
 }
 
@@ -184,11 +236,15 @@ static int prepare_kernel(struct move *move, void *object)
         atomic_load(&program->made[entry->to]) != atomic_load(&program->edition))
         return 0;
     cl_int error = kernel_make_real(kernel, target_of(entry), entry->to);
-    if (error != CL_SUCCESS)
+    if (error != CL_SUCCESS) {
+        move->report->lasting = is_lasting(error);
         return move_fail(move, -EIO, "kernel %s cannot be made on %s (OpenCL error %d)",
-                         kernel->name, move->target->key.device, error);
-    if (!kernel_can_launch(kernel, target_of(entry), entry->to, reason, sizeof(reason)))
+                         kernel->name, device_name(move->target), error);
+    }
+    if (!kernel_can_launch(kernel, target_of(entry), entry->to, reason, sizeof(reason))) {
+        move->report->lasting = true;
         return move_fail(move, -ENOTSUP, "%s", reason);
+    }
     return 0;
 }
 
@@ -201,7 +257,7 @@ static int prepare_sampler(struct move *move, void *object)
     cl_int error = sampler_make_real(sampler, target_of(entry), entry->to);
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s refuses a sampler (OpenCL error %d)",
-                         move->target->key.device, error);
+                         device_name(move->target), error);
     return 0;
 }
 
@@ -226,7 +282,7 @@ static int prepare_memory(struct move *move, void *object)
         return 0;
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s has no room for an object of %zu bytes (OpenCL error %d)",
-                         move->target->key.device, memory->size, error);
+                         device_name(move->target), memory->size, error);
     return 0;
 }
 
@@ -240,7 +296,7 @@ static int prepare_queue(struct move *move, void *object)
     cl_int error = queue_make_real(queue, target_of(entry), &queue->next);
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s refuses a queue (OpenCL error %d)",
-                         move->target->key.device, error);
+                         device_name(move->target), error);
     return 0;
 }
 
@@ -262,8 +318,11 @@ static int for_each(struct move *move, enum object_type type,
 int move_prepare(struct move *move)
 {
     int error = move_find_contexts(move);
-    if (error == 0 && move->target)
+    if (error == 0 && move->target) {
+        move->builds = (struct move_progress){.builds = count_builds(move)};
         error = for_each(move, OBJECT_PROGRAM, prepare_program);
+        move->builds = (struct move_progress){0};
+    }
     return error == 0 ? move_prepare_rest(move) : error;
 }
 

@@ -41,6 +41,7 @@ struct move {
     struct transfer_limits limits;
     _Atomic uint64_t done;
     uint64_t total;
+    struct move_progress builds; /**< Of that only what is built. */
     bool paused;
     bool rehearses; /**< Every context gets a residence of its own: move_rehearse. */
     bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
@@ -50,7 +51,7 @@ struct move {
 uint64_t move_now(void);
 /** Write the reason (once) and give @error back. */
 int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
-/** 0, -ETIMEDOUT or -ECANCELED. */
+/** 0, -ETIMEDOUT, -ECANCELED or -ESHUTDOWN. */
 int move_check(struct move *move);
 /**
  * Close the gate, and look whether the program pinned itself since: then it is open again, and

@@ -182,7 +182,7 @@ static void go_back(const struct move_partner *partner, const struct move_reques
     }
     report->result = MOVE_ROLLED_BACK;
     snprintf(report->reason, sizeof(report->reason), "%.380s; it is back on %.100s", why,
-             from->key.device);
+             device_name(from));
 }
 
 static void run_asked(const struct move_partner *partner, const struct plan_use *minimum,

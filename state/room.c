@@ -115,10 +115,11 @@ static void unlimit(struct device *device)
     atomic_store(&device->account.limited, false);
 }
 
-enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, cl_int reason)
+enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, bool owns,
+                          cl_int reason)
 {
     struct account *account = &device->account;
-    struct room_need need = {.failed = reason != NO_ROOM};
+    struct room_need need = {.owns = owns, .failed = reason != NO_ROOM};
     enum room_answer (*ask)(const struct room_need *) = atomic_load(&policy);
     if (gate_close(0) != 0)
         return ROOM_REFUSE;
@@ -126,9 +127,9 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
     gate_open();
     if (need.seat == the_seat_count)
         return ROOM_AGAIN; /* moved meanwhile */
-    uint64_t held = atomic_load(&account->held), limit = account_limit(account);
-    need.wanted += size;
-    need.bytes = held + size > limit ? held + size - limit : size;
+    uint64_t held = atomic_load(&account->held);
+    need.wanted += owns ? 0 : size;
+    need.total = held + size;
     atomic_fetch_add(&account->asking, 1);
     enum room_answer answer = ask ? ask(&need) : ROOM_FORCE;
     atomic_fetch_sub(&account->asking, 1);

@@ -21,9 +21,10 @@ bool room_is_short(cl_int error);
 /** What the policy is asked. */
 struct room_need {
     uint32_t seat;   /**< The first on that device. */
-    uint64_t bytes;  /**< More than the limit. */
+    uint64_t total;  /**< Bytes that it must be able to hold there. */
     uint64_t least;  /**< What one command needs at once. */
     uint64_t wanted; /**< All that the program has there and spilled. */
+    bool owns;       /**< It has all of them already: a command needs them there. */
     bool failed;     /**< It is within the limit: the device itself had no more. */
 };
 
@@ -41,12 +42,14 @@ enum room_answer {
 void room_set_policy(enum room_answer (*ask)(const struct room_need *need));
 
 /**
- * An object of @size bytes did not fit on @device, for @reason (room_is_short). Blocks on the
- * policy; outside the gate. ROOM_AGAIN, ROOM_SPILL or ROOM_REFUSE.
+ * @size bytes more did not fit on @device, for @reason (room_is_short). Blocks on the policy;
+ * outside the gate. ROOM_AGAIN, ROOM_SPILL or ROOM_REFUSE.
  *
  * @least  As in struct room_need.
+ * @owns   They are of objects that the program has, not of one that it makes.
  */
-enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, cl_int reason);
+enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, bool owns,
+                          cl_int reason);
 
 /** The program may have @bytes more on the device of @seat. The first one makes it limited. */
 void room_grant(uint32_t seat, uint64_t bytes);

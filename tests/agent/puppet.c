@@ -192,7 +192,14 @@ void puppet_need(struct puppet *puppet, unsigned seat, uint64_t bytes, bool fail
     frame_init(&frame, MSG_NEED);
     frame_u64(&frame, "id", ++id);
     frame_u64(&frame, "seat", seat);
-    frame_u64(&frame, "bytes", bytes);
+    uint64_t granted = 0;
+    for (unsigned i = 0; i < puppet->seat_count; i++) {
+        granted += strcmp(puppet->seats[i].device, puppet->seats[seat].device) == 0
+                       ? puppet->seats[i].granted
+                       : 0;
+    }
+    frame_u64(&frame, "total", bytes < UINT64_MAX - granted ? granted + bytes : UINT64_MAX);
+    frame_bool(&frame, "owns", puppet->launches);
     frame_u64(&frame, "least", puppet->seats[seat].least);
     frame_u64(&frame, "wanted", puppet->seats[seat].granted + bytes);
     frame_bool(&frame, "failed", failed);
@@ -461,6 +468,8 @@ static void report(struct puppet *puppet, const msgpack_object *map)
     frame_string(&frame, "result", again ? RESULT_AGAIN : puppet->move);
     frame_string(&frame, "reached", "plan");
     frame_string(&frame, "reason", done ? "" : "local memory: 64 KiB used, 32 KiB offered");
+    frame_u64(&frame, "bytes", done ? PUPPET_COPIED : 0);
+    frame_bool(&frame, "lasting", !done && puppet->lasting);
     puppet_send(puppet, &frame);
 }
 

@@ -13,7 +13,8 @@
  * the agent knows by its pid; what is said on its connection is said by the test.
  */
 
-#define MIB (1ull << 20)
+#define MIB           (1ull << 20)
+#define PUPPET_COPIED 4096 /* Bytes that each says it copied to get where it is. */
 
 /** What `reseat run` would say of it; zero is the default of each. */
 struct puppet_kind {
@@ -50,6 +51,8 @@ struct puppet {
     const char *pinned;
     bool stopped;  /**< As by SIGSTOP: it takes nothing from its connection. */
     bool stubborn; /**< It gives nothing back. */
+    bool lasting;  /**< It says that a move that fails would fail again. */
+    bool launches; /**< What it needs is for what it has already. */
     bool greedy;   /**< It gives back, and says so only when puppet_say() is called. */
     unsigned moves, suspends, resumes, shrinks, grants, answers;
     unsigned alive;            /**< How often the agent said that it is there. */

@@ -192,11 +192,21 @@ Test(aware, notify_says_what_is_wrong)
     cr_assert_eq(RESEAT("notify", "app", "rain")->status, 2);
     cr_assert_eq(RESEAT("notify", "app")->status, 2);
     cr_assert_eq(RESEAT("notify", "app", "quota", "--value", "much")->status, 2);
+    /* Nothing is made up for what is left out, too large, or of something else. */
+    cr_assert_eq(RESEAT("notify", "app", "quota")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "power")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "device-taken")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "power", "--value", "none")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "power", "--value", "18446744073709551616")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "quota", "--value", "18446744073709551615")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "device-taken", "--in", "1", "--value", "1")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "power", "--value", "1", "--in", "1")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "device-added", "--text", "two\nlines")->status, 2);
     cr_assert_eq(RESEAT("notify", "app", "quota", "--in", "-1")->status, 2);
-    cr_assert_eq(RESEAT("notify", "nobody", "quota")->status, 3);
+    cr_assert_eq(RESEAT("notify", "nobody", "device-added")->status, 3);
     kill(pid, SIGUSR2);
     cr_assert(comes_to_want(-1));
-    struct result *result = RESEAT("notify", "app", "quota");
+    struct result *result = RESEAT("notify", "app", "device-added");
     cr_assert_eq(result->status, 4);
     cr_assert(strstr(result->err, "has not registered with reseat.h"), "%s", result->err);
     end(pid);

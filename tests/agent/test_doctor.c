@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,53 @@ Test(doctor, checks_the_setup)
     struct result *result = RESEAT("doctor");
     cr_assert_eq(result->status, 1);
     cr_assert(strstr(result->out, "stop  library"), "%s", result->out);
+}
+
+/** The first check that says @mark; NULL: none does. Borrowed from @object. */
+static const char *check_of(json_t *object, const char *mark)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, "checks"), i, one)
+    {
+        if (strcmp(json_string_value(json_object_get(one, "result")), mark) == 0) {
+            return json_string_value(json_object_get(one, "text"));
+        }
+    }
+    return NULL;
+}
+
+static json_t *doctor_json(struct result *result, int status)
+{
+    json_t *object = json_loads(result->out, 0, NULL);
+
+    cr_assert(object, "not JSON: %s", result->out);
+    cr_assert_eq(result->status, status);
+    cr_assert_eq(json_integer_value(json_object_get(object, "status")), status);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), "doctor");
+    cr_assert_eq(status != 0, json_object_get(object, "error") != NULL);
+    return object;
+}
+
+Test(doctor, says_it_as_json)
+{
+    json_t *object = doctor_json(RESEAT("doctor", "--json"), 0);
+
+    cr_assert(strstr(check_of(object, "ok"), "runtime folder: "));
+    cr_assert_null(check_of(object, "stop"));
+    cr_assert(json_is_null(json_object_get(object, "road")));
+    json_decref(object);
+    object = doctor_json(RESEAT("doctor", "--json", "--", "true", "--json"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "road")), "unknown");
+    cr_assert(strstr(json_string_value(json_object_get(object, "summary")), "no sign of OpenCL"));
+    json_decref(object);
+    object = doctor_json(RESEAT("doctor", "--json", "/nonexistent"), 3);
+    json_decref(object);
+    setenv("RESEAT_LIBRARY", "/nonexistent", 1);
+    object = doctor_json(RESEAT("doctor", "--json"), 1);
+    cr_assert(strstr(check_of(object, "stop"), "library: "));
+    json_decref(object);
 }
 
 static const char *inside(const char *name)

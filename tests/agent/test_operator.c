@@ -60,6 +60,13 @@ static struct puppet *start(const char *name, const char *device, uint64_t bytes
     return puppet;
 }
 
+static void limit_to(const char *what, const char *memory)
+{
+    struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+}
+
 Test(operator, drain_moves_every_program_off_and_keeps_new_ones_away_until_undone)
 {
     struct puppet *puppets[MANY];
@@ -130,6 +137,65 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
     cr_assert(strstr(result->err, "failing"), "%s", result->err);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), failing->seats[0].granted);
     cr_assert_eq(devices_say("gpu1", "drained"), 1);
+}
+
+/** What `reseat explain --json` says of the first device that does not run "a"; NULL: there is
+ * none. To be given back. */
+static json_t *explained(void)
+{
+    json_t *object = checked(PUPPETS_RESEAT("explain", "a", "--json"), "explain");
+    json_t *bar = json_array_get(json_object_get(json_object_get(object, "app"), "refused_by"), 0);
+
+    json_incref(bar);
+    json_decref(object);
+    return bar;
+}
+
+Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
+{
+    struct puppet *a = start("a", "gpu:one", 100 * MIB);
+
+    /* Whoever asked for the move. */
+    a->move = RESULT_ROLLED_BACK;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 1);
+    cr_assert_null(explained());
+    a->lasting = true;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 1);
+    json_t *bar = explained();
+    cr_assert_str_eq(json_string_value(json_object_get(bar, "device")), "gpu1");
+    cr_assert(json_is_false(json_object_get(bar, "for_now")));
+    cr_assert(strstr(json_string_value(json_object_get(bar, "reason")), "local memory"));
+    json_decref(bar);
+    /* The policy does not try it: it has nowhere to go. */
+    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *one = json_array_get(json_object_get(object, "steps"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "to")), "");
+    json_decref(object);
+    cr_assert_eq(a->moves, 0);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--undo")->status, 0);
+    /* An operator may try. */
+    a->move = RESULT_DONE;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 0);
+}
+
+Test(operator, every_step_has_its_reason_and_a_program_that_ends_is_no_failure)
+{
+    struct puppet *a = start("a", "gpu:one", 100 * MIB);
+    struct puppet *b = start("b", "gpu:one", 50 * MIB);
+
+    b->move = RESULT_ENDED;
+    struct result *result = PUPPETS_RESEAT("move", "b", "gpu1");
+    cr_assert_eq(result->status, 3, "%s", result->err);
+    cr_assert(strstr(result->err, "ended"), "%s", result->err);
+    cr_assert(!strstr(result->err, "cancel"), "%s", result->err);
+    puppet_kill(b);
+    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *step = json_array_get(json_object_get(object, "steps"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(step, "result")), "done");
+    cr_assert(strstr(json_string_value(json_object_get(step, "reason")), "gpu0 is drained"), "%s",
+              json_string_value(json_object_get(step, "reason")));
+    json_decref(object);
+    cr_assert_eq(a->moves, 1);
 }
 
 Test(operator, a_move_that_does_not_fit_is_refused_with_numbers_or_spills)
@@ -229,7 +295,7 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     json_decref(object);
     struct result *result = PUPPETS_RESEAT("report", "alpha");
     cr_assert_eq(result->status, 0);
-    cr_assert(strstr(result->out, "15% of its device"), "%s", result->out);
+    cr_assert(strstr(result->out, "needed at most 300 MiB, 15% of gpu0"), "%s", result->out);
     cr_assert(!strstr(result->out, "gpu1"), "%s", result->out);
 
     object = checked(PUPPETS_RESEAT("explain", "alpha", "--json"), "explain");
@@ -239,6 +305,81 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     json_decref(object);
     result = PUPPETS_RESEAT("explain", "alpha");
     cr_assert(strstr(result->out, "gpu0"), "%s", result->out);
+}
+
+Test(operator, report_counts_what_was_wanted_and_names_programs_whole)
+{
+    limit_to("gpu0", "512MiB");
+    struct puppet *a = start("a-name-of-some-length", "gpu:one", 100 * MIB);
+
+    a->seats[0].wanted = 1000 * MIB;
+    puppet_say(a);
+    a->seats[0].wanted = 200 * MIB;
+    puppet_say(a);
+    cr_assert_eq(ps_says("a-name-of-some-length", "wanted_peak_bytes"), 1000 * MIB);
+    struct result *result = PUPPETS_RESEAT("report");
+    cr_assert(strstr(result->out, "\na-name-of-some-length "), "%s", result->out);
+    cr_assert(strstr(result->out, "needed at most 1000 MiB, 49% of gpu0"), "%s", result->out);
+    puppet_kill(a);
+    do {
+        result = PUPPETS_RESEAT("report");
+    } while (!strstr(result->out, "ended"));
+    cr_assert(strstr(result->out, "a-name-of-some-length  ended; needed at most 1000 MiB, 49% of"),
+              "%s", result->out);
+}
+
+Test(operator, one_virtual_device_is_explained_as_all_are)
+{
+    struct puppet_kind kind = {.device = "gpu:one", .second = "gpu:one"};
+
+    (void)puppet_start("pair", &kind);
+    json_t *object = checked(PUPPETS_RESEAT("explain", "pair", "--json"), "explain");
+    json_t *all = json_array_get(json_object_get(json_object_get(object, "app"), "devices"), 0);
+    for (int i = 0; i < 2; i++) {
+        json_t *other =
+            checked(PUPPETS_RESEAT("explain", i ? "pair:1" : "pair:0", "--json"), "explain");
+        json_t *devices = json_object_get(json_object_get(other, "app"), "devices");
+        cr_assert_eq(json_array_size(devices), 1);
+        json_t *one = json_array_get(devices, 0);
+        cr_assert_eq(number(one, "seat"), i);
+        cr_assert(json_equal(json_object_get(one, "lines"), json_object_get(all, "lines")));
+        json_decref(other);
+    }
+    json_decref(object);
+    struct result *result = PUPPETS_RESEAT("explain", "pair:1");
+    cr_assert(strstr(result->out, "virtual device 1, gpu0"), "%s", result->out);
+}
+
+Test(operator, columns_stay_and_help_is_there_for_each_command)
+{
+    (void)start("alpha", "gpu:one", 10 * MIB);
+    cr_assert(strstr(PUPPETS_RESEAT("ps")->out, " LIMIT "));
+    cr_assert(strstr(PUPPETS_RESEAT("devices")->out, " LIMIT "));
+    struct result *result = RESEAT("help", "resume");
+    cr_assert_eq(result->status, 0);
+    cr_assert_str_eq(result->out, RESEAT("resume", "--help")->out);
+    cr_assert_eq(RESEAT("help", "nothing")->status, 2);
+    cr_assert(strstr(RESEAT("help")->out, "resume APP"));
+}
+
+Test(operator, the_first_command_of_all_sees_the_devices)
+{
+    static const char *const commands[][4] = {{"drain", "gpu1", NULL, NULL},
+                                              {"limit", "gpu1", "--memory", "1GiB"},
+                                              {"report", "gpu1", NULL, NULL},
+                                              {"drain", "gpu1", "--undo", NULL}};
+
+    for (size_t i = 0; i < 4; i++) {
+        /* As after a boot. */
+        harness_finish();
+        harness_init();
+        setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+        RESEAT("agent", "start");
+        struct result *result =
+            RESEAT(commands[i][0], commands[i][1], commands[i][2], commands[i][3]);
+        cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
+    }
+    cr_assert_eq(RESEAT("drain", "gpu9")->status, 3);
 }
 
 Test(operator, run_says_how_a_program_is_treated)
@@ -278,6 +419,7 @@ Test(operator, every_error_has_its_exit_status_and_its_json)
         {2, "limit", "gpu0", NULL, NULL},
         {2, "limit", "gpu0", "--memory", "lots"},
         {2, "limit", "gpu0", "--memory", "12"},
+        {2, "limit", "gpu0", "--memory", "0B"},
         {2, "limit", "gpu0", "--memory", NULL},
         {3, "limit", "nothing", "--memory", "1GiB"},
         {2, "limit", "alpha:0", "--memory", "1GiB"},
@@ -318,6 +460,11 @@ Test(operator, every_error_has_its_exit_status_and_its_json)
     cr_assert_eq(RESEAT("run", "--memory", "x", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--priority", "1001", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--priority", "high", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--quota", "0B", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--memory", "0", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--on-full", "", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--on-full", "wait,", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--on-full", "wait,refuse", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--on-full", "panic", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--on-full", "wait,,spill", "true")->status, 2);
     puppet_finish_all();

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from lab import DONE, VENDORS, Lab, find_reseat
+from lab import DONE, REFUSED, VENDORS, Lab, find_reseat
 
 PATIENCE = 60
 MIB = 1 << 20
@@ -62,7 +62,7 @@ class Program:
 
     started = []
 
-    def __init__(self, lab, grower, name, *work):
+    def __init__(self, lab, grower, name, *work, ways="wait"):
         self.lab, self.name = lab, name
         self.told = lab.path(name + ".told")
         if os.path.exists(self.told):
@@ -70,7 +70,7 @@ class Program:
         self.said = lab.path(name + ".said")
         with open(self.said, "wb") as said:
             self.process = lab.start(
-                [lab.reseat, "run", "--name", name, "--on-full", "wait", "--", grower, *work],
+                [lab.reseat, "run", "--name", name, "--on-full", ways, "--", grower, *work],
                 subprocess.PIPE, said, {"TEST_UNTIL": self.told})
         self.started.append(self.process)
 
@@ -207,6 +207,31 @@ def nobody_waits_for_an_agent_that_is_stopped(lab, grower):
         os.kill(agent, signal.SIGCONT)
 
 
+def one_may_have_less_than_it_needs_at_once(lab, grower):
+    """A pass takes two blocks and the other thread's words; nothing of that may fail."""
+    device = lab.devices()[0]
+
+    def limit(what, size):
+        return lab.control("limit", what, "--memory", size)[0]
+
+    work = ["--from", str(HELD), "--to", str(HELD), "--pause-ms", "5"]
+    alone = natively(lab, grower, ALL, *work)[0]
+    tight = Program(lab, grower, "tight", *work, ways="wait,spill")
+    tight.says(f"{HELD} blocks")
+    tight.comes_to("says what it needs", lambda app: app["least_bytes"] >= 2 * MIB)
+    expect("limit of the program", limit("tight", "1MiB"), REFUSED)
+    for _ in range(3):
+        expect("limit", limit(device, "1MiB"), DONE)
+        app = tight.comes_to("is suspended", lambda app: app["state"] == "suspended")
+        expect("that it comes back", app["displaced"], True)
+        expect("limit", limit(device, "4MiB"), DONE)
+        tight.comes_to("spills", lambda app: app["state"] == "spilled")
+        expect("limit", limit(device, f"{ALL}MiB"), DONE)
+        tight.comes_to("runs", lambda app: app["state"] == "running" and
+                       app["device_bytes"] // MIB >= HELD)
+    tight.finish(alone)
+
+
 def main():
     grower = os.path.abspath(sys.argv[1])
     VENDORS["emu"] = (os.environ["EMU_LIBRARY"], {"POCL_DEVICES": "pthread"})
@@ -218,7 +243,7 @@ def main():
         expect("limit", lab.control("limit", device, "--memory", f"{ALL}MiB")[0], DONE)
         try:
             for part in (one_waits_for_the_other, each_has_what_the_other_wants,
-                         one_has_waited_long_enough,
+                         one_may_have_less_than_it_needs_at_once, one_has_waited_long_enough,
                          nobody_waits_for_an_agent_that_is_stopped):
                 begin = time.monotonic()
                 part(lab, grower)

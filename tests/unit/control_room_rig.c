@@ -164,8 +164,10 @@ static void hear(void *data, struct frame *frame)
                          .id = field_u64(map, "id", UINT64_MAX),
                          .seat = field_u64(map, "seat", UINT64_MAX),
                          .bytes = field_u64(map, "bytes", UINT64_MAX),
+                         .total = field_u64(map, "total", UINT64_MAX),
                          .least = field_u64(map, "least", UINT64_MAX),
                          .wanted = field_u64(map, "wanted", UINT64_MAX),
+                         .owns = field_bool(map, "owns", false),
                          .failed = field_bool(map, "failed", false)};
     cr_assert(field_string(map, "type", one->type, sizeof(one->type)));
     message_finish(&message);
@@ -243,11 +245,12 @@ void expect_need(uint64_t id, const struct room_need *need)
     cr_assert_str_eq(sent[0].type, MSG_NEED);
     cr_assert_eq(sent[0].id, id);
     cr_assert_eq(sent[0].seat, need->seat);
-    cr_assert_eq(sent[0].bytes, need->bytes);
+    cr_assert_eq(sent[0].total, need->total);
     cr_assert_eq(sent[0].least, need->least);
     cr_assert_eq(sent[0].wanted, need->wanted);
+    cr_assert_eq(sent[0].owns, need->owns);
     cr_assert_eq(sent[0].failed, need->failed);
-    cr_assert_eq(sent[0].fields, 7);
+    cr_assert_eq(sent[0].fields, 8);
 }
 
 void expect_return(unsigned index, uint64_t seat, uint64_t bytes)

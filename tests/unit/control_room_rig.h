@@ -63,7 +63,8 @@ enum room_answer answer_of(struct asker *asker);
 struct sent {
     char type[PROTOCOL_WORD_MAX];
     uint32_t fields; /**< How many there are. */
-    uint64_t id, seat, bytes, least, wanted;
+    uint64_t id, seat, bytes, total, least, wanted;
+    bool owns;
     bool failed;
 };
 #define SENT_MAX 64

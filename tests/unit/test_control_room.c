@@ -19,7 +19,7 @@
 TestSuite(control_room, .init = room_rig_begin, .fini = room_rig_finish, .timeout = 60);
 
 static const struct room_need some = {
-    .seat = 1, .bytes = 5 * MIB, .least = 2 * MIB, .wanted = 9 * MIB};
+    .seat = 1, .total = 5 * MIB, .least = 2 * MIB, .wanted = 9 * MIB};
 
 /* ---- needs and answers ---- */
 
@@ -32,8 +32,12 @@ Test(control_room, without_an_agent_nobody_decides)
 
 Test(control_room, a_need_says_what_the_protocol_says)
 {
-    static const struct room_need other = {
-        .seat = 3, .bytes = 1, .least = 1ull << 40, .wanted = UINT64_MAX - 1, .failed = true};
+    static const struct room_need other = {.seat = 3,
+                                           .total = 1,
+                                           .least = 1ull << 40,
+                                           .wanted = UINT64_MAX - 1,
+                                           .owns = true,
+                                           .failed = true};
     struct asker first, second;
 
     welcome(NULL, 0);
@@ -117,15 +121,15 @@ Test(control_room, threads_that_wait_together_each_get_their_answer)
 
     welcome(NULL, 0);
     for (unsigned i = 0; i < THREADS; i++) {
-        struct room_need need = {.seat = i % 4, .bytes = i};
+        struct room_need need = {.seat = i % 4, .total = i};
         ask(&askers[i], &need);
     }
     cr_assert_eq(serve(), THREADS);
     /* Each is there once, and they are answered in an order that is nobody's. */
     for (unsigned i = 0; i < THREADS; i++) {
         const struct sent *one = &sent[(i * 7 + 3) % THREADS];
-        cr_assert_eq(one->seat, one->bytes % 4);
-        answer(one->id, ways[one->bytes % 3]);
+        cr_assert_eq(one->seat, one->total % 4);
+        answer(one->id, ways[one->total % 3]);
     }
     for (unsigned i = 0; i < THREADS; i++) {
         cr_assert_eq(answer_of(&askers[i]), answers[i % 3], "%u", i);
@@ -158,7 +162,7 @@ Test(control_room, the_next_agent_is_asked_what_the_last_did_not_answer)
 Test(control_room, what_a_breaking_connection_swallowed_is_asked_again)
 {
     struct asker first, second;
-    static const struct room_need other = {.bytes = 3 * MIB};
+    static const struct room_need other = {.total = 3 * MIB};
 
     welcome(NULL, 0);
     ask(&first, &some);
@@ -168,7 +172,7 @@ Test(control_room, what_a_breaking_connection_swallowed_is_asked_again)
     sent_breaks = false;
     welcome(NULL, 0);
     cr_assert_eq(serve(), 2);
-    cr_assert_eq(sent[0].bytes + sent[1].bytes, some.bytes + other.bytes);
+    cr_assert_eq(sent[0].total + sent[1].total, some.total + other.total);
     answer(sent[0].id, WAY_AGAIN);
     answer(sent[1].id, WAY_AGAIN);
     cr_assert_eq(answer_of(&first), ROOM_AGAIN);

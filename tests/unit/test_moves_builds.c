@@ -1,8 +1,10 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "state/stay.h"
+#include "state/work.h"
 #include "tests/unit/test_moves_common.h"
 
 /* Builds end, however often the program is moved meanwhile. */
@@ -175,4 +177,125 @@ Test(moves_builds, a_suspended_device_is_resumed_for_what_is_built)
         stay_again(&s.stay);
     engine_rig_moves(&s.rig, "two");
     stay_end(&s.stay);
+}
+
+/* What a mover said of builds. */
+static struct {
+    unsigned told;
+    uint32_t builds, built[4];
+    char building[4][64];
+} said;
+
+static void note_builds(void *data, const struct move_progress *progress)
+{
+    (void)data;
+    if (progress->builds == 0 || said.told == 4)
+        return;
+    cr_expect_eq(progress->phase, MOVE_PREPARE);
+    said.builds = progress->builds;
+    said.built[said.told] = progress->built;
+    memcpy(said.building[said.told++], progress->building, sizeof(progress->building));
+}
+
+Test(moves_builds, a_move_says_what_it_builds_and_how_many_are_left)
+{
+    struct engine_rig rig;
+    struct engine_program p;
+    struct move_report report;
+    cl_program programs[3];
+    cl_int error;
+    const char *text = SOURCE;
+    engine_rig_open(&rig, CONFIG);
+    engine_program_open(&rig, 0, NULL, &p);
+    for (int i = 0; i < 3; i++) {
+        programs[i] = clCreateProgramWithSource(p.context, 1, &text, NULL, &error);
+        OK(error);
+        OK(clBuildProgram(programs[i], 0, NULL, "", NULL, NULL));
+    }
+    cl_kernel kernel = engine_kernel(programs[1], "add");
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .progress = note_builds};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    cr_assert_eq(said.told, 3);
+    cr_assert_eq(said.builds, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        cr_expect_eq(said.built[i], i);
+    cr_expect_eq(!said.building[0][0] + !said.building[1][0] + !said.building[2][0], 2);
+    for (int i = 0; i < 3; i++)
+        cr_expect(!said.building[i][0] || strcmp(said.building[i], "add") == 0);
+    /* What is built there is not built again. */
+    engine_rig_moves(&rig, "one");
+    said.told = 0;
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE);
+    OK(clReleaseKernel(kernel));
+    for (int i = 0; i < 3; i++)
+        OK(clReleaseProgram(programs[i]));
+    engine_program_close(&p);
+}
+
+Test(moves_builds, what_does_not_build_there_is_said_to_last)
+{
+    struct engine_rig rig;
+    struct engine_program p;
+    struct move_report report;
+    engine_rig_open(&rig, CONFIG);
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_kernel kernel = engine_kernel(p.program, "add");
+    cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clBuildProgram", CL_BUILD_PROGRAM_FAILURE), 0);
+    cr_assert_eq(engine_rig_move(&rig, "two", &report), MOVE_ROLLED_BACK);
+    cr_assert(report.lasting);
+    cr_assert(strstr(report.reason, "kernel add"), "%s", report.reason);
+    cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clBuildProgram", CL_OUT_OF_HOST_MEMORY), 0);
+    cr_assert_eq(engine_rig_move(&rig, "two", &report), MOVE_ROLLED_BACK);
+    cr_assert_not(report.lasting);
+    cr_assert(strstr(report.reason, " two "), "%s", report.reason);
+    /* What operators call it, once that is known. */
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .target_name = "gpu7"};
+    cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clBuildProgram", CL_BUILD_PROGRAM_FAILURE), 0);
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_ROLLED_BACK);
+    cr_assert(strstr(report.reason, " gpu7 "), "%s", report.reason);
+    cr_assert_null(strstr(report.reason, " two "), "%s", report.reason);
+    engine_rig_moves(&rig, "two");
+    OK(clReleaseKernel(kernel));
+    engine_program_close(&p);
+}
+
+/* A move that the end of the process meets while it builds. */
+static struct {
+    struct engine_rig rig;
+    atomic_bool builds;
+    struct move_report report;
+} late;
+
+static void note_late(void *data, const struct move_progress *progress)
+{
+    (void)data;
+    if (progress->builds)
+        atomic_store(&late.builds, true);
+}
+
+static void *move_late(void *data)
+{
+    struct move_request request = {.target = engine_rig_key(&late.rig, "two"),
+                                   .progress = note_late};
+    (void)data;
+    move_run(&request, &late.report);
+    return NULL;
+}
+
+Test(moves_builds, a_program_that_ends_has_no_move_canceled)
+{
+    struct engine_program p;
+    pthread_t mover;
+    engine_rig_open(&late.rig, SLOW);
+    engine_program_open(&late.rig, 0, SOURCE, &p);
+    cr_assert_eq(pthread_create(&mover, NULL, move_late, NULL), 0);
+    while (!atomic_load(&late.builds))
+        engine_rig_sleep(1);
+    work_process_ends();
+    cr_assert_eq(pthread_join(mover, NULL), 0);
+    cr_assert_eq(late.report.result, MOVE_ENDED, "%s", late.report.reason);
+    cr_assert_str_eq(late.report.reason, "the program ends");
 }

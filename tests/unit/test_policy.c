@@ -267,6 +267,39 @@ Test(policy, for_a_device_that_takes_none_just_now_one_queues_and_holds_nothing)
     expect_answer(&w, p, POLICY_DO_REFUSE, 0, 0);
 }
 
+Test(policy, a_limit_in_the_way_of_what_it_has_already_has_it_queue_and_is_no_error)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    world_init(&w, 1);
+    world_add_device(&w, 10)->whole = 20 * MIB;
+    p = world_add_program(&w, 0, 8);
+    world_ask(&w, p, 7);
+    p->least = 15 * MIB;
+    expect_answer(&w, p, POLICY_DO_REFUSE, POLICY_NONE, 0);
+    p->owns = true;
+    p->ways = 0;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    cr_expect(strstr(step.reason, "the largest device that takes programs has 10 MiB"), "%s",
+              step.reason);
+    world_do(&w, &step);
+    expect_answer(&w, p, POLICY_DO_WAIT, POLICY_NONE, 0);
+    w.devices[0].memory = 20 * MIB;
+    world_refresh(&w);
+    expect_answer(&w, p, POLICY_DO_RESUME, 0, 15);
+    p->quota = 14 * MIB;
+    expect_answer(&w, p, POLICY_DO_WAIT, POLICY_NONE, 0);
+    /* No limit stands in the way: no device ever had as much. */
+    p->quota = UINT64_MAX;
+    w.devices[0].memory = 10 * MIB;
+    w.devices[0].whole = 14 * MIB;
+    world_refresh(&w);
+    expect_answer(&w, p, POLICY_DO_REFUSE, POLICY_NONE, 0);
+}
+
 Test(policy, who_waited_to_the_deadline_is_refused_unless_there_is_room)
 {
     struct policy_program *p, *other, *displaced;

@@ -54,6 +54,29 @@ Test(policy_queue, a_higher_priority_displaces_as_the_order_says)
     expect_step(&step, POLICY_DO_MOVE, 1, 1, 6);
 }
 
+Test(policy_queue, who_makes_room_gives_a_step_of_it_and_keeps_what_it_needs)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    world_init(&w, 1);
+    world_add_device(&w, 10);
+    world_add_program(&w, 0, 9)->least = 2 * MIB;
+    p = world_add_program(&w, 0, 1);
+    p->priority = 1;
+    world_ask(&w, p, 1);
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SPILL, 0, 0, 8);
+    w.devices[0].step = 4 * MIB;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SPILL, 0, 0, 5);
+    cr_expect(strstr(step.reason, "p0 keeps 5 MiB there"), "%s", step.reason);
+    w.devices[0].step = 100 * MIB;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SPILL, 0, 0, 2);
+}
+
 Test(policy_queue, nobody_is_displaced_who_need_not_be)
 {
     struct policy_program *p;

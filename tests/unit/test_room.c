@@ -115,7 +115,8 @@ Test(room, the_policy_learns_what_was_asked_and_who_refused, .timeout = 60)
     cr_assert_eq(error, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     cr_assert_eq(policy.asked, 1);
     cr_assert_eq(policy.failed, 0);
-    cr_assert_eq(policy.bytes, 2 * BYTES);
+    cr_assert_eq(policy.total, 6 * BYTES);
+    cr_assert_not(policy.owns);
     cr_assert_eq(policy.wanted, 6 * BYTES);
     cr_assert_eq(policy.least, 3 * BYTES);
     rounds(2, 3);
@@ -296,6 +297,53 @@ Test(room, a_kernel_keeps_the_arguments_that_were_spilled, .timeout = 60)
     end(BUFFERS);
 }
 
+Test(room, a_command_told_to_spill_goes_on_with_what_it_was_granted_for_it, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, BYTES);
+    make(3);
+    policy.grants = BYTES;
+    step(0, 1, 3);
+    cr_assert_eq(policy.asked, 3, "two buffers and the launch");
+    cr_assert(policy.owns);
+    cr_assert_eq(policy.total, 2 * BYTES);
+    cr_assert_eq(policy.wanted, 3 * BYTES);
+    policy.grants = 0;
+    check(3);
+    end(3);
+}
+
+Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .timeout = 60)
+{
+    struct room_use use;
+    begin(plenty, ROOM_REFUSE);
+    room_grant(0, EVERYTHING);
+    make(3);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 0);
+    /* Twice the same object is one. */
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
+    launch(add, program.queue);
+    OK(clFinish(program.queue));
+    room_read(0, &use);
+    cr_assert_eq(use.least, BYTES);
+    step(0, 1, 3);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    cr_assert_eq(policy.asked, 0);
+    /* Also where none ran yet. */
+    engine_rig_moves(&rig, "two");
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    engine_rig_moves(&rig, NULL);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    engine_rig_moves(&rig, "one");
+    end(3);
+}
+
 Test(room, held_commands_have_their_objects_brought, .timeout = 60)
 {
     cl_int error;
@@ -383,7 +431,7 @@ static void let_nobody_decide(void *data, const struct move_progress *progress)
     struct device *device;
     cr_assert_eq(driver_open_device(engine_rig_key(&rig, "two"), &device), 0);
     cr_assert_eq(device->account.granted, 2 * FEW);
-    cr_assert_eq(room_ask(device, BYTES, BYTES, NO_ROOM), ROOM_AGAIN);
+    cr_assert_eq(room_ask(device, BYTES, BYTES, false, NO_ROOM), ROOM_AGAIN);
     cr_assert_not(device->account.limited);
     cr_assert_eq(device->account.granted, FEW, "what is on its way is not counted");
     if (request->cancel)

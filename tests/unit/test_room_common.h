@@ -39,7 +39,8 @@ static cl_uint *want[BUFFERS];
 /* The policy of a test, and what it was asked. */
 static struct {
     _Atomic unsigned asked, failed;
-    uint64_t bytes, least, wanted;
+    uint64_t total, least, wanted;
+    bool owns;
     enum room_answer answer;
     const char *device; /* moves there first */
     uint64_t grants;    /* grants that much first */
@@ -49,7 +50,8 @@ static inline enum room_answer decide(const struct room_need *need)
 {
     atomic_fetch_add(&policy.asked, 1);
     atomic_fetch_add(&policy.failed, need->failed);
-    policy.bytes = need->bytes;
+    policy.total = need->total;
+    policy.owns = need->owns;
     policy.least = need->least;
     policy.wanted = need->wanted;
     if (policy.grants)

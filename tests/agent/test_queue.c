@@ -1,0 +1,354 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/* Programs that are off their device for want of room, and how they come back. */
+
+#define SOON 8000
+
+static void begin(void)
+{
+    harness_init();
+    setenv("RESEAT_AUTOMATIC", "no", 1);
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    RESEAT("devices");
+}
+
+static void finish(void)
+{
+    puppet_finish_all();
+    harness_finish();
+}
+
+TestSuite(queue, .init = begin, .fini = finish, .timeout = 120);
+
+static void limit(const char *what, const char *memory)
+{
+    struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+}
+
+static json_t *checked(const struct result *result, const char *command)
+{
+    json_t *object = json_loads(result->out, 0, NULL);
+
+    cr_assert(object, "not JSON: %s", result->out);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
+    cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);
+    return object;
+}
+
+static const char *text(json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+
+    return value ? value : "(none)";
+}
+
+static void limit_both(const char *memory)
+{
+    limit("gpu0", memory);
+    limit("gpu1", memory);
+}
+
+/** @least of it is needed at once. */
+static struct puppet *start(const char *name, const char *ways, uint64_t bytes, uint64_t least)
+{
+    struct puppet_kind kind = {.device = "gpu:one", .ways = ways};
+    struct puppet *puppet = puppet_start(name, &kind);
+
+    puppet->seats[0].least = least;
+    cr_assert(puppet_allocate(puppet, bytes, SOON));
+    return puppet;
+}
+
+Test(queue, whom_limits_fit_nowhere_comes_back_when_they_end)
+{
+    struct puppet *a = start("a", NULL, 300 * MIB, 200 * MIB);
+
+    limit_both("100MiB");
+    cr_assert(state_comes_to("a", "suspended", SOON));
+    cr_assert_eq(ps_says("a", "displaced"), 1);
+    struct result *result = PUPPETS_RESEAT("explain", "a");
+    cr_assert(strstr(result->out, "200 MiB at once"), "%s", result->out);
+    limit_both("none");
+    cr_assert(state_comes_to("a", "running", SOON));
+    cr_assert_geq(a->seats[0].granted, 300 * MIB);
+    cr_assert_eq(a->resumes, 1);
+}
+
+/** It launches what takes @bytes in all, of what it has already. */
+static void launch(struct puppet *puppet, uint64_t bytes)
+{
+    puppet->seats[0].least = bytes;
+    puppet->launches = true;
+    puppet_need(puppet, 0, bytes - puppet->seats[0].granted, false);
+}
+
+Test(queue, a_launch_that_a_limit_is_too_small_for_waits_until_that_ends)
+{
+    struct puppet *a = start("a", NULL, 300 * MIB, 10 * MIB);
+    unsigned answers = a->answers;
+
+    limit("a", "100MiB");
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 100 * MIB, SOON));
+    launch(a, 250 * MIB);
+    cr_assert(state_comes_to("a", "suspended", SOON));
+    cr_assert_eq(a->answers, answers, "%s: %s", a->way, a->reason);
+    limit("a", "none");
+    cr_assert(puppet_answered(a, answers + 1, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
+    cr_assert_geq(a->seats[0].granted, 250 * MIB);
+}
+
+Test(queue, it_waits_also_where_the_program_may_not_but_what_no_device_has_is_refused)
+{
+    limit_both("100MiB");
+    struct puppet *a = start("a", "", 50 * MIB, 50 * MIB);
+    unsigned answers = a->answers;
+
+    launch(a, 150 * MIB);
+    cr_assert(state_comes_to("a", "suspended", SOON));
+    cr_assert_eq(a->answers, answers, "%s: %s", a->way, a->reason);
+    limit_both("none");
+    cr_assert(puppet_answered(a, answers + 1, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
+    launch(a, 9000 * MIB);
+    cr_assert(puppet_answered(a, answers + 2, SOON));
+    cr_assert_str_eq(a->way, WAY_REFUSE);
+    /* What is new may be refused: it is asked for as it would be of a smaller device. */
+    limit_both("200MiB");
+    a->launches = false;
+    puppet_need(a, 0, 100 * MIB, false);
+    cr_assert(puppet_answered(a, answers + 3, SOON));
+    cr_assert_str_eq(a->way, WAY_REFUSE);
+}
+
+Test(queue, a_limit_below_what_a_program_needs_at_once_is_refused_with_the_amount)
+{
+    struct puppet *a = start("a", NULL, 300 * MIB, 200 * MIB);
+    struct result *result = PUPPETS_RESEAT("limit", "a", "--memory", "199MiB");
+
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "200 MiB at once"), "%s", result->err);
+    cr_assert_eq(ps_says("a", "limited"), 0);
+    cr_assert_eq(PUPPETS_RESEAT("limit", "a", "--memory", "200MiB")->status, 0);
+    cr_assert(devices_come_to("gpu0", "granted_bytes", 200 * MIB, SOON));
+    cr_assert_eq(a->seats[0].granted, 200 * MIB);
+    struct puppet *b = start("b", "", 100 * MIB, 10 * MIB);
+    /* One that may not spill needs all that it has. */
+    cr_assert_eq(PUPPETS_RESEAT("limit", "b", "--memory", "99MiB")->status, 4);
+    cr_assert_eq(b->shrinks, 0);
+}
+
+/** Asks the agent without letting any program hear it meanwhile. */
+static bool granted_unheard(uint64_t bytes)
+{
+    char expected[64];
+
+    snprintf(expected, sizeof(expected), "\"granted_bytes\": %llu", (unsigned long long)bytes);
+    for (unsigned i = 0; i < 400; i++) {
+        if (strstr(RESEAT("ps", "--json")->out, expected)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+Test(queue, what_is_granted_and_not_heard_of_is_part_of_what_a_call_needs)
+{
+    limit_both("256MiB");
+    struct puppet *a = start("a", "", 100 * MIB, 10 * MIB);
+
+    /* It says that it wants all of it, and is given that without having asked. */
+    uint64_t knew = a->seats[0].granted;
+    a->seats[0].wanted = 256 * MIB;
+    puppet_say(a);
+    cr_assert(granted_unheard(256 * MIB));
+    cr_assert_eq(a->seats[0].granted, knew);
+    a->launches = true;
+    puppet_need(a, 0, 256 * MIB - knew, false);
+    cr_assert(puppet_answered(a, a->answers + 1, SOON));
+    cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
+    cr_assert_eq(a->suspends, 0, "it seemed to need more than there is");
+    cr_assert_eq(a->seats[0].granted, 256 * MIB);
+}
+
+/** Runs on gpu0, is suspended by an operator, and then gpu0 is full. */
+static struct puppet *shut_out(struct puppet **ret_other)
+{
+    limit_both("256MiB");
+    struct puppet *a = start("a", "w", 200 * MIB, 200 * MIB);
+
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+    *ret_other = start("other", "w", 200 * MIB, 200 * MIB);
+    cr_assert_str_eq((*ret_other)->seats[0].device, "gpu:one");
+    return a;
+}
+
+/** An operator had it go where it is. */
+static bool is_chosen(const char *name)
+{
+    json_t *object = checked(PUPPETS_RESEAT("ps", "--json"), "ps"), *app;
+    bool is = false;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, "apps"), i, app)
+    {
+        json_t *seat = json_array_get(json_object_get(app, "seats"), 0);
+        is = is || (strcmp(text(app, "name"), name) == 0 &&
+                    json_is_true(json_object_get(seat, "chosen")));
+    }
+    json_decref(object);
+    return is;
+}
+
+Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
+{
+    struct puppet *other, *a = shut_out(&other);
+    json_t *object = checked(PUPPETS_RESEAT("resume", "a", "--json"), "resume");
+
+    cr_assert_str_eq(text(object, "result"), "done");
+    cr_assert_str_eq(text(object, "to"), "gpu1");
+    cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), PUPPET_COPIED);
+    json_decref(object);
+    cr_assert_str_eq(a->seats[0].device, "gpu:larger");
+    cr_assert_geq(a->seats[0].granted, 200 * MIB);
+    cr_assert_not(is_chosen("a"));
+    cr_assert_str_eq(other->seats[0].device, "gpu:one");
+}
+
+struct leaving {
+    struct puppet *puppet;
+    pid_t pid;
+    bool gone;
+    int status;
+};
+
+/** Once @puppet queues another ends, and so does the command. */
+static bool resumed(void *data)
+{
+    struct leaving *leaving = data;
+    int status;
+
+    if (!leaving->gone && strstr(RESEAT("ps", "--json")->out, "\"displaced\": true")) {
+        puppet_kill(leaving->puppet);
+        leaving->gone = true;
+    }
+    if (waitpid(leaving->pid, &status, WNOHANG) != leaving->pid) {
+        return false;
+    }
+    leaving->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return true;
+}
+
+Test(queue, resume_waits_for_the_device_that_it_names)
+{
+    struct puppet *other, *a = shut_out(&other);
+    struct leaving leaving = {other, 0, false, -1};
+
+    /* gpu1 has room for it all the time. */
+    leaving.pid = harness_spawn(harness_reseat(), "resume", "a", "gpu0", NULL);
+    cr_assert(puppets_run(resumed, &leaving, SOON));
+    cr_assert(leaving.gone);
+    cr_assert_eq(leaving.status, 0);
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert(!a->seats[0].suspended);
+    cr_assert_eq(a->resumes, 1);
+    cr_assert(is_chosen("a"));
+}
+
+Test(queue, resume_that_is_given_up_leaves_it_suspended)
+{
+    struct puppet *other, *a = shut_out(&other);
+    struct result *result = PUPPETS_RESEAT("resume", "a", "gpu0", "--timeout", "0.1");
+
+    cr_assert_eq(result->status, 5, "%s", result->err);
+    cr_assert(strstr(result->err, "stays suspended"), "%s", result->err);
+    cr_assert_eq(ps_says("a", "displaced"), 0);
+    pid_t pid = harness_spawn(harness_reseat(), "resume", "a", "gpu0", NULL);
+    while (ps_says("a", "displaced") != 1) {
+        puppets_for(5);
+    }
+    kill(pid, SIGINT);
+    cr_assert_eq(harness_wait(pid), 1);
+    while (ps_says("a", "displaced") != 0) {
+        puppets_for(5);
+    }
+    puppet_kill(other);
+    cr_assert(state_comes_to("a", "suspended", SOON));
+    cr_assert_eq(a->resumes, 0);
+}
+
+Test(queue, resume_hands_a_program_back_to_the_policy)
+{
+    struct puppet *other, *a = shut_out(&other);
+
+    limit("gpu1", "100MiB");
+    json_t *object = checked(PUPPETS_RESEAT("resume", "a", "--queue", "--json"), "resume");
+    cr_assert_str_eq(text(object, "result"), "queued");
+    json_decref(object);
+    cr_assert_eq(ps_says("a", "displaced"), 1);
+    cr_assert_eq(a->resumes, 0);
+    puppet_kill(other);
+    cr_assert(state_comes_to("a", "running", SOON));
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a", "--queue")->status, 2);
+}
+
+Test(queue, what_is_already_there_is_done)
+{
+    struct puppet *a = start("a", NULL, 100 * MIB, 10 * MIB);
+    static const char *const commands[][3] = {
+        {"move", "gpu0", "gpu0"}, {"resume", NULL, "gpu0"}, {"suspend", NULL, ""}};
+
+    for (unsigned i = 0; i < 3; i++) {
+        if (i == 2) {
+            cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+        }
+        struct result *result = PUPPETS_RESEAT(commands[i][0], "a", commands[i][1]);
+        cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
+        cr_assert(strstr(result->out, "already there"), "%s", result->out);
+        json_t *object =
+            checked(PUPPETS_RESEAT(commands[i][0], "--json", "a", commands[i][1]), commands[i][0]);
+        cr_assert_str_eq(text(object, "result"), "done");
+        cr_assert(json_is_true(json_object_get(object, "already")));
+        cr_assert_str_eq(text(object, "from"), commands[i][2]);
+        cr_assert_str_eq(text(object, "to"), commands[i][2]);
+        json_decref(object);
+    }
+    cr_assert_eq(a->moves + a->resumes, 0);
+    cr_assert_eq(a->suspends, 1);
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
+    cr_assert_eq(a->moves, 1);
+}
+
+Test(queue, who_grows_in_small_pieces_displaces_in_large_ones)
+{
+    limit("gpu1", "1MiB");
+    limit("gpu0", "384MiB");
+    struct puppet *low = start("low", "pw", 300 * MIB, 10 * MIB);
+    struct puppet_kind kind = {.device = "gpu:one", .priority = "1", .ways = "w"};
+    struct puppet *high = puppet_start("high", &kind);
+
+    while (low->shrinks == 0) {
+        cr_assert(puppet_allocate(high, MIB, SOON));
+    }
+    uint64_t held = high->seats[0].held;
+    for (unsigned i = 0; i < 96; i++) {
+        cr_assert(puppet_allocate(high, MIB, SOON));
+        cr_assert_str_eq(high->way, WAY_AGAIN);
+    }
+    /* In steps of 64 MiB. */
+    cr_assert_eq(high->seats[0].held, held + 96 * MIB);
+    cr_assert_leq(low->shrinks, 3, "%u times", low->shrinks);
+    cr_assert_geq(low->seats[0].granted, 10 * MIB);
+}
