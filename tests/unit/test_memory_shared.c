@@ -250,3 +250,54 @@ Test(shared, a_held_command_ends_when_its_object_cannot_be_made, .timeout = 60)
     OK(clReleaseMemObject(buffer));
     two_close(&t);
 }
+
+struct half {
+    struct two *t;
+    cl_mem part;
+    int device;
+    cl_uchar byte;
+    pthread_barrier_t *start;
+};
+
+static void *write_half(void *data)
+{
+    const struct half *w = data;
+    pthread_barrier_wait(w->start);
+    OK(clEnqueueFillBuffer(w->t->queues[w->device], w->part, &w->byte, 1, 0, HALF, 0, NULL, NULL));
+    OK(clFinish(w->t->queues[w->device]));
+    return NULL;
+}
+
+/* Each has the latest bytes, and writes a half of its own: none is lost. */
+Test(shared, two_devices_write_their_parts_at_once, .timeout = 120)
+{
+    static struct two t;
+    pthread_barrier_t start;
+    struct half writers[2];
+    pthread_t threads[2];
+    cl_int error;
+    two_open(&t, config, "two");
+    cl_mem buffer = engine_buffer(t.context, CL_MEM_COPY_HOST_PTR, BYTES, t.host);
+    cr_assert_eq(pthread_barrier_init(&start, NULL, 2), 0);
+    for (int i = 0; i < 2; i++) {
+        const cl_buffer_region region = {(size_t)i * HALF, HALF};
+        cl_mem part = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+        OK(error);
+        writers[i] = (struct half){&t, part, i, 0, &start};
+    }
+    for (unsigned round = 0; round < 100; round++) {
+        two_check(&t, buffer, "before");
+        for (int i = 0; i < 2; i++) {
+            writers[i].byte = (cl_uchar)(round * 2 + (unsigned)i);
+            memset(t.want + (size_t)i * HALF, writers[i].byte, HALF);
+            cr_assert_eq(pthread_create(&threads[i], NULL, write_half, &writers[i]), 0);
+        }
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        two_check(&t, buffer, "after");
+    }
+    for (int i = 0; i < 2; i++)
+        OK(clReleaseMemObject(writers[i].part));
+    OK(clReleaseMemObject(buffer));
+    two_close(&t);
+}
