@@ -160,7 +160,8 @@ struct sim_result {
     uint64_t wait_mean_ms, wait_p50_ms, wait_p99_ms; /**< Of the programs that finished. */
     uint64_t took_mean_ms;                           /**< From arrival to end. */
     uint64_t end_ms;                                 /**< When the last one ended. */
-    double cost;             /**< Hours of the reference device on demand. */
+    double cost;             /**< Hours of the reference device on demand, of devices in use. */
+    double node_cost;        /**< The same where all devices of a node in use are paid. */
     uint64_t checked;        /**< Events that the checker saw. */
     char problem[SIM_ERROR]; /**< What it found; "" when nothing. */
 };

@@ -49,11 +49,6 @@ static struct cell rate(uint32_t millionths)
     return cell("%g/h", millionths / 1e6);
 }
 
-static double percent_busy(const struct sim_result *result)
-{
-    return result->occupied_ms ? 100.0 * (double)result->busy_ms / (double)result->occupied_ms : 0;
-}
-
 struct column {
     const char *title;
     int flags;
@@ -89,9 +84,9 @@ static int print_results(const struct sim_report *report)
     static const struct column columns[] = {
         {"RECLAIM", SCOLS_FL_RIGHT}, {"REGIME", 0},
         {"KILLED", SCOLS_FL_RIGHT},  {"SAVED", SCOLS_FL_RIGHT},
-        {"LOST h", SCOLS_FL_RIGHT},  {"BUSY", SCOLS_FL_RIGHT},
-        {"WAIT", SCOLS_FL_RIGHT},    {"P99", SCOLS_FL_RIGHT},
-        {"TOOK", SCOLS_FL_RIGHT},    {"COST", SCOLS_FL_RIGHT},
+        {"LOST h", SCOLS_FL_RIGHT},  {"WAIT", SCOLS_FL_RIGHT},
+        {"P99", SCOLS_FL_RIGHT},     {"TOOK", SCOLS_FL_RIGHT},
+        {"COST", SCOLS_FL_RIGHT},    {"NODES", SCOLS_FL_RIGHT},
     };
     struct libscols_table *table = make_table(columns, ARRAY_SIZE(columns));
 
@@ -104,11 +99,11 @@ static int print_results(const struct sim_report *report)
         put(line, &column, cell("%" PRIu64, result->terminations));
         put(line, &column, cell("%" PRIu64, result->saves));
         put(line, &column, hours((double)result->lost_ms / HOUR_MS));
-        put(line, &column, cell("%.0f%%", percent_busy(result)));
         put(line, &column, span(result->wait_mean_ms));
         put(line, &column, span(result->wait_p99_ms));
         put(line, &column, span(result->took_mean_ms));
         put(line, &column, hours(result->cost));
+        put(line, &column, hours(result->node_cost));
     }
     return print_table(table);
 }
@@ -200,10 +195,12 @@ static void print_levels(const struct sim_report *report)
             (double)options->storage / 1e6);
     }
     say(&prose, "SAVED: programs that were saved within the notice. LOST: work done in vain, in "
-                "hours of the reference device. BUSY: of the device time with a program there. "
+                "hours of the reference device. "
                 "WAIT (mean, P99): of a program in all, without a device or for memory. TOOK: from "
                 "arrival to end, the mean. COST: device time with a program there, by the models' "
-                "prices; 1 is an hour of the reference device on demand.");
+                "prices; 1 is an hour of the reference device on demand. NODES: the same where a "
+                "node with a "
+                "program is paid whole.");
     print_prose(&prose);
 }
 
@@ -351,9 +348,10 @@ static json_t *result_json(const struct sim_result *result, bool checked)
         {"took_mean_ms", result->took_mean_ms},
         {"end_ms", result->end_ms},
     };
-    json_t *object = json_pack("{s:s, s:f, s:f, s:f}", "regime", sim_regime_name(result->regime),
-                               "reclaims_per_hour", result->level.reclaim / 1e6, "price",
-                               result->level.price / 1e3, "cost", result->cost);
+    json_t *object =
+        json_pack("{s:s, s:f, s:f, s:f, s:f}", "regime", sim_regime_name(result->regime),
+                  "reclaims_per_hour", result->level.reclaim / 1e6, "price",
+                  result->level.price / 1e3, "cost", result->cost, "node_cost", result->node_cost);
 
     for (size_t i = 0; object && i < ARRAY_SIZE(numbers); i++) {
         json_object_set_new(object, numbers[i].key, json_integer((json_int_t)numbers[i].value));

@@ -231,7 +231,10 @@ static uint64_t percentile(const uint64_t *sorted, uint64_t count, uint64_t perc
 static void sum_occupied(struct run *run)
 {
     for (uint32_t i = 0; i < run->shared.cells; i++) {
-        const struct sim_world *world = &run->shared.worlds[i];
+        struct sim_world *world = &run->shared.worlds[i];
+        for (uint32_t j = 0; j < world->trace.node_count; j++) {
+            sim_pay(world, j);
+        }
         for (uint32_t j = 0; j < world->trace.device_count; j++) {
             if (world->seats[j].used) {
                 run->shared.occupied_ms[world->trace.devices[j].model] +=
@@ -245,18 +248,22 @@ static void sum_up(struct run *run)
 {
     struct sim_shared *shared = &run->shared;
     struct sim_result *result = shared->result;
-    double cost = 0, waited = 0;
+    double cost = 0, node_cost = 0, waited = 0;
 
     sum_occupied(run);
     for (size_t i = 0; i < run->shared.trace->models.count; i++) {
         result->occupied_ms += shared->occupied_ms[i];
         cost += (double)shared->occupied_ms[i] * run->shared.trace->models.items[i].price / 1000;
     }
+    for (size_t i = 0; i < run->shared.trace->models.count; i++) {
+        node_cost += (double)shared->paid_ms[i] * run->shared.trace->models.items[i].price / 1000;
+    }
     qsort(shared->waits, result->finished, sizeof(*shared->waits), by_size);
     for (uint64_t i = 0; i < result->finished; i++) {
         waited += (double)shared->waits[i];
     }
     result->cost = cost * result->level.price / 1000 / HOUR_MS;
+    result->node_cost = node_cost * result->level.price / 1000 / HOUR_MS;
     result->unfinished = run->shared.trace->task_count - result->finished - result->refused;
     result->asked_ms = shared->asked_us / 1000;
     result->lost_ms = shared->lost_us / 1000;

@@ -100,6 +100,17 @@ void sim_push(struct sim_world *world, uint64_t time_ms, enum sim_due_kind kind,
 
 /* ---- devices ---- */
 
+void sim_pay(struct sim_world *world, uint32_t node)
+{
+    const struct sim_node *n = &world->trace.nodes[node];
+    struct sim_host *host = &world->hosts[node];
+
+    for (uint32_t i = n->first; host->devices && i < n->first + n->count; i++) {
+        world->shared->paid_ms[world->trace.devices[i].model] += sim_now(world) - host->paid_ms;
+    }
+    host->paid_ms = sim_now(world);
+}
+
 static void note_use(struct sim_world *world, uint32_t device)
 {
     struct sim_seat *seat = &world->seats[device];
@@ -110,6 +121,10 @@ static void note_use(struct sim_world *world, uint32_t device)
     } else if (!used && seat->used) {
         world->shared->occupied_ms[world->trace.devices[device].model] +=
             sim_now(world) - seat->used_since_ms;
+    }
+    if (used != seat->used) {
+        sim_pay(world, sim_node(world, device));
+        world->hosts[sim_node(world, device)].devices += used ? 1 : UINT32_MAX;
     }
     seat->used = used;
 }

@@ -72,6 +72,8 @@ struct sim_host {
     uint64_t taken_ms;               /**< When it is reclaimed. */
     uint64_t used;                   /**< Bytes of host memory. */
     uint64_t storage_ms, network_ms; /**< Until then its links are taken. */
+    uint32_t devices;                /**< In use. */
+    uint64_t paid_ms;                /**< Until then it is paid as a whole. */
     bool in_use;                     /**< When the notice came. */
     bool fails;                      /**< Before it is reclaimed. */
 };
@@ -106,7 +108,7 @@ struct sim_shared {
     uint64_t *waits;                     /**< Of the programs that finished. */
     uint64_t asked, lost;                /**< Work. */
     uint64_t asked_us, lost_us, busy_us; /**< Device time: of the reference, the devices'. */
-    uint64_t occupied_ms[SIM_MODELS_MAX];
+    uint64_t occupied_ms[SIM_MODELS_MAX], paid_ms[SIM_MODELS_MAX]; /**< Devices, of whole nodes. */
     double took_ms;
     uint32_t present; /**< Programs. */
     uint32_t cells;
@@ -162,6 +164,8 @@ bool sim_enter(struct sim_world *world, uint32_t task);
 /** And no more; it must be on no device and in no queue. Its mode is left as it is. */
 void sim_leave(struct sim_world *world, uint32_t task);
 /** Reserve, or give back, memory on a device, without being there. */
+/** Count what a node in use costs until now. */
+void sim_pay(struct sim_world *world, uint32_t node);
 void sim_reserve(struct sim_world *world, uint32_t device, uint64_t bytes);
 void sim_unreserve(struct sim_world *world, uint32_t device, uint64_t bytes);
 /** Put a program on a device, of which @bytes are reserved for it already; on others, too. */

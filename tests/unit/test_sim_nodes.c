@@ -294,17 +294,21 @@ Test(sim_nodes, the_cheapest_device_is_one_that_is_paid_for_and_then_the_one_wit
         if (regime == SIM_CHEAPEST) {
             expect(result.occupied_ms, 3601 * SECOND, "one device of b");
             cr_expect_float_eq(result.cost, 3601.0 / 3600, 1e-6);
+            cr_expect_float_eq(result.node_cost, 2 * 3601.0 / 3600, 1e-6);
         } else {
             /* Each on a device of a: 1333 thousandths. */
             uint64_t took = (3600000000 + 1332) / 1333;
             expect(result.occupied_ms, 2 * took, "two devices of a");
             cr_expect_float_eq(result.cost, 3 * 2.0 * (double)took / 3600000, 1e-6);
+            /* From the first's start to the second's end. */
+            cr_expect_float_eq(result.node_cost, 3 * 2.0 * (double)(took + SECOND) / 3600000, 1e-6);
         }
         end();
     }
 }
 
-/* The agent starts programs where the least of the memory is in use, and not where it is fastest. */
+/* The agent starts programs where the least of the memory is in use, and not where it is fastest.
+ */
 Test(sim_nodes, on_its_node_a_program_starts_where_the_agent_starts_it)
 {
     begin(8 * GB, 1000, 8 * GB, 2000);
