@@ -138,7 +138,7 @@ static bool choose_cheapest(const struct search *search, struct sim_place *ret_p
             *ret_place = search->shared->places[i];
         }
     }
-    return search->count > 0;
+    return least < INFINITY;
 }
 
 /* The one of the candidates that the policy would take. */
@@ -289,7 +289,7 @@ static bool ask_cells(struct sim_shared *shared, uint32_t task)
 static bool try(struct sim_shared *shared, uint32_t task)
 {
     struct search search = {.shared = shared, .task = task};
-    struct sim_place place;
+    struct sim_place place = {0};
 
     for (uint32_t i = 0; i < shared->cells; i++) {
         for (uint32_t j = 0; j < shared->worlds[i].trace.node_count; j++) {
@@ -493,7 +493,7 @@ bool sim_move_whole(struct sim_world *world, uint32_t task)
     struct search search = {.shared = world->shared, .task = task};
     struct sim_program *program = &world->shared->programs[task];
     struct policy_step step = {.action = POLICY_DO_MOVE, .program = program->slot};
-    struct sim_place place;
+    struct sim_place place = {0};
 
     for (uint32_t i = 0; i < world->trace.node_count; i++) {
         add_node(&search, world, i);
