@@ -55,6 +55,8 @@ void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64
     struct sim_program *program = &world->shared->programs[task];
     uint64_t has = node == SIM_NONE ? 0 : of(program, node);
 
+    /* What it waits for is wanted, and nowhere yet. */
+    bytes = bytes < has ? bytes : has;
     for (size_t i = 0; i < ARRAY_SIZE(program->host); i++) {
         uint32_t there = program->host[i].node;
         if (there != SIM_NONE && there != node) {
@@ -62,7 +64,7 @@ void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64
         }
     }
     for (size_t i = 0; has != bytes && i < ARRAY_SIZE(program->host); i++) {
-        if (program->host[i].node == (has ? node : SIM_NONE)) {
+        if (program->host[i].node == node) {
             set(world, task, i, node, bytes);
             return;
         }

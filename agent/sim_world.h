@@ -230,7 +230,7 @@ void sim_look(struct sim_world *world, bool again);
 /** Let it have @bytes of a node's host memory, or more where it has. False where they do not fit.
  */
 bool sim_host_take(struct sim_world *world, uint32_t task, uint32_t node, uint64_t bytes);
-/** Let it have just these, and none of another node; SIM_NONE: none. */
+/** Let it keep that much of what it has there, and none of another node; SIM_NONE: none. */
 void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64_t bytes);
 bool sim_host_fits(const struct sim_world *world, uint32_t node, uint64_t bytes);
 /** Bytes of device memory that it has in all. */
