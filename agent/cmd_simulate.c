@@ -61,7 +61,7 @@ static int set_reclaim(struct simulate *simulate, const char *text)
     if (!count) {
         return output_usage(&simulate->output,
                             "--reclaim is up to %d numbers from 0 to 60 with commas, reclaims of a "
-                            "device in an hour, not \"%s\"",
+                            "node in an hour, not \"%s\"",
                             SIM_LEVELS_MAX, text);
     }
     simulate->options.level_count = count;
@@ -123,6 +123,9 @@ enum number_option {
     STOP,
     TOUCH,
     LINK,
+    STORAGE,
+    NETWORK,
+    LATENCY,
     FAIL,
     GROW,
     DEVICES,
@@ -138,7 +141,10 @@ static const struct number numbers[NUMBERS] = {
     [STOP] = {"stop", 3, 0, 3600000, "seconds, 0 to 3600"},
     [TOUCH] = {"touch", 3, 1, 86400000, "seconds, 0.001 to 86400"},
     [LINK] = {"link", 6, 1000, 10000000000, "GB/s, 0.001 to 10000"},
-    [FAIL] = {"fail", 6, 0, 60000000, "failures of a device in an hour, 0 to 60"},
+    [STORAGE] = {"storage", 6, 0, 10000000000, "GB/s, 0 (no limit) to 10000"},
+    [NETWORK] = {"network", 6, 1000, 10000000000, "GB/s, 0.001 to 10000"},
+    [LATENCY] = {"latency", 3, 0, 3600000, "seconds, 0 to 3600"},
+    [FAIL] = {"fail", 6, 0, 60000000, "failures of a node in an hour, 0 to 60"},
     [GROW] = {"grow", 0, 0, 100, "a percentage, 0 to 100"},
     [DEVICES] = {"devices", 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000"},
     [CELL] = {"cell", 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000"},
@@ -167,6 +173,15 @@ static void store(struct simulate *simulate, enum number_option option, uint64_t
         break;
     case LINK:
         options->link = value;
+        break;
+    case STORAGE:
+        options->storage = value;
+        break;
+    case NETWORK:
+        options->network = value;
+        break;
+    case LATENCY:
+        options->latency_ms = value;
         break;
     case FAIL:
         options->fail = (uint32_t)value;
@@ -208,7 +223,20 @@ static int read_models(struct simulate *simulate, const char *path)
     return 0;
 }
 
-enum { NODES = NUMBERS, TASKS, MODELS, RECLAIM, PRICE, SET, SVG, CHECK, PENDING, JSON };
+enum {
+    NODES = NUMBERS,
+    TASKS,
+    MODELS,
+    RECLAIM,
+    PRICE,
+    SET,
+    SVG,
+    BETWEEN,
+    SAVE,
+    CHECK,
+    PENDING,
+    JSON
+};
 
 static int take(struct simulate *simulate, int option, const char *value)
 {
@@ -230,6 +258,12 @@ static int take(struct simulate *simulate, int option, const char *value)
         return set_policy(simulate, value);
     case SVG:
         simulate->svg = value;
+        return 0;
+    case BETWEEN:
+        simulate->options.between_hosts = true;
+        return 0;
+    case SAVE:
+        simulate->options.save = true;
         return 0;
     case CHECK:
         simulate->options.check = true;
@@ -266,6 +300,9 @@ static int parse(struct simulate *simulate, int argc, char **argv)
                                             {"checkpoint", required_argument, NULL, CHECKPOINT},
                                             {"touch", required_argument, NULL, TOUCH},
                                             {"link", required_argument, NULL, LINK},
+                                            {"storage", required_argument, NULL, STORAGE},
+                                            {"network", required_argument, NULL, NETWORK},
+                                            {"latency", required_argument, NULL, LATENCY},
                                             {"fail", required_argument, NULL, FAIL},
                                             {"grow", required_argument, NULL, GROW},
                                             {"seed", required_argument, NULL, SEED},
@@ -278,6 +315,8 @@ static int parse(struct simulate *simulate, int argc, char **argv)
                                             {"price", required_argument, NULL, PRICE},
                                             {"set", required_argument, NULL, SET},
                                             {"svg", required_argument, NULL, SVG},
+                                            {"between-hosts", no_argument, NULL, BETWEEN},
+                                            {"save", no_argument, NULL, SAVE},
                                             {"check", no_argument, NULL, CHECK},
                                             {"pending", no_argument, NULL, PENDING},
                                             {"json", no_argument, NULL, JSON},

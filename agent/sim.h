@@ -9,9 +9,9 @@
 #include "state/compiler.h"
 
 /*
- * What `reseat simulate` runs: a trace (devices, and programs that arrive, grow and end), the
- * models of its devices, and what is assumed of the world around. All of it is only read while runs
- * go on, so that several can share it.
+ * What `reseat simulate` runs: a trace (nodes with their devices, and programs that arrive, grow
+ * and end), the models of its devices, and what is assumed of the world around. All of it is only
+ * read while runs go on, so that several can share it.
  *
  * Time is in milliseconds from the trace's start. Work is in microseconds of the program's own time
  * on the reference device: what it does in one millisecond, times its speed in thousandths.
@@ -23,7 +23,9 @@
 #define SIM_PROGRAMS_MAX 1000000
 #define SIM_LEVELS_MAX   16
 #define SIM_STEPS_MAX    3
-#define SIM_ERROR        512
+/** Devices of a node. */
+#define SIM_NODE_MAX 64
+#define SIM_ERROR    512
 /** Ten years: the latest time and the longest work of a trace. */
 #define SIM_SECONDS_MAX 315360000ull
 /** A command needs this part of its program's memory at once. */
@@ -42,20 +44,30 @@ struct sim_models {
     char from[128]; /**< "built in", or the file. */
 };
 
+/** Of a trace, or of a part of one; devices of a node stand side by side. */
 struct sim_device {
-    uint32_t model;
-    uint64_t from_ms; /**< When it is added. */
+    uint32_t model, node;
+    uint32_t id; /**< Its place in the whole trace. */
+};
+
+struct sim_node {
+    uint64_t from_ms;      /**< When it is added. */
+    uint64_t host;         /**< Bytes of host memory. */
+    uint32_t first, count; /**< Devices. */
+    uint32_t id;           /**< Its place in the whole trace. */
 };
 
 struct sim_task {
     uint64_t arrive_ms;
     uint64_t work;    /**< Microseconds on the reference device. */
-    uint64_t bytes;   /**< Device memory when it has grown. */
+    uint64_t bytes;   /**< Device memory when it has grown; of each device. */
+    uint64_t host;    /**< Host memory that it has, wherever its device memory is. */
     uint32_t share;   /**< Thousandths of the reference device's time that it keeps it busy. */
     uint32_t rule;    /**< Of struct sim_trace's rules. */
     uint32_t order;   /**< As it was added. */
     int8_t priority;  /**< Higher goes first. */
     uint8_t steps;    /**< It starts with 1/(steps+1) of its memory and grows in as many steps. */
+    uint8_t more;     /**< Devices of the same node beside the first, each all its own. */
     bool preemptible; /**< Best effort. */
 };
 
@@ -74,9 +86,10 @@ struct sim_counts {
 struct sim_trace {
     struct sim_models models;
     struct sim_device *devices;
+    struct sim_node *nodes;
     struct sim_task *tasks; /**< By arrival. */
     struct sim_rule *rules;
-    uint32_t device_count, task_count, rule_count;
+    uint32_t device_count, node_count, task_count, rule_count;
     struct sim_counts counts;
     char name[256]; /**< What it was read or made from. */
 };
@@ -85,14 +98,21 @@ struct sim_trace {
 struct sim_load {
     uint64_t seed;
     uint32_t grow_percent; /**< Of the programs: those that grow. */
-    uint32_t devices;      /**< Keep that many, of each model its part; 0: all. */
+    uint32_t devices;      /**< Keep nodes with about so many, evenly of the list; 0: all. */
     bool pending;          /**< Simulate tasks that never ran, too. */
 };
 
-enum sim_regime { SIM_TERMINATION, SIM_OVERCOMMIT, SIM_RECONFIGURATION, SIM_REGIMES };
+enum sim_regime {
+    SIM_TERMINATION,
+    SIM_CHEAPEST, /**< The same, on the cheapest device with room. */
+    SIM_SAVING,   /**< Termination, with what can be saved within the notice. */
+    SIM_OVERCOMMIT,
+    SIM_RECONFIGURATION,
+    SIM_REGIMES
+};
 
 struct sim_level {
-    uint32_t reclaim; /**< Millionths of a reclaim for each device and hour. */
+    uint32_t reclaim; /**< Millionths of a reclaim for each node and hour. */
     uint32_t price;   /**< Thousandths of the price on demand. */
 };
 
@@ -100,17 +120,23 @@ struct sim_options {
     uint64_t seed;
     struct sim_level levels[SIM_LEVELS_MAX];
     size_t level_count;
-    uint32_t fail;          /**< Millionths of a failure for each device and hour. */
-    uint64_t notice_ms;     /**< From the notice to the reclaim. */
-    uint64_t away_ms;       /**< From a reclaim to the device's return, the mean. */
-    uint64_t repair_ms;     /**< From a failure to the device's return. */
-    uint64_t checkpoint_ms; /**< Programs keep their work in steps of this; 0: none of it. */
-    uint64_t link;          /**< Bytes a millisecond, between a device and host memory. */
-    uint64_t fixed_ms;      /**< Of each move, suspend, resume and spill. */
-    uint64_t touch_ms;      /**< Programs go over all of their memory once in this time. */
-    uint64_t balance_ms;    /**< Between two looks of the policy at everything. */
-    uint64_t horizon_ms;    /**< The simulation ends, whatever is left. */
-    uint32_t cell;          /**< Devices that one policy governs, at most. */
+    uint32_t fail;      /**< Millionths of a failure for each node and hour. */
+    uint64_t notice_ms; /**< From the notice to the reclaim. */
+    uint64_t away_ms;   /**< From a reclaim to the node's return, the mean. */
+    uint64_t repair_ms; /**< From a failure to the node's return. */
+    uint64_t
+        checkpoint_ms;   /**< Work between two checkpoints, on the reference; 0: there are none. */
+    uint64_t storage;    /**< Bytes a millisecond from and to storage, of each node; 0: no limit. */
+    uint64_t link;       /**< Bytes a millisecond, between a device and host memory. */
+    uint64_t network;    /**< Bytes a millisecond between nodes, of each node. */
+    uint64_t latency_ms; /**< Of each transfer between nodes. */
+    uint64_t fixed_ms;   /**< Of each move, suspend, resume and spill. */
+    uint64_t touch_ms;   /**< Programs go over all of their memory once in this time. */
+    uint64_t balance_ms; /**< Between two looks of the policy at everything. */
+    uint64_t horizon_ms; /**< The simulation ends, whatever is left. */
+    uint32_t cell;       /**< Devices that one policy governs between hosts, about. */
+    bool between_hosts;  /**< Moves between nodes; else a policy governs one node. */
+    bool save;           /**< What leaves no other way is saved at the notice, everywhere. */
     bool check;
     struct policy_settings settings;
 };
@@ -120,18 +146,22 @@ struct sim_result {
     enum sim_regime regime;
     struct sim_level level;
     uint64_t finished, refused, unfinished; /**< Programs. */
-    uint64_t terminations;                  /**< Programs that lost their device; again counts. */
-    uint64_t reclaims, failures;            /**< Devices taken that had programs. */
+    uint64_t terminations;                  /**< Programs killed with their node; again counts. */
+    uint64_t saves;                         /**< Programs saved within the notice. */
+    uint64_t reclaims, failures;            /**< Nodes taken that had programs. */
     uint64_t moves, suspends, resumes, spills;
+    uint64_t between;     /**< Moves and resumes from another node. */
+    uint64_t checkpoints; /**< In time. */
     uint64_t asked_ms;    /**< Of the programs that finished, in time of the reference device. */
     uint64_t lost_ms;     /**< Work that was done and had to be done again, or was for nothing. */
-    uint64_t stopped_ms;  /**< Programs stood still while they were moved. */
+    uint64_t stopped_ms;  /**< Programs stood still: moved, loaded, saved. */
     uint64_t occupied_ms; /**< Device time with a program on the device. */
     uint64_t busy_ms;     /**< Device time that programs' commands ran. */
     uint64_t wait_mean_ms, wait_p50_ms, wait_p99_ms; /**< Of the programs that finished. */
     uint64_t took_mean_ms;                           /**< From arrival to end. */
     uint64_t end_ms;                                 /**< When the last one ended. */
-    double cost;             /**< Hours of the reference device on demand. */
+    double cost;             /**< Hours of the reference device on demand, of devices in use. */
+    double node_cost;        /**< The same where all devices of a node in use are paid. */
     uint64_t checked;        /**< Events that the checker saw. */
     char problem[SIM_ERROR]; /**< What it found; "" when nothing. */
 };
@@ -165,19 +195,21 @@ MUST_CHECK int sim_trace_make(struct sim_trace *trace, const char *text,
                               const struct sim_load *load, char *ret_error);
 
 /* For those that build traces. Each returns 0 or -ENOMEM. */
-MUST_CHECK int sim_trace_add_device(struct sim_trace *trace, const struct sim_device *device);
+MUST_CHECK int sim_trace_add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host);
+/** To the last node, which has fewer than SIM_NODE_MAX. */
+MUST_CHECK int sim_trace_add_device(struct sim_trace *trace, uint32_t model);
 MUST_CHECK int sim_trace_add_task(struct sim_trace *trace, const struct sim_task *task);
 /** @models  As struct sim_rule's. */
 MUST_CHECK int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule);
 /**
- * Done with adding: let some programs grow, keep some devices, order the tasks, lay out the rules.
+ * Done with adding: let some programs grow, keep some nodes, order the tasks, lay out the rules.
  * Returns 0, -ENOMEM, or -EINVAL with the reason (nothing to simulate, or too much).
  */
 MUST_CHECK int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load,
                               char *ret_error);
 
 /**
- * The @cell-th of @cells parts of a sealed trace: every @cells-th device, and all tasks, which stay
+ * The @cell-th of @cells parts of a sealed trace: every @cells-th node, and all tasks, which stay
  * the trace's. Returns 0 or -ENOMEM; sim_trace_part_finish() follows either way.
  */
 MUST_CHECK int sim_trace_part(const struct sim_trace *trace, uint32_t cell, uint32_t cells,

@@ -5,14 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* While it moves a program holds two devices. */
-#define HOLDS 2
+/* While it moves a program holds what it asked for twice. */
+#define TIMES 2
 #define WHOLE 1000000
 
 enum stage { FUTURE, PRESENT, ENDED, REFUSED };
 
+/* Of a device, or of a node's host memory. */
 struct hold {
-    uint32_t device;
+    uint32_t of;
     uint64_t bytes;
 };
 
@@ -23,12 +24,21 @@ struct book {
     uint32_t on;   /**< The device it works on. */
     uint64_t since_ms;
     uint64_t asked, done, lost;
-    struct hold holds[HOLDS];
+    uint64_t kept; /**< Of what it did: in storage. */
+    struct hold *holds;
+    uint32_t hold_count, held; /**< Room for holds, and how many there are. */
+    struct hold hosts[TIMES];
 };
 
 struct sim_check {
     const struct sim_trace *trace;
+    bool between;
     struct book *books;
+    struct hold *holds; /**< All books'. */
+    struct {
+        uint64_t held;
+        uint32_t up; /**< Devices. */
+    } * nodes;
     struct {
         uint64_t memory, held;
         uint64_t used; /**< Millionths of its time, by the programs that work on it. */
@@ -39,25 +49,40 @@ struct sim_check {
     char problem[SIM_ERROR];
 };
 
-struct sim_check *sim_check_create(const struct sim_trace *trace)
+struct sim_check *sim_check_create(const struct sim_trace *trace, bool between)
 {
     struct sim_check *check = calloc(1, sizeof(*check));
+    size_t holds = 0;
 
     if (!check) {
         return NULL;
     }
+    for (uint32_t i = 0; i < trace->task_count; i++) {
+        holds += TIMES * (trace->tasks[i].more + 1u);
+    }
     check->trace = trace;
+    check->between = between;
     check->books = calloc(trace->task_count, sizeof(*check->books));
+    check->holds = calloc(holds, sizeof(*check->holds));
+    check->nodes = calloc(trace->node_count, sizeof(*check->nodes));
     check->devices = calloc(trace->device_count, sizeof(*check->devices));
-    if (!check->books || !check->devices) {
+    if (!check->books || !check->holds || !check->nodes || !check->devices) {
         sim_check_destroy(check);
         return NULL;
     }
+    holds = 0;
     for (uint32_t i = 0; i < trace->task_count; i++) {
-        check->books[i].on = SIM_NONE;
-        for (size_t j = 0; j < HOLDS; j++) {
-            check->books[i].holds[j].device = SIM_NONE;
+        struct book *book = &check->books[i];
+        book->on = SIM_NONE;
+        book->holds = &check->holds[holds];
+        book->hold_count = TIMES * (trace->tasks[i].more + 1u);
+        for (uint32_t j = 0; j < book->hold_count; j++) {
+            book->holds[j].of = SIM_NONE;
         }
+        for (size_t j = 0; j < TIMES; j++) {
+            book->hosts[j].of = SIM_NONE;
+        }
+        holds += book->hold_count;
     }
     return check;
 }
@@ -66,6 +91,8 @@ void sim_check_destroy(struct sim_check *check)
 {
     if (check) {
         free(check->books);
+        free(check->holds);
+        free(check->nodes);
         free(check->devices);
         free(check);
     }
@@ -112,23 +139,79 @@ static bool within_time(struct sim_check *check, uint32_t device)
     return true;
 }
 
-static struct hold *find_hold(struct book *book, uint32_t device)
+static struct hold *find(struct hold *holds, size_t count, uint32_t of)
 {
-    for (size_t i = 0; i < HOLDS; i++) {
-        if (book->holds[i].device == device) {
-            return &book->holds[i];
+    for (size_t i = 0; i < count; i++) {
+        if (holds[i].of == of) {
+            return &holds[i];
         }
     }
     return NULL;
 }
 
+static struct hold *find_hold(struct book *book, uint32_t device)
+{
+    return find(book->holds, book->hold_count, device);
+}
+
+static uint32_t node_of(const struct sim_check *check, uint32_t device)
+{
+    return check->trace->devices[device].node;
+}
+
 static bool on_device(struct sim_check *check, const struct sim_event *event)
 {
-    if (!event->amount && check->devices[event->device].held) {
+    uint32_t node = node_of(check, event->device);
+    bool was = check->devices[event->device].memory, is = event->amount;
+
+    if (!is && check->devices[event->device].held) {
         return wrong(check, "device %u goes while %" PRIu64 " bytes of it are held", event->device,
                      check->devices[event->device].held);
     }
+    check->nodes[node].up += is && !was;
+    check->nodes[node].up -= was && !is;
+    if (!check->nodes[node].up && check->nodes[node].held) {
+        return wrong(check, "node %u goes while %" PRIu64 " bytes of its host memory are held",
+                     node, check->nodes[node].held);
+    }
     check->devices[event->device].memory = event->amount;
+    return true;
+}
+
+static bool has_memory(const struct book *book)
+{
+    bool host = false;
+
+    for (size_t i = 0; i < TIMES; i++) {
+        host = host || book->hosts[i].of != SIM_NONE;
+    }
+    return host || book->held;
+}
+
+/* Whoever gets memory of a node: has what it did come from somewhere, and is it all on that node?
+ */
+static bool may_have(struct sim_check *check, uint32_t program, uint32_t node)
+{
+    struct book *book = &check->books[program];
+
+    if (!has_memory(book) && book->done - book->lost > book->kept) {
+        return wrong(check,
+                     "program %u begins with %" PRIu64 " done, of which nothing has more than "
+                     "%" PRIu64,
+                     program, book->done - book->lost, book->kept);
+    }
+    for (uint32_t i = 0; !check->between && i < book->hold_count; i++) {
+        if (book->holds[i].of != SIM_NONE && node_of(check, book->holds[i].of) != node) {
+            return wrong(check, "program %u is on two nodes, %u and %u", program,
+                         node_of(check, book->holds[i].of), node);
+        }
+    }
+    for (size_t i = 0; !check->between && i < TIMES; i++) {
+        if (book->hosts[i].of != SIM_NONE && book->hosts[i].of != node) {
+            return wrong(check, "program %u is on two nodes, %u and %u", program, book->hosts[i].of,
+                         node);
+        }
+    }
     return true;
 }
 
@@ -137,15 +220,19 @@ static bool on_hold(struct sim_check *check, const struct sim_event *event)
     struct book *book = &check->books[event->program];
     struct hold *hold = find_hold(book, event->device);
 
+    if (event->amount && !may_have(check, event->program, node_of(check, event->device))) {
+        return false;
+    }
     hold = hold ? hold : find_hold(book, SIM_NONE);
     if (!hold) {
-        return wrong(check, "program %u holds a third device, %u", event->program, event->device);
+        return wrong(check, "program %u holds too many devices, and now %u", event->program,
+                     event->device);
     }
-    if (!event->amount && book->rate && book->on == event->device) {
+    if (!event->amount && book->rate && node_of(check, book->on) == node_of(check, event->device)) {
         return wrong(check, "program %u leaves device %u while it works there", event->program,
                      event->device);
     }
-    uint64_t before = hold->device == SIM_NONE ? 0 : hold->bytes;
+    uint64_t before = hold->of == SIM_NONE ? 0 : hold->bytes;
     uint64_t held = check->devices[event->device].held - before + event->amount;
     if (event->amount > before && held > check->devices[event->device].memory) {
         return wrong(check,
@@ -154,7 +241,37 @@ static bool on_hold(struct sim_check *check, const struct sim_event *event)
                      held, event->device, check->devices[event->device].memory, event->program);
     }
     check->devices[event->device].held = held;
+    book->held += event->amount && !before;
+    book->held -= before && !event->amount;
     *hold = (struct hold){event->amount ? event->device : SIM_NONE, event->amount};
+    return true;
+}
+
+static bool on_host(struct sim_check *check, const struct sim_event *event)
+{
+    struct book *book = &check->books[event->program];
+    uint32_t node = event->device;
+    struct hold *hold = find(book->hosts, TIMES, node);
+
+    if (event->amount && !may_have(check, event->program, node)) {
+        return false;
+    }
+    hold = hold ? hold : find(book->hosts, TIMES, SIM_NONE);
+    if (!hold) {
+        return wrong(check, "program %u is on a third node, %u", event->program, node);
+    }
+    uint64_t before = hold->of == SIM_NONE ? 0 : hold->bytes;
+    uint64_t held = check->nodes[node].held - before + event->amount;
+    if (event->amount > before &&
+        (held > check->trace->nodes[node].host || !check->nodes[node].up)) {
+        return wrong(check,
+                     "%" PRIu64 " bytes of host memory of node %u are held, of %" PRIu64
+                     ": program %u was given too much",
+                     held, node, check->nodes[node].up ? check->trace->nodes[node].host : 0,
+                     event->program);
+    }
+    check->nodes[node].held = held;
+    *hold = (struct hold){event->amount ? node : SIM_NONE, event->amount};
     return true;
 }
 
@@ -168,13 +285,36 @@ static void settle(struct sim_check *check, struct book *book)
     }
 }
 
+/* All that it asked for, on one node. */
+static bool is_whole(struct sim_check *check, uint32_t program, uint32_t device)
+{
+    struct book *book = &check->books[program];
+    uint32_t asked = check->trace->tasks[program].more + 1u;
+
+    if (!find_hold(book, device)) {
+        return wrong(check, "program %u works on device %u, of which it holds nothing", program,
+                     device);
+    }
+    if (book->held != asked) {
+        return wrong(check, "program %u works with %u devices and asked for %u", program,
+                     book->held, asked);
+    }
+    for (uint32_t i = 0; i < book->hold_count; i++) {
+        if (book->holds[i].of != SIM_NONE &&
+            node_of(check, book->holds[i].of) != node_of(check, device)) {
+            return wrong(check, "program %u works on node %u and has a device of node %u", program,
+                         node_of(check, device), node_of(check, book->holds[i].of));
+        }
+    }
+    return true;
+}
+
 static bool on_rate(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
 
-    if (event->amount && !find_hold(book, event->device)) {
-        return wrong(check, "program %u works on device %u, of which it holds nothing",
-                     event->program, event->device);
+    if (event->amount && !is_whole(check, event->program, event->device)) {
+        return false;
     }
     settle(check, book);
     if (book->rate) {
@@ -194,6 +334,22 @@ static bool on_rate(struct sim_check *check, const struct sim_event *event)
             used_by(check, event->program, event->device, event->amount);
         check->devices[event->device].workers++;
     }
+    return true;
+}
+
+static bool on_save(struct sim_check *check, const struct sim_event *event)
+{
+    struct book *book = &check->books[event->program];
+
+    settle(check, book);
+    if (!book->held || book->rate || event->amount != book->done - book->lost) {
+        return wrong(check,
+                     "program %u saves %" PRIu64 " of %" PRIu64 " done, with %u devices and at "
+                     "the speed %u",
+                     event->program, event->amount, book->done - book->lost, book->held,
+                     book->rate);
+    }
+    book->kept = event->amount;
     return true;
 }
 
@@ -253,8 +409,8 @@ static bool dispatch(struct sim_check *check, const struct sim_event *event)
 {
     static bool (*const handlers[])(struct sim_check *, const struct sim_event *) = {
         [SIM_DEVICE] = on_device, [SIM_ARRIVE] = on_arrive, [SIM_HOLD] = on_hold,
-        [SIM_RATE] = on_rate,     [SIM_LOSE] = on_lose,     [SIM_END] = on_end,
-        [SIM_REFUSE] = on_refuse,
+        [SIM_HOST] = on_host,     [SIM_RATE] = on_rate,     [SIM_SAVE] = on_save,
+        [SIM_LOSE] = on_lose,     [SIM_END] = on_end,       [SIM_REFUSE] = on_refuse,
     };
 
     return handlers[event->kind](check, event);
@@ -268,6 +424,9 @@ static bool known(struct sim_check *check, const struct sim_event *event)
     if (device && event->device >= check->trace->device_count) {
         return wrong(check, "there is no device %u", event->device);
     }
+    if (event->kind == SIM_HOST && event->device >= check->trace->node_count) {
+        return wrong(check, "there is no node %u", event->device);
+    }
     if (event->kind == SIM_DEVICE) {
         return true;
     }
@@ -275,7 +434,8 @@ static bool known(struct sim_check *check, const struct sim_event *event)
         return wrong(check, "there is no program %u", event->program);
     }
     /* Who ended still gives back what it held, and stands. */
-    bool leaves = (event->kind == SIM_HOLD || event->kind == SIM_RATE) && !event->amount;
+    bool leaves = (event->kind == SIM_HOLD || event->kind == SIM_HOST || event->kind == SIM_RATE) &&
+                  !event->amount;
     enum stage stage = check->books[event->program].stage;
     if (stage != (event->kind == SIM_ARRIVE ? FUTURE : PRESENT) && !(leaves && stage > PRESENT)) {
         return wrong(check, "program %u is not there, or there already", event->program);
@@ -305,8 +465,8 @@ bool sim_check_end(struct sim_check *check, uint64_t asked, uint64_t lost)
     }
     for (uint32_t i = 0; i < check->trace->task_count; i++) {
         struct book *book = &check->books[i];
-        if (book->stage > PRESENT && (find_hold(book, SIM_NONE) != &book->holds[0] || book->rate)) {
-            return wrong(check, "program %u ended and still holds a device", i);
+        if (book->stage > PRESENT && (has_memory(book) || book->rate)) {
+            return wrong(check, "program %u ended and still holds a device or host memory", i);
         }
         books_asked += book->stage == ENDED ? book->asked : 0;
         books_lost += book->lost;

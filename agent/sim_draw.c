@@ -20,7 +20,8 @@
 #define HOUR_MS 3600000.0
 #define MIN_MS  60000.0
 
-static const char *const colours[SIM_REGIMES] = {"#c0504d", "#d9822b", "#2a6fbb"};
+static const char *const colours[SIM_REGIMES] = {"#c0504d", "#7f7f7f", "#3c9d5b", "#d9822b",
+                                                 "#2a6fbb"};
 
 static double terminations(const struct sim_result *result)
 {
@@ -132,7 +133,7 @@ static void draw_axes(FILE *file, const struct sim_report *report,
 static void draw_line(FILE *file, const struct sim_report *report,
                       const struct frame_of_panel *frame, size_t panel, size_t regime)
 {
-    double width = 2.2 + 1.6 * (double)(SIM_REGIMES - 1 - regime);
+    double width = 2.2 + 0.9 * (double)(SIM_REGIMES - 1 - regime);
 
     fputs("<polyline points=\"", file);
     for (size_t i = 0; i < frame->levels; i++) {
@@ -180,8 +181,9 @@ static void draw(FILE *file, const struct sim_report *report)
             "height=\"%d\" font-family=\"DejaVu Sans, Helvetica, sans-serif\">\n"
             "<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
             WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
-    snprintf(words, sizeof(words), "Simulated: %u programs on %u devices that may be reclaimed",
-             report->trace->task_count, report->trace->device_count);
+    snprintf(words, sizeof(words),
+             "Simulated: %u programs on %u devices in %u nodes that may be reclaimed",
+             report->trace->task_count, report->trace->device_count, report->trace->node_count);
     text(file, LEFT, 28, 16, "start", "bold", words);
     const char *name = report->trace->name;
     size_t length = strlen(name);
@@ -198,7 +200,7 @@ static void draw(FILE *file, const struct sim_report *report)
         draw_panel(file, report, i);
     }
     text(file, WIDTH / 2.0, HEIGHT - 16, 13, "middle", "normal",
-         "reclaims of each device in an hour");
+         "reclaims of each node in an hour");
     fputs("</svg>\n", file);
 }
 

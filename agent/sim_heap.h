@@ -8,13 +8,21 @@
 
 /* What is going to happen, soonest first; of one time, what was said first. */
 
-enum sim_due_kind { SIM_DUE_PROGRAM, SIM_DUE_STEP, SIM_DUE_DEVICE, SIM_DUE_BALANCE };
+enum sim_due_kind {
+    SIM_DUE_PROGRAM,
+    SIM_DUE_STEP,
+    SIM_DUE_REST,
+    SIM_DUE_NODE,
+    SIM_DUE_BALANCE,
+    SIM_DUE_CLUSTER,
+};
 
 struct sim_due {
     uint64_t time_ms;
     uint64_t number;     /**< Set by sim_heap_push(). */
     uint32_t generation; /**< Of what it is about: out of date when that has another one. */
     uint32_t index;
+    uint32_t cell;
     enum sim_due_kind kind;
 };
 

@@ -10,7 +10,8 @@
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"            \
     "deletion_time,scheduled_time"
 #define HOST_MAX    1000000000ull /* Thousandths of a processor, or MiB. */
-#define GPUS_MAX    64
+#define GPUS_MAX    SIM_NODE_MAX
+#define MIB         (1ull << 20)
 #define ROWS_MAX    SIM_PROGRAMS_MAX
 #define MILLISECOND 1000ull
 
@@ -32,32 +33,31 @@ static uint32_t find_model(struct sim_csv *csv, const struct sim_models *models,
 static int read_node(struct sim_csv *csv, struct sim_trace *trace)
 {
     const char *name = csv->fields[NODE_MODEL];
-    uint64_t count, unused;
+    uint64_t count, memory, unused;
 
     if (!csv->fields[SN][0]) {
         return sim_csv_refuse(csv, "sn is empty");
     }
     if (sim_csv_number(csv, NODE_CPU, 0, HOST_MAX, &unused) ||
-        sim_csv_number(csv, NODE_MEMORY, 0, HOST_MAX, &unused) ||
+        sim_csv_number(csv, NODE_MEMORY, 0, HOST_MAX, &memory) ||
         sim_csv_number(csv, NODE_GPU, 0, GPUS_MAX, &count)) {
         return -EINVAL;
     }
     if (!count && !*name) {
         return 0;
     }
-    struct sim_device device = {find_model(csv, &trace->models, name, strlen(name)), 0};
-    if (device.model == SIM_NONE) {
+    uint32_t model = find_model(csv, &trace->models, name, strlen(name));
+    if (model == SIM_NONE) {
         return -EINVAL;
     }
     if (trace->device_count + count > SIM_DEVICES_MAX) {
         return sim_csv_refuse(csv, "there are more than %d devices", SIM_DEVICES_MAX);
     }
-    for (; count; count--) {
-        if (sim_trace_add_device(trace, &device)) {
-            return -ENOMEM;
-        }
+    int result = count ? sim_trace_add_node(trace, 0, memory * MIB) : 0;
+    for (; !result && count; count--) {
+        result = sim_trace_add_device(trace, model);
     }
-    return 0;
+    return result;
 }
 
 /* "T4|P100": the models that it may run on. Empty: all. */
@@ -171,21 +171,21 @@ static int read_task(struct sim_csv *csv, struct sim_trace *trace, const struct 
                      uint64_t present)
 {
     struct sim_task task = {0};
-    uint64_t unused, count = 0, share = 0, models = 0, arrive = 0, took = 0;
+    uint64_t unused, memory = 0, count = 0, share = 0, models = 0, arrive = 0, took = 0;
     enum phase phase = RAN;
 
     if (!csv->fields[NAME][0]) {
         return sim_csv_refuse(csv, "name is empty");
     }
     if (sim_csv_number(csv, CPU, 0, HOST_MAX, &unused) ||
-        sim_csv_number(csv, MEMORY, 0, HOST_MAX, &unused) ||
+        sim_csv_number(csv, MEMORY, 0, HOST_MAX, &memory) ||
         sim_csv_number(csv, GPUS, 0, GPUS_MAX, &count) ||
         sim_csv_number(csv, SHARE, count ? 1 : 0, 1000, &share) || read_rule(csv, trace, &models) ||
         read_class(csv, &task) || read_phase(csv, &phase) ||
         read_times(csv, phase, &arrive, &took)) {
         return -EINVAL;
     }
-    if (trace->task_count + count > SIM_PROGRAMS_MAX || trace->counts.rows == ROWS_MAX) {
+    if (trace->task_count == SIM_PROGRAMS_MAX || trace->counts.rows == ROWS_MAX) {
         return sim_csv_refuse(csv, "there are more than %d tasks", SIM_PROGRAMS_MAX);
     }
     trace->counts.rows++;
@@ -198,12 +198,11 @@ static int read_task(struct sim_csv *csv, struct sim_trace *trace, const struct 
     trace->counts.several += count > 1;
     task.arrive_ms = arrive * MILLISECOND;
     task.share = (uint32_t)share;
+    task.more = (uint8_t)(count - 1);
+    task.host = memory * MIB;
     size_task(trace, models, present, took, &task);
     int result = sim_trace_rule(trace, models, &task.rule);
-    for (; !result && count; count--) {
-        result = sim_trace_add_task(trace, &task);
-    }
-    return result;
+    return result ? result : sim_trace_add_task(trace, &task);
 }
 
 int sim_trace_read(struct sim_trace *trace, const char *nodes, const char *tasks,

@@ -49,11 +49,6 @@ static struct cell rate(uint32_t millionths)
     return cell("%g/h", millionths / 1e6);
 }
 
-static double percent_busy(const struct sim_result *result)
-{
-    return result->occupied_ms ? 100.0 * (double)result->busy_ms / (double)result->occupied_ms : 0;
-}
-
 struct column {
     const char *title;
     int flags;
@@ -88,10 +83,10 @@ static int print_results(const struct sim_report *report)
 {
     static const struct column columns[] = {
         {"RECLAIM", SCOLS_FL_RIGHT}, {"REGIME", 0},
-        {"KILLED", SCOLS_FL_RIGHT},  {"LOST h", SCOLS_FL_RIGHT},
-        {"BUSY", SCOLS_FL_RIGHT},    {"WAIT", SCOLS_FL_RIGHT},
-        {"P50", SCOLS_FL_RIGHT},     {"P99", SCOLS_FL_RIGHT},
-        {"TOOK", SCOLS_FL_RIGHT},    {"COST", SCOLS_FL_RIGHT},
+        {"KILLED", SCOLS_FL_RIGHT},  {"SAVED", SCOLS_FL_RIGHT},
+        {"LOST h", SCOLS_FL_RIGHT},  {"WAIT", SCOLS_FL_RIGHT},
+        {"P99", SCOLS_FL_RIGHT},     {"TOOK", SCOLS_FL_RIGHT},
+        {"COST", SCOLS_FL_RIGHT},    {"NODES", SCOLS_FL_RIGHT},
     };
     struct libscols_table *table = make_table(columns, ARRAY_SIZE(columns));
 
@@ -102,13 +97,13 @@ static int print_results(const struct sim_report *report)
         put(line, &column, i % SIM_REGIMES ? cell(" ") : rate(result->level.reclaim));
         put(line, &column, cell("%s", sim_regime_name(result->regime)));
         put(line, &column, cell("%" PRIu64, result->terminations));
+        put(line, &column, cell("%" PRIu64, result->saves));
         put(line, &column, hours((double)result->lost_ms / HOUR_MS));
-        put(line, &column, cell("%.0f%%", percent_busy(result)));
         put(line, &column, span(result->wait_mean_ms));
-        put(line, &column, span(result->wait_p50_ms));
         put(line, &column, span(result->wait_p99_ms));
         put(line, &column, span(result->took_mean_ms));
         put(line, &column, hours(result->cost));
+        put(line, &column, hours(result->node_cost));
     }
     return print_table(table);
 }
@@ -158,15 +153,17 @@ static void print_trace(const struct sim_report *report)
     const struct sim_counts *counts = &trace->counts;
     struct prose prose = {0};
 
-    say(&prose, "Simulated: %s, seed %" PRIu64 ", %u devices, %u programs", trace->name,
-        report->options->seed, trace->device_count, trace->task_count);
+    say(&prose, "Simulated: %s, seed %" PRIu64 ", %u devices in %u nodes, %u programs", trace->name,
+        report->options->seed, trace->device_count, trace->node_count, trace->task_count);
     say(&prose, " (%u bound to some models, %u best effort, %u grow in steps).", counts->ruled,
         counts->preemptible, counts->growing);
     if (counts->rows != trace->task_count || counts->failed) {
         say(&prose, " Of %u tasks %u want no GPU and %u never ran (Pending: %s); ", counts->rows,
             counts->without_gpu, counts->pending,
             report->load->pending ? "taken as if they had" : "left out");
-        say(&prose, "%u Failed count as the others; %u of several GPUs are a program for each.",
+        say(&prose,
+            "%u Failed count as the others; %u want several GPUs: of one node, all or "
+            "none.",
             counts->failed, counts->several);
     }
     print_prose(&prose);
@@ -177,7 +174,9 @@ static void print_levels(const struct sim_report *report)
     const struct sim_options *options = report->options;
     struct prose prose = {0};
 
-    say(&prose, "RECLAIM: of each device, %s after a notice, for %s on average; price",
+    say(&prose,
+        "RECLAIM: of each node, with its host memory, %s after a notice, for %s on "
+        "average; price",
         span(options->notice_ms).text, span(options->away_ms).text);
     for (size_t i = 0; i < options->level_count; i++) {
         say(&prose, "%s %g at %s", i ? "," : "", options->levels[i].price / 1000.0,
@@ -185,17 +184,23 @@ static void print_levels(const struct sim_report *report)
     }
     say(&prose, " (on demand: 1). ");
     if (options->fail) {
-        say(&prose, "Failures: %s of each device, for %s. ", rate(options->fail).text,
+        say(&prose, "Failures: %s of each node, for %s. ", rate(options->fail).text,
             span(options->repair_ms).text);
     }
-    say(&prose, "KILLED: programs that lost their device; they begin again %s%s. ",
-        options->checkpoint_ms ? "at their last checkpoint, one each " : "from zero",
+    say(&prose, "KILLED: programs that lost their node; they begin again, on any, %s%s. ",
+        options->checkpoint_ms ? "with their last checkpoint, one each " : "from zero",
         options->checkpoint_ms ? span(options->checkpoint_ms).text : "");
-    say(&prose, "LOST: work done in vain, in hours of the reference device. BUSY: of the device "
-                "time with a program there. WAIT (mean, P50, P99): of a program in all, without a "
-                "device or for memory. TOOK: from arrival to end, the mean. COST: device time with "
-                "a program there, by the models' "
-                "prices; 1 is an hour of the reference device on demand.");
+    if (options->storage) {
+        say(&prose, "Storage: %g GB/s for each node; who saves or loads stands meanwhile. ",
+            (double)options->storage / 1e6);
+    }
+    say(&prose, "SAVED: programs that were saved within the notice. LOST: work done in vain, in "
+                "hours of the reference device. "
+                "WAIT (mean, P99): of a program in all, without a device or for memory. TOOK: from "
+                "arrival to end, the mean. COST: device time with a program there, by the models' "
+                "prices; 1 is an hour of the reference device on demand. NODES: the same where a "
+                "node with a "
+                "program is paid whole.");
     print_prose(&prose);
 }
 
@@ -205,18 +210,25 @@ static void print_regimes(const struct sim_report *report)
     struct prose prose = {0};
 
     say(&prose, "termination: programs get all memory that they will ever need, wait for it, and "
-                "end with their device. overcommit: they get what they use; what does not fit "
-                "spills into host memory; they end with their device. reconfiguration: they are "
-                "moved, spilled and suspended, by the policy that the agent has. ");
+                "end with their node. cheapest: the same, on the cheapest device with room. "
+                "saving: termination, and what can be saved within the notice is. overcommit: they "
+                "get what they use; what does not fit spills into host memory. reconfiguration: "
+                "they are moved, spilled and suspended, by the policy that the agent has, ");
+    if (options->between_hosts) {
+        say(&prose, "also from node to node, at %g GB/s after %g s. ",
+            (double)options->network / 1e6, (double)options->latency_ms / 1e3);
+    } else {
+        say(&prose, "each on its node. ");
+    }
+    if (options->save) {
+        say(&prose, "Under these two what is left at a notice is saved, too. ");
+    }
     say(&prose,
         "Each step stops its program for %s and what it copies at %g GB/s. A program goes over all "
         "its memory once in %s; what is spilled comes and goes each time. ",
         span(options->fixed_ms).text, (double)options->link / 1e6, span(options->touch_ms).text);
-    if (report->trace->device_count > options->cell) {
-        say(&prose,
-            "One policy governs at most %u devices; a program goes to the one with the "
-            "most room. ",
-            options->cell);
+    if (options->between_hosts && report->trace->device_count > options->cell) {
+        say(&prose, "One policy governs about %u devices. ", options->cell);
     }
     say(&prose, "Speed, memory and price of models: reseat simulate --models (%s).",
         report->trace->models.from);
@@ -262,27 +274,32 @@ static json_t *trace_json(const struct sim_report *report)
     const struct sim_counts *counts = &report->trace->counts;
 
     return json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
-        output_text(report->trace->name), "devices", (json_int_t)report->trace->device_count,
-        "programs", (json_int_t)report->trace->task_count, "tasks", (json_int_t)counts->rows,
-        "without_gpu", (json_int_t)counts->without_gpu, "pending", (json_int_t)counts->pending,
-        "failed", (json_int_t)counts->failed, "several_gpus", (json_int_t)counts->several,
-        "growing", (json_int_t)counts->growing, "bound", (json_int_t)counts->ruled, "best_effort",
-        (json_int_t)counts->preemptible, "seed", (json_int_t)(report->options->seed & INT64_MAX));
+        "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+        output_text(report->trace->name), "devices", (json_int_t)report->trace->device_count, "nodes",
+        (json_int_t)report->trace->node_count, "programs", (json_int_t)report->trace->task_count,
+        "tasks", (json_int_t)counts->rows, "without_gpu", (json_int_t)counts->without_gpu,
+        "pending", (json_int_t)counts->pending, "failed", (json_int_t)counts->failed,
+        "several_gpus", (json_int_t)counts->several, "growing", (json_int_t)counts->growing,
+        "bound", (json_int_t)counts->ruled, "best_effort", (json_int_t)counts->preemptible, "seed",
+        (json_int_t)(report->options->seed & INT64_MAX));
 }
 
 static json_t *assumed_json(const struct sim_report *report)
 {
     const struct sim_options *options = report->options;
 
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:I, s:b}", "notice_ms",
-                     (json_int_t)options->notice_ms, "away_ms", (json_int_t)options->away_ms,
-                     "repair_ms", (json_int_t)options->repair_ms, "checkpoint_ms",
-                     (json_int_t)options->checkpoint_ms, "fixed_ms", (json_int_t)options->fixed_ms,
-                     "touch_ms", (json_int_t)options->touch_ms, "link_bytes_per_ms",
-                     (json_int_t)options->link, "failures_per_hour", options->fail / 1e6,
-                     "grow_percent", (int)report->load->grow_percent, "cell_devices",
-                     (json_int_t)options->cell, "pending_run", (int)report->load->pending);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:f, s:i, s:I, "
+        "s:b}",
+        "notice_ms", (json_int_t)options->notice_ms, "away_ms", (json_int_t)options->away_ms,
+        "repair_ms", (json_int_t)options->repair_ms, "checkpoint_ms",
+        (json_int_t)options->checkpoint_ms, "fixed_ms", (json_int_t)options->fixed_ms, "touch_ms",
+        (json_int_t)options->touch_ms, "link_bytes_per_ms", (json_int_t)options->link,
+        "storage_bytes_per_ms", (json_int_t)options->storage, "network_bytes_per_ms",
+        (json_int_t)options->network, "latency_ms", (json_int_t)options->latency_ms,
+        "between_hosts", (int)options->between_hosts, "saved_everywhere", (int)options->save,
+        "failures_per_hour", options->fail / 1e6, "grow_percent", (int)report->load->grow_percent,
+        "cell_devices", (json_int_t)options->cell, "pending_run", (int)report->load->pending);
 }
 
 static json_t *result_json(const struct sim_result *result, bool checked)
@@ -295,9 +312,12 @@ static json_t *result_json(const struct sim_result *result, bool checked)
         {"refused", result->refused},
         {"unfinished", result->unfinished},
         {"terminations", result->terminations},
+        {"saves", result->saves},
+        {"checkpoints", result->checkpoints},
         {"reclaims", result->reclaims},
         {"failures", result->failures},
         {"moves", result->moves},
+        {"between_nodes", result->between},
         {"suspends", result->suspends},
         {"resumes", result->resumes},
         {"spills", result->spills},
@@ -312,9 +332,10 @@ static json_t *result_json(const struct sim_result *result, bool checked)
         {"took_mean_ms", result->took_mean_ms},
         {"end_ms", result->end_ms},
     };
-    json_t *object = json_pack("{s:s, s:f, s:f, s:f}", "regime", sim_regime_name(result->regime),
-                               "reclaims_per_hour", result->level.reclaim / 1e6, "price",
-                               result->level.price / 1e3, "cost", result->cost);
+    json_t *object =
+        json_pack("{s:s, s:f, s:f, s:f, s:f}", "regime", sim_regime_name(result->regime),
+                  "reclaims_per_hour", result->level.reclaim / 1e6, "price",
+                  result->level.price / 1e3, "cost", result->cost, "node_cost", result->node_cost);
 
     for (size_t i = 0; object && i < ARRAY_SIZE(numbers); i++) {
         json_object_set_new(object, numbers[i].key, json_integer((json_int_t)numbers[i].value));

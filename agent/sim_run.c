@@ -2,15 +2,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/sim_random.h"
 #include "agent/sim_world.h"
 
-#define HOUR_MS   3600000.0
-#define MILLIONTH 1e-6
+#define HOUR_MS     3600000.0
+#define LOOK_MAX_MS 3600000
+#define LARGE_TIMES 60
 
 const char *sim_regime_name(enum sim_regime regime)
 {
-    static const char *const names[] = {"termination", "overcommit", "reconfiguration"};
+    static const char *const names[] = {
+        [SIM_TERMINATION] = "termination",
+        [SIM_CHEAPEST] = "cheapest",
+        [SIM_SAVING] = "saving",
+        [SIM_OVERCOMMIT] = "overcommit",
+        [SIM_RECONFIGURATION] = "reconfiguration",
+    };
 
     return names[regime];
 }
@@ -25,116 +31,41 @@ void sim_options_init(struct sim_options *ret_options)
         .away_ms = 1800000,
         .repair_ms = 86400000,
         .checkpoint_ms = 3600000,
+        .storage = 1000000,
         .link = 10000000,
+        .network = 3000000,
+        .latency_ms = 1,
         .fixed_ms = 500,
         .touch_ms = 10000,
-        .balance_ms = 60000,
+        .balance_ms = 1000,
         .cell = 1000,
     };
     settings_init(&ret_options->settings);
 }
 
-/* ---- devices come and go ---- */
-
-/*
- * The next time that something of @rate millionths an hour happens to a device, in milliseconds
- * from now. A device has one stream of numbers, whatever the regime and the rate: all regimes see
- * the same reclaims.
- */
-static uint64_t draw(struct sim_world *world, uint32_t device, double mean_ms)
-{
-    uint64_t number =
-        sim_random(world->options->seed, sim_global(world, device), world->seats[device].draws++);
-    double wait = sim_exponential(number) * mean_ms;
-
-    return wait < 1e15 ? (uint64_t)wait + 1 : UINT64_MAX / 2;
-}
-
-static uint64_t draw_rate(struct sim_world *world, uint32_t device, uint32_t rate)
-{
-    uint64_t wait = draw(world, device, HOUR_MS / (rate * MILLIONTH));
-
-    return rate ? wait : UINT64_MAX / 2;
-}
-
-static void plan_device(struct sim_world *world, uint32_t device, uint64_t time_ms)
-{
-    sim_push(world, time_ms, SIM_DUE_DEVICE, device, ++world->seats[device].generation);
-}
-
-static void device_up(struct sim_world *world, uint32_t device)
-{
-    struct sim_seat *seat = &world->seats[device];
-    uint64_t reclaim = draw_rate(world, device, world->level.reclaim);
-    uint64_t failure = draw_rate(world, device, world->options->fail);
-    uint64_t notice = reclaim > world->options->notice_ms ? reclaim - world->options->notice_ms : 0;
-
-    seat->phase = SIM_UP;
-    seat->fails = failure < notice;
-    seat->taken_ms = world->now_ms + reclaim;
-    world->devices[device].closed = world->devices[device].drains = false;
-    sim_log(world, SIM_DEVICE, SIM_NONE, device, world->devices[device].memory);
-    if (seat->fails || reclaim < UINT64_MAX / 2) {
-        plan_device(world, device, world->now_ms + (seat->fails ? failure : notice));
-    }
-    sim_serve(world, device);
-}
-
-static void device_noticed(struct sim_world *world, uint32_t device)
-{
-    struct sim_seat *seat = &world->seats[device];
-
-    seat->phase = SIM_NOTICED;
-    seat->in_use = seat->used;
-    world->devices[device].closed = true;
-    plan_device(world, device, seat->taken_ms);
-    if (world->regime == SIM_RECONFIGURATION && seat->used && world->options->notice_ms) {
-        world->devices[device].drains = true;
-        sim_drain(world, device);
-    }
-}
-
-static void device_gone(struct sim_world *world, uint32_t device)
-{
-    struct sim_seat *seat = &world->seats[device];
-    bool failed = seat->phase == SIM_UP;
-
-    if (failed ? seat->used : seat->in_use) {
-        world->shared->result->failures += failed;
-        world->shared->result->reclaims += !failed;
-    }
-    seat->phase = SIM_AWAY;
-    world->devices[device].closed = true;
-    world->devices[device].drains = false;
-    sim_device_lost(world, device);
-    sim_log(world, SIM_DEVICE, SIM_NONE, device, 0);
-    uint64_t away = draw(world, device, (double)world->options->away_ms);
-    plan_device(world, device, world->now_ms + (failed ? world->options->repair_ms : away));
-}
-
-static void on_device(struct sim_world *world, uint32_t device)
-{
-    const struct sim_seat *seat = &world->seats[device];
-
-    if (seat->phase == SIM_LATE || seat->phase == SIM_AWAY) {
-        device_up(world, device);
-    } else if (seat->phase == SIM_UP && !seat->fails) {
-        device_noticed(world, device);
-    } else {
-        device_gone(world, device);
-    }
-}
-
 /* ---- programs ---- */
 
-static void plan_balance(struct sim_world *world)
+/*
+ * The policy looks at a cell after what happened there, as the agent's does, and then less and less
+ * often: what changes with time alone are stays and waits. Many devices are looked at less often.
+ */
+void sim_look(struct sim_world *world, bool again)
 {
-    bool changes = world->regime != SIM_TERMINATION && world->shared->present;
+    uint64_t least = world->options->balance_ms;
 
-    if (!world->balancing && (changes || world->queue_count)) {
-        world->balancing = true;
-        sim_push(world, world->now_ms + world->options->balance_ms, SIM_DUE_BALANCE, 0, 0);
+    least *= world->trace.device_count > SIM_NODE_MAX ? LARGE_TIMES : 1;
+    if (again) {
+        world->look_ms = 2 * world->look_ms < LOOK_MAX_MS ? 2 * world->look_ms : LOOK_MAX_MS;
+    } else {
+        world->look_ms = least;
     }
+    uint64_t at = sim_now(world) + world->look_ms;
+    if (!world->slot_count || (sim_is_rigid(world) && !world->queue_count) ||
+        (world->looks_at_ms && world->looks_at_ms <= at)) {
+        return;
+    }
+    world->looks_at_ms = at;
+    sim_push(world, at, SIM_DUE_BALANCE, 0, ++world->look);
 }
 
 /* It allocates more: its call waits until the policy says how it goes on. */
@@ -156,143 +87,129 @@ static void grow(struct sim_world *world, uint32_t task)
 static void on_program(struct sim_world *world, uint32_t task)
 {
     uint32_t device = sim_slot(world, task)->device;
+    const struct sim_program *program = &world->shared->programs[task];
 
     sim_settle(world, task);
-    if (world->shared->programs[task].progress < world->trace.tasks[task].work) {
-        grow(world, task);
+    if (program->progress < sim_task(world, task)->work) {
+        if (program->progress >= sim_milestone(world, task)) {
+            grow(world, task);
+        } else {
+            sim_save(world, task, false);
+        }
         return;
     }
     sim_end(world, task, false);
     sim_serve(world, device);
 }
 
+static void end_rest(struct sim_world *world, uint32_t task)
+{
+    struct sim_program *program = &world->shared->programs[task];
+
+    if (!program->rests || program->slot == SIM_NONE) {
+        return;
+    }
+    program->rests = false;
+    if (program->mode != SIM_STEPPING) {
+        sim_slot(world, task)->busy_moving = sim_task(world, task)->more > 0;
+        sim_ask(world, task);
+    }
+}
+
 static void on_due(struct sim_world *world, const struct sim_due *due)
 {
+    struct sim_shared *shared = world->shared;
+    bool now =
+        due->kind <= SIM_DUE_STEP && shared->programs[due->index].generation == due->generation;
+
     switch (due->kind) {
     case SIM_DUE_PROGRAM:
-        if (world->shared->programs[due->index].generation == due->generation) {
+        if (now) {
             on_program(world, due->index);
         }
         break;
     case SIM_DUE_STEP:
-        if (world->shared->programs[due->index].generation == due->generation) {
+        if (now) {
             sim_step_done(world, due->index);
         }
         break;
-    case SIM_DUE_DEVICE:
-        if (world->seats[due->index].generation == due->generation) {
-            on_device(world, due->index);
+    case SIM_DUE_REST:
+        if (shared->programs[due->index].cell == due->cell) {
+            end_rest(world, due->index);
+        }
+        break;
+    case SIM_DUE_NODE:
+        if (world->hosts[due->index].generation == due->generation) {
+            sim_on_node(world, due->index);
         }
         break;
     case SIM_DUE_BALANCE:
-        world->balancing = false;
-        sim_next(world);
-        break;
-    }
-}
-
-static void start(struct sim_world *world)
-{
-    for (uint32_t i = 0; i < world->trace.device_count; i++) {
-        uint64_t from = world->trace.devices[i].from_ms;
-        if (from) {
-            plan_device(world, i, from);
-        } else {
-            device_up(world, i);
+        if (world->look == due->generation) {
+            world->looks_at_ms = 0;
+            sim_look(world, !sim_next(world));
         }
+        return;
+    case SIM_DUE_CLUSTER:
+        shared->ticking = false;
+        sim_cluster_tick(shared);
+        if (shared->queue_count) {
+            sim_cluster_wait(shared);
+        }
+        return;
     }
+    sim_look(world, false);
 }
 
 /* ---- a run ---- */
 
 struct run {
-    const struct sim_trace *trace;
-    const struct sim_options *options;
     struct sim_shared shared;
-    struct sim_world *cells;
     uint32_t next_task;
-    uint64_t now_ms;
 };
-
-/* How much room a cell has for a program on the devices that it may use, less what waits there. */
-static double room_in(const struct sim_world *world, const struct sim_task *task)
-{
-    const uint64_t *barred = world->trace.rules[task->rule].barred;
-    double room = -(double)world->queued_bytes;
-    bool fits = false;
-
-    for (uint32_t i = 0; i < world->trace.device_count; i++) {
-        const struct policy_device *device = &world->devices[i];
-        if (barred && barred[i / 64] >> (i % 64) & 1) {
-            continue;
-        }
-        fits = fits || device->memory >= task->bytes;
-        if (!device->closed && device->reserved < device->memory) {
-            room += (double)(device->memory - device->reserved);
-        }
-    }
-    return fits ? room : -INFINITY;
-}
 
 static void on_arrival(struct run *run)
 {
-    uint32_t task = run->next_task++, best = 0;
-    double most = -INFINITY;
+    struct sim_shared *shared = &run->shared;
+    uint32_t task = run->next_task++;
+    struct sim_program *program = &shared->programs[task];
 
-    for (uint32_t i = 0; i < run->shared.cells && run->shared.cells > 1; i++) {
-        double room = room_in(&run->cells[i], &run->trace->tasks[task]);
-        if (room > most) {
-            most = room;
-            best = i;
-        }
+    program->mode = SIM_QUEUED;
+    program->settled_ms = program->since_ms = shared->now_ms;
+    shared->present++;
+    sim_tell(shared, SIM_ARRIVE, task, SIM_NONE, shared->trace->tasks[task].work);
+    if (sim_is_possible(shared, task)) {
+        sim_send(shared, task);
+        return;
     }
-    struct sim_world *world = &run->cells[best];
-    world->now_ms = run->now_ms;
-    sim_enter(world, task);
-    if (!run->shared.error) {
-        sim_ask(world, task);
-    }
-    plan_balance(world);
-}
-
-/* The cell where something is due first; NULL: nowhere. */
-static struct sim_world *first_due(struct run *run)
-{
-    struct sim_world *first = NULL;
-
-    for (uint32_t i = 0; i < run->shared.cells; i++) {
-        const struct sim_due *due = sim_heap_peek(&run->cells[i].heap);
-        if (due && (!first || due->time_ms < sim_heap_peek(&first->heap)->time_ms)) {
-            first = &run->cells[i];
-        }
-    }
-    return first;
+    sim_tell(shared, SIM_REFUSE, task, SIM_NONE, 0);
+    program->mode = SIM_GONE;
+    shared->result->refused++;
+    shared->present--;
 }
 
 static void loop(struct run *run)
 {
-    const struct sim_trace *trace = run->trace;
+    struct sim_shared *shared = &run->shared;
+    const struct sim_trace *trace = shared->trace;
 
-    while (!run->shared.error && (run->shared.present || run->next_task < trace->task_count)) {
-        struct sim_world *world = first_due(run);
+    while (!shared->error && (shared->present || run->next_task < trace->task_count)) {
+        const struct sim_due *first = sim_heap_peek(&shared->heap);
         uint64_t arrival = run->next_task < trace->task_count
                                ? trace->tasks[run->next_task].arrive_ms
                                : UINT64_MAX;
-        uint64_t next = world ? sim_heap_peek(&world->heap)->time_ms : UINT64_MAX;
+        uint64_t next = first ? first->time_ms : UINT64_MAX;
         uint64_t time = next <= arrival ? next : arrival;
-        if (time > run->options->horizon_ms) {
+        if (time > shared->options->horizon_ms) {
             break;
         }
-        run->now_ms = time;
+        shared->now_ms = time;
         if (next > arrival) {
             on_arrival(run);
             continue;
         }
-        struct sim_due due = *sim_heap_peek(&world->heap);
-        sim_heap_pop(&world->heap);
-        world->now_ms = time;
-        on_due(world, &due);
-        plan_balance(world);
+        struct sim_due due = *first;
+        sim_heap_pop(&shared->heap);
+        on_due(&shared->worlds[due.cell], &due);
     }
 }
 
@@ -314,11 +231,14 @@ static uint64_t percentile(const uint64_t *sorted, uint64_t count, uint64_t perc
 static void sum_occupied(struct run *run)
 {
     for (uint32_t i = 0; i < run->shared.cells; i++) {
-        const struct sim_world *world = &run->cells[i];
+        struct sim_world *world = &run->shared.worlds[i];
+        for (uint32_t j = 0; j < world->trace.node_count; j++) {
+            sim_pay(world, j);
+        }
         for (uint32_t j = 0; j < world->trace.device_count; j++) {
             if (world->seats[j].used) {
                 run->shared.occupied_ms[world->trace.devices[j].model] +=
-                    run->now_ms - world->seats[j].used_since_ms;
+                    run->shared.now_ms - world->seats[j].used_since_ms;
             }
         }
     }
@@ -328,19 +248,23 @@ static void sum_up(struct run *run)
 {
     struct sim_shared *shared = &run->shared;
     struct sim_result *result = shared->result;
-    double cost = 0, waited = 0;
+    double cost = 0, node_cost = 0, waited = 0;
 
     sum_occupied(run);
-    for (size_t i = 0; i < run->trace->models.count; i++) {
+    for (size_t i = 0; i < run->shared.trace->models.count; i++) {
         result->occupied_ms += shared->occupied_ms[i];
-        cost += (double)shared->occupied_ms[i] * run->trace->models.items[i].price / 1000;
+        cost += (double)shared->occupied_ms[i] * run->shared.trace->models.items[i].price / 1000;
+    }
+    for (size_t i = 0; i < run->shared.trace->models.count; i++) {
+        node_cost += (double)shared->paid_ms[i] * run->shared.trace->models.items[i].price / 1000;
     }
     qsort(shared->waits, result->finished, sizeof(*shared->waits), by_size);
     for (uint64_t i = 0; i < result->finished; i++) {
         waited += (double)shared->waits[i];
     }
     result->cost = cost * result->level.price / 1000 / HOUR_MS;
-    result->unfinished = run->trace->task_count - result->finished - result->refused;
+    result->node_cost = node_cost * result->level.price / 1000 / HOUR_MS;
+    result->unfinished = run->shared.trace->task_count - result->finished - result->refused;
     result->asked_ms = shared->asked_us / 1000;
     result->lost_ms = shared->lost_us / 1000;
     result->busy_ms = shared->busy_us / 1000;
@@ -360,23 +284,31 @@ static void sum_up(struct run *run)
 static int prepare(struct run *run, size_t level)
 {
     struct sim_shared *shared = &run->shared;
+    const struct sim_trace *trace = shared->trace;
 
-    shared->programs = calloc(run->trace->task_count, sizeof(*shared->programs));
-    shared->waits = calloc(run->trace->task_count, sizeof(*shared->waits));
-    run->cells = calloc(shared->cells, sizeof(*run->cells));
-    if (run->options->check) {
-        shared->check = sim_check_create(run->trace);
+    shared->programs = calloc(trace->task_count, sizeof(*shared->programs));
+    shared->waits = calloc(trace->task_count, sizeof(*shared->waits));
+    shared->queue = calloc(trace->task_count + 1, sizeof(*shared->queue));
+    shared->candidates = calloc(trace->device_count, sizeof(*shared->candidates));
+    shared->places = calloc(trace->device_count, sizeof(*shared->places));
+    shared->worlds = calloc(shared->cells, sizeof(*shared->worlds));
+    if (shared->options->check) {
+        shared->check = sim_check_create(trace, shared->options->between_hosts);
     }
-    if (!shared->programs || !shared->waits || !run->cells ||
-        (run->options->check && !shared->check)) {
+    if (!shared->programs || !shared->waits || !shared->queue || !shared->candidates ||
+        !shared->places || !shared->worlds || (shared->options->check && !shared->check)) {
         return -ENOMEM;
     }
-    for (uint32_t i = 0; i < run->trace->task_count; i++) {
-        shared->programs[i] = (struct sim_program){
-            .mode = SIM_GONE, .slot = SIM_NONE, .asker = SIM_NONE, .target = SIM_NONE};
+    for (uint32_t i = 0; i < trace->task_count; i++) {
+        shared->programs[i] = (struct sim_program){.mode = SIM_GONE,
+                                                   .slot = SIM_NONE,
+                                                   .asker = SIM_NONE,
+                                                   .target = SIM_NONE,
+                                                   .home = SIM_NONE,
+                                                   .host = {{SIM_NONE, 0}, {SIM_NONE, 0}}};
     }
     for (uint32_t i = 0; i < shared->cells; i++) {
-        if (sim_world_init(&run->cells[i], run->trace, run->options, shared, i, level)) {
+        if (sim_world_init(&shared->worlds[i], shared, i, level)) {
             return -ENOMEM;
         }
     }
@@ -385,29 +317,47 @@ static int prepare(struct run *run, size_t level)
 
 static void finish(struct run *run)
 {
-    for (uint32_t i = 0; i < run->shared.cells && run->cells; i++) {
-        sim_world_finish(&run->cells[i]);
+    struct sim_shared *shared = &run->shared;
+
+    for (uint32_t i = 0; i < shared->cells && shared->worlds; i++) {
+        sim_world_finish(&shared->worlds[i]);
     }
-    sim_check_destroy(run->shared.check);
-    free(run->shared.programs);
-    free(run->shared.waits);
-    free(run->cells);
+    sim_heap_finish(&shared->heap);
+    sim_check_destroy(shared->check);
+    free(shared->programs);
+    free(shared->waits);
+    free(shared->queue);
+    free(shared->candidates);
+    free(shared->places);
+    free(shared->worlds);
+}
+
+/* A node is a cell; where programs move between hosts, about so many devices are. */
+static uint32_t cells_of(const struct sim_trace *trace, const struct sim_options *options,
+                         enum sim_regime regime)
+{
+    uint32_t cells = (trace->device_count + options->cell - 1) / options->cell;
+
+    if (!options->between_hosts || regime != SIM_RECONFIGURATION || cells > trace->node_count) {
+        return trace->node_count;
+    }
+    return cells;
 }
 
 int sim_run(const struct sim_trace *trace, const struct sim_options *options,
             enum sim_regime regime, size_t level, struct sim_result *ret_result)
 {
     struct sim_result result = {.regime = regime, .level = options->levels[level]};
-    struct run run = {
-        .trace = trace,
-        .options = options,
-        .shared = {.result = &result,
-                   .cells = (trace->device_count + options->cell - 1) / options->cell}};
+    struct run run = {.shared = {.trace = trace,
+                                 .options = options,
+                                 .result = &result,
+                                 .claimer = SIM_NONE,
+                                 .cells = cells_of(trace, options, regime)}};
     int error = prepare(&run, level);
 
     if (!error) {
         for (uint32_t i = 0; i < run.shared.cells; i++) {
-            start(&run.cells[i]);
+            sim_nodes_start(&run.shared.worlds[i]);
         }
         loop(&run);
         error = run.shared.error;

@@ -16,7 +16,9 @@ struct recipe {
     uint64_t devices, programs, hours;
     uint64_t load;        /**< Percent: work asked for, of what all devices could do. */
     uint64_t best_effort; /**< Percent of the programs. */
-    uint64_t late;        /**< Percent of the devices that are added while it runs. */
+    uint64_t late;        /**< Percent of the nodes that are added while it runs. */
+    uint64_t node;        /**< Devices of a node. */
+    uint64_t host;        /**< GiB of host memory of a node, for each of its devices. */
     uint32_t parts[SIM_MODELS_MAX];
     uint32_t parts_total;
 };
@@ -69,6 +71,8 @@ static int read_pair(const struct sim_models *models, char *pair, struct recipe 
         {"load", 1, 1000, &recipe->load},
         {"best-effort", 0, 100, &recipe->best_effort},
         {"late", 0, 100, &recipe->late},
+        {"node", 1, SIM_NODE_MAX, &recipe->node},
+        {"host", 0, 4096, &recipe->host},
     };
     char *value = strchr(pair, '=');
     uint64_t number;
@@ -96,7 +100,7 @@ static int read_pair(const struct sim_models *models, char *pair, struct recipe 
     }
     snprintf(ret_error, SIM_ERROR,
              "synthetic: there is no \"%.40s\"; there are devices, programs, hours, load, "
-             "best-effort, late, mix",
+             "best-effort, late, node, host, mix",
              pair);
     return -EINVAL;
 }
@@ -123,19 +127,36 @@ static int read_recipe(const struct sim_models *models, const char *text, struct
     return 0;
 }
 
+static int make_node(struct sim_trace *trace, const struct recipe *recipe, uint64_t count,
+                     uint64_t seed)
+{
+    uint64_t number = sim_random(seed, LATE, trace->node_count), from_ms = 0;
+
+    if (number % 100 < recipe->late) {
+        from_ms = (number >> 8) % (recipe->hours * HOUR_MS);
+    }
+    return sim_trace_add_node(trace, from_ms, count * recipe->host << 30);
+}
+
+/* Nodes of one model each; the last of a model may be smaller. */
 static int make_devices(struct sim_trace *trace, const struct recipe *recipe, uint64_t seed)
 {
+    uint32_t of = SIM_NONE, room = 0;
+
     for (uint64_t i = 0; i < recipe->devices; i++) {
-        uint64_t number = sim_random(seed, LATE, i);
-        uint32_t part = (uint32_t)(i * recipe->parts_total / recipe->devices);
-        struct sim_device device = {0};
-        while (part >= recipe->parts[device.model]) {
-            part -= recipe->parts[device.model++];
+        uint32_t part = (uint32_t)(i * recipe->parts_total / recipe->devices), model = 0;
+        while (part >= recipe->parts[model]) {
+            part -= recipe->parts[model++];
         }
-        if (number % 100 < recipe->late) {
-            device.from_ms = (number >> 8) % (recipe->hours * HOUR_MS);
+        if (model != of || !room) {
+            of = model;
+            room = (uint32_t)recipe->node;
+            if (make_node(trace, recipe, recipe->node, seed)) {
+                return -ENOMEM;
+            }
         }
-        if (sim_trace_add_device(trace, &device)) {
+        room--;
+        if (sim_trace_add_device(trace, model)) {
             return -ENOMEM;
         }
     }
@@ -204,8 +225,13 @@ static int make_tasks(struct sim_trace *trace, const struct recipe *recipe, uint
 int sim_trace_make(struct sim_trace *trace, const char *text, const struct sim_load *load,
                    char *ret_error)
 {
-    struct recipe recipe = {
-        .devices = 100, .programs = 2000, .hours = 24, .load = 60, .best_effort = 40};
+    struct recipe recipe = {.devices = 100,
+                            .programs = 2000,
+                            .hours = 24,
+                            .load = 60,
+                            .best_effort = 40,
+                            .node = 4,
+                            .host = 64};
 
     if (read_recipe(&trace->models, text, &recipe, ret_error)) {
         return -EINVAL;

@@ -35,6 +35,7 @@ void sim_trace_finish(struct sim_trace *trace)
     }
     free(trace->rules);
     free(trace->devices);
+    free(trace->nodes);
     free(trace->tasks);
     *trace = (struct sim_trace){0};
 }
@@ -53,16 +54,41 @@ static int grow(void **items, uint32_t count, size_t size)
     return 0;
 }
 
-int sim_trace_add_device(struct sim_trace *trace, const struct sim_device *device)
+static int add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host, uint32_t id)
+{
+    void *items = trace->nodes;
+
+    if (grow(&items, trace->node_count, sizeof(*trace->nodes))) {
+        return -ENOMEM;
+    }
+    trace->nodes = items;
+    trace->nodes[trace->node_count++] =
+        (struct sim_node){.from_ms = from_ms, .host = host, .first = trace->device_count, .id = id};
+    return 0;
+}
+
+static int add_device(struct sim_trace *trace, uint32_t model, uint32_t id)
 {
     void *items = trace->devices;
 
-    if (grow(&items, trace->device_count, sizeof(*device))) {
+    if (grow(&items, trace->device_count, sizeof(*trace->devices))) {
         return -ENOMEM;
     }
     trace->devices = items;
-    trace->devices[trace->device_count++] = *device;
+    trace->devices[trace->device_count++] =
+        (struct sim_device){.model = model, .node = trace->node_count - 1, .id = id};
+    trace->nodes[trace->node_count - 1].count++;
     return 0;
+}
+
+int sim_trace_add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host)
+{
+    return add_node(trace, from_ms, host, trace->node_count);
+}
+
+int sim_trace_add_device(struct sim_trace *trace, uint32_t model)
+{
+    return add_device(trace, model, trace->device_count);
 }
 
 int sim_trace_add_task(struct sim_trace *trace, const struct sim_task *task)
@@ -98,57 +124,34 @@ int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule)
     return 0;
 }
 
-/* How many of each model stay when @wanted of all do: its part, one at least, @wanted in all. */
-static void apportion(const uint32_t *have, size_t models, uint32_t total, uint32_t wanted,
-                      uint32_t *ret_keep)
+/* Whole nodes, evenly of the list: as many of them as of devices, one at least. */
+static int keep_nodes(struct sim_trace *trace, uint32_t wanted, char *ret_error)
 {
-    uint32_t kept = 0;
+    struct sim_trace kept = {0};
+    int result = 0;
 
-    for (size_t i = 0; i < models; i++) {
-        uint64_t part = (uint64_t)have[i] * wanted / total;
-        ret_keep[i] = have[i] && !part ? 1 : (uint32_t)part;
-        kept += ret_keep[i];
-    }
-    while (kept != wanted) {
-        size_t best = 0;
-        double most = -1e18;
-        for (size_t i = 0; i < models; i++) {
-            double lacks = (double)have[i] * wanted / total - ret_keep[i];
-            bool can = kept < wanted ? ret_keep[i] < have[i] : ret_keep[i] > 1;
-            lacks = kept < wanted ? lacks : -lacks;
-            if (can && lacks > most) {
-                most = lacks;
-                best = i;
-            }
-        }
-        ret_keep[best] += kept < wanted ? 1 : UINT32_MAX;
-        kept += kept < wanted ? 1 : UINT32_MAX;
-    }
-}
-
-static int keep_devices(struct sim_trace *trace, uint32_t wanted, char *ret_error)
-{
-    uint32_t have[SIM_MODELS_MAX] = {0}, keep[SIM_MODELS_MAX] = {0}, kept = 0, kinds = 0;
-
-    for (uint32_t i = 0; i < trace->device_count; i++) {
-        kinds += have[trace->devices[i].model]++ == 0;
-    }
-    if (wanted < kinds || wanted > trace->device_count) {
-        snprintf(ret_error, SIM_ERROR,
-                 "%s has %u devices of %u models: --devices is a number from %u to %u", trace->name,
-                 trace->device_count, kinds, kinds, trace->device_count);
+    if (wanted > trace->device_count) {
+        snprintf(ret_error, SIM_ERROR, "%s has %u devices: --devices is a number from 1 to %u",
+                 trace->name, trace->device_count, trace->device_count);
         return -EINVAL;
     }
-    apportion(have, trace->models.count, trace->device_count, wanted, keep);
-    for (uint32_t i = 0; i < trace->device_count; i++) {
-        struct sim_device device = trace->devices[i];
-        if (keep[device.model]) {
-            keep[device.model]--;
-            trace->devices[kept++] = device;
+    uint64_t nodes =
+        ((uint64_t)trace->node_count * wanted + trace->device_count / 2) / trace->device_count;
+    nodes = nodes ? nodes : 1;
+    for (uint64_t i = 0; !result && i < nodes; i++) {
+        const struct sim_node *node = &trace->nodes[(2 * i + 1) * trace->node_count / (2 * nodes)];
+        result = sim_trace_add_node(&kept, node->from_ms, node->host);
+        for (uint32_t j = 0; !result && j < node->count; j++) {
+            result = sim_trace_add_device(&kept, trace->devices[node->first + j].model);
         }
     }
-    trace->device_count = kept;
-    return 0;
+    free(trace->nodes);
+    free(trace->devices);
+    trace->nodes = kept.nodes;
+    trace->devices = kept.devices;
+    trace->node_count = kept.node_count;
+    trace->device_count = kept.device_count;
+    return result;
 }
 
 static int by_arrival(const void *left, const void *right)
@@ -183,7 +186,7 @@ static void count_tasks(struct sim_trace *trace, const struct sim_load *load)
     for (uint32_t i = 0; i < trace->task_count; i++) {
         struct sim_task *task = &trace->tasks[i];
         uint64_t number = sim_random(load->seed, STREAM_GROW, task->order);
-        if (!task->steps && number % 100 < load->grow_percent) {
+        if (!task->steps && !task->more && number % 100 < load->grow_percent) {
             task->steps = (uint8_t)(1 + (number >> 32) % SIM_STEPS_MAX);
         }
         trace->counts.growing += task->steps > 0;
@@ -201,8 +204,9 @@ int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load, char *r
                  trace->device_count ? "task that wants a device" : "device");
         return -EINVAL;
     }
-    if (load->devices && keep_devices(trace, load->devices, ret_error)) {
-        return -EINVAL;
+    int result = load->devices ? keep_nodes(trace, load->devices, ret_error) : 0;
+    if (result) {
+        return result;
     }
     for (uint32_t i = 0; i < trace->rule_count; i++) {
         if (lay_out(trace, &trace->rules[i])) {
@@ -226,14 +230,21 @@ int sim_trace_part(const struct sim_trace *trace, uint32_t cell, uint32_t cells,
 {
     *ret_part = *trace;
     ret_part->devices = NULL;
-    ret_part->device_count = 0;
+    ret_part->nodes = NULL;
+    ret_part->device_count = ret_part->node_count = 0;
     ret_part->rules = calloc(trace->rule_count, sizeof(*trace->rules));
     if (!ret_part->rules) {
         return -ENOMEM;
     }
-    for (uint32_t i = cell; i < trace->device_count; i += cells) {
-        if (sim_trace_add_device(ret_part, &trace->devices[i])) {
+    for (uint32_t i = cell; i < trace->node_count; i += cells) {
+        const struct sim_node *node = &trace->nodes[i];
+        if (add_node(ret_part, node->from_ms, node->host, i)) {
             return -ENOMEM;
+        }
+        for (uint32_t j = node->first; j < node->first + node->count; j++) {
+            if (add_device(ret_part, trace->devices[j].model, j)) {
+                return -ENOMEM;
+            }
         }
     }
     for (uint32_t i = 0; i < trace->rule_count; i++) {

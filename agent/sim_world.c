@@ -12,29 +12,33 @@ static int allocate(struct sim_world *world)
     world->move_room = (uint32_t)(budget ? budget : 1) * 2;
     world->devices = calloc(trace->device_count, sizeof(*world->devices));
     world->seats = calloc(trace->device_count, sizeof(*world->seats));
-    world->queue = calloc(trace->task_count, sizeof(*world->queue));
+    world->hosts = calloc(trace->node_count, sizeof(*world->hosts));
     world->moves = calloc(world->move_room, sizeof(*world->moves));
-    return world->devices && world->seats && world->queue && world->moves ? 0 : -ENOMEM;
+    return world->devices && world->seats && world->hosts && world->moves ? 0 : -ENOMEM;
 }
 
-int sim_world_init(struct sim_world *world, const struct sim_trace *trace,
-                   const struct sim_options *options, struct sim_shared *shared, uint32_t cell,
-                   size_t level)
+int sim_world_init(struct sim_world *world, struct sim_shared *shared, uint32_t cell, size_t level)
 {
     static const unsigned ways[] = {
         [SIM_TERMINATION] = POLICY_WAIT,
+        [SIM_CHEAPEST] = POLICY_WAIT,
+        [SIM_SAVING] = POLICY_WAIT,
         [SIM_OVERCOMMIT] = POLICY_SPILL | POLICY_WAIT,
         [SIM_RECONFIGURATION] = POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND,
     };
+    const struct sim_trace *trace = shared->trace;
+    const struct sim_options *options = shared->options;
     enum sim_regime regime = shared->result->regime;
 
-    *world = (struct sim_world){.shared = shared,
-                                .cell = cell,
-                                .options = options,
-                                .settings = options->settings,
-                                .regime = regime,
-                                .level = options->levels[level],
-                                .ways = ways[regime]};
+    *world =
+        (struct sim_world){.shared = shared,
+                           .cell = cell,
+                           .options = options,
+                           .settings = options->settings,
+                           .regime = regime,
+                           .level = options->levels[level],
+                           .ways = ways[regime],
+                           .saves = regime == SIM_SAVING || (options->save && regime > SIM_SAVING)};
     world->settings.automatic = world->settings.automatic && regime == SIM_RECONFIGURATION;
     if (sim_trace_part(trace, cell, shared->cells, &world->trace) || allocate(world)) {
         return -ENOMEM;
@@ -55,37 +59,57 @@ int sim_world_init(struct sim_world *world, const struct sim_trace *trace,
 void sim_world_finish(struct sim_world *world)
 {
     sim_trace_part_finish(&world->trace);
-    sim_heap_finish(&world->heap);
     free(world->devices);
     free(world->seats);
+    free(world->hosts);
     free(world->slots);
     free(world->tasks);
     free(world->queue);
     free(world->moves);
 }
 
+void sim_tell(const struct sim_shared *shared, enum sim_event_kind kind, uint32_t task, uint32_t id,
+              uint64_t amount)
+{
+    const struct sim_event event = {kind, task, id, shared->now_ms, amount};
+
+    if (shared->check) {
+        sim_check_event(shared->check, &event);
+    }
+}
+
 void sim_log(struct sim_world *world, enum sim_event_kind kind, uint32_t task, uint32_t device,
              uint64_t amount)
 {
-    const struct sim_event event = {kind, task, sim_global(world, device), world->now_ms, amount};
-
-    if (world->shared->check) {
-        sim_check_event(world->shared->check, &event);
-    }
+    sim_tell(world->shared, kind, task, sim_global(world, device), amount);
 }
 
 void sim_push(struct sim_world *world, uint64_t time_ms, enum sim_due_kind kind, uint32_t index,
               uint32_t generation)
 {
-    const struct sim_due due = {
-        .time_ms = time_ms, .generation = generation, .index = index, .kind = kind};
+    const struct sim_due due = {.time_ms = time_ms,
+                                .generation = generation,
+                                .index = index,
+                                .cell = world->cell,
+                                .kind = kind};
 
-    if (sim_heap_push(&world->heap, due)) {
+    if (sim_heap_push(&world->shared->heap, due)) {
         world->shared->error = -ENOMEM;
     }
 }
 
 /* ---- devices ---- */
+
+void sim_pay(struct sim_world *world, uint32_t node)
+{
+    const struct sim_node *n = &world->trace.nodes[node];
+    struct sim_host *host = &world->hosts[node];
+
+    for (uint32_t i = n->first; host->devices && i < n->first + n->count; i++) {
+        world->shared->paid_ms[world->trace.devices[i].model] += sim_now(world) - host->paid_ms;
+    }
+    host->paid_ms = sim_now(world);
+}
 
 static void note_use(struct sim_world *world, uint32_t device)
 {
@@ -93,10 +117,14 @@ static void note_use(struct sim_world *world, uint32_t device)
     bool used = world->devices[device].residents || seat->incoming;
 
     if (used && !seat->used) {
-        seat->used_since_ms = world->now_ms;
+        seat->used_since_ms = sim_now(world);
     } else if (!used && seat->used) {
         world->shared->occupied_ms[world->trace.devices[device].model] +=
-            world->now_ms - seat->used_since_ms;
+            sim_now(world) - seat->used_since_ms;
+    }
+    if (used != seat->used) {
+        sim_pay(world, sim_node(world, device));
+        world->hosts[sim_node(world, device)].devices += used ? 1 : UINT32_MAX;
     }
     seat->used = used;
 }
@@ -115,14 +143,65 @@ void sim_unreserve(struct sim_world *world, uint32_t device, uint64_t bytes)
     note_use(world, device);
 }
 
+static uint32_t next_bit(uint64_t *bits)
+{
+    uint32_t bit = (uint32_t)__builtin_ctzll(*bits);
+
+    *bits &= *bits - 1;
+    return bit;
+}
+
+void sim_reserve_others(struct sim_world *world, uint32_t task, uint32_t node, uint64_t others)
+{
+    while (others) {
+        uint32_t device = world->trace.nodes[node].first + next_bit(&others);
+        sim_reserve(world, device, world->devices[device].memory);
+        sim_log(world, SIM_HOLD, task, device, world->devices[device].memory);
+    }
+}
+
+void sim_unreserve_others(struct sim_world *world, uint32_t task, uint32_t node, uint64_t others)
+{
+    while (others) {
+        uint32_t device = world->trace.nodes[node].first + next_bit(&others);
+        sim_unreserve(world, device, world->devices[device].memory);
+        sim_log(world, SIM_HOLD, task, device, 0);
+    }
+}
+
 /* ---- work ---- */
+
+uint64_t sim_next_checkpoint(const struct sim_world *world, uint32_t task)
+{
+    const struct sim_program *program = &world->shared->programs[task];
+    uint64_t step = world->options->checkpoint_ms * 1000;
+
+    if (!step) {
+        return UINT64_MAX;
+    }
+    uint64_t due = (program->kept / step + 1) * step;
+    return due < sim_task(world, task)->work ? due : UINT64_MAX;
+}
+
+void sim_lose(struct sim_world *world, uint32_t task)
+{
+    const struct sim_task *t = sim_task(world, task);
+    struct sim_program *program = &world->shared->programs[task];
+    uint64_t lost = program->progress - program->kept;
+
+    program->progress = program->kept;
+    program->lost += lost;
+    world->shared->lost += lost;
+    world->shared->lost_us += lost / 1000 * t->share * (t->more + 1u);
+    sim_log(world, SIM_LOSE, task, SIM_NONE, lost);
+}
 
 uint64_t sim_milestone(const struct sim_world *world, uint32_t task)
 {
     const struct sim_task *t = &world->trace.tasks[task];
     const struct sim_program *program = &world->shared->programs[task];
 
-    if (world->regime == SIM_TERMINATION || program->grown >= t->steps) {
+    if (sim_is_rigid(world) || program->grown >= t->steps) {
         return t->work;
     }
     return t->work / (t->steps + 1u) * (program->grown + 1u);
@@ -134,7 +213,7 @@ uint64_t sim_wanted(const struct sim_world *world, uint32_t task)
     const struct sim_program *program = &world->shared->programs[task];
 
     /* Who cannot grow later has to ask for all of it at first. */
-    if (world->regime == SIM_TERMINATION || program->grown >= t->steps) {
+    if (sim_is_rigid(world) || program->grown >= t->steps) {
         return t->bytes;
     }
     return t->bytes / (t->steps + 1u) * (program->grown + 1u);
@@ -143,9 +222,9 @@ uint64_t sim_wanted(const struct sim_world *world, uint32_t task)
 void sim_settle(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
-    uint64_t passed = world->now_ms - program->settled_ms;
+    uint64_t passed = sim_now(world) - program->settled_ms;
 
-    program->settled_ms = world->now_ms;
+    program->settled_ms = sim_now(world);
     if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED) {
         program->waited_ms += passed;
     } else if (program->mode == SIM_STEPPING) {
@@ -154,8 +233,8 @@ void sim_settle(struct sim_world *world, uint32_t task)
         uint32_t device = sim_slot(world, task)->device;
         uint64_t done = passed * program->rate;
         program->progress += done;
-        world->shared->busy_us +=
-            done * world->trace.tasks[task].share / world->devices[device].speed;
+        const struct sim_task *t = sim_task(world, task);
+        world->shared->busy_us += done * t->share * (t->more + 1u) / world->devices[device].speed;
     }
 }
 
@@ -189,8 +268,10 @@ static void set_rate(struct sim_world *world, uint32_t task, uint32_t rate)
     program->generation++;
     if (rate) {
         uint64_t milestone = sim_milestone(world, task);
+        uint64_t checkpoint = sim_next_checkpoint(world, task);
+        milestone = checkpoint < milestone ? checkpoint : milestone;
         uint64_t left = milestone > program->progress ? milestone - program->progress : 0;
-        sim_push(world, world->now_ms + (left + rate - 1) / rate, SIM_DUE_PROGRAM, task,
+        sim_push(world, sim_now(world) + (left + rate - 1) / rate, SIM_DUE_PROGRAM, task,
                  program->generation);
     }
 }
@@ -268,21 +349,26 @@ static bool more_slots(struct sim_world *world)
         return false;
     }
     world->tasks = tasks;
+    uint32_t *queue = reallocarray(world->queue, room, sizeof(*queue));
+    if (!queue) {
+        world->shared->error = -ENOMEM;
+        return false;
+    }
+    world->queue = queue;
     world->slot_room = room;
     return true;
 }
 
-void sim_enter(struct sim_world *world, uint32_t task)
+bool sim_enter(struct sim_world *world, uint32_t task)
 {
     const struct sim_task *t = &world->trace.tasks[task];
     struct sim_program *program = &world->shared->programs[task];
 
     if (world->slot_count == world->slot_room && !more_slots(world)) {
-        return;
+        return false;
     }
     program->slot = world->slot_count++;
-    program->mode = SIM_QUEUED;
-    program->settled_ms = program->since_ms = world->now_ms;
+    program->cell = world->cell;
     world->tasks[program->slot] = task;
     uint64_t wanted = sim_wanted(world, task);
     world->slots[program->slot] = (struct policy_program){
@@ -299,9 +385,11 @@ void sim_enter(struct sim_world *world, uint32_t task)
         .preemptible = t->preemptible && world->regime == SIM_RECONFIGURATION,
         .barred = world->trace.rules[t->rule].barred,
     };
-    world->shared->present++;
-    sim_log(world, SIM_ARRIVE, task, SIM_NONE, t->work);
+    uint64_t since_ms = program->since_ms;
     sim_queue_add(world, task, true);
+    program->since_ms = since_ms;
+    sim_look(world, false);
+    return true;
 }
 
 /* Whoever names a slot gets to know its new number: its device's list and the queue. */
@@ -335,9 +423,7 @@ void sim_leave(struct sim_world *world, uint32_t task)
     }
     world->slot_count = last;
     program->slot = SIM_NONE;
-    program->mode = SIM_GONE;
     program->generation++;
-    world->shared->present--;
 }
 
 void sim_attach(struct sim_world *world, uint32_t task, uint32_t device, uint64_t bytes)
@@ -351,7 +437,9 @@ void sim_attach(struct sim_world *world, uint32_t task, uint32_t device, uint64_
     slot->busy = sim_busy(d->speed, world->trace.tasks[task].share);
     d->first = world->shared->programs[task].slot;
     d->residents++;
-    world->shared->programs[task].placed_ms = world->now_ms;
+    world->shared->programs[task].others = world->shared->programs[task].target_others;
+    world->shared->programs[task].target_others = 0;
+    world->shared->programs[task].placed_ms = sim_now(world);
     note_use(world, device);
 }
 
@@ -370,6 +458,9 @@ void sim_detach(struct sim_world *world, uint32_t task)
         set_rate(world, task, 0);
     }
     sim_log(world, SIM_HOLD, task, device, 0);
+    sim_unreserve_others(world, task, sim_node(world, device),
+                         world->shared->programs[task].others);
+    world->shared->programs[task].others = 0;
     slot->device = slot->next = POLICY_NONE;
     slot->granted = 0;
     slot->busy = world->trace.tasks[task].share;
@@ -394,7 +485,7 @@ void sim_queue_add(struct sim_world *world, uint32_t task, bool new_ticket)
     if (new_ticket) {
         world->slots[slot].ticket = ++world->tickets;
         world->slots[slot].waited_s = 0;
-        world->shared->programs[task].since_ms = world->now_ms;
+        world->shared->programs[task].since_ms = sim_now(world);
     }
     uint32_t at = place_in_queue(world, slot);
     memmove(&world->queue[at + 1], &world->queue[at],

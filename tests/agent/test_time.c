@@ -179,9 +179,9 @@ Test(time, after_a_step_that_was_done_it_begins_anew)
 
     step_rest(&agent, app);
     step_rest(&agent, app);
-    govern_settle(&agent, &request, 0, RESULT_ROLLED_BACK, "it failed");
+    govern_settle(&agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
     cr_expect_eq(app->fate.rest_until_ms - agent.loop.time, 4000);
-    govern_settle(&agent, &request, 1, RESULT_DONE, "");
+    govern_settle(&agent, &request, 1, RESULT_DONE, "", false);
     step_rest(&agent, app);
     cr_expect_eq(app->fate.rest_until_ms - agent.loop.time, 1000);
     govern_forget(&agent, app);
