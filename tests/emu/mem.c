@@ -332,6 +332,13 @@ static void *map_copy(cl_command_queue queue, cl_mem buffer, cl_bool blocking, c
 {
     char *ptr = ((struct emu_mem *)buffer)->host + offset;
     cl_command_queue real = emu_real_of(queue);
+    size_t whole = 0;
+    *errcode_ret = emu_driver->clGetMemObjectInfo(emu_real_of(buffer), CL_MEM_SIZE, sizeof(whole),
+                                                  &whole, NULL);
+    if (*errcode_ret == CL_SUCCESS && (offset > whole || size > whole - offset))
+        *errcode_ret = CL_INVALID_VALUE;
+    if (*errcode_ret != CL_SUCCESS)
+        return NULL;
     if ((flags & CL_MAP_WRITE_INVALIDATE_REGION) == 0)
         *errcode_ret = emu_driver->clEnqueueReadBuffer(real, emu_real_of(buffer), blocking, offset,
                                                        size, ptr, waits, wait_list, ret_event);
