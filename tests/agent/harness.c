@@ -20,6 +20,7 @@
 
 #include "agent/config.h"
 #include "agent/paths.h"
+#include "tests/scratch.h"
 
 #define ARGUMENTS_MAX 24
 
@@ -46,8 +47,7 @@ void harness_init(void)
 {
     char path[128];
 
-    strcpy(folder, "/tmp/reseat-test-XXXXXX");
-    if (!mkdtemp(folder)) {
+    if (!mkdtemp(scratch(folder, "test"))) {
         abort();
     }
     snprintf(path, sizeof(path), "%s/run", folder);

@@ -285,7 +285,7 @@ static const char *places(void)
     text[0] = '\0';
     json_array_foreach(json_object_get(app, "seats"), i, seat)
     {
-        cr_assert_eq(json_integer_value(json_object_get(seat, "seat")), i);
+        cr_assert_eq((size_t)json_integer_value(json_object_get(seat, "seat")), i);
         bool away = json_is_true(json_object_get(seat, "suspended"));
         strcat(text, i ? "," : "");
         strcat(text, away ? "-" : json_string_value(json_object_get(seat, "device")));
