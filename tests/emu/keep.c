@@ -1,13 +1,14 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/emu/keep.h"
 
-/* A source and options that were built for a device, and what the driver made of them. */
+/* What the driver made of a source for a device. */
 struct kept {
     struct kept *next;
     cl_device_id device;
-    char *source, *options;
+    char *key; /* how it was made, of what */
     unsigned char *binary;
     size_t size;
 };
@@ -20,9 +21,8 @@ static void free_text(char **text)
     free(*text);
 }
 
-char *emu_keep_source(const struct emu_program *program)
+static char *source_of(cl_program real)
 {
-    cl_program real = program->origin != NULL ? program->origin : program->object.real;
     size_t size = 0;
     char *source = NULL;
     if (emu_driver->clGetProgramInfo(real, CL_PROGRAM_SOURCE, 0, NULL, &size) == CL_SUCCESS)
@@ -32,18 +32,59 @@ char *emu_keep_source(const struct emu_program *program)
     return source;
 }
 
-/* What a source says is not all of it where it includes files. */
-static bool can_keep(const char *source)
+char *emu_keep_source(const struct emu_program *program)
 {
-    return source != NULL && source[0] != '\0' && strstr(source, "#include") == NULL;
+    return source_of(program->origin != NULL ? program->origin : program->object.real);
 }
 
-static const struct kept *find(cl_device_id device, const char *source, const char *options)
+/* Nothing that @text includes comes from elsewhere than @call. */
+static bool is_whole(const char *text, const struct emu_keep_call *call)
+{
+    for (const char *at = strstr(text, "#include"); at != NULL; at = strstr(at + 1, "#include")) {
+        const char *begin = strchr(at, '"');
+        const char *end = begin != NULL ? strchr(begin + 1, '"') : NULL;
+        bool known = false;
+        for (cl_uint i = 0; end != NULL && i < call->header_count; i++) {
+            size_t length = strlen(call->names[i]);
+            known = known || (length == (size_t)(end - begin - 1) &&
+                              strncmp(call->names[i], begin + 1, length) == 0);
+        }
+        if (!known)
+            return false;
+    }
+    return true;
+}
+
+/* All that the result depends on; NULL: that is not known. */
+static char *key_of(const struct emu_program *program, const struct emu_keep_call *call)
+{
+    char *key = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&key, &size);
+    CLEANUP(free_text) char *source = emu_keep_source(program);
+    bool whole = file != NULL && source != NULL && source[0] != '\0' && is_whole(source, call);
+    if (file == NULL)
+        return NULL;
+    fprintf(file, "%s %s\n", call->compiles ? "compile" : "build",
+            call->options != NULL ? call->options : "");
+    for (cl_uint i = 0; whole && i < call->header_count; i++) {
+        CLEANUP(free_text) char *header = source_of(call->headers[i]);
+        whole = header != NULL && is_whole(header, call);
+        fprintf(file, "%s\n%s\n", call->names[i], whole ? header : "");
+    }
+    fputs(whole ? source : "", file);
+    if (fclose(file) != 0 || !whole) {
+        free(key);
+        return NULL;
+    }
+    return key;
+}
+
+static const struct kept *find(cl_device_id device, const char *key)
 {
     pthread_mutex_lock(&kept_lock);
     const struct kept *at = kept;
-    while (at != NULL && (at->device != device || strcmp(at->source, source) != 0 ||
-                          strcmp(at->options, options) != 0))
+    while (at != NULL && (at->device != device || strcmp(at->key, key) != 0))
         at = at->next;
     pthread_mutex_unlock(&kept_lock);
     return at;
@@ -64,17 +105,19 @@ static bool says_all(cl_program program, cl_device_id device)
     return log[0] == '\0' && variables == 0;
 }
 
-static void keep(cl_program program, cl_device_id device, const char *source, const char *options)
+static void keep(cl_program program, cl_device_id device, const char *key)
 {
     struct kept *new = calloc(1, sizeof(*new));
-    if (new != NULL && says_all(program, device) &&
+    if (new == NULL)
+        return;
+    if (says_all(program, device) &&
         emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(new->size),
-                                     &new->size, NULL) == CL_SUCCESS &&new->size != 0) {
+                                     &new->size, NULL) == CL_SUCCESS &&
+        new->size != 0) {
         new->device = device;
-        new->source = strdup(source);
-        new->options = strdup(options);
+        new->key = strdup(key);
         new->binary = malloc(new->size);
-        if (new->source != NULL &&new->options != NULL &&new->binary != NULL &&
+        if (new->key != NULL &&new->binary != NULL &&
             emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(new->binary),
                                          &new->binary, NULL) == CL_SUCCESS) {
             pthread_mutex_lock(&kept_lock);
@@ -83,29 +126,42 @@ static void keep(cl_program program, cl_device_id device, const char *source, co
             pthread_mutex_unlock(&kept_lock);
             return;
         }
-        free(new->source);
-        free(new->options);
-        free(new->binary);
     }
+    free(new->key);
+    free(new->binary);
     free(new);
 }
 
-/* The driver's program made of what was kept, built; NULL when that fails. */
-static cl_program rebuild(const struct kept *from, cl_context context, const char *options)
+/* The driver's program made of what was kept; NULL when that fails. */
+static cl_program make(const struct kept *from, cl_context context,
+                       const struct emu_keep_call *call)
 {
     const unsigned char *binary = from->binary;
     cl_int status = CL_SUCCESS, err = CL_SUCCESS;
     cl_program program = emu_driver->clCreateProgramWithBinary(context, 1, &from->device,
                                                                &from->size, &binary, &status, &err);
-    if (program == NULL)
-        return NULL;
-    if (emu_driver->clBuildProgram(program, 1, &from->device, options, NULL, NULL) == CL_SUCCESS)
+    if (program == NULL || call->compiles)
+        return program;
+    if (emu_driver->clBuildProgram(program, 1, &from->device, call->options, NULL, NULL) ==
+        CL_SUCCESS)
         return program;
     emu_driver->clReleaseProgram(program);
     return NULL;
 }
 
-cl_int emu_keep_undo(struct emu_program *program)
+static cl_int ask_driver(cl_program real, const struct emu_keep_call *call)
+{
+    if (!call->compiles)
+        return emu_driver->clBuildProgram(real, call->count, call->devices, call->options, NULL,
+                                          NULL);
+    return emu_driver->clCompileProgram(real, call->count, call->devices, call->options,
+                                        call->header_count,
+                                        call->header_count ? call->headers : NULL,
+                                        call->header_count ? call->names : NULL, NULL, NULL);
+}
+
+/* It is to be built in another way, of its source again. */
+static cl_int undo(struct emu_program *program)
 {
     if (program->origin == NULL)
         return CL_SUCCESS;
@@ -117,30 +173,26 @@ cl_int emu_keep_undo(struct emu_program *program)
     return CL_SUCCESS;
 }
 
-cl_int emu_keep_build(struct emu_program *program, cl_uint count, const cl_device_id *devices,
-                      const char *options)
+cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *call)
 {
-    const char *said = options != NULL ? options : "";
-    CLEANUP(free_text) char *source = NULL;
-    if (count != 1 || program->built || !can_keep(source = emu_keep_source(program))) {
-        cl_int undone = emu_keep_undo(program);
-        if (undone != CL_SUCCESS)
-            return undone;
-        return emu_driver->clBuildProgram(program->object.real, count, devices, options, NULL,
-                                          NULL);
-    }
+    CLEANUP(free_text) char *key = NULL;
+    cl_int err = undo(program);
+    if (err != CL_SUCCESS)
+        return err;
+    /* With what a binary was compiled its driver does not say. */
+    bool says_options = !call->compiles || call->options == NULL || call->options[0] == '\0';
+    if (call->count == 1 && !program->built && says_options)
+        key = key_of(program, call);
     program->built = true;
-    const struct kept *from = find(devices[0], source, said);
-    cl_program made =
-        from != NULL ? rebuild(from, program->object.context->object.real, options) : NULL;
+    const struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
+    cl_program made = from != NULL ? make(from, program->object.context->object.real, call) : NULL;
     if (made != NULL) {
         program->origin = program->object.real;
         program->object.real = made;
         return CL_SUCCESS;
     }
-    cl_int err =
-        emu_driver->clBuildProgram(program->object.real, count, devices, options, NULL, NULL);
-    if (err == CL_SUCCESS && from == NULL)
-        keep(program->object.real, devices[0], source, said);
+    err = ask_driver(program->object.real, call);
+    if (err == CL_SUCCESS && key != NULL && from == NULL)
+        keep(program->object.real, call->devices[0], key);
     return err;
 }

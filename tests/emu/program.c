@@ -119,7 +119,9 @@ cl_int emu_do_clBuildProgram(struct emu_device *device, cl_program program, cl_u
     bool emulated = err != CL_SUCCESS;
     /* The driver builds while we wait; its callback would only bring its own handle. */
     if (!emulated)
-        err = emu_keep_build(program_of(program), map.count, map.real, options);
+        err = emu_keep_build(
+            program_of(program),
+            &(struct emu_keep_call){.count = map.count, .devices = map.real, .options = options});
     return build_end(program, err, emulated, pfn_notify, user_data);
 }
 
@@ -139,17 +141,21 @@ cl_int emu_do_clCompileProgram(struct emu_device *device, cl_program program, cl
         err = CL_INVALID_VALUE;
     if (err == CL_SUCCESS)
         err = devices_of(program_of(program), num_devices, device_list, devices, &count);
-    if (err == CL_SUCCESS)
-        err = emu_keep_undo(program_of(program));
     if (err != CL_SUCCESS)
         return err;
     device_map_init(&map, devices, count);
     err = build_emulate(program_of(program), devices, count, CL_COMPILE_PROGRAM_FAILURE);
     bool emulated = err != CL_SUCCESS;
     if (!emulated)
-        err = emu_driver->clCompileProgram(
-            emu_real_of(program), map.count, map.real, options, num_input_headers,
-            (const cl_program *)(const void *)headers.real, header_include_names, NULL, NULL);
+        err = emu_keep_build(
+            program_of(program),
+            &(struct emu_keep_call){.compiles = true,
+                                    .count = map.count,
+                                    .devices = map.real,
+                                    .options = options,
+                                    .header_count = num_input_headers,
+                                    .headers = (const cl_program *)(const void *)headers.real,
+                                    .names = header_include_names});
     return build_end(program, err, emulated, pfn_notify, user_data);
 }
 
@@ -346,6 +352,11 @@ cl_int emu_do_clGetProgramBuildInfo(struct emu_device *reached, cl_program progr
     cl_build_status status = CL_BUILD_ERROR;
     bool failed = atomic_load(&program_of(program)->build_error) != CL_SUCCESS;
     if (failed && param_name == CL_PROGRAM_BUILD_STATUS)
+        return emu_info(&status, sizeof(status), param_value_size, param_value,
+                        param_value_size_ret);
+    /* A binary of a compiled object is not built. */
+    status = CL_BUILD_SUCCESS;
+    if (!failed && param_name == CL_PROGRAM_BUILD_STATUS && program_of(program)->origin != NULL)
         return emu_info(&status, sizeof(status), param_value_size, param_value,
                         param_value_size_ret);
     if (failed && param_name == CL_PROGRAM_BUILD_LOG)
