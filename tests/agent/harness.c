@@ -194,6 +194,17 @@ bool harness_state(const char *name, const char *state, unsigned ms)
     return false;
 }
 
+bool harness_prints(const char *verb, const char *option, const char *text, unsigned ms)
+{
+    for (unsigned waited = 0; !strstr(RESEAT(verb, option)->out, text); waited += 25) {
+        if (waited >= ms) {
+            return false;
+        }
+        usleep(25000);
+    }
+    return true;
+}
+
 pid_t harness_agent(void)
 {
     const struct result *result = RESEAT("agent", "status", "--json");
