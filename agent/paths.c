@@ -234,24 +234,23 @@ int paths_beside(const char *variable, const char *const *candidates, char ret[P
     *strrchr(binary, '/') = '\0';
     for (; *candidates; candidates++) {
         char path[PATH_MAX];
-        if (!paths_join(binary, *candidates, path) && realpath(path, ret) &&
-            access(ret, R_OK) == 0) {
+        /* A folder outside the prefix is named by its whole path. */
+        int error = **candidates == '/' ? put(path, sizeof(path), *candidates, "")
+                                        : paths_join(binary, *candidates, path);
+        if (!error && realpath(path, ret) && access(ret, R_OK) == 0) {
             return 0;
         }
     }
     return -ENOENT;
 }
 
+/** Beside the program, in the build's folders, and where meson.build says that it is installed. */
+#define CANDIDATES(build, what, name)                                                              \
+    name, "../" build "/" name, what##_FROM_BIN "/" name, what##_INSTALLED "/" name, NULL
+
 int paths_library(char ret[PATH_MAX])
 {
-    static const char *const candidates[] = {"libreseat.so",
-                                             "../interpose/libreseat.so",
-                                             "../lib/libreseat.so",
-                                             "../lib/reseat/libreseat.so",
-#ifdef RESEAT_LIBDIR
-                                             "../" RESEAT_LIBDIR "/libreseat.so",
-#endif
-                                             NULL};
+    static const char *const candidates[] = {CANDIDATES("interpose", LIBRARY, "libreseat.so")};
 
     return paths_beside("RESEAT_LIBRARY", candidates, ret);
 }
@@ -287,17 +286,14 @@ int paths_vendors(const char *library, char ret[PATH_MAX])
 
 int paths_agent(char ret[PATH_MAX])
 {
-    static const char *const candidates[] = {"reseatd", "../agent/reseatd", "../sbin/reseatd",
-                                             "../libexec/reseat/reseatd", NULL};
+    static const char *const candidates[] = {CANDIDATES("agent", AGENT, "reseatd")};
 
     return paths_beside("RESEAT_AGENT", candidates, ret);
 }
 
 int paths_lister(char ret[PATH_MAX])
 {
-    static const char *const candidates[] = {"reseat-lister", "../agent/reseat-lister",
-                                             "../bin/reseat-lister",
-                                             "../libexec/reseat/reseat-lister", NULL};
+    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-lister")};
 
     return paths_beside("RESEAT_LISTER", candidates, ret);
 }

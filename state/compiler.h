@@ -1,6 +1,9 @@
 #ifndef RESEAT_STATE_COMPILER_H
 #define RESEAT_STATE_COMPILER_H
 
+/* Addresses are cut into slots, and offsets, sizes and versions are counted, in 64 bits. */
+_Static_assert(sizeof(void *) == 8 && sizeof(long) == 8, "reseat needs addresses of 64 bits");
+
 /* Attributes with one meaning across the tree; gcc and clang both have them. */
 #define MUST_CHECK    __attribute__((warn_unused_result))
 #define EXPORT        __attribute__((visibility("default")))

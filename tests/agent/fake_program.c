@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -80,6 +81,7 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[2], "fork") == 0) {
         pid_t child = fork();
         if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test ends its parent */
             int failed = use_opencl();
             sleep(seconds);
             _exit(failed);

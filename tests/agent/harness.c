@@ -20,6 +20,7 @@
 
 #include "agent/config.h"
 #include "agent/paths.h"
+#include "tests/scratch.h"
 
 #define ARGUMENTS_MAX 24
 
@@ -46,8 +47,7 @@ void harness_init(void)
 {
     char path[128];
 
-    strcpy(folder, "/tmp/reseat-test-XXXXXX");
-    if (!mkdtemp(folder)) {
+    if (!mkdtemp(scratch(folder, "test"))) {
         abort();
     }
     snprintf(path, sizeof(path), "%s/run", folder);
@@ -192,6 +192,17 @@ bool harness_state(const char *name, const char *state, unsigned ms)
         usleep(25000);
     }
     return false;
+}
+
+bool harness_prints(const char *verb, const char *option, const char *text, unsigned ms)
+{
+    for (unsigned waited = 0; !strstr(RESEAT(verb, option)->out, text); waited += 25) {
+        if (waited >= ms) {
+            return false;
+        }
+        usleep(25000);
+    }
+    return true;
 }
 
 pid_t harness_agent(void)

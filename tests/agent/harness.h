@@ -35,6 +35,8 @@ int harness_wait(pid_t pid);
 
 /** Ask `reseat ps --json` until a program of that name is in that state. False after @ms. */
 bool harness_state(const char *name, const char *state, unsigned ms);
+/** Run `reseat @verb [@option]` until it prints @text. False after @ms. */
+bool harness_prints(const char *verb, const char *option, const char *text, unsigned ms);
 /** The agent's pid, or 0. */
 pid_t harness_agent(void);
 /** A connected socket to the agent; nothing said yet. */

@@ -147,7 +147,7 @@ Test(agent, json_is_valid_on_success_and_on_errors)
 Test(agent, devices_say_who_uses_them)
 {
     pid_t pid = start("user", "done");
-    usleep(600000); /* The next status. */
+    cr_assert(harness_prints("devices", "--json", "\"used_bytes\": 67108864", 5000));
     json_t *object = checked(RESEAT("devices", "--json"), "devices"), *device;
     size_t i, users = 0;
 
@@ -272,17 +272,6 @@ Test(agent, presented_memory_is_the_most_of_any_device_or_what_is_said)
     unsetenv("RESEAT_MEMORY");
 }
 
-static pid_t start_several(const char *name, const char *devices, const char *count,
-                           const char *how)
-{
-    setenv("FAKE_MOVE", how, 1);
-    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", name, "--device", devices,
-                              "--devices", count, "--", harness_program(), "60", NULL);
-    cr_assert(harness_state(name, "running", 10000));
-    usleep(400000); /* A status with all of them. */
-    return pid;
-}
-
 /* Where the virtual devices of the first program are: "gpu0,cpu1", "-" for a suspended one. */
 static const char *places(void)
 {
@@ -294,13 +283,27 @@ static const char *places(void)
     text[0] = '\0';
     json_array_foreach(json_object_get(app, "seats"), i, seat)
     {
-        cr_assert_eq(json_integer_value(json_object_get(seat, "seat")), i);
+        cr_assert_eq((size_t)json_integer_value(json_object_get(seat, "seat")), i);
         bool away = json_is_true(json_object_get(seat, "suspended"));
         strcat(text, i ? "," : "");
         strcat(text, away ? "-" : json_string_value(json_object_get(seat, "device")));
     }
     json_decref(object);
     return text;
+}
+
+static pid_t start_several(const char *name, const char *devices, const char *count,
+                           const char *how)
+{
+    setenv("FAKE_MOVE", how, 1);
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", name, "--device", devices,
+                              "--devices", count, "--", harness_program(), "60", NULL);
+    cr_assert(harness_state(name, "running", 10000));
+    for (int tried = 0; tried < 200 && strlen(places()) < 5 * strtoul(count, NULL, 10) - 1;
+         tried++) {
+        usleep(25000); /* until a status with all of them, of names of four letters, has come */
+    }
+    return pid;
 }
 
 Test(agent, virtual_devices_start_where_they_are_named_and_then_spread)
@@ -314,10 +317,8 @@ Test(agent, virtual_devices_start_where_they_are_named_and_then_spread)
     pid = harness_spawn(harness_reseat(), "run", "--device", "two", "--device", "one",
                         harness_program(), "60", NULL);
     cr_assert(harness_state("fake_program", "running", 10000));
-    usleep(400000);
-    struct result *result = RESEAT("ps");
     /* cpu0 and cpu1 are names of those before. */
-    cr_assert(strstr(result->out, "cpu3,cpu2"), "%s", result->out);
+    cr_assert(harness_prints("ps", NULL, "cpu3,cpu2", 5000), "%s", RESEAT("ps")->out);
     end(pid);
     cr_assert_eq(RESEAT("run", "--devices", "0", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--devices", "5", "true")->status, 2);
@@ -524,9 +525,7 @@ Test(agent, a_program_that_has_not_called_opencl_is_starting_also_for_the_next_a
     cr_assert_eq(result->status, 0);
     cr_assert(strstr(result->out, "will start on cpu1"));
     cr_assert(harness_state("late", "running", 5000));
-    usleep(600000);
-    result = RESEAT("ps");
-    cr_assert(strstr(result->out, "cpu1"), "%s", result->out);
+    cr_assert(harness_prints("ps", NULL, "cpu1", 5000), "%s", RESEAT("ps")->out);
     end(pid);
 }
 

@@ -10,6 +10,7 @@
 #include "agent/device_names.h"
 #include "agent/environment.h"
 #include "agent/paths.h"
+#include "tests/scratch.h"
 
 static cl_device_type gpu = CL_DEVICE_TYPE_GPU, cpu = CL_DEVICE_TYPE_CPU;
 static struct devinfo_value gpu_value = {CL_DEVICE_TYPE, sizeof(gpu), (uint8_t *)&gpu};
@@ -32,7 +33,7 @@ static struct inventory_entry entry(bool is_gpu, const char *device, uint32_t or
 
 Test(device_names, stay_when_hardware_comes_and_goes)
 {
-    char path[] = "/tmp/reseat-names-XXXXXX";
+    char path[SCRATCH_MAX];
     struct inventory_entry first[] = {entry(false, "pthread", 0, "", ""),
                                       entry(true, "H200", 0, "aa11", "0000:01:00.0"),
                                       entry(true, "H200", 1, "bb22", "0000:02:00.0")};
@@ -45,7 +46,7 @@ Test(device_names, stay_when_hardware_comes_and_goes)
     struct device_names names;
     bool grew;
 
-    close(mkstemp(path));
+    close(mkstemp(scratch(path, "names")));
     cr_assert_eq(device_names_load(path, &names), 0);
     cr_assert_eq(device_names_assign(&names, &inventory, &grew), 0);
     cr_assert(grew);
@@ -74,12 +75,12 @@ Test(device_names, stay_when_hardware_comes_and_goes)
 
 Test(device_names, a_damaged_file_gives_what_can_be_read)
 {
-    char path[] = "/tmp/reseat-names-XXXXXX";
+    char path[SCRATCH_MAX];
     static const char text[] = "gpu0 icd=a;device=b\nGPU icd=a;device=c\ngpu1 nonsense\n\n"
                                "gpu0 icd=a;device=again\ncpu0 icd=a;device=d";
     struct device_names names;
 
-    int fd = mkstemp(path);
+    int fd = mkstemp(scratch(path, "names"));
     cr_assert_eq(write(fd, text, sizeof(text) - 1), (ssize_t)sizeof(text) - 1);
     close(fd);
     cr_assert_eq(device_names_load(path, &names), 0);
@@ -198,10 +199,10 @@ Test(access, a_user_acts_on_their_own_and_root_on_all)
 
 Test(paths, a_runtime_folder_that_others_may_enter_is_refused)
 {
-    char folder[] = "/tmp/reseat-paths-XXXXXX", inside[64];
+    char folder[SCRATCH_MAX], inside[SCRATCH_MAX + 8];
     struct paths paths;
 
-    cr_assert(mkdtemp(folder));
+    cr_assert(mkdtemp(scratch(folder, "paths")));
     unsetenv("RESEAT_SOCKET");
     setenv("XDG_RUNTIME_DIR", folder, 1);
     cr_assert_eq(paths_find(&paths), 0);
@@ -320,10 +321,10 @@ Test(paths, another_users_runtime_folder_is_not_taken_for_ours)
 
 Test(paths, the_variable_names_the_socket)
 {
-    char folder[] = "/tmp/reseat-paths-XXXXXX", path[64];
+    char folder[SCRATCH_MAX], path[SCRATCH_MAX + 16];
     struct paths paths;
 
-    cr_assert(mkdtemp(folder));
+    cr_assert(mkdtemp(scratch(folder, "paths")));
     snprintf(path, sizeof(path), "%s/agent.sock", folder);
     setenv("RESEAT_SOCKET", path, 1);
     cr_assert_eq(paths_find(&paths), 0);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -190,12 +191,28 @@ Test(run, without_an_agent_devices_are_found_in_the_last_list)
     cr_assert(strstr(result->out, "device=Fake%20one"), "%s", result->out);
 }
 
+/* Whether it comes to have so many threads: who looks for an agent is one. */
+static bool has_threads(pid_t pid, unsigned count)
+{
+    char path[32];
+    struct stat stat;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    for (int tried = 0; tried < 400; tried++) {
+        if (lstat(path, &stat) == 0 && stat.st_nlink >= 2 + count) {
+            return true;
+        }
+        usleep(25000);
+    }
+    return false;
+}
+
 Test(run, a_program_started_without_an_agent_is_found_by_a_later_one)
 {
     setenv("RESEAT_AGENT", "/bin/false", 1);
     pid_t pid =
         harness_spawn(harness_reseat(), "run", "--name", "orphan", harness_program(), "60", NULL);
-    usleep(300000);
+    cr_assert(has_threads(pid, 2), "it never looked for an agent");
     unsetenv("RESEAT_AGENT");
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_assert(harness_state("orphan", "running", 2000));

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from lab import DONE, EMULATED, Lab, Mover, VENDORS, find_reseat
+from lab import DONE, EMULATED, Lab, Mover, Patience, VENDORS, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
 
@@ -33,7 +33,8 @@ def parse(argv):
     parser.add_argument("--suspend-every", type=int, default=10, help="suspend and resume each Nth time (0: never)")
     parser.add_argument("--limit", help="what programs may have of each device, such as 4MiB")
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--seconds", type=float, default=600, help="give up after")
+    parser.add_argument("--seconds", type=float, default=600,
+                        help="of processor time, give up after")
     parser.add_argument("--seats", type=int, default=1, help="virtual devices of the program")
     parser.add_argument("--present", help="device type that the program is told")
     parser.add_argument("--native-device", default="0", help="TEST_DEVICE of the native run")
@@ -56,7 +57,7 @@ def native(lab, options):
 
 
 def moved(lab, options, devices):
-    """(exit status, standard output, mover) under reseat; status None when time was up."""
+    """(exit status, or why it was killed, standard output, mover) under reseat."""
     until = lab.path("until")
     name = f"chaos-{options.seed}"
     low, high = (int(part) / 1000 for part in options.interval.split("-"))
@@ -69,12 +70,13 @@ def moved(lab, options, devices):
                       log=log, seats=options.seats)
         if options.moves:
             mover.start()
-        end = time.monotonic() + options.seconds
-        while process.poll() is None and time.monotonic() < end:
+        patience, why = Patience(process.pid, options.seconds), None
+        while process.poll() is None and not why:
             if mover.moves() >= options.moves and not os.path.exists(until):
                 with open(until, "w", encoding="utf-8"):
                     pass
             time.sleep(0.02)
+            why = patience.is_out()
         status = process.poll()
         if status is None:
             process.kill()
@@ -82,7 +84,7 @@ def moved(lab, options, devices):
         if options.moves:
             mover.stop()
     with open(lab.path("stdout"), "rb") as file:
-        return status, file.read(), mover
+        return status if status is not None else why + mover.told(), file.read(), mover
 
 
 def complaint(lab):
@@ -97,8 +99,8 @@ def complaint(lab):
 def report(options, devices, want, got, mover, seconds, checker):
     """Print the summary; the number of things that are wrong."""
     wrong = []
-    if got[0] is None:
-        wrong.append(f"did not end within {options.seconds:g} s")
+    if isinstance(got[0], str):
+        wrong.append(got[0])
     elif got[0] != want[0]:
         wrong.append(f"exit status {got[0]}, natively {want[0]}")
     if want[1] is not None and got[1] != want[1]:

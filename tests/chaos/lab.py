@@ -33,6 +33,7 @@ OUTCOMES = {DONE: "done", ROLLED_BACK: "rolled back", USAGE: "usage", NO_SUCH: "
 APPEAR_SECONDS = 60
 POLL_SECONDS = 0.05
 COMMAND_SECONDS = 300
+STILL_SECONDS = 120
 
 
 def find_reseat(named=None):
@@ -155,6 +156,49 @@ class Lab:
                                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
 
 
+def processor_seconds(pid):
+    """What a process and what it began took of the processors."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+            children = file.read().split()
+    except OSError:  # it ended in between
+        return 0
+    own = sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    return own + sum(processor_seconds(child) for child in children)
+
+
+class Patience:
+    """When to give a process up: by what it takes of the processors, since others may have them."""
+
+    def __init__(self, pid, seconds):
+        self.pid, self.seconds = pid, seconds
+        self.took, self.since = 0, time.monotonic()
+
+    def is_out(self):
+        """Why, or None."""
+        took, now = processor_seconds(self.pid), time.monotonic()
+        if took != self.took:
+            self.took, self.since = took, now
+        if took > self.seconds:
+            return f"took {took:.0f} s of processor time and did not end"
+        if now - self.since > STILL_SECONDS:
+            return f"stood still for {STILL_SECONDS} s"
+        return None
+
+    def wait(self, process):
+        """(its exit status, None), or (None, why it was killed)."""
+        while process.poll() is None:
+            why = self.is_out()
+            if why:
+                process.kill()
+                process.wait()
+                return None, why
+            time.sleep(POLL_SECONDS)
+        return process.returncode, None
+
+
 class Mover(threading.Thread):
     """
     Moves a process at random times between devices until told to stop or it ends.
@@ -171,6 +215,7 @@ class Mover(threading.Thread):
         self.log = log
         self.stop_asked = threading.Event()
         self.counts = {outcome: 0 for outcome in OUTCOMES.values()}
+        self.last = "none"
         self.suspends = 0
         self.downtimes = []
         self.reasons = {}
@@ -181,6 +226,11 @@ class Mover(threading.Thread):
 
     def moves(self):
         return self.counts["done"]
+
+    def told(self):
+        """What became of the moves, for who reads that something failed."""
+        counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n)
+        return f" (moves: {counts or 'none'}; the last: {self.last})"
 
     def _ready(self):
         end = time.monotonic() + APPEAR_SECONDS
@@ -193,6 +243,7 @@ class Mover(threading.Thread):
 
     def _note(self, verb, target, status, answer):
         answer = answer or {}
+        self.last = f"{verb} {target}: {OUTCOMES.get(status, status)}"
         if self.log:
             self.log.write(f"{verb} {target}: {OUTCOMES.get(status, status)} "
                            f"{json.dumps(answer, sort_keys=True)}\n")

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-from lab import Lab, Mover, find_reseat
+from lab import Lab, Mover, Patience, find_reseat
 
 SKIPPED = 77
 X264_PSNR_DB = 1.0
@@ -53,18 +53,13 @@ def under(lab, options, name, command, present=None, moves=None):
         mover = Mover(lab, process.pid, devices, options.seed, (0.2, 1.0))
         if moves:
             mover.start()
-        try:
-            status = process.wait(timeout=options.seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            status = None
+        status, why = Patience(process.pid, options.seconds).wait(process)
         if moves:
             mover.stop()
     with open(lab.path(name + ".err"), "rb") as file:
         errors = file.read()
-    check(status == 0, f"{name} under reseat ended with {status}: "
-                       f"{errors[-800:].decode(errors='replace')}")
+    check(status == 0, f"{name} under reseat {why or f'ended with {status}'}"
+                       f"{mover.told()}; it wrote: {errors[-800:].decode(errors='replace')!r}")
     if moves:
         print(f"  {mover.moves()} moves, {mover.counts['refused']} refused, "
               f"{mover.counts['rolled back']} rolled back")
@@ -166,7 +161,7 @@ def main(argv):
     parser.add_argument("--devices", default="")
     parser.add_argument("--moves", type=int, default=5, help="moves to be made at least")
     parser.add_argument("--frames", type=int, default=300)
-    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--seconds", type=float, default=300, help="of processor time, give up after")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("test", nargs="+", choices=sorted(TESTS))

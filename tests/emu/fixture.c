@@ -1,4 +1,5 @@
 #include "tests/emu/fixture.h"
+#include "tests/scratch.h"
 
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -19,8 +20,8 @@ static const struct {
 
 void emu_rig_file(const char *variable, const char *text)
 {
-    char path[] = "/tmp/reseat-emu-XXXXXX";
-    int fd = mkstemp(path);
+    char path[SCRATCH_MAX];
+    int fd = mkstemp(scratch(path, "emu"));
     cr_assert(fd >= 0, "cannot make %s", path);
     cr_assert(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);

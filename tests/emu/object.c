@@ -259,6 +259,8 @@ static void object_destroy(struct emu_object *object)
         break;
     case EMU_PROGRAM:
         emu_driver->clReleaseProgram(real);
+        if (((struct emu_program *)object)->origin != NULL)
+            emu_driver->clReleaseProgram(((struct emu_program *)object)->origin);
         break;
     case EMU_KERNEL:
         emu_driver->clReleaseKernel(real);

@@ -87,6 +87,8 @@ struct emu_program {
     struct emu_device *devices[EMU_DEVICES_MAX];
     cl_uint device_count;
     _Atomic cl_int build_error; /**< An emulated failure, or CL_SUCCESS. */
+    bool built;                 /**< It was, or is being: keep.c. */
+    cl_program origin;          /**< The driver's program of the source, where another is used. */
 };
 
 /** What clSetKernelArg has to do with an argument's value. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "emu_entries.h"
+#include "tests/emu/keep.h"
 #include "tests/emu/object.h"
 
 #define BUILD_LOG "emulated device: the configuration makes this build fail"
@@ -75,13 +76,7 @@ static bool needs_fp64(const char *source)
 static cl_int build_emulate(const struct emu_program *program, struct emu_device *const *devices,
                             cl_uint count, cl_int failure)
 {
-    size_t size = 0;
-    CLEANUP(free_text) char *source = NULL;
-    if (emu_driver->clGetProgramInfo(program->object.real, CL_PROGRAM_SOURCE, 0, NULL, &size) ==
-        CL_SUCCESS)
-        source = calloc(1, size + 1);
-    if (source != NULL)
-        emu_driver->clGetProgramInfo(program->object.real, CL_PROGRAM_SOURCE, size, source, NULL);
+    CLEANUP(free_text) char *source = emu_keep_source(program);
     const char *text = source != NULL ? source : "";
     cl_int err = CL_SUCCESS;
     for (cl_uint i = 0; i < count; i++) {
@@ -124,8 +119,9 @@ cl_int emu_do_clBuildProgram(struct emu_device *device, cl_program program, cl_u
     bool emulated = err != CL_SUCCESS;
     /* The driver builds while we wait; its callback would only bring its own handle. */
     if (!emulated)
-        err = emu_driver->clBuildProgram(emu_real_of(program), map.count, map.real, options, NULL,
-                                         NULL);
+        err = emu_keep_build(
+            program_of(program),
+            &(struct emu_keep_call){.count = map.count, .devices = map.real, .options = options});
     return build_end(program, err, emulated, pfn_notify, user_data);
 }
 
@@ -151,9 +147,15 @@ cl_int emu_do_clCompileProgram(struct emu_device *device, cl_program program, cl
     err = build_emulate(program_of(program), devices, count, CL_COMPILE_PROGRAM_FAILURE);
     bool emulated = err != CL_SUCCESS;
     if (!emulated)
-        err = emu_driver->clCompileProgram(
-            emu_real_of(program), map.count, map.real, options, num_input_headers,
-            (const cl_program *)(const void *)headers.real, header_include_names, NULL, NULL);
+        err = emu_keep_build(
+            program_of(program),
+            &(struct emu_keep_call){.compiles = true,
+                                    .count = map.count,
+                                    .devices = map.real,
+                                    .options = options,
+                                    .header_count = num_input_headers,
+                                    .headers = (const cl_program *)(const void *)headers.real,
+                                    .names = header_include_names});
     return build_end(program, err, emulated, pfn_notify, user_data);
 }
 
@@ -331,6 +333,10 @@ cl_int emu_do_clGetProgramInfo(struct emu_device *device, cl_program handle,
     case CL_PROGRAM_BINARIES:
         return binary_info(program, param_name, param_value_size, param_value,
                            param_value_size_ret);
+    case CL_PROGRAM_SOURCE:
+        return emu_driver->clGetProgramInfo(
+            program->origin != NULL ? program->origin : program->object.real, param_name,
+            param_value_size, param_value, param_value_size_ret);
     default:
         return emu_driver->clGetProgramInfo(program->object.real, param_name, param_value_size,
                                             param_value, param_value_size_ret);
@@ -346,6 +352,11 @@ cl_int emu_do_clGetProgramBuildInfo(struct emu_device *reached, cl_program progr
     cl_build_status status = CL_BUILD_ERROR;
     bool failed = atomic_load(&program_of(program)->build_error) != CL_SUCCESS;
     if (failed && param_name == CL_PROGRAM_BUILD_STATUS)
+        return emu_info(&status, sizeof(status), param_value_size, param_value,
+                        param_value_size_ret);
+    /* A binary of a compiled object is not built. */
+    status = CL_BUILD_SUCCESS;
+    if (!failed && param_name == CL_PROGRAM_BUILD_STATUS && program_of(program)->origin != NULL)
         return emu_info(&status, sizeof(status), param_value_size, param_value,
                         param_value_size_ret);
     if (failed && param_name == CL_PROGRAM_BUILD_LOG)

@@ -31,7 +31,7 @@ static inline void config_rig_init(void)
 
 static inline const char *config_put(const char *name, const char *text, size_t size)
 {
-    static char path[512];
+    static char path[128];
     FILE *file;
 
     snprintf(path, sizeof(path), "%s/%s", config_folder, name);

@@ -1,4 +1,5 @@
 #include "tests/unit/engine_rig.h"
+#include "tests/scratch.h"
 
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -50,8 +51,8 @@ static void engine_start(struct engine_rig *rig, const char *first, const char *
 
 void engine_rig_open_told(struct engine_rig *rig, const char *config, const char *memory)
 {
-    char path[] = "/tmp/reseat-rig-XXXXXX";
-    int fd = mkstemp(path);
+    char path[SCRATCH_MAX];
+    int fd = mkstemp(scratch(path, "rig"));
     memset(rig, 0, sizeof(*rig));
     cr_assert(fd >= 0 && write(fd, config, strlen(config)) == (ssize_t)strlen(config));
     close(fd);

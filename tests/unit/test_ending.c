@@ -9,6 +9,7 @@
 #include "state/context.h"
 #include "state/move.h"
 #include "state/status.h"
+#include "tests/scratch.h"
 
 /*
  * Processes that end while a mover, callbacks and status queries are at work, at every moment of a
@@ -207,8 +208,8 @@ static int child_left(void)
 
 int main(void)
 {
-    char path[] = "/tmp/reseat-ending-XXXXXX";
-    int fd = mkstemp(path), failed = 0;
+    char path[SCRATCH_MAX];
+    int fd = mkstemp(scratch(path, "ending")), failed = 0;
     if (fd < 0 || write(fd, config, sizeof(config) - 1) != sizeof(config) - 1)
         return 1;
     close(fd);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/scratch.h"
 #include "tests/unit/test_moves_state.h"
 
 /*
@@ -213,8 +214,8 @@ static void check_after(struct attempt *try, struct state *s, bool done)
 
 static void open(struct engine_rig *rig, struct state *s)
 {
-    char path[] = "/tmp/reseat-trace-XXXXXX";
-    int fd = mkstemp(path);
+    char path[SCRATCH_MAX];
+    int fd = mkstemp(scratch(path, "trace"));
     cr_assert(fd >= 0);
     close(fd);
     setenv("EMU_TRACE", path, 1);

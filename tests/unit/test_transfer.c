@@ -578,7 +578,8 @@ Test(transfer, threads_block_signals_and_live_as_long_as_the_transfer)
     const struct transfer_shape shape = {.chunk = chunk, .chunks = 3, .threads = 3};
     bool blocked;
     struct transfer *transfer = start(&bench, &shape, 0, NULL);
-    usleep(20000); /* each names itself */
+    for (int tried = 0; tried < 1000 && count_copy_threads(&blocked) != 3; tried++)
+        usleep(1000); /* each names itself */
     cr_assert_eq(count_copy_threads(&blocked), 3);
     cr_assert(blocked);
     transfer_destroy(transfer);

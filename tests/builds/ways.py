@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+"""The ways in which others build reseat, without a warning.
+
+  ways.py MESON BUILD WAY
+
+BUILD is a build folder of the tree. WAY is one of
+
+  hardened  an optimised build with the flags that distributions harden with, in the folders that
+            they use; what it installs runs, also from elsewhere
+  bare      it is configured where neither Criterion nor an OpenCL loader is, and builds no test
+  clang     clang compiles every file
+  arm64     gcc for arm64 compiles every file of the product. Nothing is linked or run: of the
+            libraries only the headers are there, those of this machine, behind the C library's of
+            the other
+  narrow    where addresses have 32 bits the compiler says that it cannot be
+"""
+
+import concurrent.futures
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(os.path.dirname(HERE))
+HARDENING = ("-D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection "
+             "-fcf-protection -Wformat -Werror=format-security")
+LAYOUT = ["--prefix", "/usr", "--libdir", "lib/x86_64-linux-gnu", "--libexecdir", "lib/helpers"]
+PRODUCT = ("agent", "interpose", "policy", "state")
+KEPT = ("-I", "-D", "-W", "-f", "-std", "-pthread")
+DROPPED = ("-fsanitize", "-fdiagnostics", "-fcolor", "-fno-sanitize", "-W,")
+
+
+def fail(why):
+    sys.exit(f"ways: {why}")
+
+
+def run(*command, **more):
+    """Its output; with all of that, the end when it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False, **more)
+    if done.returncode:
+        fail(f"{shlex.join(command)}: status {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def setup(meson, folder, *options, **more):
+    if not os.path.exists(os.path.join(folder, "build.ninja")):
+        run(meson, "setup", "--werror", *options, folder, SOURCE, **more)
+
+
+def hardened(meson, build):
+    folder = os.path.join(build, "ways", "hardened")
+    setup(meson, folder, *LAYOUT, "--buildtype", "release", "-Dtests=enabled", "-Db_pie=true",
+          f"-Dc_args={HARDENING}", "-Dc_link_args=-Wl,-z,relro -Wl,-z,now")
+    run(meson, "compile", "-C", folder)
+    with tempfile.TemporaryDirectory(prefix="reseat-installed-") as tree:
+        run(meson, "install", "-C", folder, "--no-rebuild", "--destdir", tree)
+        usr = os.path.join(tree, "usr")
+        for name in ("bin/reseat", "sbin/reseatd", "lib/helpers/reseat/reseat-lister",
+                     "lib/x86_64-linux-gnu/libreseat.so", "include/reseat.h"):
+            if not os.path.exists(os.path.join(usr, name)):
+                fail(f"{name} is not installed")
+        # It starts the agent, which starts the lister, and is preloaded into a program: each was
+        # found.
+        print(run(os.path.join(SOURCE, "tests", "chaos", "chaos.py"), "--reseat",
+                  os.path.join(usr, "bin", "reseat"), "--vendors", "pocl", "--moves", "2", "--",
+                  os.path.join(folder, "tests", "programs", "longmap")))
+
+
+def bare(meson, _):
+    """What pkg-config finds is this machine's, less what only tests need."""
+    where = run("pkg-config", "--variable=pc_path", "pkg-config").strip().split(":")
+    with tempfile.TemporaryDirectory(prefix="reseat-bare-") as folder:
+        known = os.path.join(folder, "known")
+        os.mkdir(known)
+        for path in filter(os.path.isdir, where):
+            for name in os.listdir(path):
+                link = os.path.join(known, name)
+                if not name.startswith(("criterion", "OpenCL", "ocl")) and not os.path.exists(link):
+                    os.symlink(os.path.join(path, name), link)
+        env = dict(os.environ, PKG_CONFIG_LIBDIR=known)
+        for value in ("disabled", "auto"):
+            built = os.path.join(folder, value)
+            setup(meson, built, f"-Dtests={value}", env=env)
+            targets = json.loads(run(meson, "introspect", "--targets", built))
+            if not targets or any("/tests/" in target["defined_in"] for target in targets):
+                fail(f"-Dtests={value} builds tests")
+        refused = subprocess.run([meson, "setup", "-Dtests=enabled", os.path.join(folder, "on"),
+                                  SOURCE], env=env, stdout=subprocess.PIPE, text=True, check=False)
+        if refused.returncode == 0 or "criterion" not in refused.stdout:
+            fail(f"-Dtests=enabled without Criterion: {refused.stdout}")
+
+
+def commands(build, folders):
+    """{(file, flags)}: how each file of the folders is compiled, less what is of one compiler."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        for entry in json.load(file):
+            path = os.path.normpath(os.path.join(build, entry["file"]))
+            inside = os.path.relpath(path, build if path.startswith(build + os.sep) else SOURCE)
+            if inside.split(os.sep)[0] in folders:
+                words = shlex.split(entry["command"])
+                yield path, tuple(word for word in words if word.startswith(KEPT) and not
+                                  word.startswith(DROPPED) and not word.endswith(".p"))
+
+
+def compile_all(build, folders, *compiler):
+    """Compile each file once for all the ways in which it is."""
+    def one(job):
+        path, flags = job
+        done = subprocess.run([*compiler, "-Werror", *flags, path], cwd=build, text=True,
+                              stderr=subprocess.PIPE, check=False)
+        return f"{path}:\n{done.stderr}" if done.returncode else None
+
+    jobs = sorted(set(commands(build, folders)))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        wrong = [text for text in pool.map(one, jobs) if text]
+    print(f"{len(jobs)} files")
+    if wrong or not jobs:
+        fail(f"{len(wrong)} of {len(jobs)} do not compile\n" + "\n".join(wrong))
+
+
+def clang(_, build):
+    compile_all(build, (*PRODUCT, "tests"), "clang", "-fsyntax-only", "-Wno-unknown-warning-option")
+
+
+def arm64(_, build):
+    # Optimised as far as it takes to find what is used without a value.
+    compile_all(build, PRODUCT, "aarch64-linux-gnu-gcc", "-O1", "-c", "-o", "/dev/null",
+                "-idirafter", "/usr/include")
+
+
+def narrow(*_):
+    done = subprocess.run(["gcc", "-m32", "-fsyntax-only", "-x", "c",
+                           os.path.join(SOURCE, "state", "compiler.h")],
+                          stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 0 or "64 bits" not in done.stderr:
+        fail(f"32 bits are not refused: {done.stderr}")
+
+
+WAYS = {way.__name__: way for way in (hardened, bare, clang, arm64, narrow)}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4 or sys.argv[3] not in WAYS:
+        sys.exit(__doc__)
+    WAYS[sys.argv[3]](sys.argv[1], os.path.realpath(sys.argv[2]))
