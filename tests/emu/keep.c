@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,9 +108,12 @@ static bool says_all(cl_program program, cl_device_id device)
 
 static void keep(cl_program program, cl_device_id device, const char *key)
 {
+    const char *perturbs = getenv("MALLOC_PERTURB_");
     struct kept *new = calloc(1, sizeof(*new));
     if (new == NULL)
         return;
+    /* POCL takes 256 MiB to write a binary in, which would all be filled. */
+    mallopt(M_PERTURB, 0);
     if (says_all(program, device) &&
         emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(new->size),
                                      &new->size, NULL) == CL_SUCCESS &&
@@ -124,9 +128,12 @@ static void keep(cl_program program, cl_device_id device, const char *key)
             new->next = kept;
             kept = new;
             pthread_mutex_unlock(&kept_lock);
-            return;
+            new = NULL;
         }
     }
+    mallopt(M_PERTURB, perturbs != NULL ? atoi(perturbs) : 0);
+    if (new == NULL)
+        return;
     free(new->key);
     free(new->binary);
     free(new);
