@@ -177,6 +177,8 @@ static cl_int undo(struct emu_program *program)
     emu_driver->clReleaseProgram(program->object.real);
     program->object.real = program->origin;
     program->origin = NULL;
+    free(program->options);
+    program->options = NULL;
     return CL_SUCCESS;
 }
 
@@ -186,14 +188,13 @@ cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *c
     cl_int err = undo(program);
     if (err != CL_SUCCESS)
         return err;
-    /* With what a binary was compiled its driver does not say. */
-    bool says_options = !call->compiles || call->options == NULL || call->options[0] == '\0';
-    if (call->count == 1 && !program->built && says_options)
+    if (call->count == 1 && !program->built)
         key = key_of(program, call);
     program->built = true;
     const struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
     cl_program made = from != NULL ? make(from, program->object.context->object.real, call) : NULL;
     if (made != NULL) {
+        program->options = strdup(call->options != NULL ? call->options : "");
         program->origin = program->object.real;
         program->object.real = made;
         return CL_SUCCESS;
