@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,9 +108,12 @@ static bool says_all(cl_program program, cl_device_id device)
 
 static void keep(cl_program program, cl_device_id device, const char *key)
 {
+    const char *perturbs = getenv("MALLOC_PERTURB_");
     struct kept *new = calloc(1, sizeof(*new));
     if (new == NULL)
         return;
+    /* POCL takes 256 MiB to write a binary in, which would all be filled. */
+    mallopt(M_PERTURB, 0);
     if (says_all(program, device) &&
         emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(new->size),
                                      &new->size, NULL) == CL_SUCCESS &&
@@ -124,9 +128,12 @@ static void keep(cl_program program, cl_device_id device, const char *key)
             new->next = kept;
             kept = new;
             pthread_mutex_unlock(&kept_lock);
-            return;
+            new = NULL;
         }
     }
+    mallopt(M_PERTURB, perturbs != NULL ? atoi(perturbs) : 0);
+    if (new == NULL)
+        return;
     free(new->key);
     free(new->binary);
     free(new);
@@ -170,6 +177,8 @@ static cl_int undo(struct emu_program *program)
     emu_driver->clReleaseProgram(program->object.real);
     program->object.real = program->origin;
     program->origin = NULL;
+    free(program->options);
+    program->options = NULL;
     return CL_SUCCESS;
 }
 
@@ -179,14 +188,13 @@ cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *c
     cl_int err = undo(program);
     if (err != CL_SUCCESS)
         return err;
-    /* With what a binary was compiled its driver does not say. */
-    bool says_options = !call->compiles || call->options == NULL || call->options[0] == '\0';
-    if (call->count == 1 && !program->built && says_options)
+    if (call->count == 1 && !program->built)
         key = key_of(program, call);
     program->built = true;
     const struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
     cl_program made = from != NULL ? make(from, program->object.context->object.real, call) : NULL;
     if (made != NULL) {
+        program->options = strdup(call->options != NULL ? call->options : "");
         program->origin = program->object.real;
         program->object.real = made;
         return CL_SUCCESS;

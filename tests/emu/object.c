@@ -261,6 +261,7 @@ static void object_destroy(struct emu_object *object)
         emu_driver->clReleaseProgram(real);
         if (((struct emu_program *)object)->origin != NULL)
             emu_driver->clReleaseProgram(((struct emu_program *)object)->origin);
+        free(((struct emu_program *)object)->options);
         break;
     case EMU_KERNEL:
         emu_driver->clReleaseKernel(real);

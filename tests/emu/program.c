@@ -354,10 +354,14 @@ cl_int emu_do_clGetProgramBuildInfo(struct emu_device *reached, cl_program progr
     if (failed && param_name == CL_PROGRAM_BUILD_STATUS)
         return emu_info(&status, sizeof(status), param_value_size, param_value,
                         param_value_size_ret);
-    /* A binary of a compiled object is not built. */
+    /* A binary of a compiled object is not built, and does not say with what it was. */
+    const char *options = program_of(program)->options;
     status = CL_BUILD_SUCCESS;
-    if (!failed && param_name == CL_PROGRAM_BUILD_STATUS && program_of(program)->origin != NULL)
+    if (!failed && options != NULL && param_name == CL_PROGRAM_BUILD_STATUS)
         return emu_info(&status, sizeof(status), param_value_size, param_value,
+                        param_value_size_ret);
+    if (!failed && options != NULL && param_name == CL_PROGRAM_BUILD_OPTIONS)
+        return emu_info(options, strlen(options) + 1, param_value_size, param_value,
                         param_value_size_ret);
     if (failed && param_name == CL_PROGRAM_BUILD_LOG)
         return emu_info(BUILD_LOG, sizeof(BUILD_LOG), param_value_size, param_value,
