@@ -30,6 +30,7 @@ void walk_init(struct walk *walk, const struct transfer_item *item)
     whole->image = true;
     whole->layered = type == CL_MEM_OBJECT_IMAGE1D_ARRAY || type == CL_MEM_OBJECT_IMAGE2D_ARRAY ||
                      type == CL_MEM_OBJECT_IMAGE3D;
+    whole->row_slices = type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
     walk->element = shape->element_size;
     for (int i = 0; i < 3; i++)
         whole->region[i] = shape->dims[i] ? shape->dims[i] : 1;
@@ -39,9 +40,9 @@ void walk_init(struct walk *walk, const struct transfer_item *item)
         shape->slice_pitch ? shape->slice_pitch : whole->host_row * whole->region[1];
     /* The layers of a 1D array lie a slice pitch apart (5.3.3), yet are counted on axis 1, where
      * drivers look for a row pitch: both are made the same. */
-    if (type == CL_MEM_OBJECT_IMAGE1D_ARRAY && shape->slice_pitch)
+    if (whole->row_slices && shape->slice_pitch)
         whole->host_row = whole->host_slice;
-    else if (type == CL_MEM_OBJECT_IMAGE1D_ARRAY)
+    else if (whole->row_slices)
         whole->host_slice = whole->host_row;
     whole->host = item->host;
     walk->left = (uint64_t)row * whole->region[1] * whole->region[2];
@@ -102,7 +103,7 @@ bool walk_next(struct walk *walk, size_t room, struct piece *ret_piece)
 static void pitches(const struct piece *piece, bool packed, size_t *ret_row, size_t *ret_slice)
 {
     size_t row = packed ? piece->row : piece->host_row;
-    size_t slice = packed ? row * piece->region[1] : piece->host_slice;
+    size_t slice = !packed ? piece->host_slice : piece->row_slices ? row : row * piece->region[1];
     *ret_row = row;
     *ret_slice = piece->layered ? slice : 0;
 }

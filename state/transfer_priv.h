@@ -13,6 +13,7 @@ struct piece {
     cl_mem from, to;
     bool image;
     bool layered;     /**< An image whose slices have a pitch: 1D and 2D arrays, 3D. */
+    bool row_slices;  /**< Whose slices are its rows: a 1D array. */
     size_t origin[3]; /**< Axis 0 in bytes for buffers, in elements for images. */
     size_t region[3];
     size_t row;                  /**< Bytes of one row, packed. */

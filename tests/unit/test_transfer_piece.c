@@ -71,3 +71,40 @@ Test(transfer_piece, pieces_cover_an_item_exactly_once)
         free(host);
     }
 }
+
+static size_t told_row, told_slice;
+
+static cl_int CL_API_CALL take_write_image(cl_command_queue queue, cl_mem image, cl_bool blocking,
+                                           const size_t *origin, const size_t *region, size_t row,
+                                           size_t slice, const void *ptr, cl_uint waits,
+                                           const cl_event *wait_list, cl_event *event)
+{
+    (void)queue, (void)image, (void)blocking, (void)origin, (void)region;
+    (void)ptr, (void)waits, (void)wait_list, (void)event;
+    told_row = row;
+    told_slice = slice;
+    return CL_SUCCESS;
+}
+
+/* NVIDIA's driver goes by the slice pitch for the layers of a 1D array, POCL by the row pitch. */
+Test(transfer_piece, layers_of_a_1d_array_lie_a_row_apart_where_they_are_packed)
+{
+    cl_icd_dispatch cl = {.clEnqueueWriteImage = take_write_image};
+    struct image_shape shape = {.desc.image_type = CL_MEM_OBJECT_IMAGE1D_ARRAY,
+                                .element_size = 4,
+                                .dims = {50, 7, 1},
+                                .row_pitch = 256,
+                                .slice_pitch = 256};
+    char memory[50 * 7 * 4], host[256 * 7];
+    struct transfer_item item = {.image = &shape, .host = host, .size = sizeof(host)};
+    struct walk walk;
+    struct piece piece;
+    walk_init(&walk, &item);
+    cr_assert(walk_next(&walk, SIZE_MAX, &piece));
+    cr_assert_eq(piece_write(&piece, &cl, NULL, memory, NULL), CL_SUCCESS);
+    cr_assert_eq(told_row, 200);
+    cr_assert_eq(told_slice, 200);
+    cr_assert_eq(piece_write(&piece, &cl, NULL, NULL, NULL), CL_SUCCESS);
+    cr_assert_eq(told_row, 256);
+    cr_assert_eq(told_slice, 256);
+}
