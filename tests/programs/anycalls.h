@@ -46,7 +46,7 @@ struct any {
     cl_event user;           /**< What commands may be waiting for; NULL: none does. */
     struct rng rng;
     uint64_t sum; /**< Of every answer and every byte that was read. */
-    bool verbose, views;
+    bool verbose, views, layers;
     unsigned long call;
 };
 
