@@ -161,13 +161,16 @@ Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
 
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
         agent.loop.time += 100000;
-        step_bar(&agent, app, 3, false, "it failed");
+        step_bar(&agent, app, 3, BAR_FAILED, "it failed");
         cr_expect_eq(app->fate.bar_count, 1);
         cr_expect_eq(app->fate.bars[0].until_ms - agent.loop.time, rests[i], "failure %zu", i);
     }
-    step_bar(&agent, app, 4, true, "it refused");
+    step_bar(&agent, app, 4, BAR_REFUSED, "it refused");
     cr_expect_eq(app->fate.bar_count, 2);
-    cr_expect_eq(app->fate.bars[1].until_ms, 0, "what refused it does so until it changes");
+    agent.loop.time += 1000000;
+    cr_expect_not(step_barred(&agent, app, &app->fate.bars[0]));
+    cr_expect(step_barred(&agent, app, &app->fate.bars[1]),
+              "what refused it does so until it changes");
     govern_forget(&agent, app);
 }
 

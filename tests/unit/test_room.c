@@ -421,13 +421,16 @@ Test(room, a_shrink_takes_no_grant_of_another_virtual_device, .timeout = 60)
     end(0);
 }
 
+static bool undecided;
+
 /* Nobody decides any more while another virtual device is on its way to where this one has all it
  * wants: then neither is owed anything there. */
 static void let_nobody_decide(void *data, const struct move_progress *progress)
 {
     struct move_request *request = data;
-    if (progress->phase != MOVE_PREPARE)
+    if (progress->phase != MOVE_PREPARE || undecided)
         return;
+    undecided = true;
     struct device *device;
     cr_assert_eq(driver_open_device(engine_rig_key(&rig, "two"), &device), 0);
     cr_assert_eq(device->account.granted, 2 * FEW);
