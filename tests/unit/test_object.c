@@ -81,7 +81,7 @@ Test(object, objects_are_had_where_the_address_space_is_limited)
             handle = things[type][i];
             for (enum object_type other = OBJECT_PLATFORM; other < OBJECT_TYPES; other++)
                 cr_assert_eq(object_get(handle, other), other == type ? handle : NULL);
-            cr_assert_eq(((char *)things[type][i]->payload)[7], type);
+            cr_assert_eq(((char *)things[type][i]->payload)[7], (char)type);
         }
     /* Between two regions there may be anything, which is not touched. */
     handle = (char *)things[OBJECT_QUEUE][0] + ((uintptr_t)1 << 30);
