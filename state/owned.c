@@ -49,8 +49,6 @@ int owned_take(int fd, struct owned *ret_owned)
         close(fd);
     if (error == 0)
         *ret_owned = owned;
-    else if (owned.fd >= 0)
-        close(owned.fd);
     return error;
 }
 
