@@ -161,6 +161,7 @@ static bool load_one(struct agent *agent, const char *path)
             app_take_devices(app, map);
             app_take_policy(app, map);
             govern_configure(agent, app);
+            govern_queued(agent, app);
             app->lost_ms = uv_now(&agent->loop);
             reserve_id(agent, id);
             alive = true;

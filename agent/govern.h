@@ -25,6 +25,8 @@ void govern_know(struct agent *agent, struct app *app);
 void govern_named(struct agent *agent, struct app *app);
 /** The same once more, as the configuration is now. */
 void govern_configure(struct agent *agent, struct app *app);
+/** An earlier agent may have had it queue: it keeps its place. */
+void govern_queued(struct agent *agent, struct app *app);
 void govern_forget(struct agent *agent, struct app *app);
 /** It connected. @first: as never before. Fields go into the open welcome. */
 void govern_welcome(struct agent *agent, struct app *app, bool first, const msgpack_object *hello,

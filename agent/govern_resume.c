@@ -196,6 +196,12 @@ void resume_tick(struct agent *agent)
                        "program %s (pid %d) was suspended by another command meanwhile", app->name,
                        (int)app->pid);
             drop(agent->governor, resume);
+        } else if (app->silent) {
+            peer_error(resume->client, ERR_EXPIRED,
+                       "program %s (pid %d) does not answer (is it stopped?); the resume is "
+                       "canceled",
+                       app->name, (int)app->pid);
+            give_up(agent, resume);
         } else if (resume->expires_ms && uv_now(&agent->loop) >= resume->expires_ms) {
             peer_error(resume->client, ERR_EXPIRED,
                        "program %s (pid %d) found no room in time and stays suspended: %s",

@@ -304,6 +304,52 @@ Test(queue, resume_hands_a_program_back_to_the_policy)
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a", "--queue")->status, 2);
 }
 
+Test(queue, who_waits_for_the_resume_of_one_that_does_not_answer_is_told)
+{
+    struct puppet *other, *a = shut_out(&other);
+
+    /* It goes through the queue to gpu1, which is free. */
+    a->stopped = true;
+    struct result *result = PUPPETS_RESEAT("resume", "a");
+    cr_assert_eq(result->status, 5, "%s", result->err);
+    cr_assert(strstr(result->err, "does not answer"), "%s", result->err);
+    cr_assert_eq(ps_says("a", "displaced"), 0);
+    cr_assert_eq(a->resumes, 0);
+}
+
+static uint64_t waits_s(const char *name)
+{
+    struct result *result = PUPPETS_RESEAT("explain", name);
+    const char *at = strstr(result->out, "in the queue for ");
+
+    cr_assert(at, "%s", result->out);
+    return strtoull(at + strlen("in the queue for "), NULL, 10);
+}
+
+Test(queue, an_agent_that_is_killed_takes_no_place_and_no_time_from_who_queues)
+{
+    struct puppet *other, *a = shut_out(&other);
+
+    limit("gpu1", "100MiB");
+    struct puppet *b = start("b", NULL, 50 * MIB, 50 * MIB);
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "b")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("resume", "a", "gpu0", "--queue")->status, 0);
+    uint64_t ticket = ps_says("a", "ticket");
+    kill(harness_agent(), SIGKILL);
+    for (unsigned i = 0; RESEAT("agent", "start")->status; i++) {
+        cr_assert_lt(i, 100);
+    }
+    puppet_connect(a);
+    puppet_connect(b);
+    puppet_connect(other);
+    cr_assert_eq(ps_says("a", "ticket"), ticket);
+    cr_assert_lt(waits_s("a"), 60);
+    limit("gpu0", "210MiB");
+    limit("gpu1", "1MiB");
+    cr_assert_eq(PUPPETS_RESEAT("resume", "b", "--queue")->status, 0);
+    cr_assert_gt(ps_says("b", "ticket"), ticket);
+}
+
 Test(queue, what_is_already_there_is_done)
 {
     struct puppet *a = start("a", NULL, 100 * MIB, 10 * MIB);
