@@ -144,6 +144,19 @@ static bool check_vendors(FILE *to, const struct paths *paths, const char *libra
     return true;
 }
 
+/** Drivers that find no addresses left say nothing of it. */
+static void check_limit(FILE *to)
+{
+    uint64_t limit = cmd_address_limit();
+
+    if (limit) {
+        fprintf(to,
+                "note  address space: limited to %llu MiB (ulimit -v); drivers that need more show "
+                "no device, or fail, without reseat too\n",
+                (unsigned long long)limit >> 20);
+    }
+}
+
 static bool check_setup(FILE *to)
 {
     struct paths paths;
@@ -251,6 +264,7 @@ int cmd_doctor(int argc, char **argv)
     bool setup = argc == first;
     bool good = setup ? check_setup(to) : true;
     int status = setup ? 0 : look(&output, argv + first, to, &road);
+    check_limit(to);
     good = good && road != ROAD_NONE && !fflush(to);
     if (output.json && fclose(to)) {
         return STATUS_ROLLED_BACK;
