@@ -350,6 +350,30 @@ Test(queue, an_agent_that_is_killed_takes_no_place_and_no_time_from_who_queues)
     cr_assert_gt(ps_says("b", "ticket"), ticket);
 }
 
+Test(queue, virtual_devices_go_back_to_several_devices_only_where_each_has_room)
+{
+    struct puppet_kind kind = {.device = "gpu:one", .second = "gpu:larger"};
+    struct puppet *a = puppet_start("a", &kind);
+
+    a->seats[0].wanted = a->seats[0].held = a->seats[0].least = 100 * MIB;
+    a->seats[1].wanted = a->seats[1].held = a->seats[1].least = 100 * MIB;
+    puppet_say(a);
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+    limit("gpu1", "50MiB");
+    struct result *result = PUPPETS_RESEAT("resume", "a", "--json");
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_str_eq(a->seats[1].device, "gpu:one");
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+    limit("gpu1", "none");
+    cr_assert_eq(PUPPETS_RESEAT("resume", "a:0", "gpu0")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("resume", "a:1", "gpu1")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("resume", "a")->status, 0);
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_str_eq(a->seats[1].device, "gpu:larger");
+}
+
 Test(queue, what_is_already_there_is_done)
 {
     struct puppet *a = start("a", NULL, 100 * MIB, 10 * MIB);
