@@ -103,11 +103,13 @@ static void say_cost(FILE *to, const struct inventory *inventory)
     told_finish(&told);
 }
 
-static void check_inventory(FILE *to, const struct paths *paths)
+/** @answers: one that does not would be waited for again. */
+static void check_inventory(FILE *to, const struct paths *paths, bool answers)
 {
     struct inventory inventory = {0};
     char path[PATH_MAX];
-    int error = find_inventory(paths, path);
+    int error =
+        answers ? find_inventory(paths, path) : paths_join(paths->folder, "inventory", path);
 
     if (!error) {
         error = inventory_read(path, &inventory);
@@ -176,8 +178,9 @@ static bool check_setup(FILE *to)
     good &= line(to, !paths_lister(found), "reseat-lister",
                  paths_lister(found) ? "it is not beside this binary" : found, advice);
     if (!error) {
-        good &= check_agent(to, &paths);
-        check_inventory(to, &paths);
+        bool answers = check_agent(to, &paths);
+        check_inventory(to, &paths, answers);
+        good &= answers;
         good &= no_library || check_vendors(to, &paths, library);
     }
     return good;

@@ -169,7 +169,7 @@ static void print_help(FILE *to)
           "  devices [--presented]\n"
           "  ps\n"
           "  move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--taken]\n"
-          "  suspend APP[:N] [--taken]\n"
+          "  suspend APP[:N] [--timeout SECONDS] [--taken]\n"
           "  resume APP[:N] [DEVICE] [--timeout SECONDS] [--queue]\n"
           "  notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT]\n"
           "  limit DEVICE|APP --memory SIZE|none\n"

@@ -334,6 +334,8 @@ Test(queue, an_agent_that_is_killed_takes_no_place_and_no_time_from_who_queues)
     struct puppet *b = start("b", NULL, 50 * MIB, 50 * MIB);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "b")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("resume", "a", "gpu0", "--queue")->status, 0);
+    struct result *result = PUPPETS_RESEAT("explain", "a");
+    cr_assert(strstr(result->out, "queues for gpu0 alone"), "%s", result->out);
     uint64_t ticket = ps_says("a", "ticket");
     kill(harness_agent(), SIGKILL);
     for (unsigned i = 0; RESEAT("agent", "start")->status; i++) {
