@@ -25,11 +25,6 @@ void app_put_policy(const struct app *app, struct frame *frame)
         frame_u64(frame, NULL, app->seats[i].displaced ? app->seats[i].ticket : 0);
     }
     frame_end(frame);
-    frame_array(frame, "queued_ms");
-    for (size_t i = 0; i < app->seat_count; i++) {
-        frame_u64(frame, NULL, app->seats[i].queued_ms);
-    }
-    frame_end(frame);
     frame_array(frame, "chosen");
     for (size_t i = 0; i < app->seat_count; i++) {
         frame_bool(frame, NULL, app->seats[i].chosen);
@@ -50,11 +45,6 @@ static void take_priority(struct app *app, const msgpack_object *map)
     }
 }
 
-static uint64_t number_of(const msgpack_object *item)
-{
-    return item->type == MSGPACK_OBJECT_POSITIVE_INTEGER ? item->via.u64 : 0;
-}
-
 void app_take_policy(struct app *app, const msgpack_object *map)
 {
     struct app_policy *policy = &app->policy;
@@ -72,12 +62,9 @@ void app_take_policy(struct app *app, const msgpack_object *map)
         field_string(map, "pinned_to", policy->pinned_to, sizeof(policy->pinned_to));
     }
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
-        app->seats[i].ticket = number_of(&items[i]);
-        app->seats[i].displaced = app->seats[i].ticket > 0;
-    }
-    count = field_array(map, "queued_ms", &items);
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
-        app->seats[i].queued_ms = number_of(&items[i]);
+        bool is = items[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && items[i].via.u64 > 0;
+        app->seats[i].displaced = is;
+        app->seats[i].ticket = is ? items[i].via.u64 : 0;
     }
     count = field_array(map, "chosen", &items);
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {

@@ -139,20 +139,6 @@ static void remember(struct governor *governor, const struct app *app)
     governor->ended_count++;
 }
 
-void govern_queued(struct agent *agent, struct app *app)
-{
-    uint64_t now = uv_now(&agent->loop);
-
-    for (size_t i = 0; i < app->seat_count; i++) {
-        struct app_seat *seat = &app->seats[i];
-        /* The clock is one for all agents between two starts of the machine. */
-        seat->queued_ms = seat->queued_ms && seat->queued_ms < now ? seat->queued_ms : now;
-        if (seat->ticket > agent->governor->tickets) {
-            agent->governor->tickets = seat->ticket;
-        }
-    }
-}
-
 void govern_forget(struct agent *agent, struct app *app)
 {
     struct governor *governor = agent->governor;

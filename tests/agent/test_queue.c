@@ -346,6 +346,8 @@ Test(queue, an_agent_that_is_killed_takes_no_place_and_no_time_from_who_queues)
     puppet_connect(other);
     cr_assert_eq(ps_says("a", "ticket"), ticket);
     cr_assert_lt(waits_s("a"), 60);
+    result = PUPPETS_RESEAT("explain", "a");
+    cr_assert(strstr(result->out, "queues for gpu0 alone"), "%s", result->out);
     limit("gpu0", "210MiB");
     limit("gpu1", "1MiB");
     cr_assert_eq(PUPPETS_RESEAT("resume", "b", "--queue")->status, 0);
