@@ -46,6 +46,7 @@ void apps_save(const struct agent *agent, const struct app *app)
     frame_bool(&frame, "connected", app->connected);
     app_put_devices(app, &frame);
     app_put_policy(app, &frame);
+    govern_put_queued(agent, app, &frame);
     int error = frame_seal(&frame);
     if (!error) {
         error = app_path(agent, app, path);
@@ -161,6 +162,7 @@ static bool load_one(struct agent *agent, const char *path)
             app_take_devices(app, map);
             app_take_policy(app, map);
             govern_configure(agent, app);
+            govern_take_queued(agent, app, map);
             app->lost_ms = uv_now(&agent->loop);
             reserve_id(agent, id);
             alive = true;

@@ -44,6 +44,9 @@ MUST_CHECK int cmd_ask(const struct output *output, struct client *client, struc
                        const char *type, int timeout_ms, const char *what,
                        struct message *ret_message);
 
+/** What this process, and a program that it becomes, may have of addresses in bytes; 0: any. */
+uint64_t cmd_address_limit(void);
+
 /** A number of seconds, 0 to 10 million, in nanoseconds. False: @text is none. */
 bool cmd_seconds(const char *text, uint64_t *ret_ns);
 

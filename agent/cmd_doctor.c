@@ -103,11 +103,13 @@ static void say_cost(FILE *to, const struct inventory *inventory)
     told_finish(&told);
 }
 
-static void check_inventory(FILE *to, const struct paths *paths)
+/** @answers: one that does not would be waited for again. */
+static void check_inventory(FILE *to, const struct paths *paths, bool answers)
 {
     struct inventory inventory = {0};
     char path[PATH_MAX];
-    int error = find_inventory(paths, path);
+    int error =
+        answers ? find_inventory(paths, path) : paths_join(paths->folder, "inventory", path);
 
     if (!error) {
         error = inventory_read(path, &inventory);
@@ -144,6 +146,19 @@ static bool check_vendors(FILE *to, const struct paths *paths, const char *libra
     return true;
 }
 
+/** Drivers that find no addresses left say nothing of it. */
+static void check_limit(FILE *to)
+{
+    uint64_t limit = cmd_address_limit();
+
+    if (limit) {
+        fprintf(to,
+                "note  address space: limited to %llu MiB (ulimit -v); drivers that need more show "
+                "no device, or fail, without reseat too\n",
+                (unsigned long long)limit >> 20);
+    }
+}
+
 static bool check_setup(FILE *to)
 {
     struct paths paths;
@@ -163,8 +178,9 @@ static bool check_setup(FILE *to)
     good &= line(to, !paths_lister(found), "reseat-lister",
                  paths_lister(found) ? "it is not beside this binary" : found, advice);
     if (!error) {
-        good &= check_agent(to, &paths);
-        check_inventory(to, &paths);
+        bool answers = check_agent(to, &paths);
+        check_inventory(to, &paths, answers);
+        good &= answers;
         good &= no_library || check_vendors(to, &paths, library);
     }
     return good;
@@ -251,6 +267,7 @@ int cmd_doctor(int argc, char **argv)
     bool setup = argc == first;
     bool good = setup ? check_setup(to) : true;
     int status = setup ? 0 : look(&output, argv + first, to, &road);
+    check_limit(to);
     good = good && road != ROAD_NONE && !fflush(to);
     if (output.json && fclose(to)) {
         return STATUS_ROLLED_BACK;

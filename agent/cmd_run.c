@@ -28,6 +28,9 @@
 #define STACKS      "glibc.pthread.stack_cache_size"
 #define STACKS_KEPT STACKS "=4294967296"
 
+/* With less no driver that compiles with LLVM gets far: it does not open, or its builds fail. */
+#define ADDRESSES_LEAST (1ull << 30)
+
 #define EXIT_CANNOT_EXEC 126
 #define EXIT_NOT_FOUND   127
 
@@ -483,6 +486,13 @@ int cmd_run(int argc, char **argv)
         status = output_fail(&run->output, ERR_FAILED, "cannot set up the environment: %s",
                              strerror(-status));
         goto out;
+    }
+    uint64_t addresses = cmd_address_limit();
+    if (addresses && addresses < ADDRESSES_LEAST) {
+        output_note(&run->output,
+                    "the address space is limited to %llu MiB (ulimit -v), which may be too little "
+                    "for %s to find an OpenCL device; RESEAT_LOG=error says what fails",
+                    (unsigned long long)addresses >> 20, name);
     }
     execvp(program[0], program);
     status = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;

@@ -25,6 +25,10 @@ void govern_know(struct agent *agent, struct app *app);
 void govern_named(struct agent *agent, struct app *app);
 /** The same once more, as the configuration is now. */
 void govern_configure(struct agent *agent, struct app *app);
+/** What a later agent has to know of its place in the queue. */
+void govern_put_queued(const struct agent *agent, const struct app *app, struct frame *frame);
+/** An earlier agent may have had it queue: it keeps its place. Before it connects. */
+void govern_take_queued(struct agent *agent, struct app *app, const msgpack_object *map);
 void govern_forget(struct agent *agent, struct app *app);
 /** It connected. @first: as never before. Fields go into the open welcome. */
 void govern_welcome(struct agent *agent, struct app *app, bool first, const msgpack_object *hello,

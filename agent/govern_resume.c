@@ -71,6 +71,47 @@ static unsigned enqueue(struct agent *agent, struct app *app, unsigned seats, ui
     return added;
 }
 
+void govern_put_queued(const struct agent *agent, const struct app *app, struct frame *frame)
+{
+    frame_array(frame, "queued_ms");
+    for (size_t i = 0; i < app->seat_count; i++) {
+        frame_u64(frame, NULL, app->seats[i].queued_ms);
+    }
+    frame_end(frame);
+    frame_array(frame, "only");
+    for (size_t i = 0; i < app->seat_count; i++) {
+        uint32_t only = app->seats[i].only;
+        frame_string(frame, NULL,
+                     only == LEDGER_NONE ? "" : agent->governor->ledger.devices[only].name);
+    }
+    frame_end(frame);
+}
+
+void govern_take_queued(struct agent *agent, struct app *app, const msgpack_object *map)
+{
+    const msgpack_object *times, *names;
+    size_t timed = field_array(map, "queued_ms", &times), named = field_array(map, "only", &names);
+    uint64_t now = uv_now(&agent->loop);
+    char name[PROTOCOL_WORD_MAX];
+
+    for (size_t i = 0; i < app->seat_count; i++) {
+        struct app_seat *seat = &app->seats[i];
+        /* The clock is one for all agents between two starts of the machine. */
+        seat->queued_ms = now;
+        if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER &&
+            times[i].via.u64 < now) {
+            seat->queued_ms = times[i].via.u64;
+        }
+        if (i < named && object_string(&names[i], name, sizeof(name)) && name[0] &&
+            ledger_device(&agent->governor->ledger, name, &seat->only)) {
+            seat->only = LEDGER_NONE;
+        }
+        if (seat->ticket > agent->governor->tickets) {
+            agent->governor->tickets = seat->ticket;
+        }
+    }
+}
+
 void resume_queue(struct peer *client, struct app *app, size_t seat, unsigned seats, uint32_t only,
                   uint64_t timeout_ms, const char *why)
 {
@@ -196,6 +237,12 @@ void resume_tick(struct agent *agent)
                        "program %s (pid %d) was suspended by another command meanwhile", app->name,
                        (int)app->pid);
             drop(agent->governor, resume);
+        } else if (app->silent) {
+            peer_error(resume->client, ERR_EXPIRED,
+                       "program %s (pid %d) does not answer (is it stopped?); the resume is "
+                       "canceled",
+                       app->name, (int)app->pid);
+            give_up(agent, resume);
         } else if (resume->expires_ms && uv_now(&agent->loop) >= resume->expires_ms) {
             peer_error(resume->client, ERR_EXPIRED,
                        "program %s (pid %d) found no room in time and stays suspended: %s",

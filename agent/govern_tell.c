@@ -180,6 +180,12 @@ static void put_lines(const struct agent *agent, const struct app_seat *seat, st
                  (unsigned long long)(in_ns + 999999999) / 1000000000);
         frame_string(frame, NULL, line);
     }
+    if (seat->suspended && seat->displaced && seat->only != LEDGER_NONE) {
+        char line[PROTOCOL_TEXT_MAX];
+        snprintf(line, sizeof(line), "It queues for %s alone, which an operator named.",
+                 agent->governor->ledger.devices[seat->only].name);
+        frame_string(frame, NULL, line);
+    }
     for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n")) {
         if (line[0]) {
             frame_string(frame, NULL, line);

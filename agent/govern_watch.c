@@ -70,12 +70,18 @@ void watch_step(struct agent *agent, const struct request *request, const char *
     }
 }
 
-/** Why it is off other devices, where that is known, else of its last step. */
-static const char *bar_reason(const struct agent *agent, const struct app *app)
+/** Why it is not asked, or is off other devices, where that is known, else of its last step. */
+static const char *stay_reason(const struct agent *agent, const struct app *app)
 {
     const struct app_fate *fate = &app->fate;
-    const char *reason = fate->why;
+    const char *reason = fate->why[0] ? fate->why : "no other device has room for it";
 
+    if (!app->peer) {
+        return "it has not found this agent yet";
+    }
+    if (app->silent) {
+        return "it does not answer (is it stopped?)";
+    }
     for (unsigned i = 0; i < fate->bar_count; i++) {
         reason = step_barred(agent, app, &fate->bars[i]) ? fate->bars[i].reason : reason;
     }
@@ -100,10 +106,9 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
         if (!there) {
             continue;
         }
-        const char *why = pinned[0] ? pinned : bar_reason(agent, app);
         frame_map(frame, NULL);
         report_put_app(frame, app);
-        frame_string(frame, "reason", why[0] ? why : "no other device has room for it");
+        frame_string(frame, "reason", pinned[0] ? pinned : stay_reason(agent, app));
         frame_end(frame);
         count++;
     }

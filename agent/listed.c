@@ -126,6 +126,14 @@ static void handle_register(struct peer *peer, struct message *message, const ch
     reply_registered(peer, app);
 }
 
+/** A listing in progress may be of another environment: then it is this one's turn next. */
+static void wait_for_list(struct peer *peer, struct message *message, const char *environment)
+{
+    peer->retried = !peer->agent->devices.listing;
+    peer_wait_for_devices(peer, message);
+    devices_refresh(peer->agent, environment);
+}
+
 void listed_handle(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
@@ -139,10 +147,7 @@ void listed_handle(struct peer *peer, struct message *message)
     }
     if (!peer->retried &&
         !devices_fresh(agent, environment, registers ? LISTING_MANY : LIST_AGE_MS)) {
-        /* A listing in progress may be of another environment: then it is this one's turn next. */
-        peer->retried = !agent->devices.listing;
-        peer_wait_for_devices(peer, message);
-        devices_refresh(agent, environment);
+        wait_for_list(peer, message, environment);
     } else if (registers) {
         handle_register(peer, message, environment);
     } else {
@@ -162,9 +167,7 @@ bool listed_await(struct peer *peer, struct message *message)
         peer->retried = false;
         return false;
     }
-    peer->retried = true;
-    peer_wait_for_devices(peer, message);
-    devices_refresh(peer->agent, environment);
+    wait_for_list(peer, message, environment);
     free(environment);
     return true;
 }

@@ -61,6 +61,14 @@ static int refuse(struct paths *paths, int error, const char *folder, const char
     return error;
 }
 
+static int refuse_error(struct paths *paths, int error, const char *folder)
+{
+    char why[100];
+
+    snprintf(why, sizeof(why), "cannot be entered or made: %s", strerror(-error));
+    return refuse(paths, error, folder, why);
+}
+
 /** From the root folder down, so that each is looked at when nobody else can replace it any more.
  */
 static int check_above(const char *folder, struct paths *paths)
@@ -70,7 +78,7 @@ static int check_above(const char *folder, struct paths *paths)
         struct stat stat;
         snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
         if (lstat(path, &stat)) {
-            return refuse(paths, -errno, path, strerror(errno));
+            return refuse_error(paths, -errno, path);
         }
         if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid)) {
             return refuse(paths, -EPERM, path, "belongs to another user");
@@ -91,7 +99,7 @@ static int make_private(const char *wanted, struct paths *paths)
     char above[PATH_MAX], real[PATH_MAX];
 
     if (put_above(above, sizeof(above), wanted) || !realpath(above, real)) {
-        return refuse(paths, -errno, above, strerror(errno));
+        return refuse_error(paths, -errno, above);
     }
     int error = check_above(real, paths);
     if (error) {
@@ -102,7 +110,7 @@ static int make_private(const char *wanted, struct paths *paths)
         error = -errno;
     }
     if (error) {
-        return refuse(paths, error, wanted, strerror(-error));
+        return refuse_error(paths, error, wanted);
     }
     if (!ours(paths->folder, false)) {
         return refuse(paths, -EPERM, paths->folder, "is not a folder of yours");

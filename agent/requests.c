@@ -204,6 +204,31 @@ static const struct inventory_entry *last_device(const struct agent *agent, cons
     return all;
 }
 
+/** Whether each that @wish means fits where it was, which is not one device. As govern_admit(). */
+static int admit_back(struct agent *agent, const struct request *wish, char *ret_error, size_t size)
+{
+    unsigned left = wish->seats;
+    int full = 0;
+
+    for (size_t i = 0; i < wish->app->seat_count && !full; i++) {
+        const struct app_seat *seat = &wish->app->seats[i];
+        struct request part = *wish;
+        part.dry_run = true;
+        part.seats = 0;
+        for (size_t j = i; left & (1u << i) && seat->has_device && j < wish->app->seat_count; j++) {
+            const struct app_seat *other = &wish->app->seats[j];
+            if (other->has_device && device_key_equal(&other->device, &seat->device)) {
+                part.seats |= left & (1u << j);
+            }
+        }
+        left &= ~part.seats;
+        const struct inventory_entry *entry =
+            part.seats ? device_by_key(&agent->devices.inventory, &seat->device) : NULL;
+        full = entry ? govern_admit(agent, &part, entry, ret_error, size) : 0;
+    }
+    return full;
+}
+
 static void forward(struct peer *client, struct app *app, size_t seat,
                     const struct message *message, const struct inventory_entry *target,
                     const char *verb)
@@ -234,7 +259,9 @@ static void forward(struct peer *client, struct app *app, size_t seat,
         resume_hand_back(client, app, seat, wish.seats, only);
         return;
     }
-    int full = there ? govern_admit(agent, &wish, there, error, sizeof(error)) : 0;
+    int full = there     ? govern_admit(agent, &wish, there, error, sizeof(error))
+               : resumes ? admit_back(agent, &wish, error, sizeof(error))
+                         : 0;
     if (full && resumes && (full == -ENOSPC || !target)) {
         resume_queue(client, app, seat, wish.seats, only, timeout_ms, error);
         return;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "agent/cmd.h"
@@ -168,7 +169,7 @@ static void print_help(FILE *to)
           "  devices [--presented]\n"
           "  ps\n"
           "  move APP[:N] DEVICE [--timeout SECONDS] [--dry-run] [--taken]\n"
-          "  suspend APP[:N] [--taken]\n"
+          "  suspend APP[:N] [--timeout SECONDS] [--taken]\n"
           "  resume APP[:N] [DEVICE] [--timeout SECONDS] [--queue]\n"
           "  notify APP[:N] WHAT [--in SECONDS] [--value N] [--text TEXT]\n"
           "  limit DEVICE|APP --memory SIZE|none\n"
@@ -197,6 +198,13 @@ const char *cmd_help(const char *name)
         }
     }
     return "";
+}
+
+uint64_t cmd_address_limit(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? 0 : limit.rlim_cur;
 }
 
 static bool nobody_there(int error)

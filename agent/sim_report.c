@@ -275,13 +275,13 @@ static json_t *trace_json(const struct sim_report *report)
 
     return json_pack(
         "{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
-        output_text(report->trace->name), "devices", (json_int_t)report->trace->device_count, "nodes",
-        (json_int_t)report->trace->node_count, "programs", (json_int_t)report->trace->task_count,
-        "tasks", (json_int_t)counts->rows, "without_gpu", (json_int_t)counts->without_gpu,
-        "pending", (json_int_t)counts->pending, "failed", (json_int_t)counts->failed,
-        "several_gpus", (json_int_t)counts->several, "growing", (json_int_t)counts->growing,
-        "bound", (json_int_t)counts->ruled, "best_effort", (json_int_t)counts->preemptible, "seed",
-        (json_int_t)(report->options->seed & INT64_MAX));
+        output_text(report->trace->name), "devices", (json_int_t)report->trace->device_count,
+        "nodes", (json_int_t)report->trace->node_count, "programs",
+        (json_int_t)report->trace->task_count, "tasks", (json_int_t)counts->rows, "without_gpu",
+        (json_int_t)counts->without_gpu, "pending", (json_int_t)counts->pending, "failed",
+        (json_int_t)counts->failed, "several_gpus", (json_int_t)counts->several, "growing",
+        (json_int_t)counts->growing, "bound", (json_int_t)counts->ruled, "best_effort",
+        (json_int_t)counts->preemptible, "seed", (json_int_t)(report->options->seed & INT64_MAX));
 }
 
 static json_t *assumed_json(const struct sim_report *report)

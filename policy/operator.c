@@ -15,8 +15,8 @@ static void leave(struct view *view, uint32_t program, const char *why,
         to = pick_roomiest(view, program, least_of(p->least, most), most);
     if (to == POLICY_NONE) {
         step_set(ret_step, POLICY_DO_SUSPEND, program, POLICY_NONE, 0);
-        step_say(ret_step, "%s %s; no other device has %s free for %s", d->name, why,
-                 size_text(full).text, p->name);
+        step_say(ret_step, "%s %s; no other device that it runs on has %s free for %s", d->name,
+                 why, size_text(full).text, p->name);
         return;
     }
     step_set(ret_step, POLICY_DO_MOVE, program, to, least_of(room_for(view, program, to), most));

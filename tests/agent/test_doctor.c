@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,6 +80,29 @@ Test(doctor, checks_the_setup)
     cr_assert_eq(result->status, 1);
     cr_assert(strstr(result->out, "stop  library"), "%s", result->out);
 }
+
+/* The sanitizer reserves more. */
+#ifndef __SANITIZE_ADDRESS__
+Test(doctor, says_that_the_address_space_is_limited)
+{
+    struct result *result = RESEAT("doctor");
+    const struct rlimit limit = {(rlim_t)3 << 30, (rlim_t)3 << 30};
+    const struct rlimit cramped = {(rlim_t)1 << 29, (rlim_t)3 << 30};
+
+    cr_assert_not(strstr(result->out, "address space"), "%s", result->out);
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    result = RESEAT("doctor");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->out, "note  address space: limited to 3072 MiB"), "%s", result->out);
+    result = RESEAT("doctor", "true");
+    cr_assert(strstr(result->out, "note  address space"), "%s", result->out);
+    cr_assert_str_eq(RESEAT("run", "true")->err, "");
+    cr_assert_eq(setrlimit(RLIMIT_AS, &cramped), 0);
+    result = RESEAT("run", "true");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->err, "limited to 512 MiB"), "%s", result->err);
+}
+#endif
 
 /** The first check that says @mark; NULL: none does. Borrowed from @object. */
 static const char *check_of(json_t *object, const char *mark)

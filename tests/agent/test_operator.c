@@ -127,6 +127,10 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
     cr_assert_eq(held->status, 1, "%s%s", held->out, held->err);
     cr_assert(strstr(held->err, "stopped"), "%s", held->err);
     cr_assert(strstr(held->err, "does not answer"), "%s", held->err);
+    /* Also where nothing is asked of it any more. */
+    held = PUPPETS_RESEAT("drain", "gpu0");
+    cr_assert_eq(held->status, 4, "%s%s", held->out, held->err);
+    cr_assert(strstr(held->err, "does not answer"), "%s", held->err);
     puppet_kill(stopped);
 
     struct puppet *failing = start("failing", "gpu:larger", 20 * MIB);

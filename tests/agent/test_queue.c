@@ -304,6 +304,80 @@ Test(queue, resume_hands_a_program_back_to_the_policy)
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a", "--queue")->status, 2);
 }
 
+Test(queue, who_waits_for_the_resume_of_one_that_does_not_answer_is_told)
+{
+    struct puppet *other, *a = shut_out(&other);
+
+    /* It goes through the queue to gpu1, which is free. */
+    a->stopped = true;
+    struct result *result = PUPPETS_RESEAT("resume", "a");
+    cr_assert_eq(result->status, 5, "%s", result->err);
+    cr_assert(strstr(result->err, "does not answer"), "%s", result->err);
+    cr_assert_eq(ps_says("a", "displaced"), 0);
+    cr_assert_eq(a->resumes, 0);
+}
+
+static uint64_t waits_s(const char *name)
+{
+    struct result *result = PUPPETS_RESEAT("explain", name);
+    const char *at = strstr(result->out, "in the queue for ");
+
+    cr_assert(at, "%s", result->out);
+    return strtoull(at + strlen("in the queue for "), NULL, 10);
+}
+
+Test(queue, an_agent_that_is_killed_takes_no_place_and_no_time_from_who_queues)
+{
+    struct puppet *other, *a = shut_out(&other);
+
+    limit("gpu1", "100MiB");
+    struct puppet *b = start("b", NULL, 50 * MIB, 50 * MIB);
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "b")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("resume", "a", "gpu0", "--queue")->status, 0);
+    struct result *result = PUPPETS_RESEAT("explain", "a");
+    cr_assert(strstr(result->out, "queues for gpu0 alone"), "%s", result->out);
+    uint64_t ticket = ps_says("a", "ticket");
+    kill(harness_agent(), SIGKILL);
+    for (unsigned i = 0; RESEAT("agent", "start")->status; i++) {
+        cr_assert_lt(i, 100);
+    }
+    puppet_connect(a);
+    puppet_connect(b);
+    puppet_connect(other);
+    cr_assert_eq(ps_says("a", "ticket"), ticket);
+    cr_assert_lt(waits_s("a"), 60);
+    result = PUPPETS_RESEAT("explain", "a");
+    cr_assert(strstr(result->out, "queues for gpu0 alone"), "%s", result->out);
+    limit("gpu0", "210MiB");
+    limit("gpu1", "1MiB");
+    cr_assert_eq(PUPPETS_RESEAT("resume", "b", "--queue")->status, 0);
+    cr_assert_gt(ps_says("b", "ticket"), ticket);
+}
+
+Test(queue, virtual_devices_go_back_to_several_devices_only_where_each_has_room)
+{
+    struct puppet_kind kind = {.device = "gpu:one", .second = "gpu:larger"};
+    struct puppet *a = puppet_start("a", &kind);
+
+    a->seats[0].wanted = a->seats[0].held = a->seats[0].least = 100 * MIB;
+    a->seats[1].wanted = a->seats[1].held = a->seats[1].least = 100 * MIB;
+    puppet_say(a);
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+    limit("gpu1", "50MiB");
+    struct result *result = PUPPETS_RESEAT("resume", "a", "--json");
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_str_eq(a->seats[1].device, "gpu:one");
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+    limit("gpu1", "none");
+    cr_assert_eq(PUPPETS_RESEAT("resume", "a:0", "gpu0")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("resume", "a:1", "gpu1")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("resume", "a")->status, 0);
+    cr_assert_str_eq(a->seats[0].device, "gpu:one");
+    cr_assert_str_eq(a->seats[1].device, "gpu:larger");
+}
+
 Test(queue, what_is_already_there_is_done)
 {
     struct puppet *a = start("a", NULL, 100 * MIB, 10 * MIB);

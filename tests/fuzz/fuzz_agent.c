@@ -56,7 +56,9 @@ static void put_fields(struct frame *frame, struct input *input)
         frame_u64(frame, "version", PROTOCOL_VERSION);
         frame_u64(frame, "request", input_byte(input));
         frame_u64(frame, "timeout_ms", (uint64_t)input_short(input) << (input_byte(input) % 64));
-        frame_bool(frame, "dry_run", input_byte(input) & 1);
+        uint8_t how = input_byte(input);
+        frame_bool(frame, "dry_run", how & 1);
+        frame_bool(frame, "queue", how & 2);
         frame_bool(frame, "named", input_byte(input) & 1);
     }
 }

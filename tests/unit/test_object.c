@@ -48,6 +48,8 @@ static struct thing *publish(enum object_type type)
 /* Through here the compiler does not see what a pointer is, as it does not in a program. */
 static const void *volatile handle;
 
+/* Sanitizers have no such limits. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /* So many bytes more than the process has now. */
 static void limit_address_space(size_t more)
 {
@@ -61,9 +63,7 @@ static void limit_address_space(size_t more)
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-/* As many as that leaves room for, of each type, and not one wrong answer. Sanitizers have no such
- * limits. */
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* As many as that leaves room for, of each type, and not one wrong answer. */
 Test(object, objects_are_had_where_the_address_space_is_limited)
 {
     enum { EACH = 20000 };

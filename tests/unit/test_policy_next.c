@@ -100,7 +100,8 @@ Test(policy_next, a_drained_program_spills_elsewhere_if_what_it_needs_at_once_fi
     p->least++;
     step = next(&w);
     expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
-    cr_expect_str_eq(step.reason, "gpu0 is drained; no other device has 4 MiB free for p0");
+    cr_expect_str_eq(step.reason,
+                     "gpu0 is drained; no other device that it runs on has 4 MiB free for p0");
     p->least = 0;
     p->ways = POLICY_UPGRADE;
     expect_next(&w, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
