@@ -20,6 +20,7 @@ struct directive {
     enum directive_kind kind;
     size_t at, end; /**< Of the header's name with its quotes or brackets, of the tokens that make
                          one, or of the definition, in the text. */
+    bool next;      /**< The search goes on behind the folder that the text was found in. */
 };
 
 /** A text and what it directs. */
