@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +205,14 @@ static bool texts_same(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+static size_t chain_of(const char *name, size_t length)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    return (hash ^ hash >> 16) % MACRO_CHAINS;
+}
+
 int macros_define(struct macros *macros, const char *text, size_t size, bool *ret_new)
 {
     const char *end = text + size, *at = text, *open = NULL, *close = NULL;
@@ -225,14 +234,19 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
         .parameters = open ? strndup(open, (size_t)(close - open)) : NULL,
         .body = strndup(at, (size_t)(end - at)),
     };
-    size_t i = 0;
-    while (macro.name && macro.body && i < macros->count &&
-           (strcmp(macros->list[i].name, macro.name) != 0 ||
-            !texts_same(macros->list[i].parameters, macro.parameters) ||
-            strcmp(macros->list[i].body, macro.body) != 0))
-        i++;
-    bool whole = macro.name && macro.body && (macro.parameters || !open);
-    if (!whole || i < macros->count) {
+    bool whole = macro.name && macro.body && (macro.parameters || !open), known = false;
+    size_t chain = chain_of(text, length);
+    unsigned same = 1;
+    for (size_t i = macros->chains[chain].first; whole && !known && i;
+         i = macros->list[i - 1].next) {
+        const struct macro *other = &macros->list[i - 1];
+        if (strcmp(other->name, macro.name) != 0)
+            continue;
+        same++;
+        known =
+            texts_same(other->parameters, macro.parameters) && strcmp(other->body, macro.body) == 0;
+    }
+    if (!whole || known) {
         macro_finish(&macro);
         return whole ? 0 : -ENOMEM;
     }
@@ -243,6 +257,12 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
     }
     macros->list = grown;
     macros->list[macros->count++] = macro;
+    if (macros->chains[chain].last)
+        grown[macros->chains[chain].last - 1].next = macros->count;
+    else
+        macros->chains[chain].first = macros->count;
+    macros->chains[chain].last = macros->count;
+    macros->most = same > macros->most ? same : macros->most;
     *ret_new = true;
     return 0;
 }
@@ -260,8 +280,9 @@ static const struct macro *find(const struct macros *macros, unsigned choice, co
                                 size_t length)
 {
     const struct macro *found = NULL;
-    for (size_t i = 0; i < macros->count; i++) {
-        const struct macro *macro = &macros->list[i];
+    size_t i = macros->chains[chain_of(name, length)].first;
+    for (; i; i = macros->list[i - 1].next) {
+        const struct macro *macro = &macros->list[i - 1];
         if (strncmp(macro->name, name, length) != 0 || macro->name[length])
             continue;
         found = macro;
@@ -273,13 +294,7 @@ static const struct macro *find(const struct macros *macros, unsigned choice, co
 
 unsigned macros_choices(const struct macros *macros)
 {
-    unsigned most = 1;
-    for (size_t i = 0; i < macros->count; i++) {
-        unsigned same = 0;
-        for (size_t k = 0; k <= i; k++)
-            same += strcmp(macros->list[k].name, macros->list[i].name) == 0;
-        most = same > most ? same : most;
-    }
+    unsigned most = macros->most > 0 ? macros->most : 1;
     return most < CHOICES_MAX ? most : CHOICES_MAX;
 }
 

@@ -39,11 +39,18 @@ struct macro {
     char *name;
     char *parameters; /**< "x,y"; NULL: not like a function. */
     char *body;
+    size_t next; /**< Of its chain, plus one; 0: the last. */
 };
+
+#define MACRO_CHAINS 1024
 
 struct macros {
     struct macro *list;
     size_t count;
+    struct {
+        size_t first, last; /**< Plus one; 0: none. */
+    } chains[MACRO_CHAINS]; /**< By name, each in the order of definition. */
+    unsigned most;          /**< Definitions of one name. */
 };
 
 /**

@@ -423,6 +423,23 @@ Test(headers, reading_them_ends)
     recipe_unref(recipe);
 }
 
+/* As generated sources have them: with each compared with each this takes minutes. */
+Test(headers, a_text_of_many_definitions_is_read_before_the_test_ends, .timeout = 60)
+{
+    enum { COUNT = 200000, ROOM = 32 };
+    char *text = malloc((size_t)COUNT * ROOM), *end = text;
+    file("n.h", "");
+    end += sprintf(end, "#define H \"n.h\"\n");
+    for (int i = 0; i < COUNT; i++)
+        end += sprintf(end, "#define N%d %d\n", i, i);
+    sprintf(end, "#include H\n");
+    struct recipe *recipe = kept(text, "");
+    cr_assert_not_null(recipe->headers);
+    cr_expect_str_eq(recipe->headers->list[0].path, "n.h");
+    recipe_unref(recipe);
+    free(text);
+}
+
 static int count_file(const char *path, const struct stat *stat, int kind, struct FTW *at)
 {
     (void)stat, (void)kind, (void)at;
