@@ -127,17 +127,25 @@ static int add_from_disk(struct walk *walk, const char *path)
     return bytes ? headers_add(headers, path, same, bytes, size) : -ENOMEM;
 }
 
-/* @folder, of @length bytes, in front of @name. */
+/* @folder, of @length bytes, in front of @name. False where that is too long. */
+static bool join(char ret_path[HEADER_PATH_MAX], const char *folder, size_t length,
+                 const char *name)
+{
+    size_t slash = length && folder[length - 1] != '/';
+    if (length + slash + strlen(name) >= HEADER_PATH_MAX)
+        return false;
+    memcpy(ret_path, folder, length);
+    ret_path[length] = '/';
+    strcpy(ret_path + length + slash, name);
+    return true;
+}
+
 static int find(struct walk *walk, const char *folder, size_t length, const char *name,
                 int *ret_index)
 {
     char path[HEADER_PATH_MAX];
-    size_t slash = length && folder[length - 1] != '/';
-    if (length + slash + strlen(name) >= sizeof(path))
+    if (!join(path, folder, length, name))
         return 0;
-    memcpy(path, folder, length);
-    path[length] = '/';
-    strcpy(path + length + slash, name);
     uint32_t before = walk->headers->count;
     for (uint32_t i = 0; i < before; i++) {
         if (strcmp(walk->headers->list[i].path, path) == 0) {
@@ -151,8 +159,20 @@ static int find(struct walk *walk, const char *folder, size_t length, const char
     return err;
 }
 
+/* Behind the folder that @text was found in, as @name. 0: in none, so that the search begins as any
+ * does. */
+static size_t next_folder(const struct walk *walk, const struct walk_text *text, const char *name)
+{
+    char path[HEADER_PATH_MAX];
+    for (size_t i = 0; text->folder && i < walk->folder_count; i++)
+        if (join(path, walk->folders[i], strlen(walk->folders[i]), name) &&
+            strcmp(path, text->folder) == 0)
+            return i + 1;
+    return 0;
+}
+
 int walk_resolve(struct walk *walk, const struct walk_text *text, const struct header_name *name,
-                 int *ret_index)
+                 bool next, int *ret_index)
 {
     const struct recipe *recipe = walk->recipe;
     int err = 0;
@@ -165,15 +185,16 @@ int walk_resolve(struct walk *walk, const struct walk_text *text, const struct h
     }
     if (name->text[0] == '/')
         return find(walk, "", 0, name->text, ret_index);
+    size_t first = next ? next_folder(walk, text, name->text) : 0;
     /* What stands in a string is looked for beside it first; that is the working folder. */
-    if (name->quoted)
+    if (name->quoted && first == 0)
         err = find(walk, text->folder ? text->folder : "", text->folder_length, name->text,
                    ret_index);
-    for (size_t i = 0; !err && *ret_index == WALK_NONE && i < walk->folder_count; i++)
+    for (size_t i = first; !err && *ret_index == WALK_NONE && i < walk->folder_count; i++)
         err = find(walk, walk->folders[i], strlen(walk->folders[i]), name->text, ret_index);
     /* Some drivers look there last, some first, some not at all. */
     int here = WALK_NONE;
-    if (!err && (*ret_index == WALK_NONE || !name->quoted))
+    if (!err && first == 0 && (*ret_index == WALK_NONE || !name->quoted))
         err = find(walk, "", 0, name->text, &here);
     if (*ret_index == WALK_NONE)
         *ret_index = here;
@@ -282,7 +303,7 @@ static int follow(struct walk *walk, size_t t, const struct directive *directive
         struct header_name name;
         uint32_t before = walk->headers->count;
         if (header_name_read(&walk->macros, c, at, size, &name))
-            err = walk_resolve(walk, text, &name, &index);
+            err = walk_resolve(walk, text, &name, directive->next, &index);
         *ret_new = *ret_new || walk->headers->count > before;
     }
     return err;
@@ -300,7 +321,7 @@ int walk_all(struct walk *walk)
         if (strlen(walk->forced[i]) >= sizeof(name.text))
             continue;
         strcpy(name.text, walk->forced[i]);
-        err = walk_resolve(walk, &walk->texts[0], &name, &index);
+        err = walk_resolve(walk, &walk->texts[0], &name, false, &index);
     }
     /* A macro may be defined behind a text that was read before it. */
     for (unsigned pass = 0; !err && more && pass < PASSES_MAX; pass++) {

@@ -36,8 +36,11 @@ struct walk {
 /** 0, -ENOMEM or -E2BIG (beyond a limit). walk_finish() in any case. */
 MUST_CHECK int walk_all(struct walk *walk);
 void walk_finish(struct walk *walk);
-/** The index of what @name means in @text, or one of the above. */
+/**
+ * The index of what @name means in @text, or one of the above.
+ * @next  As in struct directive.
+ */
 MUST_CHECK int walk_resolve(struct walk *walk, const struct walk_text *text,
-                            const struct header_name *name, int *ret_index);
+                            const struct header_name *name, bool next, int *ret_index);
 
 #endif

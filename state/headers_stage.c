@@ -196,7 +196,7 @@ static int meaning(struct walk *walk, struct staged *staged, const struct walk_t
     for (unsigned c = 0; !err && c < choices; c++) {
         if (!header_name_read(&walk->macros, c, at, size, &name))
             continue;
-        err = walk_resolve(walk, text, &name, &index);
+        err = walk_resolve(walk, text, &name, directive->next, &index);
         if (index == WALK_NONE)
             continue;
         if (!err && choices > 1 && index >= 0)
@@ -271,7 +271,7 @@ static int rewrite_options(struct walk *walk, const struct staged *staged, struc
         int index = WALK_NONE;
         if (option.kind == OPTION_INCLUDE && strlen(option.argument) < sizeof(name.text)) {
             strcpy(name.text, option.argument);
-            err = walk_resolve(walk, &walk->texts[0], &name, &index);
+            err = walk_resolve(walk, &walk->texts[0], &name, false, &index);
         }
         free(option.argument);
         if (option.kind != OPTION_FOLDER && index < 0)

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,35 @@ static size_t joins(const char *at, const char *end)
     return end - at > 2 && at[1] == '\r' && at[2] == '\n' ? 3 : 0;
 }
 
+/* Behind the name that begins at @at: past its closing quote or bracket; NULL for anything else. It
+ * does not leave its line. */
+static const char *name_end(const char *at, const char *end)
+{
+    char closing = at < end && *at == '"' ? '"' : at < end && *at == '<' ? '>' : '\0';
+    if (!closing)
+        return NULL;
+    for (at++; at < end && *at != '\n'; at++)
+        if (*at == closing)
+            return at + 1;
+    return NULL;
+}
+
+/* True when what ends at @at, behind which a "<" stands, wants a header's name. */
+static bool wants_name(const char *start, const char *at)
+{
+    static const char *const words[] = {"include", "include_next", "import"};
+    while (at > start && (is_blank(at[-1]) || at[-1] == '('))
+        at--;
+    const char *end = at;
+    while (at > start && is_word(at[-1]))
+        at--;
+    at += end - at > 5 && memcmp(at, "__has", 5) == 0 ? 6 : 0;
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        if ((size_t)(end - at) == strlen(words[i]) && memcmp(at, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Blanks for comments, so that what stands elsewhere keeps its place; a comment of several lines
  * joins them. */
 static void clean_up(char *text, size_t size)
@@ -43,9 +73,9 @@ static void clean_up(char *text, size_t size)
             memset(at, ' ', joined);
             at += joined;
         } else if (quote) {
-            at += *at == '\\' && end - at > 1 && at[1] != '\n';
+            bool escapes = *at == '\\' && end - at > 1;
             quote = *at == quote || *at == '\n' ? '\0' : quote;
-            at++;
+            at += escapes ? 2 : 1;
         } else if (*at == '/' && end - at > 1 && at[1] == '/') {
             while (at < end && *at != '\n') {
                 joined = joins(at, end);
@@ -58,14 +88,15 @@ static void clean_up(char *text, size_t size)
             memset(at, ' ', length);
             at += length;
         } else {
+            const char *behind = *at == '<' && wants_name(text, at) ? name_end(at, end) : NULL;
             quote = *at == '"' || *at == '\'' ? *at : '\0';
-            at++;
+            at = behind ? text + (behind - text) : at + 1;
         }
     }
 }
 
 static int add(struct directives *directives, enum directive_kind kind, const char *at,
-               const char *end)
+               const char *end, bool next)
 {
     while (at < end && is_blank(*at))
         at++;
@@ -79,16 +110,8 @@ static int add(struct directives *directives, enum directive_kind kind, const ch
         directives->list = grown;
     }
     directives->list[directives->count++] = (struct directive){
-        kind, (size_t)(at - directives->clean), (size_t)(end - directives->clean)};
+        kind, (size_t)(at - directives->clean), (size_t)(end - directives->clean), next};
     return 0;
-}
-
-/* Behind the name that begins at @at: past its closing quote or bracket; NULL for anything else. */
-static const char *name_end(const char *at, const char *end)
-{
-    char closing = at < end && *at == '"' ? '"' : at < end && *at == '<' ? '>' : '\0';
-    const char *found = closing ? memchr(at + 1, closing, (size_t)(end - at - 1)) : NULL;
-    return found ? found + 1 : NULL;
 }
 
 static const char *skip_blanks(const char *at, const char *end)
@@ -104,11 +127,12 @@ static int add_questions(struct directives *directives, const char *at, const ch
     int err = 0;
     while (!err && (at = memmem(at, (size_t)(end - at), word, sizeof(word) - 1))) {
         at += sizeof(word) - 1;
-        const char *name = skip_blanks(at, end);
+        bool next = end - at > 5 && memcmp(at, "_next", 5) == 0;
+        const char *name = skip_blanks(next ? at + 5 : at, end);
         name = name < end && *name == '(' ? skip_blanks(name + 1, end) : name;
         const char *behind = name_end(name, end);
         if (behind)
-            err = add(directives, DIRECTIVE_INCLUDE, name, behind);
+            err = add(directives, DIRECTIVE_INCLUDE, name, behind, next);
     }
     return err;
 }
@@ -127,14 +151,14 @@ static int read_line(struct directives *directives, const char *at, const char *
         at++;
     size_t length = (size_t)(at - word);
     if (length == 6 && memcmp(word, "define", length) == 0) {
-        int err = add(directives, DIRECTIVE_DEFINE, at, end);
+        int err = add(directives, DIRECTIVE_DEFINE, at, end, false);
         return err ? err : add_questions(directives, at, end);
     }
     if ((length == 7 && memcmp(word, "include", length) == 0) ||
         (length == 12 && memcmp(word, "include_next", length) == 0) ||
         (length == 6 && memcmp(word, "import", length) == 0)) {
         const char *name = skip_blanks(at, end), *behind = name_end(name, end);
-        return add(directives, DIRECTIVE_INCLUDE, name, behind ? behind : end);
+        return add(directives, DIRECTIVE_INCLUDE, name, behind ? behind : end, length == 12);
     }
     return add_questions(directives, at, end);
 }
@@ -181,6 +205,14 @@ static bool texts_same(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+static size_t chain_of(const char *name, size_t length)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    return (hash ^ hash >> 16) % MACRO_CHAINS;
+}
+
 int macros_define(struct macros *macros, const char *text, size_t size, bool *ret_new)
 {
     const char *end = text + size, *at = text, *open = NULL, *close = NULL;
@@ -202,14 +234,19 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
         .parameters = open ? strndup(open, (size_t)(close - open)) : NULL,
         .body = strndup(at, (size_t)(end - at)),
     };
-    size_t i = 0;
-    while (macro.name && macro.body && i < macros->count &&
-           (strcmp(macros->list[i].name, macro.name) != 0 ||
-            !texts_same(macros->list[i].parameters, macro.parameters) ||
-            strcmp(macros->list[i].body, macro.body) != 0))
-        i++;
-    bool whole = macro.name && macro.body && (macro.parameters || !open);
-    if (!whole || i < macros->count) {
+    bool whole = macro.name && macro.body && (macro.parameters || !open), known = false;
+    size_t chain = chain_of(text, length);
+    unsigned same = 1;
+    for (size_t i = macros->chains[chain].first; whole && !known && i;
+         i = macros->list[i - 1].next) {
+        const struct macro *other = &macros->list[i - 1];
+        if (strcmp(other->name, macro.name) != 0)
+            continue;
+        same++;
+        known =
+            texts_same(other->parameters, macro.parameters) && strcmp(other->body, macro.body) == 0;
+    }
+    if (!whole || known) {
         macro_finish(&macro);
         return whole ? 0 : -ENOMEM;
     }
@@ -220,6 +257,12 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
     }
     macros->list = grown;
     macros->list[macros->count++] = macro;
+    if (macros->chains[chain].last)
+        grown[macros->chains[chain].last - 1].next = macros->count;
+    else
+        macros->chains[chain].first = macros->count;
+    macros->chains[chain].last = macros->count;
+    macros->most = same > macros->most ? same : macros->most;
     *ret_new = true;
     return 0;
 }
@@ -237,8 +280,9 @@ static const struct macro *find(const struct macros *macros, unsigned choice, co
                                 size_t length)
 {
     const struct macro *found = NULL;
-    for (size_t i = 0; i < macros->count; i++) {
-        const struct macro *macro = &macros->list[i];
+    size_t i = macros->chains[chain_of(name, length)].first;
+    for (; i; i = macros->list[i - 1].next) {
+        const struct macro *macro = &macros->list[i - 1];
         if (strncmp(macro->name, name, length) != 0 || macro->name[length])
             continue;
         found = macro;
@@ -250,13 +294,7 @@ static const struct macro *find(const struct macros *macros, unsigned choice, co
 
 unsigned macros_choices(const struct macros *macros)
 {
-    unsigned most = 1;
-    for (size_t i = 0; i < macros->count; i++) {
-        unsigned same = 0;
-        for (size_t k = 0; k <= i; k++)
-            same += strcmp(macros->list[k].name, macros->list[i].name) == 0;
-        most = same > most ? same : most;
-    }
+    unsigned most = macros->most > 0 ? macros->most : 1;
     return most < CHOICES_MAX ? most : CHOICES_MAX;
 }
 

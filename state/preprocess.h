@@ -20,6 +20,7 @@ struct directive {
     enum directive_kind kind;
     size_t at, end; /**< Of the header's name with its quotes or brackets, of the tokens that make
                          one, or of the definition, in the text. */
+    bool next;      /**< The search goes on behind the folder that the text was found in. */
 };
 
 /** A text and what it directs. */
@@ -38,11 +39,18 @@ struct macro {
     char *name;
     char *parameters; /**< "x,y"; NULL: not like a function. */
     char *body;
+    size_t next; /**< Of its chain, plus one; 0: the last. */
 };
+
+#define MACRO_CHAINS 1024
 
 struct macros {
     struct macro *list;
     size_t count;
+    struct {
+        size_t first, last; /**< Plus one; 0: none. */
+    } chains[MACRO_CHAINS]; /**< By name, each in the order of definition. */
+    unsigned most;          /**< Definitions of one name. */
 };
 
 /**

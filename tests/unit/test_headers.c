@@ -178,6 +178,10 @@ static const struct {
     {"once, by two names", "#include \"once.h\"\n#include \"sub/../once.h\"\n", "-I inc", 6, 2},
     {"a link", "#include \"link.h\"\n", "-I inc", 1, 2},
     {"itself", "#include \"self.h\"\n", "-I inc", 7, 4},
+    {"behind what looks like a comment in a string",
+     "constant char q[] = \"\\\"/*\";\n#include \"n.h\"\n", "-I inc", 1, 2},
+    {"what looks like a comment in a name", "#include <sub//..//n.h>\n", "-I inc", 1, 2},
+    {"the next of that name", "#include <next.h>\n", "-I inc -I other", 8, 2},
 };
 
 static void make_tree(void)
@@ -190,6 +194,8 @@ static void make_tree(void)
     file("inc/sub/four.h", "enum { N = 4, L = __LINE__ };\n");
     file("inc/four.h", "#error the wrong one\n");
     file("inc/sub/above.h", "#include \"../n.h\"\n");
+    file("inc/next.h", "#include_next <next.h>\nenum { L = __LINE__ };\n");
+    file("other/next.h", "#define N 8\n");
     file("inc/names.h", "#define LATER \"n.h\"\n");
     file("inc/once.h", "#pragma once\nenum { N = 6, L = __LINE__ };\n");
     file("inc/self.h",
@@ -415,6 +421,23 @@ Test(headers, reading_them_ends)
     cr_assert_not_null(recipe->headers);
     cr_expect_lt(recipe->headers->count, 4);
     recipe_unref(recipe);
+}
+
+/* As generated sources have them: with each compared with each this takes minutes. */
+Test(headers, a_text_of_many_definitions_is_read_before_the_test_ends, .timeout = 60)
+{
+    enum { COUNT = 200000, ROOM = 32 };
+    char *text = malloc((size_t)COUNT * ROOM), *end = text;
+    file("n.h", "");
+    end += sprintf(end, "#define H \"n.h\"\n");
+    for (int i = 0; i < COUNT; i++)
+        end += sprintf(end, "#define N%d %d\n", i, i);
+    sprintf(end, "#include H\n");
+    struct recipe *recipe = kept(text, "");
+    cr_assert_not_null(recipe->headers);
+    cr_expect_str_eq(recipe->headers->list[0].path, "n.h");
+    recipe_unref(recipe);
+    free(text);
 }
 
 static int count_file(const char *path, const struct stat *stat, int kind, struct FTW *at)
