@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,7 @@ static struct {
     unsigned threads, busy;
     uint64_t taken; /* jobs so far */
     bool timed;     /* a thread watches whether those that are busy go on */
+    sigset_t mask;  /* of the thread that had the first one started; never changes after that */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .posted = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
@@ -137,7 +139,11 @@ static void *callback_thread(void *unused)
 int callback_start(void)
 {
     pthread_mutex_lock(&pool.lock);
-    int error = pool.threads == 0 ? thread_add() : 0;
+    int error = 0;
+    if (pool.threads == 0) {
+        pthread_sigmask(SIG_SETMASK, NULL, &pool.mask);
+        error = thread_add();
+    }
     pthread_mutex_unlock(&pool.lock);
     return error;
 }
@@ -174,10 +180,16 @@ static void program_gone(void *data)
 void callback_program(void (*call)(void *data), void (*gone)(void *data), void *data)
 {
     struct ending ending = {gone, data};
+    sigset_t ours;
     work_end();
     pthread_cleanup_push(program_gone, &ending);
     cancel_allow(PTHREAD_CANCEL_ENABLE);
+    /* Ours block all signals; the program's own do not, nor does what it forks and runs. */
+    if (the_thread.in_job)
+        pthread_sigmask(SIG_SETMASK, &pool.mask, &ours);
     call(data);
+    if (the_thread.in_job)
+        pthread_sigmask(SIG_SETMASK, &ours, NULL);
     (void)cancel_hold();
     pthread_cleanup_pop(0);
     (void)work_begin();

@@ -233,6 +233,7 @@ static void wait_for_all(struct waiter *waiter)
 cl_int event_wait(cl_uint count, struct event *const *events)
 {
     struct waiter waiter = {.count = count, .events = events, .result = CL_SUCCESS};
+    pthread_testcancel(); /* waits in a driver cannot be canceled: a loop of them can, here */
     waiter.real = waiter.on_stack;
     if (count > ARRAY_SIZE(waiter.on_stack)) {
         waiter.real = calloc(count, sizeof(*waiter.real));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/map.h"
+#include "state/transfer.h"
 
 bool replica_needs(const struct memory *root, uint8_t place)
 {
@@ -142,7 +143,7 @@ static int download_around_maps(struct transfer *transfer, struct memory *root, 
     char *image = NULL;
     int error = 0;
     if (root->store)
-        memcpy(root->store, root->window->bytes, root->size);
+        host_copy_lent(root->store, root->window->bytes, root->size);
     if (root->image) {
         gap.image = image = malloc(root->size);
         if (!image)

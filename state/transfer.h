@@ -81,4 +81,7 @@ void transfer_prefault(char *memory, size_t size, unsigned threads);
 /** The OpenCL error behind the last -EIO, for the reason that an operator reads; 0 if none. */
 cl_int transfer_error(const struct transfer *transfer);
 
+/** Copy from memory that somebody may be taking away; what is not there reads as zeroes. */
+void host_copy_lent(char *to, const char *from, size_t size);
+
 #endif

@@ -60,8 +60,6 @@ unsigned host_cores(void);
 bool host_is_fresh(const char *memory, size_t size);
 /** Make the whole pages inside [memory, memory + size) present where it looks fresh; a hint. */
 void host_populate(char *memory, size_t size);
-/** Copy from memory that somebody may be taking away; what is not there reads as zeroes. */
-void host_copy_lent(char *to, const char *from, size_t size);
 /** Page-aligned memory of ours for chunks, present, not inherited by children. NULL: no memory. */
 char *host_ring_create(size_t size, unsigned threads);
 void host_ring_destroy(char *memory, size_t size);

@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 
 #include "tests/unit/test_events.h"
 
@@ -210,4 +211,61 @@ Test(events_threads, a_build_whose_callback_ends_its_thread_has_ended)
     for (unsigned ms = 0; object_count(OBJECT_PROGRAM) != 1 && ms < 10000; ms++)
         engine_rig_sleep(1);
     cr_assert_eq(object_count(OBJECT_PROGRAM), 1);
+}
+
+struct mask {
+    sigset_t set;
+    sem_t called;
+};
+
+static void CL_CALLBACK look_at_the_mask(cl_event event, cl_int status, void *data)
+{
+    struct mask *mask = data;
+    (void)event, (void)status;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask->set);
+    sem_post(&mask->called);
+}
+
+/* What it forks there gets the mask, and nobody could end it. */
+Test(events_threads, a_callback_has_the_signals_of_the_program)
+{
+    struct events_scene s;
+    struct mask mask;
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+    events_open(&s, EVENTS_CONFIG, 0);
+    sem_init(&mask.called, 0, 0);
+    cl_event event = events_add(&s, s.program.queue, 0, NULL);
+    OK(clSetEventCallback(event, CL_COMPLETE, look_at_the_mask, &mask));
+    OK(clFinish(s.program.queue));
+    sem_wait(&mask.called);
+    cr_assert(sigismember(&mask.set, SIGUSR1));
+    cr_assert_not(sigismember(&mask.set, SIGTERM));
+    OK(clReleaseEvent(event));
+}
+
+static void *waits_again_and_again(void *data)
+{
+    cl_event *event = data;
+    for (;;)
+        (void)clWaitForEvents(1, event);
+    return NULL;
+}
+
+Test(events_threads, a_thread_that_waits_for_what_has_ended_is_canceled)
+{
+    struct events_scene s;
+    pthread_t thread;
+    void *result;
+    events_open(&s, EVENTS_CONFIG, 0);
+    cl_event event = events_add(&s, s.program.queue, 0, NULL);
+    cr_assert_eq(pthread_create(&thread, NULL, waits_again_and_again, &event), 0);
+    cr_assert_eq(pthread_cancel(thread), 0);
+    cr_assert_eq(pthread_join(thread, &result), 0);
+    cr_assert_eq(result, PTHREAD_CANCELED);
+    engine_rig_moves(&s.rig, "two");
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
 }
