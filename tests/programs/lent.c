@@ -363,7 +363,7 @@ static uint64_t play(struct scene *s, uint64_t seed)
 
 static void open_kernels(struct scene *s)
 {
-    char name[16];
+    char name[32];
     cl_bool images = CL_FALSE;
 
     MUST(clGetDeviceInfo(s->prog.device, CL_DEVICE_IMAGE_SUPPORT, sizeof images, &images, NULL));
