@@ -108,5 +108,7 @@ bool state_comes_to(const char *app, const char *state, unsigned ms);
 /** As harness_run() of `reseat`, with puppets doing what they are told meanwhile. */
 struct result *puppets_reseat(const char *first, ...) __attribute__((sentinel));
 #define PUPPETS_RESEAT(...) puppets_reseat(__VA_ARGS__, (char *)NULL)
+/** `reseat limit` of a device or a program, which succeeds. */
+void puppets_limit(const char *what, const char *memory);
 
 #endif

@@ -578,27 +578,3 @@ Test(agent, a_child_after_fork_is_a_program_of_its_own)
     json_decref(object);
     end(pid);
 }
-
-Test(agent, a_program_that_is_stopped_does_not_hold_up_a_move)
-{
-    pid_t pid = start("app", "done");
-
-    cr_assert_eq(kill(pid, SIGSTOP), 0);
-    struct result *result = RESEAT("move", "app", "cpu1");
-    cr_expect_eq(result->status, 5, "%s%s", result->out, result->err);
-    cr_expect(strstr(result->err, "does not answer"), "%s", result->err);
-    cr_assert_eq(kill(pid, SIGCONT), 0);
-    cr_assert(harness_state("app", "running", 5000));
-    result = RESEAT("move", "app", "cpu1");
-    cr_expect_eq(result->status, 0, "%s", result->err);
-    end(pid);
-}
-
-Test(agent, a_program_that_answers_may_take_as_long_as_it_likes)
-{
-    pid_t pid = start("app", "done:7000");
-    struct result *result = RESEAT("move", "app", "cpu1");
-
-    cr_expect_eq(result->status, 0, "%s%s", result->out, result->err);
-    end(pid);
-}

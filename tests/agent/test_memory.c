@@ -30,18 +30,11 @@ static void finish(void)
 
 TestSuite(memory, .init = begin, .fini = finish, .timeout = 120);
 
-static void limit(const char *what, const char *memory)
-{
-    struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-}
-
 /** Devices are listed, and gpu0 has that much for programs. */
 static void begin_with(const char *memory)
 {
     cr_assert_eq(RESEAT("devices")->status, 0);
-    limit("gpu0", memory);
+    puppets_limit("gpu0", memory);
 }
 
 static struct puppet *start(const char *name, const char *device, const char *ways)
@@ -105,7 +98,7 @@ Test(memory, a_quota_holds)
     cr_assert(strstr(a->reason, "quota"), "%s", a->reason);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->seats[0].granted);
     /* With a larger one it goes on. */
-    limit("a", "200MiB");
+    puppets_limit("a", "200MiB");
     puppet_need(a, 0, 50 * MIB, false);
     cr_assert(puppet_answered(a, 3, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN);
@@ -425,14 +418,14 @@ Test(memory, a_limit_below_what_is_in_use_shrinks_it)
     a->seats[0].least = b->seats[0].least = 10 * MIB;
     cr_assert(puppet_allocate(a, 300 * MIB, SOON));
     cr_assert(puppet_allocate(b, 300 * MIB, SOON));
-    limit("gpu0", "256MiB");
+    puppets_limit("gpu0", "256MiB");
     cr_assert(puppets_run(fits, (struct puppet *[]){a, b}, SOON));
     cr_assert_leq(a->seats[0].granted + b->seats[0].granted, 256 * MIB);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), a->seats[0].granted + b->seats[0].granted);
     cr_assert(a->seats[0].spilled + b->seats[0].spilled >= 344 * MIB);
     cr_assert(state_comes_to("a", a->seats[0].spilled ? "spilled" : "running", SOON));
     /* And they take it back when they may. */
-    limit("gpu0", "none");
+    puppets_limit("gpu0", "none");
     cr_assert(devices_come_to("gpu0", "capacity_bytes", 2048 * MIB, SOON));
     puppets_for(1500);
     cr_assert_geq(a->seats[0].granted, 300 * MIB);
@@ -447,7 +440,7 @@ Test(memory, one_that_gives_nothing_back_is_not_asked_without_end)
     a->seats[0].least = 10 * MIB;
     a->stubborn = true;
     cr_assert(puppet_allocate(a, 300 * MIB, SOON));
-    limit("gpu0", "100MiB");
+    puppets_limit("gpu0", "100MiB");
     puppets_for(1500);
     cr_assert_leq(a->shrinks, 4);
     cr_assert_eq(a->seats[0].granted, devices_say("gpu0", "granted_bytes"));
@@ -539,7 +532,7 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
 {
     setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:two", 1);
     begin_with("1GiB");
-    limit("gpu1", "512MiB");
+    puppets_limit("gpu1", "512MiB");
     struct puppet *a = start("a", "gpu:one", "");
 
     a->move = RESULT_DONE;
@@ -564,7 +557,7 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
 
     /* One that never stops growing is not asked for ever. */
-    limit("gpu1", "4GiB");
+    puppets_limit("gpu1", "4GiB");
     a->outgrows = 100;
     a->more = MIB;
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 0);

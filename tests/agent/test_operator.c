@@ -60,13 +60,6 @@ static struct puppet *start(const char *name, const char *device, uint64_t bytes
     return puppet;
 }
 
-static void limit_to(const char *what, const char *memory)
-{
-    struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-}
-
 Test(operator, drain_moves_every_program_off_and_keeps_new_ones_away_until_undone)
 {
     struct puppet *puppets[MANY];
@@ -313,7 +306,7 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
 
 Test(operator, report_counts_what_was_wanted_and_names_programs_whole)
 {
-    limit_to("gpu0", "512MiB");
+    puppets_limit("gpu0", "512MiB");
     struct puppet *a = start("a-name-of-some-length", "gpu:one", 100 * MIB);
 
     a->seats[0].wanted = 1000 * MIB;

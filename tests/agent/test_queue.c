@@ -29,13 +29,6 @@ static void finish(void)
 
 TestSuite(queue, .init = begin, .fini = finish, .timeout = 120);
 
-static void limit(const char *what, const char *memory)
-{
-    struct result *result = PUPPETS_RESEAT("limit", what, "--memory", memory);
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-}
-
 static json_t *checked(const struct result *result, const char *command)
 {
     json_t *object = json_loads(result->out, 0, NULL);
@@ -55,8 +48,8 @@ static const char *text(json_t *object, const char *key)
 
 static void limit_both(const char *memory)
 {
-    limit("gpu0", memory);
-    limit("gpu1", memory);
+    puppets_limit("gpu0", memory);
+    puppets_limit("gpu1", memory);
 }
 
 /** @least of it is needed at once. */
@@ -98,12 +91,12 @@ Test(queue, a_launch_that_a_limit_is_too_small_for_waits_until_that_ends)
     struct puppet *a = start("a", NULL, 300 * MIB, 10 * MIB);
     unsigned answers = a->answers;
 
-    limit("a", "100MiB");
+    puppets_limit("a", "100MiB");
     cr_assert(devices_come_to("gpu0", "granted_bytes", 100 * MIB, SOON));
     launch(a, 250 * MIB);
     cr_assert(state_comes_to("a", "suspended", SOON));
     cr_assert_eq(a->answers, answers, "%s: %s", a->way, a->reason);
-    limit("a", "none");
+    puppets_limit("a", "none");
     cr_assert(puppet_answered(a, answers + 1, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN, "%s", a->reason);
     cr_assert_geq(a->seats[0].granted, 250 * MIB);
@@ -292,7 +285,7 @@ Test(queue, resume_hands_a_program_back_to_the_policy)
 {
     struct puppet *other, *a = shut_out(&other);
 
-    limit("gpu1", "100MiB");
+    puppets_limit("gpu1", "100MiB");
     json_t *object = checked(PUPPETS_RESEAT("resume", "a", "--queue", "--json"), "resume");
     cr_assert_str_eq(text(object, "result"), "queued");
     json_decref(object);
@@ -330,7 +323,7 @@ Test(queue, an_agent_that_is_killed_takes_no_place_and_no_time_from_who_queues)
 {
     struct puppet *other, *a = shut_out(&other);
 
-    limit("gpu1", "100MiB");
+    puppets_limit("gpu1", "100MiB");
     struct puppet *b = start("b", NULL, 50 * MIB, 50 * MIB);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "b")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("resume", "a", "gpu0", "--queue")->status, 0);
@@ -348,8 +341,8 @@ Test(queue, an_agent_that_is_killed_takes_no_place_and_no_time_from_who_queues)
     cr_assert_lt(waits_s("a"), 60);
     result = PUPPETS_RESEAT("explain", "a");
     cr_assert(strstr(result->out, "queues for gpu0 alone"), "%s", result->out);
-    limit("gpu0", "210MiB");
-    limit("gpu1", "1MiB");
+    puppets_limit("gpu0", "210MiB");
+    puppets_limit("gpu1", "1MiB");
     cr_assert_eq(PUPPETS_RESEAT("resume", "b", "--queue")->status, 0);
     cr_assert_gt(ps_says("b", "ticket"), ticket);
 }
@@ -363,13 +356,13 @@ Test(queue, virtual_devices_go_back_to_several_devices_only_where_each_has_room)
     a->seats[1].wanted = a->seats[1].held = a->seats[1].least = 100 * MIB;
     puppet_say(a);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
-    limit("gpu1", "50MiB");
+    puppets_limit("gpu1", "50MiB");
     struct result *result = PUPPETS_RESEAT("resume", "a", "--json");
     cr_assert_eq(result->status, 0, "%s", result->out);
     cr_assert_str_eq(a->seats[0].device, "gpu:one");
     cr_assert_str_eq(a->seats[1].device, "gpu:one");
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
-    limit("gpu1", "none");
+    puppets_limit("gpu1", "none");
     cr_assert_eq(PUPPETS_RESEAT("resume", "a:0", "gpu0")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("resume", "a:1", "gpu1")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
@@ -407,8 +400,8 @@ Test(queue, what_is_already_there_is_done)
 
 Test(queue, who_grows_in_small_pieces_displaces_in_large_ones)
 {
-    limit("gpu1", "1MiB");
-    limit("gpu0", "384MiB");
+    puppets_limit("gpu1", "1MiB");
+    puppets_limit("gpu0", "384MiB");
     struct puppet *low = start("low", "pw", 300 * MIB, 10 * MIB);
     struct puppet_kind kind = {.device = "gpu:one", .priority = "1", .ways = "w"};
     struct puppet *high = puppet_start("high", &kind);

@@ -323,25 +323,26 @@ static void launch(struct any *a, cl_kernel kernel, cl_uint dims, size_t x, size
     any_note(a, "clEnqueueNDRangeKernel", err, global, sizeof global);
 }
 
-/** A buffer that kernels may do anything with, other than @other. */
-static struct mem *free_buffer(struct any *a, const struct mem *other)
+/** The slot of a buffer that kernels may do anything with, other than @other; MEMS: none. */
+static unsigned free_buffer(struct any *a, unsigned other)
 {
     unsigned from = rng_below(&a->rng, MEMS);
 
-    for (unsigned i = 0; i < MEMS; i++) {
-        struct mem *m = &a->mems[(from + i) % MEMS];
-        if (m->mem && m != other && m->type == CL_MEM_OBJECT_BUFFER &&
+    for (unsigned i = from; i < from + MEMS; i++) {
+        const struct mem *m = &a->mems[i % MEMS];
+        if (m->mem && i % MEMS != other && m->type == CL_MEM_OBJECT_BUFFER &&
             m->flags == CL_MEM_READ_WRITE && !m->mapped && !m->parent && !m->children)
-            return m;
+            return i % MEMS;
     }
-    return NULL;
+    return MEMS;
 }
 
 void any_kernel(struct any *a, bool wrong)
 {
     static const char *const names[] = {"stir", "add", "turn", "look", "draw"};
     uint32_t which = rng_below(&a->rng, 5), k = (uint32_t)rng_next(&a->rng);
-    struct mem *one = free_buffer(a, NULL), *two = free_buffer(a, one), *image = NULL;
+    unsigned first = free_buffer(a, MEMS), second = free_buffer(a, first);
+    struct mem *image = NULL;
 
     for (unsigned i = 0; i < MEMS; i++) {
         struct mem *m = &a->mems[i];
@@ -349,8 +350,9 @@ void any_kernel(struct any *a, bool wrong)
             m->flags != (which == 3 ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY))
             image = m;
     }
-    if (!one || !two || (which >= 3 && !image))
+    if (first == MEMS || second == MEMS || (which >= 3 && !image))
         return;
+    const struct mem *one = &a->mems[first], *two = &a->mems[second];
     cl_kernel kernel = prog_kernel(a->program, names[which]);
     cl_uint n = (cl_uint)(one->size / 4), least = (cl_uint)(two->size / 4);
     cl_int err = CL_SUCCESS;
