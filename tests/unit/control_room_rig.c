@@ -278,3 +278,11 @@ void room_rig_finish(void)
         pthread_join(threads[i], NULL);
     }
 }
+
+void welcome_of_one_that_answers(void)
+{
+    struct frame frame;
+    frame_init(&frame, MSG_WELCOME);
+    frame_bool(&frame, "alive", true);
+    take_welcome(&frame);
+}

@@ -83,6 +83,8 @@ bool take(struct frame *frame);
 void take_welcome(struct frame *frame);
 
 void welcome(const uint64_t *initial, size_t count);
+/** Of an agent that says that it is there when it is asked. */
+void welcome_of_one_that_answers(void);
 /** @way  NULL: without. */
 void answer(uint64_t id, const char *way);
 /** MSG_GRANT or MSG_SHRINK. */

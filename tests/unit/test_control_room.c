@@ -421,14 +421,6 @@ Test(control_room, first_grants_that_are_none_end_the_list)
 
 /* ---- agents that are there and say nothing ---- */
 
-static void welcome_of_one_that_answers(void)
-{
-    struct frame frame;
-    frame_init(&frame, MSG_WELCOME);
-    frame_bool(&frame, "alive", true);
-    take_welcome(&frame);
-}
-
 /* Turns of the control thread for so many seconds; how often the agent is asked whether it is
  * there. */
 static unsigned asked_for(unsigned seconds)
