@@ -250,15 +250,18 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
         macro_finish(&macro);
         return whole ? 0 : -ENOMEM;
     }
-    struct macro *grown = reallocarray(macros->list, macros->count + 1, sizeof(*grown));
-    if (!grown) {
-        macro_finish(&macro);
-        return -ENOMEM;
+    if ((macros->count & (macros->count - 1)) == 0) {
+        size_t room = macros->count ? macros->count * 2 : 1;
+        struct macro *grown = reallocarray(macros->list, room, sizeof(*grown));
+        if (!grown) {
+            macro_finish(&macro);
+            return -ENOMEM;
+        }
+        macros->list = grown;
     }
-    macros->list = grown;
     macros->list[macros->count++] = macro;
     if (macros->chains[chain].last)
-        grown[macros->chains[chain].last - 1].next = macros->count;
+        macros->list[macros->chains[chain].last - 1].next = macros->count;
     else
         macros->chains[chain].first = macros->count;
     macros->chains[chain].last = macros->count;
