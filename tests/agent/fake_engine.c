@@ -7,12 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/device_key.h"
-#include "agent/protocol.h"
-#include "interpose/aware.h"
-#include "interpose/control.h"
-#include "state/move.h"
-#include "state/status.h"
+#include "agent/wire/device_key.h"
+#include "agent/wire/protocol.h"
+#include "interpose/aware/aware.h"
+#include "interpose/control/control.h"
+#include "state/move/move.h"
+#include "state/move/status.h"
 
 #define TOTAL_BYTES (64u << 20)
 

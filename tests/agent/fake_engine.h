@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_AGENT_FAKE_ENGINE_H
 #define RESEAT_TESTS_AGENT_FAKE_ENGINE_H
 
-#include "state/driver.h"
+#include "state/driver/driver.h"
 
 /*
  * A stand-in for the engine: move_run() and status_seat() that do what FAKE_MOVE says, so that the

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/inventory.h"
+#include "agent/wire/inventory.h"
 
 /*
  * In place of reseat-lister: writes the devices that POCL_FAKE_DEVICES names (a variable that

@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/protocol.h"
-#include "interpose/control.h"
+#include "agent/wire/protocol.h"
+#include "interpose/control/control.h"
 #include "tests/agent/fake_engine.h"
 
 /*

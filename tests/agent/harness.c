@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/config.h"
-#include "agent/paths.h"
+#include "agent/config/config.h"
+#include "agent/config/paths.h"
 #include "tests/scratch.h"
 
 #define ARGUMENTS_MAX 24

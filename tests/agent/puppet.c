@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/device_key.h"
+#include "agent/wire/device_key.h"
 #include "policy/decide.h"
 #include "tests/agent/harness.h"
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/protocol.h"
+#include "agent/wire/protocol.h"
 #include "policy/reseat.h"
 
 /*

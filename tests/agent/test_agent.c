@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/inventory.h"
+#include "agent/wire/inventory.h"
 #include "tests/agent/harness.h"
 
 TestSuite(agent, .init = harness_init, .fini = harness_finish, .timeout = 120);

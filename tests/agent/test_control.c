@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/device_key.h"
-#include "agent/protocol.h"
+#include "agent/wire/device_key.h"
+#include "agent/wire/protocol.h"
 #include "tests/agent/harness.h"
 
 /*

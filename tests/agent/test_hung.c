@@ -8,8 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/client.h"
-#include "agent/process.h"
+#include "agent/cli/client.h"
+#include "agent/config/process.h"
 #include "tests/agent/harness.h"
 
 /* An agent that is stopped, or hangs; and programs that are. */

@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/access.h"
-#include "agent/device_names.h"
-#include "agent/environment.h"
-#include "agent/paths.h"
+#include "agent/config/device_names.h"
+#include "agent/config/environment.h"
+#include "agent/config/paths.h"
+#include "agent/wire/access.h"
 #include "tests/scratch.h"
 
 static cl_device_type gpu = CL_DEVICE_TYPE_GPU, cpu = CL_DEVICE_TYPE_CPU;

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/device_key.h"
-#include "agent/protocol.h"
-#include "state/text.h"
+#include "agent/wire/device_key.h"
+#include "agent/wire/protocol.h"
+#include "state/base/text.h"
 
 static void make(struct frame *frame)
 {

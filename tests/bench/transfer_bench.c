@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "state/transfer_priv.h"
+#include "state/transfer/transfer_priv.h"
 
 /*
  * What the transfer engine makes of each device's link and of each pair of devices, beside plain

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "state/compiler.h"
+#include "state/base/compiler.h"
 
 /*
  * libreseat-emu.so: an OpenCL driver for tests. It wraps another driver and shows its devices with

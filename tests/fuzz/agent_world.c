@@ -11,13 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/apps.h"
-#include "agent/device_key.h"
-#include "agent/devices.h"
-#include "agent/govern.h"
-#include "agent/peers.h"
-#include "agent/process.h"
-#include "agent/requests.h"
+#include "agent/config/process.h"
+#include "agent/daemon/apps.h"
+#include "agent/daemon/devices.h"
+#include "agent/daemon/govern.h"
+#include "agent/daemon/peers.h"
+#include "agent/daemon/requests.h"
+#include "agent/wire/device_key.h"
 
 #define PROCESSES 5
 #define FIRST_PID 101

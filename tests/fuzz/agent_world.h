@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_FUZZ_AGENT_WORLD_H
 #define RESEAT_TESTS_FUZZ_AGENT_WORLD_H
 
-#include "agent/agent.h"
+#include "agent/daemon/agent.h"
 #include "tests/fuzz/fuzz.h"
 
 /* What is around the agent in its harness: processes, time, the lister, a kernel that is slow. */

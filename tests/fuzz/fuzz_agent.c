@@ -6,12 +6,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/apps.h"
-#include "agent/device_key.h"
-#include "agent/devices.h"
-#include "agent/govern_priv.h"
-#include "agent/peers.h"
-#include "agent/requests.h"
+#include "agent/daemon/apps.h"
+#include "agent/daemon/devices.h"
+#include "agent/daemon/govern_priv.h"
+#include "agent/daemon/peers.h"
+#include "agent/daemon/requests.h"
+#include "agent/wire/device_key.h"
 #include "tests/fuzz/agent_world.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config_priv.h"
-#include "agent/size.h"
+#include "agent/config/config_priv.h"
+#include "agent/wire/size.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

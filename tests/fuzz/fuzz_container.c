@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/container.h"
-#include "state/usage.h"
+#include "state/object/usage.h"
+#include "state/recipe/container.h"
 #include "tests/fuzz/fuzz.h"
 
 #define XXH_INLINE_ALL

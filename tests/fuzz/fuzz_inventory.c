@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/device_key.h"
-#include "agent/device_names.h"
-#include "agent/inventory.h"
-#include "interpose/present.h"
-#include "state/offer.h"
+#include "agent/config/device_names.h"
+#include "agent/wire/device_key.h"
+#include "agent/wire/inventory.h"
+#include "state/object/offer.h"
+#include "state/present/present.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "state/move.h"
-#include "state/status.h"
+#include "state/move/move.h"
+#include "state/move/status.h"
 #include "tests/fuzz/fuzz.h"
 
 /*
@@ -16,7 +16,7 @@
  * what it would start as a thread is run at once.
  */
 
-#include "interpose/control.c" /* NOLINT(bugprone-suspicious-include) */
+#include "interpose/control/control.c" /* NOLINT(bugprone-suspicious-include) */
 
 #define SIZE_MAX_INPUT 60000 /* What both sockets hold. */
 

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/device_key.h"
-#include "agent/device_names.h"
-#include "agent/environment.h"
-#include "state/driver.h"
-#include "state/icd.h"
-#include "state/usage.h"
+#include "agent/config/device_names.h"
+#include "agent/config/environment.h"
+#include "agent/wire/device_key.h"
+#include "state/driver/driver.h"
+#include "state/driver/icd.h"
+#include "state/object/usage.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/config.h"
-#include "agent/device_key.h"
-#include "agent/inventory.h"
-#include "agent/protocol.h"
-#include "state/container.h"
+#include "agent/config/config.h"
+#include "agent/wire/device_key.h"
+#include "agent/wire/inventory.h"
+#include "agent/wire/protocol.h"
+#include "state/recipe/container.h"
 
 /*
  * Writes the seeds of the corpus with the product's own encoders: fuzz_seeds FOLDER. They are files

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config.h"
+#include "agent/config/config.h"
 #include "tests/unit/folder.h"
 
 /* Configurations from texts, in a folder of the test's own. */

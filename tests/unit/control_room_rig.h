@@ -6,12 +6,12 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "interpose/control_room.h"
-#include "state/room.h"
+#include "interpose/control/control_room.h"
+#include "state/room/room.h"
 
 /*
- * What stands around interpose/control_room.c. The test's thread is the control thread; the engine,
- * the clock, the threads and the agent are the test's own, so that nothing depends on time.
+ * What stands around interpose/control/control_room.c. The test's thread is the control thread; the
+ * engine, the clock, the threads and the agent are the test's own, so that nothing depends on time.
  */
 
 #define MIB ((uint64_t)1 << 20)

@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/device_key.h"
-#include "interpose/control.h"
-#include "interpose/start.h"
+#include "agent/wire/device_key.h"
+#include "interpose/control/control.h"
+#include "interpose/entry/start.h"
 #include "tests/unit/folder.h"
 
 static struct device *find(const struct engine_rig *rig, const char *name)

@@ -3,9 +3,9 @@
 
 #include <CL/cl.h>
 
-#include "state/context.h"
-#include "state/move.h"
-#include "state/status.h"
+#include "state/move/move.h"
+#include "state/move/status.h"
+#include "state/object/context.h"
 #include "tests/emu/emu.h"
 
 /*

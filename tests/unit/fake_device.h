@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/devinfo.h"
+#include "state/driver/devinfo.h"
 
 /* A device made of what each test says of it. */
 static struct devinfo_value storage[8][128];

@@ -1,8 +1,8 @@
 #ifndef RESEAT_TESTS_UNIT_PAIR_H
 #define RESEAT_TESTS_UNIT_PAIR_H
 
-#include "state/kernel.h"
-#include "state/recipe.h"
+#include "state/program/kernel.h"
+#include "state/recipe/recipe.h"
 
 /* A context on one of POCL's devices, and a residence on the other as a mover would prepare it. */
 struct pair {

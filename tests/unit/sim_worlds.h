@@ -4,8 +4,8 @@
 #include <criterion/criterion.h>
 #include <inttypes.h>
 
-#include "agent/sim.h"
-#include "agent/sim_random.h"
+#include "agent/simulate/sim.h"
+#include "agent/simulate/sim_random.h"
 #include "tests/unit/leaks.h"
 
 /*

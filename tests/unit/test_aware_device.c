@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/aware.h"
-#include "state/room.h"
+#include "interpose/aware/aware.h"
+#include "state/room/room.h"
 #include "tests/unit/test_aware.h"
 
 /* What the program keeps, uses and is told. */

@@ -1,7 +1,7 @@
 #include <criterion/criterion.h>
 
-#include "state/clock.h"
-#include "state/residence.h"
+#include "state/base/clock.h"
+#include "state/object/residence.h"
 
 /* The program's clock across moves, on drivers that are nothing but clocks. */
 

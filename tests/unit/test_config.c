@@ -1,7 +1,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "agent/paths.h"
+#include "agent/config/paths.h"
 #include "tests/unit/config_rig.h"
 #include "tests/unit/leaks.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state/container.h"
+#include "state/recipe/container.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

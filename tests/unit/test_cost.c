@@ -1,7 +1,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "state/cost.h"
+#include "state/transfer/cost.h"
 
 #define GB  1e9
 #define MIB (1ull << 20)

@@ -1,8 +1,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "state/devinfo.h"
-#include "state/driver.h"
+#include "state/driver/devinfo.h"
+#include "state/driver/driver.h"
 #include "tests/unit/leaks.h"
 
 TestSuite(devinfo, .fini = leaks_check, .timeout = 60);

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "state/driver.h"
-#include "state/icd.h"
+#include "state/driver/driver.h"
+#include "state/driver/icd.h"
 #include "tests/unit/folder.h"
 #include "tests/unit/leaks.h"
 

@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/context.h"
-#include "state/move.h"
-#include "state/status.h"
+#include "state/move/move.h"
+#include "state/move/status.h"
+#include "state/object/context.h"
 #include "tests/scratch.h"
 
 /*

@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/context.h"
-#include "state/move.h"
+#include "state/move/move.h"
+#include "state/object/context.h"
 
 /*
  * Two threads fork while others map and unmap, use shared virtual memory, build, launch and move.

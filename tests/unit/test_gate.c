@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/fork.h"
-#include "state/gate.h"
+#include "state/base/fork.h"
+#include "state/base/gate.h"
 
 #define THREADS 6
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "state/group.h"
+#include "state/program/group.h"
 #include "tests/unit/engine_rig.h"
 
 /* The groups of launches without a local size stay within what the program was told (L5). */

@@ -7,8 +7,8 @@
 
 #include "engine_rig.h"
 #include "folder.h"
-#include "state/headers.h"
-#include "state/recipe.h"
+#include "state/recipe/headers.h"
+#include "state/recipe/recipe.h"
 
 /* What a program includes from the disk stays as it was when it was built. */
 

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_UNIT_TEST_INVARIANTS_COMMON_H
 #define RESEAT_TESTS_UNIT_TEST_INVARIANTS_COMMON_H
 
-#include "state/memory.h"
+#include "state/memory/memory.h"
 #include "tests/unit/engine_rig.h"
 
 /* Devices that copy, and one that works on the host's bytes in place. */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/map.h"
-#include "state/memory.h"
+#include "state/memory/map.h"
+#include "state/memory/memory.h"
 #include "tests/unit/test_invariants_common.h"
 
 /* R3. */

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "agent/inventory.h"
-#include "agent/msgcheck.h"
+#include "agent/wire/inventory.h"
+#include "agent/wire/msgcheck.h"
 #include "tests/unit/folder.h"
 #include "tests/unit/leaks.h"
 

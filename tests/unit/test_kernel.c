@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "pair.h"
-#include "state/memory.h"
-#include "state/sampler.h"
-#include "state/usage.h"
+#include "state/memory/memory.h"
+#include "state/object/usage.h"
+#include "state/program/sampler.h"
 
 static struct pair pair;
 static struct program *program;

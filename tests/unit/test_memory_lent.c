@@ -2,7 +2,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "state/memory.h"
+#include "state/memory/memory.h"
 #include "tests/unit/engine_rig.h"
 
 /*

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/map.h"
+#include "state/memory/map.h"
 #include "tests/unit/test_invariants_common.h"
 
 /*

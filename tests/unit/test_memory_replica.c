@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/map.h"
-#include "state/replica.h"
+#include "state/memory/map.h"
+#include "state/memory/replica.h"
 #include "tests/unit/engine_rig.h"
 
 /* What may be copied while the program runs, and what has to end before. Two virtual devices. */

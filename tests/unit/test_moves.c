@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/kernel.h"
-#include "state/memory.h"
+#include "state/memory/memory.h"
+#include "state/program/kernel.h"
 #include "tests/unit/test_moves_common.h"
 
 /* M2, M3: everything, around all places. */

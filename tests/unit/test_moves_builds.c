@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/stay.h"
-#include "state/work.h"
+#include "state/base/work.h"
+#include "state/object/stay.h"
 #include "tests/unit/test_moves_common.h"
 
 /* Builds end, however often the program is moved meanwhile. */

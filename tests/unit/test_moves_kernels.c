@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "state/kernel_priv.h"
+#include "state/program/kernel_priv.h"
 #include "tests/unit/test_moves_devices.h"
 
 /* Kernels on the move: threads that share them, launches that a device cannot run. */

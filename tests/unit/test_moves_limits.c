@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "state/kernel.h"
-#include "state/memory.h"
+#include "state/memory/memory.h"
+#include "state/program/kernel.h"
 #include "tests/unit/test_moves_common.h"
 
 /* M4. */

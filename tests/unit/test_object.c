@@ -6,8 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/gate.h"
-#include "state/object.h"
+#include "state/base/gate.h"
+#include "state/object/object.h"
 
 /* Types of our own instead of the engine's: object.c and the gate know no other. */
 struct thing {

@@ -1,6 +1,6 @@
 #include <pthread.h>
 
-#include "state/gate.h"
+#include "state/base/gate.h"
 #include "tests/unit/test_pins_common.h"
 
 /* Native kernels and sub-devices. */

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "interpose/present.h"
+#include "state/present/present.h"
 #include "tests/unit/fake_device.h"
 #include "tests/unit/leaks.h"
 

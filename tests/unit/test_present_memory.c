@@ -1,7 +1,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "interpose/present.h"
+#include "state/present/present.h"
 #include "tests/unit/fake_device.h"
 #include "tests/unit/leaks.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "pair.h"
-#include "state/container.h"
-#include "state/usage.h"
+#include "state/object/usage.h"
+#include "state/recipe/container.h"
 
 static const struct recipe_constant *const no_constants = NULL;
 static const struct program_notify nobody = {NULL, NULL};

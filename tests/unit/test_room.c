@@ -1,6 +1,6 @@
 #include <pthread.h>
 
-#include "interpose/control_job.h"
+#include "interpose/control/control_job.h"
 #include "tests/unit/test_room_common.h"
 
 /* Policies, moves and threads of programs that do not fit. */

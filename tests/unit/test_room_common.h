@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/memory.h"
-#include "state/room.h"
+#include "state/memory/memory.h"
+#include "state/room/room.h"
 #include "tests/unit/engine_rig.h"
 
 /*

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/memory.h"
+#include "state/memory/memory.h"
 #include "tests/unit/engine_rig.h"
 
 /* Programs with several virtual devices. */

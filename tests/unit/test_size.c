@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/size.h"
+#include "agent/wire/size.h"
 #include "tests/unit/leaks.h"
 
 TestSuite(size, .fini = leaks_check, .timeout = 60);

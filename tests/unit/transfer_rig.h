@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_UNIT_TRANSFER_RIG_H
 #define RESEAT_TESTS_UNIT_TRANSFER_RIG_H
 
-#include "state/transfer_priv.h"
+#include "state/transfer/transfer_priv.h"
 
 /* Residences over whatever devices are installed, whose calls can be counted, failed and slowed. */
 

@@ -1,8 +1,8 @@
 #ifndef RESEAT_TESTS_UNIT_TRIED_H
 #define RESEAT_TESTS_UNIT_TRIED_H
 
-#include "interpose/calls.h"
-#include "state/object.h"
+#include "interpose/entry/calls.h"
+#include "state/object/object.h"
 
 /* What generate.py writes for tests: every call with one bad handle, and all else as it should be.
  */

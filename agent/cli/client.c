@@ -1,0 +1,242 @@
+#include "agent/cli/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/config/config.h"
+#include "agent/wire/connect.h"
+
+#define HELLO_MS        5000
+#define SEND_MS         5000
+#define LAUNCH_MS       10000
+#define RETRY_MS        20
+#define LAUNCH_PAUSE_MS 2
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void pause_ms(long milliseconds)
+{
+    const struct timespec pause = {.tv_nsec = milliseconds * 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+static int say_hello(struct client *client, int64_t until)
+{
+    struct message message;
+    struct frame frame;
+
+    frame_init(&frame, MSG_HELLO);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_string(&frame, "role", "client");
+    int result = client_send(client, &frame);
+    if (result) {
+        return result;
+    }
+    result = client_receive(client, (int)(until - now_ms()), -1, &message);
+    if (result != 1) {
+        return result ? result : -EPROTO;
+    }
+    result = field_is(&message.root, "type", MSG_WELCOME) ? 0 : -EPROTO;
+    field_text(&message.root, "message", client->problem, sizeof(client->problem));
+    message_finish(&message);
+    return result;
+}
+
+int client_connect(const struct paths *paths, struct client *ret_client)
+{
+    int64_t until = now_ms() + HELLO_MS;
+    struct client client = {.fd = agent_connect(paths->socket)};
+
+    frame_reader_init(&client.reader);
+    /* Nothing tells when a full backlog has room again. */
+    for (; client.fd == -EAGAIN && now_ms() < until; client.fd = agent_connect(paths->socket)) {
+        pause_ms(RETRY_MS);
+    }
+    int result = client.fd == -EAGAIN ? -ETIMEDOUT : client.fd < 0 ? client.fd : 0;
+    if (!result) {
+        result = say_hello(&client, until);
+    }
+    if (result) {
+        client_close(&client);
+    }
+    *ret_client = client;
+    return result;
+}
+
+void client_close(struct client *client)
+{
+    if (client->fd >= 0) {
+        close(client->fd);
+    }
+    client->fd = -1;
+    frame_reader_finish(&client->reader);
+}
+
+/** For something to be read or sent, or @other to be readable. Returns 0, or -ETIMEDOUT. */
+static int wait_for(struct pollfd polled[2], int64_t until)
+{
+    int64_t left = until - now_ms();
+
+    if (left <= 0) {
+        return -ETIMEDOUT;
+    }
+    return poll(polled, 2, (int)left) < 0 && errno != EINTR ? -errno : 0;
+}
+
+int client_send(struct client *client, struct frame *frame)
+{
+    int64_t until = now_ms() + SEND_MS;
+    int result = frame_seal(frame);
+    size_t sent = 0;
+
+    while (!result && sent < frame->buffer.size) {
+        ssize_t count =
+            send(client->fd, frame->buffer.data + sent, frame->buffer.size - sent, MSG_NOSIGNAL);
+        if (count < 0 && errno == EAGAIN) {
+            struct pollfd polled[2] = {{.fd = client->fd, .events = POLLOUT}, {.fd = -1}};
+            result = wait_for(polled, until);
+        } else if (count < 0 && errno != EINTR) {
+            result = errno == ECONNRESET ? -EPIPE : -errno;
+        } else if (count > 0) {
+            sent += (size_t)count;
+        }
+    }
+    frame_finish(frame);
+    return result;
+}
+
+int client_receive(struct client *client, int timeout_ms, int other, struct message *ret_message)
+{
+    int64_t until = now_ms() + timeout_ms;
+
+    for (;;) {
+        char bytes[16384];
+        int result = frame_reader_next(&client->reader, ret_message);
+        if (result) {
+            return result == 1 ? 1 : -EPROTO;
+        }
+        struct pollfd polled[2] = {{.fd = client->fd, .events = POLLIN},
+                                   {.fd = other, .events = POLLIN}};
+        result = wait_for(polled, until);
+        if (result) {
+            return result;
+        }
+        if (polled[1].revents) {
+            return 0;
+        }
+        if (!polled[0].revents) {
+            continue;
+        }
+        ssize_t count = recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+        if (count == 0 || (count < 0 && errno == ECONNRESET)) {
+            return -EPIPE;
+        }
+        if (count < 0 && errno != EAGAIN && errno != EINTR) {
+            return -errno;
+        }
+        if (count > 0 && frame_reader_feed(&client->reader, bytes, (size_t)count)) {
+            return -ENOMEM;
+        }
+    }
+}
+
+int client_follow(struct client *client, int patience_ms, int other, struct message *ret_message)
+{
+    int64_t until = now_ms() + patience_ms;
+
+    for (;;) {
+        struct frame frame;
+        int result = client_receive(client, patience_ms / 4, other, ret_message);
+        if (result == 1 && field_is(&ret_message->root, "type", MSG_AGENT)) {
+            message_finish(ret_message);
+            until = now_ms() + patience_ms;
+            continue;
+        }
+        if (result != -ETIMEDOUT || now_ms() >= until) {
+            return result;
+        }
+        frame_init(&frame, MSG_AGENT);
+        result = client_send(client, &frame);
+        if (result) {
+            return result;
+        }
+    }
+}
+
+/** It says so in its log; what its user wrote is worth more than the place of that. */
+static void say_why(int result, char *ret_why, size_t size)
+{
+    struct config_error error;
+    struct config config;
+
+    if (config_load_effective(NULL, 0, &config, &error)) {
+        config_error_format(&error, ret_why, size);
+        return;
+    }
+    config_finish(&config);
+    snprintf(ret_why, size, "%s", strerror(-result));
+}
+
+static int launch(void)
+{
+    char path[PATH_MAX];
+    char daemon[] = "--daemon";
+    char *arguments[] = {path, daemon, NULL};
+    posix_spawn_file_actions_t actions;
+    int status;
+    pid_t child;
+    int error = paths_agent(path);
+
+    if (error) {
+        return error;
+    }
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    error = -posix_spawn(&child, path, &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error) {
+        return error;
+    }
+    pid_t ended;
+    int64_t until = now_ms() + LAUNCH_MS;
+    while ((ended = waitpid(child, &status, WNOHANG)) <= 0) {
+        if (ended < 0 && errno != EINTR) {
+            return -errno;
+        }
+        if (now_ms() >= until) {
+            kill(child, SIGKILL);
+            waitpid(child, &status, 0);
+            return -ETIMEDOUT;
+        }
+        pause_ms(LAUNCH_PAUSE_MS);
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+}
+
+int client_launch_agent(char *ret_why, size_t why_size)
+{
+    int result = launch();
+
+    if (result) {
+        say_why(result, ret_why, why_size);
+    }
+    return result;
+}

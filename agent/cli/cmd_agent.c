@@ -1,0 +1,172 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/cli/cmd.h"
+#include "agent/config/lock.h"
+#include "agent/config/process.h"
+
+#define ANSWER_MS 5000
+#define STOP_MS   5000
+#define TERM_MS   2000
+
+static int print_agent(const struct output *output, bool running, const msgpack_object *about,
+                       const char *what)
+{
+    char folder[PATH_MAX] = "", release[PROTOCOL_WORD_MAX] = "", problem[PROTOCOL_TEXT_MAX] = "";
+
+    field_text(about, "folder", folder, sizeof(folder));
+    field_string(about, "release", release, sizeof(release));
+    field_text(about, "config_problem", problem, sizeof(problem));
+    if (output->json) {
+        json_t *object = output_object(output, STATUS_DONE);
+        json_object_set_new(object, "running", json_boolean(running));
+        json_object_set_new(object, "agent", about ? cmd_json(about) : json_null());
+        if (about) {
+            json_object_del(json_object_get(object, "agent"), "type");
+        }
+        return output_print(object, STATUS_DONE);
+    }
+    if (!running) {
+        puts(what);
+    } else {
+        printf("%s: pid %llu, release %s, %llu program(s), log %s/agent.log\n", what,
+               (unsigned long long)field_u64(about, "pid", 0), release,
+               (unsigned long long)field_u64(about, "apps", 0), folder);
+    }
+    if (problem[0]) {
+        fprintf(stderr, "reseat agent: it keeps an older configuration; the last is refused: %s\n",
+                problem);
+    }
+    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+}
+
+static int show(const struct output *output, bool launch, const char *what)
+{
+    struct client client = {.fd = -1};
+    struct message message;
+    struct frame frame;
+    int status = cmd_connect(output, launch, "tell about itself", &client);
+
+    if (status) {
+        return status;
+    }
+    frame_init(&frame, MSG_AGENT);
+    status = cmd_ask(output, &client, &frame, MSG_AGENT, ANSWER_MS, "tell about itself", &message);
+    client_close(&client);
+    if (status) {
+        return status;
+    }
+    status = print_agent(output, true, &message.root, what);
+    message_finish(&message);
+    return status;
+}
+
+/** Wait until the process is gone, so that a start right after finds no lock. */
+static bool gone(pid_t pid, uint64_t start, int timeout_ms)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+
+    for (int waited = 0; waited < timeout_ms; waited += 10) {
+        if (!process_alive(pid, start)) {
+            return true;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+/** End one that does not end by itself: nothing depends on it, and a later one knows all again. */
+static int end(const struct output *output, pid_t pid, uint64_t start)
+{
+    kill(pid, SIGTERM);
+    kill(pid, SIGCONT);
+    if (!gone(pid, start, TERM_MS)) {
+        kill(pid, SIGKILL);
+    }
+    if (!gone(pid, start, STOP_MS)) {
+        return output_fail(output, ERR_FAILED, "the agent (pid %d) does not end", (int)pid);
+    }
+    return print_agent(output, false, NULL,
+                       "the agent did not answer and was ended; programs run on without it");
+}
+
+/** As client_receive(): 1 and its answer. */
+static int ask_to_stop(const struct paths *paths, struct client *client,
+                       struct message *ret_message)
+{
+    struct frame frame;
+    int result = client_connect(paths, client);
+
+    if (!result) {
+        frame_init(&frame, MSG_STOP);
+        result = client_send(client, &frame);
+    }
+    return result ? result : client_receive(client, ANSWER_MS, -1, ret_message);
+}
+
+static int stop(const struct output *output)
+{
+    struct client client = {.fd = -1};
+    struct message message;
+    struct paths paths;
+    uint64_t start = 0;
+    pid_t pid = 0;
+
+    if (paths_find(&paths)) {
+        return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
+                           paths.problem);
+    }
+    int result = ask_to_stop(&paths, &client, &message);
+    client_close(&client);
+    /* One that hangs, or is of a release that is not understood, is ended all the same. */
+    if ((result == -ETIMEDOUT || result == -EPROTO) && !lock_holder(paths.folder, &pid, &start)) {
+        return end(output, pid, start);
+    }
+    if (result == -EPROTO && client.problem[0]) {
+        return output_fail(output, ERR_PROTOCOL, "%s", client.problem);
+    }
+    if (result != 1) {
+        return output_fail_agent(output, result, "stop");
+    }
+    if (!field_is(&message.root, "type", MSG_STOP)) {
+        int status = output_fail_message(output, &message);
+        message_finish(&message);
+        return status;
+    }
+    pid = (pid_t)field_u64(&message.root, "pid", 0);
+    message_finish(&message);
+    if (!process_start_time(pid, &start) && !gone(pid, start, STOP_MS)) {
+        return end(output, pid, start);
+    }
+    return print_agent(output, false, NULL, "the agent has ended; programs run on without it");
+}
+
+int cmd_agent(int argc, char **argv)
+{
+    struct output output;
+    const char *verb = NULL;
+
+    output_init(&output, "agent", argc, argv);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            continue;
+        }
+        if (verb) {
+            return output_usage(&output, "too many arguments");
+        }
+        verb = argv[i];
+    }
+    if (!verb || strcmp(verb, "status") == 0) {
+        return show(&output, false, "the agent runs");
+    }
+    if (strcmp(verb, "start") == 0) {
+        return show(&output, true, "the agent runs");
+    }
+    if (strcmp(verb, "stop") == 0) {
+        return stop(&output);
+    }
+    return output_usage(&output, "there is no \"%s\"", verb);
+}

@@ -1,0 +1,228 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/cli/cmd.h"
+
+/* reseat report: use of devices by programs over time. */
+
+#define REPORT_MS 10000
+#define GRAPH     32 /* Columns of a graph: with names and sizes it fits a terminal. */
+
+static int parse(const struct output *output, int argc, char **argv, const char **ret_what)
+{
+    *ret_what = "";
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            continue;
+        }
+        if (**ret_what || argv[i][0] == '-' || !argv[i][0]) {
+            return output_usage(output, "unexpected \"%s\"", argv[i]);
+        }
+        *ret_what = argv[i];
+    }
+    return 0;
+}
+
+static uint64_t value_of(const msgpack_object *item)
+{
+    return item->type == MSGPACK_OBJECT_POSITIVE_INTEGER ? item->via.u64 : 0;
+}
+
+/** Bars of eighths, the newest to the right, each the most of what falls into it. */
+static void draw(const msgpack_object *map, uint64_t full)
+{
+    static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    const msgpack_object *held;
+    size_t count = field_array(map, "held", &held);
+    size_t columns = count < GRAPH ? count : GRAPH;
+
+    for (size_t i = columns; i < GRAPH; i++) {
+        putchar(' ');
+    }
+    for (size_t i = 0; i < columns; i++) {
+        uint64_t most = 0;
+        for (size_t j = i * count / columns; j < (i + 1) * count / columns; j++) {
+            most = value_of(&held[j]) > most ? value_of(&held[j]) : most;
+        }
+        double part = full ? (double)most / (double)full : 0;
+        int bar = most ? 1 + (int)(part * 7.999) : 0;
+        fputs(bars[bar > 8 ? 8 : bar], stdout);
+    }
+}
+
+static void age_text(uint64_t ms, char *ret, size_t size)
+{
+    uint64_t seconds = ms / 1000;
+
+    if (seconds < 120) {
+        snprintf(ret, size, "%llu s", (unsigned long long)seconds);
+    } else if (seconds < 7200) {
+        snprintf(ret, size, "%llu min", (unsigned long long)seconds / 60);
+    } else {
+        snprintf(ret, size, "%llu h", (unsigned long long)seconds / 3600);
+    }
+}
+
+static void print_bytes(const msgpack_object *map, const char *key)
+{
+    char text[32];
+
+    output_bytes(field_u64(map, key, 0), text, sizeof(text));
+    printf("%9s", text);
+}
+
+static unsigned percent(uint64_t part, uint64_t whole)
+{
+    return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
+}
+
+static void print_device(const msgpack_object *device, int width)
+{
+    char name[PROTOCOL_WORD_MAX], age[32];
+
+    field_text(device, "name", name, sizeof(name));
+    age_text(field_u64(device, "age_ms", 0), age, sizeof(age));
+    printf("%-*s", width, name);
+    print_bytes(device, "capacity_bytes");
+    print_bytes(device, "granted_bytes");
+    print_bytes(device, "held_bytes");
+    print_bytes(device, "held_peak_bytes");
+    putchar(' ');
+    draw(device, field_u64(device, "capacity_bytes", 0));
+    printf(" %s\n", age);
+}
+
+/** What it wanted, wherever that was, and how much of the device that would be. */
+static void print_needed(const msgpack_object *one)
+{
+    uint64_t wanted = field_u64(one, "wanted_peak_bytes", 0);
+    char device[PROTOCOL_WORD_MAX], text[32];
+
+    field_string(one, "device", device, sizeof(device));
+    output_bytes(wanted, text, sizeof(text));
+    printf("needed at most %s", text);
+    if (device[0] && field_u64(one, "capacity_bytes", 0)) {
+        printf(", %u%% of %s", percent(wanted, field_u64(one, "capacity_bytes", 0)), device);
+    }
+}
+
+static void print_app(const msgpack_object *app, int width)
+{
+    char name[PROTOCOL_WORD_MAX], age[32];
+    uint64_t capacity = field_u64(app, "capacity_bytes", 0);
+    uint64_t peak = field_u64(app, "peak_bytes", 0), waits = field_u64(app, "waits", 0);
+
+    field_text(app, "name", name, sizeof(name));
+    age_text(field_u64(app, "age_ms", 0), age, sizeof(age));
+    printf("%-*s", width, name);
+    print_bytes(app, "granted_bytes");
+    print_bytes(app, "device_bytes");
+    print_bytes(app, "spilled_bytes");
+    print_bytes(app, "peak_bytes");
+    putchar(' ');
+    draw(app, capacity ? capacity : peak);
+    printf(" %s\n", age);
+    printf("%*s", width, "");
+    print_needed(app);
+    if (waits) {
+        char waited[32];
+        output_seconds(field_u64(app, "waited_ms", 0) * 1000000, waited, sizeof(waited));
+        printf("; asked for memory %llu time%s, %s in all, refused %llu", (unsigned long long)waits,
+               waits == 1 ? "" : "s", waited, (unsigned long long)field_u64(app, "refusals", 0));
+    }
+    putchar('\n');
+}
+
+static void print_ended(const msgpack_object *one, int width)
+{
+    char name[PROTOCOL_WORD_MAX];
+
+    field_text(one, "name", name, sizeof(name));
+    printf("%-*s ended; ", width, name);
+    print_needed(one);
+    putchar('\n');
+}
+
+/** Of the longest name in the list, and the space behind it. */
+static int width_of(const msgpack_object *root, const char *key, int width)
+{
+    const msgpack_object *items;
+    size_t count = field_array(root, key, &items);
+    char name[PROTOCOL_WORD_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        field_string(&items[i], "name", name, sizeof(name));
+        int length = (int)strlen(name) + 1;
+        width = length > width ? length : width;
+    }
+    return width;
+}
+
+static int print_report(const msgpack_object *root)
+{
+    const msgpack_object *items;
+    size_t count = field_array(root, "devices", &items);
+    int width = width_of(root, "devices", 8);
+
+    width = width_of(root, "ended", width_of(root, "apps", width));
+    if (count) {
+        printf("%-*s%9s%9s%9s%9s %s\n", width, "DEVICE", "CAPACITY", "GRANTED", "HELD", "PEAK",
+               "HELD OVER TIME");
+    }
+    for (size_t i = 0; i < count; i++) {
+        print_device(&items[i], width);
+    }
+    bool devices = count > 0;
+    count = field_array(root, "apps", &items);
+    if (count) {
+        printf("%s%-*s%9s%9s%9s%9s %s\n", devices ? "\n" : "", width, "PROGRAM", "GRANTED", "HELD",
+               "SPILLED", "PEAK", "HELD OVER TIME");
+    }
+    for (size_t i = count; i-- > 0;) {
+        print_app(&items[i], width);
+    }
+    count = field_array(root, "ended", &items);
+    if (count) {
+        putchar('\n');
+    }
+    for (size_t i = 0; i < count; i++) {
+        print_ended(&items[i], width);
+    }
+    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+}
+
+int cmd_report(int argc, char **argv)
+{
+    struct output output;
+    struct client client = {.fd = -1};
+    struct message message = {0};
+    struct frame frame;
+    const char *what;
+
+    output_init(&output, "report", argc, argv);
+    int status = parse(&output, argc, argv, &what);
+    if (status || (status = cmd_connect(&output, false, "report use", &client))) {
+        return status;
+    }
+    frame_init(&frame, MSG_USE);
+    frame_string(&frame, "what", what);
+    cmd_put_environment(&frame);
+    status = cmd_ask(&output, &client, &frame, MSG_USE, REPORT_MS, "report use", &message);
+    client_close(&client);
+    if (status) {
+        return status;
+    }
+    if (output.json) {
+        static const char *const fields[] = {"devices", "apps", "ended"};
+        json_t *object = output_object(&output, STATUS_DONE);
+        for (size_t i = 0; object && i < ARRAY_SIZE(fields); i++) {
+            const msgpack_object *value = field_get(&message.root, fields[i]);
+            json_object_set_new(object, fields[i], value ? cmd_json(value) : json_array());
+        }
+        status = output_print(object, STATUS_DONE);
+    } else {
+        status = print_report(&message.root);
+    }
+    message_finish(&message);
+    return status;
+}

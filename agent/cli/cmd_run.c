@@ -1,0 +1,503 @@
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/cli/cmd.h"
+#include "agent/config/cleanup.h"
+#include "agent/config/device_names.h"
+#include "agent/wire/device_key.h"
+#include "agent/wire/size.h"
+#include "policy/settings.h"
+#include "state/base/text.h"
+
+/* Listing devices for the first time starts every driver of the machine. */
+#define REGISTER_MS     60000
+#define DEFAULT_VENDORS "/etc/OpenCL/vendors"
+
+/*
+ * The child of a fork has the stacks of its parent's threads but not the threads, and a handler of
+ * exit() of Mesa's joins them all the same. That goes well while the C library keeps the stacks: 40
+ * MiB of them unless told otherwise, five threads, where a program that moves may have drivers, and
+ * threads of ours, that it has not natively. A kept stack's memory was given back.
+ */
+#define STACKS      "glibc.pthread.stack_cache_size"
+#define STACKS_KEPT STACKS "=4294967296"
+
+/* With less no driver that compiles with LLVM gets far: it does not open, or its builds fail. */
+#define ADDRESSES_LEAST (1ull << 30)
+
+#define EXIT_CANNOT_EXEC 126
+#define EXIT_NOT_FOUND   127
+
+struct run {
+    struct output output;
+    const char *name, *present, *profile;
+    const char *memory;     /**< What it is told of; NULL: not said. */
+    const char *priority;   /**< NULL: not said, as the rest. */
+    uint64_t quota;         /**< UINT64_MAX: not said. */
+    unsigned ways;          /**< enum policy_way. */
+    bool preemptible, full; /**< --preemptible, --on-full. */
+    struct device_wish wish;
+    char library[PATH_MAX];
+    struct paths paths;
+    char id[64], inventory[PATH_MAX];
+    char keys[PROTOCOL_SEATS_MAX * DEVICE_KEY_TEXT_MAX]; /**< Separated by spaces. */
+};
+
+static bool one_of(const char *text, const char *const *words)
+{
+    for (; *words; words++) {
+        if (strcmp(*words, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/** Names separated by commas, in place. False when they are too many, or one is empty. */
+static bool take_names(struct device_wish *wish, char *names)
+{
+    for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
+        if (!*name || wish->named == PROTOCOL_SEATS_MAX) {
+            return false;
+        }
+        wish->names[wish->named++] = name;
+    }
+    return true;
+}
+
+static int take_size(struct run *run, const char *option, const char *text, uint64_t *ret)
+{
+    char reason[PROTOCOL_TEXT_MAX];
+
+    if (size_parse(text, ret, reason, sizeof(reason))) {
+        return output_usage(&run->output, "%s: %s", option, reason);
+    }
+    return *ret ? 0 : output_usage(&run->output, "%s: a program needs more than nothing", option);
+}
+
+static int take_priority(struct run *run, const char *text)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+
+    if (end == text || *end || value < -1000 || value > 1000) {
+        return output_usage(&run->output, "--priority is a number from -1000 to 1000, not \"%s\"",
+                            text);
+    }
+    run->priority = text;
+    return 0;
+}
+
+static int take_ways(struct run *run, const char *text)
+{
+    bool more = strcmp(text, "refuse") != 0;
+
+    run->full = true;
+    run->ways = 0;
+    for (const char *at = text; more;) {
+        size_t length = strcspn(at, ",");
+        unsigned way = policy_way_of(at, length);
+        if (!way) {
+            return output_usage(&run->output,
+                                "--on-full is refuse, or some of upgrade, spill, wait and suspend "
+                                "with commas, not \"%s\"",
+                                text);
+        }
+        run->ways |= way;
+        more = at[length] == ',';
+        at += length + more;
+    }
+    return 0;
+}
+
+/** What concerns the policy. Returns -1 where @option is none of these, else a status. */
+static int take_policy(struct run *run, int option, const char *text)
+{
+    uint64_t bytes;
+
+    switch (option) {
+    case 'm':
+        run->memory = text;
+        return take_size(run, "--memory", text, &bytes);
+    case 'q':
+        return take_size(run, "--quota", text, &run->quota);
+    case 'P':
+        return take_priority(run, text);
+    case 'e':
+        run->preemptible = true;
+        return 0;
+    case 'o':
+        return take_ways(run, text);
+    default:
+        return -1;
+    }
+}
+
+static int parse(struct run *run, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},  {"devices", required_argument, NULL, 'D'},
+        {"name", required_argument, NULL, 'n'},    {"present", required_argument, NULL, 'p'},
+        {"profile", required_argument, NULL, 'f'}, {"memory", required_argument, NULL, 'm'},
+        {"quota", required_argument, NULL, 'q'},   {"priority", required_argument, NULL, 'P'},
+        {"preemptible", no_argument, NULL, 'e'},   {"on-full", required_argument, NULL, 'o'},
+        {"help", no_argument, NULL, 'h'},          {0}};
+    static const char *const presents[] = {"gpu", "cpu", "accelerator", "native", NULL};
+    static const char *const profiles[] = {"portable", "native", NULL};
+    int option;
+
+    opterr = 0;
+    run->quota = UINT64_MAX;
+    while ((option = getopt_long(argc, argv, "+:", options, NULL)) >= 0) {
+        int status = take_policy(run, option, optarg);
+        if (status > 0) {
+            return status;
+        }
+        if (status == 0) {
+            continue;
+        }
+        switch (option) {
+        case 'd':
+            if (!take_names(&run->wish, optarg)) {
+                return output_usage(&run->output, "--device takes at most %d names, none empty",
+                                    PROTOCOL_SEATS_MAX);
+            }
+            break;
+        case 'D':
+            if (!optarg[0] || optarg[strspn(optarg, "0123456789")] || strlen(optarg) > 4 ||
+                atoi(optarg) < 1 || atoi(optarg) > PROTOCOL_SEATS_MAX) {
+                return output_usage(&run->output, "--devices is a number from 1 to %d, not \"%s\"",
+                                    PROTOCOL_SEATS_MAX, optarg);
+            }
+            run->wish.count = (size_t)atoi(optarg);
+            break;
+        case 'n':
+            run->name = optarg;
+            break;
+        case 'p':
+            run->present = optarg;
+            break;
+        case 'f':
+            run->profile = optarg;
+            break;
+        case 'h':
+            fputs(cmd_help("run"), stdout);
+            return -1;
+        default:
+            return output_usage(&run->output, "option %s is unknown or lacks its value",
+                                argv[optind - 1]);
+        }
+    }
+    if (run->wish.count && run->wish.named > run->wish.count) {
+        return output_usage(&run->output, "--device names %zu devices, --devices asks for %zu",
+                            run->wish.named, run->wish.count);
+    }
+    if (!run->wish.count) {
+        run->wish.count = run->wish.named ? run->wish.named : 1;
+    }
+    if (run->present && !one_of(run->present, presents)) {
+        return output_usage(
+            &run->output, "--present is gpu, cpu, accelerator or native, not \"%s\"", run->present);
+    }
+    if (run->profile && !one_of(run->profile, profiles)) {
+        return output_usage(&run->output, "--profile is portable or native, not \"%s\"",
+                            run->profile);
+    }
+    if (run->name &&
+        (!*run->name || strlen(run->name) > 63 || !text_is_safe(run->name, strlen(run->name)))) {
+        return output_usage(&run->output,
+                            "--name must be 1 to 63 bytes of UTF-8, without control characters");
+    }
+    return optind == argc ? output_usage(&run->output, "no program is named") : 0;
+}
+
+static void add_key(struct run *run, const char *key)
+{
+    if (*key) {
+        strcat(run->keys, run->keys[0] ? " " : "");
+        strcat(run->keys, key);
+    }
+}
+
+/** Tell the agent what this process is about to be. 0, an exit status, or -errno to go on without.
+ */
+static int register_program(struct run *run, struct client *client, const char *name)
+{
+    struct message message;
+    struct frame frame;
+    char problem[PROTOCOL_TEXT_MAX];
+
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "name", name);
+    frame_bool(&frame, "named", run->name != NULL);
+    frame_u64(&frame, "count", run->wish.count);
+    frame_array(&frame, "devices");
+    for (size_t i = 0; i < run->wish.named; i++) {
+        frame_string(&frame, NULL, run->wish.names[i]);
+    }
+    frame_end(&frame);
+    if (run->priority) {
+        frame_string(&frame, "priority", run->priority);
+    }
+    if (run->preemptible) {
+        frame_bool(&frame, "preemptible", true);
+    }
+    if (run->full) {
+        frame_u64(&frame, "ways", run->ways);
+    }
+    if (run->quota != UINT64_MAX) {
+        frame_u64(&frame, "quota", run->quota);
+    }
+    cmd_put_environment(&frame);
+    int result = client_send(client, &frame);
+    if (!result) {
+        result = client_receive(client, REGISTER_MS, -1, &message);
+    }
+    if (result != 1) {
+        return result ? result : -EPROTO;
+    }
+    if (!field_is(&message.root, "type", MSG_REGISTER)) {
+        int status = output_fail_message(&run->output, &message);
+        message_finish(&message);
+        return status;
+    }
+    field_string(&message.root, "id", run->id, sizeof(run->id));
+    const msgpack_object *keys;
+    size_t count = field_array(&message.root, "devices", &keys);
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        char key[DEVICE_KEY_TEXT_MAX];
+        if (object_string(&keys[i], key, sizeof(key))) {
+            add_key(run, key);
+        }
+    }
+    field_path(&message.root, "inventory", run->inventory, sizeof(run->inventory));
+    if (field_text(&message.root, "problem", problem, sizeof(problem)) && problem[0]) {
+        output_note(&run->output, "devices could not be listed: %s", problem);
+    }
+    message_finish(&message);
+    return 0;
+}
+
+/** Without an agent, the list that the last one left still says what DEV means. */
+static int resolve_alone(struct run *run)
+{
+    struct inventory inventory = {0};
+    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
+    char error[PROTOCOL_TEXT_MAX] = "no list of devices was left by an earlier agent";
+    int result = -ENODEV;
+
+    if (run->paths.folder[0] && !paths_join(run->paths.folder, "inventory", run->inventory) &&
+        !inventory_read(run->inventory, &inventory)) {
+        result = device_place(&inventory, &run->wish, entries, error, sizeof(error));
+    } else {
+        run->inventory[0] = '\0';
+    }
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX && entries[i]; i++) {
+        char key[DEVICE_KEY_TEXT_MAX];
+        device_key_format(&entries[i]->key, key);
+        add_key(run, key);
+    }
+    inventory_finish(&inventory);
+    if (result && run->wish.named) {
+        return output_fail(&run->output, ERR_NO_DEVICE, "%s", error);
+    }
+    return 0;
+}
+
+static int find_agent(struct run *run, const char *name)
+{
+    struct client client = {.fd = -1};
+    char why[PROTOCOL_TEXT_MAX] = "";
+    int result = paths_find(&run->paths);
+
+    if (!result) {
+        result = client_connect(&run->paths, &client);
+        if (result == -ENOENT || result == -ECONNREFUSED) {
+            result = client_launch_agent(why, sizeof(why));
+            result = result ? result : client_connect(&run->paths, &client);
+        }
+    }
+    if (!result) {
+        result = register_program(run, &client, name);
+    }
+    client_close(&client);
+    if (result >= 0) {
+        return result;
+    }
+    const char *problem = result == -EPROTO && client.problem[0] ? client.problem
+                          : why[0]                               ? why
+                          : run->paths.problem[0]                ? run->paths.problem
+                          : result == -ETIMEDOUT                 ? "it does not answer"
+                          : result == -EPERM                     ? "it is another user's"
+                                                                 : strerror(-result);
+    output_note(&run->output, "the agent cannot be reached (%s); %s runs without it and %s",
+                problem, name,
+                run->paths.socket[0] ? "can be moved when one runs (reseat agent start)"
+                                     : "cannot be moved");
+    return resolve_alone(run);
+}
+
+static int set(const char *name, const char *value)
+{
+    return setenv(name, value, 1) ? -errno : 0;
+}
+
+/**
+ * The folder whose only driver is ours: beside the library, or in the runtime folder where that
+ * names another library. Without either the library itself, which one of the two loaders takes too.
+ */
+static int find_vendors(const struct run *run, char ret_folder[PATH_MAX])
+{
+    char file[PATH_MAX], line[PATH_MAX + 1];
+
+    if (!paths_vendors(run->library, ret_folder)) {
+        return 0;
+    }
+    if (!run->paths.folder[0]) {
+        memcpy(ret_folder, run->library, PATH_MAX);
+        return 0;
+    }
+    int error = paths_join(run->paths.folder, "vendors", ret_folder);
+    if (!error) {
+        error = paths_make(ret_folder);
+    }
+    if (!error) {
+        error = paths_join(ret_folder, "reseat.icd", file);
+    }
+    if (error) {
+        return error;
+    }
+    snprintf(line, sizeof(line), "%s\n", run->library);
+    CLEANUP(cleanup_free) char *old = NULL;
+    size_t size;
+    if (!paths_read(file, sizeof(line), &old, &size) && strcmp(old, line) == 0) {
+        return 0;
+    }
+    return paths_write(file, line, strlen(line));
+}
+
+/** Put @item in front of a list, unless that mentions @known already. */
+static int set_first(const char *name, const char *item, const char *known)
+{
+    const char *old = getenv(name);
+    CLEANUP(cleanup_free) char *all = NULL;
+
+    if (old && strstr(old, known)) {
+        return 0;
+    }
+    if (asprintf(&all, "%s%s%s", item, old && *old ? ":" : "", old ? old : "") < 0) {
+        all = NULL;
+        return -ENOMEM;
+    }
+    return set(name, all);
+}
+
+/**
+ * Every road in, and what the user had set kept for the way out. Inside a program that already
+ * runs under reseat the roads are ours, and what was kept must stay.
+ */
+static int set_roads(const struct run *run)
+{
+    const char *vendors = getenv("OCL_ICD_VENDORS"), *names = getenv("OCL_ICD_FILENAMES");
+    char folder[PATH_MAX];
+    int error = find_vendors(run, folder);
+    bool nested = vendors && getenv(DRIVER_ENV_VENDORS) && strcmp(vendors, folder) == 0;
+
+    if (!error && !nested) {
+        error = set(DRIVER_ENV_VENDORS, vendors && *vendors ? vendors : DEFAULT_VENDORS);
+        if (!error && names) {
+            error = set(DRIVER_ENV_FILENAMES, names);
+        } else if (!error) {
+            unsetenv(DRIVER_ENV_FILENAMES);
+        }
+    }
+    unsetenv("OCL_ICD_FILENAMES");
+    if (!error) {
+        error = set("OCL_ICD_VENDORS", folder);
+    }
+    return error ? error : set_first("LD_PRELOAD", run->library, run->library);
+}
+
+static int set_or_clear(const char *name, const char *value)
+{
+    return value && *value ? set(name, value) : (unsetenv(name) ? -errno : 0);
+}
+
+static int set_environment(const struct run *run, const char *name)
+{
+    int error = set_roads(run);
+    char count[16];
+
+    error = error ? error : set_first("GLIBC_TUNABLES", STACKS_KEPT, STACKS);
+    error = error ? error : set_or_clear("RESEAT_SOCKET", run->paths.socket);
+    error = error ? error : set_or_clear("RESEAT_INVENTORY", run->inventory);
+    error = error ? error : set_or_clear("RESEAT_DEVICE", run->keys);
+    snprintf(count, sizeof(count), "%zu", run->wish.count);
+    error = error ? error : set("RESEAT_DEVICES", count);
+    error = error ? error : set_or_clear("RESEAT_ID", run->id);
+    error = error ? error : set("RESEAT_NAME", name);
+    if (!error && run->present) {
+        error = set("RESEAT_PRESENT", run->present);
+    }
+    if (!error && run->profile) {
+        error = set("RESEAT_PROFILE", run->profile);
+    }
+    if (!error && run->memory) {
+        error = set("RESEAT_MEMORY", run->memory);
+    }
+    return error;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    struct run *run = calloc(1, sizeof(*run));
+
+    if (!run) {
+        return STATUS_ROLLED_BACK;
+    }
+    run->output.command = "run";
+    int status = parse(run, argc, argv);
+    if (status) {
+        free(run);
+        return status < 0 ? 0 : status;
+    }
+    char **program = argv + optind;
+    const char *slash = strrchr(program[0], '/');
+    const char *name = run->name ? run->name : slash ? slash + 1 : program[0];
+    if (paths_library(run->library)) {
+        status =
+            output_fail(&run->output, ERR_FAILED,
+                        "libreseat.so is not installed beside this binary; reinstall reseat, or "
+                        "name it in RESEAT_LIBRARY");
+        goto out;
+    }
+    status = find_agent(run, name);
+    if (status) {
+        goto out;
+    }
+    status = set_environment(run, name);
+    if (status) {
+        status = output_fail(&run->output, ERR_FAILED, "cannot set up the environment: %s",
+                             strerror(-status));
+        goto out;
+    }
+    uint64_t addresses = cmd_address_limit();
+    if (addresses && addresses < ADDRESSES_LEAST) {
+        output_note(&run->output,
+                    "the address space is limited to %llu MiB (ulimit -v), which may be too little "
+                    "for %s to find an OpenCL device; RESEAT_LOG=error says what fails",
+                    (unsigned long long)addresses >> 20, name);
+    }
+    execvp(program[0], program);
+    status = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+    output_note(&run->output, "cannot run %s: %s", program[0], strerror(errno));
+out:
+    free(run);
+    return status;
+}

@@ -1,0 +1,178 @@
+#include "agent/cli/output.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/config/bytes.h"
+#include "state/base/text.h"
+
+void output_init(struct output *output, const char *command, int argc, char **argv)
+{
+    *output = (struct output){.command = command};
+    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+        output->json = output->json || strcmp(argv[i], "--json") == 0;
+    }
+}
+
+json_t *output_object(const struct output *output, int status)
+{
+    return json_pack("{s:i, s:s, s:i}", "schema", OUTPUT_SCHEMA, "command", output->command,
+                     "status", status);
+}
+
+int output_print(json_t *object, int status)
+{
+    bool bad = !object || json_dumpf(object, stdout, JSON_INDENT(2)) || putchar('\n') == EOF ||
+               fflush(stdout);
+
+    json_decref(object);
+    return bad && status == STATUS_DONE ? STATUS_ROLLED_BACK : status;
+}
+
+int output_status_of(const char *code)
+{
+    static const struct {
+        const char *code;
+        int status;
+    } statuses[] = {
+        {ERR_USAGE, STATUS_USAGE},     {ERR_AMBIGUOUS, STATUS_USAGE}, {ERR_NO_APP, STATUS_NONE},
+        {ERR_NO_DEVICE, STATUS_NONE},  {ERR_NO_AGENT, STATUS_NONE},   {ERR_GONE, STATUS_NONE},
+        {ERR_REFUSED, STATUS_REFUSED}, {ERR_EXPIRED, STATUS_EXPIRED},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(statuses); i++) {
+        if (strcmp(statuses[i].code, code) == 0) {
+            return statuses[i].status;
+        }
+    }
+    return STATUS_ROLLED_BACK;
+}
+
+json_t *output_text_of(const char *bytes, size_t size)
+{
+    char *safe = malloc(size + 1);
+    json_t *string = NULL;
+
+    if (safe) {
+        text_make_safe(safe, size + 1, bytes, size);
+        string = json_string(safe);
+    }
+    free(safe);
+    return string;
+}
+
+json_t *output_text(const char *value)
+{
+    return output_text_of(value, strlen(value));
+}
+
+void output_note(const struct output *output, const char *format, ...)
+{
+    char text[PROTOCOL_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    text_make_safe(text, sizeof(text), text, strlen(text));
+    fprintf(stderr, "reseat %s: %s\n", output->command, text);
+}
+
+static int fail(const struct output *output, const char *code, const char *message)
+{
+    int status = output_status_of(code);
+
+    if (!output->json) {
+        output_note(output, "%s", message);
+        return status;
+    }
+    json_t *object = output_object(output, status);
+    if (object) {
+        json_object_set_new(object, "error",
+                            json_pack("{s:s, s:o}", "code", code, "message", output_text(message)));
+    }
+    return output_print(object, status);
+}
+
+int output_fail(const struct output *output, const char *code, const char *format, ...)
+{
+    char message[PROTOCOL_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    return fail(output, code, message);
+}
+
+int output_fail_message(const struct output *output, const struct message *message)
+{
+    char code[PROTOCOL_WORD_MAX], line[PROTOCOL_TEXT_MAX];
+
+    if (!field_string(&message->root, "code", code, sizeof(code)) ||
+        !field_text(&message->root, "message", line, sizeof(line))) {
+        return fail(output, ERR_PROTOCOL,
+                    "the agent's answer makes no sense; is it of another release? Restart it with "
+                    "reseat agent stop and reseat agent start");
+    }
+    return fail(output, code, line);
+}
+
+int output_fail_agent(const struct output *output, int error, const char *what)
+{
+    if (error == -ENOENT || error == -ECONNREFUSED) {
+        return fail(output, ERR_NO_AGENT,
+                    "no agent runs for you; start one with reseat agent start, or a program with "
+                    "reseat run");
+    }
+    if (error == -EPIPE) {
+        return output_fail(
+            output, ERR_NO_AGENT,
+            "the agent ended while it was to %s; programs run on; start another with "
+            "reseat agent start and look with reseat ps",
+            what);
+    }
+    if (error == -ETIMEDOUT) {
+        return output_fail(output, ERR_NO_AGENT,
+                           "the agent does not answer when asked to %s; look into its log, or stop "
+                           "it with reseat agent stop",
+                           what);
+    }
+    if (error == -EPERM) {
+        return fail(output, ERR_DENIED,
+                    "the agent that listens there is another user's, and is not believed");
+    }
+    return output_fail(output, ERR_FAILED, "cannot ask the agent to %s: %s", what,
+                       strerror(-error));
+}
+
+int output_usage(const struct output *output, const char *format, ...)
+{
+    char what[512], message[PROTOCOL_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    snprintf(message, sizeof(message), "%s; see reseat %s --help", what, output->command);
+    return fail(output, ERR_USAGE, message);
+}
+
+void output_bytes(uint64_t bytes, char *ret, size_t size)
+{
+    bytes_text(bytes, ret, size);
+}
+
+void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
+{
+    double seconds = (double)nanoseconds / 1e9;
+
+    if (seconds < 1) {
+        snprintf(ret, size, "%.1f ms", seconds * 1e3);
+    } else {
+        snprintf(ret, size, "%.2f s", seconds);
+    }
+}

@@ -1,0 +1,314 @@
+#include "agent/config/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/config/cleanup.h"
+#include "agent/config/config_priv.h"
+#include "agent/config/paths.h"
+
+#define LIKENESS_MAX 64
+
+/* ---- errors ---- */
+
+int config_wrong(struct config_error *error, unsigned line, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(error->reason, sizeof(error->reason), format, arguments);
+    va_end(arguments);
+    /* What the file says is in some: they stay one line. */
+    for (char *at = error->reason; *at; at++) {
+        *at = iscntrl((unsigned char)*at) ? '?' : *at;
+    }
+    error->line = line;
+    return -EINVAL;
+}
+
+void config_error_format(const struct config_error *error, char *ret_text, size_t size)
+{
+    if (!error->file[0]) {
+        snprintf(ret_text, size, "%s", error->reason);
+    } else if (!error->line) {
+        snprintf(ret_text, size, "%s: %s", error->file, error->reason);
+    } else {
+        snprintf(ret_text, size, "%s:%u: %s", error->file, error->line, error->reason);
+    }
+}
+
+/** How many letters have to change, come or go to make one word of the other. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[LIKENESS_MAX + 1];
+    size_t length = strnlen(b, LIKENESS_MAX);
+
+    for (size_t j = 0; j <= length; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 0; i < LIKENESS_MAX && a[i]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < length; j++) {
+            size_t changed = diagonal + (tolower((unsigned char)a[i]) != b[j]);
+            size_t shorter = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            diagonal = row[j + 1];
+            row[j + 1] = changed < shorter ? changed : shorter;
+        }
+    }
+    return row[length];
+}
+
+const char *config_nearest(const char *name, const char *const *names, size_t count)
+{
+    const char *nearest = names[0];
+
+    for (size_t i = 1; i < count; i++) {
+        if (distance(name, names[i]) < distance(name, nearest)) {
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+/* ---- where it is ---- */
+
+/** One that is there but cannot be reached is an error of its own, not a reason to look on. */
+static bool is_there(const char *path)
+{
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+int config_find(const char *system, char ret_path[PATH_MAX])
+{
+    const char *named = getenv("RESEAT_CONFIG");
+    char folder[PATH_MAX];
+
+    if (named && *named) {
+        return snprintf(ret_path, PATH_MAX, "%s", named) < PATH_MAX ? 0 : -ENAMETOOLONG;
+    }
+    int error = paths_home("XDG_CONFIG_HOME", ".config", folder);
+    if (!error) {
+        error = paths_join(folder, "reseat.conf", ret_path);
+    }
+    if (!error && is_there(ret_path)) {
+        return 0;
+    }
+    if (error == -ENAMETOOLONG) {
+        return error;
+    }
+    bool found = is_there(system);
+    if (found || error) {
+        snprintf(ret_path, PATH_MAX, "%s", system);
+    }
+    return found ? 0 : -ENOENT;
+}
+
+/* ---- what it is made of ---- */
+
+static int fail_to_read(struct config_error *error, int result)
+{
+    switch (result) {
+    case -EINVAL:
+        return config_wrong(error, 0, "is not a regular file");
+    case -EFBIG:
+        config_wrong(error, 0, "has more than %u KiB; use patterns, and leave out what is default",
+                     CONFIG_FILE_MAX >> 10);
+        return -EINVAL;
+    default:
+        config_wrong(error, 0, "cannot be read: %s", strerror(-result));
+        return result;
+    }
+}
+
+static int take_file(const char *path, struct config *config, struct config_error *error)
+{
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size = 0;
+
+    snprintf(config->path, sizeof(config->path), "%s", path);
+    snprintf(error->file, sizeof(error->file), "%s", path);
+    int result = paths_read(path, CONFIG_FILE_MAX, &text, &size);
+    if (result) {
+        return fail_to_read(error, result);
+    }
+    result = config_scan(text, size, error);
+    if (result) {
+        return result;
+    }
+    /* libconfig takes no comment that ends with the file instead of a line. */
+    char *lines = realloc(text, size + 2);
+    if (!lines) {
+        return -ENOMEM;
+    }
+    memcpy(lines + size, "\n", 2);
+    text = lines;
+    result = config_read_text(text, config, error);
+    if (!result) {
+        error->file[0] = '\0';
+    }
+    return result;
+}
+
+void config_variable(const struct setting *setting, char *ret, size_t size)
+{
+    int length = snprintf(ret, size, "RESEAT_%s", setting->name);
+
+    for (int i = 0; i < length && ret[i]; i++) {
+        ret[i] = ret[i] == '-' ? '_' : (char)toupper((unsigned char)ret[i]);
+    }
+}
+
+static int take_environment(struct config *config, struct config_error *error)
+{
+    char variable[CONFIG_NAME_MAX], reason[CONFIG_REASON_MAX / 2];
+
+    for (size_t i = 0; i < settings_count; i++) {
+        config_variable(&settings_table[i], variable, sizeof(variable));
+        const char *value = getenv(variable);
+        if (!value || !*value) {
+            continue;
+        }
+        if (settings_set(&config->policy, &settings_table[i], value, reason, sizeof(reason))) {
+            return config_wrong(error, 0, "%s in the environment: %s", variable,
+                                config_settings_reason(&settings_table[i], reason));
+        }
+        config->origins[i] = CONFIG_ENVIRONMENT;
+    }
+    return 0;
+}
+
+static int take_options(const struct config_source *source, struct config *config,
+                        struct config_error *error)
+{
+    char reason[CONFIG_REASON_MAX / 2];
+
+    for (size_t i = 0; i < source->option_count; i++) {
+        const struct config_option *option = &source->options[i];
+        const struct setting *setting = settings_find(option->name);
+        if (!setting) {
+            return config_wrong(error, 0, "there is no option --%.64s", option->name);
+        }
+        if (settings_set(&config->policy, setting, option->value, reason, sizeof(reason))) {
+            return config_wrong(error, 0, "--%s: %s", option->name,
+                                config_settings_reason(setting, reason));
+        }
+        config->origins[setting - settings_table] = CONFIG_OPTION;
+    }
+    return 0;
+}
+
+int config_load(const struct config_source *source, struct config *ret_config,
+                struct config_error *ret_error)
+{
+    struct config config = {
+        .origins = calloc(settings_count, sizeof(*config.origins)),
+        .lines = calloc(settings_count, sizeof(*config.lines)),
+    };
+    struct config_error error = {0};
+    int result = config.origins && config.lines ? 0 : -ENOMEM;
+
+    settings_init(&config.policy);
+    if (!result && source->path) {
+        result = take_file(source->path, &config, &error);
+    }
+    if (!result && source->environment) {
+        result = take_environment(&config, &error);
+    }
+    if (!result) {
+        result = take_options(source, &config, &error);
+    }
+    if (!result) {
+        *ret_config = config;
+        return 0;
+    }
+    if (result == -ENOMEM) {
+        config_wrong(&error, 0, "there is no memory to read the configuration");
+    }
+    config_finish(&config);
+    *ret_error = error;
+    return result;
+}
+
+int config_load_effective(const struct config_option *options, size_t option_count,
+                          struct config *ret_config, struct config_error *ret_error)
+{
+    struct config_source source = {
+        .environment = true, .options = options, .option_count = option_count};
+    char path[PATH_MAX];
+    int result = config_find(CONFIG_SYSTEM_PATH, path);
+
+    if (result && result != -ENOENT) {
+        *ret_error = (struct config_error){0};
+        config_wrong(ret_error, 0, "the path of the configuration: %s", strerror(-result));
+        return result;
+    }
+    source.path = result ? NULL : path;
+    return config_load(&source, ret_config, ret_error);
+}
+
+void config_finish(struct config *config)
+{
+    free(config->origins);
+    free(config->lines);
+    free(config->devices);
+    free(config->programs);
+    *config = (struct config){0};
+}
+
+/* ---- what it says ---- */
+
+const struct policy_settings *config_policy(const struct config *config)
+{
+    return &config->policy;
+}
+
+static bool fits(const char *pattern, const char *text)
+{
+    return !pattern[0] || (text && fnmatch(pattern, text, 0) == 0);
+}
+
+static bool device_fits(const struct config_device_entry *entry, const char *name,
+                        enum place_kind kind, const char *model)
+{
+    return fits(entry->entry.match, name) && fits(entry->model, model) &&
+           (entry->kind == CONFIG_ANY_KIND || entry->kind == (int)kind);
+}
+
+void config_device(const struct config *config, const char *name, enum place_kind kind,
+                   const char *model, struct config_device *ret)
+{
+    struct config_device_entry none;
+    const struct config_device_entry *entry = &none;
+
+    config_list_devices.init(&none.entry);
+    for (size_t i = 0; i < config->device_count; i++) {
+        if (device_fits(&config->devices[i], name, kind, model)) {
+            entry = &config->devices[i];
+            break;
+        }
+    }
+    *ret = entry->says;
+    ret->line = entry->entry.line;
+}
+
+void config_program(const struct config *config, const char *name, struct config_program *ret)
+{
+    struct config_program_entry none;
+    const struct config_program_entry *entry = &none;
+
+    config_list_programs.init(&none.entry);
+    for (size_t i = 0; i < config->program_count; i++) {
+        if (fits(config->programs[i].entry.match, name)) {
+            entry = &config->programs[i];
+            break;
+        }
+    }
+    *ret = entry->says;
+    ret->line = entry->entry.line;
+}

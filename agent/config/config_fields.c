@@ -1,0 +1,190 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "agent/config/config_priv.h"
+#include "agent/wire/size.h"
+
+/* What an entry of "devices" and of "programs" may say. */
+
+#define ALL_WAYS (POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND)
+
+const struct config_kind config_kinds[CONFIG_KINDS] = {
+    {"gpu", PLACE_GPU}, {"accel", PLACE_ACCELERATOR}, {"cpu", PLACE_CPU}, {"dev", PLACE_OTHER}};
+
+static const struct config_field device_fields[] = {
+    {"match", CONFIG_PATTERN, offsetof(struct config_device_entry, entry.match), 0, 0,
+     "its name as reseat devices shows it, or a pattern: \"gpu0\", \"gpu*\"", NULL},
+    {"model", CONFIG_PATTERN, offsetof(struct config_device_entry, model), 0, 0,
+     "what its driver calls it, or a pattern: \"*H200*\"", NULL},
+    {"kind", CONFIG_KIND, offsetof(struct config_device_entry, kind), 0, 0,
+     "\"gpu\", \"accel\", \"cpu\" or \"dev\"", NULL},
+    {"memory", CONFIG_SIZE, offsetof(struct config_device_entry, says.memory), 1, 0,
+     "what all programs together may have of its memory", "all of it"},
+    {"speed", CONFIG_SHARE, offsetof(struct config_device_entry, says.speed), 1, 1000000,
+     "how fast it is, in thousandths of a device that you compare with",
+     "a guess from its units and clock"},
+    {"price", CONFIG_SHARE, offsetof(struct config_device_entry, says.price), 1, 1000000,
+     "what an hour of it costs, in thousandths of that device's", "1000"},
+    {"closed", CONFIG_TRUTH, offsetof(struct config_device_entry, says.closed), 0, 1,
+     "true: it takes no new program", "false"},
+};
+
+static const struct config_field program_fields[] = {
+    {"match", CONFIG_PATTERN, offsetof(struct config_program_entry, entry.match), 0, 0,
+     "its name as reseat ps shows it, or a pattern: \"train-*\"", NULL},
+    {"priority", CONFIG_RANK, offsetof(struct config_program_entry, says.priority), -1000, 1000,
+     "who goes first when memory is short: higher before lower", "0"},
+    {"preemptible", CONFIG_TRUTH, offsetof(struct config_program_entry, says.preemptible), 0, 1,
+     "true: programs of the same priority that wait may displace it", "false"},
+    {"quota", CONFIG_SIZE, offsetof(struct config_program_entry, says.quota), 1, 0,
+     "the most device memory that it may have", "no limit"},
+    {"presented", CONFIG_SIZE, offsetof(struct config_program_entry, says.presented), 1, 0,
+     "the device memory that it is told of", "that of the largest device"},
+    {"ways", CONFIG_WAYS, offsetof(struct config_program_entry, says.ways), 0, 0,
+     "what it allows when something does not fit: as \"order\" above, \"none\" too",
+     "\"upgrade, spill, wait, suspend\""},
+    {"device", CONFIG_WORD, offsetof(struct config_program_entry, says.device), 0, 0,
+     "where it has to be, as reseat move takes it", "anywhere"},
+};
+
+static void device_init(struct config_entry *entry)
+{
+    *(struct config_device_entry *)entry =
+        (struct config_device_entry){.kind = CONFIG_ANY_KIND, .says = {.memory = CONFIG_UNLIMITED}};
+}
+
+static void program_init(struct config_entry *entry)
+{
+    *(struct config_program_entry *)entry =
+        (struct config_program_entry){.says = {.quota = CONFIG_UNLIMITED, .ways = ALL_WAYS}};
+}
+
+const struct config_list config_list_devices = {
+    .name = "devices",
+    .help = "Devices. The first entry counts of which match, model and kind, where given, all fit; "
+            "what it leaves out is as without an entry. In patterns * stands for any characters, ? "
+            "for one, [abc] for one of these. An entry says:",
+    .example = "#     { match = \"gpu0\"; memory = \"8GiB\"; price = 2500; },\n"
+               "#     { kind = \"cpu\"; closed = true; }\n",
+    .fields = device_fields,
+    .field_count = ARRAY_SIZE(device_fields),
+    .selectors = 3,
+    .entry_size = sizeof(struct config_device_entry),
+    .init = device_init,
+};
+
+const struct config_list config_list_programs = {
+    .name = "programs",
+    .help = "Programs. The first entry counts whose match fits the program's name; what it leaves "
+            "out is as without an entry. An entry says:",
+    .example = "#     { match = \"train-*\"; priority = -10; preemptible = true; },\n"
+               "#     { match = \"render\"; quota = \"2GiB\"; ways = \"spill, wait\"; }\n",
+    .fields = program_fields,
+    .field_count = ARRAY_SIZE(program_fields),
+    .selectors = 1,
+    .entry_size = sizeof(struct config_program_entry),
+    .init = program_init,
+};
+
+const char *config_settings_reason(const struct setting *setting, const char *reason)
+{
+    size_t length = strlen(setting->name);
+    bool named = strncmp(reason, setting->name, length) == 0 && reason[length] == ':' &&
+                 reason[length + 1] == ' ';
+
+    return reason + (named ? length + 2 : 0);
+}
+
+/* Ways are written as policy's own "order" is; here their order says nothing. */
+
+int config_ways_parse(const char *text, unsigned *ret_ways, char *ret_reason, size_t reason_size)
+{
+    const struct setting *order = settings_find("order");
+    struct policy_settings settings;
+    char reason[CONFIG_REASON_MAX];
+    unsigned ways = 0;
+
+    settings_init(&settings);
+    if (settings_set(&settings, order, text, reason, sizeof(reason))) {
+        snprintf(ret_reason, reason_size, "%s", config_settings_reason(order, reason));
+        return -EINVAL;
+    }
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        ways |= settings.order[i];
+    }
+    *ret_ways = ways;
+    return 0;
+}
+
+static void ways_text(unsigned ways, char *ret, size_t size)
+{
+    struct policy_settings settings = {0};
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        if (ways & 1u << i) {
+            settings.order[count++] = 1u << i;
+        }
+    }
+    settings_text(&settings, settings_find("order"), ret, size);
+}
+
+void config_quote(const char *text, char *ret, size_t size)
+{
+    size_t used = 1;
+
+    ret[0] = '"';
+    for (; *text && used + 4 < size; text++) {
+        if (*text == '"' || *text == '\\') {
+            ret[used++] = '\\';
+        }
+        ret[used++] = *text;
+    }
+    ret[used++] = '"';
+    ret[used] = '\0';
+}
+
+static const char *kind_name(int kind)
+{
+    for (size_t i = 0; i < CONFIG_KINDS; i++) {
+        if ((int)config_kinds[i].kind == kind) {
+            return config_kinds[i].name;
+        }
+    }
+    return "";
+}
+
+void config_field_text(const struct config_field *field, const struct config_entry *entry,
+                       char ret_text[CONFIG_VALUE_MAX])
+{
+    const void *at = (const char *)entry + field->offset;
+    char words[CONFIG_NAME_MAX] = "";
+
+    switch (field->type) {
+    case CONFIG_PATTERN:
+    case CONFIG_WORD:
+        config_quote(at, ret_text, CONFIG_VALUE_MAX);
+        break;
+    case CONFIG_KIND:
+        config_quote(kind_name(*(const int *)at), ret_text, CONFIG_VALUE_MAX);
+        break;
+    case CONFIG_SIZE:
+        size_format(*(const uint64_t *)at, words);
+        config_quote(words, ret_text, CONFIG_VALUE_MAX);
+        break;
+    case CONFIG_WAYS:
+        ways_text(*(const unsigned *)at, words, sizeof(words));
+        config_quote(words, ret_text, CONFIG_VALUE_MAX);
+        break;
+    case CONFIG_SHARE:
+        snprintf(ret_text, CONFIG_VALUE_MAX, "%" PRIu32, *(const uint32_t *)at);
+        break;
+    case CONFIG_RANK:
+        snprintf(ret_text, CONFIG_VALUE_MAX, "%" PRId32, *(const int32_t *)at);
+        break;
+    case CONFIG_TRUTH:
+        snprintf(ret_text, CONFIG_VALUE_MAX, "%s", *(const bool *)at ? "true" : "false");
+        break;
+    }
+}

@@ -1,0 +1,182 @@
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/config/config_priv.h"
+
+/* The configuration as a file that says what it means. */
+
+#define COLUMNS 68
+
+static const char indent[] = "    ";
+
+/** A comment of as many lines as it takes; @first begins the first of them, @next the others. */
+static void put_wrapped(FILE *to, const char *first, const char *next, const char *text)
+{
+    const char *margin = first;
+
+    for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
+        size_t room = COLUMNS - strlen(margin);
+        size_t length = strlen(text);
+        if (length > room) {
+            length = room;
+            while (length && text[length] != ' ') {
+                length--;
+            }
+            length = length ? length : room;
+        }
+        fprintf(to, "%s%.*s\n", margin, (int)length, text);
+        text += length;
+        margin = next;
+    }
+}
+
+static void put_comment(FILE *to, const char *text)
+{
+    put_wrapped(to, "# ", "# ", text);
+}
+
+/** A path in a comment: nothing in it may end the line. */
+static void put_place(FILE *to, const struct config *config, unsigned line)
+{
+    fputs(" # ", to);
+    for (const char *at = config->path; *at; at++) {
+        fputc(iscntrl((unsigned char)*at) ? '?' : *at, to);
+    }
+    fprintf(to, ":%u\n", line);
+}
+
+static void put_origin(FILE *to, const struct config *config, size_t index)
+{
+    const struct setting *setting = &settings_table[index];
+    char variable[CONFIG_NAME_MAX];
+
+    switch (config->origins[index]) {
+    case CONFIG_DEFAULT:
+        fputs(" # default\n", to);
+        break;
+    case CONFIG_FILE:
+        put_place(to, config, config->lines[index]);
+        break;
+    case CONFIG_ENVIRONMENT:
+        config_variable(setting, variable, sizeof(variable));
+        fprintf(to, " # environment, %s\n", variable);
+        break;
+    case CONFIG_OPTION:
+        fprintf(to, " # option --%s\n", setting->name);
+        break;
+    }
+}
+
+static void put_range(FILE *to, const struct setting *setting)
+{
+    const char *unit = setting->type == SETTING_SECONDS ? " seconds" : "";
+
+    if (setting->type == SETTING_FLAG) {
+        fprintf(to, "%s# true or false; default %s.\n", indent,
+                setting->initial ? "true" : "false");
+    } else if (setting->type == SETTING_WAYS) {
+        fprintf(to, "%s# Default \"%s\".\n", indent, setting->initial_ways);
+    } else {
+        fprintf(to, "%s# %" PRIu64 " to %" PRIu64 "%s; default %" PRIu64 ".\n", indent,
+                setting->min, setting->max, unit, setting->initial);
+    }
+}
+
+void config_policy_text(const struct config *config, const struct setting *setting, char *ret_text,
+                        size_t size)
+{
+    char text[CONFIG_NAME_MAX];
+
+    settings_text(&config->policy, setting, text, sizeof(text));
+    switch (setting->type) {
+    case SETTING_FLAG:
+        snprintf(ret_text, size, "%s", strcmp(text, "yes") == 0 ? "true" : "false");
+        break;
+    case SETTING_WAYS:
+        config_quote(text, ret_text, size);
+        break;
+    case SETTING_NUMBER:
+    case SETTING_SECONDS:
+        /* libconfig has two sizes of number, and reads the larger only when told. */
+        snprintf(ret_text, size, "%s%s", text, strtoull(text, NULL, 10) > INT32_MAX ? "L" : "");
+        break;
+    }
+}
+
+static void put_policy(FILE *to, const struct config *config)
+{
+    char text[CONFIG_VALUE_MAX];
+
+    fputs("policy = {\n", to);
+    for (size_t i = 0; i < settings_count; i++) {
+        const struct setting *setting = &settings_table[i];
+        if (i) {
+            fputc('\n', to);
+        }
+        put_wrapped(to, "    # ", "    # ", setting->help);
+        put_range(to, setting);
+        config_policy_text(config, setting, text, sizeof(text));
+        fprintf(to, "%s%s = %s;", indent, setting->name, text);
+        put_origin(to, config, i);
+    }
+    fputs("};\n", to);
+}
+
+static void put_help(FILE *to, const struct config_list *list)
+{
+    fputc('\n', to);
+    put_comment(to, list->help);
+    fputs("#\n", to);
+    for (unsigned i = 0; i < list->field_count; i++) {
+        const struct config_field *field = &list->fields[i];
+        char text[CONFIG_REASON_MAX], name[CONFIG_NAME_MAX];
+        int length = snprintf(text, sizeof(text), "%s", field->help);
+        if (field->type == CONFIG_SHARE || field->type == CONFIG_RANK) {
+            length += snprintf(text + length, sizeof(text) - (size_t)length,
+                               ", %" PRId64 " to %" PRId64, field->min, field->max);
+        }
+        if (field->initial) {
+            snprintf(text + length, sizeof(text) - (size_t)length, "; default: %s", field->initial);
+        }
+        snprintf(name, sizeof(name), "#   %-12s ", field->name);
+        put_wrapped(to, name, "#                ", text);
+    }
+    fprintf(to, "#\n# For example:\n%s", list->example);
+}
+
+static void put_list(FILE *to, const struct config *config, const struct config_list *list,
+                     const void *entries, size_t count)
+{
+    char text[CONFIG_VALUE_MAX];
+
+    put_help(to, list);
+    fprintf(to, "%s = (%s", list->name, count ? "\n" : "");
+    for (size_t i = 0; i < count; i++) {
+        const struct config_entry *entry =
+            (const void *)((const char *)entries + i * list->entry_size);
+        fprintf(to, "%s{", indent);
+        put_place(to, config, entry->line);
+        for (unsigned j = 0; j < list->field_count; j++) {
+            if (entry->given & 1u << j) {
+                config_field_text(&list->fields[j], entry, text);
+                fprintf(to, "%s%s%s = %s;\n", indent, indent, list->fields[j].name, text);
+            }
+        }
+        fprintf(to, "%s}%s\n", indent, i + 1 < count ? "," : "");
+    }
+    fputs(");\n", to);
+}
+
+int config_print(const struct config *config, FILE *to)
+{
+    put_comment(to, "What reseat config print says is in effect, as a file for it; see "
+                    "reseat.conf(5). Behind each value is where it comes from.");
+    fputc('\n', to);
+    put_policy(to, config);
+    put_list(to, config, &config_list_devices, config->devices, config->device_count);
+    put_list(to, config, &config_list_programs, config->programs, config->program_count);
+    return fflush(to) || ferror(to) ? -EIO : 0;
+}

@@ -1,0 +1,447 @@
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <libconfig.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/config/cleanup.h"
+#include "agent/config/config_priv.h"
+#include "agent/wire/size.h"
+
+/* From libconfig's settings to ours. Nothing is taken that is not known, and of its type and range.
+ */
+
+#define KEYS_MAX 64
+
+struct reader {
+    struct config *config;
+    struct config_error *error;
+};
+
+static const char *found_name(const config_setting_t *setting)
+{
+    switch (config_setting_type(setting)) {
+    case CONFIG_TYPE_GROUP:
+        return "a group in { }";
+    case CONFIG_TYPE_LIST:
+        return "a list in ( )";
+    case CONFIG_TYPE_ARRAY:
+        return "an array in [ ]";
+    case CONFIG_TYPE_STRING:
+        return "a text in \"quotes\"";
+    case CONFIG_TYPE_BOOL:
+        return "true or false";
+    default:
+        return "a number";
+    }
+}
+
+static bool is_integer(const config_setting_t *setting)
+{
+    return config_setting_type(setting) == CONFIG_TYPE_INT ||
+           config_setting_type(setting) == CONFIG_TYPE_INT64;
+}
+
+static long long integer_of(const config_setting_t *setting)
+{
+    return config_setting_type(setting) == CONFIG_TYPE_INT ? config_setting_get_int(setting)
+                                                           : config_setting_get_int64(setting);
+}
+
+static int wrong_type(struct reader *reader, const config_setting_t *setting, const char *wanted)
+{
+    return config_wrong(reader->error, config_setting_source_line(setting),
+                        "\"%s\" has to be %s, not %s", config_setting_name(setting), wanted,
+                        found_name(setting));
+}
+
+static int unknown(struct reader *reader, const config_setting_t *setting, const char *where,
+                   const char *const *names, size_t count)
+{
+    return config_wrong(reader->error, config_setting_source_line(setting),
+                        "there is no \"%.64s\" %s; did you mean \"%s\"?",
+                        config_setting_name(setting), where,
+                        config_nearest(config_setting_name(setting), names, count));
+}
+
+/* ---- policy ---- */
+
+static int text_of(struct reader *reader, const config_setting_t *value, char *ret_text,
+                   size_t size)
+{
+    int length = snprintf(ret_text, size, "%s", config_setting_get_string(value));
+
+    if (length < 0 || (size_t)length >= size) {
+        return config_wrong(reader->error, config_setting_source_line(value),
+                            "the text of \"%s\" is longer than any that it takes",
+                            config_setting_name(value));
+    }
+    return 0;
+}
+
+/** The text of a setting's value as settings_set() takes it. */
+static int policy_text(struct reader *reader, const config_setting_t *value,
+                       const struct setting *setting, char *ret_text, size_t size)
+{
+    switch (setting->type) {
+    case SETTING_FLAG:
+        if (config_setting_type(value) != CONFIG_TYPE_BOOL) {
+            return wrong_type(reader, value, "true or false");
+        }
+        snprintf(ret_text, size, "%s", config_setting_get_bool(value) ? "true" : "false");
+        return 0;
+    case SETTING_WAYS:
+        if (config_setting_type(value) != CONFIG_TYPE_STRING) {
+            return wrong_type(reader, value, "a text such as \"upgrade, spill\"");
+        }
+        return text_of(reader, value, ret_text, size);
+    case SETTING_NUMBER:
+    case SETTING_SECONDS:
+        break;
+    }
+    if (setting->type == SETTING_SECONDS && config_setting_get_string(value)) {
+        return text_of(reader, value, ret_text, size);
+    }
+    if (!is_integer(value)) {
+        return wrong_type(reader, value,
+                          setting->type == SETTING_SECONDS
+                              ? "a whole number of seconds, or a text such as \"10m\""
+                              : "a whole number, without quotes");
+    }
+    snprintf(ret_text, size, "%lld", integer_of(value));
+    return 0;
+}
+
+static int read_policy(struct reader *reader, const config_setting_t *group)
+{
+    char text[CONFIG_NAME_MAX], reason[CONFIG_REASON_MAX / 2];
+    struct config *config = reader->config;
+
+    if (config_setting_type(group) != CONFIG_TYPE_GROUP) {
+        return wrong_type(reader, group, "a group in { }");
+    }
+    for (int i = 0; i < config_setting_length(group); i++) {
+        const config_setting_t *value = config_setting_get_elem(group, (unsigned)i);
+        const struct setting *setting = settings_find(config_setting_name(value));
+        if (!setting) {
+            const char *names[KEYS_MAX];
+            size_t count = settings_count < KEYS_MAX ? settings_count : KEYS_MAX;
+            for (size_t j = 0; j < count; j++) {
+                names[j] = settings_table[j].name;
+            }
+            return unknown(reader, value, "in \"policy\"", names, count);
+        }
+        int error = policy_text(reader, value, setting, text, sizeof(text));
+        if (error) {
+            return error;
+        }
+        if (settings_set(&config->policy, setting, text, reason, sizeof(reason))) {
+            return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
+                                setting->name, config_settings_reason(setting, reason));
+        }
+        config->origins[setting - settings_table] = CONFIG_FILE;
+        config->lines[setting - settings_table] = config_setting_source_line(value);
+    }
+    return 0;
+}
+
+/* ---- entries ---- */
+
+static int read_text(struct reader *reader, const config_setting_t *value, char *ret_text)
+{
+    const char *text = config_setting_get_string(value);
+    size_t length = text ? strlen(text) : 0;
+
+    if (!text) {
+        return wrong_type(reader, value, "a text in \"quotes\"");
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (iscntrl((unsigned char)text[i])) {
+            return config_wrong(reader->error, config_setting_source_line(value),
+                                "\"%s\" has a control character in it", config_setting_name(value));
+        }
+    }
+    if (!length || length >= CONFIG_NAME_MAX) {
+        return config_wrong(reader->error, config_setting_source_line(value),
+                            "\"%s\" has to have 1 to %d characters, not %zu",
+                            config_setting_name(value), CONFIG_NAME_MAX - 1, length);
+    }
+    memcpy(ret_text, text, length + 1);
+    return 0;
+}
+
+static int read_kind(struct reader *reader, const config_setting_t *value, int *ret_kind)
+{
+    const char *text = config_setting_get_string(value);
+
+    for (size_t i = 0; text && i < CONFIG_KINDS; i++) {
+        if (strcmp(config_kinds[i].name, text) == 0) {
+            *ret_kind = (int)config_kinds[i].kind;
+            return 0;
+        }
+    }
+    if (!text) {
+        return wrong_type(reader, value, "\"gpu\", \"accel\", \"cpu\" or \"dev\"");
+    }
+    return config_wrong(
+        reader->error, config_setting_source_line(value),
+        "\"%s\" has to be \"gpu\", \"accel\", \"cpu\" or \"dev\" (as reseat devices shows it), not "
+        "\"%.64s\"",
+        config_setting_name(value), text);
+}
+
+static int read_size(struct reader *reader, const config_setting_t *value, uint64_t *ret_bytes)
+{
+    const char *text = config_setting_get_string(value);
+    char reason[CONFIG_REASON_MAX / 2];
+    uint64_t bytes = 0;
+
+    if (!text) {
+        return wrong_type(reader, value, "a size in quotes, such as \"512MiB\"");
+    }
+    if (size_parse(text, &bytes, reason, sizeof(reason))) {
+        return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
+                            config_setting_name(value), reason);
+    }
+    if (!bytes) {
+        return config_wrong(reader->error, config_setting_source_line(value),
+                            "\"%s\" has to be more than 0", config_setting_name(value));
+    }
+    *ret_bytes = bytes;
+    return 0;
+}
+
+static int read_integer(struct reader *reader, const config_setting_t *value,
+                        const struct config_field *field, int64_t *ret_integer)
+{
+    if (!is_integer(value)) {
+        return wrong_type(reader, value, "a whole number, without quotes");
+    }
+    if (integer_of(value) < field->min || integer_of(value) > field->max) {
+        return config_wrong(reader->error, config_setting_source_line(value),
+                            "\"%s\" has to be from %" PRId64 " to %" PRId64 ", not %lld",
+                            field->name, field->min, field->max, integer_of(value));
+    }
+    *ret_integer = integer_of(value);
+    return 0;
+}
+
+static int read_ways(struct reader *reader, const config_setting_t *value, unsigned *ret_ways)
+{
+    const char *text = config_setting_get_string(value);
+    char reason[CONFIG_REASON_MAX / 2];
+
+    if (!text) {
+        return wrong_type(reader, value, "a text such as \"upgrade, spill\"");
+    }
+    if (config_ways_parse(text, ret_ways, reason, sizeof(reason))) {
+        return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
+                            config_setting_name(value), reason);
+    }
+    return 0;
+}
+
+static int read_field(struct reader *reader, const config_setting_t *value,
+                      const struct config_field *field, struct config_entry *entry)
+{
+    void *at = config_field_at(field, entry);
+    int64_t integer = 0;
+    int error = 0;
+
+    switch (field->type) {
+    case CONFIG_PATTERN:
+    case CONFIG_WORD:
+        return read_text(reader, value, at);
+    case CONFIG_KIND:
+        return read_kind(reader, value, at);
+    case CONFIG_SIZE:
+        return read_size(reader, value, at);
+    case CONFIG_SHARE:
+        error = read_integer(reader, value, field, &integer);
+        *(uint32_t *)at = (uint32_t)integer;
+        return error;
+    case CONFIG_RANK:
+        error = read_integer(reader, value, field, &integer);
+        *(int32_t *)at = (int32_t)integer;
+        return error;
+    case CONFIG_WAYS:
+        return read_ways(reader, value, at);
+    case CONFIG_TRUTH:
+        if (config_setting_type(value) != CONFIG_TYPE_BOOL) {
+            return wrong_type(reader, value, "true or false, without quotes");
+        }
+        *(bool *)at = config_setting_get_bool(value);
+        return 0;
+    }
+    return 0;
+}
+
+static int unknown_field(struct reader *reader, const config_setting_t *value,
+                         const struct config_list *list)
+{
+    const char *names[KEYS_MAX];
+    char where[64];
+    size_t count = 0;
+
+    for (; count < list->field_count && count < KEYS_MAX; count++) {
+        names[count] = list->fields[count].name;
+    }
+    snprintf(where, sizeof(where), "in \"%s\"", list->name);
+    return unknown(reader, value, where, names, count);
+}
+
+static int read_entry(struct reader *reader, const config_setting_t *group,
+                      const struct config_list *list, struct config_entry *entry)
+{
+    if (config_setting_type(group) != CONFIG_TYPE_GROUP) {
+        return config_wrong(reader->error, config_setting_source_line(group),
+                            "\"%s\" has to hold groups in { }, not %s", list->name,
+                            found_name(group));
+    }
+    list->init(entry);
+    entry->line = config_setting_source_line(group);
+    for (int i = 0; i < config_setting_length(group); i++) {
+        const config_setting_t *value = config_setting_get_elem(group, (unsigned)i);
+        unsigned field = 0;
+        while (field < list->field_count &&
+               strcmp(list->fields[field].name, config_setting_name(value)) != 0) {
+            field++;
+        }
+        if (field == list->field_count) {
+            return unknown_field(reader, value, list);
+        }
+        int error = read_field(reader, value, &list->fields[field], entry);
+        if (error) {
+            return error;
+        }
+        entry->given |= 1u << field;
+    }
+    if (!(entry->given & ((1u << list->selectors) - 1))) {
+        return config_wrong(reader->error, entry->line,
+                            "this entry of \"%s\" does not say for which: give it \"match\"",
+                            list->name);
+    }
+    return 0;
+}
+
+static bool same_selection(const struct config_list *list, const struct config_entry *a,
+                           const struct config_entry *b)
+{
+    unsigned selectors = (1u << list->selectors) - 1;
+
+    if ((a->given & selectors) != (b->given & selectors)) {
+        return false;
+    }
+    for (unsigned i = 0; i < list->selectors; i++) {
+        const char *of_a = (const char *)a + list->fields[i].offset;
+        const char *of_b = (const char *)b + list->fields[i].offset;
+        if (a->given & 1u << i &&
+            (list->fields[i].type == CONFIG_KIND ? memcmp(of_a, of_b, sizeof(int)) != 0
+                                                 : strcmp(of_a, of_b) != 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/** @ret_entries  An array of list->entry_size each; set also on failure. */
+static int read_list(struct reader *reader, const config_setting_t *values,
+                     const struct config_list *list, void **ret_entries, size_t *ret_count)
+{
+    int count = config_setting_length(values);
+
+    if (config_setting_type(values) != CONFIG_TYPE_LIST) {
+        return wrong_type(reader, values, "a list of groups, ( { ... }, { ... } )");
+    }
+    if (count > CONFIG_ENTRIES_MAX) {
+        return config_wrong(reader->error, config_setting_source_line(values),
+                            "\"%s\" has %d entries; %d are allowed, so use patterns", list->name,
+                            count, CONFIG_ENTRIES_MAX);
+    }
+    char *entries = calloc((size_t)count + 1, list->entry_size);
+    if (!entries) {
+        return -ENOMEM;
+    }
+    *ret_entries = entries;
+    for (int i = 0; i < count; i++) {
+        struct config_entry *entry = (void *)(entries + (size_t)i * list->entry_size);
+        int error = read_entry(reader, config_setting_get_elem(values, (unsigned)i), list, entry);
+        if (error) {
+            return error;
+        }
+        for (int j = 0; j < i; j++) {
+            const struct config_entry *before = (void *)(entries + (size_t)j * list->entry_size);
+            if (same_selection(list, before, entry)) {
+                return config_wrong(reader->error, entry->line,
+                                    "this entry of \"%s\" never counts: that of line %u is for the "
+                                    "same and comes first",
+                                    list->name, before->line);
+            }
+        }
+    }
+    *ret_count = (size_t)count;
+    return 0;
+}
+
+static int read_root(struct reader *reader, const config_setting_t *root)
+{
+    static const char *const names[] = {"policy", "devices", "programs"};
+    struct config *config = reader->config;
+    void *entries = NULL;
+    int error = 0;
+
+    for (int i = 0; i < config_setting_length(root) && !error; i++) {
+        const config_setting_t *value = config_setting_get_elem(root, (unsigned)i);
+        const char *name = config_setting_name(value);
+        if (strcmp(name, "policy") == 0) {
+            error = read_policy(reader, value);
+        } else if (strcmp(name, "devices") == 0) {
+            error = read_list(reader, value, &config_list_devices, &entries, &config->device_count);
+            config->devices = entries;
+        } else if (strcmp(name, "programs") == 0) {
+            entries = NULL;
+            error =
+                read_list(reader, value, &config_list_programs, &entries, &config->program_count);
+            config->programs = entries;
+        } else {
+            error =
+                unknown(reader, value, "at the top of a configuration", names, ARRAY_SIZE(names));
+        }
+    }
+    return error;
+}
+
+/** What is missing at the end of a text is missing in the last line with anything in it. */
+static unsigned last_line(const char *text)
+{
+    unsigned line = 1, last = 1;
+
+    for (; *text; text++) {
+        line += *text == '\n';
+        last = isspace((unsigned char)*text) ? last : line;
+    }
+    return last;
+}
+
+int config_read_text(const char *text, struct config *config, struct config_error *ret_error)
+{
+    struct reader reader = {config, ret_error};
+    config_t parsed;
+    int error;
+
+    config_init(&parsed);
+    if (config_read_string(&parsed, text)) {
+        error = read_root(&reader, config_root_setting(&parsed));
+    } else {
+        const char *said = config_error_text(&parsed);
+        bool twice = said && strstr(said, "duplicate");
+        unsigned line = (unsigned)config_error_line(&parsed), last = last_line(text);
+        error = config_wrong(ret_error, line < last ? line : last, "%s",
+                             twice ? "this name is given a second time"
+                                   : "this is no NAME = VALUE; is something missing here, or a "
+                                     "\";\" at the end of the line before?");
+    }
+    config_destroy(&parsed);
+    return error;
+}

@@ -1,0 +1,305 @@
+#include "agent/config/device_names.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/config/cleanup.h"
+#include "agent/config/paths.h"
+#include "agent/wire/device_key.h"
+#include "policy/place.h"
+
+#define NAMES_FILE_MAX (1u << 20)
+#define NUMBER_MAX     10000
+
+static bool valid_name(const char *name)
+{
+    for (const char *at = name; *at; at++) {
+        if (!islower((unsigned char)*at) && !isdigit((unsigned char)*at)) {
+            return false;
+        }
+    }
+    return islower((unsigned char)name[0]);
+}
+
+static const struct device_name *by_name(const struct device_names *names, const char *name)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (strcmp(names->names[i].name, name) == 0) {
+            return &names->names[i];
+        }
+    }
+    return NULL;
+}
+
+static int add(struct device_names *names, const char *name, const struct device_key *key)
+{
+    struct device_name *grown = realloc(names->names, (names->count + 1) * sizeof(*names->names));
+
+    if (!grown) {
+        return -ENOMEM;
+    }
+    names->names = grown;
+    snprintf(grown[names->count].name, sizeof(grown->name), "%s", name);
+    grown[names->count].key = *key;
+    names->count++;
+    return 0;
+}
+
+int device_names_load(const char *path, struct device_names *ret_names)
+{
+    struct device_names names = {0};
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+
+    if (paths_read(path, NAMES_FILE_MAX, &text, &size)) {
+        *ret_names = names;
+        return 0;
+    }
+    char *rest = text;
+    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+        struct device_key key;
+        char *space = strchr(line, ' ');
+        if (!space || line[0] == '#') {
+            continue;
+        }
+        *space = '\0';
+        if (strlen(line) >= sizeof(names.names->name) || !valid_name(line) ||
+            device_key_parse(space + 1, &key) || by_name(&names, line)) {
+            continue;
+        }
+        if (add(&names, line, &key)) {
+            device_names_finish(&names);
+            return -ENOMEM;
+        }
+    }
+    *ret_names = names;
+    return 0;
+}
+
+int device_names_save(const char *path, const struct device_names *names)
+{
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+
+    if (!file) {
+        return -errno;
+    }
+    for (size_t i = 0; i < names->count; i++) {
+        char key[DEVICE_KEY_TEXT_MAX];
+        device_key_format(&names->names[i].key, key);
+        fprintf(file, "%s %s\n", names->names[i].name, key);
+    }
+    if (fclose(file)) {
+        return -ENOMEM;
+    }
+    return paths_write(path, text, size);
+}
+
+void device_names_finish(struct device_names *names)
+{
+    free(names->names);
+    *names = (struct device_names){0};
+}
+
+const char *device_kind(const struct devinfo *info)
+{
+    uint64_t type = devinfo_scalar(info, CL_DEVICE_TYPE, 0);
+
+    if (type & CL_DEVICE_TYPE_GPU) {
+        return "gpu";
+    }
+    if (type & CL_DEVICE_TYPE_CPU) {
+        return "cpu";
+    }
+    return type & CL_DEVICE_TYPE_ACCELERATOR ? "accel" : "dev";
+}
+
+static int give_name(struct device_names *names, struct inventory_entry *entry)
+{
+    for (unsigned number = 0; number < NUMBER_MAX; number++) {
+        char name[32];
+        snprintf(name, sizeof(name), "%s%u", device_kind(&entry->info), number);
+        if (!by_name(names, name)) {
+            memcpy(entry->name, name, sizeof(name));
+            return add(names, name, &entry->key);
+        }
+    }
+    return -ENOSPC;
+}
+
+int device_names_assign(struct device_names *names, struct inventory *inventory, bool *ret_new)
+{
+    size_t before = names->count;
+
+    for (size_t i = 0; i < inventory->count; i++) {
+        struct inventory_entry *entry = &inventory->entries[i];
+        entry->name[0] = '\0';
+        for (size_t j = 0; j < before && !entry->name[0]; j++) {
+            if (device_key_equal(&names->names[j].key, &entry->key)) {
+                memcpy(entry->name, names->names[j].name, sizeof(entry->name));
+            }
+        }
+        int error = entry->name[0] ? 0 : give_name(names, entry);
+        if (error) {
+            return error;
+        }
+    }
+    *ret_new = names->count != before;
+    return 0;
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncasecmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/** A UUID is written with or without dashes. */
+static void plain_uuid(const char *text, char *ret, size_t size)
+{
+    size_t used = 0;
+
+    for (; *text && used + 1 < size; text++) {
+        if (*text != '-') {
+            ret[used++] = (char)tolower((unsigned char)*text);
+        }
+    }
+    ret[used] = '\0';
+}
+
+static bool matches(const struct inventory_entry *entry, const char *text, int how)
+{
+    char uuid[64];
+
+    switch (how) {
+    case 0:
+        return strcmp(entry->name, text) == 0;
+    case 1:
+        /* Some write the PCI address without its domain. */
+        return entry->key.pci[0] &&
+               (strcasecmp(entry->key.pci, text) == 0 ||
+                (strlen(entry->key.pci) > 5 && strcasecmp(entry->key.pci + 5, text) == 0));
+    case 2:
+        plain_uuid(starts_with(text, "GPU-") ? text + 4 : text, uuid, sizeof(uuid));
+        return strlen(uuid) >= 4 && entry->key.uuid[0] && starts_with(entry->key.uuid, uuid);
+    default:
+        return strcasestr(entry->key.device, text) ||
+               strcasestr(devinfo_string(&entry->info, CL_DEVICE_NAME), text);
+    }
+}
+
+static void list_names(const struct inventory *inventory, const char *text, int how, char *ret,
+                       size_t size)
+{
+    size_t used = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < inventory->count; i++) {
+        const struct inventory_entry *entry = &inventory->entries[i];
+        if (how >= 0 && !matches(entry, text, how)) {
+            continue;
+        }
+        int length = snprintf(ret + used, size - used, "%s%s", used ? ", " : "", entry->name);
+        if (length < 0 || (size_t)length >= size - used) {
+            return;
+        }
+        used += (size_t)length;
+    }
+}
+
+int device_resolve(const struct inventory *inventory, const char *text,
+                   const struct inventory_entry **ret_entry, char *ret_error, size_t error_size)
+{
+    char names[512];
+
+    for (int how = 0; how < 4 && *text; how++) {
+        const struct inventory_entry *found = NULL;
+        size_t count = 0;
+        for (size_t i = 0; i < inventory->count; i++) {
+            if (matches(&inventory->entries[i], text, how)) {
+                found = &inventory->entries[i];
+                count++;
+            }
+        }
+        if (count == 1) {
+            *ret_entry = found;
+            return 0;
+        }
+        if (count > 1) {
+            list_names(inventory, text, how, names, sizeof(names));
+            snprintf(ret_error, error_size,
+                     "device \"%s\" could be any of %s; use one of those names", text, names);
+            return -ENOTUNIQ;
+        }
+    }
+    list_names(inventory, text, -1, names, sizeof(names));
+    if (names[0]) {
+        snprintf(ret_error, error_size, "no device \"%s\"; there are %s (see reseat devices)", text,
+                 names);
+    } else {
+        snprintf(ret_error, error_size,
+                 "no device \"%s\": no OpenCL driver shows any; see reseat doctor", text);
+    }
+    return -ENODEV;
+}
+
+int device_place_by(const struct inventory *inventory, const struct device_wish *wish,
+                    const struct device_fill *fills, const struct inventory_entry **ret_entries,
+                    char *ret_error, size_t error_size)
+{
+    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX] = {NULL};
+    struct place_device *devices = calloc(inventory->count + 1, sizeof(*devices));
+    unsigned *taken = calloc(inventory->count + 1, sizeof(*taken));
+    int result = devices && taken ? 0 : -ENOMEM;
+
+    if (result) {
+        snprintf(ret_error, error_size, "there is no memory to place the program");
+    }
+    for (size_t i = 0; !result && i < inventory->count; i++) {
+        const struct devinfo *info = &inventory->entries[i].info;
+        devices[i] = (struct place_device){
+            .name = inventory->entries[i].name,
+            .kind = strcmp(device_kind(info), "gpu") == 0 ? PLACE_GPU : PLACE_OTHER,
+            .memory_total = fills ? fills[i].memory : 1,
+            .memory_used = fills ? fills[i].used : 0,
+            .closed = fills && fills[i].closed,
+        };
+    }
+    for (size_t i = 0; !result && i < wish->count; i++) {
+        size_t at;
+        if (i < wish->named) {
+            result = device_resolve(inventory, wish->names[i], &entries[i], ret_error, error_size);
+        } else if (place_spread(devices, taken, inventory->count, &at) == 0) {
+            entries[i] = &inventory->entries[at];
+        }
+        if (!result && entries[i]) {
+            taken[entries[i] - inventory->entries]++;
+        }
+    }
+    if (!result) {
+        memcpy(ret_entries, entries, sizeof(entries));
+    }
+    free(devices);
+    free(taken);
+    return result;
+}
+
+int device_place(const struct inventory *inventory, const struct device_wish *wish,
+                 const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)
+{
+    return device_place_by(inventory, wish, NULL, ret_entries, ret_error, error_size);
+}
+
+const struct inventory_entry *device_by_key(const struct inventory *inventory,
+                                            const struct device_key *key)
+{
+    for (size_t i = 0; i < inventory->count; i++) {
+        if (device_key_equal(&inventory->entries[i].key, key)) {
+            return &inventory->entries[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,384 @@
+#include "agent/config/paths.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/config/cleanup.h"
+
+#define SOCKET_NAME "agent.sock"
+
+static int put(char *to, size_t size, const char *a, const char *b)
+{
+    int length = snprintf(to, size, "%s%s", a, b);
+
+    return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+}
+
+/** @path without its last name. */
+static int put_above(char *to, size_t size, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    int length = snprintf(to, size, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+
+    return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+}
+
+int paths_join(const char *folder, const char *name, char ret[PATH_MAX])
+{
+    int length = snprintf(ret, PATH_MAX, "%s/%s", folder, name);
+
+    return length < 0 || length >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+/** True for a folder, not a link to one, that belongs to us and, if @private, only to us. */
+static bool ours(const char *folder, bool private)
+{
+    struct stat stat;
+
+    return lstat(folder, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() &&
+           (!private || (stat.st_mode & 077) == 0);
+}
+
+/* Whoever owns the root folder can change anything under it: root, and in a user namespace that
+ * root has no number in, whatever stands for root there. */
+static bool may_own_what_is_above(uid_t owner)
+{
+    struct stat root;
+
+    return owner == 0 || owner == geteuid() || (stat("/", &root) == 0 && owner == root.st_uid);
+}
+
+static int refuse(struct paths *paths, int error, const char *folder, const char *why)
+{
+    snprintf(paths->problem, sizeof(paths->problem), "%.400s %.100s", folder, why);
+    return error;
+}
+
+static int refuse_error(struct paths *paths, int error, const char *folder)
+{
+    char why[100];
+
+    snprintf(why, sizeof(why), "cannot be entered or made: %s", strerror(-error));
+    return refuse(paths, error, folder, why);
+}
+
+/** From the root folder down, so that each is looked at when nobody else can replace it any more.
+ */
+static int check_above(const char *folder, struct paths *paths)
+{
+    for (const char *end = folder;; end += 1 + strcspn(end + 1, "/")) {
+        char path[PATH_MAX];
+        struct stat stat;
+        snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
+        if (lstat(path, &stat)) {
+            return refuse_error(paths, -errno, path);
+        }
+        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid)) {
+            return refuse(paths, -EPERM, path, "belongs to another user");
+        }
+        if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX)) {
+            return refuse(paths, -EPERM, path, "can be changed by other users");
+        }
+        if (!*end) {
+            return 0;
+        }
+    }
+}
+
+/** Make a folder that is ours alone, as @paths->folder. */
+static int make_private(const char *wanted, struct paths *paths)
+{
+    const char *slash = strrchr(wanted, '/');
+    char above[PATH_MAX], real[PATH_MAX];
+
+    if (put_above(above, sizeof(above), wanted) || !realpath(above, real)) {
+        return refuse_error(paths, -errno, above);
+    }
+    int error = check_above(real, paths);
+    if (error) {
+        return error;
+    }
+    error = put(paths->folder, sizeof(paths->folder), real[1] ? real : "", slash);
+    if (!error && mkdir(paths->folder, 0700) && errno != EEXIST) {
+        error = -errno;
+    }
+    if (error) {
+        return refuse_error(paths, error, wanted);
+    }
+    if (!ours(paths->folder, false)) {
+        return refuse(paths, -EPERM, paths->folder, "is not a folder of yours");
+    }
+    if (!ours(paths->folder, true)) {
+        return refuse(paths, -EPERM, paths->folder,
+                      "can be entered by others (its mode is not 0700)");
+    }
+    return 0;
+}
+
+int paths_make(const char *folder)
+{
+    char path[PATH_MAX];
+    int error = put(path, sizeof(path), folder, "");
+
+    if (error) {
+        return error;
+    }
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(path, 0700) && errno != EEXIST && errno != EROFS && errno != EACCES) {
+            return -errno;
+        }
+        *slash = '/';
+    }
+    return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
+}
+
+/** $XDG_RUNTIME_DIR may be missing, or another user's after su: the default is for that. */
+static bool may_use(const char *runtime)
+{
+    struct paths ignored;
+    char real[PATH_MAX];
+
+    return runtime && runtime[0] == '/' && realpath(runtime, real) && !check_above(real, &ignored);
+}
+
+/** @ret_beside: the folder is the socket's name and ".d". */
+static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
+{
+    const char *named = getenv("RESEAT_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *slash = named ? strrchr(named, '/') : NULL;
+    char user[64];
+
+    *ret_beside = false;
+    if (named && *named) {
+        *ret_beside = slash && strcmp(slash, "/" SOCKET_NAME);
+        return named[0] != '/' ? -EINVAL
+               : *ret_beside   ? put(ret, PATH_MAX, named, ".d")
+                               : put_above(ret, PATH_MAX, named);
+    }
+    if (may_use(runtime)) {
+        return put(ret, PATH_MAX, runtime, "/reseat");
+    }
+    snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
+    if (ours(user, true)) {
+        return put(ret, PATH_MAX, user, "/reseat");
+    }
+    snprintf(ret, PATH_MAX, "/tmp/reseat-%u", (unsigned)geteuid());
+    return 0;
+}
+
+int paths_find(struct paths *ret_paths)
+{
+    struct paths paths = {0};
+    char wanted[PATH_MAX];
+    bool beside;
+    int error = choose_folder(wanted, &beside);
+
+    if (error) {
+        snprintf(paths.problem, sizeof(paths.problem), "RESEAT_SOCKET is not an absolute path");
+    } else {
+        error = make_private(wanted, &paths);
+    }
+    if (!error) {
+        size_t length = strlen(paths.folder) - (beside ? 2 : 0);
+        int needed = snprintf(paths.socket, sizeof(paths.socket), "%.*s%s", (int)length,
+                              paths.folder, beside ? "" : "/" SOCKET_NAME);
+        if (needed < 0 || (size_t)needed >= sizeof(paths.socket)) {
+            error = refuse(&paths, -ENAMETOOLONG, paths.folder, "is too long a name for a socket");
+        }
+    }
+    if (error) {
+        paths.folder[0] = paths.socket[0] = '\0';
+    }
+    *ret_paths = paths;
+    return error;
+}
+
+int paths_home(const char *variable, const char *beneath, char ret[PATH_MAX])
+{
+    const char *named = getenv(variable);
+    const char *home = getenv("HOME");
+    char folder[PATH_MAX];
+
+    /* As the XDG specification says, one that is not absolute does not count. */
+    if (named && named[0] == '/') {
+        return put(ret, PATH_MAX, named, "/reseat");
+    }
+    if (!home || home[0] != '/') {
+        const struct passwd *entry = getpwuid(geteuid());
+        home = entry ? entry->pw_dir : NULL;
+    }
+    int error = home ? paths_join(home, beneath, folder) : -ENOENT;
+    return error ? error : put(ret, PATH_MAX, folder, "/reseat");
+}
+
+int paths_state(char ret[PATH_MAX])
+{
+    int error = paths_home("XDG_STATE_HOME", ".local/state", ret);
+
+    return error ? error : paths_make(ret);
+}
+
+int paths_beside(const char *variable, const char *const *candidates, char ret[PATH_MAX])
+{
+    const char *named = getenv(variable);
+    char binary[PATH_MAX];
+
+    if (named && *named) {
+        return realpath(named, ret) ? 0 : -ENOENT;
+    }
+    ssize_t length = readlink("/proc/self/exe", binary, sizeof(binary) - 1);
+    if (length <= 0) {
+        return -ENOENT;
+    }
+    binary[length] = '\0';
+    *strrchr(binary, '/') = '\0';
+    for (; *candidates; candidates++) {
+        char path[PATH_MAX];
+        /* A folder outside the prefix is named by its whole path. */
+        int error = **candidates == '/' ? put(path, sizeof(path), *candidates, "")
+                                        : paths_join(binary, *candidates, path);
+        if (!error && realpath(path, ret) && access(ret, R_OK) == 0) {
+            return 0;
+        }
+    }
+    return -ENOENT;
+}
+
+/** Beside the program, in the build's folders, and where meson.build says that it is installed. */
+#define CANDIDATES(build, what, name)                                                              \
+    name, "../" build "/" name, what##_FROM_BIN "/" name, what##_INSTALLED "/" name, NULL
+
+int paths_library(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("interpose", LIBRARY, "libreseat.so")};
+
+    return paths_beside("RESEAT_LIBRARY", candidates, ret);
+}
+
+/** True when the file of that path names @library in its first line. */
+static bool names_library(const char *path, const char *library)
+{
+    CLEANUP(cleanup_free) char *text = NULL;
+    struct stat named, meant;
+    size_t size;
+
+    if (paths_read(path, PATH_MAX, &text, &size)) {
+        return false;
+    }
+    text[strcspn(text, "\n")] = '\0';
+    return stat(text, &named) == 0 && stat(library, &meant) == 0 && named.st_dev == meant.st_dev &&
+           named.st_ino == meant.st_ino;
+}
+
+int paths_vendors(const char *library, char ret[PATH_MAX])
+{
+    static const char *const names[] = {"vendors", "reseat/vendors"};
+    char above[PATH_MAX], file[PATH_MAX];
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (!put_above(above, sizeof(above), library) && !paths_join(above, names[i], ret) &&
+            !paths_join(ret, "reseat.icd", file) && names_library(file, library)) {
+            return 0;
+        }
+    }
+    return -ENOENT;
+}
+
+int paths_agent(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("agent", AGENT, "reseatd")};
+
+    return paths_beside("RESEAT_AGENT", candidates, ret);
+}
+
+int paths_lister(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-lister")};
+
+    return paths_beside("RESEAT_LISTER", candidates, ret);
+}
+
+static int write_all(int fd, const char *bytes, size_t size)
+{
+    while (size) {
+        ssize_t written = write(fd, bytes, size);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written < 0) {
+            return -errno;
+        }
+        bytes += written;
+        size -= (size_t)written;
+    }
+    return 0;
+}
+
+int paths_write(const char *path, const void *bytes, size_t size)
+{
+    char temporary[PATH_MAX];
+    int error = put(temporary, sizeof(temporary), path, ".XXXXXX");
+
+    if (error) {
+        return error;
+    }
+    CLEANUP(cleanup_close) int fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) {
+        return -errno;
+    }
+    error = write_all(fd, bytes, size);
+    if (!error && (fsync(fd) || rename(temporary, path))) {
+        error = -errno;
+    }
+    if (error) {
+        unlink(temporary);
+    }
+    return error;
+}
+
+int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size)
+{
+    CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat stat;
+
+    if (fd < 0 || fstat(fd, &stat)) {
+        return -errno;
+    }
+    if (!S_ISREG(stat.st_mode)) {
+        return -EINVAL;
+    }
+    if (stat.st_size < 0 || (size_t)stat.st_size > limit) {
+        return -EFBIG;
+    }
+    CLEANUP(cleanup_free) char *bytes = malloc((size_t)stat.st_size + 1);
+    size_t used = 0;
+    if (!bytes) {
+        return -ENOMEM;
+    }
+    while (used < (size_t)stat.st_size) {
+        ssize_t count = read(fd, bytes + used, (size_t)stat.st_size - used);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            return -errno;
+        }
+        if (count == 0) {
+            break;
+        }
+        used += (size_t)count;
+    }
+    bytes[used] = '\0';
+    *ret_size = used;
+    *ret_bytes = bytes;
+    bytes = NULL;
+    return 0;
+}

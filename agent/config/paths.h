@@ -1,0 +1,72 @@
+#ifndef RESEAT_AGENT_CONFIG_PATHS_H
+#define RESEAT_AGENT_CONFIG_PATHS_H
+
+#include <limits.h>
+#include <sys/un.h>
+
+#include "state/base/compiler.h"
+
+/** Where an agent and those who look for it meet. */
+struct paths {
+    char folder[PATH_MAX]; /**< Mode 0700, ours: socket, lock, log, inventory, vendors, apps. */
+    char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    char problem[512]; /**< Of a folder that cannot be used: one line that names it. */
+};
+
+/**
+ * Find the runtime folder and the socket: $RESEAT_SOCKET, else $XDG_RUNTIME_DIR/reseat where no
+ * other user can change what is there, else /run/user/UID/reseat where /run/user/UID is ours, else
+ * /tmp/reseat-UID. A $RESEAT_SOCKET that is not called agent.sock has its folder beside it, called
+ * like it with ".d" added.
+ *
+ * Creates the folder, and follows links: what is returned has none, and no other user can put
+ * anything else in its place.
+ *
+ * Returns 0, -EPERM (it is not ours alone, or another user could change what is above it),
+ * -ENAMETOOLONG, or what mkdir() said; then only the problem is set: nothing in a folder that is
+ * refused may be used.
+ */
+MUST_CHECK int paths_find(struct paths *ret_paths);
+
+/** @ret: folder/name. Returns 0 or -ENAMETOOLONG. */
+MUST_CHECK int paths_join(const char *folder, const char *name, char ret[PATH_MAX]);
+
+/**
+ * The user's folder of one kind: $@variable/reseat where that is absolute, else ~/@beneath/reseat.
+ * Not created. Returns 0, -ENOENT (no home is known) or -ENAMETOOLONG.
+ */
+MUST_CHECK int paths_home(const char *variable, const char *beneath, char ret[PATH_MAX]);
+
+/** The folder for what outlives a login ($XDG_STATE_HOME/reseat), created. Returns 0 or -errno. */
+MUST_CHECK int paths_state(char ret[PATH_MAX]);
+
+/** Create a folder and those above it, 0700. Returns 0 or -errno. */
+MUST_CHECK int paths_make(const char *folder);
+
+/**
+ * Find a file that was installed or built with the running binary: $@variable when set, else the
+ * first of the candidates, each relative to the binary's folder, that exists.
+ *
+ * Returns 0 or -ENOENT.
+ */
+MUST_CHECK int paths_beside(const char *variable, const char *const *candidates,
+                            char ret[PATH_MAX]);
+
+/**
+ * The folder beside @library whose only driver file names it, as it is built and installed. Returns
+ * 0 or -ENOENT (none, or it names another library).
+ */
+MUST_CHECK int paths_vendors(const char *library, char ret[PATH_MAX]);
+
+/** libreseat.so, reseatd and reseat-lister, by paths_beside(). Return 0 or -ENOENT. */
+MUST_CHECK int paths_library(char ret[PATH_MAX]);
+MUST_CHECK int paths_agent(char ret[PATH_MAX]);
+MUST_CHECK int paths_lister(char ret[PATH_MAX]);
+
+/** Write a small file by way of a temporary one and rename(). Returns 0 or -errno. */
+MUST_CHECK int paths_write(const char *path, const void *bytes, size_t size);
+
+/** Read a file of at most @limit bytes, with a NUL after it. Returns 0 or -errno (-EFBIG). */
+MUST_CHECK int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size);
+
+#endif

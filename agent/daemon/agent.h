@@ -1,0 +1,73 @@
+#ifndef RESEAT_AGENT_DAEMON_AGENT_H
+#define RESEAT_AGENT_DAEMON_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "agent/config/config.h"
+#include "agent/config/device_names.h"
+#include "agent/config/paths.h"
+#include "agent/wire/inventory.h"
+#include "agent/wire/protocol.h"
+#include "state/base/compiler.h"
+
+/*
+ * The agent: one loop, one thread. Peers (connections) own their sockets, apps are the programs,
+ * requests are what clients asked of programs and wait for, devices is the list.
+ */
+
+struct peer;
+struct app;
+struct request;
+struct governor;
+
+struct devices {
+    struct device_names names;
+    struct inventory inventory;
+    char names_path[PATH_MAX];
+    char inventory_path[PATH_MAX];
+    char fresh_path[PATH_MAX]; /**< Where the lister writes. */
+    char own_path[PATH_MAX];   /**< What the last listing showed, and nothing of other environments;
+                                    "" before. Its name tells the content, which never changes. */
+    char *environment;         /**< Of the last listing, as environment_for_lister() takes it. */
+    char *wanted;              /**< Of the listing in progress. */
+    uint64_t listed_ms;        /**< When, by uv_now(); 0: never. */
+    char problem[256];         /**< Why the last listing failed, or "". */
+    bool listing;
+    bool hung;
+    uv_process_t lister;
+    uv_timer_t timeout;
+    uint64_t timeout_ms;
+};
+
+struct agent {
+    uv_loop_t loop;
+    uv_pipe_t listener;
+    uv_timer_t sweep;
+    uv_signal_t terminate[2];
+    uv_signal_t hangup;
+    struct paths paths;
+    char apps_folder[PATH_MAX];
+    struct peer *peers;
+    unsigned peer_count;
+    struct app *apps;
+    unsigned next_app;
+    struct request *requests;
+    uint64_t next_request;
+    struct devices devices;
+    struct config config;
+    const struct config_option *options; /**< Of the command line. */
+    size_t option_count;
+    char config_problem[PROTOCOL_TEXT_MAX]; /**< Why the last reading was refused, or "". */
+    struct governor *governor;
+    bool stopping;
+};
+
+/** One line to the agent's log: what happened, to what, what it means. */
+void agent_log(const char *format, ...) PRINTF(1, 2);
+
+/** Stop the loop; programs go on without an agent. */
+void agent_stop(struct agent *agent);
+
+#endif

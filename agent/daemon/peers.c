@@ -1,0 +1,439 @@
+#include "agent/daemon/peers.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/daemon/app_wish.h"
+#include "agent/daemon/apps.h"
+#include "agent/daemon/devices.h"
+#include "agent/daemon/govern.h"
+#include "agent/daemon/listed.h"
+#include "agent/daemon/reconfigure.h"
+#include "agent/daemon/requests.h"
+#include "agent/daemon/silence.h"
+#include "agent/wire/access.h"
+
+#define BACKLOG    128
+#define PEERS_MAX  4096
+#define UNSENT_MAX (16u << 20)
+#define SILENT_MS  10000
+
+static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
+
+static void give_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *ret)
+{
+    (void)handle;
+    (void)wanted;
+    ret->base = malloc(65536);
+    ret->len = ret->base ? 65536 : 0;
+}
+
+static void closed(uv_handle_t *handle)
+{
+    struct peer *peer = handle->data;
+
+    frame_reader_finish(&peer->reader);
+    if (peer->is_pending) {
+        message_finish(&peer->pending);
+    }
+    free(peer);
+}
+
+void peer_close(struct peer *peer)
+{
+    struct agent *agent = peer->agent;
+
+    if (peer->closing) {
+        return;
+    }
+    peer->closing = true;
+    for (struct peer **at = &agent->peers; *at; at = &(*at)->next) {
+        if (*at == peer) {
+            *at = peer->next;
+            agent->peer_count--;
+            break;
+        }
+    }
+    requests_cancel(peer, true);
+    resume_cancel(peer->agent, peer, true);
+    govern_client_gone(agent, peer);
+    apps_disconnect(agent, peer);
+    uv_close((uv_handle_t *)&peer->pipe, closed);
+}
+
+/**
+ * A peer that cannot be sent to. Whoever sends may be going through peers, apps or requests, which
+ * closing it would change: so only its stream ends here, and the loop closes it when it reads that.
+ */
+static void peer_break(struct peer *peer)
+{
+    uv_os_fd_t fd;
+
+    peer->broken = true;
+    if (!uv_fileno((uv_handle_t *)&peer->pipe, &fd)) {
+        shutdown(fd, SHUT_RDWR);
+    }
+}
+
+struct outgoing {
+    uv_write_t write;
+    msgpack_sbuffer buffer;
+};
+
+static void sent(uv_write_t *write, int status)
+{
+    struct outgoing *outgoing = write->data;
+    struct peer *peer = write->handle->data;
+
+    msgpack_sbuffer_destroy(&outgoing->buffer);
+    free(outgoing);
+    if (status < 0) {
+        peer_close(peer);
+    }
+}
+
+void peer_send(struct peer *peer, struct frame *frame)
+{
+    struct outgoing *outgoing = NULL;
+
+    if (peer->closing || peer->broken) {
+        goto out;
+    }
+    if (frame_seal(frame) || !(outgoing = malloc(sizeof(*outgoing))) ||
+        uv_stream_get_write_queue_size((uv_stream_t *)&peer->pipe) > UNSENT_MAX) {
+        agent_log("pid %d: cannot send to it; closing its connection", (int)peer->pid);
+        free(outgoing);
+        peer_break(peer);
+        goto out;
+    }
+    outgoing->buffer = frame->buffer;
+    outgoing->write.data = outgoing;
+    msgpack_sbuffer_init(&frame->buffer);
+    uv_buf_t bytes = uv_buf_init(outgoing->buffer.data, (unsigned)outgoing->buffer.size);
+    if (uv_write(&outgoing->write, (uv_stream_t *)&peer->pipe, &bytes, 1, sent)) {
+        msgpack_sbuffer_destroy(&outgoing->buffer);
+        free(outgoing);
+        peer_break(peer);
+    }
+out:
+    frame_finish(frame);
+}
+
+void peer_error(struct peer *peer, const char *code, const char *format, ...)
+{
+    char text[PROTOCOL_TEXT_MAX];
+    struct frame frame;
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    frame_init(&frame, MSG_ERROR);
+    frame_string(&frame, "code", code);
+    frame_string(&frame, "message", text);
+    peer_send(peer, &frame);
+}
+
+/* ---- what peers say ---- */
+
+static void handle_hello(struct peer *peer, const msgpack_object *map)
+{
+    struct agent *agent = peer->agent;
+    struct frame frame;
+
+    if (!field_is(map, "type", MSG_HELLO)) {
+        peer_error(peer, ERR_PROTOCOL, "the first frame must be a hello");
+        peer_close(peer);
+        return;
+    }
+    if (field_u64(map, "version", 0) != PROTOCOL_VERSION) {
+        peer_error(peer, ERR_PROTOCOL,
+                   "the agent speaks version %d of the protocol; restart it with reseat agent stop "
+                   "and reseat agent start, or use programs of one release",
+                   PROTOCOL_VERSION);
+        return;
+    }
+    frame_init(&frame, MSG_WELCOME);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    if (field_is(map, "role", "program")) {
+        bool first;
+        int error = apps_connect(agent, peer, map, &first);
+        if (error) {
+            frame_finish(&frame);
+            peer_close(peer);
+            return;
+        }
+        peer->role = PEER_PROGRAM;
+        frame_string(&frame, "id", peer->app->id);
+        app_put_devices(peer->app, &frame);
+        govern_welcome(agent, peer->app, first, map, &frame);
+    } else {
+        peer->role = PEER_CLIENT;
+    }
+    peer_send(peer, &frame);
+    if (peer->app) {
+        govern_greeted(agent, peer->app);
+    }
+}
+
+static void handle_program(struct peer *peer, const msgpack_object *map)
+{
+    if (!peer->app) {
+        return;
+    }
+    silence_ends(peer->agent, peer->app);
+    if (field_is(map, "type", MSG_STATUS)) {
+        apps_status(peer->app, map);
+        govern_status(peer->agent, peer->app);
+    } else if (field_is(map, "type", MSG_WISH)) {
+        govern_wish(peer->agent, peer->app, map);
+    } else if (field_is(map, "type", MSG_PROGRESS)) {
+        requests_progress(peer->app, map);
+    } else if (field_is(map, "type", MSG_REPORT)) {
+        requests_report(peer->app, map);
+    } else {
+        (void)govern_message(peer->agent, peer->app, map);
+    }
+}
+
+static void handle_apps(struct peer *peer)
+{
+    struct frame frame;
+
+    apps_sweep(peer->agent);
+    frame_init(&frame, MSG_APPS);
+    frame_array(&frame, "apps");
+    for (const struct app *app = peer->agent->apps; app; app = app->next) {
+        if (access_may_act(peer->uid, app->uid)) {
+            frame_map(&frame, NULL);
+            app_describe(peer->agent, app, &frame);
+            frame_end(&frame);
+        }
+    }
+    frame_end(&frame);
+    peer_send(peer, &frame);
+}
+
+static void handle_agent(struct peer *peer)
+{
+    unsigned count = 0;
+    struct frame frame;
+
+    for (const struct app *app = peer->agent->apps; app; app = app->next) {
+        count++;
+    }
+    frame_init(&frame, MSG_AGENT);
+    frame_u64(&frame, "pid", (uint64_t)getpid());
+    frame_string(&frame, "release", RESEAT_VERSION);
+    frame_string(&frame, "folder", peer->agent->paths.folder);
+    frame_u64(&frame, "apps", count);
+    frame_string(&frame, "config", peer->agent->config.path);
+    frame_string(&frame, "config_problem", peer->agent->config_problem);
+    peer_send(peer, &frame);
+}
+
+static void handle_stop(struct peer *peer)
+{
+    struct frame frame;
+
+    if (!access_may_stop(geteuid(), peer->uid)) {
+        peer_error(peer, ERR_DENIED, "only the agent's own user and root may stop it");
+        return;
+    }
+    frame_init(&frame, MSG_STOP);
+    frame_u64(&frame, "pid", (uint64_t)getpid());
+    peer_send(peer, &frame);
+    agent_stop(peer->agent);
+}
+
+static void handle_client(struct peer *peer, struct message *message)
+{
+    const msgpack_object *map = &message->root;
+    char type[PROTOCOL_WORD_MAX];
+
+    if (field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
+        field_is(map, "type", MSG_RESUME)) {
+        requests_start(peer, message);
+    } else if (field_is(map, "type", MSG_DEVICES) || field_is(map, "type", MSG_REGISTER)) {
+        listed_handle(peer, message);
+    } else if (field_is(map, "type", MSG_APPS)) {
+        handle_apps(peer);
+    } else if (field_is(map, "type", MSG_CANCEL)) {
+        requests_cancel(peer, false);
+        resume_cancel(peer->agent, peer, false);
+    } else if (field_is(map, "type", MSG_NOTICE)) {
+        app_notify(peer, map);
+    } else if (field_is(map, "type", MSG_AGENT)) {
+        handle_agent(peer);
+    } else if (field_is(map, "type", MSG_RELOAD)) {
+        if (reconfigure_handle(peer)) {
+            govern_reconfigured(peer->agent);
+            devices_renew(peer->agent);
+        }
+    } else if (field_is(map, "type", MSG_STOP)) {
+        handle_stop(peer);
+    } else if (!govern_client(peer, message)) {
+        field_string(map, "type", type, sizeof(type));
+        peer_error(peer, ERR_PROTOCOL,
+                   "the agent knows no request \"%s\"; is it of another release?", type);
+    }
+}
+
+static void handle(struct peer *peer, struct message *message)
+{
+    switch (peer->role) {
+    case PEER_UNKNOWN:
+        handle_hello(peer, &message->root);
+        break;
+    case PEER_PROGRAM:
+        handle_program(peer, &message->root);
+        break;
+    case PEER_CLIENT:
+        handle_client(peer, message);
+        break;
+    }
+}
+
+/** Handle the frames that have come, until one has to wait. */
+static void drain(struct peer *peer)
+{
+    while (!peer->closing && !peer->broken && !peer->is_pending) {
+        struct message message;
+        int got = frame_reader_next(&peer->reader, &message);
+        if (got == 0) {
+            return;
+        }
+        if (got < 0) {
+            agent_log("pid %d: not a frame of ours (%s); closing its connection", (int)peer->pid,
+                      strerror(-got));
+            peer_error(peer, ERR_PROTOCOL, "not a valid frame: %s", strerror(-got));
+            peer_close(peer);
+            return;
+        }
+        handle(peer, &message);
+        message_finish(&message);
+        govern_run(peer->agent);
+    }
+}
+
+void peer_wait_for_devices(struct peer *peer, struct message *message)
+{
+    peer->pending = *message;
+    peer->is_pending = true;
+    *message = (struct message){0};
+}
+
+void peers_devices_ready(struct agent *agent)
+{
+    /* Handling one may close others, so that the search starts again after each. */
+    for (struct peer *peer = agent->peers; peer;) {
+        if (!peer->is_pending || peer->closing || agent->devices.listing) {
+            peer = peer->next;
+            continue;
+        }
+        struct message message = peer->pending;
+        peer->is_pending = false;
+        peer->pending = (struct message){0};
+        handle(peer, &message);
+        message_finish(&message);
+        drain(peer);
+        if (peer->closing || !peer->is_pending) {
+            peer = agent->peers;
+        } else {
+            peer = peer->next;
+        }
+    }
+}
+
+static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+{
+    struct peer *peer = stream->data;
+
+    if (count < 0 || (count > 0 && frame_reader_feed(&peer->reader, buffer->base, (size_t)count))) {
+        peer_close(peer);
+    } else if (peer->is_pending && peer->reader.used - peer->reader.start > PROTOCOL_FRAME_MAX) {
+        peer_close(peer);
+    } else if (count > 0) {
+        drain(peer);
+    }
+    free(buffer->base);
+}
+
+static bool identify(struct peer *peer)
+{
+    struct ucred credentials;
+    socklen_t size = sizeof(credentials);
+    uv_os_fd_t fd;
+
+    if (uv_fileno((uv_handle_t *)&peer->pipe, &fd) ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size)) {
+        return false;
+    }
+    peer->pid = credentials.pid;
+    peer->uid = credentials.uid;
+    return access_may_connect(geteuid(), peer->uid);
+}
+
+static void connected(uv_stream_t *listener, int status)
+{
+    struct agent *agent = listener->data;
+    struct peer *peer = status ? NULL : calloc(1, sizeof(*peer));
+
+    if (!peer) {
+        return;
+    }
+    peer->agent = agent;
+    peer->since_ms = uv_now(&agent->loop);
+    frame_reader_init(&peer->reader);
+    if (uv_pipe_init(&agent->loop, &peer->pipe, 0)) {
+        free(peer);
+        return;
+    }
+    peer->pipe.data = peer;
+    peer->next = agent->peers;
+    agent->peers = peer;
+    agent->peer_count++;
+    if (uv_accept(listener, (uv_stream_t *)&peer->pipe) || agent->peer_count > PEERS_MAX) {
+        peer_close(peer);
+    } else if (!identify(peer)) {
+        agent_log("pid %d of user %u refused: not a user of this agent", (int)peer->pid,
+                  (unsigned)peer->uid);
+        peer_close(peer);
+    } else if (uv_read_start((uv_stream_t *)&peer->pipe, give_buffer, receive)) {
+        peer_close(peer);
+    }
+}
+
+int peers_listen(struct agent *agent)
+{
+    int error = uv_pipe_init(&agent->loop, &agent->listener, 0);
+
+    if (error) {
+        return error;
+    }
+    agent->listener.data = agent;
+    unlink(agent->paths.socket);
+    error = uv_pipe_bind(&agent->listener, agent->paths.socket);
+    if (!error && chmod(agent->paths.socket, geteuid() ? 0600 : 0666)) {
+        error = -errno;
+    }
+    return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, connected);
+}
+
+void peers_sweep(struct agent *agent)
+{
+    struct peer *next;
+
+    for (struct peer *peer = agent->peers; peer; peer = next) {
+        next = peer->next;
+        if (peer->role == PEER_UNKNOWN && uv_now(&agent->loop) - peer->since_ms > SILENT_MS) {
+            peer_close(peer);
+        }
+    }
+}

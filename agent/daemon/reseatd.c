@@ -1,0 +1,397 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/config/lock.h"
+#include "agent/daemon/agent.h"
+#include "agent/daemon/apps.h"
+#include "agent/daemon/devices.h"
+#include "agent/daemon/govern.h"
+#include "agent/daemon/peers.h"
+#include "agent/daemon/reconfigure.h"
+#include "agent/daemon/requests.h"
+#include "agent/daemon/silence.h"
+#include "state/base/text.h"
+
+/*
+ * reseatd: knows the devices and the programs of a user, and carries requests between the command
+ * line and programs. Nothing depends on it to go on.
+ */
+
+#define SWEEP_MS       250
+#define LISTER_SECONDS 45
+#define LOG_MAX        (1 << 20)
+
+static const char usage[] =
+    "Usage: reseatd [--daemon] [--lister-timeout SECONDS] [--SETTING VALUE...]\n"
+    "\n"
+    "The agent of reseat. reseat run starts one where none runs.\n"
+    "\n"
+    "  --daemon                  detach, log to the runtime folder, return when it listens\n"
+    "  --lister-timeout SECONDS  kill the helper that lists devices after so long (default 45)\n"
+    "  --SETTING VALUE           a setting of the policy, such as --minimum-stay 60; it goes "
+    "before\n"
+    "                            the environment and the configuration file (reseat.conf(5))\n"
+    "  --help, --version\n";
+
+void agent_log(const char *format, ...)
+{
+    char text[PROTOCOL_TEXT_MAX], when[32];
+    struct timespec now;
+    struct tm parts;
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    text_make_safe(text, sizeof(text), text, strlen(text));
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &parts);
+    strftime(when, sizeof(when), "%F %T", &parts);
+    fprintf(stderr, "%s.%03ld reseatd: %s\n", when, now.tv_nsec / 1000000, text);
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+
+    apps_sweep(agent);
+    requests_sweep(agent);
+    silence_sweep(agent);
+    peers_sweep(agent);
+    govern_tick(agent);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    agent_log("signal %d: stopping; programs go on without an agent", number);
+    agent_stop(handle->data);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    struct config_error error; /* It is in the log. */
+
+    (void)number;
+    agent_reconfigure(handle->data, &error);
+    govern_reconfigured(handle->data);
+    devices_renew(handle->data);
+}
+
+static void close_if_open(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
+}
+
+static void drop_peers(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+
+    while (agent->peers) {
+        peer_close(agent->peers);
+    }
+    close_if_open((uv_handle_t *)&agent->sweep);
+}
+
+void agent_stop(struct agent *agent)
+{
+    if (agent->stopping) {
+        return;
+    }
+    agent->stopping = true;
+    if (agent->devices.listing) {
+        uv_process_kill(&agent->devices.lister, SIGKILL);
+    }
+    close_if_open((uv_handle_t *)&agent->listener);
+    close_if_open((uv_handle_t *)&agent->terminate[0]);
+    close_if_open((uv_handle_t *)&agent->terminate[1]);
+    close_if_open((uv_handle_t *)&agent->hangup);
+    close_if_open((uv_handle_t *)&agent->devices.timeout);
+    unlink(agent->paths.socket);
+    /* Let what is being sent, the answer to a stop among it, leave first. */
+    uv_timer_start(&agent->sweep, drop_peers, 50, 0);
+}
+
+/** Closing stderr's old target and all else that came from whoever started us. */
+static int redirect(const struct agent *agent)
+{
+    char path[PATH_MAX];
+    struct stat stat;
+    int error = paths_join(agent->paths.folder, "agent.log", path);
+
+    if (error) {
+        return error;
+    }
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+    if (lstat(path, &stat) == 0 && stat.st_size > LOG_MAX) {
+        flags |= O_TRUNC;
+    }
+    int log = open(path, flags | O_NOFOLLOW, 0600);
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (log < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0 ||
+        dup2(log, 2) < 0) {
+        error = -errno;
+    }
+    if (log > 2) {
+        close(log);
+    }
+    if (nothing > 2) {
+        close(nothing);
+    }
+    return error;
+}
+
+/**
+ * Continue in a child that has left the terminal; the parent waits until it listens.
+ *
+ * @ret_ready  Where the child writes one byte when it does.
+ */
+static int detach(int *ret_ready)
+{
+    int ends[2];
+    char byte;
+
+    if (pipe2(ends, O_CLOEXEC)) {
+        return -errno;
+    }
+    pid_t child = fork();
+    if (child < 0) {
+        return -errno;
+    }
+    if (child > 0) {
+        close(ends[1]);
+        exit(read(ends[0], &byte, 1) == 1 ? byte : 1);
+    }
+    close(ends[0]);
+    if (setsid() < 0 || chdir("/")) {
+        return -errno;
+    }
+    int kept = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
+    for (int fd = 3; fd < 1024; fd++) {
+        if (fd != kept) {
+            close(fd);
+        }
+    }
+    *ret_ready = kept;
+    return 0;
+}
+
+static int start(struct agent *agent, uint64_t timeout_ms)
+{
+    static const int signals[2] = {SIGTERM, SIGINT};
+    struct config_error wrong;
+    int error = agent_reconfigure(agent, &wrong);
+
+    if (!error) {
+        error = paths_join(agent->paths.folder, "apps", agent->apps_folder);
+    }
+    if (!error) {
+        error = paths_make(agent->apps_folder);
+    }
+    if (!error) {
+        error = uv_loop_init(&agent->loop);
+    }
+    if (!error) {
+        error = uv_timer_init(&agent->loop, &agent->sweep);
+    }
+    for (int i = 0; i < 2 && !error; i++) {
+        agent->terminate[i].data = agent;
+        error = uv_signal_init(&agent->loop, &agent->terminate[i]);
+        if (!error) {
+            error = uv_signal_start(&agent->terminate[i], on_signal, signals[i]);
+        }
+    }
+    if (!error) {
+        agent->hangup.data = agent;
+        error = uv_signal_init(&agent->loop, &agent->hangup);
+    }
+    if (!error) {
+        error = uv_signal_start(&agent->hangup, on_hangup, SIGHUP);
+    }
+    if (!error) {
+        error = devices_init(agent, timeout_ms);
+    }
+    if (!error) {
+        error = govern_init(agent);
+    }
+    if (error) {
+        return error;
+    }
+    agent->sweep.data = agent;
+    uv_timer_start(&agent->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    apps_load(agent);
+    return peers_listen(agent);
+}
+
+static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
+{
+    char status = 0;
+    int error = daemon ? redirect(agent) : 0;
+
+    if (!error) {
+        error = lock_take(agent->paths.folder);
+    }
+    if (error == -EALREADY) {
+        agent_log("%s: another agent runs there; nothing to do", agent->paths.folder);
+    } else if (!error && (error = start(agent, timeout_ms))) {
+        agent_log("%s: cannot start: %s", agent->paths.socket,
+                  agent->config_problem[0] ? "the configuration is refused" : strerror(-error));
+    } else if (error) {
+        agent_log("%s: %s", agent->paths.folder, strerror(-error));
+    }
+    if (ready >= 0) {
+        status = error && error != -EALREADY ? 1 : 0;
+        (void)!write(ready, &status, 1);
+        close(ready);
+    }
+    if (error) {
+        return error == -EALREADY && daemon ? 0 : 1;
+    }
+    agent_log("pid %d listens on %s", (int)getpid(), agent->paths.socket);
+    uv_run(&agent->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&agent->loop);
+    requests_finish(agent);
+    apps_finish(agent);
+    govern_finish(agent);
+    devices_finish(agent);
+    config_finish(&agent->config);
+    return 0;
+}
+
+/** The agent leaves the folder in which it was started. */
+static int make_absolute(const char *variable)
+{
+    const char *value = getenv(variable);
+    char folder[PATH_MAX], path[PATH_MAX];
+
+    if (!value || !*value || value[0] == '/') {
+        return 0;
+    }
+    if (!getcwd(folder, sizeof(folder))) {
+        return -errno;
+    }
+    int error = paths_join(folder, value, path);
+    return error ? error : setenv(variable, path, 1) ? -errno : 0;
+}
+
+struct arguments {
+    struct option *options; /**< Ours, then one for each setting of the policy. */
+    struct config_option *settings;
+    size_t setting_count;
+    unsigned long seconds;
+    bool daemon;
+};
+
+#define FIRST_SETTING 256
+
+static int arguments_init(struct arguments *arguments, int argc)
+{
+    static const struct option ours[] = {{"daemon", no_argument, NULL, 'd'},
+                                         {"lister-timeout", required_argument, NULL, 't'},
+                                         {"help", no_argument, NULL, 'h'},
+                                         {"version", no_argument, NULL, 'v'}};
+    size_t count = ARRAY_SIZE(ours) + settings_count + 1;
+
+    *arguments = (struct arguments){
+        .options = calloc(count, sizeof(*arguments->options)),
+        .settings = calloc((size_t)argc + 1, sizeof(*arguments->settings)),
+        .seconds = LISTER_SECONDS,
+    };
+    if (!arguments->options || !arguments->settings) {
+        return -ENOMEM;
+    }
+    memcpy(arguments->options, ours, sizeof(ours));
+    for (size_t i = 0; i < settings_count; i++) {
+        arguments->options[ARRAY_SIZE(ours) + i] = (struct option){
+            settings_table[i].name, required_argument, NULL, FIRST_SETTING + (int)i};
+    }
+    return 0;
+}
+
+static void arguments_finish(struct arguments *arguments)
+{
+    free(arguments->options);
+    free(arguments->settings);
+}
+
+/** Returns -1, or the status to exit with at once. */
+static int parse(struct arguments *arguments, int argc, char **argv)
+{
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", arguments->options, NULL)) >= 0) {
+        switch (option) {
+        case 'd':
+            arguments->daemon = true;
+            break;
+        case 't':
+            arguments->seconds = strtoul(optarg, NULL, 10);
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        case 'v':
+            puts("reseatd " RESEAT_VERSION);
+            return 0;
+        case '?':
+            fputs(usage, stderr);
+            return 2;
+        default:
+            arguments->settings[arguments->setting_count++] =
+                (struct config_option){settings_table[option - FIRST_SETTING].name, optarg};
+        }
+    }
+    if (optind != argc || arguments->seconds == 0 || arguments->seconds > 86400) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    return -1;
+}
+
+static int serve(const struct arguments *arguments)
+{
+    struct agent *agent = calloc(1, sizeof(*agent));
+    int error = agent ? paths_find(&agent->paths) : -ENOMEM;
+    int ready = -1;
+
+    if (error) {
+        fprintf(stderr, "reseatd: the runtime folder cannot be used: %s\n",
+                agent ? agent->paths.problem : strerror(-error));
+        free(agent);
+        return 1;
+    }
+    agent->options = arguments->settings;
+    agent->option_count = arguments->setting_count;
+    umask(077);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    error = make_absolute("RESEAT_CONFIG");
+    if (!error && arguments->daemon) {
+        error = detach(&ready);
+    }
+    int status = error ? 1 : run(agent, arguments->daemon, ready, arguments->seconds * 1000);
+    free(agent);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments;
+    int status = arguments_init(&arguments, argc) ? 1 : parse(&arguments, argc, argv);
+
+    if (status < 0) {
+        status = serve(&arguments);
+    }
+    arguments_finish(&arguments);
+    return status;
+}

@@ -1,0 +1,28 @@
+#ifndef RESEAT_AGENT_DOCTOR_DOCTOR_H
+#define RESEAT_AGENT_DOCTOR_DOCTOR_H
+
+#include <stdio.h>
+
+#include "agent/doctor/doctor_elf.h"
+
+/** How a program reaches OpenCL, as far as its files say. */
+enum road {
+    ROAD_UNKNOWN, /**< No sign of OpenCL: plugins that it opens take whatever road they take. */
+    ROAD_PRELOAD, /**< Linked against a loader. */
+    ROAD_ICD,     /**< Opens a loader at run time, or has one inside. */
+    ROAD_NONE,    /**< Something stops every road. */
+};
+
+/**
+ * Look at a command, the files that it runs (a script's interpreter, the programs that a shell's
+ * text names, Python's modules, Java's archives) and all libraries that these are linked against,
+ * and write what was found to @to: one line each, "ok", "note" or "stop" first. Nothing is run.
+ *
+ * @command  The program and its arguments, NULL-terminated.
+ * @library  libreseat.so, for its entry points; NULL: not checked.
+ * Returns 0, -ENOENT (no such program), -ENOMEM.
+ */
+MUST_CHECK int doctor_program(char *const *command, const char *library, FILE *to,
+                              enum road *ret_road);
+
+#endif

@@ -1,0 +1,230 @@
+#include "agent/simulate/sim_random.h"
+#include "agent/simulate/sim_world.h"
+
+/* Nodes come and go, and what is saved before they do. */
+
+#define HOUR_MS   3600000.0
+#define MILLIONTH 1e-6
+
+/*
+ * The next time that something of mean @mean_ms happens to a node, in milliseconds from now. A node
+ * has one stream of numbers, whatever the regime and the rate: all regimes see the same reclaims.
+ */
+static uint64_t draw(struct sim_world *world, uint32_t node, double mean_ms)
+{
+    uint64_t number =
+        sim_random(world->options->seed, world->trace.nodes[node].id, world->hosts[node].draws++);
+    double wait = sim_exponential(number) * mean_ms;
+
+    return wait < 1e15 ? (uint64_t)wait + 1 : UINT64_MAX / 2;
+}
+
+static uint64_t draw_rate(struct sim_world *world, uint32_t node, uint32_t rate)
+{
+    uint64_t wait = draw(world, node, HOUR_MS / (rate * MILLIONTH));
+
+    return rate ? wait : UINT64_MAX / 2;
+}
+
+static void plan(struct sim_world *world, uint32_t node, uint64_t time_ms)
+{
+    sim_push(world, time_ms, SIM_DUE_NODE, node, ++world->hosts[node].generation);
+}
+
+static void open_devices(struct sim_world *world, uint32_t node, bool open)
+{
+    const struct sim_node *n = &world->trace.nodes[node];
+
+    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+        world->devices[i].closed = !open;
+        world->devices[i].drains = false;
+    }
+}
+
+static bool is_used(const struct sim_world *world, uint32_t node)
+{
+    const struct sim_node *n = &world->trace.nodes[node];
+    bool used = world->hosts[node].used;
+
+    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+        used = used || world->seats[i].used;
+    }
+    return used;
+}
+
+static void up(struct sim_world *world, uint32_t node)
+{
+    const struct sim_node *n = &world->trace.nodes[node];
+    struct sim_host *host = &world->hosts[node];
+    uint64_t reclaim = draw_rate(world, node, world->level.reclaim);
+    uint64_t failure = draw_rate(world, node, world->options->fail);
+    uint64_t notice = reclaim > world->options->notice_ms ? reclaim - world->options->notice_ms : 0;
+
+    host->phase = SIM_UP;
+    host->fails = failure < notice;
+    host->taken_ms = sim_now(world) + reclaim;
+    host->storage_ms = host->network_ms = 0;
+    open_devices(world, node, true);
+    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+        sim_log(world, SIM_DEVICE, SIM_NONE, i, world->devices[i].memory);
+    }
+    if (host->fails || reclaim < UINT64_MAX / 2) {
+        plan(world, node, sim_now(world) + (host->fails ? failure : notice));
+    }
+    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+        sim_serve(world, i);
+    }
+}
+
+/* ---- what is saved ---- */
+
+void sim_save(struct sim_world *world, uint32_t task, bool leaves)
+{
+    struct sim_program *program = &world->shared->programs[task];
+    struct policy_program *slot = sim_slot(world, task);
+    uint64_t takes = sim_store(world, sim_node(world, slot->device), sim_size(world, task));
+
+    program->saves = true;
+    program->leaves = leaves;
+    slot->busy_moving = true;
+    sim_set_mode(world, task, SIM_STEPPING);
+    if (takes) {
+        sim_push(world, sim_now(world) + takes, SIM_DUE_STEP, task, program->generation);
+    } else {
+        sim_saved(world, task);
+    }
+}
+
+/* The next one that is saved within the notice: the smallest, so that they are as many as can be.
+ */
+static void save_next(struct sim_world *world, uint32_t node)
+{
+    const struct sim_host *host = &world->hosts[node];
+    uint32_t best = SIM_NONE;
+
+    for (uint32_t i = 0; i < world->slot_count; i++) {
+        uint32_t task = world->tasks[i];
+        if (world->shared->programs[task].mode == SIM_RUNNING &&
+            sim_node(world, world->slots[i].device) == node &&
+            (best == SIM_NONE || sim_size(world, task) < sim_size(world, best))) {
+            best = task;
+        }
+    }
+    if (best == SIM_NONE) {
+        return;
+    }
+    uint64_t start = host->storage_ms > sim_now(world) ? host->storage_ms : sim_now(world);
+    uint64_t link = world->options->storage;
+    uint64_t takes = link ? (sim_size(world, best) + link - 1) / link : 0;
+    if (start + takes <= host->taken_ms) {
+        sim_save(world, best, true);
+    }
+}
+
+void sim_saved(struct sim_world *world, uint32_t task)
+{
+    struct sim_program *program = &world->shared->programs[task];
+    uint32_t node = sim_node(world, sim_slot(world, task)->device);
+    bool leaves = program->leaves;
+
+    program->generation++;
+    program->saves = program->leaves = false;
+    program->kept = program->progress;
+    sim_log(world, SIM_SAVE, task, SIM_NONE, program->kept);
+    if (!leaves) {
+        world->shared->result->checkpoints++;
+        sim_go_on(world, task);
+    } else {
+        world->shared->result->saves++;
+        sim_put_off(world, task);
+        sim_send(world->shared, task);
+    }
+    if (world->hosts[node].phase == SIM_NOTICED && world->saves) {
+        save_next(world, node);
+    }
+}
+
+/* ---- notices and reclaims ---- */
+
+static void leave(struct sim_world *world, uint32_t node)
+{
+    const struct sim_node *n = &world->trace.nodes[node];
+
+    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+        uint32_t first = world->devices[i].first;
+        uint32_t task = first == POLICY_NONE ? SIM_NONE : world->tasks[first];
+        if (task != SIM_NONE && sim_task(world, task)->more &&
+            world->shared->programs[task].mode == SIM_RUNNING) {
+            sim_move_whole(world, task);
+        }
+        world->devices[i].drains = true;
+    }
+    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+        sim_drain(world, i);
+    }
+}
+
+static void noticed(struct sim_world *world, uint32_t node)
+{
+    struct sim_host *host = &world->hosts[node];
+
+    host->phase = SIM_NOTICED;
+    host->in_use = is_used(world, node);
+    open_devices(world, node, false);
+    plan(world, node, host->taken_ms);
+    if (!host->in_use || !world->options->notice_ms) {
+        return;
+    }
+    if (world->regime == SIM_RECONFIGURATION && world->options->between_hosts) {
+        leave(world, node);
+    }
+    if (world->saves) {
+        save_next(world, node);
+    }
+}
+
+static void gone(struct sim_world *world, uint32_t node)
+{
+    const struct sim_node *n = &world->trace.nodes[node];
+    struct sim_host *host = &world->hosts[node];
+    bool failed = host->phase == SIM_UP;
+
+    if (failed ? is_used(world, node) : host->in_use) {
+        world->shared->result->failures += failed;
+        world->shared->result->reclaims += !failed;
+    }
+    host->phase = SIM_AWAY;
+    open_devices(world, node, false);
+    sim_node_lost(world, node);
+    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+        sim_log(world, SIM_DEVICE, SIM_NONE, i, 0);
+    }
+    uint64_t away = draw(world, node, (double)world->options->away_ms);
+    plan(world, node, sim_now(world) + (failed ? world->options->repair_ms : away));
+    sim_cluster_tick(world->shared);
+}
+
+void sim_on_node(struct sim_world *world, uint32_t node)
+{
+    const struct sim_host *host = &world->hosts[node];
+
+    if (host->phase == SIM_LATE || host->phase == SIM_AWAY) {
+        up(world, node);
+    } else if (host->phase == SIM_UP && !host->fails) {
+        noticed(world, node);
+    } else {
+        gone(world, node);
+    }
+}
+
+void sim_nodes_start(struct sim_world *world)
+{
+    for (uint32_t i = 0; i < world->trace.node_count; i++) {
+        uint64_t from = world->trace.nodes[i].from_ms;
+        if (from) {
+            plan(world, i, from);
+        } else {
+            up(world, i);
+        }
+    }
+}

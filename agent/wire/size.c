@@ -1,0 +1,75 @@
+#include "agent/wire/size.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN_MAX 64
+
+static const struct unit {
+    const char *name;
+    unsigned shift;
+} units[] = {{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}};
+
+static const struct unit *find_unit(const char *text)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+        if (strcmp(units[i].name, text) == 0) {
+            return &units[i];
+        }
+    }
+    return NULL;
+}
+
+/** The beginning of what was given, as part of one line. */
+static void show(const char *text, char ret[SHOWN_MAX])
+{
+    size_t i = 0;
+
+    for (; text[i] && i + 1 < SHOWN_MAX; i++) {
+        ret[i] = iscntrl((unsigned char)text[i]) ? '?' : text[i];
+    }
+    ret[i] = '\0';
+}
+
+int size_parse(const char *text, uint64_t *ret_bytes, char *ret_reason, size_t reason_size)
+{
+    const struct unit *unit;
+    char shown[SHOWN_MAX];
+    const char *at = text;
+    uint64_t number = 0;
+    bool large = false;
+
+    for (; *at >= '0' && *at <= '9'; at++) {
+        large = large || __builtin_mul_overflow(number, 10, &number) ||
+                __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number);
+    }
+    unit = find_unit(*at == '\0' && at > text && !large && number == 0 ? "B" : at);
+    show(text, shown);
+    if (at == text || !unit) {
+        snprintf(ret_reason, reason_size,
+                 "\"%s\" is not a size: a whole number and B, KiB, MiB, GiB or TiB, such as "
+                 "\"512MiB\"",
+                 shown);
+        return -EINVAL;
+    }
+    if (large || number > (UINT64_MAX - 1) >> unit->shift) {
+        snprintf(ret_reason, reason_size, "\"%s\" is too large: sizes have 64 bits", shown);
+        return -ERANGE;
+    }
+    *ret_bytes = number << unit->shift;
+    return 0;
+}
+
+void size_format(uint64_t bytes, char ret_text[SIZE_TEXT_MAX])
+{
+    const struct unit *unit = units;
+
+    while (unit->shift && (bytes == 0 || bytes & ((1ull << unit->shift) - 1))) {
+        unit++;
+    }
+    snprintf(ret_text, SIZE_TEXT_MAX, "%llu%s", (unsigned long long)(bytes >> unit->shift),
+             unit->name);
+}

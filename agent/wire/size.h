@@ -1,0 +1,29 @@
+#ifndef RESEAT_AGENT_WIRE_SIZE_H
+#define RESEAT_AGENT_WIRE_SIZE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+
+/* Sizes of memory as people write them: "1GiB", "512MiB". Pure. */
+
+/** Bytes of the longest text of a size, with the NUL. */
+#define SIZE_TEXT_MAX 24
+
+/**
+ * Read a size: a whole number and its unit (B, KiB, MiB, GiB, TiB), without anything before,
+ * between or behind. A number without a unit is refused, but for 0: whoever leaves it out rarely
+ * means bytes.
+ *
+ * @ret_bytes   UINT64_MAX never: that is left for "no limit".
+ * @ret_reason  On failure one line that says what is wrong with it.
+ * Returns 0, -EINVAL (not a size) or -ERANGE (too large for 64 bits).
+ */
+MUST_CHECK int size_parse(const char *text, uint64_t *ret_bytes, char *ret_reason,
+                          size_t reason_size);
+
+/** As size_parse() takes it, exactly: in the largest unit of which it is a whole number. */
+void size_format(uint64_t bytes, char ret_text[SIZE_TEXT_MAX]);
+
+#endif

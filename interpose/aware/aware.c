@@ -1,0 +1,508 @@
+#include "interpose/aware/aware_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "interpose/control/control.h"
+#include "interpose/entry/start.h"
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/base/thread.h"
+#include "state/base/thread_own.h"
+#include "state/base/work.h"
+
+#define PATIENCE_MS     5000
+#define PATIENCE_MS_MAX 600000
+/* Of a program that does not take them; more is not kept. */
+#define NOTICES_MAX 64
+
+struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                      .process = 1,
+                      .changed = PTHREAD_COND_INITIALIZER,
+                      .notices_end = &aware.notices};
+
+static pthread_once_t hook_once = PTHREAD_ONCE_INIT;
+static int hook_error; /* written once */
+
+uint64_t aware_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+const char *aware_stage_name(enum aware_stage stage)
+{
+    static const char *const names[] = {"",          "checkpoint", "clean_up", "cancel",
+                                        "configure", "resume",     "notify"};
+    return names[stage];
+}
+
+uint32_t aware_patience(enum aware_stage stage)
+{
+    const struct reseat_program *program = &aware.program;
+    uint32_t ms = stage == AWARE_CHECKPOINT  ? program->checkpoint_ms
+                  : stage == AWARE_CLEAN_UP  ? program->clean_up_ms
+                  : stage == AWARE_CONFIGURE ? program->configure_ms
+                                             : program->resume_ms;
+    return ms != 0 ? ms : PATIENCE_MS;
+}
+
+unsigned aware_due(uint32_t seat)
+{
+    bool has_device = seat < the_seat_count && atomic_load(&the_seats[seat]->device);
+    return aware.seats[seat].due & (has_device ? UINT32_MAX : AWARE_BIT(AWARE_CANCEL));
+}
+
+void aware_wait(uint64_t until_ns)
+{
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    int before = cancel_hold();
+    pthread_cond_clockwait(&aware.changed, &aware.lock, CLOCK_MONOTONIC, &until);
+    cancel_allow(before);
+}
+
+/* ---- the thread that calls the program back ---- */
+
+static int start_thread(void);
+
+/* A callback to be made, with copies of all that it needs. */
+struct call {
+    enum aware_stage stage;
+    struct reseat_program program;
+    struct reseat_change change;
+    struct reseat_device from, to;
+    struct reseat_notice notice;
+    struct aware_notice *taken; /* owned */
+    bool of_here;               /* `to` is where `seat` is */
+    uint32_t seat;
+};
+
+static int make_call(struct call *call)
+{
+    void *data = call->program.data;
+    int (*step)(void *, const struct reseat_change *) = NULL;
+    switch (call->stage) {
+    case AWARE_CHECKPOINT:
+        step = call->program.checkpoint;
+        break;
+    case AWARE_CLEAN_UP:
+        step = call->program.clean_up;
+        break;
+    case AWARE_CONFIGURE:
+        step = call->program.configure;
+        break;
+    case AWARE_RESUME:
+        step = call->program.resume;
+        break;
+    case AWARE_CANCEL:
+        if (call->program.cancel)
+            call->program.cancel(data, &call->change);
+        break;
+    case AWARE_NOTIFY:
+        if (call->program.notify)
+            call->program.notify(data, &call->notice);
+        break;
+    case AWARE_IDLE:
+        break;
+    }
+    return step ? step(data, &call->change) : 0;
+}
+
+static void describe_change(struct call *call, uint32_t seat, uint32_t reason,
+                            const struct device *from, const struct device *to)
+{
+    aware_describe(from, &call->from);
+    aware_describe(to, &call->to);
+    call->change = (struct reseat_change){
+        .size = sizeof(call->change),
+        .reason = reason,
+        .device = (cl_device_id)the_seats[seat],
+        .deadline_ns = aware.now.deadline_ns,
+        .from = &call->from,
+        .to = &call->to,
+    };
+}
+
+void aware_give_up(uint32_t seat)
+{
+    struct aware_seat *one = &aware.seats[seat];
+    one->due = one->begun ? AWARE_BIT(AWARE_CANCEL) | AWARE_BIT(AWARE_RESUME) : 0;
+    if (one->begun & AWARE_BIT(AWARE_CLEAN_UP))
+        one->due |= AWARE_BIT(AWARE_CONFIGURE);
+    one->reason = RESEAT_CANCELED;
+}
+
+static void begin(struct call *call, enum aware_stage stage, uint32_t seat, uint64_t deadline_ns)
+{
+    uint64_t now = aware_clock();
+    call->stage = stage;
+    call->program = aware.program;
+    aware.now = (struct aware_now){
+        .stage = stage,
+        .seat = seat,
+        .registration = aware.registration,
+        .since_ns = now,
+        .deadline_ns = deadline_ns ? deadline_ns : now + aware_patience(stage) * 1000000ull,
+    };
+}
+
+static bool take_ask(struct call *call)
+{
+    const struct aware_ask ask = aware.ask;
+    if (ask.stage == AWARE_IDLE)
+        return false;
+    aware.ask.stage = AWARE_IDLE;
+    aware.seats[ask.seat].begun |= AWARE_BIT(ask.stage);
+    begin(call, ask.stage, ask.seat, ask.deadline_ns);
+    aware.now.asked = true;
+    describe_change(call, ask.seat, ask.reason, ask.from, ask.to);
+    return true;
+}
+
+static bool take_due(struct call *call)
+{
+    for (uint32_t seat = 0; seat < SEATS; seat++) {
+        unsigned due = aware_due(seat);
+        struct aware_seat *one = &aware.seats[seat];
+        if (due == 0)
+            continue;
+        enum aware_stage stage = (enum aware_stage)__builtin_ctz(due);
+        const struct device *here = atomic_load(&the_seats[seat]->device);
+        one->due &= ~AWARE_BIT(stage);
+        one->begun |= AWARE_BIT(stage) & AWARE_FIRST_HALF;
+        if (stage == AWARE_CONFIGURE ||
+            (stage == AWARE_CANCEL && one->due & AWARE_BIT(AWARE_CONFIGURE)))
+            aware_follow(seat);
+        begin(call, stage, seat, 0);
+        describe_change(call, seat, one->reason, one->from, here);
+        call->of_here = here != NULL;
+        call->seat = seat;
+        return true;
+    }
+    return false;
+}
+
+static bool take_notice(struct call *call)
+{
+    struct aware_notice *notice = aware.notices;
+    if (!notice)
+        return false;
+    aware.notices = notice->next;
+    if (!aware.notices)
+        aware.notices_end = &aware.notices;
+    aware.notice_count--;
+    begin(call, AWARE_NOTIFY, notice->seat, 0);
+    call->taken = notice;
+    call->notice = (struct reseat_notice){
+        .size = sizeof(call->notice),
+        .what = notice->what,
+        .device = notice->seat < the_seat_count ? (cl_device_id)the_seats[notice->seat] : NULL,
+        .in_ns = notice->in_ns,
+        .value = notice->value,
+        .text = notice->text,
+    };
+    return true;
+}
+
+/* @result of the stage that ended, if it is of anybody's concern still. */
+static void take_result(int result)
+{
+    const struct aware_now *now = &aware.now;
+    if (now->abandoned || now->registration != aware.registration || now->stage == AWARE_NOTIFY)
+        return;
+    struct aware_seat *seat = &aware.seats[now->seat];
+    bool first_half = AWARE_BIT(now->stage) & AWARE_FIRST_HALF;
+    if (result != 0 && (now->asked || (aware.mover_listens && !first_half))) {
+        /* What comes next is the mover's to say. */
+        aware.failed = now->stage;
+        aware.failure = result;
+        if (!first_half)
+            seat->due = 0;
+    } else if (result != 0 && first_half) {
+        aware_give_up(now->seat);
+    } else if (now->stage == AWARE_RESUME) {
+        seat->begun = 0;
+    }
+}
+
+/* The callback ended its thread: it has failed, and another thread makes the next. */
+static void thread_gone(void *data)
+{
+    struct call *call = data;
+    free(call->taken);
+    pthread_mutex_lock(&aware.lock);
+    take_result(-1);
+    aware.now.stage = AWARE_IDLE;
+    aware.thread = false;
+    if (aware.registered)
+        (void)!start_thread();
+    pthread_cond_broadcast(&aware.changed);
+    pthread_mutex_unlock(&aware.lock);
+}
+
+static void make_call_at_risk(struct call *call, int *ret_result)
+{
+    pthread_cleanup_push(thread_gone, call);
+    cancel_allow(PTHREAD_CANCEL_ENABLE);
+    *ret_result = make_call(call);
+    (void)cancel_hold();
+    pthread_cleanup_pop(0);
+}
+
+static void *thread_main(void *unused)
+{
+    struct call call;
+    int result;
+    (void)unused;
+    (void)cancel_hold(); /* the program may know it, from a callback */
+    pthread_mutex_lock(&aware.lock);
+    the_thread.aware = aware.process;
+    for (;;) {
+        call.taken = NULL;
+        call.of_here = false;
+        /* The process ends: what callbacks stand on may be gone. */
+        if (!aware.registered || work_is_over() ||
+            !(take_ask(&call) || take_due(&call) || take_notice(&call))) {
+            pthread_cond_wait(&aware.changed, &aware.lock);
+            continue;
+        }
+        pthread_mutex_unlock(&aware.lock);
+        if (call.of_here)
+            call.to.granted = aware_granted(call.seat);
+        make_call_at_risk(&call, &result);
+        free(call.taken);
+        pthread_mutex_lock(&aware.lock);
+        /* It forked, and this is the child. */
+        if (the_thread.aware != aware.process)
+            break;
+        take_result(result);
+        aware.now.stage = AWARE_IDLE;
+        pthread_cond_broadcast(&aware.changed);
+    }
+    pthread_mutex_unlock(&aware.lock);
+    return NULL;
+}
+
+static int start_thread(void)
+{
+    int error = aware.thread ? 0 : thread_start("reseat-aware", 0, thread_main, NULL, NULL);
+    aware.thread = error == 0;
+    return error;
+}
+
+static void drop_notices(void)
+{
+    struct aware_notice *next;
+    for (struct aware_notice *notice = aware.notices; notice; notice = next) {
+        next = notice->next;
+        free(notice);
+    }
+    aware.notices = NULL;
+    aware.notices_end = &aware.notices;
+    aware.notice_count = 0;
+}
+
+/* Whatever was under way is the old registration's. Locked. */
+static void forget(void)
+{
+    aware.registered = false;
+    aware.registration++;
+    aware.edition++;
+    for (unsigned i = 0; i < SEATS; i++)
+        aware.seats[i] = (struct aware_seat){0};
+    aware.ask.stage = AWARE_IDLE;
+    drop_notices();
+    if (aware.started)
+        aware_follow_none();
+}
+
+static void in_child(void)
+{
+    aware.process++;
+    aware.thread = aware.mover = aware.mover_listens = false;
+    aware.now.stage = AWARE_IDLE;
+    if (aware.registered)
+        forget();
+}
+
+FORK_PART = {
+    .rank = FORK_TABLE, .lock = &aware.lock, .changed = {&aware.changed}, .in_child = in_child};
+
+static void hook(void)
+{
+    hook_error = fork_watch();
+    move_set_partner(&aware_partner);
+}
+
+/* ---- what the program calls ---- */
+
+static bool at_most(uint64_t least, uint64_t most)
+{
+    return most == 0 || least <= most;
+}
+
+static bool limits_valid(const struct reseat_limits *minimum, const struct reseat_limits *preferred)
+{
+    return at_most(minimum->memory, preferred->memory) &&
+           at_most(minimum->allocation, preferred->allocation) &&
+           at_most(minimum->local_memory, preferred->local_memory) &&
+           at_most(minimum->work_group_size, preferred->work_group_size) &&
+           at_most(minimum->compute_units, preferred->compute_units);
+}
+
+static bool program_valid(const struct reseat_program *program)
+{
+    return program->checkpoint_ms <= PATIENCE_MS_MAX && program->clean_up_ms <= PATIENCE_MS_MAX &&
+           program->configure_ms <= PATIENCE_MS_MAX && program->resume_ms <= PATIENCE_MS_MAX &&
+           limits_valid(&program->minimum, &program->preferred);
+}
+
+static int api_add(const struct reseat_program *given)
+{
+    struct reseat_program program;
+    /* A later header's has more at its end, which this library does not know. */
+    if (!given || given->size < sizeof(program))
+        return RESEAT_INVALID;
+    program = *given;
+    if (!program_valid(&program))
+        return RESEAT_INVALID;
+    pthread_once(&hook_once, hook);
+    if (hook_error != 0)
+        return RESEAT_NO_MEMORY;
+    pthread_mutex_lock(&aware.lock);
+    int result = aware.registered ? RESEAT_ALREADY : start_thread() != 0 ? RESEAT_NO_MEMORY : 0;
+    if (result == 0) {
+        aware.program = program;
+        aware.registered = true;
+        aware.edition++;
+        for (uint32_t i = 0; aware.started && i < the_seat_count; i++)
+            aware_follow(i);
+    }
+    pthread_mutex_unlock(&aware.lock);
+    if (result == 0)
+        control_wake();
+    return result;
+}
+
+/* A callback of @registration runs still: wait for it as long as it may take. Locked. */
+static bool await_end(uint64_t registration)
+{
+    const struct aware_now *now = &aware.now;
+    while (now->stage != AWARE_IDLE && now->registration == registration) {
+        if (aware_clock() >= now->deadline_ns)
+            return false;
+        aware_wait(now->deadline_ns);
+    }
+    return true;
+}
+
+static int api_remove(void)
+{
+    pthread_mutex_lock(&aware.lock);
+    if (!aware.registered) {
+        pthread_mutex_unlock(&aware.lock);
+        return RESEAT_UNREGISTERED;
+    }
+    uint64_t registration = aware.registration;
+    forget();
+    pthread_cond_broadcast(&aware.changed);
+    bool from_callback = aware.thread && the_thread.aware != 0 && the_thread.aware == aware.process;
+    bool ended = from_callback || await_end(registration);
+    pthread_mutex_unlock(&aware.lock);
+    control_wake();
+    return ended ? RESEAT_OK : RESEAT_BUSY;
+}
+
+static int api_wish(const struct reseat_limits *minimum, const struct reseat_limits *preferred)
+{
+    int result = RESEAT_UNREGISTERED;
+    pthread_mutex_lock(&aware.lock);
+    struct reseat_program *program = &aware.program;
+    if (aware.registered) {
+        const struct reseat_limits least = minimum ? *minimum : program->minimum;
+        const struct reseat_limits best = preferred ? *preferred : program->preferred;
+        result = limits_valid(&least, &best) ? RESEAT_OK : RESEAT_INVALID;
+        if (result == RESEAT_OK) {
+            program->minimum = least;
+            program->preferred = best;
+            aware.edition++;
+        }
+    }
+    pthread_mutex_unlock(&aware.lock);
+    if (result != RESEAT_OK)
+        return result;
+    return control_wake() ? RESEAT_OK : RESEAT_NO_AGENT;
+}
+
+static int api_current(struct _cl_device_id *handle, struct reseat_device *ret_device)
+{
+    struct reseat_device device;
+    const uint32_t least = offsetof(struct reseat_device, limits);
+    if (!ret_device || ret_device->size < least)
+        return RESEAT_INVALID;
+    if (start() != 0)
+        return RESEAT_NO_DEVICE;
+    const struct seat *seat = handle ? object_get(handle, OBJECT_DEVICE) : the_seats[0];
+    if (!seat)
+        return RESEAT_NO_DEVICE;
+    uint32_t size = ret_device->size < sizeof(device) ? ret_device->size : (uint32_t)sizeof(device);
+    aware_describe(atomic_load(&seat->device), &device);
+    device.granted = aware_granted(seat->index);
+    device.size = size;
+    memcpy(ret_device, &device, size);
+    return RESEAT_OK;
+}
+
+const struct reseat_api *reseat_api(uint32_t version)
+{
+    static const struct reseat_api api = {
+        .size = sizeof(api),
+        .version = RESEAT_API_VERSION,
+        .add = api_add,
+        .remove = api_remove,
+        .wish = api_wish,
+        .current = api_current,
+    };
+    return version >> 16 == RESEAT_API_MAJOR ? &api : NULL;
+}
+
+/* ---- what the rest of the library calls ---- */
+
+void aware_wish(struct aware_wish *ret_wish)
+{
+    pthread_mutex_lock(&aware.lock);
+    *ret_wish = (struct aware_wish){aware.edition, aware.registered, aware.program.minimum,
+                                    aware.program.preferred};
+    pthread_mutex_unlock(&aware.lock);
+}
+
+void aware_notice(uint32_t what, uint32_t seat, uint64_t in_ns, uint64_t value, const char *text)
+{
+    struct aware_notice *notice = calloc(1, sizeof(*notice));
+    if (!notice)
+        return;
+    *notice = (struct aware_notice){.what = what, .seat = seat, .in_ns = in_ns, .value = value};
+    snprintf(notice->text, sizeof(notice->text), "%s", text);
+    pthread_mutex_lock(&aware.lock);
+    if (aware.registered && aware.program.notify && aware.notice_count < NOTICES_MAX) {
+        *aware.notices_end = notice;
+        aware.notices_end = &notice->next;
+        aware.notice_count++;
+        notice = NULL;
+        pthread_cond_broadcast(&aware.changed);
+    }
+    pthread_mutex_unlock(&aware.lock);
+    free(notice);
+}
+
+void aware_started(void)
+{
+    pthread_mutex_lock(&aware.lock);
+    aware.started = true;
+    for (uint32_t i = 0; aware.registered && i < the_seat_count; i++)
+        aware_follow(i);
+    pthread_mutex_unlock(&aware.lock);
+}

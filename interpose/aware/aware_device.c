@@ -1,0 +1,88 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "interpose/aware/aware_priv.h"
+#include "interpose/entry/entry.h"
+#include "policy/wish.h"
+#include "state/object/offer.h"
+#include "state/room/room.h"
+
+/* What a program that registered is told of its devices. */
+
+static uint32_t kind_of(const struct devinfo *info)
+{
+    uint64_t type = devinfo_scalar(info, CL_DEVICE_TYPE, 0);
+    return type & CL_DEVICE_TYPE_GPU           ? RESEAT_GPU
+           : type & CL_DEVICE_TYPE_CPU         ? RESEAT_CPU
+           : type & CL_DEVICE_TYPE_ACCELERATOR ? RESEAT_ACCELERATOR
+                                               : RESEAT_OTHER;
+}
+
+void aware_describe(const struct device *device, struct reseat_device *ret_device)
+{
+    struct reseat_device told = {.size = sizeof(told), .granted = UINT64_MAX};
+    if (device) {
+        struct plan_offer offer;
+        offer_from_devinfo(&device->info, &offer);
+        told.kind = kind_of(&device->info);
+        snprintf(told.name, sizeof(told.name), "%s", device->key.device);
+        wish_limits(&offer, &told.limits);
+    }
+    *ret_device = told;
+}
+
+uint64_t aware_granted(uint32_t seat)
+{
+    struct room_use use;
+    room_read(seat, &use);
+    return use.limited ? use.granted : UINT64_MAX;
+}
+
+/* The device whose answers a seat gives; NULL: the presented ones. */
+static const struct device *_Atomic followed[SEATS];
+
+const struct device *aware_followed(uint32_t seat)
+{
+    return atomic_load(&followed[seat]);
+}
+
+void aware_follow(uint32_t seat)
+{
+    const struct device *device = atomic_load(&the_seats[seat]->device);
+    if (!device)
+        return;
+    seat_limits_set(&seat_limits[seat], &device->info);
+    atomic_store(&followed[seat], device);
+}
+
+void aware_follow_none(void)
+{
+    for (uint32_t i = 0; i < SEATS; i++) {
+        seat_limits_set(&seat_limits[i], &the_present.device);
+        atomic_store(&followed[i], NULL);
+    }
+}
+
+bool aware_device_info(uint32_t seat, cl_device_info name, const struct info_request *request,
+                       cl_int *ret_error)
+{
+    const struct device *device = atomic_load(&followed[seat]);
+    if (!device)
+        return false;
+    switch (name) {
+    case CL_DEVICE_GLOBAL_MEM_SIZE:
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+    case CL_DEVICE_MAX_WORK_GROUP_SIZE:
+    case CL_DEVICE_MAX_WORK_ITEM_SIZES:
+        break;
+    default:
+        return false;
+    }
+    const struct devinfo_value *value = devinfo_find(&device->info, name);
+    if (!value)
+        return false;
+    *ret_error = info_bytes(request, value->bytes, value->size);
+    return true;
+}

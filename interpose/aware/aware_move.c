@@ -1,0 +1,315 @@
+#include <errno.h>
+#include <stdio.h>
+
+#include "interpose/aware/aware_priv.h"
+#include "policy/wish.h"
+#include "state/base/work.h"
+
+/*
+ * The mover's side: it has the program checkpoint and clean up, and waits for that; then for what
+ * follows the move. The program is never called from here, so that a callback that hangs keeps
+ * nobody for longer than its deadline.
+ */
+
+/* How often a mover looks whether it was canceled. */
+#define LOOK_NS 10000000u
+
+static bool minimum_of(struct plan_use *ret_use)
+{
+    pthread_mutex_lock(&aware.lock);
+    bool registered = aware.registered;
+    if (registered)
+        wish_plan(&aware.program.minimum, ret_use);
+    pthread_mutex_unlock(&aware.lock);
+    return registered;
+}
+
+/* 0, -ECANCELED or -ETIMEDOUT, with the reason. */
+static int check(const struct move_request *request, char *ret_reason, size_t size)
+{
+    const char *stage = aware_stage_name(aware.now.stage);
+    bool runs = aware.now.stage != AWARE_IDLE;
+    if (work_is_over()) {
+        snprintf(ret_reason, size, "the program ends");
+        return -ECANCELED;
+    }
+    if (request->cancel && atomic_load(request->cancel)) {
+        snprintf(ret_reason, size, "canceled while the program reconfigures itself%s%s%s",
+                 runs ? " (its callback " : "", runs ? stage : "", runs ? " runs)" : "");
+        return -ECANCELED;
+    }
+    if (request->deadline_ns != 0 && aware_clock() >= request->deadline_ns) {
+        snprintf(ret_reason, size,
+                 "the deadline passed while the program reconfigures itself%s%s%s",
+                 runs ? " (its callback " : "", runs ? stage : "", runs ? " runs)" : "");
+        return -ETIMEDOUT;
+    }
+    return 0;
+}
+
+/* Wait for a change, or until it is time to look again. */
+static void look_later(uint64_t until_ns)
+{
+    uint64_t soon = aware_clock() + LOOK_NS;
+    aware_wait(until_ns != 0 && until_ns < soon ? until_ns : soon);
+}
+
+/* A callback that is not back in time. */
+static bool is_overdue(void)
+{
+    return aware.now.stage != AWARE_IDLE && aware_clock() >= aware.now.deadline_ns;
+}
+
+static void say_overdue(char *ret_reason, size_t size)
+{
+    const struct aware_now *now = &aware.now;
+    if (now->stage == AWARE_IDLE) {
+        snprintf(ret_reason, size, "the program's callback did not begin in time");
+        return;
+    }
+    snprintf(ret_reason, size,
+             "the program's %s callback has not returned for %llu ms; it had %llu",
+             aware_stage_name(now->stage),
+             (unsigned long long)((aware_clock() - now->since_ns) / 1000000u),
+             (unsigned long long)((now->deadline_ns - now->since_ns) / 1000000u));
+}
+
+static void say_failed(char *ret_reason, size_t size)
+{
+    snprintf(ret_reason, size, "the program's %s callback failed (%d)",
+             aware_stage_name(aware.failed), aware.failure);
+}
+
+static bool is_settled(void)
+{
+    bool settled = aware.now.stage == AWARE_IDLE || aware.now.stage == AWARE_NOTIFY;
+    for (uint32_t i = 0; settled && i < SEATS; i++)
+        settled = aware_due(i) == 0;
+    return settled;
+}
+
+/* Be the one mover, with nothing left to do of what was before. 0, 1: the program is not to be
+ * asked, or -errno. */
+static int claim(const struct move_request *request, char *ret_reason, size_t size)
+{
+    while (aware.mover) {
+        int error = check(request, ret_reason, size);
+        if (error != 0)
+            return error;
+        look_later(0);
+    }
+    /* Without a device there is nobody to ask, and a callback may be waiting for one. */
+    bool nowhere = !atomic_load(&the_seats[request->seat]->device);
+    while (!nowhere && aware.registered && !is_settled()) {
+        int error = check(request, ret_reason, size);
+        bool overdue = is_overdue();
+        if (error == 0 && overdue && request->manner != MOVE_TAKEN) {
+            say_overdue(ret_reason, size);
+            error = -EBUSY;
+        }
+        if (error != 0)
+            return error;
+        if (overdue)
+            break; /* goes on without */
+        look_later(aware.now.stage != AWARE_IDLE ? aware.now.deadline_ns : 0);
+    }
+    bool overdue = aware.registered && is_overdue();
+    if (overdue && !nowhere && request->manner != MOVE_TAKEN) {
+        say_overdue(ret_reason, size);
+        return -EBUSY;
+    }
+    aware.mover = true;
+    aware.mover_seat = request->seat;
+    return aware.registered && !overdue && !nowhere ? 0 : 1;
+}
+
+static void release(void)
+{
+    aware.mover = aware.mover_listens = false;
+    pthread_cond_broadcast(&aware.changed);
+}
+
+/* Have the thread do one stage of the first half. 0; 1: nobody is registered any more; or -errno
+ * with the reason: -EIO is the program's own. */
+static int ask(const struct move_request *request, enum aware_stage stage,
+               const struct device *target, char *ret_reason, size_t size)
+{
+    uint64_t registration = aware.registration;
+    uint64_t deadline = aware_clock() + aware_patience(stage) * 1000000ull;
+    if (request->deadline_ns != 0 && request->deadline_ns < deadline)
+        deadline = request->deadline_ns;
+    aware.ask = (struct aware_ask){
+        .stage = stage,
+        .seat = request->seat,
+        .reason = request->manner == MOVE_TAKEN ? RESEAT_TAKEN : RESEAT_MOVE,
+        .deadline_ns = deadline,
+        .from = atomic_load(&the_seats[request->seat]->device),
+        .to = target,
+    };
+    aware.failed = AWARE_IDLE;
+    pthread_cond_broadcast(&aware.changed);
+    int error = 0;
+    while (error == 0 && aware.registration == registration &&
+           (aware.ask.stage != AWARE_IDLE || aware.now.stage == stage)) {
+        error = check(request, ret_reason, size);
+        if (error == 0 && aware_clock() >= deadline) {
+            say_overdue(ret_reason, size);
+            error = -EIO;
+        }
+        if (error == 0)
+            look_later(deadline);
+    }
+    if (aware.registration != registration)
+        return 1;
+    if (error != 0) {
+        aware.ask.stage = AWARE_IDLE;
+        aware.now.abandoned = true;
+        return error;
+    }
+    if (aware.failed == AWARE_IDLE)
+        return 0;
+    say_failed(ret_reason, size);
+    return -EIO;
+}
+
+/* A `resume` of it runs: it may have gone on, so that its checkpoint is of the past. */
+static bool is_resuming(uint32_t seat)
+{
+    return aware.now.stage == AWARE_RESUME && aware.now.seat == seat &&
+           aware.now.registration == aware.registration;
+}
+
+/* It is somewhere else now. What it has not cleaned up it does first. */
+static void arrived(uint32_t seat, uint32_t reason)
+{
+    struct aware_seat *one = &aware.seats[seat];
+    if (is_resuming(seat))
+        one->begun = 0;
+    if (aware.now.stage != AWARE_IDLE && aware.now.seat == seat)
+        aware.now.abandoned = true; /* it is of where the program was */
+    bool cleaned = one->begun & AWARE_BIT(AWARE_CLEAN_UP);
+    one->due = AWARE_SECOND_HALF | (cleaned ? 0 : AWARE_FIRST_HALF);
+    one->reason = cleaned ? reason : RESEAT_MOVED;
+    if (!cleaned)
+        one->from = aware_followed(seat);
+}
+
+static int leave(const struct move_request *request, const struct device *target, char *ret_reason,
+                 size_t reason_size)
+{
+    struct aware_seat *seat = &aware.seats[request->seat];
+    pthread_mutex_lock(&aware.lock);
+    int error = claim(request, ret_reason, reason_size);
+    bool claimed = error >= 0;
+    if (claimed) {
+        seat->from = atomic_load(&the_seats[request->seat]->device);
+        seat->elsewhere = false;
+    }
+    if (error == 0)
+        error = ask(request, AWARE_CHECKPOINT, target, ret_reason, reason_size);
+    if (error == 0)
+        error = ask(request, AWARE_CLEAN_UP, target, ret_reason, reason_size);
+    if (error == -EIO && request->manner == MOVE_TAKEN)
+        error = 1;
+    if (error < 0 && claimed) {
+        aware_give_up(request->seat);
+        release();
+    }
+    pthread_mutex_unlock(&aware.lock);
+    return error;
+}
+
+/* The second half, for the device that the program has now. Its failure is the mover's to know
+ * until its own deadline passes. */
+static int await_second_half(const struct move_request *request, char *ret_reason, size_t size)
+{
+    uint64_t registration = aware.registration;
+    const struct aware_now *now = &aware.now;
+    int error = 0;
+    aware.failed = AWARE_IDLE;
+    aware.mover_listens = true;
+    pthread_cond_broadcast(&aware.changed);
+    while (error == 0 && aware.failed == AWARE_IDLE && aware.registration == registration &&
+           !work_is_over() && !is_settled() &&
+           (request->deadline_ns == 0 || aware_clock() < request->deadline_ns)) {
+        if (is_overdue()) {
+            say_overdue(ret_reason, size);
+            aware.now.abandoned = true;
+            aware.seats[request->seat].due = 0;
+            error = -EIO;
+        } else {
+            look_later(now->stage != AWARE_IDLE ? now->deadline_ns : 0);
+        }
+    }
+    if (aware.registration != registration)
+        return 0;
+    if (aware.failed != AWARE_IDLE) {
+        say_failed(ret_reason, size);
+        error = -EIO;
+    }
+    return error;
+}
+
+static int arrive(const struct move_request *request, bool done, char *ret_reason,
+                  size_t reason_size)
+{
+    struct aware_seat *seat = &aware.seats[request->seat];
+    int error = 0;
+    pthread_mutex_lock(&aware.lock);
+    if (!aware.registered) {
+        seat->begun = seat->due = 0;
+    } else if (done) {
+        bool returns = seat->from && request->target;
+        seat->due = 0;
+        if (request->target)
+            arrived(request->seat, request->manner == MOVE_TAKEN ? RESEAT_TAKEN : RESEAT_MOVE);
+        if (returns && request->manner != MOVE_TAKEN)
+            error = await_second_half(request, ret_reason, reason_size);
+    } else if (seat->from) {
+        aware_give_up(request->seat);
+        if (seat->elsewhere && !seat->begun)
+            arrived(request->seat, RESEAT_MOVE);
+    }
+    /* What goes back stays the mover until it is told. */
+    if (error == 0)
+        release();
+    pthread_mutex_unlock(&aware.lock);
+    return error;
+}
+
+static void told(const struct move_request *request, enum move_news news)
+{
+    struct aware_seat *seat = &aware.seats[request->seat];
+    pthread_mutex_lock(&aware.lock);
+    bool others = news == MOVE_NEWS_MOVED && aware.mover && aware.mover_seat == request->seat &&
+                  !aware.mover_listens;
+    if (news != MOVE_NEWS_MOVED)
+        release();
+    if (others) {
+        /* That mover is between its halves: what it says then is of where the seat is by then. */
+        seat->elsewhere = true;
+    } else if (aware.registered && news == MOVE_NEWS_MOVED) {
+        /* What a mover hears from now on is not of its own move. */
+        if (aware.mover && aware.mover_seat == request->seat)
+            aware.mover_listens = false;
+        seat->due = 0;
+        if (request->target)
+            arrived(request->seat, RESEAT_MOVE);
+    } else if (aware.registered && news == MOVE_NEWS_BACK) {
+        if (is_resuming(request->seat))
+            arrived(request->seat, RESEAT_MOVED);
+        else
+            aware_give_up(request->seat);
+    } else if (aware.registered) {
+        seat->due = AWARE_BIT(AWARE_RESUME);
+    }
+    pthread_cond_broadcast(&aware.changed);
+    pthread_mutex_unlock(&aware.lock);
+}
+
+const struct move_partner aware_partner = {
+    .minimum = minimum_of,
+    .leave = leave,
+    .arrive = arrive,
+    .told = told,
+};

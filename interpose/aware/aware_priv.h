@@ -1,0 +1,108 @@
+#ifndef RESEAT_INTERPOSE_AWARE_AWARE_PRIV_H
+#define RESEAT_INTERPOSE_AWARE_AWARE_PRIV_H
+
+#include <pthread.h>
+
+#include "interpose/aware/aware.h"
+#include "state/move/move.h"
+#include "state/object/context.h"
+
+enum aware_stage {
+    AWARE_IDLE,
+    AWARE_CHECKPOINT,
+    AWARE_CLEAN_UP,
+    AWARE_CANCEL,
+    AWARE_CONFIGURE,
+    AWARE_RESUME,
+    AWARE_NOTIFY,
+};
+#define AWARE_BIT(stage)  (1u << (stage))
+#define AWARE_FIRST_HALF  (AWARE_BIT(AWARE_CHECKPOINT) | AWARE_BIT(AWARE_CLEAN_UP))
+#define AWARE_SECOND_HALF (AWARE_BIT(AWARE_CONFIGURE) | AWARE_BIT(AWARE_RESUME))
+
+/** One virtual device of a program that registered. */
+struct aware_seat {
+    unsigned begun; /**< AWARE_BITs: what it did of the first half, and has not resumed from. */
+    unsigned due;   /**< What it is to do, of the first half too: it was moved unasked. */
+    uint32_t reason;
+    const struct device *from; /**< NULL: none. */
+    bool elsewhere;            /**< It was moved otherwise while a mover had it. */
+};
+
+struct aware_notice {
+    struct aware_notice *next;
+    uint32_t what, seat;
+    uint64_t in_ns, value;
+    char text[256];
+};
+
+/** The library's thread does one of these at a time. */
+struct aware_now {
+    enum aware_stage stage;
+    uint32_t seat;
+    uint64_t registration; /**< Whose callback it is. */
+    uint64_t since_ns, deadline_ns;
+    bool asked;     /**< By a mover, for the first half. */
+    bool abandoned; /**< Nobody wants to know the result any more. */
+};
+
+/** What a mover has the thread do, and waits for. */
+struct aware_ask {
+    enum aware_stage stage; /**< AWARE_IDLE: nothing. */
+    uint32_t seat;
+    uint32_t reason;
+    uint64_t deadline_ns;
+    const struct device *from, *to;
+};
+
+struct aware {
+    pthread_mutex_t lock; /**< A leaf: nothing is taken, called or waited for under it. */
+    pthread_cond_t changed;
+    /* All below is guarded by lock. */
+    uint64_t process;      /**< Counts forks: the child's threads are not the parent's. */
+    uint64_t registration; /**< Counts them. */
+    uint64_t edition;      /**< Of the wish. */
+    bool registered, started, thread;
+    struct reseat_program program;
+    struct aware_seat seats[SEATS];
+    bool mover; /**< A mover is between leave and the end of arrive. */
+    uint32_t mover_seat;
+    bool mover_listens; /**< It waits for what a callback of the second half gives. */
+    struct aware_ask ask;
+    struct aware_now now;
+    enum aware_stage failed; /**< Of the ask, or the second half; with the number. */
+    int failure;
+    struct aware_notice *notices, **notices_end;
+    unsigned notice_count;
+};
+extern struct aware aware;
+
+/** "clean_up". */
+const char *aware_stage_name(enum aware_stage stage);
+/** Milliseconds that a callback may take. */
+uint32_t aware_patience(enum aware_stage stage);
+/** What is due of @seat and can be done now: all but CANCEL takes a device. Locked. */
+unsigned aware_due(uint32_t seat);
+/** What @seat has begun will not happen: what is due is what undoes it. Locked. */
+void aware_give_up(uint32_t seat);
+/** Wait for a change until @until_ns (CLOCK_MONOTONIC). Locked. */
+void aware_wait(uint64_t until_ns);
+uint64_t aware_clock(void);
+
+extern const struct move_partner aware_partner;
+
+/* aware_device.c */
+
+/** @device: NULL is none. */
+void aware_describe(const struct device *device, struct reseat_device *ret_device);
+/** The device that the program knows of: the one whose answers @seat gives; NULL: it was told of
+ *  none. */
+const struct device *aware_followed(uint32_t seat);
+/** Bytes that @seat was granted where it is. Not under the lock. */
+uint64_t aware_granted(uint32_t seat);
+/** @seat's answers and limits follow the device that it has. */
+void aware_follow(uint32_t seat);
+/** They are what they were before the program registered. */
+void aware_follow_none(void);
+
+#endif

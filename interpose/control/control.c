@@ -1,0 +1,598 @@
+#include "interpose/control/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/wire/device_key.h"
+#include "agent/wire/protocol.h"
+#include "interpose/aware/aware.h"
+#include "interpose/aware/aware_frames.h"
+#include "interpose/control/control_frames.h"
+#include "interpose/control/control_job.h"
+#include "interpose/control/control_room.h"
+#include "interpose/control/control_wire.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+#include "state/move/move.h"
+#include "state/move/status.h"
+
+#define RETRY_MS    500
+#define STATUS_MS   250
+#define FLUSH_MS    10 /* Where the agent reads slowly. */
+#define LISTEN_MS   500
+#define JOBS_MAX    8
+#define STACK_SMALL (256u << 10)
+
+/** A request that the agent made: runs on a thread of its own, outlives the connection if need be.
+ */
+struct job {
+    struct job *next;
+    uint64_t id;
+    struct control_request request;
+    atomic_bool cancel;
+    struct move_progress progress; /**< Guarded by control.lock, like all below. */
+    struct control_report report;
+    bool progress_new;
+    bool finished;
+    uint64_t connection; /**< Which one asked. */
+};
+
+/** Owned by the control thread alone. */
+struct link {
+    struct wire wire;
+    bool welcome;
+    bool status_due;
+    uint64_t wish; /**< The edition that the agent was told. */
+    uint32_t sent_count;
+    struct seat_status sent[PROTOCOL_SEATS_MAX]; /**< What the agent knows. */
+};
+
+/** One for a process: so is what it controls. */
+static struct control {
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    pthread_cond_t woken;    /**< `due` became true. */
+    pthread_cond_t listened; /**< `listens` became true. */
+    bool listener, started;  /**< The threads run, in this process. */
+    bool resolved;           /**< The first attempt to ask the agent has ended. */
+    bool welcome;            /**< An agent listens. */
+    uint32_t device_count;   /**< The agent said where to start. */
+    struct device_key devices[PROTOCOL_SEATS_MAX];
+    struct job *jobs;
+    unsigned job_count;
+    uint64_t connection; /**< Counts connections, so that answers go to who asked. */
+    bool due;            /**< The control thread is to look at what there is to do. */
+    struct owned heard;  /**< The socket to listen at; owned by the wire. */
+    bool listens;        /**< Until something comes from it. */
+    struct link link;    /**< Of the control thread; not guarded. */
+} control = {.lock = PTHREAD_MUTEX_INITIALIZER,
+             .answered = PTHREAD_COND_INITIALIZER,
+             .woken = PTHREAD_COND_INITIALIZER,
+             .listened = PTHREAD_COND_INITIALIZER,
+             .heard = {.fd = -1},
+             .link = {.wire.socket.fd = -1}};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void wake_locked(void)
+{
+    control.due = true;
+    pthread_cond_signal(&control.woken);
+}
+
+static void wake(void)
+{
+    pthread_mutex_lock(&control.lock);
+    wake_locked();
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void resolve_locked(void)
+{
+    control.resolved = true;
+    pthread_cond_broadcast(&control.answered);
+}
+
+/* ---- moves, each on its own thread ---- */
+
+static void job_progress(void *data, const struct move_progress *progress)
+{
+    struct job *job = data;
+
+    pthread_mutex_lock(&control.lock);
+    job->progress = *progress;
+    job->progress_new = true;
+    wake_locked();
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void *job_main(void *data)
+{
+    struct job *job = data;
+    struct control_report report;
+
+    control_job_run(&job->request, &report);
+    pthread_mutex_lock(&control.lock);
+    job->report = report;
+    job->finished = true;
+    wake_locked();
+    pthread_mutex_unlock(&control.lock);
+    return NULL;
+}
+
+/* ---- the connection ---- */
+
+static void link_drop(struct link *link)
+{
+    wire_close(&link->wire);
+    link->welcome = false;
+    control_room_alone();
+
+    /* Nobody is left who wanted these moves, or would learn what became of them. */
+    pthread_mutex_lock(&control.lock);
+    for (struct job *job = control.jobs; job; job = job->next) {
+        atomic_store(&job->cancel, true);
+    }
+    control.welcome = false;
+    resolve_locked();
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void link_send(struct link *link, struct frame *frame)
+{
+    if (!wire_is_open(&link->wire)) {
+        frame_finish(frame);
+    } else if (wire_send(&link->wire, frame)) {
+        link_drop(link);
+    }
+}
+
+static void send_frame(void *data, struct frame *frame)
+{
+    link_send(data, frame);
+}
+
+static void send_status(struct link *link)
+{
+    uint32_t count = control_seat_count();
+    bool changed = link->status_due || count != link->sent_count;
+
+    link->sent_count = count;
+    for (uint32_t seat = 0; seat < count; seat++) {
+        struct seat_status status = {0};
+        status_seat(seat, &status);
+        changed = changed || !control_status_equal(&status, &link->sent[seat]);
+        link->sent[seat] = status;
+    }
+    if (!changed) {
+        return;
+    }
+    struct frame frame;
+    control_frame_status(&frame);
+    for (uint32_t seat = 0; seat < count; seat++) {
+        control_frame_seat(&frame, seat, &link->sent[seat]);
+    }
+    frame_end(&frame);
+    link->status_due = false;
+    link_send(link, &frame);
+}
+
+static void send_wish(struct link *link)
+{
+    struct aware_wish wish;
+    struct frame frame;
+
+    aware_wish(&wish);
+    if (wish.edition == link->wish) {
+        return;
+    }
+    link->wish = wish.edition;
+    frame_init(&frame, MSG_WISH);
+    aware_put_wish(&frame, &wish);
+    link_send(link, &frame);
+}
+
+static void send_report(struct link *link, uint64_t id, const struct control_report *report)
+{
+    struct frame frame;
+
+    control_frame_report(&frame, id, report);
+    link_send(link, &frame);
+}
+
+/** Send what the moving threads left, and free the jobs that ended. */
+static void serve_jobs(struct link *link)
+{
+    for (;;) {
+        struct job *job, **at, copy;
+        bool finished = false, progress = false, mine = false;
+
+        pthread_mutex_lock(&control.lock);
+        for (at = &control.jobs; (job = *at); at = &job->next) {
+            if (job->finished || job->progress_new) {
+                break;
+            }
+        }
+        if (job) {
+            copy.id = job->id;
+            copy.report = job->report;
+            copy.progress = job->progress;
+            mine = job->connection == control.connection;
+            progress = job->progress_new;
+            finished = job->finished;
+            job->progress_new = false;
+            if (finished) {
+                *at = job->next;
+                control.job_count--;
+            }
+        }
+        pthread_mutex_unlock(&control.lock);
+        if (!job) {
+            return;
+        }
+        if (mine && progress && !finished) {
+            struct frame frame;
+            control_frame_progress(&frame, copy.id, &copy.progress);
+            link_send(link, &frame);
+        }
+        if (finished) {
+            if (mine) {
+                link->status_due = true;
+                send_status(link);
+                send_report(link, copy.id, &copy.report);
+            }
+            free(job);
+        }
+    }
+}
+
+static void refuse(struct link *link, uint64_t id, const char *why)
+{
+    struct control_report report = {.whole = {.result = MOVE_ROLLED_BACK, .reached = MOVE_PLAN}};
+
+    snprintf(report.whole.reason, sizeof(report.whole.reason), "%s", why);
+    send_report(link, id, &report);
+}
+
+static void take_request(struct link *link, const msgpack_object *map)
+{
+    uint64_t id = field_u64(map, "request", 0);
+
+    struct job *job = calloc(1, sizeof(*job));
+    if (!job) {
+        refuse(link, id, "no memory for the request");
+        return;
+    }
+    job->id = id;
+    atomic_init(&job->cancel, false);
+    job->request.move.cancel = &job->cancel;
+    job->request.move.progress = job_progress;
+    job->request.move.data = job;
+    const char *wrong = control_request_read(map, &job->request);
+    if (wrong) {
+        refuse(link, id, wrong);
+        free(job);
+        return;
+    }
+    pthread_mutex_lock(&control.lock);
+    if (control.job_count >= JOBS_MAX) {
+        pthread_mutex_unlock(&control.lock);
+        free(job);
+        refuse(link, id, "too many requests wait for this program; try again later");
+        return;
+    }
+    job->connection = control.connection;
+    job->next = control.jobs;
+    control.jobs = job;
+    control.job_count++;
+    pthread_mutex_unlock(&control.lock);
+
+    int error = thread_start("reseat-move", 0, job_main, job, NULL);
+    if (!error) {
+        return;
+    }
+    pthread_mutex_lock(&control.lock);
+    for (struct job **at = &control.jobs; *at; at = &(*at)->next) {
+        if (*at == job) {
+            *at = job->next;
+            control.job_count--;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&control.lock);
+    free(job);
+    refuse(link, id, "the program can start no more threads");
+}
+
+static void take_cancel(const msgpack_object *map)
+{
+    uint64_t id = field_u64(map, "request", 0);
+
+    pthread_mutex_lock(&control.lock);
+    for (struct job *job = control.jobs; job; job = job->next) {
+        if (job->id == id && job->connection == control.connection) {
+            atomic_store(&job->cancel, true);
+        }
+    }
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void take_welcome(struct link *link, const msgpack_object *map)
+{
+    struct device_key keys[PROTOCOL_SEATS_MAX];
+    char text[DEVICE_KEY_TEXT_MAX];
+    const msgpack_object *items;
+    size_t count = field_array(map, "devices", &items);
+    uint32_t good = 0;
+
+    while (good < count && good < PROTOCOL_SEATS_MAX &&
+           object_string(&items[good], text, sizeof(text)) &&
+           !device_key_parse(text, &keys[good])) {
+        good++;
+    }
+    link->welcome = true;
+    link->status_due = true;
+    control_room_connected(map);
+    pthread_mutex_lock(&control.lock);
+    if (!control.resolved) {
+        memcpy(control.devices, keys, good * sizeof(keys[0]));
+        control.device_count = good;
+    }
+    control.welcome = true;
+    resolve_locked();
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void take_message(struct link *link, const msgpack_object *map)
+{
+    if (field_is(map, "type", MSG_WELCOME)) {
+        take_welcome(link, map);
+    } else if (!link->welcome) {
+        link_drop(link);
+    } else if (field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
+               field_is(map, "type", MSG_RESUME)) {
+        take_request(link, map);
+    } else if (field_is(map, "type", MSG_CANCEL)) {
+        take_cancel(map);
+    } else if (field_is(map, "type", MSG_NOTICE)) {
+        aware_take_notice(map);
+    } else if (field_is(map, "type", MSG_QUERY)) {
+        link->status_due = true;
+    } else {
+        /* Types that are not known are for later versions. */
+        (void)control_room_take(map);
+    }
+}
+
+static void link_receive(struct link *link)
+{
+    if (wire_receive(&link->wire)) {
+        link_drop(link);
+    }
+    while (wire_is_open(&link->wire)) {
+        struct message message;
+        int got = frame_reader_next(&link->wire.reader, &message);
+        if (got == 0) {
+            return;
+        }
+        if (got < 0) {
+            link_drop(link);
+            return;
+        }
+        control_room_heard();
+        take_message(link, &message.root);
+        message_finish(&message);
+    }
+}
+
+static void link_connect(struct link *link)
+{
+    const char *path = getenv(CONTROL_ENV_SOCKET);
+    struct aware_wish wish;
+    struct frame frame;
+
+    if (!path || wire_open(&link->wire, path)) {
+        return;
+    }
+    pthread_mutex_lock(&control.lock);
+    control.connection++;
+    pthread_mutex_unlock(&control.lock);
+    aware_wish(&wish);
+    link->wish = wish.edition;
+    control_frame_hello(&frame, getenv(CONTROL_ENV_NAME), getenv(CONTROL_ENV_ID), &wish);
+    link_send(link, &frame);
+}
+
+/* ---- threads ---- */
+
+/** Say what there is to say, and take what came. */
+static void turn(struct link *link, uint64_t *next_status)
+{
+    if (!wire_is_open(&link->wire)) {
+        link_connect(link);
+    } else {
+        link_receive(link);
+    }
+    if (wire_is_open(&link->wire) && wire_flush(&link->wire)) {
+        link_drop(link);
+    }
+    if (!wire_is_open(&link->wire)) {
+        pthread_mutex_lock(&control.lock);
+        resolve_locked();
+        pthread_mutex_unlock(&control.lock);
+    }
+    serve_jobs(link);
+    link->status_due = link->status_due || control_room_needs();
+    if (link->welcome && (link->status_due || now_ns() >= *next_status)) {
+        send_status(link);
+        *next_status = now_ns() + STATUS_MS * 1000000ull;
+    }
+    if (link->welcome) {
+        send_wish(link);
+    }
+    if (!link->welcome) {
+        control_room_alone();
+    } else if (!control_room_serve(link, send_frame)) {
+        log_warn("the agent does not answer: the program goes on without it until it does");
+        link_drop(link);
+    }
+}
+
+/** Until something came, somebody woke it, or it is time for the next turn. */
+static void rest(const struct link *link)
+{
+    bool open = wire_is_open(&link->wire);
+    uint64_t ms = !open ? RETRY_MS : link->wire.out.size ? FLUSH_MS : STATUS_MS;
+    uint64_t at = now_ns() + ms * 1000000;
+    struct timespec until = {(time_t)(at / 1000000000), (long)(at % 1000000000)};
+
+    pthread_mutex_lock(&control.lock);
+    control.heard = link->wire.socket;
+    if (open && !control.listens) {
+        control.listens = true;
+        pthread_cond_signal(&control.listened);
+    }
+    while (!control.due &&
+           !pthread_cond_clockwait(&control.woken, &control.lock, CLOCK_MONOTONIC, &until)) {
+    }
+    control.due = false;
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void *control_main(void *data)
+{
+    struct link *link = data;
+    uint64_t next_status = 0;
+
+    for (;;) {
+        turn(link, &next_status);
+        rest(link);
+    }
+    return NULL;
+}
+
+/**
+ * Tells the control thread that the agent said something. It only looks whether there is anything:
+ * where the program took the socket's number meanwhile, that harms nobody.
+ */
+static void *listen_main(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&control.lock);
+    for (;;) {
+        while (!control.listens) {
+            pthread_cond_wait(&control.listened, &control.lock);
+        }
+        struct pollfd polled = {.fd = control.heard.fd, .events = POLLIN};
+        pthread_mutex_unlock(&control.lock);
+        int ready = poll(&polled, 1, LISTEN_MS);
+        pthread_mutex_lock(&control.lock);
+        if (ready > 0) {
+            control.listens = false;
+            wake_locked();
+        }
+    }
+    return NULL;
+}
+
+/* ---- fork, and start ---- */
+
+/**
+ * The child has neither the threads nor a right to the connection. What the threads were in the
+ * middle of is left as it is: their memory may be half changed.
+ */
+static void in_child(void)
+{
+    owned_close(&control.link.wire.socket);
+    control.link = (struct link){.wire.socket = OWNED_NONE};
+    control.heard = OWNED_NONE;
+    control.listens = control.listener = control.due = false;
+    control.jobs = NULL;
+    control.job_count = 0;
+    control.started = false;
+    control.resolved = false;
+    control.welcome = false;
+    control.device_count = 0;
+}
+
+FORK_PART = {.rank = FORK_TABLE,
+             .lock = &control.lock,
+             .changed = {&control.answered, &control.woken, &control.listened},
+             .in_child = in_child};
+
+static int start_locked(void)
+{
+    int error = fork_watch();
+
+    if (error) {
+        return error;
+    }
+    control_room_start(wake);
+    if (!control.listener) {
+        error = thread_start("reseat-listen", STACK_SMALL, listen_main, NULL, NULL);
+        control.listener = error == 0;
+    }
+    if (!error) {
+        error = thread_start("reseat-control", STACK_SMALL, control_main, &control.link, NULL);
+        control.started = error == 0;
+    }
+    return error;
+}
+
+int control_start(void)
+{
+    const char *path = getenv(CONTROL_ENV_SOCKET);
+    int error = 0;
+
+    if (!path || !*path) {
+        return 0;
+    }
+    pthread_mutex_lock(&control.lock);
+    if (!control.started) {
+        error = start_locked();
+    }
+    pthread_mutex_unlock(&control.lock);
+    return error;
+}
+
+bool control_wake(void)
+{
+    pthread_mutex_lock(&control.lock);
+    bool listens = control.started && control.welcome;
+    wake_locked();
+    pthread_mutex_unlock(&control.lock);
+    return listens;
+}
+
+uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
+{
+    struct timespec until;
+
+    (void)!control_start();
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    until.tv_sec += (time_t)(timeout_ms / 1000 + (unsigned)(until.tv_nsec / 1000000000));
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&control.lock);
+    while (control.started && !control.resolved) {
+        if (pthread_cond_clockwait(&control.answered, &control.lock, CLOCK_MONOTONIC, &until)) {
+            break;
+        }
+    }
+    uint32_t count = control.device_count;
+    memcpy(ret_keys, control.devices, count * sizeof(ret_keys[0]));
+    pthread_mutex_unlock(&control.lock);
+    return count ? count : control_environment_devices(ret_keys);
+}

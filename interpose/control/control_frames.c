@@ -1,0 +1,140 @@
+#include "interpose/control/control_frames.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/wire/device_key.h"
+#include "interpose/aware/aware_frames.h"
+#include "state/base/text.h"
+
+void control_frame_hello(struct frame *frame, const char *name, const char *id,
+                         const struct aware_wish *wish)
+{
+    frame_init(frame, MSG_HELLO);
+    frame_u64(frame, "version", PROTOCOL_VERSION);
+    frame_string(frame, "role", "program");
+    frame_string(frame, "name", name ? name : "");
+    frame_string(frame, "id", id ? id : "");
+    frame_string(frame, "program", program_invocation_short_name);
+    aware_put_wish(frame, wish);
+}
+
+void control_frame_status(struct frame *frame)
+{
+    frame_init(frame, MSG_STATUS);
+    frame_array(frame, "seats");
+}
+
+void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status)
+{
+    char key[DEVICE_KEY_TEXT_MAX] = "";
+
+    if (status->device.icd[0]) {
+        device_key_format(&status->device, key);
+    }
+    frame_map(frame, NULL);
+    frame_u64(frame, "seat", seat);
+    frame_string(frame, "device", key);
+    frame_bool(frame, "suspended", status->suspended);
+    frame_bool(frame, "moving", status->moving);
+    frame_u64(frame, "device_bytes", status->device_bytes);
+    frame_u64(frame, "wanted", status->room.wanted);
+    frame_u64(frame, "least", status->room.least);
+    if (status->room.limited)
+        frame_u64(frame, "granted", status->room.granted);
+    frame_u64(frame, "peak", status->room.peak);
+    frame_u64(frame, "spilled", status->spilled_bytes);
+    frame_u64(frame, "busy", status->busy);
+    frame_u64(frame, "moves", status->moves);
+    frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);
+    frame_u64(frame, "contexts", status->contexts);
+    frame_u64(frame, "queues", status->queues);
+    frame_u64(frame, "memories", status->memories);
+    frame_u64(frame, "programs", status->programs);
+    frame_u64(frame, "kernels", status->kernels);
+    frame_u64(frame, "events", status->events);
+    frame_string(frame, "pinned", status->pinned ? status->pinned : "");
+    frame_end(frame);
+}
+
+void control_frame_progress(struct frame *frame, uint64_t request,
+                            const struct move_progress *progress)
+{
+    frame_init(frame, MSG_PROGRESS);
+    frame_u64(frame, "request", request);
+    frame_string(frame, "phase", move_phase_name(progress->phase));
+    frame_u64(frame, "done", progress->bytes_done);
+    frame_u64(frame, "total", progress->bytes_total);
+    frame_u64(frame, "builds", progress->builds);
+    frame_u64(frame, "built", progress->built);
+    frame_string(frame, "building", progress->building);
+}
+
+static const char *result_word(enum move_result result)
+{
+    switch (result) {
+    case MOVE_DONE:
+        return RESULT_DONE;
+    case MOVE_REFUSED:
+        return RESULT_REFUSED;
+    case MOVE_EXPIRED:
+        return RESULT_EXPIRED;
+    case MOVE_CANCELED:
+        return RESULT_CANCELED;
+    case MOVE_ENDED:
+        return RESULT_ENDED;
+    case MOVE_ROLLED_BACK:
+        break;
+    }
+    return RESULT_ROLLED_BACK;
+}
+
+static void put_report(struct frame *frame, const char *result, const struct move_report *report)
+{
+    char reason[sizeof(report->reason)];
+
+    text_make_safe(reason, sizeof(reason), report->reason, strlen(report->reason));
+    frame_string(frame, "result", result);
+    frame_string(frame, "reached", move_phase_name(report->reached));
+    frame_string(frame, "reason", reason);
+    frame_bool(frame, "lasting", report->lasting);
+    frame_u64(frame, "total_ns", report->total_ns);
+    frame_u64(frame, "downtime_ns", report->downtime_ns);
+    frame_u64(frame, "bytes", report->bytes);
+}
+
+void control_frame_report(struct frame *frame, uint64_t request,
+                          const struct control_report *report)
+{
+    frame_init(frame, MSG_REPORT);
+    frame_u64(frame, "request", request);
+    put_report(frame, report->again ? RESULT_AGAIN : result_word(report->whole.result),
+               &report->whole);
+    frame_bool(frame, "already", report->already);
+    frame_array(frame, "seats");
+    for (uint32_t i = 0; i < report->count; i++) {
+        frame_map(frame, NULL);
+        frame_u64(frame, "seat", report->each[i].seat);
+        const struct move_report *one = &report->each[i].report;
+        put_report(frame, result_word(one->result), one);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
+bool control_status_equal(const struct seat_status *a, const struct seat_status *b)
+{
+    return a->suspended == b->suspended && a->moving == b->moving &&
+           a->device_bytes == b->device_bytes && a->room.wanted == b->room.wanted &&
+           a->room.least == b->room.least && a->room.limited == b->room.limited &&
+           a->room.granted == b->room.granted && a->room.peak == b->room.peak &&
+           a->spilled_bytes == b->spilled_bytes && a->busy == b->busy && a->moves == b->moves &&
+           a->last_downtime_ns == b->last_downtime_ns && a->contexts == b->contexts &&
+           a->queues == b->queues && a->memories == b->memories && a->programs == b->programs &&
+           a->kernels == b->kernels && a->events == b->events && a->pinned == b->pinned &&
+           a->device.ordinal == b->device.ordinal && !strcmp(a->device.icd, b->device.icd) &&
+           !strcmp(a->device.platform, b->device.platform) &&
+           !strcmp(a->device.device, b->device.device) && !strcmp(a->device.uuid, b->device.uuid) &&
+           !strcmp(a->device.pci, b->device.pci);
+}

@@ -1,0 +1,32 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_FRAMES_H
+#define RESEAT_INTERPOSE_CONTROL_CONTROL_FRAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/wire/protocol.h"
+#include "interpose/aware/aware.h"
+#include "interpose/control/control_job.h"
+#include "state/move/move.h"
+#include "state/move/status.h"
+
+/* The frames that a program sends. Each begins @frame; the caller seals, sends and finishes it. */
+
+/** @name, @id  What `reseat run` gave the program, or NULL. */
+void control_frame_hello(struct frame *frame, const char *name, const char *id,
+                         const struct aware_wish *wish);
+
+/** Begin a status; follow with control_frame_seat() for each seat and frame_end(). */
+void control_frame_status(struct frame *frame);
+
+void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status);
+
+void control_frame_progress(struct frame *frame, uint64_t request,
+                            const struct move_progress *progress);
+void control_frame_report(struct frame *frame, uint64_t request,
+                          const struct control_report *report);
+
+/** True when an operator would see no difference. */
+bool control_status_equal(const struct seat_status *a, const struct seat_status *b);
+
+#endif

@@ -1,0 +1,173 @@
+#include "interpose/control/control_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/wire/device_key.h"
+#include "interpose/control/control.h"
+#include "state/move/status.h"
+
+uint32_t control_seat_count(void)
+{
+    uint32_t count = status_seat_count();
+    return count == 0 ? 1 : count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
+}
+
+/* Without a name each goes back to where it was. */
+static const char *read_targets(const msgpack_object *map, struct control_request *request)
+{
+    char text[DEVICE_KEY_TEXT_MAX];
+    struct device_key target;
+    bool named = field_string(map, "device", text, sizeof(text)) && text[0];
+    if (named ? device_key_parse(text, &target) != 0 : !request->resume)
+        return "the request names no valid device";
+    for (uint32_t seat = 0; seat < control_seat_count(); seat++) {
+        struct seat_status status = {0};
+        status_seat(seat, &status);
+        request->targets[seat] = named ? target : status.device;
+        if (!named && !status.device.icd[0] &&
+            (request->seat == CONTROL_ALL_SEATS || request->seat == seat))
+            return "the program has been on no device yet; name one";
+    }
+    return NULL;
+}
+
+/* A number for each seat, or where there is no array @otherwise for each. */
+static void read_numbers(const msgpack_object *map, const char *key, uint64_t otherwise,
+                         uint64_t *ret_numbers)
+{
+    const msgpack_object *items;
+    size_t count = field_array(map, key, &items);
+    for (size_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++)
+        ret_numbers[seat] = seat < count && items[seat].type == MSGPACK_OBJECT_POSITIVE_INTEGER
+                                ? items[seat].via.u64
+                                : otherwise;
+}
+
+/* "grants", one a seat, or "grant", of the one that is asked for. */
+static void read_grants(const msgpack_object *map, struct control_request *request)
+{
+    const msgpack_object *items;
+    request->limited = field_array(map, "grants", &items) != 0 || field_get(map, "grant");
+    read_numbers(map, "grants", field_u64(map, "grant", 0), request->grants);
+    read_numbers(map, "wanted", UINT64_MAX, request->wanted);
+}
+
+const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
+{
+    struct control_request *request = ret_request;
+    uint64_t seat = field_u64(map, "seat", CONTROL_ALL_SEATS);
+    if (seat != CONTROL_ALL_SEATS && seat >= control_seat_count())
+        return "the program has no such virtual device";
+    request->seat = (uint32_t)seat;
+    request->suspend = field_is(map, "type", MSG_SUSPEND);
+    request->resume = field_is(map, "type", MSG_RESUME);
+    request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
+    request->move.dry_run = field_bool(map, "dry_run", false);
+    field_string(map, "name", request->move.target_name, sizeof(request->move.target_name));
+    read_grants(map, request);
+    request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
+                           : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
+                                                                    : MOVE_ASKED;
+    return request->suspend ? NULL : read_targets(map, request);
+}
+
+static bool is_there(const struct control_request *request, uint32_t seat)
+{
+    struct seat_status status = {0};
+    status_seat(seat, &status);
+    if (request->suspend)
+        return status.suspended;
+    if (request->resume)
+        return !status.suspended;
+    return !status.suspended && device_key_equal(&status.device, &request->targets[seat]);
+}
+
+/* The seats to be moved: none where all are there. */
+static uint32_t choose(const struct control_request *request, uint32_t *ret_seats)
+{
+    uint32_t count = 0, all = control_seat_count();
+    for (uint32_t seat = 0; seat < all; seat++)
+        if ((request->seat == CONTROL_ALL_SEATS || request->seat == seat) &&
+            !is_there(request, seat))
+            ret_seats[count++] = seat;
+    return count;
+}
+
+static void add(struct control_report *report, const struct move_report *one, uint32_t seat,
+                bool named)
+{
+    struct move_report *whole = &report->whole;
+    bool first = report->count == 0;
+    report->each[report->count].seat = seat;
+    report->each[report->count++].report = *one;
+    whole->result = one->result;
+    whole->reached = one->reached;
+    whole->lasting = one->lasting;
+    whole->total_ns += one->total_ns;
+    whole->downtime_ns += one->downtime_ns;
+    whole->bytes += one->bytes;
+    if (!one->reason[0])
+        return;
+    /* Cut where it is too long. */
+    if (named)
+        (void)!snprintf(whole->reason, sizeof(whole->reason), "virtual device %u%s: %.400s", seat,
+                        first ? "" : " (those before it are done)", one->reason);
+    else
+        (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", one->reason);
+}
+
+/* It has allocated since the agent heard of it, and might be made to spill where it need not. */
+static bool outgrew(const struct control_request *request, uint32_t seat)
+{
+    struct seat_status status = {0};
+    status_seat(seat, &status);
+    uint64_t has =
+        status.room.wanted > status.device_bytes ? status.room.wanted : status.device_bytes;
+    return request->limited && has > request->wanted[seat] && has > request->grants[seat];
+}
+
+void control_job_run(const struct control_request *request, struct control_report *ret_report)
+{
+    uint32_t seats[PROTOCOL_SEATS_MAX];
+    uint32_t count = choose(request, seats);
+    *ret_report = (struct control_report){.already = count == 0};
+    for (uint32_t i = 0; i < count; i++)
+        ret_report->again = ret_report->again || outgrew(request, seats[i]);
+    if (ret_report->again) {
+        ret_report->whole.result = MOVE_ROLLED_BACK;
+        return;
+    }
+    for (uint32_t i = 0; i < count && ret_report->whole.result == MOVE_DONE; i++) {
+        struct move_request move = request->move;
+        struct move_report report = {0};
+        move.seat = seats[i];
+        move.grant = request->limited ? &request->grants[seats[i]] : NULL;
+        move.target = request->suspend ? NULL : &request->targets[seats[i]];
+        move_run(&move, &report);
+        add(ret_report, &report, seats[i], control_seat_count() > 1);
+    }
+}
+
+uint32_t control_environment_devices(struct device_key *ret_keys)
+{
+    const char *text = getenv(CONTROL_ENV_DEVICE);
+    char key[DEVICE_KEY_TEXT_MAX];
+    uint32_t count = 0;
+
+    while (text && *text && count < PROTOCOL_SEATS_MAX) {
+        size_t length = strcspn(text, " ");
+        if (length >= sizeof(key)) {
+            break;
+        }
+        memcpy(key, text, length);
+        key[length] = '\0';
+        if (device_key_parse(key, &ret_keys[count])) {
+            break;
+        }
+        count++;
+        text += length + (text[length] == ' ');
+    }
+    return count;
+}

@@ -1,0 +1,56 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
+#define RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
+
+#include "agent/wire/protocol.h"
+#include "state/move/move.h"
+
+/*
+ * What an operator asks of a program, which may have several virtual devices: each moves in a
+ * transaction of its own, one after another, until one does not.
+ */
+
+#define CONTROL_ALL_SEATS UINT32_MAX
+
+struct control_request {
+    struct move_request move;                      /**< Without target and seat. */
+    uint32_t seat;                                 /**< Or CONTROL_ALL_SEATS. */
+    bool suspend, resume;                          /**< Else a move. */
+    bool limited;                                  /**< `grants` were said. */
+    uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
+    uint64_t wanted[PROTOCOL_SEATS_MAX];           /**< What each had when that was decided. */
+    struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. */
+};
+
+struct control_report {
+    struct move_report whole; /**< Sums, and how the last one ended. */
+    bool again;               /**< RESULT_AGAIN. */
+    bool already;             /**< There was nothing to do. */
+    uint32_t count;           /**< Of those that were tried. */
+    struct {
+        uint32_t seat;
+        struct move_report report;
+    } each[PROTOCOL_SEATS_MAX];
+};
+
+/**
+ * Read what the agent asks.
+ *
+ * @ret_request  Its callbacks and its cancel flag are the caller's to set.
+ * Returns NULL, or what is wrong with it.
+ */
+const char *control_request_read(const msgpack_object *map, struct control_request *ret_request);
+
+/**
+ * Seats that are already where they are to be are left out.
+ * Blocks as move_run.
+ */
+void control_job_run(const struct control_request *request, struct control_report *ret_report);
+
+/** How many virtual devices the program has: 1 before it has any. */
+uint32_t control_seat_count(void);
+
+/** The devices of CONTROL_ENV_DEVICE, which reseat run separates with spaces; at most
+ *  PROTOCOL_SEATS_MAX. Returns how many. */
+uint32_t control_environment_devices(struct device_key *ret_keys);
+
+#endif

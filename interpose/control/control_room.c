@@ -1,0 +1,367 @@
+#include "interpose/control/control_room.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/base/thread.h"
+#include "state/move/status.h"
+#include "state/room/room.h"
+
+/* Turns of the control thread between two looks for what is granted and not used. */
+#define SLACK_TURNS 8
+/* How long an agent may take to start again. */
+#define PATIENCE_NS 3000000000u
+/* An answer may be long in coming: the call waits in a queue. That the agent is there is asked each
+ * second meanwhile; as often as that in vain, it is not. */
+#define ALIVE_NS   1000000000u
+#define UNANSWERED 5
+
+/** A thread of the program that waits for an answer. On its stack. */
+struct need {
+    struct need *next;
+    uint64_t id;
+    const struct room_need *asked;
+    bool sent, answered;
+    enum room_answer answer;
+};
+
+/** A shrink under way. */
+struct shrink {
+    uint32_t seat;
+    uint64_t bytes;
+};
+
+static struct {
+    pthread_mutex_t lock; /**< Guards all below. */
+    pthread_cond_t answered;
+    bool connected;
+    bool answers;      /**< The agent says whether it is there (MSG_ALIVE). */
+    uint64_t until_ns; /**< Without a connection: when an agent is not waited for any more. */
+    bool began;
+    uint64_t last_id;
+    struct need *needs;
+    uint64_t initial[PROTOCOL_SEATS_MAX]; /**< Granted before the seats had devices. */
+    size_t initial_count;
+    uint64_t returns[PROTOCOL_SEATS_MAX]; /**< Given up, not yet said. */
+    bool shrunk[PROTOCOL_SEATS_MAX];      /**< To be said also where it gave up nothing. */
+    unsigned turns;
+    uint64_t alive_ns; /**< When the agent was last asked whether it is there. */
+    unsigned unheard;  /**< How often, since it last said anything. */
+    void (*wake)(void);
+} room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static enum room_answer ask(const struct room_need *asked)
+{
+    struct need need = {.asked = asked, .answer = ROOM_FORCE};
+
+    pthread_mutex_lock(&room.lock);
+    need.id = ++room.last_id;
+    need.answered = !room.connected && now_ns() >= room.until_ns;
+    need.next = room.needs;
+    room.needs = &need;
+    pthread_mutex_unlock(&room.lock);
+    int before = cancel_hold();
+    room.wake();
+    pthread_mutex_lock(&room.lock);
+    while (!need.answered) {
+        pthread_cond_wait(&room.answered, &room.lock);
+    }
+    struct need **at = &room.needs;
+    while (*at != &need) {
+        at = &(*at)->next;
+    }
+    *at = need.next;
+    pthread_mutex_unlock(&room.lock);
+    cancel_allow(before);
+    return need.answer;
+}
+
+void control_room_start(void (*wake)(void))
+{
+    room.wake = wake;
+    room_set_policy(ask);
+}
+
+/** Seats that nobody said anything of get what the agent grants at first. Locked. */
+static void grant_first(void)
+{
+    for (uint32_t seat = 0; room.began && seat < room.initial_count; seat++) {
+        struct room_use use;
+        room_read(seat, &use);
+        if (!use.limited) {
+            room_grant(seat, room.initial[seat]);
+        }
+    }
+    if (room.began) {
+        room.initial_count = 0;
+    }
+}
+
+void control_room_begin(void)
+{
+    pthread_mutex_lock(&room.lock);
+    room.began = true;
+    grant_first();
+    pthread_mutex_unlock(&room.lock);
+}
+
+void control_room_connected(const msgpack_object *welcome)
+{
+    const msgpack_object *items;
+    size_t count = field_array(welcome, "grants", &items);
+
+    pthread_mutex_lock(&room.lock);
+    room.connected = true;
+    room.answers = field_bool(welcome, "alive", false);
+    room.unheard = 0;
+    /* This agent learns what is left from the status that comes first. */
+    memset(room.returns, 0, sizeof(room.returns));
+    memset(room.shrunk, 0, sizeof(room.shrunk));
+    room.initial_count = 0;
+    while (room.initial_count < count && room.initial_count < PROTOCOL_SEATS_MAX &&
+           items[room.initial_count].type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
+        room.initial[room.initial_count] = items[room.initial_count].via.u64;
+        room.initial_count++;
+    }
+    grant_first();
+    pthread_mutex_unlock(&room.lock);
+}
+
+/** Nobody will answer: who waits goes on. Locked. */
+static void answer_all(void)
+{
+    for (struct need *need = room.needs; need; need = need->next) {
+        need->answered = true;
+    }
+    pthread_cond_broadcast(&room.answered);
+}
+
+void control_room_alone(void)
+{
+    pthread_mutex_lock(&room.lock);
+    if (room.connected) {
+        room.until_ns = now_ns() + PATIENCE_NS;
+        for (struct need *need = room.needs; need; need = need->next) {
+            need->sent = false;
+        }
+    }
+    room.connected = false;
+    if (now_ns() >= room.until_ns) {
+        answer_all();
+    }
+    pthread_mutex_unlock(&room.lock);
+}
+
+/** The next need that was not sent, where there is somebody to send it to. Locked. */
+static struct need *unsent(void)
+{
+    struct need *need = room.connected ? room.needs : NULL;
+
+    while (need && (need->sent || need->answered)) {
+        need = need->next;
+    }
+    return need;
+}
+
+bool control_room_needs(void)
+{
+    pthread_mutex_lock(&room.lock);
+    bool needs = unsent() != NULL;
+    pthread_mutex_unlock(&room.lock);
+    return needs;
+}
+
+static void send_needs(void *data, void (*send)(void *data, struct frame *frame))
+{
+    for (;;) {
+        struct frame frame;
+
+        pthread_mutex_lock(&room.lock);
+        struct need *need = unsent();
+        if (need) {
+            need->sent = true;
+            frame_init(&frame, MSG_NEED);
+            frame_u64(&frame, "id", need->id);
+            frame_u64(&frame, "seat", need->asked->seat);
+            frame_u64(&frame, "total", need->asked->total);
+            frame_u64(&frame, "least", need->asked->least);
+            frame_u64(&frame, "wanted", need->asked->wanted);
+            frame_bool(&frame, "owns", need->asked->owns);
+            frame_bool(&frame, "failed", need->asked->failed);
+        }
+        pthread_mutex_unlock(&room.lock);
+        if (!need) {
+            return;
+        }
+        send(data, &frame);
+    }
+}
+
+void control_room_heard(void)
+{
+    pthread_mutex_lock(&room.lock);
+    room.unheard = 0;
+    pthread_mutex_unlock(&room.lock);
+}
+
+/** False when it is time to give up the agent. */
+static bool ask_whether_alive(void *data, void (*send)(void *data, struct frame *frame))
+{
+    struct frame frame;
+    bool waits = false;
+
+    pthread_mutex_lock(&room.lock);
+    for (struct need *need = room.needs; need; need = need->next) {
+        waits = waits || (room.answers && need->sent && !need->answered);
+    }
+    /* Counted, not timed: a program that was stopped itself has heard nothing either. */
+    bool due = waits && now_ns() - room.alive_ns >= ALIVE_NS;
+    bool hung = due && room.unheard == UNANSWERED;
+    if (!waits) {
+        room.unheard = 0;
+        room.alive_ns = now_ns();
+    } else if (hung) {
+        room.connected = false;
+        room.unheard = 0;
+        room.until_ns = now_ns();
+        answer_all();
+    } else if (due) {
+        room.unheard++;
+        room.alive_ns = now_ns();
+    }
+    pthread_mutex_unlock(&room.lock);
+    if (due && !hung) {
+        frame_init(&frame, MSG_ALIVE);
+        send(data, &frame);
+    }
+    return !hung;
+}
+
+bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame))
+{
+    bool look = ++room.turns % SLACK_TURNS == 0;
+
+    if (!ask_whether_alive(data, send)) {
+        return false;
+    }
+    send_needs(data, send);
+    for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
+        uint64_t bytes = look ? room_slack(seat) : 0;
+
+        pthread_mutex_lock(&room.lock);
+        bytes += room.returns[seat];
+        bool due = bytes != 0 || room.shrunk[seat];
+        room.returns[seat] = 0;
+        room.shrunk[seat] = false;
+        pthread_mutex_unlock(&room.lock);
+        if (!due) {
+            continue;
+        }
+        struct frame frame;
+        frame_init(&frame, MSG_RETURN);
+        frame_u64(&frame, "seat", seat);
+        frame_u64(&frame, "bytes", bytes);
+        send(data, &frame);
+    }
+    return true;
+}
+
+static void shrink_ended(uint32_t seat, uint64_t gone)
+{
+    pthread_mutex_lock(&room.lock);
+    room.returns[seat] += gone;
+    room.shrunk[seat] = true;
+    pthread_mutex_unlock(&room.lock);
+    room.wake();
+}
+
+static void *shrink_main(void *data)
+{
+    struct shrink *shrink = data;
+
+    shrink_ended(shrink->seat, room_shrink(shrink->seat, shrink->bytes));
+    free(shrink);
+    return NULL;
+}
+
+/** It waits for the device, so not on the control thread. The agent waits for the answer, so that
+ * there is one also without memory or a thread for it. */
+static void take_shrink(uint32_t seat, uint64_t bytes)
+{
+    struct shrink *shrink = malloc(sizeof(*shrink));
+
+    if (shrink) {
+        *shrink = (struct shrink){seat, bytes};
+    }
+    if (!shrink || thread_start("reseat-shrink", 0, shrink_main, shrink, NULL)) {
+        free(shrink);
+        shrink_ended(seat, 0);
+    }
+}
+
+static void take_answer(const msgpack_object *map)
+{
+    uint64_t id = field_u64(map, "id", 0);
+
+    pthread_mutex_lock(&room.lock);
+    for (struct need *need = room.needs; need; need = need->next) {
+        if (need->id != id || need->answered) {
+            continue;
+        }
+        need->answer = field_is(map, "way", WAY_AGAIN)   ? ROOM_AGAIN
+                       : field_is(map, "way", WAY_SPILL) ? ROOM_SPILL
+                                                         : ROOM_REFUSE;
+        need->answered = true;
+    }
+    pthread_cond_broadcast(&room.answered);
+    pthread_mutex_unlock(&room.lock);
+}
+
+bool control_room_take(const msgpack_object *map)
+{
+    /* What does not say whose or how much changes nothing. */
+    uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
+    uint64_t bytes = field_u64(map, "bytes", UINT64_MAX);
+
+    if (field_is(map, "type", MSG_ANSWER)) {
+        take_answer(map);
+    } else if (field_is(map, "type", MSG_GRANT)) {
+        if (seat < PROTOCOL_SEATS_MAX && bytes != UINT64_MAX) {
+            room_grant((uint32_t)seat, bytes);
+        }
+    } else if (field_is(map, "type", MSG_SHRINK)) {
+        if (seat < PROTOCOL_SEATS_MAX) {
+            take_shrink((uint32_t)seat, bytes);
+        }
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* What waits in the parent is not waited for. */
+static void in_child(void)
+{
+    room.connected = false;
+    room.until_ns = 0;
+    room.unheard = 0;
+    room.needs = NULL;
+    room.initial_count = 0;
+    memset(room.returns, 0, sizeof(room.returns));
+    memset(room.shrunk, 0, sizeof(room.shrunk));
+}
+
+FORK_PART = {
+    .rank = FORK_TABLE, .long_lock = &room.lock, .changed = {&room.answered}, .in_child = in_child};

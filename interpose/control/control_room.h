@@ -1,0 +1,36 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_ROOM_H
+#define RESEAT_INTERPOSE_CONTROL_CONTROL_ROOM_H
+
+#include "agent/wire/protocol.h"
+
+/*
+ * The program's end of the agent's ledger: what it needs beyond what it was granted, and what it
+ * gives back (MSG_NEED and the messages around it). Without an agent nobody decides.
+ */
+
+/** Be the engine's policy (room_set_policy). @wake has the control thread call control_room_serve,
+ *  from any thread. */
+void control_room_start(void (*wake)(void));
+/** The seats have devices now: what the agent granted at first is theirs. */
+void control_room_begin(void);
+
+/*
+ * By the control thread.
+ */
+
+/** The agent answers from now on; @welcome: its first message. */
+void control_room_connected(const msgpack_object *welcome);
+/** Nobody answers for the moment. Called while that is so: an agent that starts again is asked
+ *  again, and without one who waits goes on after some seconds. */
+void control_room_alone(void);
+/** True when a need is due: the agent answers it by what the last status said. */
+bool control_room_needs(void);
+/** Give every message that is due to @send, which finishes it. False when calls of the program wait
+ *  and the agent has not answered for so long that it is taken for hung: they go on without it. */
+bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame));
+/** The agent said something, whatever it was. */
+void control_room_heard(void);
+/** False when the message is not one of these. */
+bool control_room_take(const msgpack_object *map);
+
+#endif

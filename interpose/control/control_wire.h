@@ -1,0 +1,34 @@
+#ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_WIRE_H
+#define RESEAT_INTERPOSE_CONTROL_CONTROL_WIRE_H
+
+#include "agent/wire/protocol.h"
+#include "state/base/owned.h"
+
+/** A socket to the agent that never blocks, with what has not been sent and not been read yet. */
+struct wire {
+    struct owned socket;
+    struct frame_reader reader;
+    msgpack_sbuffer out;
+    size_t out_sent;
+};
+
+/** Returns 0, -ENAMETOOLONG, or what socket() and connect() say. */
+MUST_CHECK int wire_open(struct wire *wire, const char *path);
+void wire_close(struct wire *wire);
+
+static inline bool wire_is_open(const struct wire *wire)
+{
+    return wire->socket.fd >= 0;
+}
+
+/** Send what can be sent now. Returns 0 or -errno: the connection is of no more use
+ *  (-EBADF: the program took its number). */
+MUST_CHECK int wire_flush(struct wire *wire);
+
+/** Queue a frame, finish it, and send what can be sent. -ENOBUFS: the peer does not read. */
+MUST_CHECK int wire_send(struct wire *wire, struct frame *frame);
+
+/** Read what is there, for frame_reader_next(). Returns 0, -EPIPE (closed) or -errno. */
+MUST_CHECK int wire_receive(struct wire *wire);
+
+#endif

@@ -1,0 +1,124 @@
+#include "interpose/entry/entry.h"
+#include "interpose/entry/entry_device.h"
+
+/* 4.4: each property once, each known, each value valid. */
+static cl_int check_properties(const cl_context_properties *properties)
+{
+    bool platform = false, sync = false;
+    for (; properties && properties[0] != 0; properties += 2) {
+        switch (properties[0]) {
+        case CL_CONTEXT_PLATFORM:
+            if (platform)
+                return CL_INVALID_PROPERTY;
+            /* C asks for an integer here, of the size of a handle. */
+            if (!object_get((const void *)properties[1], OBJECT_PLATFORM))
+                return CL_INVALID_PLATFORM;
+            platform = true;
+            break;
+        case CL_CONTEXT_INTEROP_USER_SYNC:
+            if (sync || (properties[1] != CL_FALSE && properties[1] != CL_TRUE))
+                return CL_INVALID_PROPERTY;
+            sync = true;
+            break;
+        default:
+            return CL_INVALID_PROPERTY;
+        }
+    }
+    return CL_SUCCESS;
+}
+
+/* The seats that a list of handles names, each once. */
+static cl_int collect_seats(cl_uint count, const cl_device_id *devices, struct seat **ret_seats,
+                            cl_uint *ret_count)
+{
+    cl_uint used = 0;
+    for (cl_uint i = 0; i < count; i++) {
+        struct seat *seat = seat_get(devices[i]);
+        if (!seat)
+            return CL_INVALID_DEVICE;
+        cl_uint at = 0;
+        while (at < used && ret_seats[at] != seat)
+            at++;
+        if (at == SEATS) /* sub-devices beside them */
+            return CL_OUT_OF_RESOURCES;
+        if (at == used)
+            ret_seats[used++] = seat;
+    }
+    *ret_count = used;
+    return CL_SUCCESS;
+}
+
+cl_context clCreateContext(const cl_context_properties *properties, cl_uint num_devices,
+                           const cl_device_id *devices,
+                           void(CL_CALLBACK *pfn_notify)(const char *, const void *, size_t,
+                                                         void *),
+                           void *user_data, cl_int *errcode_ret)
+{
+    struct context *context = NULL;
+    struct seat *seats[SEATS];
+    cl_uint count = 0;
+    cl_int error = check_properties(properties);
+    if (error == CL_SUCCESS && (!devices || num_devices == 0 || (!pfn_notify && user_data)))
+        error = CL_INVALID_VALUE;
+    if (error == CL_SUCCESS)
+        error = collect_seats(num_devices, devices, seats, &count);
+    if (error == CL_SUCCESS)
+        error = context_create(properties, count, seats, pfn_notify, user_data, &context);
+    return entry_created(context, error, errcode_ret);
+}
+
+cl_context
+clCreateContextFromType(const cl_context_properties *properties, cl_device_type device_type,
+                        void(CL_CALLBACK *pfn_notify)(const char *, const void *, size_t, void *),
+                        void *user_data, cl_int *errcode_ret)
+{
+    struct context *context = NULL;
+    struct seat *seats[SEATS];
+    cl_uint count = 0;
+    cl_int error = start() == 0 ? check_properties(properties) : CL_INVALID_PLATFORM;
+    if (error == CL_SUCCESS && !pfn_notify && user_data)
+        error = CL_INVALID_VALUE;
+    if (error == CL_SUCCESS)
+        error = device_select(device_type, seats, &count);
+    if (error == CL_SUCCESS)
+        error = context_create(properties, count, seats, pfn_notify, user_data, &context);
+    return entry_created(context, error, errcode_ret);
+}
+
+cl_int clGetContextInfo(cl_context context, cl_context_info param_name, size_t param_value_size,
+                        void *param_value, size_t *param_value_size_ret)
+{
+    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
+    const struct context *c = context_get(context);
+    if (!c)
+        return CL_INVALID_CONTEXT;
+    switch (param_name) {
+    case CL_CONTEXT_REFERENCE_COUNT:
+        return info_uint(&request, object_refs(c));
+    case CL_CONTEXT_NUM_DEVICES:
+        return info_uint(&request, c->seat_count);
+    case CL_CONTEXT_DEVICES:
+        for (cl_uint i = 0; i < c->seat_count; i++)
+            object_lend(c->seats[i]);
+        return info_bytes(&request, c->seats, c->seat_count * sizeof(c->seats[0]));
+    case CL_CONTEXT_PROPERTIES:
+        return info_bytes(&request, c->properties, c->property_count * sizeof(c->properties[0]));
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+cl_int clSetContextDestructorCallback(cl_context context,
+                                      void(CL_CALLBACK *pfn_notify)(cl_context, void *),
+                                      void *user_data)
+{
+    struct context *c = context_get(context);
+    if (!c)
+        return CL_INVALID_CONTEXT;
+    if (!pfn_notify)
+        return CL_INVALID_VALUE;
+    return destructor_add(&c->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify,
+                          user_data) == 0
+               ? CL_SUCCESS
+               : CL_OUT_OF_HOST_MEMORY;
+}

@@ -1,0 +1,86 @@
+#include "state/command/event.h"
+
+#include "interpose/entry/entry.h"
+#include "state/command/command.h"
+
+cl_int clWaitForEvents(cl_uint num_events, const cl_event *event_list)
+{
+    if (num_events == 0 || !event_list)
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < num_events; i++)
+        if (!event_get(event_list[i]))
+            return CL_INVALID_EVENT;
+    for (cl_uint i = 1; i < num_events; i++)
+        if (event_get(event_list[i])->context != event_get(event_list[0])->context)
+            return CL_INVALID_CONTEXT;
+    /* The handles are the events' addresses. */
+    return event_wait(num_events, (struct event *const *)event_list);
+}
+
+cl_event clCreateUserEvent(cl_context context, cl_int *errcode_ret)
+{
+    struct event *event = NULL;
+    struct context *c = context_get(context);
+    cl_int error = c ? CL_SUCCESS : CL_INVALID_CONTEXT;
+    if (error == CL_SUCCESS) {
+        event = event_create(c, NULL, CL_COMMAND_USER);
+        if (event)
+            object_publish(event);
+        else
+            error = CL_OUT_OF_HOST_MEMORY;
+    }
+    return entry_created(event, error, errcode_ret);
+}
+
+cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
+{
+    struct event *e = event_get(event);
+    return e ? event_set_user_status(e, execution_status) : CL_INVALID_EVENT;
+}
+
+cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
+                          void(CL_CALLBACK *pfn_notify)(cl_event, cl_int, void *), void *user_data)
+{
+    struct event *e = event_get(event);
+    return e ? event_set_callback(e, command_exec_callback_type, pfn_notify, user_data)
+             : CL_INVALID_EVENT;
+}
+
+cl_int clGetEventInfo(cl_event event, cl_event_info param_name, size_t param_value_size,
+                      void *param_value, size_t *param_value_size_ret)
+{
+    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
+    struct event *e = event_get(event);
+    if (!e)
+        return CL_INVALID_EVENT;
+    switch (param_name) {
+    case CL_EVENT_COMMAND_QUEUE:
+        return info_object(&request, e->queue);
+    case CL_EVENT_CONTEXT:
+        return info_object(&request, e->context);
+    case CL_EVENT_COMMAND_TYPE:
+        return info_uint(&request, e->type);
+    case CL_EVENT_COMMAND_EXECUTION_STATUS:
+        return info_uint(&request, (cl_uint)event_status(e));
+    case CL_EVENT_REFERENCE_COUNT: {
+        /* In a callback of an event that the program released, ours is the one reference. */
+        cl_uint refs = object_refs(e) - atomic_load(&e->callback_refs);
+        return info_uint(&request, refs ? refs : 1);
+    }
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,
+                               size_t param_value_size, void *param_value,
+                               size_t *param_value_size_ret)
+{
+    const struct info_request request = {param_value_size, param_value, param_value_size_ret};
+    struct event *e = event_get(event);
+    if (!e)
+        return CL_INVALID_EVENT;
+    cl_ulong time;
+    cl_int error = event_profiling(e, param_name, &time);
+    return error == CL_SUCCESS ? info_ulong(&request, time) : error;
+}

@@ -1,0 +1,196 @@
+#include "state/program/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/entry/entry.h"
+
+/* clCreateKernel and what follows from it (5.9 of the OpenCL 3.0 specification). */
+
+cl_kernel clCreateKernel(cl_program program_handle, const char *name, cl_int *errcode_ret)
+{
+    struct program *program = program_get(program_handle);
+    struct kernel *kernel = NULL;
+    cl_int error = !program ? CL_INVALID_PROGRAM
+                   : !name  ? CL_INVALID_VALUE
+                            : kernel_create(program, name, &kernel);
+    return entry_created(kernel, error, errcode_ret);
+}
+
+/* The @i-th of names separated by semicolons; owned by the caller, NULL without memory. */
+static char *name_at(const char *names, size_t i)
+{
+    while (i-- > 0)
+        names += strcspn(names, ";") + 1;
+    return strndup(names, strcspn(names, ";"));
+}
+
+/* A driver that lists no names (before 1.2) cannot be asked for all kernels in an order that the
+ * next one would keep. */
+cl_int clCreateKernelsInProgram(cl_program program_handle, cl_uint num_kernels, cl_kernel *kernels,
+                                cl_uint *num_kernels_ret)
+{
+    struct program *program = program_get(program_handle);
+    cl_int error = CL_SUCCESS;
+    if (!program)
+        return CL_INVALID_PROGRAM;
+    program_settle(program);
+    if (!program_is_executable(program, ~0u))
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    size_t count = program_kernel_count(program), made = 0;
+    if (kernels && num_kernels < count)
+        return CL_INVALID_VALUE;
+    if (kernels && count) {
+        char *names = program_text(program, 0, PROGRAM_TEXT_KERNELS);
+        struct kernel **all = calloc(count, sizeof(struct kernel *));
+        error = names && all ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+        while (error == CL_SUCCESS && made < count) {
+            char *name = name_at(names, made);
+            error = name ? kernel_create(program, name, &all[made]) : CL_OUT_OF_HOST_MEMORY;
+            made += error == CL_SUCCESS;
+            free(name);
+        }
+        for (size_t i = 0; i < made; i++) {
+            if (error == CL_SUCCESS)
+                kernels[i] = (cl_kernel)all[i];
+            else
+                object_release(all[i]);
+        }
+        free(all);
+        free(names);
+    }
+    if (error == CL_SUCCESS && num_kernels_ret)
+        *num_kernels_ret = (cl_uint)count;
+    return error;
+}
+
+cl_kernel clCloneKernel(cl_kernel handle, cl_int *errcode_ret)
+{
+    struct kernel *source = kernel_get(handle);
+    struct kernel *kernel = NULL;
+    cl_int error = source ? kernel_clone(source, &kernel) : CL_INVALID_KERNEL;
+    return entry_created(kernel, error, errcode_ret);
+}
+
+cl_int clSetKernelArg(cl_kernel handle, cl_uint index, size_t size, const void *value)
+{
+    struct kernel *kernel = kernel_get(handle);
+    return LIKELY(kernel != NULL) ? kernel_set_arg(kernel, index, size, value) : CL_INVALID_KERNEL;
+}
+
+cl_int clGetKernelInfo(cl_kernel handle, cl_kernel_info name, size_t param_value_size,
+                       void *param_value, size_t *ret_size)
+{
+    struct kernel *kernel = kernel_get(handle);
+    const void *value;
+    size_t size;
+    if (!kernel)
+        return CL_INVALID_KERNEL;
+    cl_uint references = object_refs(kernel);
+    cl_context context = (cl_context)kernel->context;
+    cl_program program = (cl_program)kernel->program;
+    cl_int error = CL_SUCCESS;
+    switch (name) {
+    case CL_KERNEL_FUNCTION_NAME:
+        value = kernel->name;
+        size = strlen(kernel->name) + 1;
+        break;
+    case CL_KERNEL_NUM_ARGS:
+        value = &kernel->arg_count;
+        size = sizeof(kernel->arg_count);
+        break;
+    case CL_KERNEL_REFERENCE_COUNT:
+        value = &references;
+        size = sizeof(references);
+        break;
+    case CL_KERNEL_CONTEXT:
+        object_lend(kernel->context);
+        value = &context;
+        size = sizeof(context);
+        break;
+    case CL_KERNEL_PROGRAM:
+        object_lend(kernel->program);
+        value = &program;
+        size = sizeof(program);
+        break;
+    case CL_KERNEL_ATTRIBUTES:
+        error = kernel_attributes(kernel, &value, &size);
+        break;
+    default:
+        return CL_INVALID_VALUE;
+    }
+    return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
+}
+
+cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info name,
+                          size_t param_value_size, void *param_value, size_t *ret_size)
+{
+    struct kernel *kernel = kernel_get(handle);
+    const void *value;
+    size_t size;
+    if (!kernel)
+        return CL_INVALID_KERNEL;
+    if (index >= kernel->arg_count)
+        return CL_INVALID_ARG_INDEX;
+    if (!program_tells_parameters(kernel->program))
+        return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+    cl_int error = kernel_arg_info(kernel, index, name, &value, &size);
+    return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
+}
+
+/* 5.9.3: of the devices that it was built for; the device may be left out where that is only one.
+ */
+static int seat_of(const struct kernel *kernel, cl_device_id handle)
+{
+    const struct context *context = kernel->context;
+    uint32_t seats = atomic_load(&kernel->program->executable);
+    int index = -1;
+    if (!handle)
+        return seats && (seats & (seats - 1)) == 0 ? __builtin_ctz(seats) : -1;
+    const struct seat *seat = seat_get(handle);
+    if (seat)
+        index = context_seat_index(context, seat);
+    return index >= 0 && seats & (1u << index) ? index : -1;
+}
+
+cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
+                                cl_kernel_work_group_info name, size_t param_value_size,
+                                void *param_value, size_t *ret_size)
+{
+    struct kernel *kernel = kernel_get(handle);
+    const void *value;
+    size_t size;
+    if (!kernel)
+        return CL_INVALID_KERNEL;
+    int seat = seat_of(kernel, device);
+    if (seat < 0)
+        return CL_INVALID_DEVICE;
+    cl_int error = kernel_work_group_info(kernel, (cl_uint)seat, name, &value, &size);
+    /* Never more than the program was told of the device. */
+    bool bounded =
+        name == CL_KERNEL_WORK_GROUP_SIZE || name == CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE;
+    size_t most = seat_limits[kernel->context->seats[seat]->index].groups.items;
+    if (error == CL_SUCCESS && bounded && size == sizeof(size_t) && most &&
+        *(const size_t *)value > most)
+        value = &most;
+    return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
+}
+
+cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device, cl_kernel_sub_group_info name,
+                               size_t input_value_size, const void *input_value,
+                               size_t param_value_size, void *param_value, size_t *ret_size)
+{
+    struct kernel *kernel = kernel_get(handle);
+    const void *value;
+    size_t size;
+    if (!kernel)
+        return CL_INVALID_KERNEL;
+    int seat = seat_of(kernel, device);
+    if (seat < 0)
+        return CL_INVALID_DEVICE;
+    if (!the_limits.subgroups)
+        return CL_INVALID_OPERATION;
+    cl_int error = kernel_sub_group_info(kernel, (cl_uint)seat, name, input_value_size, input_value,
+                                         &value, &size);
+    return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
+}

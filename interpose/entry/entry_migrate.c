@@ -1,0 +1,112 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/entry/entry.h"
+#include "state/command/command.h"
+
+/*
+ * clEnqueueMigrateMemObjects (5.5.4): a hint about where bytes should be. We bring the objects up
+ * to date where the queue is, and pass the hint on.
+ */
+
+#define ON_STACK 32
+
+struct migration {
+    struct command base;
+    cl_mem_migration_flags flags;
+    cl_uint count;
+    struct memory *const *objects; /* The program's list: handles are the objects' addresses. */
+};
+
+static struct memory *migration_more(const struct command *base, unsigned *cursor, bool *ret_writes)
+{
+    const struct migration *migration = (const struct migration *)base;
+    if (*cursor >= migration->count)
+        return NULL;
+    *ret_writes = false;
+    return migration->objects[(*cursor)++];
+}
+
+static cl_int migration_issue(struct command *base, struct residence *residence, uint8_t place,
+                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                              cl_event *ret_event)
+{
+    const struct migration *migration = (const struct migration *)base;
+    if (!residence->cl->clEnqueueMigrateMemObjects)
+        return CL_INVALID_OPERATION;
+    cl_mem on_stack[ON_STACK] = {NULL};
+    cl_mem *real = on_stack;
+    if (migration->count > ON_STACK) {
+        real = calloc(migration->count, sizeof(*real));
+        if (!real)
+            return CL_OUT_OF_HOST_MEMORY;
+    }
+    for (cl_uint i = 0; i < migration->count; i++)
+        real[i] = migration->objects[i]->real[place];
+    /* What is undefined for the program is not for us: its bytes are those that other replicas hold
+     * under the same version. */
+    cl_mem_migration_flags flags = migration->flags & CL_MIGRATE_MEM_OBJECT_HOST;
+    cl_int error = residence->cl->clEnqueueMigrateMemObjects(queue, migration->count, real, flags,
+                                                             waits, wait_list, ret_event);
+    if (real != on_stack)
+        free(real);
+    return error;
+}
+
+static cl_int migration_defer(struct command *base)
+{
+    struct migration *migration = (struct migration *)base;
+    struct memory **copy = calloc(migration->count, sizeof(struct memory *));
+    if (!copy)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (cl_uint i = 0; i < migration->count; i++) {
+        copy[i] = migration->objects[i];
+        object_hold(copy[i]);
+    }
+    migration->objects = copy;
+    return CL_SUCCESS;
+}
+
+static void migration_drop(struct command *base)
+{
+    struct migration *migration = (struct migration *)base;
+    for (cl_uint i = 0; i < migration->count; i++)
+        object_unhold(migration->objects[i]);
+    free((void *)(uintptr_t)migration->objects);
+}
+
+static const struct command_ops migration_ops = {
+    .type = CL_COMMAND_MIGRATE_MEM_OBJECTS,
+    .size = sizeof(struct migration),
+    .issue = migration_issue,
+    .defer = migration_defer,
+    .drop = migration_drop,
+};
+
+cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_mem_objects,
+                                  const cl_mem *mem_objects, cl_mem_migration_flags flags,
+                                  cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
+                                  cl_event *event)
+{
+    const cl_mem_migration_flags known =
+        CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
+    struct queue *queue = queue_get(command_queue);
+    if (!queue)
+        return CL_INVALID_COMMAND_QUEUE;
+    if (num_mem_objects == 0 || !mem_objects || (flags & ~known) != 0)
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < num_mem_objects; i++) {
+        const struct memory *memory = memory_get(mem_objects[i]);
+        if (!memory)
+            return CL_INVALID_MEM_OBJECT;
+        if (memory->context != queue->context)
+            return CL_INVALID_CONTEXT;
+    }
+    struct migration migration = {
+        .base = {.ops = &migration_ops, .queue = queue, .more = migration_more},
+        .flags = flags,
+        .count = num_mem_objects,
+        .objects = (struct memory *const *)mem_objects,
+    };
+    return command_run(&migration.base, false, num_events_in_wait_list, event_wait_list, event);
+}

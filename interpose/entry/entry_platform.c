@@ -1,0 +1,69 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/entry/entry.h"
+
+cl_int clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms, cl_uint *num_platforms)
+{
+    if ((!platforms && !num_platforms) || (platforms && num_entries == 0))
+        return CL_INVALID_VALUE;
+    if (start() != 0) {
+        /* Loaders say so too, and programs read it whatever the error is. */
+        if (num_platforms)
+            *num_platforms = 0;
+        return CL_PLATFORM_NOT_FOUND_KHR;
+    }
+    if (platforms)
+        platforms[0] = (cl_platform_id)the_platform;
+    if (num_platforms)
+        *num_platforms = 1;
+    return CL_SUCCESS;
+}
+
+cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info param_name,
+                         size_t param_value_size, void *param_value, size_t *param_value_size_ret)
+{
+    if (start() != 0 || !platform_get(platform))
+        return CL_INVALID_PLATFORM;
+    return present_platform_info(&the_present, param_name, param_value_size, param_value,
+                                 param_value_size_ret);
+}
+
+/*
+ * 4.3: device and host clocks are not offered as synchronised; they would not stay so in a move.
+ * Then that is the error, whatever else is wrong.
+ */
+cl_int clGetHostTimer(cl_device_id device, cl_ulong *host_timestamp)
+{
+    (void)host_timestamp;
+    return seat_get(device) ? CL_INVALID_OPERATION : CL_INVALID_DEVICE;
+}
+
+cl_int clGetDeviceAndHostTimer(cl_device_id device, cl_ulong *device_timestamp,
+                               cl_ulong *host_timestamp)
+{
+    (void)device_timestamp, (void)host_timestamp;
+    return seat_get(device) ? CL_INVALID_OPERATION : CL_INVALID_DEVICE;
+}
+
+static int compare_address(const void *name, const void *entry)
+{
+    return strcmp(name, ((const struct call_address *)entry)->name);
+}
+
+/* Opens nothing: loaders ask before the program has made a call. */
+void *clGetExtensionFunctionAddress(const char *func_name)
+{
+    const struct call_address *found =
+        func_name ? bsearch(func_name, calls_addresses, calls_address_count,
+                            sizeof(calls_addresses[0]), compare_address)
+                  : NULL;
+    return found ? (void *)(uintptr_t)found->address : NULL;
+}
+
+void *clGetExtensionFunctionAddressForPlatform(cl_platform_id platform, const char *func_name)
+{
+    if (!object_get(platform, OBJECT_PLATFORM))
+        return NULL;
+    return clGetExtensionFunctionAddress(func_name);
+}

@@ -1,0 +1,478 @@
+#include "state/program/program.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/entry/entry.h"
+#include "state/base/log.h"
+#include "state/object/sub_device.h"
+#include "state/recipe/container.h"
+#include "state/recipe/recipe.h"
+
+/* Programs (5.8 of the OpenCL 3.0 specification). */
+
+static cl_int error_of(int err)
+{
+    return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
+}
+
+static uint32_t all_seats(const struct context *context)
+{
+    return (1u << context->seat_count) - 1;
+}
+
+/* Seats of a list of devices that must be among @allowed of @context's. */
+static cl_int seats_of(const struct context *context, uint32_t allowed, cl_uint count,
+                       const cl_device_id *devices, uint32_t *ret_seats)
+{
+    uint32_t seats = 0;
+    for (cl_uint i = 0; i < count; i++) {
+        const struct seat *seat = seat_get(devices[i]);
+        int index = seat ? context_seat_index(context, seat) : -1;
+        if (index < 0 || !(allowed & (1u << index)))
+            return CL_INVALID_DEVICE;
+        seats |= 1u << index;
+    }
+    *ret_seats = seats;
+    return CL_SUCCESS;
+}
+
+static bool is_part_of_any(const struct context *context, cl_uint index, uint32_t seats)
+{
+    const struct sub_device *part = context->seats[index]->part;
+    for (; part; part = part->parent->part) {
+        int parent = context_seat_index(context, part->parent);
+        if (parent >= 0 && (seats & (1u << parent)))
+            return true;
+    }
+    return false;
+}
+
+/* The same for a list that may be left out, which means all. What is built for a device runs on its
+ * parts as well. */
+static cl_int seats_to_build(const struct context *context, uint32_t allowed, cl_uint count,
+                             const cl_device_id *devices, uint32_t *ret_seats)
+{
+    uint32_t seats = allowed;
+    if (!devices != (count == 0))
+        return CL_INVALID_VALUE;
+    cl_int error = devices ? seats_of(context, allowed, count, devices, &seats) : CL_SUCCESS;
+    if (error != CL_SUCCESS)
+        return error;
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if ((allowed & (1u << i)) && is_part_of_any(context, i, seats))
+            seats |= 1u << i;
+    *ret_seats = seats;
+    return CL_SUCCESS;
+}
+
+static cl_program create(struct context *context, uint32_t seats, struct recipe *recipe,
+                         bool from_binary, cl_int *errcode_ret)
+{
+    struct program *program = NULL;
+    cl_int error = program_create(context, seats, recipe, from_binary, &program);
+    recipe_unref(recipe);
+    return entry_created(program, error, errcode_ret);
+}
+
+cl_program clCreateProgramWithSource(cl_context context_handle, cl_uint count, const char **strings,
+                                     const size_t *lengths, cl_int *errcode_ret)
+{
+    struct context *context = context_get(context_handle);
+    struct recipe *recipe;
+    bool given = count > 0 && strings;
+    for (cl_uint i = 0; given && i < count; i++)
+        given = strings[i] != NULL;
+    if (!context || !given)
+        return entry_created(NULL, context ? CL_INVALID_VALUE : CL_INVALID_CONTEXT, errcode_ret);
+    int err = recipe_source(count, strings, lengths, &recipe);
+    if (err)
+        return entry_created(NULL, error_of(err), errcode_ret);
+    return create(context, all_seats(context), recipe, false, errcode_ret);
+}
+
+static bool has_il(void)
+{
+    return devinfo_string(&the_present.device, CL_DEVICE_IL_VERSION)[0] != '\0';
+}
+
+cl_program clCreateProgramWithIL(cl_context context_handle, const void *il, size_t length,
+                                 cl_int *errcode_ret)
+{
+    struct context *context = context_get(context_handle);
+    struct recipe *recipe;
+    if (!context)
+        return entry_created(NULL, CL_INVALID_CONTEXT, errcode_ret);
+    if (!has_il())
+        return entry_created(NULL, CL_INVALID_OPERATION, errcode_ret);
+    if (!il || length == 0)
+        return entry_created(NULL, CL_INVALID_VALUE, errcode_ret);
+    int err = recipe_il(il, length, &recipe);
+    if (err)
+        return entry_created(NULL, error_of(err), errcode_ret);
+    return create(context, all_seats(context), recipe, false, errcode_ret);
+}
+
+/* One binary of a list; the first that is good is what all others must be, for a program has one
+ * recipe. CL_SUCCESS, CL_INVALID_VALUE, CL_INVALID_BINARY or CL_OUT_OF_HOST_MEMORY. */
+static cl_int load_binary(const unsigned char *bytes, size_t size, const unsigned char *first,
+                          size_t first_size, struct recipe **recipe)
+{
+    char what[80];
+    if (!bytes || size == 0)
+        return CL_INVALID_VALUE;
+    if (*recipe && size == first_size && memcmp(bytes, first, size) == 0)
+        return CL_SUCCESS;
+    int err = *recipe ? -EBADMSG : container_read(bytes, size, recipe);
+    if (!err)
+        return CL_SUCCESS;
+    if (err == -ENOMEM)
+        return CL_OUT_OF_HOST_MEMORY;
+    container_describe(bytes, size, what, sizeof(what));
+    log_info("a program binary is refused, so that its source is used: it is %s", what);
+    return CL_INVALID_BINARY;
+}
+
+cl_program clCreateProgramWithBinary(cl_context context_handle, cl_uint num_devices,
+                                     const cl_device_id *devices, const size_t *lengths,
+                                     const unsigned char **binaries, cl_int *binary_status,
+                                     cl_int *errcode_ret)
+{
+    struct context *context = context_get(context_handle);
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    struct program *program = NULL;
+    uint32_t seats = 0;
+    cl_int error = !context ? CL_INVALID_CONTEXT
+                   : !devices || num_devices == 0 || !lengths || !binaries
+                       ? CL_INVALID_VALUE
+                       : seats_of(context, all_seats(context), num_devices, devices, &seats);
+    if (error != CL_SUCCESS)
+        goto out;
+    cl_uint first = 0;
+    for (cl_uint i = 0; i < num_devices; i++) {
+        bool had = recipe != NULL;
+        cl_int status =
+            load_binary(binaries[i], lengths[i], binaries[first], lengths[first], &recipe);
+        if (!had && recipe)
+            first = i;
+        if (binary_status)
+            binary_status[i] = status;
+        /* A value that is missing outweighs a binary that is wrong (5.8.1). */
+        if (status != CL_SUCCESS && error != CL_INVALID_VALUE)
+            error = status;
+    }
+    if (error == CL_SUCCESS)
+        error = program_create(context, seats, recipe, true, &program);
+    /* It does not build on this device: let the program come back with its source. */
+    if (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
+        error == CL_LINK_PROGRAM_FAILURE) {
+        error = CL_INVALID_BINARY;
+        for (cl_uint i = 0; binary_status && i < num_devices; i++)
+            binary_status[i] = CL_INVALID_BINARY;
+    }
+out:
+    return entry_created(program, error, errcode_ret);
+}
+
+/* No device offers built-in kernels: they are hardware of one vendor. */
+cl_program clCreateProgramWithBuiltInKernels(cl_context context_handle, cl_uint num_devices,
+                                             const cl_device_id *devices, const char *names,
+                                             cl_int *errcode_ret)
+{
+    const struct context *context = context_get(context_handle);
+    uint32_t seats;
+    cl_int error = CL_INVALID_CONTEXT;
+    if (context && devices && num_devices && names)
+        error = seats_of(context, all_seats(context), num_devices, devices, &seats);
+    else if (context)
+        error = CL_INVALID_VALUE;
+    return entry_created(NULL, error ? error : CL_INVALID_VALUE, errcode_ret);
+}
+
+/* It is for programs with constructors and destructors of their own, which 3.0 has no more. */
+cl_int clSetProgramReleaseCallback(cl_program handle,
+                                   void(CL_CALLBACK *pfn_notify)(cl_program, void *),
+                                   void *user_data)
+{
+    (void)user_data;
+    if (!program_get(handle))
+        return CL_INVALID_PROGRAM;
+    return pfn_notify ? CL_INVALID_OPERATION : CL_INVALID_VALUE;
+}
+
+cl_int clSetProgramSpecializationConstant(cl_program handle, cl_uint id, size_t size,
+                                          const void *value)
+{
+    struct program *program = program_get(handle);
+    if (!program)
+        return CL_INVALID_PROGRAM;
+    return has_il() ? program_specialise(program, id, size, value) : CL_INVALID_OPERATION;
+}
+
+cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id *devices,
+                      const char *options, void(CL_CALLBACK *pfn_notify)(cl_program, void *),
+                      void *user_data)
+{
+    struct program *program = program_get(handle);
+    uint32_t seats;
+    if (!program)
+        return CL_INVALID_PROGRAM;
+    if (!pfn_notify && user_data)
+        return CL_INVALID_VALUE;
+    cl_int error =
+        seats_to_build(program->context, program_seats(program), num_devices, devices, &seats);
+    if (error != CL_SUCCESS)
+        return error;
+    return program_build(program, seats, options, (struct program_notify){pfn_notify, user_data});
+}
+
+/* Live programs of @context behind handles; owned by the caller (free()). */
+static cl_int programs_of(const struct context *context, cl_uint count, const cl_program *handles,
+                          struct program ***ret_programs)
+{
+    struct program **programs = calloc(count ? count : 1, sizeof(struct program *));
+    if (!programs)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (cl_uint i = 0; i < count; i++) {
+        programs[i] = program_get(handles[i]);
+        if (!programs[i] || programs[i]->context != context) {
+            free(programs);
+            return CL_INVALID_PROGRAM;
+        }
+    }
+    *ret_programs = programs;
+    return CL_SUCCESS;
+}
+
+cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_id *devices,
+                        const char *options, cl_uint num_input_headers,
+                        const cl_program *input_headers, const char **header_include_names,
+                        void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
+{
+    struct program *program = program_get(handle);
+    struct program_list headers = {.count = num_input_headers, .names = header_include_names};
+    uint32_t seats;
+    if (!program)
+        return CL_INVALID_PROGRAM;
+    if ((!pfn_notify && user_data) || !input_headers != (num_input_headers == 0) ||
+        !header_include_names != (num_input_headers == 0))
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < num_input_headers; i++)
+        if (!header_include_names[i])
+            return CL_INVALID_VALUE;
+    cl_int error =
+        seats_to_build(program->context, program_seats(program), num_devices, devices, &seats);
+    if (error == CL_SUCCESS)
+        error = programs_of(program->context, num_input_headers, input_headers, &headers.programs);
+    if (error != CL_SUCCESS)
+        return error;
+    error = program_compile(program, seats, options, &headers,
+                            (struct program_notify){pfn_notify, user_data});
+    free(headers.programs);
+    return error;
+}
+
+cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
+                         const cl_device_id *devices, const char *options,
+                         cl_uint num_input_programs, const cl_program *input_programs,
+                         void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data,
+                         cl_int *errcode_ret)
+{
+    struct context *context = context_get(context_handle);
+    struct program_list inputs = {.count = num_input_programs};
+    struct program *program = NULL;
+    uint32_t seats;
+    cl_int error = !context ? CL_INVALID_CONTEXT
+                   : (!pfn_notify && user_data) || num_input_programs == 0 || !input_programs
+                       ? CL_INVALID_VALUE
+                       : seats_to_build(context, all_seats(context), num_devices, devices, &seats);
+    if (error == CL_SUCCESS)
+        error = programs_of(context, num_input_programs, input_programs, &inputs.programs);
+    if (error != CL_SUCCESS)
+        return entry_created(NULL, error, errcode_ret);
+    error = program_link(context, seats, options, &inputs,
+                         (struct program_notify){pfn_notify, user_data}, &program);
+    free(inputs.programs);
+    if (errcode_ret)
+        *errcode_ret = error;
+    /* Also after a failure, where there is a log to read. */
+    return (cl_program)program;
+}
+
+/* Compilers are the drivers' own affair: the program's wish to unload one is a hint (5.8.6). */
+cl_int clUnloadCompiler(void)
+{
+    return CL_SUCCESS;
+}
+
+cl_int clUnloadPlatformCompiler(cl_platform_id platform)
+{
+    return object_get(platform, OBJECT_PLATFORM) ? CL_SUCCESS : CL_INVALID_PLATFORM;
+}
+
+/* A text that was copied for this answer, with its NUL. */
+static cl_int answer_text(char *text, size_t param_value_size, void *param_value, size_t *ret_size)
+{
+    if (!text)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = info_answer(text, strlen(text) + 1, param_value_size, param_value, ret_size);
+    free(text);
+    return error;
+}
+
+/* The program's devices, in the order of its context's. */
+static cl_uint list_seats(const struct program *program, cl_uint *ret_indices)
+{
+    cl_uint count = 0;
+    for (cl_uint i = 0; i < SEATS; i++)
+        if (program_seats(program) & (1u << i))
+            ret_indices[count++] = i;
+    return count;
+}
+
+static cl_int binary_sizes(struct program *program, size_t param_value_size, void *param_value,
+                           size_t *ret_size)
+{
+    cl_uint indices[SEATS];
+    size_t sizes[SEATS];
+    cl_uint count = list_seats(program, indices);
+    program_settle(program);
+    for (cl_uint i = 0; i < count; i++) {
+        int err = program_container(program, indices[i], NULL, &sizes[i]);
+        if (err)
+            return error_of(err);
+    }
+    return info_answer(sizes, count * sizeof(sizes[0]), param_value_size, param_value, ret_size);
+}
+
+/* 5.8.7: param_value is an array of pointers to the program's own buffers; NULL ones are skipped.
+ */
+static cl_int binaries(struct program *program, size_t param_value_size, void *param_value,
+                       size_t *ret_size)
+{
+    cl_uint indices[SEATS];
+    cl_uint count = list_seats(program, indices);
+    unsigned char **buffers = param_value;
+    if (buffers && param_value_size < count * sizeof(buffers[0]))
+        return CL_INVALID_VALUE;
+    program_settle(program);
+    for (cl_uint i = 0; buffers && i < count; i++) {
+        unsigned char *bytes;
+        size_t size;
+        if (!buffers[i])
+            continue;
+        int err = program_container(program, indices[i], &bytes, &size);
+        if (err)
+            return error_of(err);
+        if (size)
+            memcpy(buffers[i], bytes, size);
+        free(bytes);
+    }
+    if (ret_size)
+        *ret_size = count * sizeof(buffers[0]);
+    return CL_SUCCESS;
+}
+
+static cl_int kernels(struct program *program, cl_program_info name, size_t param_value_size,
+                      void *param_value, size_t *ret_size)
+{
+    program_settle(program);
+    if (!program_is_executable(program, ~0u))
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    if (name == CL_PROGRAM_KERNEL_NAMES)
+        return answer_text(program_text(program, 0, PROGRAM_TEXT_KERNELS), param_value_size,
+                           param_value, ret_size);
+    size_t count = program_kernel_count(program);
+    return info_answer(&count, sizeof(count), param_value_size, param_value, ret_size);
+}
+
+static cl_int devices_of(const struct program *program, size_t param_value_size, void *param_value,
+                         size_t *ret_size)
+{
+    cl_uint indices[SEATS];
+    cl_device_id devices[SEATS];
+    cl_uint count = list_seats(program, indices);
+    for (cl_uint i = 0; i < count; i++)
+        devices[i] = (cl_device_id)program->context->seats[indices[i]];
+    return info_answer(devices, count * sizeof(devices[0]), param_value_size, param_value,
+                       ret_size);
+}
+
+cl_int clGetProgramInfo(cl_program handle, cl_program_info name, size_t param_value_size,
+                        void *param_value, size_t *ret_size)
+{
+    struct program *program = program_get(handle);
+    if (!program)
+        return CL_INVALID_PROGRAM;
+    const struct recipe *base = program_base(program);
+    bool source = base && base->kind == RECIPE_SOURCE, il = base && base->kind == RECIPE_IL;
+    cl_uint indices[SEATS];
+    cl_uint number = 0;
+    cl_bool no = CL_FALSE;
+    cl_context context = (cl_context)program->context;
+    switch (name) {
+    case CL_PROGRAM_REFERENCE_COUNT:
+        number = object_refs(program);
+        return info_answer(&number, sizeof(number), param_value_size, param_value, ret_size);
+    case CL_PROGRAM_CONTEXT:
+        object_lend(program->context);
+        return info_answer(&context, sizeof(context), param_value_size, param_value, ret_size);
+    case CL_PROGRAM_NUM_DEVICES:
+        number = list_seats(program, indices);
+        return info_answer(&number, sizeof(number), param_value_size, param_value, ret_size);
+    case CL_PROGRAM_DEVICES:
+        return devices_of(program, param_value_size, param_value, ret_size);
+    case CL_PROGRAM_SOURCE:
+        return info_answer(source ? base->bytes : "", source ? base->size + 1 : 1, param_value_size,
+                           param_value, ret_size);
+    case CL_PROGRAM_IL:
+        return info_answer(il ? base->bytes : NULL, il ? base->size : 0, param_value_size,
+                           param_value, ret_size);
+    case CL_PROGRAM_BINARY_SIZES:
+        return binary_sizes(program, param_value_size, param_value, ret_size);
+    case CL_PROGRAM_BINARIES:
+        return binaries(program, param_value_size, param_value, ret_size);
+    case CL_PROGRAM_NUM_KERNELS:
+    case CL_PROGRAM_KERNEL_NAMES:
+        return kernels(program, name, param_value_size, param_value, ret_size);
+    case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
+    case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
+        return info_answer(&no, sizeof(no), param_value_size, param_value, ret_size);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}
+
+cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device, cl_program_build_info name,
+                             size_t param_value_size, void *param_value, size_t *ret_size)
+{
+    struct program *program = program_get(handle);
+    struct program_state state;
+    uint32_t seats;
+    if (!program)
+        return CL_INVALID_PROGRAM;
+    if (seats_of(program->context, program_seats(program), 1, &device, &seats) != CL_SUCCESS)
+        return CL_INVALID_DEVICE;
+    cl_uint seat = (cl_uint)__builtin_ctz(seats);
+    program_seat_state(program, seat, &state);
+    switch (name) {
+    case CL_PROGRAM_BUILD_STATUS:
+        return info_answer(&state.status, sizeof(state.status), param_value_size, param_value,
+                           ret_size);
+    case CL_PROGRAM_BUILD_OPTIONS:
+        return answer_text(program_text(program, seat, PROGRAM_TEXT_OPTIONS), param_value_size,
+                           param_value, ret_size);
+    case CL_PROGRAM_BUILD_LOG:
+        return answer_text(program_text(program, seat, PROGRAM_TEXT_LOG), param_value_size,
+                           param_value, ret_size);
+    case CL_PROGRAM_BINARY_TYPE:
+        return info_answer(&state.type, sizeof(state.type), param_value_size, param_value,
+                           ret_size);
+    case CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE:
+        return info_answer(&state.globals, sizeof(state.globals), param_value_size, param_value,
+                           ret_size);
+    default:
+        return CL_INVALID_VALUE;
+    }
+}

@@ -1,0 +1,132 @@
+#include "interpose/entry/entry_sync.h"
+
+#include "calls_generated.h"
+#include "interpose/entry/entry.h"
+
+/* Commands that only order others (5.10). They use no object: a struct command is all of them. */
+
+static cl_int marker_issue(struct command *command, struct residence *residence, uint8_t place,
+                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                           cl_event *ret_event)
+{
+    (void)command, (void)place;
+    if (LIKELY(residence->cl->clEnqueueMarkerWithWaitList))
+        return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
+    return waits == 0 && ret_event ? residence->cl->clEnqueueMarker(queue, ret_event)
+                                   : CL_INVALID_OPERATION;
+}
+
+static cl_int barrier_issue(struct command *command, struct residence *residence, uint8_t place,
+                            cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                            cl_event *ret_event)
+{
+    (void)command, (void)place;
+    if (LIKELY(residence->cl->clEnqueueBarrierWithWaitList))
+        return residence->cl->clEnqueueBarrierWithWaitList(queue, waits, wait_list, ret_event);
+    return waits == 0 && !ret_event ? residence->cl->clEnqueueBarrier(queue) : CL_INVALID_OPERATION;
+}
+
+static cl_int nothing_to_hold(struct command *command)
+{
+    (void)command;
+    return CL_SUCCESS;
+}
+
+static void nothing_to_drop(struct command *command)
+{
+    (void)command;
+}
+
+/* A marker for the driver, which with an empty list waits for all before it: that only makes an
+ * empty command later than it could be. */
+#define EMPTY(command_type)                                                                        \
+    {                                                                                              \
+        .type = command_type, .size = sizeof(struct command), .issue = marker_issue,               \
+        .defer = nothing_to_hold, .drop = nothing_to_drop                                          \
+    }
+static const struct command_ops empty_ops[] = {
+    EMPTY(CL_COMMAND_NDRANGE_KERNEL),
+    CALLS_MAY_BE_EMPTY(EMPTY),
+};
+#undef EMPTY
+
+static const struct command_ops marker_ops = {
+    .type = CL_COMMAND_MARKER,
+    .size = sizeof(struct command),
+    .issue = marker_issue,
+    .defer = nothing_to_hold,
+    .drop = nothing_to_drop,
+    .waits_for_all = true,
+};
+
+static const struct command_ops barrier_ops = {
+    .type = CL_COMMAND_BARRIER,
+    .size = sizeof(struct command),
+    .issue = barrier_issue,
+    .defer = nothing_to_hold,
+    .drop = nothing_to_drop,
+    .waits_for_all = true,
+    .blocks_later = true,
+};
+
+static cl_int sync_run(const struct command_ops *ops, cl_command_queue handle, cl_uint waits,
+                       const cl_event *wait_list, cl_event *ret_event)
+{
+    struct queue *queue = queue_get(handle);
+    if (!queue)
+        return CL_INVALID_COMMAND_QUEUE;
+    struct command command = {.ops = ops, .queue = queue};
+    return command_run(&command, false, waits, wait_list, ret_event);
+}
+
+cl_int sync_empty(struct queue *queue, cl_command_type type, bool blocking, cl_uint waits,
+                  const cl_event *wait_list, cl_event *ret_event)
+{
+    const struct command_ops *ops = empty_ops;
+    while (ops->type != type)
+        ops++;
+    struct command command = {.ops = ops, .queue = queue};
+    return command_run(&command, blocking, waits, wait_list, ret_event);
+}
+
+cl_int clEnqueueMarkerWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
+                                   const cl_event *event_wait_list, cl_event *event)
+{
+    return sync_run(&marker_ops, command_queue, num_events_in_wait_list, event_wait_list, event);
+}
+
+cl_int clEnqueueBarrierWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
+                                    const cl_event *event_wait_list, cl_event *event)
+{
+    return sync_run(&barrier_ops, command_queue, num_events_in_wait_list, event_wait_list, event);
+}
+
+cl_int clEnqueueMarker(cl_command_queue command_queue, cl_event *event)
+{
+    if (queue_get(command_queue) && !event)
+        return CL_INVALID_VALUE;
+    return sync_run(&marker_ops, command_queue, 0, NULL, event);
+}
+
+cl_int clEnqueueBarrier(cl_command_queue command_queue)
+{
+    return sync_run(&barrier_ops, command_queue, 0, NULL, NULL);
+}
+
+cl_int clEnqueueWaitForEvents(cl_command_queue command_queue, cl_uint num_events,
+                              const cl_event *event_list)
+{
+    const struct queue *queue = queue_get(command_queue);
+    if (!queue)
+        return CL_INVALID_COMMAND_QUEUE;
+    if (num_events == 0 || !event_list)
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < num_events; i++) {
+        const struct event *event = event_get(event_list[i]);
+        if (!event)
+            return CL_INVALID_EVENT;
+        if (event->context != queue->context)
+            return CL_INVALID_CONTEXT;
+    }
+    return sync_run(&barrier_ops, command_queue, num_events, event_list, NULL);
+}

@@ -1,0 +1,345 @@
+#include "interpose/entry/start.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "agent/wire/device_key.h"
+#include "agent/wire/inventory.h"
+#include "agent/wire/protocol.h"
+#include "agent/wire/size.h"
+#include "interpose/aware/aware.h"
+#include "interpose/control/control.h"
+#include "interpose/control/control_room.h"
+#include "interpose/entry/calls.h"
+#include "state/base/callback.h"
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/thread_own.h"
+#include "state/base/work.h"
+#include "state/command/watch.h"
+#include "state/move/move.h"
+#include "state/object/context.h"
+#include "state/object/stay.h"
+#include "state/program/program.h"
+#include "state/room/room.h"
+
+/** How long the agent may take to say where to start, before the environment decides. */
+#define AGENT_TIMEOUT_MS 200
+
+struct present the_present;
+struct start_limits the_limits;
+struct seat_limits seat_limits[SEATS];
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int result = -EAGAIN; /* written once */
+
+/* What is known of the machine's devices while the library starts. */
+struct machine {
+    struct inventory inventory;
+    struct device **listed; /* Owned; where there is no inventory. */
+    size_t listed_count;
+};
+
+static void machine_finish(struct machine *machine)
+{
+    inventory_finish(&machine->inventory);
+    free(machine->listed);
+}
+
+static void machine_read(struct machine *machine)
+{
+    const char *path = getenv(START_ENV_INVENTORY);
+    if (!path || !path[0])
+        return;
+    int err = inventory_read(path, &machine->inventory);
+    if (err != 0)
+        log_warn("cannot read the inventory %s: %s; what this program is told about its device is "
+                 "what its first device says",
+                 path, strerror(-err));
+}
+
+static bool is_gpu(const struct devinfo *info)
+{
+    return (devinfo_scalar(info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) != 0;
+}
+
+/* Most of all that goes wrong where it is limited does so for want of it. */
+static const char *limit_words(void)
+{
+    static char words[96];
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return "";
+    (void)!snprintf(words, sizeof(words), " (the address space is limited to %llu MiB: ulimit -v)",
+                    (unsigned long long)(limit.rlim_cur >> 20));
+    return words;
+}
+
+static int open_named(const struct device_key *key, struct device **ret_device)
+{
+    int err = driver_open_device(key, ret_device);
+    if (err != 0)
+        log_error("cannot open %s of %s: %s%s; the program gets no OpenCL platform", key->device,
+                  key->icd, strerror(-err), limit_words());
+    return err;
+}
+
+/* Where the program's virtual devices start. */
+struct start {
+    struct device *devices[SEATS];
+    uint32_t count; /* opened so far */
+    uint32_t wanted;
+};
+
+/* The first GPUs that open, else the first devices that do. */
+static int open_from_inventory(const struct inventory *inventory, struct start *start)
+{
+    int err = -ENOENT;
+    for (int gpu = 1; gpu >= 0 && start->count == 0; gpu--)
+        for (size_t i = 0; i < inventory->count && start->count < start->wanted; i++)
+            if (is_gpu(&inventory->entries[i].info) == (gpu == 1)) {
+                err = driver_open_device(&inventory->entries[i].key, &start->devices[start->count]);
+                start->count += err == 0;
+            }
+    return start->count != 0 ? 0 : err;
+}
+
+static int open_from_list(struct machine *machine, struct start *start)
+{
+    int err = driver_list(&machine->listed, &machine->listed_count);
+    if (err != 0)
+        return err;
+    for (int gpu = 1; gpu >= 0 && start->count == 0; gpu--)
+        for (size_t i = 0; i < machine->listed_count && start->count < start->wanted; i++)
+            if (is_gpu(&machine->listed[i]->info) == (gpu == 1))
+                start->devices[start->count++] = machine->listed[i];
+    return start->count != 0 ? 0 : -ENOENT;
+}
+
+static uint32_t wanted_count(void)
+{
+    const char *text = getenv(START_ENV_DEVICES);
+    char *end;
+    unsigned long count = text ? strtoul(text, &end, 10) : 1;
+    if (text && (*end != '\0' || count < 1 || count > SEATS)) {
+        log_warn("%s is not a number from 1 to %d: taken as 1", START_ENV_DEVICES, SEATS);
+        return 1;
+    }
+    return (uint32_t)count;
+}
+
+static int open_devices(struct machine *machine, struct start *start)
+{
+    struct device_key keys[PROTOCOL_SEATS_MAX];
+    uint32_t named = control_start_devices(AGENT_TIMEOUT_MS, keys);
+    int err = 0;
+    _Static_assert(PROTOCOL_SEATS_MAX == SEATS, "one number of virtual devices");
+    start->wanted = wanted_count();
+    if (named > start->wanted)
+        start->wanted = named;
+    for (uint32_t i = 0; err == 0 && i < named; i++) {
+        err = open_named(&keys[i], &start->devices[i]);
+        start->count += err == 0;
+    }
+    if (named == 0) {
+        err = machine->inventory.count != 0 ? open_from_inventory(&machine->inventory, start)
+                                            : open_from_list(machine, start);
+        if (err != 0)
+            log_error("no OpenCL device opens: %s%s; the program gets no OpenCL platform",
+                      strerror(-err), limit_words());
+    }
+    /* More virtual devices than real ones: in turn. */
+    for (uint32_t i = start->count; err == 0 && i < start->wanted; i++)
+        start->devices[i] = start->devices[i - start->count];
+    return err;
+}
+
+static enum present_profile wanted_profile(void)
+{
+    const char *text = getenv(START_ENV_PROFILE);
+    if (text && strcmp(text, "native") == 0)
+        return PRESENT_NATIVE;
+    if (text && text[0] && strcmp(text, "portable") != 0)
+        log_warn("%s is neither portable nor native: taken as portable", START_ENV_PROFILE);
+    return PRESENT_PORTABLE;
+}
+
+static cl_device_type wanted_type(void)
+{
+    static const struct {
+        const char *word;
+        cl_device_type type;
+    } types[] = {
+        {"gpu", CL_DEVICE_TYPE_GPU},
+        {"cpu", CL_DEVICE_TYPE_CPU},
+        {"accelerator", CL_DEVICE_TYPE_ACCELERATOR},
+        {"native", 0},
+    };
+    const char *text = getenv(START_ENV_PRESENT);
+    if (!text || !text[0])
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+        if (strcmp(text, types[i].word) == 0)
+            return types[i].type;
+    log_warn("%s is none of gpu, cpu, accelerator, native: taken as native", START_ENV_PRESENT);
+    return 0;
+}
+
+static uint64_t wanted_memory(enum present_profile profile)
+{
+    const char *text = getenv(START_ENV_MEMORY);
+    char reason[128] = "there has to be some";
+    uint64_t bytes = 0;
+    if (!text || !text[0])
+        return 0;
+    if (profile != PRESENT_PORTABLE)
+        log_warn("%s is for the portable profile: left out", START_ENV_MEMORY);
+    else if (size_parse(text, &bytes, reason, sizeof(reason)) != 0 || bytes == 0)
+        log_warn("%s: %s; the program is told the memory of the largest device", START_ENV_MEMORY,
+                 reason);
+    return bytes;
+}
+
+/*
+ * The device's answers with its image formats. The inventory has them; asking costs a context,
+ * which is only done where there is none.
+ */
+static int own_answers(struct machine *machine, struct device *device,
+                       const struct devinfo **ret_info)
+{
+    for (size_t i = 0; i < machine->inventory.count; i++)
+        if (device_key_equal(&machine->inventory.entries[i].key, &device->key)) {
+            *ret_info = &machine->inventory.entries[i].info;
+            return 0;
+        }
+    int err = device->info.formats
+                  ? 0
+                  : devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
+    if (err != 0)
+        log_warn("%s does not list its image formats: presented without images",
+                 device->key.device);
+    *ret_info = &device->info;
+    return err == -ENOMEM ? err : 0;
+}
+
+static bool is_among(const struct devinfo *const *infos, size_t count, const struct devinfo *info)
+{
+    for (size_t i = 0; i < count; i++)
+        if (infos[i] == info)
+            return true;
+    return false;
+}
+
+/* Several virtual devices get the same answers: under --profile native those that all the devices
+ * give on which they start. */
+static int build_present(struct machine *machine, const struct start *start)
+{
+    size_t most = machine->inventory.count + start->wanted, count = 0;
+    const struct devinfo **infos = calloc(most, sizeof(struct devinfo *));
+    enum present_profile profile = wanted_profile();
+    struct present_terms terms = {profile, wanted_type(), wanted_memory(profile)};
+    int err = 0;
+    if (!infos)
+        return -ENOMEM;
+    for (uint32_t i = 0; err == 0 && i < start->wanted; i++) {
+        err = own_answers(machine, start->devices[i], &infos[count]);
+        count += err == 0 && !is_among(infos, count, infos[count]);
+    }
+    if (profile == PRESENT_NATIVE && count > 1)
+        terms.profile = PRESENT_COMMON;
+    else if (profile == PRESENT_PORTABLE)
+        for (size_t i = 0; i < machine->inventory.count; i++)
+            if (!is_among(infos, count, &machine->inventory.entries[i].info))
+                infos[count++] = &machine->inventory.entries[i].info;
+    if (err == 0)
+        err = present_build(infos, count, &terms, &the_present);
+    free(infos);
+    return err;
+}
+
+void seat_limits_set(struct seat_limits *limits, const struct devinfo *device)
+{
+    group_limits_set(&limits->groups, device);
+    atomic_store(&limits->allocation,
+                 devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX));
+}
+
+static void read_limits(void)
+{
+    const struct devinfo *device = &the_present.device;
+    for (size_t i = 0; i < SEATS; i++)
+        seat_limits_set(&seat_limits[i], device);
+    the_limits.uniform_groups =
+        !devinfo_scalar(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_FALSE);
+    the_limits.subgroups =
+        devinfo_scalar(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0) != 0 ||
+        devinfo_names_have(devinfo_string(device, CL_DEVICE_EXTENSIONS), "cl_khr_subgroups");
+    the_limits.empty_commands = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
+}
+
+/* The program's, and all libraries', because we are loaded before the C library. */
+EXPORT void exit(int status)
+{
+    void (*end)(int) = (void (*)(int))dlsym(RTLD_NEXT, "exit");
+    work_process_ends();
+    if (end)
+        end(status);
+    _exit(status);
+}
+
+static int start_all(struct machine *machine)
+{
+    struct start start = {.count = 0};
+    int err = fork_watch();
+    if (err != 0)
+        return err;
+    machine_read(machine);
+    err = open_devices(machine, &start);
+    if (err != 0)
+        return err;
+    err = build_present(machine, &start);
+    if (err == 0)
+        err = seats_init(start.devices, start.wanted);
+    if (err != 0) {
+        log_error("cannot start on %s: %s%s; the program gets no OpenCL platform",
+                  start.devices[0]->key.device, strerror(-err), limit_words());
+        return err;
+    }
+    read_limits();
+    control_room_begin();
+    program_prologue = the_present.prologue;
+    aware_started();
+    /* The program runs without an agent as well as with one. */
+    err = control_start();
+    if (err != 0)
+        log_warn("no connection to the agent: %s; this program cannot be moved", strerror(-err));
+    return 0;
+}
+
+static void start_once(void)
+{
+    struct machine machine = {0};
+    object_dispatch = &calls_dispatch;
+    the_thread.starting = true;
+    result = start_all(&machine);
+    the_thread.starting = false;
+    machine_finish(&machine);
+}
+
+int start(void)
+{
+    /* A driver that is being opened may call what it takes to be a loader's entry points. */
+    if (the_thread.starting)
+        return -EDEADLK;
+    int before = cancel_hold();
+    pthread_once(&once, start_once);
+    cancel_allow(before);
+    return result;
+}

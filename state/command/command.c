@@ -1,0 +1,315 @@
+#include "state/command/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/cancel.h"
+#include "state/room/room.h"
+
+struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
+{
+    *cursor -= command->use_count; /* where the rest begins to count */
+    struct memory *memory = command->more(command, cursor, ret_writes);
+    *cursor += command->use_count;
+    return memory;
+}
+
+/*
+ * Two devices may write parts of one buffer at once, each through a sub-buffer of its own: what one
+ * of them was just told to write is not the other's to keep. So who writes is changed with the gate
+ * closed only.
+ */
+static bool may_write(const struct command *command, const struct memory *root, uint8_t place)
+{
+    return command->queue->context->seat_count == 1 ||
+           atomic_load_explicit(&root->writer, memory_order_relaxed) == place;
+}
+
+/* What could not be brought once is not tried for ever: a held command ends in that error. */
+static cl_int absent(const struct command *command)
+{
+    return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
+}
+
+/* Bytes that it names, an object that is named twice once. */
+static uint64_t distinct_bytes(const struct command *command)
+{
+    struct memory *one, *before;
+    uint64_t bytes = 0;
+    bool writes;
+    for (unsigned i = 0; (one = command_use(command, &i, &writes));) {
+        unsigned at = i, j = 0;
+        while ((before = command_use(command, &j, &writes)) && j < at && before->root != one->root)
+            ;
+        if (j == at)
+            bytes += one->root->size;
+    }
+    return bytes;
+}
+
+cl_int command_ready(struct command *command, struct residence *residence, uint8_t place)
+{
+    struct memory *memory;
+    struct account *account = &residence->device->account;
+    bool writes, tight = account_is_tight(account);
+    uint64_t bytes = 0;
+    if (command->ops->gather)
+        command->ops->gather(command);
+    for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
+        struct memory *root = memory->root;
+        bytes += root->size;
+        if (UNLIKELY(tight))
+            room_stamp(root);
+        if (UNLIKELY(!memory->real[place] || !replica_is_latest(root, place) ||
+                     (writes && !may_write(command, root, place))))
+            return absent(command);
+        if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
+            atomic_store_explicit(&root->used, true, memory_order_relaxed);
+    }
+    /* Who says what the program may have there has to know what it needs at once. */
+    if (UNLIKELY(bytes > atomic_load_explicit(&account->least, memory_order_relaxed)) &&
+        account_limit(account) != ACCOUNT_UNLIMITED)
+        account_raise(&account->least, distinct_bytes(command));
+    cl_int error =
+        command->ops->ready ? command->ops->ready(command, residence, place) : CL_SUCCESS;
+    return UNLIKELY(error == COMMAND_ABSENT) ? absent(command) : error;
+}
+
+static void given(const struct command *command, uint8_t place)
+{
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; (memory = command_use(command, &i, &writes));)
+        if (writes)
+            replica_written(memory->root, place);
+}
+
+/* Inside the gate with the queue on a device: like context_enter, for one queue. */
+static struct residence *queue_enter(struct queue *queue, uint8_t *ret_place)
+{
+    gate_enter();
+    while (UNLIKELY(!queue->real))
+        context_enter_slow(queue->context, 1u << queue->seat_index);
+    *ret_place =
+        atomic_load_explicit(&queue->context->place[queue->seat_index], memory_order_relaxed);
+    return queue->context->at[*ret_place];
+}
+
+/* 5.11 and the errors of every enqueue call. Handles of events are the events. */
+static cl_int check_wait_list(const struct queue *queue, cl_uint waits, const cl_event *wait_list)
+{
+    if ((waits == 0) != (wait_list == NULL))
+        return CL_INVALID_EVENT_WAIT_LIST;
+    for (cl_uint i = 0; i < waits; i++) {
+        const struct event *event = event_get(wait_list[i]);
+        if (!event)
+            return CL_INVALID_EVENT_WAIT_LIST;
+        if (event->context != queue->context)
+            return CL_INVALID_CONTEXT;
+    }
+    return CL_SUCCESS;
+}
+
+/* What the driver has to wait for: events that it knows; those of another residence have ended.
+ * Inside the gate. */
+static cl_uint real_waits(uint8_t place, cl_uint waits, struct event *const *wait_list,
+                          cl_event *ret_real)
+{
+    cl_uint count = 0;
+    for (cl_uint i = 0; i < waits; i++)
+        if (event_state(wait_list[i]) == EVENT_ISSUED && wait_list[i]->place == place)
+            ret_real[count++] = wait_list[i]->real;
+    return count;
+}
+
+/* Drivers may find only when they are given a command that its objects do not fit: then room is
+ * made for it, and then the policy is asked. The same error says that a launch does not fit the
+ * device's compute units, which no room helps. */
+static cl_int issue_failed(struct command *command, struct residence *residence, uint8_t place,
+                           cl_int error)
+{
+    const struct command_ops *ops = command->ops;
+    if (!room_is_short(error) || command->squeezes > COMMAND_SQUEEZES ||
+        (error == CL_OUT_OF_RESOURCES && ops->exceeds && ops->exceeds(command, residence, place)))
+        return error;
+    command->squeezes++;
+    command->shortage = error;
+    return COMMAND_ABSENT;
+}
+
+cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
+                     cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
+{
+    cl_event on_stack[16], *real = on_stack;
+    if (waits > ARRAY_SIZE(on_stack)) {
+        real = calloc(waits, sizeof(*real));
+        if (!real)
+            return CL_OUT_OF_HOST_MEMORY;
+    }
+    cl_uint count = real_waits(place, waits, wait_list, real);
+    cl_int error = command->ops->issue(command, residence, place, command->queue->real, count,
+                                       count ? real : NULL, ret_real);
+    if (real != on_stack)
+        free(real);
+    if (UNLIKELY(error != CL_SUCCESS))
+        return issue_failed(command, residence, place, error);
+    given(command, place);
+    if (UNLIKELY(command->turn != 0))
+        room_turn_end(command);
+    return CL_SUCCESS;
+}
+
+/* What a call of the program asks for besides its command. */
+struct call {
+    struct command *command;
+    bool blocking;
+    cl_uint waits;
+    struct event *const *wait_list;
+    struct event *event; /* unpublished, for *ret_event; or NULL */
+    cl_event *ret_event;
+    uint64_t begun; /* the queue's order, where there is an event or a wait */
+    int cancel;     /* of cancel_hold() */
+};
+
+/* A blocking call: wait in the driver, with references that outlive a move (G2). The call's event,
+ * held, has the real one; without it the real one is ours. */
+static cl_int wait_outside(const struct call *call, struct residence *residence, cl_event real)
+{
+    struct queue *queue = call->command->queue;
+    cl_int error = residence_wait(residence, 1, &real);
+    if (error == CL_SUCCESS && queue->in_order)
+        queue_ended(queue, call->begun);
+    if (error == CL_SUCCESS && call->event)
+        event_waited(call->event);
+    if (call->event)
+        object_unhold(call->event);
+    else
+        residence->cl->clReleaseEvent(real);
+    residence_unref(residence);
+    return error;
+}
+
+/* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
+ * blocking call to wait for. */
+static cl_int give(struct call *call, struct residence *residence, uint8_t place,
+                   cl_event *ret_real)
+{
+    if (call->event || call->blocking)
+        call->begun = queue_step(call->command->queue);
+    cl_int error = command_issue(call->command, residence, place, call->waits, call->wait_list,
+                                 call->event || call->blocking ? ret_real : NULL);
+    if (error != CL_SUCCESS) {
+        gate_leave();
+        return error;
+    }
+    if (call->event) {
+        call->event->begun = call->begun;
+        event_issued(call->event, place, *ret_real);
+        object_publish(call->event);
+        *call->ret_event = (cl_event)call->event;
+    }
+    if (call->blocking) {
+        residence_ref(residence);
+        if (call->event)
+            object_hold(call->event);
+    }
+    gate_leave();
+    return CL_SUCCESS;
+}
+
+static void release_event(void *event)
+{
+    object_release(event);
+}
+
+/* For as long as the program likes, which may cancel the thread; it gets no event then. */
+static cl_int wait_for_held(const struct call *call, struct event *event)
+{
+    cl_int error;
+    pthread_cleanup_push(release_event, event);
+    cancel_allow(call->cancel);
+    error = event_wait(1, &event);
+    (void)cancel_hold();
+    pthread_cleanup_pop(0);
+    return error;
+}
+
+/* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
+ * gate, which is left. */
+static cl_int run_held(const struct call *call)
+{
+    struct queue *queue = call->command->queue;
+    struct event *event = call->event;
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    room_turn_end(call->command);
+    if (!event && call->blocking)
+        event = event_create(queue->context, queue, call->command->ops->type);
+    if (event || !call->blocking)
+        error = hold_add(call->command, call->waits, call->wait_list, event);
+    if (error != CL_SUCCESS) {
+        gate_leave();
+        event_discard(event);
+        return error;
+    }
+    if (event)
+        object_publish(event);
+    gate_leave();
+    hold_pump(); /* what it waited for may have come in between */
+    if (call->blocking)
+        error = wait_for_held(call, event);
+    if (call->event)
+        *call->ret_event = (cl_event)event;
+    else if (event)
+        object_release(event);
+    return error;
+}
+
+static inline cl_int run(struct call *call)
+{
+    struct command *command = call->command;
+    uint8_t place;
+
+    for (;;) {
+        struct residence *residence = queue_enter(command->queue, &place);
+        if (UNLIKELY(hold_needed(command, place, call->waits, call->wait_list)))
+            return run_held(call);
+        cl_int error = command_ready(command, residence, place);
+        if (LIKELY(error == CL_SUCCESS)) {
+            cl_event real = NULL;
+            error = give(call, residence, place, &real);
+            if (LIKELY(error == CL_SUCCESS))
+                return call->blocking ? wait_outside(call, residence, real) : CL_SUCCESS;
+        } else {
+            gate_leave();
+        }
+        if (error == COMMAND_ABSENT)
+            error = command_bring(command);
+        if (error != CL_SUCCESS) {
+            room_turn_end(command);
+            event_discard(call->event);
+            return error;
+        }
+    }
+}
+
+cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
+                   cl_event *ret_event)
+{
+    struct queue *queue = command->queue;
+    struct call call = {command, blocking,  waits, (struct event *const *)wait_list,
+                        NULL,    ret_event, 0,     0};
+
+    cl_int error = check_wait_list(queue, waits, wait_list);
+    if (error != CL_SUCCESS)
+        return error;
+    command->wait_list_empty = waits == 0;
+    if (ret_event) {
+        call.event = event_create(queue->context, queue, command->ops->type);
+        if (!call.event)
+            return CL_OUT_OF_HOST_MEMORY;
+    }
+    call.cancel = cancel_hold();
+    error = run(&call);
+    cancel_allow(call.cancel);
+    return error;
+}

@@ -1,0 +1,219 @@
+#ifndef RESEAT_STATE_COMMAND_COMMAND_H
+#define RESEAT_STATE_COMMAND_COMMAND_H
+
+#include "state/command/event.h"
+#include "state/memory/memory.h"
+
+/*
+ * Commands and queues.
+ *
+ * Every enqueue call describes itself as a struct command on its stack and runs it. Usually that is
+ * one call of the driver. A command that waits for something which no driver can wait for (a user
+ * event not set, a held command, another residence's event) is copied to the heap and held, with
+ * what follows it on an in-order queue, until its wait list can complete.
+ */
+
+struct queue {
+    struct object object;
+    struct context *context; /**< Held. */
+    struct seat *seat;
+    int seat_index;        /**< In the context. */
+    cl_command_queue real; /**< In context->place[seat_index]; NULL while suspended. */
+    cl_command_queue next; /**< A mover's, in the target. */
+    uint8_t next_place;    /**< Of `next`. */
+    cl_command_queue_properties properties;
+    cl_queue_properties *property_list; /**< As the program gave them, with the final 0; or NULL. */
+    size_t property_count;
+    bool in_order;
+    _Atomic uint32_t held_count;
+    struct held *held_first, *held_last; /**< Guarded by the engine's lock. */
+    uint64_t held_serial;                /**< Likewise: of the last one added. */
+    bool pumping;                        /**< Likewise: a thread is issuing held commands. */
+    _Atomic uint64_t order;              /**< Rises with each event: see queue_step. */
+    _Atomic uint64_t past;               /**< What was given by then has ended. */
+};
+
+static inline struct queue *queue_get(cl_command_queue handle)
+{
+    return object_get(handle, OBJECT_QUEUE);
+}
+
+/*
+ * Which commands a wait was for, whatever their driver says of each afterwards. A command reads the
+ * order once it was given to the driver, and a wait steps the order before it begins, or before the
+ * command that it is for is given: what read no more than that came before it.
+ */
+
+/** Returns the order that commands given before have read at most. */
+static inline uint64_t queue_step(struct queue *queue)
+{
+    return atomic_fetch_add_explicit(&queue->order, 1, memory_order_acq_rel);
+}
+static inline uint64_t queue_order(const struct queue *queue)
+{
+    return atomic_load_explicit(&queue->order, memory_order_relaxed);
+}
+/** All that was given to the driver before queue_step returned @order has ended. */
+void queue_ended(struct queue *queue, uint64_t order);
+static inline bool queue_is_past(const struct queue *queue, const struct event *event)
+{
+    return atomic_load_explicit(&event->given, memory_order_relaxed) <=
+           atomic_load_explicit(&queue->past, memory_order_acquire);
+}
+
+cl_int queue_create(struct context *context, struct seat *seat,
+                    cl_command_queue_properties properties, const cl_queue_properties *list,
+                    size_t list_count, struct queue **ret_queue);
+/** Make the real queue in @residence; an out-of-order queue may become an in-order one. */
+cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret);
+/** clFlush, clFinish. */
+cl_int queue_flush(struct queue *queue);
+cl_int queue_finish(struct queue *queue);
+
+#define COMMAND_USES 8
+
+struct command;
+
+struct command_ops {
+    cl_command_type type;
+    size_t size; /**< Of the struct that begins with struct command. */
+    /** Give it to the driver; inside the gate. Real objects are at index @place. */
+    cl_int (*issue)(struct command *command, struct residence *residence, uint8_t place,
+                    cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                    cl_event *ret_event);
+    /** The command was copied to the heap with memcpy: copy what the program may change or free
+     *  after the call returns, and hold the objects. CL_SUCCESS or the error that the call would
+     *  have given. */
+    cl_int (*defer)(struct command *command);
+    /** Undo defer: after a held command was issued or given up. */
+    void (*drop)(struct command *command);
+    /** A held command is given up, because what it waited for ended in error; before drop. Or NULL.
+     */
+    void (*cancel)(struct command *command);
+    /** Put the objects that `more` would give into uses[], for the walks to come; inside the gate.
+     *  Or NULL. */
+    void (*gather)(struct command *command);
+    /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
+     *  bring has to be called first. */
+    cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
+    /** The driver refused it for CL_OUT_OF_RESOURCES: true when the device's limits are why, and no
+     *  memory that is freed would help. Inside the gate. Or NULL. */
+    bool (*exceeds)(const struct command *command, struct residence *residence, uint8_t place);
+    /** What command_bring does first, outside the gate; it may move the program. Or NULL. */
+    void (*relocate)(struct command *command);
+    /** What it does last, with the gate closed and every memory object ready in place. Or NULL. */
+    cl_int (*bring)(struct command *command, uint8_t place);
+    bool waits_for_all; /**< Marker or barrier: with no wait list, waits for all before it. */
+    bool blocks_later;  /**< Barrier: all after it wait for it. */
+};
+
+struct command {
+    const struct command_ops *ops;
+    struct queue *queue;
+    struct memory *uses[COMMAND_USES];
+    uint8_t use_count;
+    uint8_t writes; /**< Bit i: uses[i] gets a new version. */
+    bool wait_list_empty;
+    cl_int refused;  /**< What command_bring said of it last. */
+    cl_int shortage; /**< The driver, given it, said that there is no room. */
+    uint8_t spills;  /**< How often it was told to go on by spilling, when it had asked for room. */
+    uint8_t squeezes; /**< How often: each has more spilled; the last asks the policy. */
+    uint64_t turn;    /**< Of room.h; 0: none. */
+    /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
+     *  (0 at first) on, NULL past the last. */
+    struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);
+};
+
+/** A command without objects so far. Unlike an initialiser it does not clear uses[], which takes
+ *  longer than all the rest. */
+static inline void command_init(struct command *command, const struct command_ops *ops,
+                                struct queue *queue)
+{
+    command->ops = ops;
+    command->queue = queue;
+    command->use_count = 0;
+    command->writes = 0;
+    command->refused = CL_SUCCESS;
+    command->shortage = CL_SUCCESS;
+    command->spills = 0;
+    command->squeezes = 0;
+    command->turn = 0;
+    command->more = NULL;
+}
+
+/**
+ * Run a command: the body of every enqueue entry point.
+ *
+ * @blocking  Return after it ended (waits in the driver, outside the gate).
+ * @ret_event  The program's, or NULL.
+ * Returns what the specification says of a wait list, else what the driver says.
+ */
+cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
+                   cl_event *ret_event);
+
+/** Of `squeezes`: everything else has been spilled by this one. */
+#define COMMAND_SQUEEZES 5
+
+/** @command cannot run in @place yet: some object of it has no latest replica there (R2). */
+#define COMMAND_ABSENT 1
+
+struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes);
+/** The next memory object that @command names; *cursor starts at 0. NULL past the last. */
+static inline struct memory *command_use(const struct command *command, unsigned *cursor,
+                                         bool *ret_writes)
+{
+    if (*cursor < command->use_count) {
+        unsigned i = (*cursor)++;
+        *ret_writes = (command->writes >> i) & 1;
+        return command->uses[i];
+    }
+    return UNLIKELY(command->more != NULL) ? command_use_more(command, cursor, ret_writes) : NULL;
+}
+/**
+ * CL_SUCCESS: to be given to @place with command_issue at once. Else COMMAND_ABSENT, or the error
+ * to give the program. Inside the gate.
+ */
+cl_int command_ready(struct command *command, struct residence *residence, uint8_t place);
+/** Bring there what is absent. Outside the gate; blocks on the device that wrote it, and on the
+ *  link. bring.c */
+cl_int command_bring(struct command *command);
+/** Give a ready command to the driver; events of @wait_list that it knows are passed on. Inside the
+ *  gate. *ret_real is set if @ret_real is not NULL. */
+cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
+                     cl_uint waits, struct event *const *wait_list, cl_event *ret_real);
+/** Finish every real queue of @context in @place. By a mover, with the gate closed. */
+cl_int queue_drain(struct context *context, uint8_t place);
+/** Drain the siblings of @residence (residence_is_sibling), before host memory that it was given is
+ * taken from it. By a mover, with the gate closed. False where there are none. */
+bool queue_drain_siblings(const struct residence *residence);
+
+extern const struct object_class queue_class;
+
+/*
+ * Held commands (hold.c).
+ */
+
+/**
+ * True when @command must be held: it waits for what no driver can wait for, or comes behind such a
+ * command, or waits for what ended in error. Inside the gate.
+ */
+bool hold_needed(const struct command *command, uint8_t place, cl_uint waits,
+                 struct event *const *wait_list);
+/**
+ * Hold a copy of @command behind @wait_list; @event is its event, or NULL. Inside the gate.
+ * CL_SUCCESS, or the error that the call gives the program; then nothing is held.
+ */
+cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wait_list,
+                struct event *event);
+/** Issue whatever became ready. Outside the gate and every lock; blocks on the device, the policy,
+ *  and moves. */
+void hold_pump(void);
+/** The same on a callback thread, from anywhere: where the caller may not wait for a move or for
+ * the policy, which what is issued may need. */
+void hold_pump_soon(void);
+/** Wait until no command enqueued before now is held in @queue. Outside the gate. */
+void hold_wait_queue(struct queue *queue);
+/** Wait until @event is no longer HELD. Outside the gate. */
+void hold_wait_event(struct event *event);
+
+#endif

@@ -1,0 +1,377 @@
+#include "state/command/event.h"
+
+#include <stdlib.h>
+
+#include "state/base/fork.h"
+#include "state/command/command.h"
+#include "state/command/watch.h"
+
+pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t engine_changed = PTHREAD_COND_INITIALIZER;
+
+struct event *event_create(struct context *context, struct queue *queue, cl_command_type type)
+{
+    struct event *event = object_create(OBJECT_EVENT);
+    if (!event)
+        return NULL;
+    event->context = context;
+    event->queue = queue;
+    event->type = type;
+    event->user = queue == NULL;
+    event->profiled = queue && (queue->properties & CL_QUEUE_PROFILING_ENABLE);
+    atomic_init(&event->state, EVENT_HELD);
+    atomic_init(&event->status, queue ? CL_QUEUED : CL_SUBMITTED);
+    object_hold(queue ? (void *)queue : (void *)context);
+    return event;
+}
+
+void event_discard(struct event *event)
+{
+    if (!event)
+        return;
+    object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
+    object_discard(event);
+}
+
+static void event_leave(struct object *object)
+{
+    struct event *event = (struct event *)object;
+    if (event->real)
+        event->context->at[event->place]->cl->clReleaseEvent(event->real);
+}
+
+static void event_destroy(struct object *object)
+{
+    struct event *event = (struct event *)object;
+    watch_leave(event);
+    object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
+}
+
+const struct object_class event_class = {
+    .size = sizeof(struct event),
+    .leave = event_leave,
+    .destroy = event_destroy,
+};
+
+void event_issued(struct event *event, uint8_t place, cl_event real)
+{
+    event->real = real;
+    event->place = place;
+    atomic_store_explicit(&event->given, queue_order(event->queue), memory_order_relaxed);
+    atomic_store_explicit(&event->state, EVENT_ISSUED, memory_order_release);
+}
+
+void event_issued_late(struct event *event, uint8_t place, cl_event real)
+{
+    pthread_mutex_lock(&engine_lock);
+    event_issued(event, place, real);
+    pthread_cond_broadcast(&engine_changed);
+    pthread_mutex_unlock(&engine_lock);
+    watch_issued(event);
+}
+
+/* HELD or ISSUED becomes DONE; callbacks to come are due. */
+static void end(struct event *event, cl_int status)
+{
+    pthread_mutex_lock(&engine_lock);
+    if (atomic_load(&event->ended))
+        status = atomic_load(&event->status); /* what the program may have seen */
+    atomic_store(&event->status, status);
+    atomic_store_explicit(&event->state, EVENT_DONE, memory_order_release);
+    watch_advance(event, status);
+    pthread_cond_broadcast(&engine_changed);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+void event_finish(struct event *event, cl_int status)
+{
+    end(event, status);
+}
+
+cl_int event_set_user_status(struct event *event, cl_int status)
+{
+    if (!event->user)
+        return CL_INVALID_EVENT;
+    if (status > CL_COMPLETE)
+        return CL_INVALID_VALUE;
+    /* 5.11: the status can be changed only once. */
+    pthread_mutex_lock(&engine_lock);
+    bool first = event_state(event) == EVENT_HELD && atomic_load(&event->status) == CL_SUBMITTED;
+    if (first)
+        atomic_store(&event->status, status);
+    pthread_mutex_unlock(&engine_lock);
+    if (!first)
+        return CL_INVALID_OPERATION;
+    object_hold(event);
+    end(event, status);
+    hold_pump();
+    object_unhold(event);
+    return CL_SUCCESS;
+}
+
+bool event_real_status(const struct event *event, cl_int *ret_status)
+{
+    const struct residence *residence = event->context->at[event->place];
+    cl_int status;
+    if (residence->cl->clGetEventInfo(event->real, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                      sizeof(status), &status, NULL) != CL_SUCCESS)
+        return false;
+    /* Drivers may be late to say that a command ended of which their own waits said so. */
+    *ret_status = status > CL_COMPLETE && queue_is_past(event->queue, event) ? CL_COMPLETE : status;
+    return true;
+}
+
+cl_int event_status_inside(const struct event *event)
+{
+    if (event_state(event) != EVENT_ISSUED)
+        return atomic_load(&event->status);
+    /* A driver may know less by a query than it said by a callback. */
+    cl_int status, reached = watch_reached(event);
+    if (!event_real_status(event, &status))
+        return CL_OUT_OF_RESOURCES;
+    return reached < status ? reached : status;
+}
+
+cl_int event_status(struct event *event)
+{
+    gate_enter();
+    cl_int status = event_status_inside(event);
+    gate_leave();
+    return status;
+}
+
+/* What a thread waits for in one driver. */
+struct wait_batch {
+    struct residence *residence;
+    cl_uint count;
+    cl_event *real;
+};
+
+/* Collect the events of one residence that are ISSUED, from *@at on. Inside the gate. The caller
+ * holds the events, and the residence keeps what a mover sets aside: the real ones live until the
+ * wait ends. */
+static void collect(struct wait_batch *batch, cl_uint count, struct event *const *events,
+                    cl_uint *at)
+{
+    batch->residence = NULL;
+    batch->count = 0;
+    for (; *at < count; ++*at) {
+        struct event *event = events[*at];
+        if (event_state(event) != EVENT_ISSUED)
+            continue;
+        struct residence *residence = event->context->at[event->place];
+        if (batch->residence && batch->residence != residence)
+            break;
+        if (!batch->residence)
+            residence_ref(residence);
+        batch->residence = residence;
+        batch->real[batch->count++] = event->real;
+    }
+}
+
+/* @events are those that were collected from. */
+static cl_int wait_batch(const struct wait_batch *batch, cl_uint count, struct event *const *events)
+{
+    cl_int error = residence_wait(batch->residence, batch->count, batch->real);
+    for (cl_uint i = 0; error == CL_SUCCESS && i < count; i++)
+        event_waited(events[i]);
+    residence_unref(batch->residence);
+    return error;
+}
+
+void event_waited(struct event *event)
+{
+    if (event_state(event) != EVENT_ISSUED)
+        return; /* its end is known, or it was given up before it was given to a driver */
+    atomic_store_explicit(&event->given, 0, memory_order_relaxed);
+    if (event->queue->in_order)
+        queue_ended(event->queue, event->begun);
+}
+
+/* What a thread that waits holds; it may be canceled. */
+struct waiter {
+    cl_uint count, held;
+    struct event *const *events;
+    cl_event on_stack[16], *real;
+    cl_int result;
+};
+
+static void wait_ends(void *data)
+{
+    struct waiter *waiter = data;
+    for (cl_uint i = 0; i < waiter->held; i++)
+        object_unhold(waiter->events[i]);
+    if (waiter->real != waiter->on_stack)
+        free(waiter->real);
+}
+
+static void wait_for_all(struct waiter *waiter)
+{
+    struct wait_batch batch = {.real = waiter->real};
+    for (cl_uint i = 0; i < waiter->count; i++) {
+        object_hold(waiter->events[i]);
+        waiter->held++;
+        hold_wait_event(waiter->events[i]);
+    }
+    for (cl_uint at = 0, from; at < waiter->count;) {
+        from = at;
+        gate_enter();
+        collect(&batch, waiter->count, waiter->events, &at);
+        gate_leave();
+        if (batch.count == 0)
+            continue;
+        cl_int error = wait_batch(&batch, at - from, waiter->events + from);
+        if (waiter->result == CL_SUCCESS)
+            waiter->result = error;
+    }
+    for (cl_uint i = 0; i < waiter->count; i++)
+        if (event_state(waiter->events[i]) == EVENT_DONE &&
+            atomic_load(&waiter->events[i]->status) < 0)
+            waiter->result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+}
+
+cl_int event_wait(cl_uint count, struct event *const *events)
+{
+    struct waiter waiter = {.count = count, .events = events, .result = CL_SUCCESS};
+    pthread_testcancel(); /* waits in a driver cannot be canceled: a loop of them can, here */
+    waiter.real = waiter.on_stack;
+    if (count > ARRAY_SIZE(waiter.on_stack)) {
+        waiter.real = calloc(count, sizeof(*waiter.real));
+        if (!waiter.real)
+            return CL_OUT_OF_HOST_MEMORY;
+    }
+    pthread_cleanup_push(wait_ends, &waiter);
+    wait_for_all(&waiter);
+    pthread_cleanup_pop(1);
+    return waiter.result;
+}
+
+/* As the driver has it. Inside the gate, ISSUED. */
+static cl_int device_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+{
+    const struct residence *residence = event->context->at[event->place];
+    cl_int error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
+                                                          ret_time, NULL);
+    /* It ended, and its driver has not noticed: asked for this one it will, at once. */
+    if (error == CL_PROFILING_INFO_NOT_AVAILABLE && queue_is_past(event->queue, event) &&
+        residence->cl->clWaitForEvents(1, &event->real) == CL_SUCCESS)
+        error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
+                                                       ret_time, NULL);
+    /* 2.0 added COMPLETE: without child kernels it is END. */
+    if (error == CL_INVALID_VALUE && name == CL_PROFILING_COMMAND_COMPLETE)
+        return device_time(event, CL_PROFILING_COMMAND_END, ret_time);
+    return error;
+}
+
+/* NVIDIA's driver says 0 of when some commands (barriers, migrations) were queued, or of all there
+ * is to say: then it was as late as what followed. 0 where nothing is known. */
+static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+{
+    cl_int error = device_time(event, name, ret_time);
+    while (error == CL_SUCCESS && *ret_time == 0 && name < CL_PROFILING_COMMAND_END)
+        error = device_time(event, ++name, ret_time);
+    return error;
+}
+
+/* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
+static cl_ulong guessed_time(struct event *event)
+{
+    cl_ulong none = 0, guess = clock_guess(&event->queue->seat->clock);
+    cl_ulong *kept = &event->times[CL_PROFILING_COMMAND_COMPLETE - CL_PROFILING_COMMAND_QUEUED];
+    if (__atomic_compare_exchange_n(kept, &none, guess, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return guess;
+    return none;
+}
+
+/* In the program's clock. A command that was held was enqueued before the driver had it. */
+static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+{
+    struct clock *clock = &event->queue->seat->clock;
+    cl_ulong time, end;
+    cl_int error = told_time(event, name, &time);
+    if (error == CL_SUCCESS && time == 0) {
+        *ret_time = guessed_time(event);
+        return CL_SUCCESS;
+    }
+    if (error == CL_SUCCESS && UNLIKELY(!clock_is_known(clock))) {
+        error = device_time(event, CL_PROFILING_COMMAND_END, &end);
+        if (error == CL_SUCCESS)
+            clock_find(clock, end != 0 ? end : time);
+    }
+    if (error != CL_SUCCESS)
+        return error;
+    time = clock_translate(clock, time);
+    if (name == CL_PROFILING_COMMAND_QUEUED)
+        time -= time > event->times[0] ? event->times[0] : time;
+    *ret_time = time;
+    return CL_SUCCESS;
+}
+
+cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+{
+    if (name < CL_PROFILING_COMMAND_QUEUED || name > CL_PROFILING_COMMAND_COMPLETE)
+        return CL_INVALID_VALUE;
+    if (!event->profiled)
+        return CL_PROFILING_INFO_NOT_AVAILABLE;
+    cl_int error = CL_PROFILING_INFO_NOT_AVAILABLE;
+    gate_enter();
+    if (event_state(event) == EVENT_ISSUED) {
+        error = real_time(event, name, ret_time);
+    } else if (event_state(event) == EVENT_DONE && atomic_load(&event->status) == CL_COMPLETE) {
+        *ret_time = event->times[name - CL_PROFILING_COMMAND_QUEUED];
+        error = CL_SUCCESS;
+    }
+    gate_leave();
+    return error;
+}
+
+/* The times of a command that ended. What the driver does not say lies beside what it does. */
+static void keep_times(struct event *event)
+{
+    enum { COUNT = ARRAY_SIZE(event->times) };
+    cl_ulong times[COUNT], known = 0;
+    bool told[COUNT] = {false};
+    for (unsigned i = 0; i < COUNT; i++) {
+        told[i] = real_time(event, CL_PROFILING_COMMAND_QUEUED + i, &times[i]) == CL_SUCCESS;
+        if (told[i] && !known)
+            known = times[i];
+    }
+    if (!known)
+        known = clock_guess(&event->queue->seat->clock);
+    for (unsigned i = 0; i < COUNT; i++) {
+        if (told[i])
+            known = times[i];
+        event->times[i] = known;
+    }
+}
+
+static void settle(struct event *event, struct residence *residence)
+{
+    cl_int status;
+    /* Its queue was finished: a driver may be slow to say so, or not answer. What was waited for
+     * has its times, so that none is guessed beside those of commands that came after it. */
+    if (event->profiled)
+        (void)residence->cl->clWaitForEvents(1, &event->real);
+    if (!event_real_status(event, &status) || status > CL_COMPLETE)
+        status = CL_COMPLETE;
+    if (event->profiled && status == CL_COMPLETE)
+        keep_times(event);
+    residence_doom(residence, OBJECT_EVENT, event->real, NULL);
+    event->real = NULL;
+    end(event, status);
+}
+
+void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
+                      const struct seat *seat)
+{
+    uintptr_t cursor = 0;
+    struct event *event;
+    while ((event = object_next(OBJECT_EVENT, &cursor))) {
+        if (event->context == context && event->real && event->place == place &&
+            event->queue->seat == seat)
+            settle(event, residence);
+        object_unhold(event);
+    }
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &engine_lock, .changed = {&engine_changed}};

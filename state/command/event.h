@@ -1,0 +1,117 @@
+#ifndef RESEAT_STATE_COMMAND_EVENT_H
+#define RESEAT_STATE_COMMAND_EVENT_H
+
+#include "state/object/context.h"
+
+/*
+ * Events. A command's event is HELD until the command is given to a driver, then ISSUED with a real
+ * event, then DONE once a mover saw it complete and let the real one go. User events are ours
+ * alone: no driver ever waits for the program.
+ */
+
+enum event_state {
+    EVENT_HELD,   /**< Its command waits with us; or a user event that was not set. */
+    EVENT_ISSUED, /**< `real` answers. */
+    EVENT_DONE,   /**< `status` and `times` answer. */
+};
+
+struct queue;
+struct watch;
+
+/**
+ * Guards the graph of held commands and the callbacks of events. Order: after the gate, before no
+ * other lock; no driver or program code runs under it. engine_changed: some event or queue is no
+ * longer held.
+ */
+extern pthread_mutex_t engine_lock;
+extern pthread_cond_t engine_changed;
+
+struct event {
+    struct object object;
+    struct context *context; /**< Held through the queue, or for user events by itself. */
+    struct queue *queue;     /**< Held; NULL for user events. */
+    cl_command_type type;
+    bool user;
+    bool profiled; /**< Its queue keeps times. */
+    uint8_t place; /**< Of `real`. */
+    _Atomic uint32_t state;
+    _Atomic cl_int status; /**< While HELD: CL_QUEUED or CL_SUBMITTED; ended or DONE: the last. */
+    atomic_bool ended;     /**< ISSUED, and its driver said that it ended. */
+    cl_event real;
+    /** The queue's `order` just before and after it was given to the driver; `given` is 0 once it
+     *  was waited for. */
+    uint64_t begun;
+    _Atomic uint64_t given;
+    /** DONE: QUEUED, SUBMIT, START, END, COMPLETE, in the program's clock. The first before that,
+     *  of a held command: when it was enqueued, by the host's clock; ISSUED: how long it was held.
+     */
+    cl_ulong times[5];
+    struct watch *_Atomic watch; /**< Owned; NULL: nobody is to be told what becomes of it. */
+    /** Of object.refs: those of callbacks to come, which keep the handle valid for them. */
+    _Atomic uint32_t callback_refs;
+};
+
+static inline struct event *event_get(cl_event handle)
+{
+    return object_get(handle, OBJECT_EVENT);
+}
+static inline enum event_state event_state(const struct event *event)
+{
+    return (enum event_state)atomic_load_explicit(&event->state, memory_order_acquire);
+}
+
+/** A HELD event, unpublished; NULL without memory. @queue is NULL for user events. */
+struct event *event_create(struct context *context, struct queue *queue, cl_command_type type);
+
+/** A wait of the driver's for @event, which was ISSUED then, succeeded. */
+void event_waited(struct event *event);
+/** The command was given to the driver: HELD becomes ISSUED. Inside the gate. Owns @real. */
+void event_issued(struct event *event, uint8_t place, cl_event real);
+/** The same for a command that was held: whoever waits for it goes on, callbacks are registered. */
+void event_issued_late(struct event *event, uint8_t place, cl_event real);
+/** Have held commands looked at when @event, ISSUED in another residence, ends. Inside the gate.
+ *  False without memory or threads for that. */
+MUST_CHECK bool event_watch(struct event *event);
+/** Undo event_create of an event that was not published. NULL is allowed. */
+void event_discard(struct event *event);
+/** The end, without a driver: HELD becomes DONE with CL_COMPLETE or an error; callbacks fire. */
+void event_finish(struct event *event, cl_int status);
+
+/** clSetUserEventStatus: held commands that waited for it go on, or end in error. */
+cl_int event_set_user_status(struct event *event, cl_int status);
+
+/** CL_EVENT_COMMAND_EXECUTION_STATUS now. Never blocks on a device. */
+cl_int event_status(struct event *event);
+/** The same, for a caller inside the gate. */
+cl_int event_status_inside(const struct event *event);
+/** What the driver says of an ISSUED event, but for one that is known to have ended; false when it
+ *  does not answer. Inside the gate. */
+bool event_real_status(const struct event *event, cl_int *ret_status);
+/** True when @event is known to have ended in error. */
+static inline bool event_failed(const struct event *event)
+{
+    return (event_state(event) == EVENT_DONE || atomic_load(&event->ended)) &&
+           atomic_load(&event->status) < 0;
+}
+
+/**
+ * Wait until all have ended; the entry point's clWaitForEvents. Outside the gate.
+ * Returns CL_SUCCESS or CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST.
+ */
+cl_int event_wait(cl_uint count, struct event *const *events);
+
+/** clSetEventCallback: called once, on a thread of ours, after those for earlier statuses. */
+cl_int event_set_callback(struct event *event, cl_int type,
+                          void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data);
+cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
+
+/**
+ * Everything of @seat in @place is complete: keep each event's end and let its real one go, into
+ * @residence's doomed. By a mover, at COMMIT. Reserve object_count(OBJECT_EVENT) before.
+ */
+void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
+                      const struct seat *seat);
+
+extern const struct object_class event_class;
+
+#endif

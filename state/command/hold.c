@@ -1,0 +1,350 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/callback.h"
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/command/command.h"
+#include "state/room/room.h"
+
+/* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
+struct held {
+    struct held *next;
+    uint64_t serial;
+    bool issuing;
+    cl_int error;            /* why it is given up, though what it waited for ended well */
+    struct command *command; /* owned */
+    struct event *event;     /* held; or NULL */
+    cl_uint waits;
+    struct event *wait_list[]; /* held */
+};
+
+/* True when a driver can take care of @event for a command in @place. */
+static bool driver_can_wait(const struct event *event, uint8_t place)
+{
+    switch (event_state(event)) {
+    case EVENT_HELD:
+        return false;
+    case EVENT_ISSUED:
+        return event->place == place || atomic_load(&event->ended);
+    default:
+        return true;
+    }
+}
+
+static bool waits_for_all(const struct command *command)
+{
+    return command->ops->waits_for_all && command->wait_list_empty;
+}
+
+/* Out of order: only barriers hold what follows, and wait for what precedes. */
+static bool behind_barrier(struct queue *queue, const struct command *command)
+{
+    bool behind = waits_for_all(command);
+    pthread_mutex_lock(&engine_lock);
+    for (const struct held *h = queue->held_first; h && !behind; h = h->next)
+        behind = h->command->ops->blocks_later;
+    behind = behind && queue->held_first != NULL;
+    pthread_mutex_unlock(&engine_lock);
+    return behind;
+}
+
+bool hold_needed(const struct command *command, uint8_t place, cl_uint waits,
+                 struct event *const *wait_list)
+{
+    struct queue *queue = command->queue;
+    for (cl_uint i = 0; i < waits; i++)
+        if (UNLIKELY(!driver_can_wait(wait_list[i], place) || event_failed(wait_list[i])))
+            return true;
+    if (LIKELY(atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0))
+        return false;
+    return queue->in_order || behind_barrier(queue, command);
+}
+
+static void held_free(struct held *held)
+{
+    for (cl_uint i = 0; i < held->waits; i++)
+        object_unhold(held->wait_list[i]);
+    object_unhold(held->event);
+    free(held->command);
+    free(held);
+}
+
+/* Virtual devices may be, or get, apart: no driver tells another of the end of a command. */
+static bool watch_others(const struct queue *queue, cl_uint waits, struct event *const *wait_list)
+{
+    for (cl_uint i = 0; i < waits; i++) {
+        const struct queue *other = wait_list[i]->queue;
+        if (other && other->seat != queue->seat && !event_watch(wait_list[i]))
+            return false;
+    }
+    return true;
+}
+
+cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wait_list,
+                struct event *event)
+{
+    struct queue *queue = command->queue;
+    /* hold_pump_soon needs the thread. */
+    if (!watch_others(queue, waits, wait_list) || callback_start() != 0)
+        return CL_OUT_OF_HOST_MEMORY;
+    struct held *held = calloc(1, sizeof(*held) + waits * sizeof(struct event *));
+    if (!held)
+        return CL_OUT_OF_HOST_MEMORY;
+    held->command = malloc(command->ops->size);
+    if (!held->command) {
+        free(held);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    memcpy(held->command, command, command->ops->size);
+    cl_int error = command->ops->defer(held->command);
+    if (error != CL_SUCCESS) {
+        free(held->command);
+        free(held);
+        return error;
+    }
+    held->event = event;
+    if (event) {
+        object_hold(event);
+        event->times[0] = clock_host();
+    }
+    for (held->waits = 0; held->waits < waits; held->waits++) {
+        held->wait_list[held->waits] = wait_list[held->waits];
+        object_hold(wait_list[held->waits]);
+    }
+    object_hold(queue);
+    pthread_mutex_lock(&engine_lock);
+    held->serial = ++queue->held_serial;
+    if (queue->held_last)
+        queue->held_last->next = held;
+    else
+        queue->held_first = held;
+    queue->held_last = held;
+    atomic_fetch_add_explicit(&queue->held_count, 1, memory_order_release);
+    pthread_mutex_unlock(&engine_lock);
+    return CL_SUCCESS;
+}
+
+static bool is_ready(const struct held *held, uint8_t place)
+{
+    for (cl_uint i = 0; i < held->waits; i++)
+        if (!driver_can_wait(held->wait_list[i], place))
+            return false;
+    return true;
+}
+
+/* The next command of @queue that can go. Under engine_lock. */
+static struct held *pick(struct queue *queue, uint8_t place)
+{
+    for (struct held *h = queue->held_first; h; h = h->next) {
+        bool first = h == queue->held_first;
+        if (!h->issuing && is_ready(h, place) && (first || !waits_for_all(h->command)))
+            return h;
+        if (queue->in_order || h->command->ops->blocks_later)
+            return NULL;
+    }
+    return NULL;
+}
+
+/* Under engine_lock. */
+static void unlink_held(struct queue *queue, struct held *held)
+{
+    struct held **link = &queue->held_first;
+    struct held *previous = NULL;
+    while (*link != held) {
+        previous = *link;
+        link = &previous->next;
+    }
+    *link = held->next;
+    if (queue->held_last == held)
+        queue->held_last = previous;
+    atomic_fetch_sub_explicit(&queue->held_count, 1, memory_order_release);
+    pthread_cond_broadcast(&engine_changed);
+}
+
+static bool waited_for_an_error(const struct held *held)
+{
+    for (cl_uint i = 0; i < held->waits; i++)
+        if (event_failed(held->wait_list[i]))
+            return true;
+    return false;
+}
+
+/* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. */
+static cl_int let_go(struct held *held, struct residence *residence, uint8_t place)
+{
+    struct command *command = held->command;
+    cl_event real = NULL;
+    uint64_t given = clock_host();
+    cl_int error = held->error;
+    if (waited_for_an_error(held))
+        error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    if (error == CL_SUCCESS) {
+        error = command_ready(command, residence, place);
+        if (error == CL_SUCCESS && held->event)
+            held->event->begun = queue_step(command->queue);
+        if (error == CL_SUCCESS)
+            error = command_issue(command, residence, place, held->waits, held->wait_list,
+                                  held->event ? &real : NULL);
+    }
+    if (error == COMMAND_ABSENT)
+        return error;
+    room_turn_end(command);
+    if (error != CL_SUCCESS && command->ops->cancel)
+        command->ops->cancel(command);
+    if (held->event && error == CL_SUCCESS) {
+        held->event->times[0] = given - held->event->times[0]; /* HELD still: nobody asks for it */
+        event_issued_late(held->event, place, real);
+    } else if (held->event) {
+        event_finish(held->event, error);
+    }
+    return error;
+}
+
+/*
+ * Issue what is ready in one queue, one thread at a time so that the order stays. Returns whether
+ * anything went; sets *ret_absent to what needs command_bring, outside the gate.
+ */
+static bool pump_inside(struct queue *queue, struct held **ret_absent)
+{
+    bool progress = false;
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    if (!queue->real)
+        return false; /* suspended: whoever resumes it pumps again */
+    struct residence *residence = queue->context->at[place];
+    struct held *held;
+    pthread_mutex_lock(&engine_lock);
+    if (queue->pumping) {
+        pthread_mutex_unlock(&engine_lock);
+        return false;
+    }
+    queue->pumping = true;
+    while ((held = pick(queue, place))) {
+        held->issuing = true;
+        pthread_mutex_unlock(&engine_lock);
+        cl_int error = let_go(held, residence, place);
+        pthread_mutex_lock(&engine_lock);
+        if (error == COMMAND_ABSENT) {
+            held->issuing = false;
+            *ret_absent = held;
+            break;
+        }
+        unlink_held(queue, held);
+        pthread_mutex_unlock(&engine_lock);
+        held->command->ops->drop(held->command);
+        held_free(held);
+        object_unhold(queue);
+        progress = true;
+        pthread_mutex_lock(&engine_lock);
+    }
+    queue->pumping = *ret_absent != NULL;
+    pthread_mutex_unlock(&engine_lock);
+    if (progress && queue->real)
+        residence_flush(residence, queue->real);
+    return progress;
+}
+
+static bool pump_queue(struct queue *queue)
+{
+    bool progress = false, again = true;
+    while (again) {
+        struct held *absent = NULL;
+        gate_enter();
+        progress = pump_inside(queue, &absent) || progress;
+        gate_leave();
+        again = absent != NULL;
+        if (again) {
+            cl_int error = command_bring(absent->command);
+            pthread_mutex_lock(&engine_lock);
+            absent->error = error;
+            queue->pumping = false;
+            pthread_mutex_unlock(&engine_lock);
+        }
+    }
+    return progress;
+}
+
+void hold_pump(void)
+{
+    int before = cancel_hold();
+    bool progress = true;
+    while (progress) {
+        progress = false;
+        uintptr_t cursor = 0;
+        struct queue *queue;
+        while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
+            if (atomic_load_explicit(&queue->held_count, memory_order_acquire) != 0)
+                progress = pump_queue(queue) || progress;
+            object_unhold(queue);
+        }
+    }
+    cancel_allow(before);
+}
+
+static atomic_bool pump_posted;
+
+static void pump_posted_job(struct callback_job *job)
+{
+    (void)job;
+    atomic_store(&pump_posted, false); /* what becomes ready from here on is another job's */
+    hold_pump();
+}
+
+void hold_pump_soon(void)
+{
+    static struct callback_job job = {.run = pump_posted_job};
+    if (!atomic_exchange(&pump_posted, true))
+        callback_post(&job);
+}
+
+static bool held_until(const struct queue *queue, uint64_t serial)
+{
+    for (const struct held *h = queue->held_first; h; h = h->next)
+        if (h->serial <= serial)
+            return true;
+    return false;
+}
+
+static void unlock_engine(void *unused)
+{
+    (void)unused;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+void hold_wait_queue(struct queue *queue)
+{
+    if (atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0)
+        return;
+    pthread_mutex_lock(&engine_lock);
+    pthread_cleanup_push(unlock_engine, NULL);
+    uint64_t serial = queue->held_serial;
+    while (held_until(queue, serial))
+        pthread_cond_wait(&engine_changed, &engine_lock);
+    pthread_cleanup_pop(1);
+}
+
+void hold_wait_event(struct event *event)
+{
+    if (LIKELY(event_state(event) != EVENT_HELD))
+        return;
+    pthread_mutex_lock(&engine_lock);
+    pthread_cleanup_push(unlock_engine, NULL);
+    while (event_state(event) == EVENT_HELD)
+        pthread_cond_wait(&engine_changed, &engine_lock);
+    pthread_cleanup_pop(1);
+}
+
+/* Whoever issued what was held is gone. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    atomic_store(&pump_posted, false);
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
+        queue->pumping = false;
+        for (struct held *held = queue->held_first; held; held = held->next)
+            held->issuing = false;
+    }
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -1,0 +1,268 @@
+#include "state/command/launch.h"
+
+#include <string.h>
+
+#include "state/base/log.h"
+#include "state/move/move.h"
+
+struct launch {
+    struct command base;
+    struct kernel *kernel;
+    struct launch_space space; /* the program's sizes, or, held, the copies */
+    size_t offset_copy[3], global_copy[3], local_copy[3];
+    struct kernel_snapshot *snapshot; /* when held: the arguments at the time of the call */
+    bool *gone;             /* set when an argument's object is; not of one that is held */
+    cl_uint rest;           /* the first argument that was not gathered */
+    struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
+};
+
+/* The object of an argument, or NULL; of a launch that is not held. */
+static inline struct memory *use_of(const struct launch *launch, cl_uint index, bool *ret_writes)
+{
+    const struct kernel_arg *arg = &launch->kernel->args[index];
+    if (arg->kind != ARG_MEMORY)
+        return NULL;
+    struct memory *memory = object_weak_get(arg->object);
+    if (UNLIKELY(!memory)) {
+        *launch->gone = *launch->gone || arg->object.object;
+        return NULL;
+    }
+    /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
+    *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
+    return memory;
+}
+
+static struct memory *launch_uses(const struct command *command, unsigned *cursor, bool *ret_writes)
+{
+    const struct launch *launch = (const struct launch *)command;
+    struct memory *memory = NULL;
+    if (launch->snapshot)
+        return kernel_snapshot_memory(launch->snapshot, (*cursor)++, ret_writes);
+    while (!memory && launch->rest + *cursor < launch->kernel->arg_count)
+        memory = use_of(launch, launch->rest + (*cursor)++, ret_writes);
+    return memory;
+}
+
+static void launch_gather(struct command *command)
+{
+    struct launch *launch = (struct launch *)command;
+    cl_uint i = 0, count = launch->kernel->arg_count;
+    uint8_t uses = 0, all_writes = 0;
+    bool writes;
+    if (launch->snapshot)
+        return;
+    for (; i < count && uses < COMMAND_USES; i++) {
+        struct memory *memory = use_of(launch, i, &writes);
+        if (!memory)
+            continue;
+        all_writes |= (uint8_t)(writes << uses);
+        command->uses[uses++] = memory;
+    }
+    command->use_count = uses;
+    command->writes = all_writes;
+    command->more = UNLIKELY(i < count) ? launch_uses : NULL;
+    launch->rest = i;
+}
+
+/* To be walked outside the gate, or later: by what holds its objects, or finds them gone. */
+static void launch_scatter(struct launch *launch)
+{
+    launch->base.use_count = 0;
+    launch->base.more = launch_uses;
+    launch->rest = 0;
+}
+
+static cl_int launch_ready(struct command *command, struct residence *residence, uint8_t place)
+{
+    const struct launch *launch = (const struct launch *)command;
+    struct kernel *kernel = launch->kernel;
+    /* The program was told that it would run: a move may have come since, to where it cannot. */
+    if (launch->snapshot)
+        return launch->refused == residence->device ||
+                       kernel_group_fits(kernel, residence, place, launch->space.items)
+                   ? CL_SUCCESS
+                   : COMMAND_ABSENT;
+    if (LIKELY(kernel_is_ready(kernel, place)))
+        return CL_SUCCESS;
+    cl_int error = kernel_make_real(kernel, residence, place);
+    return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, place) : error;
+}
+
+static bool launch_exceeds(const struct command *command, struct residence *residence,
+                           uint8_t place)
+{
+    const struct launch *launch = (const struct launch *)command;
+    return kernel_exceeds(launch->kernel, residence, place, launch->space.items,
+                          launch->snapshot ? kernel_snapshot_local_bytes(launch->snapshot)
+                                           : kernel_local_bytes(launch->kernel));
+}
+
+static cl_int launch_issue(struct command *command, struct residence *residence, uint8_t place,
+                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                           cl_event *ret_event)
+{
+    const struct launch *launch = (const struct launch *)command;
+    const struct launch_space *space = &launch->space;
+    cl_kernel real = launch->kernel->real[place];
+    const size_t *local = space->local;
+    size_t chosen[3];
+    cl_int error = CL_SUCCESS;
+    /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
+     * given. */
+    if (UNLIKELY(!launch->snapshot && *launch->gone))
+        return CL_INVALID_KERNEL_ARGS;
+    /* The program may be setting arguments of its kernel: a held launch has one of its own. */
+    if (launch->snapshot)
+        error = kernel_snapshot_make(launch->snapshot, residence, place, &real);
+    if (error != CL_SUCCESS)
+        return error;
+    if (!local)
+        local = group_choose(launch->kernel, residence, place, real, space, chosen);
+    error = command->ops->type == CL_COMMAND_TASK
+                ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, ret_event)
+                : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, space->offset,
+                                                        space->global, local, waits, wait_list,
+                                                        ret_event);
+    if (launch->snapshot)
+        residence->cl->clReleaseKernel(real);
+    /* The program was told that it would run, so a held launch is relocated. */
+    return error == CL_OUT_OF_RESOURCES && launch->snapshot &&
+                   launch->refused != residence->device && launch_exceeds(command, residence, place)
+               ? COMMAND_ABSENT
+               : error;
+}
+
+static const size_t *copy_sizes(size_t *copy, const size_t *sizes, cl_uint dims)
+{
+    if (!sizes)
+        return NULL;
+    memcpy(copy, sizes, dims * sizeof(*sizes));
+    return copy;
+}
+
+static cl_int launch_defer(struct command *command)
+{
+    struct launch *launch = (struct launch *)command;
+    struct launch_space *space = &launch->space;
+    struct queue *queue = launch->base.queue;
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    /* What the driver would have said at once (5.10), of what the caller has not checked. */
+    if (!kernel_group_fits(launch->kernel, queue->context->at[place], place, space->items))
+        return CL_INVALID_WORK_GROUP_SIZE;
+    if (kernel_snapshot_take(launch->kernel, &launch->snapshot) != 0)
+        return CL_OUT_OF_HOST_MEMORY;
+    if (!kernel_snapshot_is_whole(launch->snapshot)) {
+        kernel_snapshot_free(launch->snapshot);
+        return CL_INVALID_KERNEL_ARGS;
+    }
+    launch_scatter(launch);
+    launch->gone = NULL;
+    space->offset = copy_sizes(launch->offset_copy, space->offset, space->dims);
+    space->global = copy_sizes(launch->global_copy, space->global, space->dims);
+    space->local = copy_sizes(launch->local_copy, space->local, space->dims);
+    object_hold(launch->kernel);
+    return CL_SUCCESS;
+}
+
+static void launch_drop(struct command *command)
+{
+    struct launch *launch = (struct launch *)command;
+    kernel_snapshot_free(launch->snapshot);
+    object_unhold(launch->kernel);
+}
+
+/* Errors that say "not on this device" rather than "not like this". */
+static bool device_refuses(cl_int error)
+{
+    return error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE ||
+           error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
+}
+
+/*
+ * @here cannot run it: go back to where the program began, or else (that device may be gone) to
+ * where it was before. True when it is somewhere else now, by whomever it was moved.
+ */
+static bool go_back(struct seat *seat, struct device *here, const char *kernel)
+{
+    struct device *const ways[] = {seat->origin, atomic_load(&seat->last)};
+    for (size_t i = 0; here && i < ARRAY_SIZE(ways); i++) {
+        if (atomic_load(&seat->device) != here)
+            return true;
+        if (ways[i] == here || (i > 0 && ways[i] == ways[0]))
+            continue;
+        log_info("kernel %s cannot run on %s: going back to %s", kernel, here->key.device,
+                 ways[i]->key.device);
+        struct move_request request = {
+            .target = &ways[i]->key, .seat = seat->index, .manner = MOVE_NEEDED};
+        struct move_report report;
+        move_run(&request, &report);
+        if (report.result == MOVE_DONE)
+            return true;
+        log_warn("kernel %s: no way back to %s: %s", kernel, ways[i]->key.device, report.reason);
+    }
+    return false;
+}
+
+static void launch_relocate(struct command *command)
+{
+    struct launch *launch = (struct launch *)command;
+    struct queue *queue = launch->base.queue;
+    struct device *here = atomic_load(&queue->seat->device);
+    launch_scatter(launch);
+    gate_enter();
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    bool fits = !launch->snapshot || place == PLACE_NONE ||
+                !launch_exceeds(command, queue->context->at[place], place);
+    gate_leave();
+    if (!fits && !go_back(queue->seat, here, launch->kernel->name))
+        launch->refused = here;
+}
+
+static const struct command_ops ndrange_ops = {
+    .type = CL_COMMAND_NDRANGE_KERNEL,
+    .size = sizeof(struct launch),
+    .issue = launch_issue,
+    .defer = launch_defer,
+    .drop = launch_drop,
+    .gather = launch_gather,
+    .ready = launch_ready,
+    .exceeds = launch_exceeds,
+    .relocate = launch_relocate,
+};
+static const struct command_ops task_ops = {
+    .type = CL_COMMAND_TASK,
+    .size = sizeof(struct launch),
+    .issue = launch_issue,
+    .defer = launch_defer,
+    .drop = launch_drop,
+    .gather = launch_gather,
+    .ready = launch_ready,
+    .exceeds = launch_exceeds,
+    .relocate = launch_relocate,
+};
+
+cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                  const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
+                  cl_event *ret_event)
+{
+    cl_int error;
+    bool again;
+    do {
+        struct device *here = atomic_load(&queue->seat->device);
+        /* Field by field: the copies are only for a launch that is held. */
+        struct launch launch;
+        bool gone = false;
+        command_init(&launch.base, type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops, queue);
+        launch.kernel = kernel;
+        launch.space = *space;
+        launch.snapshot = NULL;
+        launch.gone = &gone;
+        launch.refused = NULL;
+        launch_scatter(&launch);
+        error = command_run(&launch.base, false, waits, wait_list, ret_event);
+        again = UNLIKELY(device_refuses(error)) && go_back(queue->seat, here, kernel->name);
+    } while (again);
+    if (error == CL_SUCCESS)
+        kernel_note_launch(kernel, space);
+    return error;
+}

@@ -1,0 +1,331 @@
+#include "state/memory/map_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct map_command {
+    struct command base;
+    struct mapping *mapping;
+};
+
+static bool backed_at(const struct mapping *mapping, uint8_t place)
+{
+    return (mapping->memory->root->backed & (1u << place)) != 0;
+}
+
+/* Buffers, and images that are one run of a buffer's bytes. */
+static bool is_run(const struct memory *memory)
+{
+    return !memory->image || memory->type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
+}
+
+static cl_int read_region(const struct mapping *m, struct residence *residence, uint8_t place,
+                          cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                          cl_event *ret_event)
+{
+    const struct memory *memory = m->memory;
+    if (is_run(memory))
+        return residence->cl->clEnqueueReadBuffer(queue, memory->root->real[place], CL_FALSE,
+                                                  m->offset, m->length, m->pointer, waits,
+                                                  wait_list, ret_event);
+    return residence->cl->clEnqueueReadImage(
+        queue, memory->real[place], CL_FALSE, m->origin, m->region, memory->image->row_pitch,
+        image_slice_argument(memory->image), m->pointer, waits, wait_list, ret_event);
+}
+
+static cl_int write_region(const struct mapping *m, struct residence *residence, uint8_t place,
+                           cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                           cl_event *ret_event)
+{
+    const struct memory *memory = m->memory;
+    if (is_run(memory))
+        return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[place], CL_FALSE,
+                                                   m->offset, m->length, m->pointer, waits,
+                                                   wait_list, ret_event);
+    return residence->cl->clEnqueueWriteImage(
+        queue, memory->real[place], CL_FALSE, m->origin, m->region, memory->image->row_pitch,
+        image_slice_argument(memory->image), m->pointer, waits, wait_list, ret_event);
+}
+
+/* The driver maps one run of bytes. Those between the rows of an image are not for the program to
+ * overwrite: they have to be there when the run is written back. */
+static cl_map_flags native_flags(const struct mapping *mapping)
+{
+    bool gaps = mapping->memory->image && (mapping->region[1] > 1 || mapping->region[2] > 1);
+    return gaps && (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION) ? CL_MAP_WRITE
+                                                                     : mapping->flags;
+}
+
+/*
+ * A driver that has nothing to fetch may say at once that it mapped, whatever is queued before:
+ * NVIDIA's does for CL_MAP_WRITE_INVALIDATE_REGION, unless the map blocks. What the program then
+ * writes can be seen by a kernel before, since an earlier unmap is copied when the queue comes to
+ * it. So the map has ended when all that was queued before has.
+ */
+static cl_int enter_after(const struct mapping *mapping, struct residence *residence, uint8_t place,
+                          cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                          cl_event *ret_event)
+{
+    cl_int error = mapping_enter(mapping, residence, place, queue, native_flags(mapping), waits,
+                                 wait_list, NULL);
+    if (error != CL_SUCCESS || !ret_event)
+        return error;
+    error = residence->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, ret_event);
+    if (error != CL_SUCCESS)
+        (void)residence->cl->clEnqueueUnmapMemObject(
+            queue, mapping->memory->root->real[place],
+            mapping->memory->root->window->bytes + mapping->offset, 0, NULL, NULL);
+    return error;
+}
+
+/* The window has the bytes already, as the host's replica or as somebody maps them: what the
+ * program lent may be read-only. */
+static bool window_has(struct mapping *mapping)
+{
+    const struct memory *root = mapping->memory->root;
+    return (!root->store && replica_is_latest(root, PLACE_HOST)) || mapping_is_covered(mapping);
+}
+
+static cl_int map_issue(struct command *command, struct residence *residence, uint8_t place,
+                        cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                        cl_event *ret_event)
+{
+    struct map_command *map = (struct map_command *)command;
+    struct mapping *mapping = map->mapping;
+    bool native = !mapping->unlinked && backed_at(mapping, place);
+    cl_int error;
+    if (native && !residence->in_place && (native_flags(mapping) & CL_MAP_WRITE_INVALIDATE_REGION))
+        error = enter_after(mapping, residence, place, queue, waits, wait_list, ret_event);
+    else if (native)
+        error = mapping_enter(mapping, residence, place, queue, native_flags(mapping), waits,
+                              wait_list, ret_event);
+    else if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION) ||
+             window_has(mapping))
+        error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
+    else
+        error = read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+    if (error == CL_SUCCESS)
+        mapping_issued(mapping, native ? place : PLACE_NONE);
+    return error;
+}
+
+static cl_int unmap_ready(struct command *command, struct residence *residence, uint8_t place)
+{
+    const struct mapping *mapping = ((struct map_command *)command)->mapping;
+    (void)residence;
+    uint8_t wanted = !mapping->pending && backed_at(mapping, place) ? place : PLACE_NONE;
+    return mapping->place == wanted ? CL_SUCCESS : COMMAND_ABSENT;
+}
+
+/* Mapped by the driver of one device, unmapped in a queue of another. */
+static cl_int unmap_bring(struct command *command, uint8_t place)
+{
+    return mapping_carry(((struct map_command *)command)->mapping, place);
+}
+
+static cl_int unmap_issue(struct command *command, struct residence *residence, uint8_t place,
+                          cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                          cl_event *ret_event)
+{
+    struct map_command *map = (struct map_command *)command;
+    struct mapping *mapping = map->mapping;
+    cl_int error;
+    if (mapping->place == place)
+        error = residence->cl->clEnqueueUnmapMemObject(
+            queue, mapping->memory->root->real[place],
+            mapping->memory->root->window->bytes + mapping->offset, waits, wait_list, ret_event);
+    else if ((mapping->flags & WRITE_FLAGS) && !mapping->pending)
+        error = write_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+    else
+        error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
+    if (error != CL_SUCCESS)
+        return error;
+    /* The version first: a mover that finds nothing mapped must not take the window for idle. */
+    if (mapping->flags & WRITE_FLAGS)
+        replica_written(mapping->memory->root, place);
+    mapping_unlink(mapping);
+    return CL_SUCCESS;
+}
+
+static cl_int map_defer(struct command *command)
+{
+    object_hold(command->uses[0]);
+    return CL_SUCCESS;
+}
+
+static void map_drop(struct command *command)
+{
+    object_unhold(command->uses[0]);
+}
+
+/* What it waited for failed: a map never came about, and what was to be unmapped is given up. */
+static void unmap_cancel(struct command *command)
+{
+    gate_enter();
+    mapping_unlink(((struct map_command *)command)->mapping);
+    gate_leave();
+}
+
+static void map_cancel(struct command *command)
+{
+    unmap_cancel(command);
+    mapping_settle(((struct map_command *)command)->mapping);
+}
+
+static const struct command_ops map_buffer_ops = {
+    .type = CL_COMMAND_MAP_BUFFER,
+    .size = sizeof(struct map_command),
+    .issue = map_issue,
+    .defer = map_defer,
+    .drop = map_drop,
+    .cancel = map_cancel,
+};
+static const struct command_ops map_image_ops = {
+    .type = CL_COMMAND_MAP_IMAGE,
+    .size = sizeof(struct map_command),
+    .issue = map_issue,
+    .defer = map_defer,
+    .drop = map_drop,
+    .cancel = map_cancel,
+};
+static const struct command_ops unmap_ops = {
+    .type = CL_COMMAND_UNMAP_MEM_OBJECT,
+    .size = sizeof(struct map_command),
+    .issue = unmap_issue,
+    .defer = map_defer,
+    .drop = map_drop,
+    .cancel = unmap_cancel,
+    .ready = unmap_ready,
+    .bring = unmap_bring,
+};
+
+/* What @memory lets the host do with a map of it. */
+static cl_map_flags flags_allowed(const struct memory *memory)
+{
+    cl_map_flags allowed = CL_MAP_READ | WRITE_FLAGS;
+    if (memory->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS))
+        allowed &= ~(cl_map_flags)CL_MAP_READ;
+    if (memory->flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS))
+        allowed &= ~(cl_map_flags)WRITE_FLAGS;
+    return allowed;
+}
+
+/* 5.2.4 and 5.3.3: flags, and the region within the object. */
+static cl_int map_check(const struct memory *memory, cl_map_flags flags, const size_t origin[3],
+                        const size_t region[3])
+{
+    if ((flags & ~(cl_map_flags)(CL_MAP_READ | WRITE_FLAGS)) != 0 ||
+        ((flags & CL_MAP_WRITE_INVALIDATE_REGION) && (flags & (CL_MAP_READ | CL_MAP_WRITE))))
+        return CL_INVALID_VALUE;
+    for (int i = 0; i < 3; i++) {
+        size_t extent = memory->image ? memory->image->dims[i] : i == 0 ? memory->size : 1;
+        if (region[i] == 0 || origin[i] > extent || region[i] > extent - origin[i])
+            return CL_INVALID_VALUE;
+    }
+    return flags == 0 || (flags & ~flags_allowed(memory)) ? CL_INVALID_OPERATION : CL_SUCCESS;
+}
+
+static struct mapping *mapping_create(struct memory *memory, cl_map_flags flags,
+                                      const size_t origin[3], const size_t region[3])
+{
+    struct mapping *mapping = calloc(1, sizeof(*mapping));
+    if (!mapping)
+        return NULL;
+    mapping->refs = 2;
+    mapping->memory = memory;
+    mapping->flags = flags;
+    memcpy(mapping->origin, origin, sizeof(mapping->origin));
+    memcpy(mapping->region, region, sizeof(mapping->region));
+    mapping->place = PLACE_NONE;
+    mapping->pending = true;
+    const struct image_shape *image = memory->image;
+    if (image) {
+        size_t element = image->element_size;
+        mapping->offset = memory->origin + origin[2] * image->slice_pitch +
+                          origin[1] * image->row_pitch + origin[0] * element;
+        mapping->length = (region[2] - 1) * image->slice_pitch +
+                          (region[1] - 1) * image->row_pitch + region[0] * element;
+    } else {
+        mapping->offset = memory->origin + origin[0];
+        mapping->length = region[0];
+    }
+    return mapping;
+}
+
+/* With a window, which no mover is filling. False without memory. */
+static bool mapping_place(struct mapping *mapping)
+{
+    struct memory *root = mapping->memory->root;
+    for (;;) {
+        gate_enter();
+        bool made = memory_window(root) == 0;
+        bool linked = made && mapping_link(mapping);
+        gate_leave();
+        if (linked || !made)
+            return linked;
+        map_visit_await(root);
+    }
+}
+
+cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flags,
+                   const size_t origin[3], const size_t region[3], bool blocking, cl_uint waits,
+                   const cl_event *wait_list, cl_event *ret_event, size_t *ret_row_pitch,
+                   size_t *ret_slice_pitch, void **ret_pointer)
+{
+    /* The specification has no map without a flag; drivers do, and programs ask for it. */
+    if (flags == 0)
+        flags = flags_allowed(memory) & (CL_MAP_READ | CL_MAP_WRITE);
+    cl_int error = map_check(memory, flags, origin, region);
+    if (error != CL_SUCCESS)
+        return error;
+    struct mapping *mapping = mapping_create(memory, flags, origin, region);
+    if (!mapping || !mapping_place(mapping)) {
+        free(mapping);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    void *pointer = mapping->pointer;
+    struct map_command map = {
+        .base = {.ops = memory->image ? &map_image_ops : &map_buffer_ops,
+                 .queue = queue,
+                 .uses = {memory},
+                 .use_count = 1},
+        .mapping = mapping,
+    };
+    error = command_run(&map.base, blocking, waits, wait_list, ret_event);
+    if (error != CL_SUCCESS) {
+        gate_enter();
+        mapping_unlink(mapping);
+        gate_leave();
+        mapping_settle(mapping);
+    }
+    mapping_unref(mapping);
+    if (error != CL_SUCCESS)
+        return error;
+    if (memory->image && ret_row_pitch)
+        *ret_row_pitch = image_row_answer(memory->image);
+    if (memory->image && ret_slice_pitch)
+        *ret_slice_pitch = image_slice_argument(memory->image);
+    *ret_pointer = pointer;
+    return CL_SUCCESS;
+}
+
+cl_int map_unmap(struct queue *queue, struct memory *memory, void *pointer, cl_uint waits,
+                 const cl_event *wait_list, cl_event *ret_event)
+{
+    struct mapping *mapping = mapping_close(memory, pointer);
+    if (!mapping)
+        return CL_INVALID_VALUE;
+    struct map_command map = {
+        .base = {.ops = &unmap_ops,
+                 .queue = queue,
+                 .uses = {memory},
+                 .use_count = 1,
+                 .writes = mapping->flags & WRITE_FLAGS ? 1 : 0},
+        .mapping = mapping,
+    };
+    cl_int error = command_run(&map.base, false, waits, wait_list, ret_event);
+    if (error != CL_SUCCESS)
+        mapping_reopen(mapping);
+    return error;
+}

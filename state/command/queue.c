@@ -1,0 +1,161 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/command/command.h"
+
+static void release_at(const struct queue *queue, uint8_t place, cl_command_queue real)
+{
+    if (real)
+        queue->context->at[place]->cl->clReleaseCommandQueue(real);
+}
+
+static void queue_leave(struct object *object)
+{
+    struct queue *queue = (struct queue *)object;
+    release_at(queue, atomic_load(&queue->context->place[queue->seat_index]), queue->real);
+    release_at(queue, queue->next_place, queue->next);
+}
+
+static void queue_destroy(struct object *object)
+{
+    struct queue *queue = (struct queue *)object;
+    free(queue->property_list);
+    object_unhold(queue->context);
+}
+
+const struct object_class queue_class = {
+    .size = sizeof(struct queue),
+    .leave = queue_leave,
+    .destroy = queue_destroy,
+};
+
+cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret)
+{
+    cl_int error;
+    /* Any in-order execution is one that an out-of-order queue may choose. */
+    cl_command_queue_properties properties =
+        queue->properties & devinfo_scalar(&residence->device->info,
+                                           CL_DEVICE_QUEUE_ON_HOST_PROPERTIES,
+                                           CL_QUEUE_PROFILING_ENABLE);
+    cl_command_queue real = residence->cl->clCreateCommandQueue(
+        residence->context, residence->device->id, properties, &error);
+    if (!real)
+        return error;
+    *ret = real;
+    return CL_SUCCESS;
+}
+
+cl_int queue_create(struct context *context, struct seat *seat,
+                    cl_command_queue_properties properties, const cl_queue_properties *list,
+                    size_t list_count, struct queue **ret_queue)
+{
+    struct queue *queue = object_create(OBJECT_QUEUE);
+    if (!queue)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    queue->context = context;
+    queue->seat = seat;
+    queue->seat_index = context_seat_index(context, seat);
+    queue->properties = properties;
+    queue->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    object_hold(context);
+    if (list_count) {
+        queue->property_list = calloc(list_count, sizeof(*list));
+        if (!queue->property_list)
+            goto failed;
+        memcpy(queue->property_list, list, list_count * sizeof(*list));
+        queue->property_count = list_count;
+    }
+    gate_enter();
+    context_enter_slow(context, 1u << queue->seat_index);
+    error = queue_make_real(queue, context->at[atomic_load(&context->place[queue->seat_index])],
+                            &queue->real);
+    if (error == CL_SUCCESS)
+        object_publish(queue);
+    gate_leave();
+    if (error != CL_SUCCESS)
+        goto failed;
+    *ret_queue = queue;
+    return CL_SUCCESS;
+failed:
+    free(queue->property_list);
+    object_unhold(context);
+    object_discard(queue);
+    return error;
+}
+
+cl_int queue_flush(struct queue *queue)
+{
+    cl_int error = CL_SUCCESS;
+    gate_enter();
+    if (queue->real)
+        error =
+            queue->context->at[atomic_load(&queue->context->place[queue->seat_index])]->cl->clFlush(
+                queue->real);
+    gate_leave();
+    return error;
+}
+
+void queue_ended(struct queue *queue, uint64_t order)
+{
+    uint64_t past = atomic_load_explicit(&queue->past, memory_order_relaxed);
+    while (past < order &&
+           !atomic_compare_exchange_weak_explicit(&queue->past, &past, order, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+}
+
+cl_int queue_finish(struct queue *queue)
+{
+    hold_wait_queue(queue);
+    gate_enter();
+    uint64_t order = queue_step(queue);
+    cl_command_queue real = queue->real;
+    struct residence *residence = NULL;
+    if (real) {
+        residence = queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];
+        residence_ref(residence); /* a mover dooms the real queue with it */
+    }
+    gate_leave();
+    if (!real)
+        return CL_SUCCESS; /* suspended: everything was finished before */
+    cl_int error = residence_finish(residence, real);
+    if (error == CL_SUCCESS)
+        queue_ended(queue, order);
+    residence_unref(residence);
+    return error;
+}
+
+bool queue_drain_siblings(const struct residence *residence)
+{
+    bool any = false;
+    uintptr_t cursor = 0;
+    struct context *context;
+    while (residence_has_link(residence) && (context = object_next(OBJECT_CONTEXT, &cursor))) {
+        for (uint8_t place = 0; place < PLACES; place++)
+            if (residence_is_sibling(residence, context->at[place])) {
+                any = true;
+                (void)queue_drain(context, place); /* what cannot end has no copy under way */
+            }
+        object_unhold(context);
+    }
+    return any;
+}
+
+cl_int queue_drain(struct context *context, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
+        if (queue->context == context && queue->real &&
+            atomic_load(&context->place[queue->seat_index]) == place) {
+            cl_int finished = residence_finish(context->at[place], queue->real);
+            if (error == CL_SUCCESS)
+                error = finished;
+        }
+        object_unhold(queue);
+    }
+    return error;
+}

@@ -1,0 +1,129 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/callback.h"
+#include "state/command/command.h"
+
+/*
+ * clEnqueueSVMFree in three steps, because no driver may call the program inside the gate (G3): a
+ * command that ends when the queue has come to it, the program's function on the callback thread,
+ * and a command that was held until then and whose event the program gets.
+ */
+
+struct release {
+    struct queue *queue; /* held */
+    struct event *done;  /* held; a user event */
+    void(CL_CALLBACK *call)(cl_command_queue, cl_uint, void *[], void *);
+    void *data;
+    cl_int status; /* as it ended */
+    cl_uint count;
+    void *pointers[];
+};
+
+static cl_int step_issue(struct command *command, struct residence *residence, uint8_t place,
+                         cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                         cl_event *ret_event)
+{
+    (void)command, (void)place;
+    return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
+}
+
+static cl_int nothing_to_hold(struct command *command)
+{
+    (void)command;
+    return CL_SUCCESS;
+}
+
+static void nothing_to_drop(struct command *command)
+{
+    (void)command;
+}
+
+static const struct command_ops step_ops = {
+    .type = CL_COMMAND_SVM_FREE,
+    .size = sizeof(struct command),
+    .issue = step_issue,
+    .defer = nothing_to_hold,
+    .drop = nothing_to_drop,
+};
+
+static void release_free(struct release *release)
+{
+    object_unhold(release->queue);
+    object_unhold(release->done);
+    free(release);
+}
+
+/* NULL without memory, or without a thread to call the program in. */
+static struct release *release_new(struct queue *queue, cl_uint count, void *const *pointers)
+{
+    struct release *release = calloc(1, sizeof(*release) + count * sizeof(pointers[0]));
+    struct event *done = event_create(queue->context, NULL, CL_COMMAND_USER);
+    if (!release || !done || callback_start() != 0) {
+        event_discard(done);
+        free(release);
+        return NULL;
+    }
+    object_publish(done);
+    object_hold(queue);
+    release->queue = queue;
+    release->done = done;
+    object_hold(done);
+    release->count = count;
+    memcpy(release->pointers, pointers, count * sizeof(pointers[0]));
+    return release;
+}
+
+static void release_ends(void *data)
+{
+    struct release *release = data;
+    (void)event_set_user_status(release->done, release->status);
+    release_free(release);
+}
+
+static void CL_CALLBACK reached(cl_event event, cl_int status, void *data)
+{
+    (void)event;
+    struct release *release = data;
+    struct queue *queue = release->queue;
+    release->status = status < 0 ? status : CL_COMPLETE;
+    /* Also where the program ends the thread. */
+    pthread_cleanup_push(release_ends, release);
+    if (status == CL_COMPLETE && release->call)
+        release->call(object_lend(queue), release->count, release->pointers, release->data);
+    for (cl_uint i = 0; status == CL_COMPLETE && !release->call && i < release->count; i++)
+        svm_free(queue->context, release->pointers[i]);
+    pthread_cleanup_pop(1);
+}
+
+cl_int svm_enqueue_free(struct queue *queue, cl_uint count, void *const *pointers,
+                        void(CL_CALLBACK *call)(cl_command_queue, cl_uint, void *[], void *),
+                        void *data, cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
+{
+    struct command step = {.ops = &step_ops, .queue = queue};
+    struct release *release = release_new(queue, count, pointers);
+    cl_event first;
+    if (!release)
+        return CL_OUT_OF_HOST_MEMORY;
+    release->call = call;
+    release->data = data;
+    struct event *done = release->done;
+    cl_int error = command_run(&step, false, waits, wait_list, &first);
+    if (error == CL_SUCCESS) {
+        /* Nobody who waits for the last step can flush the first. */
+        (void)queue_flush(queue);
+        cl_event last = (cl_event)done;
+        object_hold(done);
+        if (event_set_callback((struct event *)first, CL_COMPLETE, reached, release) != CL_SUCCESS)
+            reached(first, event_wait(1, (struct event *const *)&first), release);
+        step = (struct command){.ops = &step_ops, .queue = queue};
+        error = command_run(&step, false, 1, &last, ret_event);
+        object_release(first);
+        object_release(done);
+        object_unhold(done);
+    } else {
+        object_release(done);
+        release_free(release);
+    }
+    return error;
+}

@@ -1,0 +1,456 @@
+#include "state/command/watch.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "state/base/callback.h"
+#include "state/base/fork.h"
+#include "state/base/thread.h"
+#include "state/base/work.h"
+#include "state/command/command.h"
+
+/* How long after it was asked a driver that has said nothing is looked at, and how often then. */
+#define LOOK_FIRST_NS 4000000u
+#define LOOK_MOST_NS  32000000u
+/* Events looked at in one go: a program may have thousands under way. */
+#define LOOK_COUNT 64
+
+struct event_callback {
+    struct event_callback *next;
+    cl_int type;
+    cl_int status; /* what it is told; set when it is due */
+    void(CL_CALLBACK *call)(cl_event, cl_int, void *);
+    void *data;
+};
+
+struct callback_list {
+    struct event_callback *first, **last;
+};
+
+struct watch {
+    struct callback_job job;       /* posted while `posted` */
+    struct event *event;           /* guarded by engine_lock, like all below; NULL: it is gone */
+    struct watch *next, *previous; /* of those that wait for a driver */
+    struct callback_list ahead;    /* in the order of registration */
+    struct callback_list due;      /* in the order to be called */
+    uint8_t asked;                 /* bit per status that the driver was asked to report */
+    bool listed;                   /* on the list: the event is held */
+    bool posted;                   /* the event is held */
+    bool unlisted;                 /* the job is to drop the list's hold */
+    bool pumps;                    /* held commands wait for it in another residence */
+    _Atomic cl_int reached;        /* written under engine_lock */
+    _Atomic uint32_t refs;         /* the event's, and one for each report to come */
+};
+
+static struct {
+    pthread_cond_t listed;
+    struct watch *first, *last; /* guarded by engine_lock, like all below */
+    size_t count;
+    bool running;
+} watched = {.listed = PTHREAD_COND_INITIALIZER};
+
+static void list_add(struct callback_list *list, struct event_callback *callback)
+{
+    callback->next = NULL;
+    *list->last = callback;
+    list->last = &callback->next;
+}
+
+static void watch_unref(struct watch *watch)
+{
+    if (atomic_fetch_sub_explicit(&watch->refs, 1, memory_order_acq_rel) == 1)
+        free(watch);
+}
+
+/* Once the process ends, what nobody waits for stays: the driver may have taken itself apart. */
+static void let_go(struct event *event)
+{
+    if (!work_is_over())
+        object_unhold(event);
+}
+
+static struct event_callback *next_due(struct watch *watch, struct event *event)
+{
+    bool unlisted = false;
+    pthread_mutex_lock(&engine_lock);
+    struct event_callback *callback = watch->due.first;
+    if (callback) {
+        watch->due.first = callback->next;
+        if (!watch->due.first)
+            watch->due.last = &watch->due.first;
+    } else {
+        watch->posted = false;
+        unlisted = watch->unlisted;
+        watch->unlisted = false;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    if (unlisted)
+        let_go(event);
+    return callback;
+}
+
+struct due {
+    struct watch *watch;
+    struct event *event; /* held: it stays */
+    struct event_callback *callback;
+};
+
+static void due_call(void *data)
+{
+    const struct due *due = data;
+    due->callback->call((cl_event)due->event, due->callback->status, due->callback->data);
+}
+
+static void due_called(const struct due *due)
+{
+    free(due->callback);
+    atomic_fetch_sub(&due->event->callback_refs, 1);
+    if (!work_is_over())
+        object_release(due->event);
+}
+
+/* It ended its thread: the others are called in another, as the job still is posted. */
+static void due_gone(void *data)
+{
+    const struct due *due = data;
+    due_called(due);
+    callback_post(&due->watch->job);
+}
+
+/* One job an event, so that its callbacks are never called side by side or out of order. */
+static void call_due(struct callback_job *job)
+{
+    struct due due = {.watch = container_of(job, struct watch, job)};
+    due.event = due.watch->event;
+    while ((due.callback = next_due(due.watch, due.event))) {
+        callback_program(due_call, due_gone, &due);
+        due_called(&due);
+    }
+    let_go(due.event); /* the job's */
+}
+
+/* Under engine_lock. */
+static void post(struct watch *watch)
+{
+    if (watch->posted)
+        return;
+    watch->posted = true;
+    object_hold(watch->event);
+    callback_post(&watch->job);
+}
+
+/* Those whose status was reached are due, the earliest status first. Under engine_lock. */
+static void make_due(struct watch *watch)
+{
+    cl_int reached = atomic_load_explicit(&watch->reached, memory_order_relaxed);
+    for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE && type >= reached; type--)
+        for (struct event_callback **link = &watch->ahead.first; *link;) {
+            struct event_callback *callback = *link;
+            if (callback->type != type) {
+                link = &callback->next;
+                continue;
+            }
+            *link = callback->next;
+            if (!*link)
+                watch->ahead.last = link;
+            callback->status = reached < 0 ? reached : type;
+            list_add(&watch->due, callback);
+        }
+    if (watch->due.first)
+        post(watch);
+}
+
+/* Under engine_lock. The hold goes with the job: nobody unholds in a driver's thread (the gate). */
+static void unlist(struct watch *watch)
+{
+    if (!watch->listed)
+        return;
+    if (watch->previous)
+        watch->previous->next = watch->next;
+    else
+        watched.first = watch->next;
+    if (watch->next)
+        watch->next->previous = watch->previous;
+    else
+        watched.last = watch->previous;
+    watched.count--;
+    watch->listed = false;
+    watch->unlisted = true;
+    post(watch);
+}
+
+/* Under engine_lock. */
+static void enlist(struct watch *watch)
+{
+    watch->next = NULL;
+    watch->previous = watched.last;
+    if (watched.last)
+        watched.last->next = watch;
+    else
+        watched.first = watch;
+    watched.last = watch;
+    watched.count++;
+    if (!watch->listed)
+        object_hold(watch->event);
+    watch->listed = true;
+    if (watched.count == 1)
+        pthread_cond_signal(&watched.listed);
+}
+
+static void advance(struct watch *watch, cl_int status)
+{
+    if (!watch->event || status >= atomic_load_explicit(&watch->reached, memory_order_relaxed))
+        return;
+    if (atomic_load_explicit(&watch->reached, memory_order_relaxed) <= CL_COMPLETE)
+        return; /* it ended before */
+    struct event *event = watch->event;
+    atomic_store(&watch->reached, status);
+    if (status <= CL_COMPLETE && event_state(event) == EVENT_ISSUED)
+        atomic_store(&event->status, status);
+    make_due(watch);
+    if (status > CL_COMPLETE)
+        return;
+    atomic_store(&event->ended, true);
+    unlist(watch);
+    if (watch->pumps)
+        hold_pump_soon();
+}
+
+cl_int watch_reached(const struct event *event)
+{
+    const struct watch *watch = atomic_load_explicit(&event->watch, memory_order_acquire);
+    return watch ? atomic_load(&watch->reached) : CL_QUEUED;
+}
+
+void watch_advance(struct event *event, cl_int status)
+{
+    struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
+    if (watch)
+        advance(watch, status);
+}
+
+static void reported(struct watch *watch, cl_int status)
+{
+    /* With the release in ask: how a driver hands it over is not ours to see. */
+    (void)atomic_load_explicit(&watch->refs, memory_order_acquire);
+    pthread_mutex_lock(&engine_lock);
+    advance(watch, status);
+    pthread_mutex_unlock(&engine_lock);
+    watch_unref(watch);
+}
+
+/* The driver's threads: whatever it says, what was asked for has been reached. */
+static void CL_CALLBACK is_submitted(cl_event real, cl_int status, void *data)
+{
+    (void)real;
+    reported(data, status < CL_SUBMITTED ? status : CL_SUBMITTED);
+}
+static void CL_CALLBACK is_running(cl_event real, cl_int status, void *data)
+{
+    (void)real;
+    reported(data, status < CL_RUNNING ? status : CL_RUNNING);
+}
+static void CL_CALLBACK has_ended(cl_event real, cl_int status, void *data)
+{
+    (void)real;
+    reported(data, status < CL_COMPLETE ? status : CL_COMPLETE);
+}
+
+/* Have the driver report what callbacks wait for, and the end. Inside the gate, ISSUED. */
+static void ask(struct event *event, struct watch *watch)
+{
+    static void(CL_CALLBACK *const reports[])(cl_event, cl_int, void *) = {has_ended, is_running,
+                                                                           is_submitted};
+    const cl_icd_dispatch *cl = event->context->at[event->place]->cl;
+    uint8_t wanted = 1u << CL_COMPLETE;
+    pthread_mutex_lock(&engine_lock);
+    for (const struct event_callback *c = watch->ahead.first; c; c = c->next)
+        wanted |= (uint8_t)(1u << c->type);
+    wanted &= (uint8_t)~watch->asked;
+    if (atomic_load(&watch->reached) <= CL_COMPLETE)
+        wanted = 0;
+    else if (!watch->listed)
+        enlist(watch);
+    watch->asked |= wanted;
+    pthread_mutex_unlock(&engine_lock);
+    for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--) {
+        if (!(wanted & (1u << type)))
+            continue;
+        atomic_fetch_add_explicit(&watch->refs, 1, memory_order_release);
+        if (cl->clSetEventCallback(event->real, type, reports[type], watch) != CL_SUCCESS)
+            watch_unref(watch); /* then we look */
+    }
+}
+
+void watch_issued(struct event *event)
+{
+    struct watch *watch = atomic_load_explicit(&event->watch, memory_order_acquire);
+    if (watch)
+        ask(event, watch);
+}
+
+void watch_leave(struct event *event)
+{
+    struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
+    if (!watch)
+        return;
+    pthread_mutex_lock(&engine_lock);
+    watch->event = NULL;
+    pthread_mutex_unlock(&engine_lock);
+    watch_unref(watch);
+}
+
+/* What the driver says of one event, if it did not say so by itself. */
+static void look_at(struct event *event)
+{
+    cl_int status;
+    gate_enter();
+    bool known = event_state(event) == EVENT_ISSUED && event_real_status(event, &status);
+    pthread_mutex_lock(&engine_lock);
+    if (known)
+        watch_advance(event, status);
+    pthread_mutex_unlock(&engine_lock);
+    gate_leave();
+    let_go(event);
+}
+
+/* Each in turn: the one looked at goes to the end of the list. */
+static void look(void)
+{
+    struct event *events[LOOK_COUNT];
+    size_t count = 0;
+    pthread_mutex_lock(&engine_lock);
+    for (size_t all = watched.count; count < LOOK_COUNT && count < all; count++) {
+        struct watch *watch = watched.first;
+        watched.first = watch->next;
+        if (watched.first)
+            watched.first->previous = NULL;
+        else
+            watched.last = NULL;
+        watched.count--;
+        enlist(watch);
+        events[count] = watch->event;
+        object_hold(watch->event);
+    }
+    pthread_mutex_unlock(&engine_lock);
+    for (size_t i = 0; i < count; i++)
+        look_at(events[i]);
+}
+
+static void *watch_thread(void *unused)
+{
+    (void)unused;
+    uint64_t pause = LOOK_FIRST_NS;
+    for (;;) {
+        pthread_mutex_lock(&engine_lock);
+        if (watched.count == 0)
+            pause = LOOK_FIRST_NS;
+        while (watched.count == 0)
+            pthread_cond_wait(&watched.listed, &engine_lock);
+        pthread_mutex_unlock(&engine_lock);
+        const struct timespec nap = {0, (long)pause};
+        nanosleep(&nap, NULL);
+        (void)work_begin();
+        look();
+        work_end();
+        if (pause < LOOK_MOST_NS)
+            pause *= 2;
+    }
+    return NULL;
+}
+
+static int start(void)
+{
+    int error = callback_start();
+    pthread_mutex_lock(&engine_lock);
+    if (error == 0 && !watched.running) {
+        error = thread_start("reseat-watch", 0, watch_thread, NULL, NULL);
+        watched.running = error == 0;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return error;
+}
+
+/* @event's watch, made if need be; NULL without memory or threads. */
+static struct watch *watch_of(struct event *event)
+{
+    struct watch *watch = atomic_load_explicit(&event->watch, memory_order_acquire);
+    if (watch)
+        return watch;
+    watch = calloc(1, sizeof(*watch));
+    if (!watch || start() != 0) {
+        free(watch);
+        return NULL;
+    }
+    watch->event = event;
+    watch->job.run = call_due;
+    watch->ahead.last = &watch->ahead.first;
+    watch->due.last = &watch->due.first;
+    atomic_init(&watch->reached, CL_QUEUED);
+    atomic_init(&watch->refs, 1);
+    struct watch *other = NULL;
+    if (atomic_compare_exchange_strong(&event->watch, &other, watch))
+        return watch;
+    free(watch);
+    return other;
+}
+
+bool event_watch(struct event *event)
+{
+    if (event_state(event) == EVENT_DONE || atomic_load(&event->ended))
+        return true;
+    struct watch *watch = watch_of(event);
+    if (!watch)
+        return false;
+    pthread_mutex_lock(&engine_lock);
+    bool first = !watch->pumps;
+    watch->pumps = true;
+    /* Issued later, it is asked for then. */
+    bool issued = event_state(event) == EVENT_ISSUED;
+    pthread_mutex_unlock(&engine_lock);
+    if (!first || !issued)
+        return true;
+    ask(event, watch);
+    /* Nobody waits for it there, so nobody would send it off. */
+    const struct queue *queue = event->queue;
+    if (queue->real && atomic_load(&queue->context->place[queue->seat_index]) == event->place)
+        residence_flush(event->context->at[event->place], queue->real);
+    return true;
+}
+
+cl_int event_set_callback(struct event *event, cl_int type,
+                          void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data)
+{
+    if (!call || (type != CL_SUBMITTED && type != CL_RUNNING && type != CL_COMPLETE))
+        return CL_INVALID_VALUE;
+    struct event_callback *callback = calloc(1, sizeof(*callback));
+    struct watch *watch = callback ? watch_of(event) : NULL;
+    if (!watch) {
+        free(callback);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    callback->type = type;
+    callback->call = call;
+    callback->data = data;
+    object_retain(event); /* the handle is valid in the callback */
+    atomic_fetch_add(&event->callback_refs, 1);
+    gate_enter();
+    pthread_mutex_lock(&engine_lock);
+    enum event_state state = event_state(event);
+    list_add(&watch->ahead, callback);
+    if (state != EVENT_ISSUED)
+        advance(watch, atomic_load(&event->status));
+    make_due(watch);
+    pthread_mutex_unlock(&engine_lock);
+    if (state == EVENT_ISSUED)
+        ask(event, watch);
+    gate_leave();
+    return CL_SUCCESS;
+}
+
+static void in_child(void)
+{
+    watched.running = false;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .changed = {&watched.listed}, .in_child = in_child};

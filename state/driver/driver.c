@@ -1,0 +1,518 @@
+#include "state/driver/driver.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/text.h"
+#include "state/base/work.h"
+#include "state/driver/icd.h"
+#include "state/driver/rebind.h"
+
+#define PLATFORMS_MAX 64  /* Of one driver. */
+#define DEVICES_MAX   256 /* Of one platform. */
+
+/* Vendors' own queries, offered with cl_nv_device_attribute_query; the headers lack them. */
+#define NV_PCI_BUS    0x4008
+#define NV_PCI_SLOT   0x4009
+#define NV_PCI_DOMAIN 0x400A
+
+static_assert(ICD_NAME_SIZE == sizeof(((struct device_key *)0)->icd), "names are never cut");
+
+/* One driver library. Never removed or closed: drivers do not survive dlclose. */
+struct driver {
+    struct driver *next;     /* Guarded by drivers_lock. */
+    char icd[ICD_NAME_SIZE]; /* Constant. */
+    /*
+     * Held while the driver starts up, so that a second caller waits for it. It orders nothing but
+     * that: no other lock is taken under it.
+     */
+    pthread_mutex_t opening;
+    struct device **devices; /* Guarded by opening, constant once set. */
+    size_t count;            /* Guarded by opening, constant once devices is set. */
+};
+
+static pthread_mutex_t drivers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct driver *drivers; /* Guarded by drivers_lock. */
+
+static pthread_once_t configured_once = PTHREAD_ONCE_INIT;
+static struct icd_list configured; /* Constant once read. */
+
+static void free_pointer(void *pointer)
+{
+    free(*(void **)pointer);
+}
+
+/* Names go to terminals and into JSON: safe, and no blanks at either end. */
+static void copy_name(char *ret_name, size_t size, const char *text)
+{
+    static const char blanks[] = " \t\r\n";
+    size_t length;
+
+    text += strspn(text, blanks);
+    for (length = strlen(text); length && strchr(blanks, text[length - 1]);)
+        length--;
+    text_make_safe(ret_name, size, text, length);
+    for (length = strlen(ret_name); length && ret_name[length - 1] == ' '; length--)
+        ret_name[length - 1] = '\0'; /* where it was cut */
+}
+
+static int platform_name(const cl_icd_dispatch *cl, cl_platform_id platform, char *ret_name,
+                         size_t size)
+{
+    char CLEANUP(free_pointer) *text = NULL;
+    size_t length = 0;
+
+    if (cl->clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, NULL, &length) ||
+        length > DEVINFO_VALUE_MAX)
+        return -EIO;
+    text = calloc(1, length + 1);
+    if (!text)
+        return -ENOMEM;
+    if (cl->clGetPlatformInfo(platform, CL_PLATFORM_NAME, length, text, NULL))
+        return -EIO;
+    copy_name(ret_name, size, text);
+    return 0;
+}
+
+static void write_pci(struct device_key *key, uint32_t domain, uint32_t bus, uint32_t device,
+                      uint32_t function)
+{
+    char text[64];
+    int length = snprintf(text, sizeof(text), "%04x:%02x:%02x.%x", domain, bus, device, function);
+
+    if (length > 0 && (size_t)length < sizeof(key->pci) && bus < 256 && device < 32 && function < 8)
+        memcpy(key->pci, text, (size_t)length + 1);
+}
+
+static bool query_uint(const struct device *device, cl_device_info name, cl_uint *ret_value)
+{
+    return device->cl->clGetDeviceInfo(device->id, name, sizeof(*ret_value), ret_value, NULL) ==
+           CL_SUCCESS;
+}
+
+static void find_pci(struct device *device)
+{
+    const struct devinfo_value *value = devinfo_find(&device->info, CL_DEVICE_PCI_BUS_INFO_KHR);
+    cl_device_pci_bus_info_khr pci;
+    cl_device_topology_amd amd;
+    cl_uint bus, slot, domain = 0;
+
+    if (value && value->size == sizeof(pci)) {
+        memcpy(&pci, value->bytes, sizeof(pci));
+        write_pci(&device->key, pci.pci_domain, pci.pci_bus, pci.pci_device, pci.pci_function);
+    } else if (devinfo_has_extension(&device->info, "cl_nv_device_attribute_query")) {
+        if (!query_uint(device, NV_PCI_BUS, &bus) || !query_uint(device, NV_PCI_SLOT, &slot))
+            return;
+        if (!query_uint(device, NV_PCI_DOMAIN, &domain))
+            domain = 0;
+        write_pci(&device->key, domain, bus, slot >> 3, slot & 7);
+    } else if (devinfo_has_extension(&device->info, "cl_amd_device_attribute_query")) {
+        if (device->cl->clGetDeviceInfo(device->id, CL_DEVICE_TOPOLOGY_AMD, sizeof(amd), &amd,
+                                        NULL) == CL_SUCCESS &&
+            amd.raw.type == CL_DEVICE_TOPOLOGY_TYPE_PCIE_AMD)
+            write_pci(&device->key, 0, (uint8_t)amd.pcie.bus, (uint8_t)amd.pcie.device,
+                      (uint8_t)amd.pcie.function);
+    }
+}
+
+static void find_uuid(struct device *device)
+{
+    const struct devinfo_value *value = devinfo_find(&device->info, CL_DEVICE_UUID_KHR);
+    bool zero = true;
+
+    if (!value || value->size != CL_UUID_SIZE_KHR)
+        return;
+    for (size_t i = 0; i < CL_UUID_SIZE_KHR; i++)
+        zero = zero && !value->bytes[i];
+    for (size_t i = 0; !zero && i < CL_UUID_SIZE_KHR; i++)
+        snprintf(device->key.uuid + 2 * i, 3, "%02x", value->bytes[i]);
+}
+
+static int device_create(const struct driver *driver, cl_platform_id platform, const char *name,
+                         cl_device_id id, struct device **ret_device)
+{
+    struct device *device = calloc(1, sizeof(*device));
+    int err;
+
+    if (!device)
+        return -ENOMEM;
+    device->cl = *(const cl_icd_dispatch **)platform;
+    device->platform = platform;
+    device->id = id;
+    err = devinfo_query(device->cl, id, &device->info);
+    if (err) {
+        free(device);
+        return err;
+    }
+    memcpy(device->key.icd, driver->icd, sizeof(driver->icd));
+    snprintf(device->key.platform, sizeof(device->key.platform), "%s", name);
+    copy_name(device->key.device, sizeof(device->key.device),
+              devinfo_string(&device->info, CL_DEVICE_NAME));
+    find_uuid(device);
+    find_pci(device);
+    reach_read(&device->reach);
+    *ret_device = device;
+    return 0;
+}
+
+static void devices_destroy(struct device **devices, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        devinfo_finish(&devices[i]->info);
+        free(devices[i]);
+    }
+    free(devices);
+}
+
+/* Devices of one platform are appended to *devices, which has room for DEVICES_MAX more. */
+static int list_platform(const struct driver *driver, cl_platform_id platform,
+                         struct device **devices, size_t *count)
+{
+    const cl_icd_dispatch *cl = platform ? *(const cl_icd_dispatch **)platform : NULL;
+    cl_device_id ids[DEVICES_MAX];
+    char name[sizeof(devices[0]->key.platform)];
+    cl_uint found = 0;
+    cl_int status;
+    int err;
+
+    if (!cl || !cl->clGetPlatformInfo || !cl->clGetDeviceIDs || !cl->clGetDeviceInfo)
+        return -EIO;
+    err = platform_name(cl, platform, name, sizeof(name));
+    if (err)
+        return err;
+    status = cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &found);
+    if (status == CL_DEVICE_NOT_FOUND)
+        return 0;
+    if (status)
+        return -EIO;
+    for (cl_uint i = 0; i < found && i < DEVICES_MAX; i++) {
+        err = device_create(driver, platform, name, ids[i], &devices[*count]);
+        if (err == -ENOMEM)
+            return err;
+        if (err)
+            log_warn("a device of %s (%s) skipped: it does not answer", name, driver->icd);
+        else
+            ++*count;
+    }
+    return 0;
+}
+
+static bool same_names(const struct device_key *a, const struct device_key *b)
+{
+    return !strcmp(a->icd, b->icd) && !strcmp(a->platform, b->platform) &&
+           !strcmp(a->device, b->device);
+}
+
+/*
+ * Number devices of equal names. What two of them share (a UUID that stands for the driver, the
+ * PCI address of one card's parts) tells nothing apart, so it leaves the keys.
+ */
+static void tell_apart(struct device **devices, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct device_key *key = &devices[i]->key;
+        bool uuid_shared = false, pci_shared = false;
+
+        for (size_t j = i + 1; j < count; j++) {
+            struct device_key *other = &devices[j]->key;
+            bool uuid_same, pci_same;
+
+            if (!same_names(key, other))
+                continue;
+            other->ordinal = key->ordinal + 1;
+            uuid_same = key->uuid[0] && !strcmp(key->uuid, other->uuid);
+            pci_same = key->pci[0] && !strcmp(key->pci, other->pci) &&
+                       (uuid_same || !key->uuid[0] || !other->uuid[0]);
+            if (uuid_same)
+                other->uuid[0] = '\0';
+            if (pci_same)
+                other->pci[0] = '\0';
+            uuid_shared = uuid_shared || uuid_same;
+            pci_shared = pci_shared || pci_same;
+        }
+        if (uuid_shared)
+            key->uuid[0] = '\0';
+        if (pci_shared)
+            key->pci[0] = '\0';
+    }
+}
+
+static int list_devices(const struct driver *driver, const cl_platform_id *platforms,
+                        cl_uint platform_count, struct device ***ret_devices, size_t *ret_count)
+{
+    struct device **devices = NULL;
+    size_t count = 0;
+
+    for (cl_uint i = 0; i < platform_count; i++) {
+        struct device **grown = realloc(devices, (count + DEVICES_MAX) * sizeof(*grown));
+        int err = grown ? 0 : -ENOMEM;
+
+        if (!err) {
+            devices = grown;
+            err = list_platform(driver, platforms[i], devices, &count);
+        }
+        if (err == -ENOMEM) {
+            devices_destroy(devices, count);
+            return err;
+        }
+        if (err)
+            log_warn("a platform of %s skipped: it does not answer", driver->icd);
+    }
+    if (!count) {
+        free(devices);
+        return -ENOENT;
+    }
+    tell_apart(devices, count);
+    *ret_devices = devices;
+    *ret_count = count;
+    return 0;
+}
+
+/* The one way in that every driver has (cl_khr_icd): by its extension function, or by its name. */
+static clIcdGetPlatformIDsKHR_fn find_entry(void *handle)
+{
+    void *(CL_API_CALL * address)(const char *);
+    clIcdGetPlatformIDsKHR_fn entry = NULL;
+
+    *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
+    if (address)
+        *(void **)&entry = address("clIcdGetPlatformIDsKHR");
+    if (!entry)
+        *(void **)&entry = dlsym(handle, "clIcdGetPlatformIDsKHR");
+    return entry;
+}
+
+/* The caller holds driver->opening. */
+static int driver_start(struct driver *driver)
+{
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint count = 0;
+    clIcdGetPlatformIDsKHR_fn entry;
+    void *handle;
+    cl_int status;
+
+    if (icd_is_ours(driver->icd))
+        return -ENOENT;
+    handle = dlopen(driver->icd, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        log_warn("driver %s not used: %s", driver->icd, dlerror());
+        return -ENOENT;
+    }
+    if (dlsym(handle, DRIVER_OWN_MARKER)) {
+        dlclose(handle);
+        return -ENOENT;
+    }
+    rebind_own_calls(handle);
+    entry = find_entry(handle);
+    if (!entry) {
+        log_warn("driver %s not used: it has no clIcdGetPlatformIDsKHR", driver->icd);
+        dlclose(handle);
+        return -ENOENT;
+    }
+    status = entry(PLATFORMS_MAX, platforms, &count);
+    if (status || !count) {
+        log_info("driver %s has no platform (%d)", driver->icd, status);
+        return -ENOENT;
+    }
+    if (count > PLATFORMS_MAX)
+        count = PLATFORMS_MAX;
+    int err = list_devices(driver, platforms, count, &driver->devices, &driver->count);
+    work_arm(); /* to run before what the driver has for the end of the process */
+    return err;
+}
+
+static int driver_find(const char *icd, struct driver **ret_driver)
+{
+    struct driver *driver, *fresh = calloc(1, sizeof(*fresh));
+
+    if (!fresh)
+        return -ENOMEM;
+    pthread_mutex_init(&fresh->opening, NULL);
+    snprintf(fresh->icd, sizeof(fresh->icd), "%s", icd);
+
+    pthread_mutex_lock(&drivers_lock);
+    for (driver = drivers; driver; driver = driver->next) {
+        if (!strcmp(driver->icd, icd))
+            break;
+    }
+    if (!driver) {
+        fresh->next = drivers;
+        drivers = driver = fresh;
+        fresh = NULL;
+    }
+    pthread_mutex_unlock(&drivers_lock);
+
+    if (fresh) {
+        pthread_mutex_destroy(&fresh->opening);
+        free(fresh);
+    }
+    *ret_driver = driver;
+    return 0;
+}
+
+/* A driver that had no device is asked again the next time: one may have been plugged in. */
+static int driver_open(const char *icd, struct driver **ret_driver)
+{
+    struct driver *driver;
+    int err = driver_find(icd, &driver);
+
+    if (err)
+        return err;
+    int before = cancel_hold();
+    pthread_mutex_lock(&driver->opening);
+    err = driver->devices ? 0 : driver_start(driver);
+    pthread_mutex_unlock(&driver->opening);
+    cancel_allow(before);
+    if (!err)
+        *ret_driver = driver;
+    return err;
+}
+
+bool device_key_equal(const struct device_key *a, const struct device_key *b)
+{
+    bool uuids = a->uuid[0] && b->uuid[0];
+    bool addresses = a->pci[0] && b->pci[0];
+
+    if (!same_names(a, b))
+        return false;
+    if (uuids && strcmp(a->uuid, b->uuid) != 0)
+        return false;
+    if (addresses && strcmp(a->pci, b->pci) != 0)
+        return false;
+    return uuids || addresses || a->ordinal == b->ordinal;
+}
+
+static void read_configured(void)
+{
+    if (icd_list_read(&configured))
+        log_warn("no memory for the list of drivers");
+}
+
+static bool list_has(const struct icd_list *list, const char *icd)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (!strcmp(list->libraries[i], icd))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * True for a driver that the user's own configuration names, now or when the first was opened (the
+ * program may have cleared its environment): keys come from an agent and from files, which do not
+ * decide what is loaded into the program.
+ */
+static bool may_open(const char *icd)
+{
+    struct icd_list CLEANUP(icd_list_finish) now = {0};
+    bool may;
+
+    pthread_once(&configured_once, read_configured);
+    may = list_has(&configured, icd) || (!icd_list_read(&now) && list_has(&now, icd));
+    if (!may)
+        log_warn("driver %s not used: no OpenCL configuration of this user names it", icd);
+    return may;
+}
+
+void device_call(struct device *device, const char *name)
+{
+    const char *none = NULL;
+    char *copy = name[0] && !atomic_load(&device->name) ? strdup(name) : NULL;
+    if (copy && !atomic_compare_exchange_strong(&device->name, &none, copy))
+        free(copy);
+}
+
+int driver_open_device(const struct device_key *key, struct device **ret_device)
+{
+    struct driver *driver = NULL;
+    int err = may_open(key->icd) ? driver_open(key->icd, &driver) : -ENOENT;
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < driver->count; i++) {
+        if (device_key_equal(key, &driver->devices[i]->key)) {
+            *ret_device = driver->devices[i];
+            return 0;
+        }
+    }
+    log_warn("driver %s has no device \"%s\" (%s) now", key->icd, key->device,
+             key->uuid[0] ? key->uuid : key->pci);
+    return -ENOENT;
+}
+
+int driver_list_library(const char *icd, struct device ***ret_devices, size_t *ret_count)
+{
+    struct driver *driver = NULL;
+    struct device **devices;
+    int err;
+
+    if (strlen(icd) >= ICD_NAME_SIZE)
+        return -ENOENT;
+    err = driver_open(icd, &driver);
+    if (err)
+        return err;
+    devices = malloc(driver->count * sizeof(struct device *));
+    if (!devices)
+        return -ENOMEM;
+    memcpy(devices, driver->devices, driver->count * sizeof(struct device *));
+    *ret_devices = devices;
+    *ret_count = driver->count;
+    return 0;
+}
+
+int driver_list(struct device ***ret_devices, size_t *ret_count)
+{
+    struct icd_list CLEANUP(icd_list_finish) list = {0};
+    struct device **devices = NULL;
+    size_t count = 0;
+    int err = icd_list_read(&list);
+
+    for (size_t i = 0; !err && i < list.count; i++) {
+        struct device **CLEANUP(free_pointer) some = NULL;
+        struct device **grown;
+        size_t some_count = 0;
+
+        err = driver_list_library(list.libraries[i], &some, &some_count);
+        if (err && err != -ENOMEM)
+            err = 0;
+        if (err || !some_count)
+            continue;
+        grown = realloc(devices, (count + some_count) * sizeof(*grown));
+        if (!grown) {
+            err = -ENOMEM;
+            break;
+        }
+        devices = grown;
+        memcpy(devices + count, some, some_count * sizeof(struct device *));
+        count += some_count;
+    }
+    if (err) {
+        free(devices);
+        return err;
+    }
+    *ret_devices = devices;
+    *ret_count = count;
+    return 0;
+}
+
+cl_version device_version(const struct device *device)
+{
+    return devinfo_version(&device->info);
+}
+
+/* What another thread was opening is begun anew by who needs it. */
+static void in_child(void)
+{
+    for (struct driver *driver = drivers; driver; driver = driver->next)
+        pthread_mutex_init(&driver->opening, NULL);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &drivers_lock, .in_child = in_child};

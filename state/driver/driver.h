@@ -1,0 +1,106 @@
+#ifndef RESEAT_STATE_DRIVER_DRIVER_H
+#define RESEAT_STATE_DRIVER_DRIVER_H
+
+#include <CL/cl_icd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+#include "state/base/reach.h"
+#include "state/driver/devinfo.h"
+#include "state/object/account.h"
+#include "state/transfer/cost.h"
+
+/*
+ * The vendors' drivers, opened by us through their ICD entry points and called through their
+ * dispatch tables. No loader stands in between, so no call can lead back to us.
+ */
+
+/**
+ * What tells one device of a machine from another, without opening a driver. It is stable across
+ * processes and reboots: nothing in it is an index into a list that other hardware shifts.
+ */
+struct device_key {
+    char icd[256];      /**< The driver library, as its .icd file or OCL_ICD_FILENAMES names it. */
+    char platform[128]; /**< CL_PLATFORM_NAME. */
+    char device[128];   /**< CL_DEVICE_NAME. */
+    uint32_t ordinal;   /**< Among the devices of this platform with this name. */
+    char uuid[33];      /**< Lower-case hexadecimal, or "" (cl_khr_device_uuid). */
+    char pci[16];       /**< "0000:3b:00.0", or "" (cl_khr_pci_bus_info and vendors' own). */
+};
+
+#define DEVICE_NAME_MAX 32
+
+/** One real device. Lives as long as the process: drivers are never closed. */
+struct device {
+    struct device_key key;
+    const cl_icd_dispatch
+        *cl; /**< Every real object of this device's platform is called with it. */
+    cl_platform_id platform;
+    cl_device_id id;
+    struct devinfo info;    /**< Its own answers, queried once. */
+    struct account account; /**< What the program has there. */
+    struct reach reach; /**< Of the process when its driver last opened it. A mover's later on. */
+    _Atomic uint8_t host_ptr; /**< enum host_ptr (residence.h). */
+    struct link_figures link; /**< Of probe_link(), bandwidths of 0 until it measured. */
+    const char *_Atomic name; /**< What operators call it; NULL: not heard yet. */
+};
+
+/** What messages call it: as operators do, who have one name for it, or as its driver does. */
+static inline const char *device_name(const struct device *device)
+{
+    const char *name = atomic_load(&device->name);
+    return name ? name : device->key.device;
+}
+/** It has that name from now on; "" says nothing. The first one stays, as names do. */
+void device_call(struct device *device, const char *name);
+
+/** The value of the environment before `reseat run` replaced it; drivers are found through these.
+ */
+#define DRIVER_ENV_VENDORS   "RESEAT_ICD_VENDORS"
+#define DRIVER_ENV_FILENAMES "RESEAT_ICD_FILENAMES"
+/** A symbol that our own library exports and no driver has, so that we never open ourselves. */
+#define DRIVER_OWN_MARKER "reseat_marker"
+
+/**
+ * True when both keys name the same device of the same driver: by UUID and PCI address where both
+ * have them, else by the ordinal among equal names.
+ */
+bool device_key_equal(const struct device_key *a, const struct device_key *b);
+
+/**
+ * Open the driver that @key names and find the device.
+ *
+ * Only that one driver library is opened: others stay out of the process. Opening one again is
+ * free. Thread-safe. Blocks on the driver's own start-up.
+ *
+ * @ret_device  Borrowed, valid until the process ends.
+ * Returns 0, -ENOENT (no such driver or device, or driver_list() would not open it either; the
+ * reason is in the log), -ENOMEM.
+ */
+MUST_CHECK int driver_open_device(const struct device_key *key, struct device **ret_device);
+
+/**
+ * Open every driver that an OpenCL loader would find (DRIVER_ENV_* when set, else
+ * OCL_ICD_VENDORS and OCL_ICD_FILENAMES, else /etc/OpenCL/vendors; never ourselves) and list all
+ * their devices, in a stable order. A driver that fails to open is skipped and logged.
+ *
+ * Thread-safe. Blocks on the drivers' own start-up.
+ *
+ * @ret_devices  Array owned by the caller (free()), NULL when empty; the devices in it are
+ * borrowed. Returns 0 or -ENOMEM.
+ */
+MUST_CHECK int driver_list(struct device ***ret_devices, size_t *ret_count);
+
+/**
+ * The same for one driver library. Returns 0, -ENOENT (it cannot be opened, is ourselves, or has no
+ * device; the reason is in the log), -ENOMEM.
+ */
+MUST_CHECK int driver_list_library(const char *icd, struct device ***ret_devices,
+                                   size_t *ret_count);
+
+/** OpenCL version of the device as CL_MAKE_VERSION(major, minor, 0). */
+cl_version device_version(const struct device *device);
+
+#endif

@@ -1,0 +1,330 @@
+#include <stdlib.h>
+
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/memory/map_priv.h"
+
+/* Guards every root's list of mappings, and visits. Nothing else is locked under it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t visit_ended = PTHREAD_COND_INITIALIZER;
+
+bool mapping_link(struct mapping *mapping)
+{
+    struct memory *root = mapping->memory->root;
+    pthread_mutex_lock(&lock);
+    bool linked = !root->visited;
+    if (linked) {
+        mapping->pointer = root->window->bytes + mapping->offset;
+        mapping->refs++;
+        mapping->next = root->mappings;
+        root->mappings = mapping;
+        atomic_fetch_add_explicit(&mapping->memory->map_count, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+    return linked;
+}
+
+static void unref_locked(struct mapping *mapping)
+{
+    if (--mapping->refs == 0)
+        free(mapping);
+}
+
+void mapping_unref(struct mapping *mapping)
+{
+    pthread_mutex_lock(&lock);
+    unref_locked(mapping);
+    pthread_mutex_unlock(&lock);
+}
+
+static void unlink_locked(struct mapping *mapping)
+{
+    struct mapping **link = &mapping->memory->root->mappings;
+    while (*link != mapping)
+        link = &(*link)->next;
+    *link = mapping->next;
+    mapping->unlinked = true;
+    atomic_fetch_sub_explicit(&mapping->memory->map_count, 1, memory_order_release);
+    unref_locked(mapping);
+}
+
+void mapping_unlink(struct mapping *mapping)
+{
+    pthread_mutex_lock(&lock);
+    if (!mapping->unlinked)
+        unlink_locked(mapping);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Of several at one address the oldest; one that has not come about yet last. */
+static bool is_sooner(const struct mapping *mapping, const struct mapping *than)
+{
+    return !than || !mapping->pending || than->pending;
+}
+
+struct mapping *mapping_close(struct memory *memory, const void *pointer)
+{
+    struct mapping *mapping = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct mapping *m = memory->root->mappings; m; m = m->next)
+        if (m->memory == memory && m->pointer == pointer && !m->closing && is_sooner(m, mapping))
+            mapping = m;
+    if (mapping)
+        mapping->closing = true;
+    pthread_mutex_unlock(&lock);
+    return mapping;
+}
+
+void mapping_reopen(struct mapping *mapping)
+{
+    pthread_mutex_lock(&lock);
+    mapping->closing = false;
+    pthread_mutex_unlock(&lock);
+}
+
+static void settle_locked(struct mapping *mapping)
+{
+    if (!mapping->settled) {
+        mapping->settled = true;
+        unref_locked(mapping);
+    }
+}
+
+void mapping_issued(struct mapping *mapping, uint8_t place)
+{
+    pthread_mutex_lock(&lock);
+    mapping->place = place;
+    mapping->pending = false;
+    settle_locked(mapping);
+    pthread_mutex_unlock(&lock);
+}
+
+void mapping_settle(struct mapping *mapping)
+{
+    pthread_mutex_lock(&lock);
+    settle_locked(mapping);
+    pthread_mutex_unlock(&lock);
+}
+
+bool mapping_is_covered(struct mapping *mapping)
+{
+    bool covered = false;
+    pthread_mutex_lock(&lock);
+    for (struct mapping *m = mapping->memory->root->mappings; m && !covered; m = m->next)
+        covered = m != mapping && !m->pending && (m->flags & WRITE_FLAGS) && !m->memory->image &&
+                  mapping->offset >= m->offset &&
+                  mapping->offset + mapping->length <= m->offset + m->length;
+    pthread_mutex_unlock(&lock);
+    return covered;
+}
+
+cl_int mapping_enter(const struct mapping *mapping, struct residence *residence, uint8_t place,
+                     cl_command_queue queue, cl_map_flags flags, cl_uint waits,
+                     const cl_event *wait_list, cl_event *ret_event)
+{
+    cl_int error;
+    void *pointer = residence->cl->clEnqueueMapBuffer(
+        queue, mapping->memory->root->real[place], CL_FALSE, flags, mapping->offset,
+        mapping->length, waits, wait_list, ret_event, &error);
+    return pointer ? CL_SUCCESS : error;
+}
+
+/* Invalidating, even for a map to read and write: the host's bytes must not be replaced. */
+static cl_int enter_again(const struct mapping *mapping, struct residence *residence, uint8_t place)
+{
+    cl_map_flags flags =
+        mapping->flags & WRITE_FLAGS ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_READ;
+    return mapping_enter(mapping, residence, place, residence->io, flags, 0, NULL, NULL);
+}
+
+static cl_int leave(const struct mapping *mapping, struct residence *residence)
+{
+    const struct memory *root = mapping->memory->root;
+    return residence_unmap(residence, root->real[mapping->place],
+                           root->window->bytes + mapping->offset);
+}
+
+cl_int mapping_carry(struct mapping *mapping, uint8_t place)
+{
+    const struct memory *root = mapping->memory->root;
+    struct context *context = root->context;
+    cl_int error = CL_SUCCESS;
+    if (mapping->place != PLACE_NONE && mapping->place != place) {
+        struct residence *from = context->at[mapping->place];
+        error = queue_drain(context, mapping->place);
+        if (error == CL_SUCCESS)
+            error = leave(mapping, from);
+        if (error == CL_SUCCESS)
+            error = from->cl->clFinish(from->io);
+        if (error != CL_SUCCESS)
+            return error;
+        mapping->place = PLACE_NONE;
+    }
+    if (mapping->place == PLACE_NONE && (root->backed & (1u << place))) {
+        struct residence *to = context->at[place];
+        error = enter_again(mapping, to, place);
+        if (error == CL_SUCCESS)
+            error = to->cl->clFinish(to->io);
+        if (error == CL_SUCCESS)
+            mapping->place = place;
+    }
+    return error;
+}
+
+bool map_any(struct memory *root)
+{
+    pthread_mutex_lock(&lock);
+    bool any = root->mappings != NULL;
+    pthread_mutex_unlock(&lock);
+    return any;
+}
+
+void map_forget(struct memory *memory)
+{
+    /* Nobody has it any more who could map it, and most have no mapping. */
+    if (atomic_load_explicit(&memory->map_count, memory_order_acquire) == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    for (struct mapping *m = memory->root->mappings, *next; m; m = next) {
+        next = m->next;
+        if (m->memory == memory)
+            unlink_locked(m);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool map_visit(struct memory *root)
+{
+    pthread_mutex_lock(&lock);
+    bool given_back = root->host_ptr && object_refs(root) == 0;
+    bool may = !root->visited && !root->mappings && !given_back;
+    if (may)
+        root->visited = true;
+    pthread_mutex_unlock(&lock);
+    return may;
+}
+
+void map_visit_end(struct memory *root)
+{
+    pthread_mutex_lock(&lock);
+    root->visited = false;
+    pthread_cond_broadcast(&visit_ended);
+    pthread_mutex_unlock(&lock);
+}
+
+void map_visit_await(struct memory *root)
+{
+    int before = cancel_hold();
+    pthread_mutex_lock(&lock);
+    while (root->visited)
+        pthread_cond_wait(&visit_ended, &lock);
+    pthread_mutex_unlock(&lock);
+    cancel_allow(before);
+}
+
+bool map_written(struct memory *root)
+{
+    pthread_mutex_lock(&lock);
+    bool written = false;
+    for (struct mapping *m = root->mappings; m; m = m->next)
+        written = written || (!m->pending && (m->flags & WRITE_FLAGS));
+    pthread_mutex_unlock(&lock);
+    return written;
+}
+
+cl_int map_leave(struct memory *root, struct residence *residence, uint8_t place)
+{
+    for (struct mapping *m = root->mappings; m; m = m->next) {
+        if (m->pending || m->place != place)
+            continue;
+        cl_int error = leave(m, residence);
+        if (error != CL_SUCCESS)
+            return error;
+    }
+    return CL_SUCCESS;
+}
+
+/* What a move from @from to @to takes along. */
+static bool goes_along(const struct mapping *m, uint8_t from)
+{
+    return !m->pending && (m->place == from || m->place == PLACE_NONE);
+}
+
+static bool arrives(const struct memory *root, uint8_t to)
+{
+    return to != PLACE_HOST && (root->backed & (1u << to)) && replica_is_latest(root, to);
+}
+
+cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from, uint8_t to)
+{
+    cl_int error = CL_SUCCESS;
+    if (!arrives(root, to))
+        return CL_SUCCESS;
+    for (struct mapping *m = root->mappings; m && error == CL_SUCCESS; m = m->next)
+        if (goes_along(m, from))
+            error = enter_again(m, residence, to);
+    return error;
+}
+
+void map_moved(struct memory *root, uint8_t from, uint8_t to)
+{
+    for (struct mapping *m = root->mappings; m; m = m->next)
+        if (goes_along(m, from))
+            m->place = arrives(root, to) ? to : PLACE_NONE;
+}
+
+/* The first byte at or after @at that mapping @m covers, and where that run ends. */
+static bool next_run(const struct mapping *m, size_t at, size_t *ret_from, size_t *ret_to)
+{
+    const struct image_shape *image = m->memory->image;
+    if (!image) {
+        *ret_from = m->offset > at ? m->offset : at;
+        *ret_to = m->offset + m->length;
+        return *ret_from < *ret_to;
+    }
+    size_t row = m->region[0] * image->element_size;
+    for (size_t z = 0; z < m->region[2]; z++)
+        for (size_t y = 0; y < m->region[1]; y++) {
+            size_t from = m->offset + z * image->slice_pitch + y * image->row_pitch;
+            if (from + row <= at)
+                continue;
+            *ret_from = from > at ? from : at;
+            *ret_to = from + row;
+            return true;
+        }
+    return false;
+}
+
+int map_each_gap(struct memory *root, int (*copy)(void *data, size_t from, size_t to), void *data)
+{
+    size_t at = 0;
+    while (at < root->size) {
+        size_t from = root->size, to = from;
+        for (struct mapping *m = root->mappings; m; m = m->next) {
+            size_t run_from, run_to;
+            if (!m->pending && (m->flags & WRITE_FLAGS) && next_run(m, at, &run_from, &run_to) &&
+                run_from < from) {
+                from = run_from;
+                to = run_to;
+            }
+        }
+        if (from > at) {
+            int error = copy(data, at, from);
+            if (error != 0)
+                return error;
+        }
+        at = to > at ? to : root->size;
+    }
+    return 0;
+}
+
+/* Whoever visited is gone. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        memory->visited = false;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&visit_ended}, .in_child = in_child};

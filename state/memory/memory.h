@@ -1,0 +1,217 @@
+#ifndef RESEAT_STATE_MEMORY_MEMORY_H
+#define RESEAT_STATE_MEMORY_MEMORY_H
+
+#include "state/object/context.h"
+
+/*
+ * Memory objects and their replicas (invariants R1 to R4).
+ *
+ * The bytes belong to the root: a buffer, or an image that has storage of its own. Sub-buffers and
+ * images made from a buffer are views of a root. A root has a version that every write increments
+ * and up to PLACES + 1 replicas, one a residence and one in host memory: the window.
+ *
+ * The window is one host address for the object's whole life: maps point into it on every device.
+ * It is the program's own memory for CL_MEM_USE_HOST_PTR, ours otherwise. Where a residence keeps
+ * CL_MEM_USE_HOST_PTR bytes in place (`in_place`: CPU devices) buffers are made over their window,
+ * so that maps cost nothing and a move between two such devices copies nothing.
+ *
+ * The program's own memory is written by what its commands write, and by nothing else (L4): it may
+ * be read-only, or gone already when the object is released. It is the replica in host memory for
+ * as long as it has the latest bytes anyway. Once host memory needs bytes that it lacks they go
+ * beside it, into the store, and then only commands of the program bring them over. What copies
+ * from it stands that it is gone; drivers that would copy by themselves are not given it again.
+ */
+
+struct image_shape {
+    cl_image_format format;
+    cl_image_desc desc; /**< Normalised: pitches filled in, mem_object is the virtual buffer. */
+    size_t element_size;
+    size_t dims[3]; /**< Extent as origin/region count it; arrays use the layer's axis. */
+    size_t row_pitch, slice_pitch; /**< Of the window; of the program's pointer if it gave one.
+                                        A 1D array's are the same: the distance of its layers. */
+    size_t size;                   /**< Bytes of the window. */
+    cl_mem_flags buffer_flags;
+};
+
+/**
+ * The host bytes of a memory object. Counted: drivers may still use them after the program released
+ * the object.
+ */
+struct window {
+    _Atomic uint32_t refs;
+    bool ours; /**< Allocated by us, not the program's CL_MEM_USE_HOST_PTR. */
+    char *bytes;
+    size_t size;
+    struct farewell
+        *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
+};
+static inline void window_ref(struct window *window)
+{
+    atomic_fetch_add_explicit(&window->refs, 1, memory_order_relaxed);
+}
+void window_unref(struct window *window); /**< NULL is allowed. */
+
+struct mapping;  /* map.h */
+struct farewell; /* memory_end.c */
+
+struct memory {
+    struct object object;
+    cl_mem real[PLACES]; /**< Written by the creator, movers, and under the gate on first use. */
+    struct context *context; /**< Held. */
+    struct memory *root;     /**< Itself, or the held root that has the bytes. */
+    cl_mem_object_type type;
+    cl_mem_flags flags;            /**< What clGetMemObjectInfo answers. */
+    size_t size;                   /**< Bytes. */
+    size_t origin;                 /**< Of a sub-buffer, bytes from the root. */
+    bool uses_svm;                 /**< CL_MEM_USE_HOST_PTR, and it points into SVM. */
+    void *host_ptr;                /**< CL_MEM_USE_HOST_PTR's, or NULL. */
+    struct image_shape *image;     /**< Owned; NULL for buffers. */
+    cl_mem_properties *properties; /**< Owned, with the final 0; or NULL. */
+    size_t property_count;
+    struct memory *associated;         /**< CL_MEM_ASSOCIATED_MEMOBJECT, held. */
+    struct farewell *_Atomic farewell; /**< Destructor callbacks, or NULL. */
+    _Atomic uint32_t map_count;        /**< CL_MEM_MAP_COUNT. */
+
+    /* Of roots only. */
+    _Atomic uint64_t version;          /**< 0: never written. */
+    _Atomic uint64_t held[PLACES + 1]; /**< The version that each replica had when it was made. */
+    _Atomic uint8_t writer;            /**< Its replica always has the latest version. */
+    _Atomic uint8_t backed;            /**< Bit p: real[p] was made over the window. */
+    _Atomic bool used;                 /**< Some command named it: it may be in flight. */
+    struct window *_Atomic window;     /**< Or NULL. While set, its bytes keep their address. */
+    char *_Atomic store;               /**< Owned. The replica in host memory where that is not the
+                                            window; or NULL. By who copies, alone at it. */
+    struct mapping *mappings;          /**< Of it and its views. Guarded by mapping.c's lock. */
+    bool visited;                      /**< A mover copies it, with the gate open. Likewise. */
+    _Atomic bool collected;            /**< A mover copies it: not to be spilled. Set with the
+                                            gate closed. */
+    _Atomic uint64_t stamp;            /**< When a command named it, where room is short. */
+};
+
+static inline struct memory *memory_get(cl_mem handle)
+{
+    return object_get(handle, OBJECT_MEMORY);
+}
+
+/** True when @place (PLACE_HOST too) holds the latest bytes of @root. Wait-free. */
+static inline bool replica_is_latest(const struct memory *root, uint8_t place)
+{
+    uint64_t version = atomic_load_explicit(&root->version, memory_order_relaxed);
+    return version == 0 || atomic_load_explicit(&root->writer, memory_order_relaxed) == place ||
+           atomic_load_explicit(&root->held[place], memory_order_relaxed) == version;
+}
+
+/**
+ * A command that was just given to @place writes @root: a new version, held there alone.
+ * Inside the gate. Two threads that write the same object at once leave the same writer, and a
+ * version that differs from any seen before either came in (movers read it with the gate closed).
+ */
+static inline void replica_written(struct memory *root, uint8_t place)
+{
+    atomic_store_explicit(&root->writer, place, memory_order_relaxed);
+    atomic_store_explicit(&root->version,
+                          atomic_load_explicit(&root->version, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/** @place, which holds the latest bytes, is the one that writes them from now on. Gate closed. */
+static inline void replica_claim(struct memory *root, uint8_t place)
+{
+    uint64_t version = atomic_load_explicit(&root->version, memory_order_relaxed);
+    uint8_t writer = atomic_load_explicit(&root->writer, memory_order_relaxed);
+    if (writer <= PLACE_HOST)
+        atomic_store_explicit(&root->held[writer], version, memory_order_relaxed);
+    atomic_store_explicit(&root->held[place], version, memory_order_relaxed);
+    atomic_store_explicit(&root->writer, place, memory_order_relaxed);
+}
+
+/** @place was brought up to @version, read from the object before the copying began. */
+static inline void replica_refreshed(struct memory *root, uint8_t place, uint64_t version)
+{
+    atomic_store_explicit(&root->held[place], version, memory_order_relaxed);
+}
+
+/** Bytes of a row and slice in the window, and elements, of one image. */
+void image_shape_init(struct image_shape *shape, const cl_image_format *format,
+                      const cl_image_desc *desc, size_t element_size);
+/** The slice pitch that calls take for it: 0 where an image has no slices (5.3.3). */
+size_t image_slice_argument(const struct image_shape *shape);
+/** The row pitch that the program is told: of a 1D array not the distance of its layers. */
+size_t image_row_answer(const struct image_shape *shape);
+/** 5.3.1.3: pitches that fit the extents, and the object that the image is made from, if any. */
+bool image_desc_valid(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
+                      const struct memory *source);
+/** Bytes per element of a format (5.3.1.1), 0 for one that we do not know. */
+size_t image_element_size(const cl_image_format *format);
+
+/** The three creators. Validate as the specification asks; the driver validates the rest. */
+cl_int memory_create_buffer(struct context *context, const cl_mem_properties *properties,
+                            cl_mem_flags flags, size_t size, void *host_ptr,
+                            struct memory **ret_memory);
+/** @alignment  Of the origin, in bytes: what the program was told. */
+cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
+                                cl_buffer_create_type type, const void *info, size_t alignment,
+                                struct memory **ret_memory);
+cl_int memory_create_image(struct context *context, const cl_mem_properties *properties,
+                           cl_mem_flags flags, const cl_image_format *format,
+                           const cl_image_desc *desc, void *host_ptr, struct memory **ret_memory);
+
+/**
+ * Make the real object of @memory in @place, its root's first. Not its content: its replica there
+ * is stale afterwards, unless the object was never written.
+ * Inside the gate, or by a mover. CL_SUCCESS, what the driver says, or NO_ROOM (room.h).
+ */
+cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place);
+
+/** real[place] is somebody else's to release, or was: it is not counted as the device's any more.
+ */
+static inline void memory_left(struct memory *memory, struct residence *residence, uint8_t place)
+{
+    if (memory->real[place] && memory->root == memory)
+        account_return(&residence->device->account, memory->size);
+    memory->real[place] = NULL;
+    if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << place))
+        atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << place), memory_order_relaxed);
+}
+
+/** Allocate the root's window if it has none. 0 or -ENOMEM. */
+MUST_CHECK int memory_window(struct memory *root);
+/** True when the bytes of @root are the program's to write: its CL_MEM_USE_HOST_PTR memory. */
+static inline bool memory_is_lent(const struct memory *root)
+{
+    return root->host_ptr && !root->uses_svm;
+}
+/** Where the replica in host memory is. The window, or the store, exists. */
+static inline char *memory_host_bytes(const struct memory *root)
+{
+    return root->store ? root->store : root->window->bytes;
+}
+/** Memory for a new replica in host memory, not the program's own. 0 or -ENOMEM. By who copies. */
+MUST_CHECK int memory_host_room(struct memory *root);
+/** The window is the replica in host memory again: some device works on its bytes. Likewise. */
+void memory_host_is_window(struct memory *root);
+/** True when the window has the latest bytes, or becomes it without a copy. */
+bool memory_window_is_latest(const struct memory *root);
+/** True when bringing real[place], which was made over the program's memory, up to date would write
+ *  there. */
+bool memory_would_write(const struct memory *root, uint8_t place);
+/** Give the window or the store back, if it is ours, nobody maps it and no replica lives in it. By
+ * movers.
+ * @drained  Whose commands have all ended; who wrote last elsewhere may still read it for that. */
+void memory_window_drop(struct memory *root, uint8_t drained);
+
+/**
+ * clSetMemObjectDestructorCallback (5.5.1): @call comes once, last registered first, when the
+ * object and every driver's use of its memory have ended; outside the gate. 0 or -ENOMEM.
+ */
+MUST_CHECK int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem, void *),
+                                     void *data);
+/**
+ * clReleaseMemObject. With the last reference the program may free its CL_MEM_USE_HOST_PTR memory:
+ * blocks while a mover copies from or to that. False when there was no reference left to drop.
+ */
+bool memory_release(struct memory *memory);
+
+extern const struct object_class memory_class;
+
+#endif

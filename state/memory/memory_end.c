@@ -1,0 +1,159 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "state/base/callback.h"
+#include "state/memory/map.h"
+#include "state/memory/memory_priv.h"
+
+/*
+ * The end of a memory object. The program's last reference may go while commands that use it are
+ * in flight: drivers keep the real object, and with it the window's bytes, until those have ended.
+ * Destructor callbacks (5.5.1) come after that, since they tell the program that it may free its
+ * CL_MEM_USE_HOST_PTR memory.
+ */
+struct farewell {
+    struct callback_job job;
+    _Atomic uint32_t parts; /* the object, each real object in use, the program's memory in use */
+    struct destructor *_Atomic destructors;
+    cl_mem handle;
+};
+
+static bool is_last(struct farewell *farewell)
+{
+    return atomic_fetch_sub_explicit(&farewell->parts, 1, memory_order_acq_rel) == 1;
+}
+
+static void run(struct farewell *farewell)
+{
+    destructor_run(&farewell->destructors, farewell->handle);
+    free(farewell);
+}
+
+static void run_job(struct callback_job *job)
+{
+    run(container_of(job, struct farewell, job));
+}
+
+void farewell_drop(struct farewell *farewell)
+{
+    if (is_last(farewell)) {
+        farewell->job.run = run_job;
+        callback_post(&farewell->job);
+    }
+}
+
+static void CL_CALLBACK real_is_gone(cl_mem real, void *farewell)
+{
+    (void)real;
+    farewell_drop(farewell);
+}
+
+static void CL_CALLBACK window_let_go(cl_mem real, void *window)
+{
+    (void)real;
+    window_unref(window);
+}
+
+/* What a driver may still need is kept until it says that the real object is gone. */
+static void keep_for(struct memory *memory, const cl_icd_dispatch *cl, cl_mem real)
+{
+    struct window *window = memory->window;
+    struct farewell *farewell = memory->farewell;
+    if (window && (window->ours || farewell)) {
+        window_ref(window);
+        if (cl->clSetMemObjectDestructorCallback(real, window_let_go, window) != CL_SUCCESS)
+            window_unref(window);
+    }
+    /* POCL says nothing when an image over a buffer goes; it has no memory of its own either. */
+    if (farewell && !(memory->image && memory->associated)) {
+        atomic_fetch_add_explicit(&farewell->parts, 1, memory_order_relaxed);
+        if (cl->clSetMemObjectDestructorCallback(real, real_is_gone, farewell) != CL_SUCCESS)
+            atomic_fetch_sub_explicit(&farewell->parts, 1, memory_order_relaxed);
+    }
+}
+
+void memory_release_real(struct memory *memory, uint8_t place)
+{
+    if (!memory->real[place])
+        return;
+    struct residence *residence = memory->context->at[place];
+    if (atomic_load_explicit(&memory->root->used, memory_order_relaxed))
+        keep_for(memory, residence->cl, memory->real[place]);
+    residence->cl->clReleaseMemObject(memory->real[place]);
+    memory_left(memory, residence, place);
+}
+
+void memory_release_reals(struct memory *memory)
+{
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (memory->real[place])
+            memory_release_real(memory, place);
+}
+
+int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *call)(cl_mem, void *),
+                          void *data)
+{
+    struct farewell *farewell = memory->farewell, *none = NULL;
+    if (callback_start() != 0)
+        return -ENOMEM;
+    if (!farewell) {
+        farewell = calloc(1, sizeof(*farewell));
+        if (!farewell)
+            return -ENOMEM;
+        atomic_init(&farewell->parts, 1);
+        farewell->handle = (cl_mem)memory;
+        if (!atomic_compare_exchange_strong(&memory->farewell, &none, farewell)) {
+            free(farewell);
+            farewell = none;
+        }
+    }
+    return destructor_add(&farewell->destructors, (void(CL_CALLBACK *)(void *, void *))call, data);
+}
+
+bool memory_release(struct memory *memory)
+{
+    struct memory *root = memory->root;
+    if (LIKELY(!root->host_ptr))
+        return object_release(memory);
+    object_hold(root);
+    bool released = object_release(memory);
+    if (object_refs(root) == 0)
+        map_visit_await(root);
+    object_unhold(root);
+    return released;
+}
+
+static void memory_leave(struct object *object)
+{
+    struct memory *memory = (struct memory *)object;
+    map_forget(memory);
+    memory_release_reals(memory);
+}
+
+static void memory_destroy(struct object *object)
+{
+    struct memory *memory = (struct memory *)object;
+    struct farewell *farewell = memory->farewell;
+    struct window *window = memory->window;
+    if (farewell && window && !window->ours) {
+        atomic_fetch_add_explicit(&farewell->parts, 1, memory_order_relaxed);
+        window->farewell = farewell;
+    }
+    window_unref(window);
+    if (farewell && is_last(farewell))
+        run(farewell);
+    free(memory->store);
+    free(memory->image);
+    free(memory->properties);
+    if (memory->associated)
+        object_unhold(memory->associated);
+    if (memory->root != memory)
+        object_unhold(memory->root);
+    object_unhold(memory->context);
+}
+
+const struct object_class memory_class = {
+    .size = sizeof(struct memory),
+    .leave = memory_leave,
+    .destroy = memory_destroy,
+};

@@ -1,0 +1,17 @@
+#ifndef RESEAT_STATE_MEMORY_MEMORY_PRIV_H
+#define RESEAT_STATE_MEMORY_MEMORY_PRIV_H
+
+#include "state/memory/memory.h"
+
+/** Release the real object of @memory in @place, if any, and what it has of the device's memory.
+ * Its window stays until the driver lets go of it. Inside the gate, or with it closed. */
+void memory_release_real(struct memory *memory, uint8_t place);
+/** Release every real object of @memory; its window stays until the drivers let go of it. Inside
+ *  the gate. */
+void memory_release_reals(struct memory *memory);
+
+/** Drop one part of what an object's destructor callbacks wait for. From any thread, a driver's
+ *  too: when it is the last one they are called on the callback thread. */
+void farewell_drop(struct farewell *farewell);
+
+#endif

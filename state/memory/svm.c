@@ -1,0 +1,143 @@
+#include "state/memory/svm.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/fork.h"
+#include "state/object/context.h"
+
+struct svm_block {
+    char *start;
+    size_t size;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all tables; a leaf */
+
+/* Where the first block that begins after @pointer is. Under lock. */
+static size_t after(const struct svm_table *table, const char *pointer)
+{
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (table->blocks[middle].start <= pointer)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool svm_has(const struct svm_table *table, const void *pointer)
+{
+    const char *byte = pointer;
+    pthread_mutex_lock(&lock);
+    size_t at = after(table, byte);
+    bool found =
+        at > 0 && (size_t)(byte - table->blocks[at - 1].start) < table->blocks[at - 1].size;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* Room for one more than there are now, and for those that other threads reserved. */
+static bool reserve(struct svm_table *table)
+{
+    bool enough = true;
+    pthread_mutex_lock(&lock);
+    if (table->count + table->reserved >= table->capacity) {
+        size_t capacity = table->capacity ? 2 * table->capacity : 16;
+        struct svm_block *grown = reallocarray(table->blocks, capacity, sizeof(*grown));
+        enough = grown != NULL;
+        if (grown) {
+            table->blocks = grown;
+            table->capacity = capacity;
+        }
+    }
+    table->reserved += enough;
+    pthread_mutex_unlock(&lock);
+    return enough;
+}
+
+/* What was reserved becomes @block, or nothing when it has no bytes. */
+static void settle(struct svm_table *table, struct svm_block block)
+{
+    pthread_mutex_lock(&lock);
+    table->reserved--;
+    if (block.start) {
+        size_t at = after(table, block.start);
+        memmove(&table->blocks[at + 1], &table->blocks[at],
+                (table->count - at) * sizeof(table->blocks[0]));
+        table->blocks[at] = block;
+        table->count++;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static bool take_out(struct svm_table *table, const void *pointer)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = after(table, pointer);
+    bool found = at > 0 && table->blocks[at - 1].start == pointer;
+    if (found) {
+        table->count--;
+        memmove(&table->blocks[at - 1], &table->blocks[at],
+                (table->count - (at - 1)) * sizeof(table->blocks[0]));
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void svm_forget(struct svm_table *table)
+{
+    free(table->blocks);
+    *table = (struct svm_table){0};
+}
+
+/* The capabilities that an allocation takes (5.6.1). */
+static uint64_t capabilities(cl_svm_mem_flags flags)
+{
+    return CL_DEVICE_SVM_COARSE_GRAIN_BUFFER |
+           (flags & CL_MEM_SVM_FINE_GRAIN_BUFFER ? CL_DEVICE_SVM_FINE_GRAIN_BUFFER : 0) |
+           (flags & CL_MEM_SVM_ATOMICS ? CL_DEVICE_SVM_ATOMICS : 0);
+}
+
+static bool in_one_place(const struct context *context)
+{
+    for (cl_uint i = 1; i < context->seat_count; i++)
+        if (atomic_load(&context->place[i]) != atomic_load(&context->place[0]))
+            return false;
+    return true;
+}
+
+void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
+{
+    void *pointer = NULL;
+    if (!reserve(&context->svm))
+        return NULL;
+    if (pin_enter(context, CL_DEVICE_SVM_CAPABILITIES, capabilities(flags)) == CL_SUCCESS) {
+        const struct residence *residence = context->at[context_home(context)];
+        if (in_one_place(context) && residence->cl->clSVMAlloc)
+            pointer = residence->cl->clSVMAlloc(residence->context, flags, size, alignment);
+        if (pointer)
+            pin_take(&context->pins, PIN_SVM);
+        settle(&context->svm, (struct svm_block){pointer, size});
+        gate_leave();
+    } else {
+        settle(&context->svm, (struct svm_block){NULL, 0});
+    }
+    return pointer;
+}
+
+void svm_free(struct context *context, void *pointer)
+{
+    gate_enter();
+    if (pointer && take_out(&context->svm, pointer)) {
+        /* Pinned, so never suspended. */
+        const struct residence *residence = context->at[context_home(context)];
+        residence->cl->clSVMFree(residence->context, pointer);
+        pin_drop(&context->pins, PIN_SVM);
+    }
+    gate_leave();
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock};

@@ -1,0 +1,411 @@
+#include "state/move/move.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "policy/plan.h"
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/long_lock.h"
+#include "state/base/work.h"
+#include "state/command/command.h"
+#include "state/move/move_priv.h"
+#include "state/object/offer.h"
+#include "state/object/stay.h"
+#include "state/object/usage.h"
+#include "state/room/room.h"
+
+/* A program that never stops making contexts or building: give up rather than chase it. */
+#define ATTEMPTS 10
+/* How often a move that waits for what goes first looks at its deadline and cancellation. */
+#define STAY_STEP_NS 10000000u
+
+static struct long_lock one_at_a_time = LONG_LOCK_INITIALIZER;
+
+void move_lock(void)
+{
+    (void)long_lock_take(&one_at_a_time, 0);
+}
+
+void move_unlock(void)
+{
+    long_lock_release(&one_at_a_time);
+}
+
+void move_await(void)
+{
+    move_lock();
+    move_unlock();
+}
+
+uint64_t move_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+const char *move_phase_name(enum move_phase phase)
+{
+    static const char *const names[] = {"plan", "prepare", "pause", "copy", "commit", "resume"};
+    return (unsigned)phase < ARRAY_SIZE(names) ? names[phase] : "unknown";
+}
+
+const char *move_result_name(enum move_result result)
+{
+    static const char *const names[] = {"done",    "rolled-back", "refused",
+                                        "expired", "canceled",    "ended"};
+    return (unsigned)result < ARRAY_SIZE(names) ? names[result] : "unknown";
+}
+
+int move_fail(struct move *move, int error, const char *format, ...)
+{
+    if (move->report->reason[0] == '\0') {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(move->report->reason, sizeof(move->report->reason), format, arguments);
+        va_end(arguments);
+    }
+    return error;
+}
+
+int move_check(struct move *move)
+{
+    if (work_is_over() && !move->resumes)
+        return -ESHUTDOWN;
+    if (move->limits.cancel && atomic_load(move->limits.cancel))
+        return -ECANCELED;
+    if (move->limits.deadline_ns != 0 && move_now() >= move->limits.deadline_ns)
+        return -ETIMEDOUT;
+    return 0;
+}
+
+void move_tell(struct move *move)
+{
+    struct move_progress progress = move->builds;
+    progress.phase = move->report->reached;
+    progress.bytes_done = atomic_load(&move->done);
+    progress.bytes_total = move->total;
+    if (move->request->progress)
+        move->request->progress(move->request->data, &progress);
+}
+
+void move_enter_phase(struct move *move, enum move_phase phase)
+{
+    move->report->reached = phase;
+    move_tell(move);
+}
+
+/* High-water marks of what is alive now, added to what the program ever did. */
+static void measure_memory(const struct seat *seat, struct plan_use *use)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->root == memory && context_seat_index(memory->context, seat) >= 0) {
+            use->device_memory += memory->size;
+            if (memory->size > use->largest_object)
+                use->largest_object = memory->size;
+        }
+        object_unhold(memory);
+    }
+}
+
+/* -EPERM when it is pinned. */
+static int check_pins(struct move *move)
+{
+    const char *reason = pin_reason(move->seat);
+    return reason ? move_fail(move, -EPERM, "the program is pinned to its device: %s", reason) : 0;
+}
+
+int move_close_gate(struct move *move)
+{
+    int error = gate_close(move->limits.deadline_ns);
+    if (error != 0)
+        return error;
+    error = check_pins(move);
+    if (error != 0)
+        gate_open();
+    return error;
+}
+
+/* Within a grant that is less than the program has, what one command needs must fit. */
+static void limit_to_grant(const struct move *move, struct plan_use *use, struct plan_offer *offer)
+{
+    const uint64_t *grant = move->request->grant;
+    const struct device *here = atomic_load(&move->seat->device);
+    bool past = move->basis == MOVE_BY_REST;
+    uint64_t least = here && !past ? atomic_load(&here->account.least) : 0;
+    if (!grant)
+        return;
+    if (least < use->largest_object)
+        least = use->largest_object;
+    if (use->device_memory > *grant)
+        use->device_memory = least;
+    if (offer->memory_available > *grant)
+        offer->memory_available = *grant;
+}
+
+static int plan(struct move *move)
+{
+    int pinned = check_pins(move);
+    if (pinned != 0)
+        return pinned;
+    if (!move->request->target) {
+        if (!atomic_load(&move->seat->device))
+            return move_fail(move, -EALREADY, "the program is suspended already");
+        return move_rehearse(move);
+    }
+    int error = driver_open_device(move->request->target, &move->target);
+    if (error != 0)
+        return move_fail(move, -ENOTSUP, "%s cannot be opened: %s",
+                         move->request->target_name[0] ? move->request->target_name
+                                                       : move->request->target->device,
+                         strerror(-error));
+    device_call(move->target, move->request->target_name);
+    if (move->target == atomic_load(&move->seat->device))
+        return move_fail(move, -EALREADY, "the program is on %s already",
+                         device_name(move->target));
+    if (device_version(move->target) < CL_MAKE_VERSION(1, 2, 0))
+        return move_fail(move, -ENOTSUP, "%s has OpenCL %u.%u, and moving there takes 1.2",
+                         device_name(move->target), CL_VERSION_MAJOR(device_version(move->target)),
+                         CL_VERSION_MINOR(device_version(move->target)));
+    struct plan_use use;
+    struct plan_offer offer;
+    if (move->basis == MOVE_BY_MINIMUM) {
+        use = *move->minimum;
+    } else {
+        usage_read(&use);
+        measure_memory(move->seat, &use);
+    }
+    offer_from_devinfo(&move->target->info, &offer);
+    offer.name = device_name(move->target);
+    if (move->basis != MOVE_BY_MINIMUM)
+        limit_to_grant(move, &use, &offer);
+    if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
+        return -ENOTSUP;
+    return 0;
+}
+
+static void pause_end(struct move *move)
+{
+    if (!move->paused)
+        return;
+    gate_open();
+    move->paused = false;
+    move->report->downtime_ns += move_now() - move->paused_at;
+}
+
+static int pause_begin(struct move *move)
+{
+    move->paused_at = move_now();
+    int error = move_close_gate(move);
+    if (error == 0)
+        move->paused = true;
+    return error;
+}
+
+/* PREPARE and PAUSE, again while the program made something that takes long to make there. */
+static int prepare_and_pause(struct move *move)
+{
+    int error = 0;
+    for (int attempt = 0; error == 0 && attempt < ATTEMPTS; attempt++) {
+        move_enter_phase(move, MOVE_PREPARE);
+        error = move_prepare(move);
+        if (error == 0 && attempt == 0)
+            error = move_copy_ahead(move);
+        if (error == 0)
+            error = move_calm(move);
+        if (error != 0)
+            return error;
+        move_enter_phase(move, MOVE_PAUSE);
+        error = pause_begin(move);
+        if (error != 0)
+            return error;
+        if (!move_is_stale(move))
+            return 0;
+        pause_end(move);
+    }
+    return error != 0 ? error
+                      : move_fail(move, -EBUSY,
+                                  "the program makes contexts or builds programs faster than they "
+                                  "can be made on the target");
+}
+
+static int transact(struct move *move, struct move_waste *ret_waste)
+{
+    int error = prepare_and_pause(move);
+    if (error == 0)
+        error = move_drain(move);
+    if (error == 0)
+        error = move_prepare_rest(move);
+    if (error != 0)
+        return error;
+    move_enter_phase(move, MOVE_COPY);
+    error = move_copy_rest(move);
+    if (error == 0)
+        error = move_reserve(move);
+    if (error == 0)
+        error = move_check(move);
+    if (error == 0)
+        error = move_waste_init(move, ret_waste);
+    if (error != 0)
+        return error;
+    move_enter_phase(move, MOVE_COMMIT);
+    move_commit(move, ret_waste);
+    return 0;
+}
+
+static enum move_result result_of(int error, enum move_phase reached)
+{
+    switch (error) {
+    case 0:
+        return MOVE_DONE;
+    case -ETIMEDOUT:
+        return MOVE_EXPIRED;
+    case -ECANCELED:
+        return MOVE_CANCELED;
+    case -ESHUTDOWN:
+        return MOVE_ENDED;
+    case -EPERM:
+        return MOVE_REFUSED;
+    default:
+        return reached == MOVE_PLAN ? MOVE_REFUSED : MOVE_ROLLED_BACK;
+    }
+}
+
+static void conclude(struct move *move, int error)
+{
+    if (error == -ETIMEDOUT)
+        (void)move_fail(move, error, "the deadline passed while it was in phase %s",
+                        move_phase_name(move->report->reached));
+    else if (error == -ECANCELED)
+        (void)move_fail(move, error, "canceled in phase %s",
+                        move_phase_name(move->report->reached));
+    else if (error == -ESHUTDOWN)
+        (void)move_fail(move, error, "the program ends");
+    else if (error != 0)
+        (void)move_fail(move, error, "%s in phase %s", strerror(-error),
+                        move_phase_name(move->report->reached));
+    else
+        move->report->reason[0] = '\0';
+    move->report->lasting = error != 0 && move->report->lasting;
+    move->report->result = result_of(error, move->report->reached);
+}
+
+static void run(struct move *move)
+{
+    struct move_waste waste = {0};
+    move_enter_phase(move, MOVE_PLAN);
+    if (move->basis == MOVE_BY_REST)
+        reconfigure_marks_renew();
+    int error = plan(move);
+    if (error != 0 || move->request->dry_run) {
+        if (move->basis == MOVE_BY_REST)
+            reconfigure_marks_end(true);
+        conclude(move, error);
+        return;
+    }
+    atomic_store(&move->seat->moving, true);
+    if (move->target && move->request->grant)
+        room_reserve(move->target, *move->request->grant);
+    error = transact(move, &waste);
+    pause_end(move);
+    if (error == 0) {
+        move_enter_phase(move, MOVE_RESUME);
+        atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
+        context_wake();
+        hold_pump_soon();
+        move_waste_release(&waste);
+    } else {
+        move_undo(move);
+        room_unreserve();
+    }
+    if (move->basis == MOVE_BY_REST)
+        reconfigure_marks_end(error != 0);
+    move_remains_sweep();
+    conclude(move, error);
+    atomic_store(&move->seat->moving, false);
+    move_forget_contexts(move);
+}
+
+/*
+ * Lock, when nothing on the seat has to be let finish first. 0, or -errno with the reason written
+ * and the lock open.
+ */
+static int lock_to_move(struct move *move)
+{
+    for (;;) {
+        if (!long_lock_take(&one_at_a_time, move->limits.deadline_ns))
+            return move_fail(move, -ETIMEDOUT, "another move of the program went on");
+        move->resumes = move->request->target && !atomic_load(&move->seat->device);
+        if (move->resumes || move->request->dry_run || !stay_holds(move->seat))
+            return 0;
+        long_lock_release(&one_at_a_time);
+        stay_wait(STAY_STEP_NS);
+        int error = move_check(move);
+        if (error != 0)
+            return move_fail(move, error,
+                             "what the program builds, and moves made start over, goes first");
+    }
+}
+
+bool move_home(struct seat *seat)
+{
+    struct device *here = atomic_load(&seat->device);
+    if (!here || here == seat->origin)
+        return false;
+    struct move_request request = {
+        .target = &seat->origin->key, .seat = seat->index, .manner = MOVE_NEEDED};
+    struct move_report report;
+    move_run(&request, &report);
+    return report.result == MOVE_DONE;
+}
+
+void move_transact(struct move *move)
+{
+    const struct move_request *request = move->request;
+    move->limits = (struct transfer_limits){
+        .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
+    int error = lock_to_move(move);
+    if (error != 0) {
+        conclude(move, error);
+        return;
+    }
+    if (work_begin() || move->resumes) {
+        run(move);
+    } else {
+        conclude(move, -ESHUTDOWN);
+    }
+    work_end();
+    long_lock_release(&one_at_a_time);
+}
+
+void move_run(const struct move_request *request, struct move_report *ret_report)
+{
+    uint64_t start = move_now();
+    int before = cancel_hold();
+    memset(ret_report, 0, sizeof(*ret_report));
+    reconfigure_run(request, ret_report);
+    cancel_allow(before);
+    ret_report->total_ns = move_now() - start;
+    log_info("move to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
+             request->target ? request->target->device : "host memory",
+             move_result_name(ret_report->result), ret_report->reason[0] ? ": " : "",
+             ret_report->reason, (double)ret_report->total_ns / 1e6,
+             (double)ret_report->downtime_ns / 1e6, (unsigned long long)ret_report->bytes);
+}
+
+static void in_child(void)
+{
+    long_lock_init(&one_at_a_time);
+    for (uint32_t i = 0; i < the_seat_count; i++)
+        atomic_store(&the_seats[i]->moving, false);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -1,0 +1,132 @@
+#ifndef RESEAT_STATE_MOVE_MOVE_H
+#define RESEAT_STATE_MOVE_MOVE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+#include "state/driver/driver.h"
+
+/*
+ * A move is a transaction: PLAN, PREPARE, PAUSE, COPY, COMMIT, RESUME, and ROLLBACK from anywhere
+ * before COMMIT (invariants M1 to M4). Suspending and resuming are moves too: to and from host
+ * memory.
+ */
+
+enum move_phase { MOVE_PLAN, MOVE_PREPARE, MOVE_PAUSE, MOVE_COPY, MOVE_COMMIT, MOVE_RESUME };
+
+enum move_result {
+    MOVE_DONE,
+    MOVE_ROLLED_BACK, /**< Tried and failed: the program runs on where it was. */
+    MOVE_REFUSED,     /**< PLAN says that the target cannot run this program, or it is pinned:
+                           when asked, or since. */
+    MOVE_EXPIRED,     /**< The deadline passed; rolled back. */
+    MOVE_CANCELED,    /**< The operator changed their mind; rolled back. */
+    MOVE_ENDED,       /**< The program ends, and needs no device any more. */
+};
+
+struct move_progress {
+    enum move_phase phase;
+    uint64_t bytes_done;
+    uint64_t bytes_total;
+    /** Programs that have to be built there, all and those that are; 0: none is being built. */
+    uint32_t builds, built;
+    char building[64]; /**< A kernel of the one under way, where one is known; else "". */
+};
+
+/** What a program that reconfigures itself is asked before; others are never asked. */
+enum move_manner {
+    MOVE_ASKED,  /**< It is asked, and what it refuses does not happen. */
+    MOVE_TAKEN,  /**< It is asked, but its device is being taken: without its help, if need be. */
+    MOVE_NEEDED, /**< It is told afterwards: a thread of it waits for this move. */
+};
+
+struct move_request {
+    const struct device_key *target;   /**< Borrowed. NULL: host memory (suspend). */
+    char target_name[DEVICE_NAME_MAX]; /**< What messages call it; "": what its driver does. */
+    enum move_manner manner;
+    uint32_t seat;             /**< Which virtual device moves; 0 is the first. */
+    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
+    bool dry_run;              /**< PLAN alone. */
+    const uint64_t *grant;     /**< Bytes that it may have on the target, or NULL: no limit. What is
+                                    beyond stays in host memory. */
+    const atomic_bool *cancel; /**< Polled until COMMIT; may be NULL. */
+    /** Called on the moving thread, outside every lock, a few times a second; may be NULL. */
+    void (*progress)(void *data, const struct move_progress *progress);
+    void *data;
+};
+
+struct move_report {
+    enum move_result result;
+    enum move_phase reached;
+    char reason[512]; /**< One line, "" when done. */
+    bool lasting;     /**< It would fail there again for as long as the program has what it has. */
+    uint64_t total_ns;
+    uint64_t downtime_ns; /**< From the gate's closing to its opening. */
+    uint64_t bytes;       /**< Copied, in both parts of the move. */
+};
+
+/**
+ * Move one virtual device, with everything of it in every context, to @request->target.
+ *
+ * Blocks until the program runs again, on the target or where it was. One move at a time in a
+ * process: a second caller waits for the first, within its own deadline. Thread-safe; not to be
+ * called inside the gate or from a callback of a driver.
+ */
+void move_run(const struct move_request *request, struct move_report *ret_report);
+
+/** What a program is told without having been asked. */
+enum move_news {
+    MOVE_NEWS_MOVED, /**< It is somewhere else (MOVE_NEEDED). */
+    MOVE_NEWS_BACK,  /**< It is back where it was, after `arrive` had it so. */
+    MOVE_NEWS_STAYS, /**< It could not go back. */
+};
+
+/**
+ * Who speaks for a program that reconfigures itself. move_run calls it on the moving thread,
+ * outside the gate and every lock; it may block, within its own deadlines and the request's.
+ */
+struct plan_use;
+struct move_partner {
+    /** What the program asks of a device. False: it is moved like any other. */
+    bool (*minimum)(struct plan_use *ret_use);
+    /**
+     * Before PREPARE: have the program save its progress and let go of what it can make again.
+     *
+     * @target  NULL: suspend. Borrowed.
+     * Returns 0, 1 (it is to be moved as it is), or why not: -EBUSY, -ECANCELED, -ETIMEDOUT, -EIO,
+     * with one line in @ret_reason. After 0 and 1 `arrive` follows, then `told` if that gave -EIO;
+     * another mover's `leave` waits for that.
+     */
+    int (*leave)(const struct move_request *request, const struct device *target, char *ret_reason,
+                 size_t reason_size);
+    /**
+     * It ended: have the program configure itself for the device that it has now, if it is another
+     * one or the program let go of anything.
+     *
+     * @done  It is where it was to go.
+     * Returns 0, or -EIO: the program wants to go back to where it was, with the reason. Never
+     * after a move that was not done, nor one to or from host memory.
+     */
+    int (*arrive)(const struct move_request *request, bool done, char *ret_reason,
+                  size_t reason_size);
+    /** What else happened to its seat. Never blocks. */
+    void (*told)(const struct move_request *request, enum move_news news);
+};
+/** For good. Static storage. */
+void move_set_partner(const struct move_partner *partner);
+
+/**
+ * Move @seat back to the device where it started, because the one where it is does not do what that
+ * one promised. As move_run. False when it is there already, suspended, or the move failed.
+ */
+struct seat;
+bool move_home(struct seat *seat);
+/** Wait until the move that runs, if any, has ended. As move_run. */
+void move_await(void);
+
+const char *move_phase_name(enum move_phase phase);
+const char *move_result_name(enum move_result result);
+
+#endif

@@ -1,0 +1,436 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "state/memory/map.h"
+#include "state/memory/replica.h"
+#include "state/move/move_priv.h"
+#include "state/program/kernel.h"
+#include "state/room/room.h"
+
+/* Progress is told between slices of this many bytes. */
+#define SLICE ((uint64_t)512 << 20)
+/* Fewer bytes than these are not worth another pass, or a pass at all, with the program running. */
+#define AHEAD_WORTH  ((uint64_t)8 << 20)
+#define AHEAD_PASSES 3
+
+/* The roots of one context that the target lacks; each is held. */
+struct roots {
+    struct memory **roots;
+    uint64_t *versions;
+    size_t count, capacity;
+    uint64_t bytes;
+};
+
+static void roots_finish(struct roots *roots)
+{
+    for (size_t i = 0; i < roots->count; i++) {
+        atomic_store(&roots->roots[i]->collected, false);
+        object_unhold(roots->roots[i]);
+    }
+    free(roots->roots);
+    free(roots->versions);
+}
+
+static int roots_push(struct roots *roots, struct memory *root)
+{
+    if (roots->count == roots->capacity) {
+        size_t capacity = roots->capacity ? 2 * roots->capacity : 256;
+        struct memory **grown = reallocarray(roots->roots, capacity, sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        roots->roots = grown;
+        uint64_t *versions = reallocarray(roots->versions, capacity, sizeof(*versions));
+        if (!versions)
+            return -ENOMEM;
+        roots->versions = versions;
+        roots->capacity = capacity;
+    }
+    object_hold(root);
+    atomic_store(&root->collected, true);
+    roots->versions[roots->count] = atomic_load(&root->version);
+    roots->roots[roots->count++] = root;
+    roots->bytes += root->size;
+    return 0;
+}
+
+/* It is there, and nothing but a command of the program will write to the program's memory. */
+static bool can_arrive(const struct move_context *entry, const struct memory *memory)
+{
+    return memory->real[entry->to] && !memory_would_write(memory, entry->to);
+}
+
+/*
+ * True when @memory goes from one end of the move to the other. Where another virtual device wrote
+ * it last its bytes stay with that one, and a command that needs them brings them (R2).
+ */
+static bool goes_along(const struct move_context *entry, const struct memory *memory)
+{
+    return replica_needs(memory, entry->to) &&
+           (replica_is_latest(memory, entry->from) || replica_is_latest(memory, PLACE_HOST)) &&
+           (entry->to == PLACE_HOST ? entry->leaves : can_arrive(entry, memory));
+}
+
+/* What there is no room for in the target, and the source has alone. */
+static bool stays_in_host(const struct move_context *entry, const struct memory *memory)
+{
+    return entry->to != PLACE_HOST && entry->leaves && !can_arrive(entry, memory) &&
+           replica_needs(memory, PLACE_HOST) && replica_is_latest(memory, entry->from);
+}
+
+/* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
+ */
+static int roots_collect(const struct move_context *entry,
+                         bool (*wanted)(const struct move_context *, const struct memory *),
+                         struct roots *ret_roots)
+{
+    struct roots roots = {0};
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    int error = 0;
+    while (error == 0 && (memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->context == entry->context && memory->root == memory && wanted(entry, memory))
+            error = roots_push(&roots, memory);
+        object_unhold(memory);
+    }
+    if (error == 0)
+        *ret_roots = roots;
+    else
+        roots_finish(&roots);
+    return error;
+}
+
+static bool takes_one_thread(const struct move_context *entry, uint8_t place)
+{
+    return place != PLACE_HOST && entry->context->at[place]->runs_in_caller;
+}
+
+/* Both ends work on the same host bytes: nothing will be copied, so nothing can be ahead. Nor where
+ * the copying and the program would be in a driver together that does not stand it. */
+static bool nothing_ahead(const struct move_context *entry)
+{
+    const struct context *context = entry->context;
+    if (takes_one_thread(entry, entry->from) || takes_one_thread(entry, entry->to))
+        return true;
+    bool from_in_place = entry->from == PLACE_HOST || context->at[entry->from]->in_place;
+    bool to_in_place = entry->to == PLACE_HOST || context->at[entry->to]->in_place;
+    return from_in_place && to_in_place;
+}
+
+static int refresh(struct move *move, const struct move_context *entry, uint8_t to,
+                   const struct roots *roots, bool quiet)
+{
+    int error = 0;
+    for (size_t at = 0; error == 0 && at < roots->count;) {
+        size_t count = 0;
+        for (uint64_t bytes = 0; at + count < roots->count && (count == 0 || bytes < SLICE);
+             count++)
+            bytes += roots->roots[at + count]->size;
+        struct replica_batch batch = {
+            .context = entry->context,
+            .from = entry->from,
+            .to = to,
+            .quiet = quiet,
+            .roots = roots->roots + at,
+            .versions = quiet ? NULL : roots->versions + at,
+            .count = count,
+            .limits = &move->limits,
+        };
+        uint64_t bytes = 0;
+        cl_int reason = CL_SUCCESS;
+        error = replica_refresh(&batch, &bytes, &reason);
+        if (error == -EIO)
+            error = move_fail(move, error, "copying failed (OpenCL error %d)", reason);
+        if (error == 0)
+            move->report->bytes += bytes;
+        at += count;
+        move_tell(move);
+    }
+    return error;
+}
+
+/* An event behind everything given to @queue so far. */
+static int mark(struct move *move, const struct residence *residence, cl_command_queue queue,
+                cl_event *ret_event)
+{
+    cl_event event = NULL;
+    cl_int error = residence->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &event);
+    if (error == CL_SUCCESS)
+        error = residence->cl->clFlush(queue);
+    if (error == CL_SUCCESS) {
+        *ret_event = event;
+        return 0;
+    }
+    residence_release(residence->cl, OBJECT_EVENT, event);
+    return move_fail(move, -EIO, "%s does not take commands any more (OpenCL error %d)",
+                     device_name(residence->device), error);
+}
+
+/* Drivers have no wait with a deadline: look, and sleep a little longer each time. */
+static int await(struct move *move, const struct residence *residence, cl_event event)
+{
+    struct timespec pause = {0, 20000};
+    for (;;) {
+        cl_int status = CL_QUEUED;
+        cl_int error = residence->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                     sizeof(status), &status, NULL);
+        if (error != CL_SUCCESS || status < 0)
+            return move_fail(move, -EIO, "commands on %s ended in error %d",
+                             device_name(residence->device), error != CL_SUCCESS ? error : status);
+        if (status == CL_COMPLETE)
+            return 0;
+        int late = move_check(move);
+        if (late != 0)
+            return late;
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 500000)
+            pause.tv_nsec += pause.tv_nsec / 2;
+    }
+}
+
+struct marker {
+    struct residence *residence; /* referred to */
+    cl_event event;
+    bool beside; /* not of the move's own: how it ends does not matter */
+};
+
+struct markers {
+    struct marker *markers;
+    size_t count;
+};
+
+static void markers_finish(struct markers *markers)
+{
+    for (size_t i = 0; i < markers->count; i++) {
+        markers->markers[i].residence->cl->clReleaseEvent(markers->markers[i].event);
+        residence_unref(markers->markers[i].residence);
+    }
+    free(markers->markers);
+}
+
+/* A device that fails keeps nobody from leaving another. */
+static int forgive(struct move *move, int error)
+{
+    if (error != -EIO)
+        return error;
+    move->report->reason[0] = '\0';
+    return 0;
+}
+
+/* What the queue was given runs where the move begins: that of the seat, and of another one that
+ * shares its residence and may have written what is copied. */
+static bool drains(const struct move *move, const struct queue *queue)
+{
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    if (queue->seat == move->seat)
+        return true;
+    for (size_t i = 0; i < move->context_count; i++)
+        if (move->contexts[i].context == queue->context && move->contexts[i].from == place)
+            return true;
+    return false;
+}
+
+/* It runs beside where the move begins, and copies nothing when host memory is taken from there. */
+static bool drains_beside(const struct move *move, const struct queue *queue)
+{
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    for (size_t i = 0; i < move->context_count; i++) {
+        const struct move_context *entry = &move->contexts[i];
+        if (entry->leaves && entry->from != PLACE_HOST &&
+            residence_is_sibling(entry->context->at[entry->from], queue->context->at[place]))
+            return true;
+    }
+    return false;
+}
+
+/* A marker in every queue whose commands the move has to see ended. Gate closed. */
+static int markers_place(struct move *move, struct markers *ret_markers)
+{
+    struct markers markers = {.markers =
+                                  calloc(object_count(OBJECT_QUEUE) + 1, sizeof(*markers.markers))};
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    int error = markers.markers ? 0 : -ENOMEM;
+    while (error == 0 && (queue = object_next(OBJECT_QUEUE, &cursor))) {
+        bool own = queue->real && drains(move, queue);
+        if (own || (queue->real && drains_beside(move, queue))) {
+            struct marker *marker = &markers.markers[markers.count];
+            marker->residence =
+                queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];
+            marker->beside = !own;
+            error = mark(move, marker->residence, queue->real, &marker->event);
+            if (error == 0) {
+                residence_ref(marker->residence);
+                markers.count++;
+            }
+            error = own ? error : forgive(move, error);
+        }
+        object_unhold(queue);
+    }
+    if (error == 0)
+        *ret_markers = markers;
+    else
+        markers_finish(&markers);
+    return error;
+}
+
+static int markers_await(struct move *move, const struct markers *markers)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < markers->count; i++) {
+        const struct marker *marker = &markers->markers[i];
+        error = await(move, marker->residence, marker->event);
+        if (marker->beside)
+            error = forgive(move, error);
+    }
+    return error;
+}
+
+/* With the gate closed for the moment that it takes: POCL's basic device, which runs commands in
+ * the thread that enqueues them, deadlocks when two threads enqueue in one queue. */
+static int mark_all(struct move *move, struct markers *ret_markers)
+{
+    int error = move_close_gate(move);
+    if (error != 0)
+        return error;
+    uint64_t closed = move_now();
+    error = markers_place(move, ret_markers);
+    gate_open();
+    move->report->downtime_ns += move_now() - closed;
+    return error;
+}
+
+int move_calm(struct move *move)
+{
+    struct markers markers = {0};
+    int error = mark_all(move, &markers);
+    if (error == 0)
+        error = markers_await(move, &markers);
+    markers_finish(&markers);
+    return error;
+}
+
+int move_drain(struct move *move)
+{
+    struct markers markers = {0};
+    int error = markers_place(move, &markers);
+    if (error == 0)
+        error = markers_await(move, &markers);
+    markers_finish(&markers);
+    /* The markers ended, so this returns at once; it lets drivers end what they do afterwards. */
+    for (size_t i = 0; error == 0 && i < move->context_count; i++)
+        if (move->contexts[i].from != PLACE_HOST &&
+            queue_drain(move->contexts[i].context, move->contexts[i].from) != CL_SUCCESS)
+            error = move_fail(move, -EIO, "a queue could not be finished");
+    return error;
+}
+
+/* One pass over one context, with the program running: only what nobody wrote since is kept. */
+static int copy_ahead(struct move *move, const struct move_context *entry, uint64_t *ret_bytes)
+{
+    struct roots roots = {0};
+    struct markers markers = {0};
+    uint64_t before = move->report->bytes;
+    int error = move_close_gate(move);
+    if (error != 0)
+        return error;
+    uint64_t closed = move_now();
+    error = roots_collect(entry, goes_along, &roots);
+    if (error == 0 && roots.bytes >= AHEAD_WORTH)
+        error = markers_place(move, &markers);
+    gate_open();
+    move->report->downtime_ns += move_now() - closed;
+    if (error == 0 && roots.bytes >= AHEAD_WORTH) {
+        move->total += roots.bytes;
+        error = markers_await(move, &markers);
+        if (error == 0)
+            error = refresh(move, entry, entry->to, &roots, false);
+    }
+    markers_finish(&markers);
+    roots_finish(&roots);
+    *ret_bytes = move->report->bytes - before;
+    return error;
+}
+
+int move_copy_ahead(struct move *move)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < move->context_count; i++) {
+        const struct move_context *entry = &move->contexts[i];
+        uint64_t bytes = AHEAD_WORTH;
+        for (int pass = 0;
+             error == 0 && pass < AHEAD_PASSES && bytes >= AHEAD_WORTH && !nothing_ahead(entry);
+             pass++)
+            error = copy_ahead(move, entry, &bytes);
+    }
+    return error;
+}
+
+static int apply_kernels(struct move *move, const struct move_context *entry)
+{
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    int error = 0;
+    while (error == 0 && (kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        if (kernel->program->context == entry->context && kernel->real[entry->to] &&
+            kernel->applied[entry->to] != kernel->edition) {
+            cl_int refused = kernel_apply(kernel, entry->context->at[entry->to], entry->to);
+            /* Arguments that there is no room for are given at the next launch. */
+            if (refused != CL_SUCCESS && refused != NO_ROOM)
+                error = move_fail(move, -EIO, "%s refuses the arguments of %s (OpenCL error %d)",
+                                  device_name(move->target), kernel->name, refused);
+        }
+        object_unhold(kernel);
+    }
+    return error;
+}
+
+static int arrive_maps(struct move *move, const struct move_context *entry)
+{
+    struct residence *target = entry->context->at[entry->to];
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    cl_int error = CL_SUCCESS;
+    while (error == CL_SUCCESS && (memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->context == entry->context && memory->root == memory && map_any(memory))
+            error = map_arrive(memory, target, entry->from, entry->to);
+        object_unhold(memory);
+    }
+    if (error == CL_SUCCESS)
+        error = target->cl->clFinish(target->io);
+    if (error != CL_SUCCESS)
+        return move_fail(move, -EIO, "%s does not map what is mapped (OpenCL error %d)",
+                         device_name(move->target), error);
+    return 0;
+}
+
+static int copy_group(struct move *move, const struct move_context *entry, uint8_t to,
+                      bool (*wanted)(const struct move_context *, const struct memory *))
+{
+    struct roots roots = {0};
+    int error = roots_collect(entry, wanted, &roots);
+    if (error == 0) {
+        move->total += roots.bytes;
+        error = refresh(move, entry, to, &roots, true);
+    }
+    roots_finish(&roots);
+    return error;
+}
+
+int move_copy_rest(struct move *move)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < move->context_count; i++) {
+        const struct move_context *entry = &move->contexts[i];
+        error = copy_group(move, entry, entry->to, goes_along);
+        if (error == 0)
+            error = copy_group(move, entry, PLACE_HOST, stays_in_host);
+        if (error == 0 && move->target)
+            error = apply_kernels(move, entry);
+        if (error == 0 && move_carries_maps(entry))
+            error = arrive_maps(move, entry);
+        if (error == 0)
+            error = move_check(move);
+    }
+    return error;
+}

@@ -1,0 +1,154 @@
+#ifndef RESEAT_STATE_MOVE_MOVE_PRIV_H
+#define RESEAT_STATE_MOVE_MOVE_PRIV_H
+
+#include "state/move/move.h"
+#include "state/object/context.h"
+#include "state/transfer/transfer.h"
+
+/** One context that holds the moving seat. */
+struct move_context {
+    struct context *context; /**< Held. */
+    int seat_index;
+    uint8_t from, to; /**< Places; PLACE_HOST for a suspended seat, PLACE_HOST to suspend. */
+    bool made;        /**< The target residence is ours: it was made for this move. */
+    struct move_remains *remains; /**< Owned while made: memory for a rollback. */
+    bool leaves;                  /**< No other seat of the context stays in `from`. */
+};
+
+/** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
+static inline bool move_carries_maps(const struct move_context *entry)
+{
+    return entry->to != PLACE_HOST && entry->made && (entry->leaves || entry->from == PLACE_HOST);
+}
+
+/** What PLAN compares with the target. */
+enum move_basis {
+    MOVE_BY_USE,     /**< All that the program ever did, and what is alive. */
+    MOVE_BY_REST,    /**< What is alive: what it did is past. */
+    MOVE_BY_MINIMUM, /**< What it asks for. */
+};
+
+/** A move under way. Owned by move_run. */
+struct move {
+    enum move_basis basis;
+    const struct plan_use *minimum; /**< MOVE_BY_MINIMUM. */
+    const struct move_request *request;
+    struct move_report *report;
+    struct seat *seat;
+    struct device *target; /**< NULL: suspend. */
+    struct move_context *contexts;
+    size_t context_count;
+    struct transfer_limits limits;
+    _Atomic uint64_t done;
+    uint64_t total;
+    struct move_progress builds; /**< Of that only what is built. */
+    bool paused;
+    bool rehearses; /**< Every context gets a residence of its own: move_rehearse. */
+    bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
+    uint64_t paused_at;
+};
+
+uint64_t move_now(void);
+/** Write the reason (once) and give @error back. */
+int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
+/** 0, -ETIMEDOUT, -ECANCELED or -ESHUTDOWN. */
+int move_check(struct move *move);
+/**
+ * Close the gate, and look whether the program pinned itself since: then it is open again, and
+ * nothing of the source was touched. 0, -ETIMEDOUT or -EPERM, with the reason written.
+ */
+MUST_CHECK int move_close_gate(struct move *move);
+void move_enter_phase(struct move *move, enum move_phase phase);
+void move_tell(struct move *move);
+
+/*
+ * move_prepare.c: the target residence and everything in it but content. All are idempotent: a
+ * second pass makes what came since the first.
+ */
+
+/** Contexts that hold the seat and are not in move->contexts yet are added. 0 or -errno. */
+MUST_CHECK int move_find_contexts(struct move *move);
+/**
+ * Before a suspend: could the program be resumed where it is? Free where the process can reach what
+ * it could when that driver last worked. Otherwise what a resume makes (residences, programs) is
+ * made there and taken apart again. 0, -EPERM with the reason written, or as move_check.
+ */
+MUST_CHECK int move_rehearse(struct move *move);
+void move_forget_contexts(struct move *move);
+/** True when the program made a context or built a program since move_prepare. Gate closed. */
+bool move_is_stale(struct move *move);
+/** Residences, programs, kernels and what compiling needs. The program runs. */
+MUST_CHECK int move_prepare(struct move *move);
+/** What is quick to make: memory objects, samplers, queues, kernels of programs already built. */
+MUST_CHECK int move_prepare_rest(struct move *move);
+
+/*
+ * move_copy.c: content.
+ */
+
+/** Wait until everything given to the source has ended. Gate closed. 0, -EIO, -ETIMEDOUT... */
+MUST_CHECK int move_drain(struct move *move);
+/** Wait, with the program running, until what was given to the source so far has ended: what is
+ * left to drain once the gate is closed is what came since. */
+MUST_CHECK int move_calm(struct move *move);
+/** Copy ahead what the program does not write at the moment. The program runs. */
+MUST_CHECK int move_copy_ahead(struct move *move);
+/** Bring the rest up to date, give kernels their arguments, map what is mapped. Gate closed. */
+MUST_CHECK int move_copy_rest(struct move *move);
+
+/*
+ * move_commit.c: the point of no return, and the way back from before it.
+ */
+
+/** Memory for what move_commit will set aside, so that it cannot fail. Gate closed. */
+MUST_CHECK int move_reserve(struct move *move);
+/** What nothing refers to any more after a commit: released once the gate is open. */
+struct move_waste {
+    struct residence **left; /**< Owned; referred to. */
+    size_t left_count;
+    struct doomed_list *lists; /**< Owned. */
+    size_t list_count;
+};
+/** Room for what move_commit leaves. 0 or -ENOMEM. */
+MUST_CHECK int move_waste_init(const struct move *move, struct move_waste *ret_waste);
+void move_waste_release(struct move_waste *waste);
+/** Point every object at the target. Gate closed. */
+void move_commit(struct move *move, struct move_waste *waste);
+
+/*
+ * move_undo.c: the way back.
+ *
+ * What is in the target is released at once; that takes no closed gate, for the program looks only
+ * where its seats are. But a thread that is about to release an object may still look at the table
+ * of residences, so that the target's goes with the gate closed, and then it must not take long: a
+ * thread may be inside a call of a driver that lasts (M4). What cannot go within a moment goes
+ * later, or is the target of the next move.
+ */
+
+/** Memory for one residence that a rollback may have to leave behind. NULL without memory. */
+struct move_remains *move_remains_create(void);
+/** Take everything out of the target again. Gate open; move_run's lock held. */
+void move_undo(struct move *move);
+/** The remains at @place of @context are this move's target again, and not remains any more; NULL
+ *  where there are none. move_run's lock held. */
+struct move_remains *move_remains_take(const struct context *context, uint8_t place);
+/** Another try for what earlier rollbacks left behind. Gate open; move_run's lock held. */
+void move_remains_sweep(void);
+/** move.c: the lock of move_run. */
+void move_lock(void);
+void move_unlock(void);
+
+/**
+ * move.c: one transaction. @move is filled in by the caller up to `minimum`, with its request and
+ * report. One at a time in a process.
+ */
+void move_transact(struct move *move);
+
+/** reconfigure.c: the body of move_run. The report has no times yet. */
+void reconfigure_run(const struct move_request *request, struct move_report *ret_report);
+/** What the program did is past: what is alive is noted anew. It was not past after all, if
+ *  @restore. move_run's lock held. */
+void reconfigure_marks_renew(void);
+void reconfigure_marks_end(bool restore);
+
+#endif

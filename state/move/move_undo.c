@@ -1,0 +1,170 @@
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "state/base/fork.h"
+#include "state/base/thread.h"
+#include "state/base/work.h"
+#include "state/move/move_priv.h"
+#include "state/program/kernel.h"
+#include "state/program/sampler.h"
+
+/* How long threads of the program may be kept out for a residence that nobody needs. */
+#define PATIENCE_NS 5000000u
+/* Between two tries: a call of a driver may last for seconds. */
+#define PAUSE_LEAST_NS 10000000
+#define PAUSE_MOST_NS  500000000
+
+/* An empty residence that is still in its context's table. */
+struct move_remains {
+    struct move_remains *next;
+    struct context *context; /* held */
+    uint8_t place;
+};
+
+/* Guarded by move_run's lock. */
+static struct move_remains *all;
+static bool sweeping; /* a thread is at it */
+
+struct move_remains *move_remains_create(void)
+{
+    return calloc(1, sizeof(struct move_remains));
+}
+
+struct move_remains *move_remains_take(const struct context *context, uint8_t place)
+{
+    for (struct move_remains **at = &all; *at; at = &(*at)->next) {
+        struct move_remains *remains = *at;
+        if (remains->context != context || remains->place != place)
+            continue;
+        *at = remains->next;
+        object_unhold(remains->context); /* the caller has it from the table of objects */
+        return remains;
+    }
+    return NULL;
+}
+
+static void undo_queues(const struct move *move, const struct move_context *entry)
+{
+    const struct residence *residence = entry->context->at[entry->to];
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
+        if (queue->context == entry->context && queue->seat == move->seat) {
+            residence_release(residence->cl, OBJECT_QUEUE, queue->next);
+            queue->next = NULL;
+        }
+        object_unhold(queue);
+    }
+}
+
+static void empty_memory(struct memory *memory, struct residence *residence, uint8_t place)
+{
+    residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
+    memory_left(memory, residence, place);
+    atomic_store(&memory->held[place], 0);
+}
+
+/* Nobody but a mover looks at @place: what it holds while it does cannot leave by itself. */
+static void empty(struct context *context, uint8_t place)
+{
+    struct residence *residence = context->at[place];
+    uintptr_t cursor;
+    struct kernel *kernel;
+    for (cursor = 0; (kernel = object_next(OBJECT_KERNEL, &cursor)); object_unhold(kernel))
+        if (kernel->program->context == context) {
+            residence_release(residence->cl, OBJECT_KERNEL, kernel->real[place]);
+            kernel->real[place] = NULL;
+        }
+    struct program *program;
+    for (cursor = 0; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program))
+        if (program->context == context) {
+            residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
+            program->real[place] = NULL;
+            atomic_store(&program->made[place], 0);
+        }
+    struct sampler *sampler;
+    for (cursor = 0; (sampler = object_next(OBJECT_SAMPLER, &cursor)); object_unhold(sampler))
+        if (sampler->context == context) {
+            residence_release(residence->cl, OBJECT_SAMPLER, sampler->real[place]);
+            sampler->real[place] = NULL;
+        }
+    struct memory *memory;
+    for (cursor = 0; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (memory->context == context)
+            empty_memory(memory, residence, place);
+}
+
+/* Take the first residence out of its context's table; false when threads do not leave in time. */
+static bool sweep_first(void)
+{
+    struct move_remains *remains = all;
+    if (gate_close(move_now() + PATIENCE_NS) != 0)
+        return false;
+    struct residence *residence = remains->context->at[remains->place];
+    remains->context->at[remains->place] = NULL;
+    gate_open();
+    all = remains->next;
+    residence_unref(residence);
+    object_unhold(remains->context);
+    free(remains);
+    return true;
+}
+
+static void *sweep_thread(void *unused)
+{
+    struct timespec pause = {0, PAUSE_LEAST_NS};
+    bool more = true;
+    (void)unused;
+    while (more) {
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < PAUSE_MOST_NS)
+            pause.tv_nsec += pause.tv_nsec / 2;
+        move_lock();
+        /* Once the process ends, what is left goes with it. */
+        bool goes_on = work_begin();
+        while (goes_on && all && sweep_first())
+            ;
+        work_end();
+        more = sweeping = goes_on && all != NULL;
+        move_unlock();
+    }
+    return NULL;
+}
+
+void move_remains_sweep(void)
+{
+    while (all && sweep_first())
+        ;
+    if (!all || sweeping)
+        return;
+    /* Without a thread the next move tries again. */
+    sweeping = thread_start("reseat-undo", 0, sweep_thread, NULL, NULL) == 0;
+}
+
+void move_undo(struct move *move)
+{
+    for (size_t i = 0; i < move->context_count; i++) {
+        struct move_context *entry = &move->contexts[i];
+        if (entry->to == PLACE_HOST)
+            continue;
+        undo_queues(move, entry);
+        if (!entry->made)
+            continue;
+        empty(entry->context, entry->to);
+        *entry->remains = (struct move_remains){all, entry->context, entry->to};
+        object_hold(entry->context);
+        all = entry->remains;
+        entry->remains = NULL;
+        entry->made = false;
+    }
+}
+
+static void in_child(void)
+{
+    all = NULL;
+    sweeping = false;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

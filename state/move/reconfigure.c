@@ -1,0 +1,259 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/plan.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/memory/memory.h"
+#include "state/move/move_priv.h"
+#include "state/object/usage.h"
+#include "state/program/kernel.h"
+#include "state/program/program.h"
+#include "state/recipe/recipe.h"
+#include "state/room/room.h"
+
+/*
+ * A move of a program that reconfigures itself: it is asked before the transaction and told after
+ * it, by whoever speaks for it (move_partner). The transaction between is the same as any.
+ */
+
+/* How long a program may take to open its first driver before a move of it gives up. */
+#define START_PATIENCE_NS 30000000000u
+
+static const struct move_partner *_Atomic the_partner;
+
+void move_set_partner(const struct move_partner *partner)
+{
+    atomic_store(&the_partner, partner);
+}
+
+/* ---- what the program has used ---- */
+
+static void note_memory(void)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->image)
+            usage_note_image(memory->image);
+        if (memory->root == memory)
+            usage_note_object(memory->size);
+        else if (memory->type == CL_MEM_OBJECT_BUFFER)
+            usage_note_sub_buffer(memory->origin);
+        object_unhold(memory);
+    }
+}
+
+static void note_programs(void)
+{
+    uintptr_t cursor = 0;
+    struct program *program;
+    while ((program = object_next(OBJECT_PROGRAM, &cursor))) {
+        pthread_mutex_lock(&program->lock);
+        struct recipe *recipe = program->recipe ? recipe_ref(program->recipe) : NULL;
+        pthread_mutex_unlock(&program->lock);
+        if (recipe)
+            usage_note_recipe(recipe);
+        recipe_unref(recipe);
+        object_unhold(program);
+    }
+}
+
+/* The marks of kernels, for the way back. Guarded by move_run's lock. */
+static struct {
+    struct saved {
+        struct kernel *kernel; /* held */
+        struct kernel_marks marks;
+    } * list;
+    size_t count;
+} saved;
+
+static void renew_kernels(void)
+{
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    while ((kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        struct saved *grown = reallocarray(saved.list, saved.count + 1, sizeof(*grown));
+        if (!grown) {
+            object_unhold(kernel); /* it keeps its marks */
+            continue;
+        }
+        saved.list = grown;
+        grown[saved.count].kernel = kernel;
+        kernel_marks_renew(kernel, &grown[saved.count++].marks);
+    }
+}
+
+static void forget_saved(void)
+{
+    for (size_t i = 0; i < saved.count; i++)
+        object_unhold(saved.list[i].kernel);
+    free(saved.list);
+    saved.list = NULL;
+    saved.count = 0;
+}
+
+void reconfigure_marks_renew(void)
+{
+    usage_renew();
+    renew_kernels();
+    note_memory();
+    note_programs();
+}
+
+void reconfigure_marks_end(bool restore)
+{
+    if (restore)
+        usage_restore();
+    for (size_t i = 0; restore && i < saved.count; i++)
+        kernel_marks_restore(saved.list[i].kernel, &saved.list[i].marks);
+    forget_saved();
+}
+
+/* ---- the move ---- */
+
+static void transact(const struct move_request *request, enum move_basis basis,
+                     const struct plan_use *minimum, struct move_report *report)
+{
+    struct move move = {.basis = basis,
+                        .minimum = minimum,
+                        .request = request,
+                        .report = report,
+                        .seat = the_seats[request->seat]};
+    memset(report, 0, sizeof(*report));
+    move_transact(&move);
+}
+
+/* True when the program may be asked: the target has what it asks for. */
+static bool is_worth_asking(const struct move_request *request, const struct plan_use *minimum,
+                            struct move_report *report)
+{
+    struct move_request question = *request;
+    question.dry_run = true;
+    transact(&question, MOVE_BY_MINIMUM, minimum, report);
+    return report->result == MOVE_DONE;
+}
+
+static enum move_result result_of(int error)
+{
+    switch (error) {
+    case -EBUSY:
+        return MOVE_REFUSED;
+    case -ECANCELED:
+        return MOVE_CANCELED;
+    case -ETIMEDOUT:
+        return MOVE_EXPIRED;
+    default:
+        return MOVE_ROLLED_BACK;
+    }
+}
+
+/* Where a program was, and what it might have there. */
+struct origin {
+    const struct device *device;
+    struct room_use room;
+};
+
+/* The program could not be configured for where it is. */
+static void go_back(const struct move_partner *partner, const struct move_request *request,
+                    const struct origin *origin, struct move_report *report, const char *why)
+{
+    const struct device *from = origin->device;
+    struct move_request back = {
+        .target = &from->key,
+        .seat = request->seat,
+        .manner = MOVE_NEEDED,
+        .grant = origin->room.limited ? &origin->room.granted : NULL,
+    };
+    struct move_report way_back;
+    /* What it did while it tried is past as well. */
+    transact(&back, MOVE_BY_REST, NULL, &way_back);
+    report->downtime_ns += way_back.downtime_ns;
+    report->bytes += way_back.bytes;
+    /* Somebody else may have brought it back, or elsewhere. */
+    bool gone =
+        way_back.result != MOVE_DONE && atomic_load(&the_seats[request->seat]->device) != from;
+    partner->told(&back, gone ? MOVE_NEWS_STAYS : MOVE_NEWS_BACK);
+    if (gone) {
+        log_warn("%s; and it cannot go back to %s: %s", why, from->key.device, way_back.reason);
+        return;
+    }
+    report->result = MOVE_ROLLED_BACK;
+    snprintf(report->reason, sizeof(report->reason), "%.380s; it is back on %.100s", why,
+             device_name(from));
+}
+
+static void run_asked(const struct move_partner *partner, const struct plan_use *minimum,
+                      const struct move_request *request, struct move_report *report)
+{
+    char reason[512] = "";
+    struct device *target = NULL;
+    if (!is_worth_asking(request, minimum, report) || request->dry_run)
+        return;
+    if (request->target && driver_open_device(request->target, &target) != 0)
+        return; /* is_worth_asking opened it */
+    struct origin origin = {.device = atomic_load(&the_seats[request->seat]->device)};
+    int left = partner->leave(request, target, reason, sizeof(reason));
+    if (left < 0) {
+        report->result = result_of(left);
+        snprintf(report->reason, sizeof(report->reason), "%s", reason);
+        return;
+    }
+    room_read(request->seat, &origin.room);
+    transact(request, left == 0 ? MOVE_BY_REST : MOVE_BY_USE, NULL, report);
+    bool done = report->result == MOVE_DONE;
+    if (partner->arrive(request, done, reason, sizeof(reason)) == 0)
+        return;
+    go_back(partner, request, &origin, report, reason);
+}
+
+/* A thread of the program waits for this move, or may: it is in no position to be asked. */
+static bool is_needed(const struct move_request *request)
+{
+    struct device *here = atomic_load(&the_seats[request->seat]->device);
+    return request->manner == MOVE_NEEDED ||
+           (request->manner == MOVE_ASKED && here && atomic_load(&here->account.asking) != 0);
+}
+
+void reconfigure_run(const struct move_request *request, struct move_report *ret_report)
+{
+    struct move_report *report = ret_report;
+    const struct move_partner *partner = atomic_load(&the_partner);
+    struct plan_use minimum;
+    /* Asked for while the program's first OpenCL call is still opening its driver. */
+    uint64_t patience = move_now() + START_PATIENCE_NS;
+    if (request->deadline_ns != 0 && request->deadline_ns < patience)
+        patience = request->deadline_ns;
+    if (seats_wait_init(patience) != 0) {
+        report->result = MOVE_EXPIRED;
+        snprintf(report->reason, sizeof(report->reason), "the program is still starting");
+        return;
+    }
+    if (request->seat >= the_seat_count) {
+        report->result = MOVE_REFUSED;
+        snprintf(report->reason, sizeof(report->reason), "the program has no virtual device %u",
+                 request->seat);
+        return;
+    }
+    if (!partner || !partner->minimum(&minimum)) {
+        transact(request, MOVE_BY_USE, NULL, report);
+        return;
+    }
+    if (!is_needed(request)) {
+        run_asked(partner, &minimum, request, report);
+        return;
+    }
+    transact(request, MOVE_BY_USE, NULL, report);
+    if (report->result == MOVE_DONE && !request->dry_run)
+        partner->told(request, MOVE_NEWS_MOVED);
+}
+
+static void in_child(void)
+{
+    saved.list = NULL;
+    saved.count = 0;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -1,0 +1,29 @@
+#ifndef RESEAT_STATE_MOVE_STATUS_H
+#define RESEAT_STATE_MOVE_STATUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "state/room/room.h"
+
+/** A virtual device as an operator sees it. */
+struct seat_status {
+    struct device_key device; /**< Where it is; of a suspended one, where it was. */
+    bool suspended;
+    bool moving;
+    uint64_t device_bytes;  /**< Bytes of memory objects held in residences on this device. */
+    uint64_t spilled_bytes; /**< Of those that are in host memory for want of room there. */
+    struct room_use room;
+    uint32_t busy;  /**< Thousandths of its time, of late, that a thread waited for the device. */
+    uint32_t moves; /**< Completed ones, suspends and resumes included. */
+    uint64_t last_downtime_ns;
+    uint64_t contexts, queues, memories, programs, kernels, events; /**< Live objects. */
+    const char *pinned; /**< Why it cannot move, or NULL. Static. */
+};
+
+/** How many virtual devices the program has; 0 until it has started. */
+uint32_t status_seat_count(void);
+/** Thread-safe; takes no lock that a program's call holds while it blocks. */
+void status_seat(uint32_t seat, struct seat_status *ret_status);
+
+#endif

@@ -1,0 +1,328 @@
+#include "state/object/context.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "state/base/callback.h"
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/object/stay.h"
+
+struct platform *the_platform;
+struct seat *the_seats[SEATS];
+uint32_t the_seat_count;
+
+static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
+
+const struct object_class platform_class = {.size = sizeof(struct platform)};
+
+int destructor_add(struct destructor *_Atomic *list, void(CL_CALLBACK *call)(void *, void *),
+                   void *data)
+{
+    struct destructor *destructor = malloc(sizeof(*destructor));
+    if (!destructor)
+        return -ENOMEM;
+    *destructor = (struct destructor){atomic_load(list), call, data};
+    while (!atomic_compare_exchange_weak(list, &destructor->next, destructor))
+        ;
+    return 0;
+}
+
+/* Destructors whose object went while its last holder was inside the gate. */
+struct destructor_job {
+    struct callback_job job;
+    struct destructor *_Atomic list;
+    void *handle;
+};
+
+static void destructor_call(void *data)
+{
+    const struct destructor_job *later = data;
+    const struct destructor *destructor = atomic_load(&later->list);
+    destructor->call(later->handle, destructor->data);
+}
+
+static void destructor_called(struct destructor_job *later)
+{
+    struct destructor *destructor = atomic_load(&later->list);
+    atomic_store(&later->list, destructor->next);
+    free(destructor);
+}
+
+/* It ended its thread: the others are called in another. */
+static void destructor_gone(void *data)
+{
+    struct destructor_job *later = data;
+    destructor_called(later);
+    callback_post(&later->job);
+}
+
+static void destructor_job_run(struct callback_job *job)
+{
+    struct destructor_job *later = container_of(job, struct destructor_job, job);
+    while (atomic_load(&later->list)) {
+        callback_program(destructor_call, destructor_gone, later);
+        destructor_called(later);
+    }
+    free(later);
+}
+
+/* On the callback thread; false without memory or thread for that. */
+static bool run_later(struct destructor *list, void *handle)
+{
+    struct destructor_job *later = calloc(1, sizeof(*later));
+    if (!later || callback_start() != 0) {
+        free(later);
+        return false;
+    }
+    later->job.run = destructor_job_run;
+    atomic_init(&later->list, list);
+    later->handle = handle;
+    callback_post(&later->job);
+    return true;
+}
+
+void destructor_run(struct destructor *_Atomic *list, void *handle)
+{
+    struct destructor *destructor = atomic_exchange(list, NULL);
+    if (destructor && gate_is_inside() && run_later(destructor, handle))
+        return;
+    while (destructor) {
+        struct destructor *next = destructor->next;
+        destructor->call(handle, destructor->data);
+        free(destructor);
+        destructor = next;
+    }
+}
+
+int seats_init(struct device *const *devices, uint32_t count)
+{
+    if (the_platform)
+        return -EALREADY;
+    struct platform *platform = object_create(OBJECT_PLATFORM);
+    if (!platform)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++) {
+        struct seat *seat = object_create(OBJECT_DEVICE);
+        if (!seat)
+            return -ENOMEM;
+        seat->index = i;
+        seat->device = seat->last = seat->origin = devices[i];
+        object_publish(seat);
+        the_seats[i] = seat;
+    }
+    object_publish(platform);
+    pthread_mutex_lock(&wake_lock);
+    the_seat_count = count;
+    the_platform = platform;
+    pthread_cond_broadcast(&woken);
+    pthread_mutex_unlock(&wake_lock);
+    return 0;
+}
+
+int seats_wait_init(uint64_t deadline_ns)
+{
+    int error = 0;
+    struct timespec until = {(time_t)(deadline_ns / 1000000000u),
+                             (long)(deadline_ns % 1000000000u)};
+    pthread_mutex_lock(&wake_lock);
+    while (!the_platform && error == 0)
+        error = deadline_ns == 0
+                    ? pthread_cond_wait(&woken, &wake_lock)
+                    : pthread_cond_clockwait(&woken, &wake_lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&wake_lock);
+    return -error;
+}
+
+int context_seat_index(const struct context *context, const struct seat *seat)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if (context->seats[i] == seat)
+            return (int)i;
+    return -1;
+}
+
+/* Is none of @seats on a device? 0 stands for all of the context's. */
+static bool suspended(const struct context *context, uint32_t seats)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if ((seats == 0 || seats & (1u << i)) && atomic_load(&context->place[i]) != PLACE_NONE)
+            return false;
+    return true;
+}
+
+void context_wake(void)
+{
+    pthread_mutex_lock(&wake_lock);
+    pthread_cond_broadcast(&woken);
+    pthread_mutex_unlock(&wake_lock);
+}
+
+void context_enter_slow(struct context *context, uint32_t seats)
+{
+    while (suspended(context, seats)) {
+        gate_leave();
+        int before = cancel_hold();
+        pthread_mutex_lock(&wake_lock);
+        while (suspended(context, seats))
+            pthread_cond_wait(&woken, &wake_lock);
+        pthread_mutex_unlock(&wake_lock);
+        cancel_allow(before);
+        gate_enter();
+    }
+}
+
+static bool seats_placed(cl_uint count, struct seat *const *seats, struct device **ret_devices)
+{
+    bool placed = false;
+    for (cl_uint i = 0; i < count; i++) {
+        ret_devices[i] = atomic_load(&seats[i]->device);
+        placed = placed || ret_devices[i] != NULL;
+    }
+    return placed;
+}
+
+void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices)
+{
+    int before = cancel_hold();
+    pthread_mutex_lock(&wake_lock);
+    while (!seats_placed(count, seats, ret_devices))
+        pthread_cond_wait(&woken, &wake_lock);
+    pthread_mutex_unlock(&wake_lock);
+    cancel_allow(before);
+}
+
+/* A residence for each device, once; context->place says which seat has which. */
+static cl_int settle(struct context *context, struct device *const *devices)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        uint8_t place = 0;
+        if (!devices[i]) {
+            atomic_store(&context->place[i], PLACE_NONE);
+            continue;
+        }
+        while (context->at[place] && context->at[place]->device != devices[i])
+            place++;
+        if (!context->at[place]) {
+            cl_int error = CL_OUT_OF_HOST_MEMORY;
+            if (residence_create(context, devices[i], &context->at[place], &error) != 0)
+                return error;
+        }
+        atomic_store(&context->place[i], place);
+    }
+    return CL_SUCCESS;
+}
+
+static void unsettle(struct context *context)
+{
+    for (unsigned place = 0; place < PLACES; place++) {
+        residence_unref(context->at[place]);
+        context->at[place] = NULL;
+    }
+}
+
+/* Publish @context if its seats are still where its residences are. */
+static bool publish_if_settled(struct context *context, struct device *const *devices)
+{
+    bool same = true;
+    gate_enter();
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        same = same && atomic_load(&context->seats[i]->device) == devices[i];
+    if (same)
+        object_publish(context);
+    gate_leave();
+    return same;
+}
+
+static void unhold_seats(struct context *context)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        object_unhold(context->seats[i]);
+}
+
+static void context_leave(struct object *object)
+{
+    unsettle((struct context *)object);
+}
+
+static void context_destroy(struct object *object)
+{
+    struct context *context = (struct context *)object;
+    destructor_run(&context->destructors, context);
+    svm_forget(&context->svm);
+    unhold_seats(context);
+    free(context->properties);
+}
+
+const struct object_class context_class = {
+    .size = sizeof(struct context),
+    .leave = context_leave,
+    .destroy = context_destroy,
+};
+
+static cl_int create(const cl_context_properties *properties, cl_uint seat_count,
+                     struct seat *const *seats,
+                     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                     void *notify_data, struct context **ret_context)
+{
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    struct context *context = object_create(OBJECT_CONTEXT);
+    if (!context)
+        return error;
+    for (cl_uint i = 0; i < seat_count; i++)
+        if (context_seat_index(context, seats[i]) < 0) {
+            object_hold(seats[i]);
+            context->seats[context->seat_count++] = seats[i];
+        }
+    context->notify = notify;
+    context->notify_data = notify_data;
+    if (properties) {
+        size_t count = 1;
+        while (properties[count - 1] != 0)
+            count += 2;
+        context->properties = calloc(count, sizeof(*properties));
+        if (!context->properties)
+            goto failed;
+        memcpy(context->properties, properties, count * sizeof(*properties));
+        context->property_count = count;
+    }
+    /* A move may come between looking where the seats are and being one of what moves. */
+    struct device *devices[SEATS] = {NULL};
+    struct stay stay = {context->seats, context->seat_count, 0};
+    bool settled = false;
+    do {
+        unsettle(context);
+        seats_wait(context->seat_count, context->seats, devices);
+        error = settle(context, devices);
+        settled = error == CL_SUCCESS && publish_if_settled(context, devices);
+        if (error == CL_SUCCESS && !settled)
+            stay_again(&stay);
+    } while (error == CL_SUCCESS && !settled);
+    stay_end(&stay);
+    if (error != CL_SUCCESS)
+        goto failed;
+    *ret_context = context;
+    return CL_SUCCESS;
+failed:
+    unsettle(context);
+    unhold_seats(context);
+    free(context->properties);
+    object_discard(context);
+    return error;
+}
+
+cl_int context_create(const cl_context_properties *properties, cl_uint seat_count,
+                      struct seat *const *seats,
+                      void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                      void *notify_data, struct context **ret_context)
+{
+    int before = cancel_hold();
+    cl_int error = create(properties, seat_count, seats, notify, notify_data, ret_context);
+    cancel_allow(before);
+    return error;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &wake_lock, .changed = {&woken}};

@@ -1,0 +1,133 @@
+#ifndef RESEAT_STATE_OBJECT_CONTEXT_H
+#define RESEAT_STATE_OBJECT_CONTEXT_H
+
+#include <pthread.h>
+
+#include "state/base/clock.h"
+#include "state/base/gate.h"
+#include "state/memory/svm.h"
+#include "state/object/object.h"
+#include "state/object/pin.h"
+#include "state/object/residence.h"
+
+/*
+ * The program's platform, devices and contexts.
+ *
+ * A seat is a virtual device: it is placed on one real device, or on none while suspended. Every
+ * context that holds the seat has a residence on that device, shared by seats on the same one.
+ */
+
+#define SEATS 4 /**< Virtual devices of a program, at most. */
+
+struct platform {
+    struct object object;
+};
+
+struct seat {
+    struct object object; /**< A cl_device_id of the program. */
+    uint32_t index;
+    struct device
+        *_Atomic device;         /**< Where it is; NULL: suspended. Changed with the gate closed. */
+    struct device *_Atomic last; /**< Where it was before that. Likewise. */
+    struct device *origin; /**< Where it started: what it was promised under --profile native. */
+    _Atomic uint32_t moves;
+    _Atomic uint64_t last_downtime_ns;
+    struct clock clock; /**< Of its profiling times. */
+    _Atomic bool moving;
+    uint64_t granted;        /**< Its part of what the program may have on `device`. By room.c. */
+    bool limited;            /**< Somebody says what it may have. Likewise. */
+    uint32_t stays;          /**< Pieces of work that moves wait for: stay.c's, as is... */
+    uint64_t stay_until;     /**< ...how long at most. CLOCK_MONOTONIC. */
+    struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
+    struct pins pins;        /**< Its own; those of its contexts count as well. */
+};
+
+struct context {
+    struct object object;
+    cl_uint seat_count;
+    struct seat *seats[SEATS]; /**< Held. */
+    _Atomic uint8_t
+        place[SEATS]; /**< Of each of seats[], or PLACE_NONE. Changed under a closed gate. */
+    struct residence *at[PLACES]; /**< Or NULL. Changed under a closed gate; a place that a mover
+                                       prepares is not in place[] yet. */
+    cl_context_properties *properties; /**< As the program gave them, or NULL. Owned. */
+    size_t property_count;             /**< Elements, the final 0 included. */
+    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
+    void *notify_data;
+    struct destructor *_Atomic destructors; /**< Last registered first. */
+    struct pins pins;
+    struct svm_table svm;
+};
+
+/** A callback for the end of an object's life (5.4.1, 4.4): run last registered first. */
+struct destructor {
+    struct destructor *next;
+    void(CL_CALLBACK *call)(void *handle, void *data);
+    void *data;
+};
+/** Push a callback; 0 or -ENOMEM. Lock-free. */
+MUST_CHECK int destructor_add(struct destructor *_Atomic *list,
+                              void(CL_CALLBACK *call)(void *, void *), void *data);
+/** Run and free all; on the callback thread when the caller is inside the gate (G3). */
+void destructor_run(struct destructor *_Atomic *list, void *handle);
+
+/**
+ * The program's one platform and its seats, made at the first call and never freed.
+ * @count  1 to SEATS. 0, -ENOMEM or -EALREADY.
+ */
+MUST_CHECK int seats_init(struct device *const *devices, uint32_t count);
+/** Wait until seats_init is done. 0, or -ETIMEDOUT (@deadline_ns: CLOCK_MONOTONIC, 0 for none). */
+MUST_CHECK int seats_wait_init(uint64_t deadline_ns);
+extern struct platform *the_platform; /* NULL before seats_init */
+extern struct seat *the_seats[SEATS];
+extern uint32_t the_seat_count;
+
+/**
+ * Enter the gate with a seat of @context on a device; while all are suspended, wait outside the
+ * gate: what a suspended seat is not needed for goes on without it. Leave with gate_leave. The fast
+ * path costs what gate_enter does.
+ */
+/** For who is inside: with one of @seats (bits; 0: any) on a device. */
+void context_enter_slow(struct context *context, uint32_t seats);
+static inline void context_enter(struct context *context)
+{
+    gate_enter();
+    if (UNLIKELY(atomic_load_explicit(&context->place[0], memory_order_relaxed) == PLACE_NONE))
+        context_enter_slow(context, 0);
+}
+/** Where the seats are now, NULL for a suspended one; waits while all are. Not inside the gate. */
+void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_devices);
+/** Wake those who wait for a residence. After a resume, with the gate open. */
+void context_wake(void);
+
+/** Where objects of this context are made first: with the first seat that is on a device. Inside
+ * the gate, after context_enter. */
+static inline uint8_t context_home(const struct context *context)
+{
+    uint8_t place = atomic_load_explicit(&context->place[0], memory_order_relaxed);
+    for (cl_uint i = 1; UNLIKELY(place == PLACE_NONE) && i < context->seat_count; i++)
+        place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+    return place;
+}
+/** True when a seat is in @place: else what is there is a mover's alone, which makes it and takes
+ * it apart with the gate open. */
+static inline bool context_is_inhabited(const struct context *context, uint8_t place)
+{
+    bool inhabited = false;
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        inhabited =
+            inhabited || atomic_load_explicit(&context->place[i], memory_order_relaxed) == place;
+    return inhabited;
+}
+/** The index of @seat in @context, or -1. */
+int context_seat_index(const struct context *context, const struct seat *seat);
+
+/** Make a context with a residence for each device its seats are on. Blocks on the drivers. */
+cl_int context_create(const cl_context_properties *properties, cl_uint seat_count,
+                      struct seat *const *seats,
+                      void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                      void *notify_data, struct context **ret_context);
+
+extern const struct object_class platform_class, seat_class, context_class;
+
+#endif

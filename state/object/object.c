@@ -1,0 +1,316 @@
+#include "state/object/object.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "state/base/fork.h"
+#include "state/base/gate.h"
+
+/* A slot is reused only when this many others of its type were freed after it. */
+#define QUARANTINE 4096
+/* Regions grow by this much at a time; pages are touched one by one all the same. */
+#define GROWTH ((uintptr_t)1 << 20)
+#define REGION ((uintptr_t)1 << OBJECT_REGION_SHIFT)
+/* No slot is larger. */
+#define LARGEST_SLOT ((uintptr_t)1024)
+
+uintptr_t object_base;
+struct object_region object_regions[OBJECT_TYPES];
+
+const cl_icd_dispatch *object_dispatch;
+
+/* A free slot; lies behind the object header, which keeps its generation and state. */
+struct free_slot {
+    struct object object;
+    struct free_slot *next;
+};
+
+static struct {
+    _Alignas(64) atomic_flag lock;  /* a line for each type: threads are busy with their own */
+    struct free_slot *first, *last; /* guarded by lock; first in, first out */
+    size_t free_count;              /* guarded by lock */
+    uintptr_t committed;            /* guarded by lock */
+    _Atomic uint64_t taken;         /* slots in use; written under lock */
+} slots[OBJECT_TYPES];
+
+/* A few instructions run under it: a mutex would cost more than they do, and every event, buffer
+ * and kernel of the program passes twice. */
+static void lock(enum object_type type)
+{
+    while (atomic_flag_test_and_set_explicit(&slots[type].lock, memory_order_acquire))
+        sched_yield();
+}
+
+static void unlock(enum object_type type)
+{
+    atomic_flag_clear_explicit(&slots[type].lock, memory_order_release);
+}
+
+static void count(enum object_type type, int64_t more)
+{
+    uint64_t taken = atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
+    atomic_store_explicit(&slots[type].taken, taken + (uint64_t)more, memory_order_relaxed);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool reserved; /* the whole range; written once */
+
+static uintptr_t slot_size(enum object_type type)
+{
+    uintptr_t size = 64;
+    while (size < object_classes[type]->size)
+        size *= 2;
+    return size;
+}
+
+/*
+ * Regions do not begin with a slot, but each a few lines and pages later than the one before: the
+ * first context, kernel and queue of a program are used together, and addresses that differ in
+ * their upper half alone push each other out of a processor's first cache (AMD's way predictor
+ * looks at bits 12 to 27). A multiple of every slot's size.
+ */
+static uintptr_t first_slot(enum object_type type)
+{
+    return (uintptr_t)type * (LARGEST_SLOT + 4096);
+}
+
+static bool map_at(uintptr_t start, uintptr_t size)
+{
+    void *wanted = (void *)start; /* MAP_FIXED_NOREPLACE is a hint to kernels that lack it */
+    void *got = mmap(wanted, size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != MAP_FAILED && got != wanted)
+        munmap(got, size);
+    return got == wanted;
+}
+
+/*
+ * A limit of the address space (RLIMIT_AS) counts what is reserved. Then nothing is: the range is
+ * one of addresses that nobody uses, far below those that the kernel gives out, and regions are
+ * mapped as they grow. Slots are recognised in the same way, and a region that meets another's
+ * memory cannot grow, which is all.
+ */
+static uintptr_t unreserved(void)
+{
+    void *top = mmap(NULL, GROWTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (top == MAP_FAILED)
+        return 0;
+    munmap(top, GROWTH);
+    uintptr_t base = (uintptr_t)top / 2 & ~(REGION - 1);
+    for (unsigned tries = 0; tries < 8 && base >= OBJECT_TYPES * REGION; tries++) {
+        /* The first of the platform's, which every program needs. */
+        if (map_at(base + OBJECT_PLATFORM * REGION, GROWTH)) {
+            slots[OBJECT_PLATFORM].committed = GROWTH;
+            return base;
+        }
+        base -= OBJECT_TYPES * REGION;
+    }
+    return 0;
+}
+
+static void heap_init(void)
+{
+    for (int type = 1; type < OBJECT_TYPES; type++) {
+        object_regions[type].slot_mask = slot_size(type) - 1;
+        atomic_init(&object_regions[type].used, first_slot(type));
+    }
+    void *range = mmap(NULL, OBJECT_TYPES * REGION, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    reserved = range != MAP_FAILED;
+    uintptr_t base = reserved ? (uintptr_t)range : unreserved();
+    if (base != 0)
+        __atomic_store_n(&object_base, base, __ATOMIC_RELEASE);
+}
+
+static bool grow(uintptr_t start)
+{
+    return reserved ? mprotect((void *)start, GROWTH, PROT_READ | PROT_WRITE) == 0
+                    : map_at(start, GROWTH);
+}
+
+/* A slot that was never used, or NULL. */
+static struct object *slot_new(enum object_type type)
+{
+    struct object_region *region = &object_regions[type];
+    uintptr_t size = region->slot_mask + 1;
+    uintptr_t used = atomic_load_explicit(&region->used, memory_order_relaxed);
+    uintptr_t start = object_base + (uintptr_t)type * REGION;
+    if (used + size > slots[type].committed) {
+        if (slots[type].committed + GROWTH > REGION || !grow(start + slots[type].committed))
+            return NULL;
+        slots[type].committed += GROWTH;
+    }
+    atomic_store_explicit(&region->used, used + size, memory_order_release);
+    return (struct object *)(start + used);
+}
+
+static struct object *slot_take(enum object_type type)
+{
+    lock(type);
+    struct object *object = NULL;
+    if (slots[type].free_count <= QUARANTINE)
+        object = slot_new(type);
+    if (!object && slots[type].first) {
+        struct free_slot *slot = slots[type].first;
+        slots[type].first = slot->next;
+        if (!slot->next)
+            slots[type].last = NULL;
+        slots[type].free_count--;
+        object = &slot->object;
+    }
+    if (object)
+        count(type, 1);
+    unlock(type);
+    return object;
+}
+
+static enum object_type type_of(const struct object *object)
+{
+    return (enum object_type)(((uintptr_t)object - object_base) >> OBJECT_REGION_SHIFT);
+}
+
+static void slot_give(struct object *object)
+{
+    enum object_type type = type_of(object);
+    atomic_store_explicit(&object->state, OBJECT_FREE, memory_order_relaxed);
+    uint32_t generation = atomic_load_explicit(&object->generation, memory_order_relaxed);
+    atomic_store_explicit(&object->generation, generation + 1, memory_order_release);
+    struct free_slot *slot = (struct free_slot *)object;
+    slot->next = NULL;
+    lock(type);
+    if (slots[type].last)
+        slots[type].last->next = slot;
+    else
+        slots[type].first = slot;
+    slots[type].last = slot;
+    slots[type].free_count++;
+    count(type, -1);
+    unlock(type);
+}
+
+void *object_create(enum object_type type)
+{
+    if (UNLIKELY(__atomic_load_n(&object_base, __ATOMIC_ACQUIRE) == 0))
+        pthread_once(&once, heap_init);
+    struct object *object = object_base ? slot_take(type) : NULL;
+    if (!object)
+        return NULL;
+    memset(object + 1, 0, object_classes[type]->size - sizeof(*object));
+    object->dispatch = object_dispatch;
+    atomic_store_explicit(&object->refs, 0, memory_order_relaxed);
+    atomic_store_explicit(&object->holds, 1, memory_order_relaxed);
+    atomic_store_explicit(&object->state, OBJECT_BUILDING, memory_order_relaxed);
+    return object;
+}
+
+void object_publish_internal(void *pointer)
+{
+    struct object *object = pointer;
+    atomic_store_explicit(&object->state, OBJECT_LIVE, memory_order_release);
+}
+
+void object_publish(void *pointer)
+{
+    struct object *object = pointer;
+    object_publish_internal(object);
+    atomic_store_explicit(&object->refs, 1, memory_order_release);
+}
+
+void object_discard(void *object)
+{
+    slot_give(object);
+}
+
+bool object_release(void *pointer)
+{
+    struct object *object = pointer;
+    uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
+    do {
+        if ((refs & ~OBJECT_LENT) == 0)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    if ((refs & ~OBJECT_LENT) == 1)
+        object_unhold(object);
+    return true;
+}
+
+void object_unhold(void *pointer)
+{
+    struct object *object = pointer;
+    if (!object)
+        return;
+    enum object_type type = type_of(object);
+    /* Whether it is the last or not: with its reference the program lets go of host memory too,
+     * which a mover may be copying with the gate closed. */
+    gate_enter();
+    bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;
+    if (last)
+        atomic_store_explicit(&object->state, OBJECT_LEAVING, memory_order_relaxed);
+    if (last && object_classes[type]->leave)
+        object_classes[type]->leave(object);
+    gate_leave();
+    if (!last)
+        return;
+    atomic_store_explicit(&object->refs, 0, memory_order_release); /* it may have been lent */
+    if (object_classes[type]->destroy)
+        object_classes[type]->destroy(object);
+    slot_give(object);
+}
+
+/* Take a hold unless the object is already on its way out. */
+static bool hold_if_live(struct object *object)
+{
+    if (atomic_load_explicit(&object->state, memory_order_acquire) != OBJECT_LIVE)
+        return false;
+    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
+    do {
+        if (holds == 0)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds + 1,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    if (atomic_load_explicit(&object->state, memory_order_acquire) == OBJECT_LIVE)
+        return true;
+    /* The slot was freed and taken again in between: it belongs to its new creator, who may have
+     * published and released it since. */
+    object_unhold(object);
+    return false;
+}
+
+void *object_next(enum object_type type, uintptr_t *cursor)
+{
+    const struct object_region *region = &object_regions[type];
+    if (*cursor == 0)
+        *cursor = first_slot(type);
+    while (*cursor < atomic_load_explicit(&region->used, memory_order_acquire)) {
+        /* Read after `used`: the first object may just have been made. */
+        uintptr_t start = object_base + (uintptr_t)type * REGION;
+        struct object *object = (struct object *)(start + *cursor);
+        *cursor += region->slot_mask + 1;
+        if (hold_if_live(object))
+            return object;
+    }
+    return NULL;
+}
+
+uint64_t object_count(enum object_type type)
+{
+    return atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
+}
+
+/* No allocation in between. */
+static void lock_all(void)
+{
+    for (int type = 1; type < OBJECT_TYPES; type++)
+        lock((enum object_type)type);
+}
+
+static void unlock_all(void)
+{
+    for (int type = 1; type < OBJECT_TYPES; type++)
+        unlock((enum object_type)type);
+}
+
+FORK_PART = {.rank = FORK_OBJECT, .before = lock_all, .after = unlock_all};

@@ -1,0 +1,185 @@
+#ifndef RESEAT_STATE_OBJECT_OBJECT_H
+#define RESEAT_STATE_OBJECT_OBJECT_H
+
+#include <CL/cl_icd.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+
+/*
+ * Virtual objects: every handle that the program sees.
+ *
+ * All of them live in slots of one reserved range of addresses, one region a type, so that any
+ * pointer a program passes (NULL, freed, foreign) is told from a live handle by arithmetic and one
+ * load, and is never followed before. A slot is reused only after many others, with a new
+ * generation, so that a handle used after its release is recognised too.
+ */
+
+enum object_type {
+    OBJECT_NONE, /* so that NULL, and any pointer before the heap exists, is of no type */
+    OBJECT_PLATFORM,
+    OBJECT_DEVICE,
+    OBJECT_CONTEXT,
+    OBJECT_QUEUE,
+    OBJECT_MEMORY,
+    OBJECT_SAMPLER,
+    OBJECT_PROGRAM,
+    OBJECT_KERNEL,
+    OBJECT_EVENT,
+    OBJECT_TYPES
+};
+
+enum object_state {
+    OBJECT_FREE,
+    OBJECT_BUILDING, /**< Allocated, not whole: nobody but its creator looks at it. */
+    OBJECT_LIVE,     /**< Whole; possibly released by the program and held only by us. */
+    OBJECT_LEAVING,  /**< Its last hold is gone: nobody but its destroyer looks at it. */
+};
+
+/** First member of every virtual object. */
+struct object {
+    const cl_icd_dispatch *dispatch; /**< First word: any ICD loader calls us back through it. */
+    _Atomic uint32_t refs;           /**< The program's references, and OBJECT_LENT; 0 makes the
+                                          handle invalid. */
+    _Atomic uint32_t holds;          /**< Ours, plus one while refs > 0; 0 destroys the object. */
+    _Atomic uint32_t generation;
+    _Atomic uint32_t state;
+};
+
+/** Of refs: the handle stays valid without a reference, until the object ends: see object_lend. */
+#define OBJECT_LENT 0x80000000u
+
+#define OBJECT_REGION_SHIFT 32
+
+struct object_region {
+    _Atomic uintptr_t used; /**< Bytes from the region's start that hold slots. */
+    uintptr_t slot_mask;    /**< Slot size - 1. */
+};
+
+extern uintptr_t object_base; /* 0 until the first allocation; written once */
+extern struct object_region object_regions[OBJECT_TYPES];
+
+/**
+ * The live object behind a handle that the program passed, or NULL when it is none of @type.
+ * Borrowed; the program keeps it alive as the specification asks of it. Wait-free.
+ */
+static inline void *object_get(const void *handle, enum object_type type)
+{
+    uintptr_t offset = (uintptr_t)handle - object_base;
+    if (UNLIKELY((offset >> OBJECT_REGION_SHIFT) != (uintptr_t)type))
+        return NULL;
+    offset &= ((uintptr_t)1 << OBJECT_REGION_SHIFT) - 1;
+    const struct object_region *region = &object_regions[type];
+    if (UNLIKELY((offset & region->slot_mask) != 0 ||
+                 offset >= atomic_load_explicit(&region->used, memory_order_acquire)))
+        return NULL;
+    struct object *object = (struct object *)(uintptr_t)handle;
+    if (UNLIKELY(atomic_load_explicit(&object->refs, memory_order_acquire) == 0))
+        return NULL;
+    return object;
+}
+
+/** What each type does at the end of its life; NULL where there is nothing to do. */
+struct object_class {
+    size_t size;
+    /** All references and holds are gone: release every real object. Inside the gate, in the
+     * section in which the last hold went, so that no mover meets an object that is half gone. Or
+     * NULL. */
+    void (*leave)(struct object *object);
+    /** Then, outside that section: everything else. Without locks, in any thread. Or NULL. */
+    void (*destroy)(struct object *object);
+};
+/** classes.c; slots are sized from it. */
+extern const struct object_class *const object_classes[OBJECT_TYPES];
+
+/** The table that loaders call through; set once by interpose before any object exists. */
+extern const cl_icd_dispatch *object_dispatch;
+
+/**
+ * A zeroed object in state BUILDING with one hold, or NULL when memory or slots ran out.
+ * Thread-safe.
+ */
+MUST_CHECK void *object_create(enum object_type type);
+/** Make it visible: LIVE, with one reference of the program's (which owns the creator's hold). */
+void object_publish(void *object);
+/** Make it LIVE for the engine alone: the program has no handle to it. */
+void object_publish_internal(void *object);
+/** Undo object_create for an object that was never published; its destroy is not called. */
+void object_discard(void *object);
+
+static inline void object_hold(void *object)
+{
+    atomic_fetch_add_explicit(&((struct object *)object)->holds, 1, memory_order_relaxed);
+}
+void object_unhold(void *object); /**< NULL is allowed. */
+
+static inline void object_retain(void *object)
+{
+    if (UNLIKELY(
+            (atomic_fetch_add_explicit(&((struct object *)object)->refs, 1, memory_order_relaxed) &
+             ~OBJECT_LENT) == 0))
+        object_hold(object);
+}
+/**
+ * Drop one reference of the program's; at zero the handle is invalid and its hold is dropped.
+ * False when there was none left to drop: nothing is changed then.
+ */
+bool object_release(void *object);
+
+/**
+ * Give the program a handle to an object that another one holds: the context of a queue, the
+ * program of a kernel. It is valid as long as that holder is, whether the program kept a reference
+ * to it or not: objects retain what they are made of.
+ *
+ * @object  Held by something that the program has a valid handle to; or NULL.
+ * Returns @object.
+ */
+static inline void *object_lend(void *object)
+{
+    if (object &&
+        UNLIKELY(atomic_load_explicit(&((struct object *)object)->refs, memory_order_relaxed) == 0))
+        atomic_fetch_or_explicit(&((struct object *)object)->refs, OBJECT_LENT,
+                                 memory_order_relaxed);
+    return object;
+}
+
+static inline uint32_t object_refs(const void *object)
+{
+    return atomic_load_explicit(&((const struct object *)object)->refs, memory_order_relaxed) &
+           ~OBJECT_LENT;
+}
+
+/** A weak reference: says later whether the slot still holds the same object. */
+struct object_weak {
+    struct object *object;
+    uint32_t generation;
+};
+static inline struct object_weak object_weak(void *object)
+{
+    struct object *o = object;
+    return (struct object_weak){o,
+                                o ? atomic_load_explicit(&o->generation, memory_order_relaxed) : 0};
+}
+/** The object, or NULL when it was destroyed since or is being destroyed. Only inside the gate or
+ * by a mover. */
+static inline void *object_weak_get(struct object_weak weak)
+{
+    if (!weak.object ||
+        atomic_load_explicit(&weak.object->generation, memory_order_relaxed) != weak.generation ||
+        atomic_load_explicit(&weak.object->state, memory_order_relaxed) != OBJECT_LIVE)
+        return NULL;
+    return weak.object;
+}
+
+/**
+ * Walk the LIVE objects of a type: start with *cursor = 0; each one returned is held, the caller
+ * unholds it. NULL at the end. Objects created meanwhile may or may not be seen. Thread-safe.
+ */
+void *object_next(enum object_type type, uintptr_t *cursor);
+/** How many objects of a type there are, those that are being made included. */
+uint64_t object_count(enum object_type type);
+
+#endif

@@ -1,0 +1,319 @@
+#include "state/object/residence.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "state/base/callback.h"
+#include "state/base/cancel.h"
+#include "state/base/gate.h"
+#include "state/base/log.h"
+#include "state/memory/memory.h"
+
+void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle)
+{
+    if (!handle)
+        return;
+    switch (kind) {
+    case OBJECT_CONTEXT:
+        cl->clReleaseContext(handle);
+        break;
+    case OBJECT_QUEUE:
+        cl->clReleaseCommandQueue(handle);
+        break;
+    case OBJECT_MEMORY:
+        cl->clReleaseMemObject(handle);
+        break;
+    case OBJECT_SAMPLER:
+        cl->clReleaseSampler(handle);
+        break;
+    case OBJECT_PROGRAM:
+        cl->clReleaseProgram(handle);
+        break;
+    case OBJECT_KERNEL:
+        cl->clReleaseKernel(handle);
+        break;
+    case OBJECT_EVENT:
+        cl->clReleaseEvent(handle);
+        break;
+    default:
+        break;
+    }
+}
+
+/* A context's error reports, handed to the program on the callback thread. */
+struct report {
+    struct callback_job job;
+    struct context *context; /* held */
+    char *text;
+    size_t info_size;
+    unsigned char info[];
+};
+
+static void report_tell(void *data)
+{
+    struct report *report = data;
+    report->context->notify(report->text, report->info_size ? report->info : NULL,
+                            report->info_size, report->context->notify_data);
+}
+
+static void report_end(void *data)
+{
+    struct report *report = data;
+    object_unhold(report->context);
+    free(report->text);
+    free(report);
+}
+
+static void report_run(struct callback_job *job)
+{
+    struct report *report = container_of(job, struct report, job);
+    callback_program(report_tell, report_end, report);
+    report_end(report);
+}
+
+static void CL_CALLBACK context_notified(const char *text, const void *info, size_t size,
+                                         void *data)
+{
+    struct context *context = data;
+    log_warn("the driver reports: %s", text ? text : "(nothing)");
+    if (!context || !context->notify || callback_start() != 0)
+        return;
+    struct report *report = calloc(1, sizeof(*report) + (info ? size : 0));
+    if (!report)
+        return;
+    report->job.run = report_run;
+    report->text = strdup(text ? text : "");
+    if (!report->text) {
+        free(report);
+        return;
+    }
+    if (info && size) {
+        memcpy(report->info, info, size);
+        report->info_size = size;
+    }
+    object_hold(context);
+    report->context = context;
+    callback_post(&report->job);
+}
+
+/* Mesa's rusticl makes no image from a buffer over host memory, though it does from others. */
+static bool makes_image_of(const struct residence *residence, cl_mem buffer)
+{
+    const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT32};
+    const cl_image_desc desc = {
+        .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 16, .buffer = buffer};
+    cl_int error;
+    if (!devinfo_scalar(&residence->device->info, CL_DEVICE_IMAGE_SUPPORT, 0))
+        return true;
+    cl_mem image = residence->cl->clCreateImage(residence->context, CL_MEM_READ_WRITE, &format,
+                                                &desc, NULL, &error);
+    if (image)
+        residence->cl->clReleaseMemObject(image);
+    return image != NULL;
+}
+
+/* Trust, but verify: a write must show through the pointer once it is mapped. HOST_PTR_UNTRIED when
+ * the driver fails. */
+static enum host_ptr try_host_pointer(const struct residence *residence)
+{
+    enum { SIZE = 4096 };
+    const cl_icd_dispatch *cl = residence->cl;
+    unsigned char *bytes = aligned_alloc(SIZE, SIZE);
+    enum host_ptr found = HOST_PTR_UNTRIED;
+    cl_mem buffer = NULL;
+    if (!bytes)
+        return found;
+    memset(bytes, 1, SIZE);
+    cl_int error;
+    buffer = cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, SIZE,
+                                bytes, &error);
+    if (!buffer)
+        goto out;
+    unsigned char pattern[4] = {2, 3, 4, 5};
+    if (cl->clEnqueueWriteBuffer(residence->io, buffer, CL_TRUE, SIZE / 2, sizeof(pattern), pattern,
+                                 0, NULL, NULL) != CL_SUCCESS)
+        goto out;
+    void *map = cl->clEnqueueMapBuffer(residence->io, buffer, CL_TRUE, CL_MAP_READ, 0, SIZE, 0,
+                                       NULL, NULL, &error);
+    if (!map)
+        goto out;
+    found = map == bytes && makes_image_of(residence, buffer) && bytes[0] == 1 &&
+                    memcmp(bytes + SIZE / 2, pattern, sizeof(pattern)) == 0
+                ? HOST_PTR_MAPPED
+                : HOST_PTR_COPIED;
+    cl->clEnqueueUnmapMemObject(residence->io, buffer, map, 0, NULL, NULL);
+    cl->clFinish(residence->io);
+out:
+    if (buffer)
+        cl->clReleaseMemObject(buffer);
+    free(bytes);
+    return found;
+}
+
+/* A device that shares the host's memory and maps what it was given works on the bytes in place. */
+static void learn_host_pointers(struct residence *residence)
+{
+    struct device *device = residence->device;
+    if (atomic_load(&device->host_ptr) == HOST_PTR_UNTRIED)
+        atomic_store(&device->host_ptr, (uint8_t)try_host_pointer(residence));
+    residence->maps_host_ptr = atomic_load(&device->host_ptr) == HOST_PTR_MAPPED;
+    residence->in_place = residence->maps_host_ptr &&
+                          devinfo_scalar(&device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) != 0;
+}
+
+/* Who waits is how busy the device is. */
+static void wait_begin(struct residence *residence)
+{
+    atomic_fetch_add_explicit(&residence->device->account.waiting, 1, memory_order_relaxed);
+    if (UNLIKELY(residence->runs_in_caller))
+        gate_enter();
+}
+
+static void wait_end(struct residence *residence)
+{
+    if (UNLIKELY(residence->runs_in_caller))
+        gate_leave();
+    atomic_fetch_sub_explicit(&residence->device->account.waiting, 1, memory_order_relaxed);
+}
+
+cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real)
+{
+    int before = cancel_hold();
+    wait_begin(residence);
+    cl_int error = residence->cl->clWaitForEvents(count, real);
+    wait_end(residence);
+    cancel_allow(before);
+    return error;
+}
+
+cl_int residence_finish(struct residence *residence, cl_command_queue real)
+{
+    cl_event event;
+    int before = cancel_hold();
+    wait_begin(residence);
+    if (UNLIKELY(residence->finish_forgets) &&
+        residence->cl->clEnqueueMarkerWithWaitList(real, 0, NULL, &event) == CL_SUCCESS) {
+        residence->cl->clFlush(real);
+        residence->cl->clWaitForEvents(1, &event); /* what ended in error says so itself */
+        residence->cl->clReleaseEvent(event);
+    }
+    cl_int error = residence->cl->clFinish(real);
+    wait_end(residence);
+    cancel_allow(before);
+    return error;
+}
+
+void residence_flush(struct residence *residence, cl_command_queue real)
+{
+    if (!residence->runs_in_caller)
+        residence->cl->clFlush(real);
+}
+
+cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_int error = cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
+    if (error != CL_INVALID_VALUE)
+        return error;
+    /* Mesa's rusticl knows of a map only once it was executed. */
+    cl->clFinish(residence->io);
+    return cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
+}
+
+int residence_create(struct context *context, struct device *device,
+                     struct residence **ret_residence, cl_int *ret_error)
+{
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    struct residence *residence = calloc(1, sizeof(*residence));
+    if (!residence)
+        return -ENOMEM;
+    atomic_init(&residence->refs, 1);
+    residence->device = device;
+    residence->cl = device->cl;
+    group_limits_set(&residence->groups, &device->info);
+    /* A simulator without threads, or locks. */
+    residence->runs_in_caller = strcmp(device->key.platform, "Oclgrind") == 0;
+    /* Mesa 22.3. */
+    residence->finish_forgets = strcmp(device->key.platform, "rusticl") == 0;
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)device->platform, 0};
+    residence->context = residence->cl->clCreateContext(properties, 1, &device->id,
+                                                        context_notified, context, &error);
+    if (!residence->context)
+        goto failed;
+    residence->io = residence->cl->clCreateCommandQueue(residence->context, device->id,
+                                                        CL_QUEUE_PROFILING_ENABLE, &error);
+    if (!residence->io)
+        goto failed;
+    learn_host_pointers(residence);
+    *ret_residence = residence;
+    return 0;
+failed:
+    residence_unref(residence);
+    *ret_error = error;
+    return -EIO;
+}
+
+bool residence_has_link(const struct residence *residence)
+{
+    return residence &&
+           devinfo_scalar(&residence->device->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) == 0;
+}
+
+bool residence_is_sibling(const struct residence *residence, const struct residence *other)
+{
+    return residence_has_link(residence) && residence_has_link(other) &&
+           residence->cl == other->cl && residence->device != other->device;
+}
+
+void doomed_release(struct doomed_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        residence_release(list->cl, list->items[i].kind, list->items[i].handle);
+        window_unref(list->items[i].window);
+    }
+    free(list->items);
+}
+
+void residence_sweep(struct residence *residence, struct doomed_list *ret_list)
+{
+    /* With the gate closed no new reference is taken. */
+    if (residence->doomed_count == 0 ||
+        atomic_load_explicit(&residence->refs, memory_order_acquire) != 1)
+        return;
+    *ret_list = (struct doomed_list){residence->cl, residence->doomed, residence->doomed_count};
+    residence->doomed = NULL;
+    residence->doomed_count = residence->doomed_capacity = 0;
+}
+
+void residence_unref(struct residence *residence)
+{
+    if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    struct doomed_list list = {residence->cl, residence->doomed, residence->doomed_count};
+    doomed_release(&list);
+    residence_release(residence->cl, OBJECT_QUEUE, residence->io);
+    residence_release(residence->cl, OBJECT_CONTEXT, residence->context);
+    free(residence);
+}
+
+int residence_reserve(struct residence *residence, size_t more)
+{
+    size_t wanted = residence->doomed_count + more;
+    if (wanted <= residence->doomed_capacity)
+        return 0;
+    struct doomed *grown = reallocarray(residence->doomed, wanted, sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    residence->doomed = grown;
+    residence->doomed_capacity = wanted;
+    return 0;
+}
+
+void residence_doom(struct residence *residence, enum object_type kind, void *handle,
+                    struct window *window)
+{
+    residence->doomed[residence->doomed_count++] = (struct doomed){handle, kind, window};
+}

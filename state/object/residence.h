@@ -1,0 +1,111 @@
+#ifndef RESEAT_STATE_OBJECT_RESIDENCE_H
+#define RESEAT_STATE_OBJECT_RESIDENCE_H
+
+#include <stdatomic.h>
+
+#include "state/driver/driver.h"
+#include "state/object/object.h"
+#include "state/program/group.h"
+
+/*
+ * A residence is one real OpenCL context on one real device. A context of the program keeps its
+ * residences in a small table; the index into it is a place, and every object of the context keeps
+ * its real handle for each place at that index.
+ */
+
+#define PLACES     8      /**< Residences of one context at once. */
+#define PLACE_HOST PLACES /**< Host memory, as the holder of a replica. */
+#define PLACE_NONE 0xff   /**< Suspended: nowhere. */
+
+struct context;
+struct window;
+
+/** What a device does with CL_MEM_USE_HOST_PTR: tried out by its first residence. */
+enum host_ptr {
+    HOST_PTR_UNTRIED,
+    HOST_PTR_COPIED, /**< Maps give other pointers, or other bytes. */
+    HOST_PTR_MAPPED, /**< Maps give the pointer, as 5.2.1 demands. */
+};
+
+struct residence {
+    _Atomic uint32_t refs; /**< The context's table, and each thread that waits in the driver. */
+    struct device *device;
+    const cl_icd_dispatch *cl;
+    cl_context context;
+    cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
+    struct group_limits groups;
+    bool maps_host_ptr;  /**< HOST_PTR_MAPPED. */
+    bool in_place;       /**< And the device works on those very bytes: nothing is ever copied. */
+    bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
+    bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
+    /** Real objects that nothing refers to any more; released with the residence. By movers only.
+     */
+    struct doomed {
+        void *handle;
+        enum object_type kind;
+        struct window *window; /**< Held for a buffer made over it; or NULL. */
+    } * doomed;
+    size_t doomed_count, doomed_capacity;
+};
+
+/**
+ * Make a residence for @context (or for nobody, NULL) on @device: the real context and the io
+ * queue. The device's first tries out what that does with host pointers. Blocks on the driver (0.25
+ * s for a GPU).
+ *
+ * @ret_error  The driver's word when it returns -EIO; untouched otherwise.
+ */
+MUST_CHECK int residence_create(struct context *context, struct device *device,
+                                struct residence **ret_residence, cl_int *ret_error);
+static inline void residence_ref(struct residence *residence)
+{
+    atomic_fetch_add_explicit(&residence->refs, 1, memory_order_relaxed);
+}
+/** The last one releases the doomed objects, the queue and the context. NULL is allowed. */
+void residence_unref(struct residence *residence);
+
+/** Set real objects aside for release with the residence. 0 or -ENOMEM (then nothing changed). */
+MUST_CHECK int residence_reserve(struct residence *residence, size_t more);
+/** @window  A hold on it is taken over; or NULL. */
+void residence_doom(struct residence *residence, enum object_type kind, void *handle,
+                    struct window *window);
+/** What was set aside in a residence that stays. */
+struct doomed_list {
+    const cl_icd_dispatch *cl;
+    struct doomed *items; /**< Owned. */
+    size_t count;
+};
+/** Take it, unless a thread still waits in the driver: then it is left for the next time. By a
+ *  mover with the gate closed. */
+void residence_sweep(struct residence *residence, struct doomed_list *ret_list);
+/** Release it. Gate open. */
+void doomed_release(struct doomed_list *list);
+
+/**
+ * clWaitForEvents and clFinish for a thread of the program: outside the gate (G2), where the caller
+ * has a reference to @residence. A driver that runs commands in the thread that waits is entered as
+ * for any other call: there, waiting is working, and it is not made for a mover beside it.
+ */
+cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real);
+cl_int residence_finish(struct residence *residence, cl_command_queue real);
+/** clFlush from a thread of ours, inside the gate; nothing where that would run commands in it
+ * while the program runs others. */
+void residence_flush(struct residence *residence, cl_command_queue real);
+
+/** Unmap through the io queue what was mapped with it or another queue. */
+cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer);
+
+/** True for a device that has a link between its memory and the host's. NULL is allowed. */
+bool residence_has_link(const struct residence *residence);
+
+/**
+ * True when both copy over links of one driver, to different devices: NVIDIA's (580) copies from
+ * and to host memory as the oldest of the residences has it that were given that memory, also for
+ * the others, and a copy under way faults when that one lets go. NULL is allowed.
+ */
+bool residence_is_sibling(const struct residence *residence, const struct residence *other);
+
+/** Release one real object; NULL is allowed. */
+void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle);
+
+#endif

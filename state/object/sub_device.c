@@ -1,0 +1,159 @@
+#include "state/object/sub_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/move/move.h"
+
+/*
+ * The real part stays: POCL's threads look at a queue's device after what they did there was waited
+ * for, and the queue and the device were released; no call tells when they have. It is 1 KiB.
+ */
+static void seat_leave(struct object *object)
+{
+    struct seat *seat = (struct seat *)object;
+    if (seat->part)
+        pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
+}
+
+static void part_free(struct sub_device *part)
+{
+    if (!part)
+        return;
+    object_unhold(part->parent);
+    free(part->properties);
+    free(part);
+}
+
+static void seat_destroy(struct object *object)
+{
+    part_free(((struct seat *)object)->part);
+}
+
+const struct object_class seat_class = {
+    .size = sizeof(struct seat),
+    .leave = seat_leave,
+    .destroy = seat_destroy,
+};
+
+/* Elements of the one partition that a list names, with the 0 that ends it. */
+static size_t list_length(const cl_device_partition_property *properties)
+{
+    size_t count = 2;
+    if (properties[0] == CL_DEVICE_PARTITION_BY_COUNTS)
+        for (count = 1; properties[count] != CL_DEVICE_PARTITION_BY_COUNTS_LIST_END; count++)
+            ;
+    return count + 1;
+}
+
+/* An unpublished seat for a part of @parent, which is pinned by it. Inside the gate. */
+static struct seat *seat_new(struct seat *parent, const cl_device_partition_property *properties)
+{
+    struct seat *seat = object_create(OBJECT_DEVICE);
+    struct sub_device *part = calloc(1, sizeof(*part));
+    size_t count = list_length(properties);
+    cl_device_partition_property *copy = calloc(count, sizeof(*copy));
+    if (!seat || !part || !copy) {
+        free(copy);
+        free(part);
+        if (seat)
+            object_discard(seat);
+        return NULL;
+    }
+    memcpy(copy, properties, count * sizeof(*copy));
+    part->properties = copy;
+    part->property_count = count;
+    part->parent = parent;
+    object_hold(parent);
+    part->device = *atomic_load(&parent->device);
+    /* What is on parts is not counted: nothing of a program that is pinned can be spilled. */
+    memset(&part->device.account, 0, sizeof(part->device.account));
+    seat->part = part;
+    seat->index = parent->index;
+    seat->device = seat->last = seat->origin = &part->device;
+    clock_inherit(&seat->clock, &parent->clock);
+    pin_take(&parent->pins, PIN_SUB_DEVICES);
+    return seat;
+}
+
+/* Undo seat_new. */
+static void seat_discard(struct seat *seat)
+{
+    if (!seat)
+        return;
+    pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
+    part_free(seat->part);
+    object_discard(seat);
+}
+
+static bool can_divide(const struct device *device, cl_device_partition_property kind)
+{
+    const struct devinfo_value *kinds = devinfo_find(&device->info, CL_DEVICE_PARTITION_PROPERTIES);
+    cl_device_partition_property one;
+    bool found = false;
+    for (size_t at = 0; kinds && !found && at + sizeof(one) <= kinds->size; at += sizeof(one)) {
+        memcpy(&one, kinds->bytes + at, sizeof(one));
+        found = one == kind;
+    }
+    return found;
+}
+
+/* Inside the gate with @parent on a device that can be divided so. */
+static cl_int enter(struct seat *parent, cl_device_partition_property kind)
+{
+    for (;;) {
+        struct device *device;
+        seats_wait(1, &parent, &device);
+        gate_enter();
+        device = atomic_load(&parent->device);
+        if (device && can_divide(device, kind))
+            return CL_SUCCESS;
+        gate_leave();
+        if (device && !move_home(parent))
+            return CL_DEVICE_PARTITION_FAILED;
+    }
+}
+
+/* The real sub-devices, @count of them, each with its seat. Inside the gate. */
+static cl_int divide(struct seat *parent, const cl_device_partition_property *properties,
+                     cl_uint count, struct seat **ret_seats)
+{
+    const struct device *device = atomic_load(&parent->device);
+    struct seat *seats[SEATS] = {NULL};
+    cl_device_id ids[SEATS];
+    cl_int error = CL_SUCCESS;
+    for (cl_uint i = 0; i < count && error == CL_SUCCESS; i++)
+        if (!(seats[i] = seat_new(parent, properties)))
+            error = CL_OUT_OF_HOST_MEMORY;
+    if (error == CL_SUCCESS)
+        error = device->cl->clCreateSubDevices(device->id, properties, count, ids, NULL);
+    for (cl_uint i = 0; i < count; i++) {
+        if (error == CL_SUCCESS) {
+            seats[i]->part->device.id = ids[i];
+            object_publish(seats[i]);
+            ret_seats[i] = seats[i];
+        } else {
+            seat_discard(seats[i]);
+        }
+    }
+    return error;
+}
+
+cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
+                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count)
+{
+    cl_uint made = 0;
+    cl_int error = enter(parent, properties[0]);
+    if (error != CL_SUCCESS)
+        return error;
+    struct device *device = atomic_load(&parent->device);
+    error = device->cl->clCreateSubDevices(device->id, properties, 0, NULL, &made);
+    if (error == CL_SUCCESS && made > SEATS)
+        error = CL_DEVICE_PARTITION_FAILED;
+    if (error == CL_SUCCESS && ret_seats)
+        error = count < made ? CL_INVALID_VALUE : divide(parent, properties, made, ret_seats);
+    gate_leave();
+    if (error == CL_SUCCESS && ret_count)
+        *ret_count = made;
+    return error;
+}

@@ -1,0 +1,36 @@
+#ifndef RESEAT_STATE_OBJECT_SUB_DEVICE_H
+#define RESEAT_STATE_OBJECT_SUB_DEVICE_H
+
+#include "state/object/context.h"
+
+/*
+ * Sub-devices (4.3): parts of a real device. Each is a seat of its own, which never moves: a
+ * context that holds it has a residence on the real sub-device. The seat that was divided is pinned
+ * while one of its parts lives.
+ */
+
+/** What a seat that is a part has besides. */
+struct sub_device {
+    struct seat *parent;                      /**< Held. */
+    struct device device;                     /**< The parent's, with the real sub-device's handle,
+                                               *  which is never released. */
+    cl_device_partition_property *properties; /**< As the program gave them. Owned. */
+    size_t property_count;                    /**< With the 0 that ends it. */
+};
+
+/**
+ * clCreateSubDevices.
+ *
+ * @properties  The first one is one that the program was told of.
+ * @count       Room in @ret_seats, which may be NULL.
+ * @ret_seats   Published, with one reference of the program's.
+ * @ret_count   How many there are, or would be. May be NULL.
+ *
+ * Waits while @parent is suspended, and moves it home from a device that cannot be divided; not
+ * inside the gate. Untouched on failure. A context takes no more than SEATS devices, so no more
+ * parts than that are made: CL_DEVICE_PARTITION_FAILED.
+ */
+cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
+                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count);
+
+#endif

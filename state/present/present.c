@@ -1,0 +1,587 @@
+#include "state/present/present.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/entry/info.h"
+#include "state/present/draft.h"
+#include "state/present/hide.h"
+#include "state/present/meet.h"
+#include "state/present/reply.h"
+
+#define PRODUCT     "reseat"
+#define VERSION_1_2 CL_MAKE_VERSION(1, 2, 0)
+#define VERSION_2   CL_MAKE_VERSION(2, 0, 0)
+#define VERSION_3   CL_MAKE_VERSION(3, 0, 0)
+/* No suite was passed, in the form of a date that parsers of dates take. */
+#define NOT_CONFORMANT "v0000-01-01-00"
+#define PLATFORM_ICD   "cl_khr_icd"
+
+static void free_pointer(void *pointer)
+{
+    free(*(void **)pointer);
+}
+
+/* See present_build: what 2.x adds and requires is not carried. */
+static cl_version carried_version(cl_version version)
+{
+    if (version >= VERSION_3)
+        return VERSION_3;
+    return version >= VERSION_2 ? VERSION_1_2 : version;
+}
+
+static cl_version c_version(const struct devinfo *device)
+{
+    unsigned major, minor;
+
+    if (sscanf(devinfo_string(device, CL_DEVICE_OPENCL_C_VERSION), "OpenCL C %3u.%3u", &major,
+               &minor) == 2 &&
+        major)
+        return CL_MAKE_VERSION(major, minor, 0);
+    return CL_MAKE_VERSION(1, 0, 0);
+}
+
+/* 3.0 is only told where every query that it requires has an answer. */
+static bool answers_everything(const struct devinfo *device)
+{
+    for (size_t i = 0; i < devinfo_param_count; i++) {
+        const struct devinfo_param *param = &devinfo_params[i];
+
+        if (param->since > VERSION_1_2 && param->meet != DEVINFO_OURS &&
+            param->meet != DEVINFO_NONE && param->meet != DEVINFO_PINS &&
+            !meet_answers(device, param))
+            return false;
+    }
+    return true;
+}
+
+static cl_version device_version(const struct devinfo *device, const char **ret_because)
+{
+    cl_version own = devinfo_version(device), version = carried_version(own);
+
+    *ret_because = NULL;
+    if (version < own && own < VERSION_3) {
+        *ret_because = "OpenCL 2.x requires what cannot be carried, and is told as 1.2";
+    } else if (version >= VERSION_3 && !answers_everything(device)) {
+        *ret_because = "a query that OpenCL 3.0 requires is not answered, so 1.2 is told";
+        version = VERSION_1_2;
+    }
+    return version;
+}
+
+/*
+ * OpenCL C: 1.2 at most. A later one may only be told where all of its features are offered
+ * (CL_DEVICE_OPENCL_C_VERSION, 4.2), and pipes never are.
+ */
+static void draft_versions(struct draft *draft)
+{
+    const struct meet *meet = &draft->meet;
+    cl_version first = device_version(meet->devices[0], &(const char *){NULL});
+    const char *because = NULL, *least = NULL;
+    struct reason *reason;
+    bool differ = false;
+
+    draft->version = first;
+    draft->c_version = VERSION_1_2;
+    for (size_t i = 0; i < meet->count; i++) {
+        cl_version version = device_version(meet->devices[i], &because);
+        cl_version c = c_version(meet->devices[i]);
+
+        differ = differ || version != first;
+        if (i == 0 || version < draft->version)
+            least = because;
+        draft->version = version < draft->version ? version : draft->version;
+        draft->c_version = c < draft->c_version ? c : draft->c_version;
+    }
+    if (draft->c_version > draft->version)
+        draft->c_version = draft->version;
+
+    reason = reasons_note_answer(meet->reasons, CL_DEVICE_VERSION,
+                                 differ ? REASON_LEAST : REASON_EQUAL, least);
+    for (size_t i = 0; differ && i < meet->count; i++) {
+        if (device_version(meet->devices[i], &because) == draft->version)
+            reason_by(reason, i);
+    }
+}
+
+/* An extension that nobody may be told of is noted once, whoever has it. */
+static int note_refused(const struct meet *meet)
+{
+    for (size_t i = 0; meet->reasons && i < meet->count; i++) {
+        char CLEANUP(free_pointer) *words =
+            strdup(devinfo_string(meet->devices[i], CL_DEVICE_EXTENSIONS));
+        const struct devinfo_value *features =
+            devinfo_find(meet->devices[i], CL_DEVICE_OPENCL_C_FEATURES);
+        char *rest = NULL;
+
+        if (!words)
+            return -ENOMEM;
+        for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+            if (allow_extension_find(word) < 0)
+                reasons_note_name(meet->reasons, REASON_EXTENSION, word, REASON_NOT_CARRIED,
+                                  allow_refusal(word));
+        }
+        for (size_t j = 0; features && j < features->size / sizeof(cl_name_version); j++) {
+            cl_name_version entry;
+
+            memcpy(&entry, features->bytes + j * sizeof(entry), sizeof(entry));
+            entry.name[sizeof(entry.name) - 1] = '\0';
+            if (allow_feature_find(entry.name) < 0)
+                reasons_note_name(meet->reasons, REASON_FEATURE, entry.name, REASON_NOT_CARRIED,
+                                  allow_refusal(entry.name));
+        }
+    }
+    return 0;
+}
+
+static int draft_names(struct draft *draft)
+{
+    for (size_t i = 0; i < allow_extension_count; i++)
+        draft->extensions[i] = meet_extension(&draft->meet, allow_extensions[i]);
+    for (size_t i = 0; i < allow_feature_count; i++)
+        draft->features[i] = meet_feature(&draft->meet, allow_features[i]);
+    return note_refused(&draft->meet);
+}
+
+/* The names that are left, with the least version that some device gives, or @fallback. */
+static int write_versioned(struct draft *draft, cl_device_info list, const char *const *names,
+                           const bool *has, size_t count, cl_version fallback)
+{
+    cl_name_version entries[ALLOW_MAX] = {0};
+    size_t used = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        bool in_all;
+        cl_version version;
+
+        if (!has[i])
+            continue;
+        version = meet_name_version(&draft->meet, list, names[i], &in_all);
+        entries[used].version = version ? version : fallback;
+        snprintf(entries[used].name, sizeof(entries[used].name), "%s", names[i]);
+        used++;
+    }
+    return reply_set(&draft->answers, list, entries, used * sizeof(entries[0]));
+}
+
+static int write_names(struct draft *draft)
+{
+    char text[ALLOW_MAX * CL_NAME_VERSION_MAX_NAME_SIZE] = "";
+    int err;
+
+    for (size_t i = 0; i < allow_extension_count; i++) {
+        if (!draft->extensions[i])
+            continue;
+        if (text[0])
+            strcat(text, " ");
+        strcat(text, allow_extensions[i]);
+    }
+    err = reply_set_string(&draft->answers, CL_DEVICE_EXTENSIONS, text);
+    if (!err)
+        err = write_versioned(draft, CL_DEVICE_EXTENSIONS_WITH_VERSION, allow_extensions,
+                              draft->extensions, allow_extension_count, CL_MAKE_VERSION(1, 0, 0));
+    if (!err)
+        err = write_versioned(draft, CL_DEVICE_OPENCL_C_FEATURES, allow_features, draft->features,
+                              allow_feature_count, VERSION_3);
+    return err;
+}
+
+/* OpenCL C 2.0 requires what is not carried, as OpenCL 2.0 does. */
+static int write_c_versions(struct draft *draft)
+{
+    const struct devinfo_value *met =
+        devinfo_find(&draft->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS);
+    size_t count = met ? met->size / sizeof(cl_name_version) : 0, used = 0;
+    cl_name_version CLEANUP(free_pointer) *entries = calloc(count + 1, sizeof(*entries));
+
+    if (!entries)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&entries[used], met->bytes + i * sizeof(*entries), sizeof(*entries));
+        if (carried_version(entries[used].version) == entries[used].version &&
+            entries[used].version <= draft->version)
+            used++;
+    }
+    return reply_set(&draft->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS, entries,
+                     used * sizeof(*entries));
+}
+
+/* CL_DEVICE_IL_VERSION in the words of CL_DEVICE_ILS_WITH_VERSION, which is the finer list. */
+static int write_ils(struct draft *draft)
+{
+    const struct devinfo_value *ils = devinfo_find(&draft->answers, CL_DEVICE_ILS_WITH_VERSION);
+    char text[1024] = "";
+    size_t used = 0;
+
+    if (!ils)
+        return 0;
+    for (size_t i = 0; i < ils->size / sizeof(cl_name_version); i++) {
+        cl_name_version entry;
+        int length;
+
+        memcpy(&entry, ils->bytes + i * sizeof(entry), sizeof(entry));
+        length = snprintf(text + used, sizeof(text) - used, "%s%.*s_%u.%u", used ? " " : "",
+                          (int)sizeof(entry.name) - 1, entry.name, CL_VERSION_MAJOR(entry.version),
+                          CL_VERSION_MINOR(entry.version));
+        if (length < 0 || (size_t)length >= sizeof(text) - used)
+            break;
+        used += (size_t)length;
+    }
+    return reply_set_string(&draft->answers, CL_DEVICE_IL_VERSION, text);
+}
+
+static const char *kind_name(cl_device_type type)
+{
+    if (type & CL_DEVICE_TYPE_GPU)
+        return "GPU";
+    if (type & CL_DEVICE_TYPE_ACCELERATOR)
+        return "accelerator";
+    return type & CL_DEVICE_TYPE_CPU ? "CPU" : "custom";
+}
+
+static const char *profile_name(const struct draft *draft)
+{
+    return draft_is_embedded(draft) ? "EMBEDDED_PROFILE" : "FULL_PROFILE";
+}
+
+/* Strings of our own; the first device's in the native profile, where they still tell the truth. */
+static int write_strings(struct draft *draft, bool native, cl_device_type type)
+{
+    const struct devinfo *first = draft->meet.devices[0];
+    char name[64], version[64], c[64];
+    const struct {
+        cl_device_info name;
+        const char *ours;
+        bool own; /* The device's own holds too. */
+        const char *because;
+    } strings[] = {
+        {CL_DEVICE_NAME, name, true, NULL},
+        {CL_DEVICE_VENDOR, PRODUCT, true, "so that programs take no vendor's path"},
+        {CL_DRIVER_VERSION, RESEAT_VERSION, true, NULL},
+        {CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED, NOT_CONFORMANT, true, NULL},
+        {CL_DEVICE_PROFILE, profile_name(draft), false, "full where every device has it"},
+        {CL_DEVICE_VERSION, version, devinfo_version(first) == draft->version, NULL},
+        {CL_DEVICE_OPENCL_C_VERSION, c, c_version(first) == draft->c_version,
+         "a later one is only told where all of its features are"},
+    };
+
+    snprintf(name, sizeof(name), "%s virtual device (%s)", PRODUCT, kind_name(type));
+    snprintf(version, sizeof(version), "OpenCL %u.%u %s %s", CL_VERSION_MAJOR(draft->version),
+             CL_VERSION_MINOR(draft->version), PRODUCT, RESEAT_VERSION);
+    snprintf(c, sizeof(c), "OpenCL C %u.%u %s", CL_VERSION_MAJOR(draft->c_version),
+             CL_VERSION_MINOR(draft->c_version), PRODUCT);
+    for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
+        const char *own = devinfo_string(first, strings[i].name);
+        bool keep = native && strings[i].own && own[0];
+        int err = reply_set_string(&draft->answers, strings[i].name, keep ? own : strings[i].ours);
+
+        if (strings[i].name != CL_DEVICE_VERSION)
+            reasons_note_answer(draft->meet.reasons, strings[i].name,
+                                keep ? REASON_FIRST : REASON_OURS, strings[i].because);
+
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+static int write_numbers(struct draft *draft, bool native, cl_device_type type)
+{
+    const struct devinfo *first = draft->meet.devices[0];
+    struct devinfo *answers = &draft->answers;
+    /* 0 is no vendor's, so that a program takes no vendor's path. */
+    uint64_t vendor = native ? devinfo_scalar(first, CL_DEVICE_VENDOR_ID, 0) : 0;
+    int err = reply_set_scalar(answers, CL_DEVICE_TYPE, type, sizeof(cl_device_type));
+
+    if (!err)
+        err = reply_set_scalar(answers, CL_DEVICE_VENDOR_ID, vendor, sizeof(cl_uint));
+    if (!err)
+        err = reply_set_scalar(answers, CL_DEVICE_NUMERIC_VERSION, draft->version,
+                               sizeof(cl_version));
+    if (!err)
+        err = reply_set_scalar(answers, CL_DEVICE_OPENCL_C_NUMERIC_VERSION_KHR, draft->c_version,
+                               sizeof(cl_version_khr));
+    return err;
+}
+
+/* Last: the answers that the presented version and extensions do not have. */
+static void drop_unoffered(struct draft *draft)
+{
+    for (size_t i = 0; i < devinfo_param_count; i++) {
+        const struct devinfo_param *param = &devinfo_params[i];
+
+        if (param->since && param->since <= draft->version)
+            continue;
+        if (!param->extension || !draft_has_extension(draft, param->extension))
+            reply_drop(&draft->answers, param->name);
+    }
+}
+
+static int write_param(struct draft *draft, const struct devinfo_param *param)
+{
+    const struct devinfo_value *own = devinfo_find(draft->meet.devices[0], param->name);
+
+    if (!draft->native || param->meet != DEVINFO_PINS || !own)
+        return meet_param(&draft->meet, param);
+    reason_by(reasons_note_answer(draft->meet.reasons, param->name, REASON_FIRST,
+                                  "it pins the program that uses it"),
+              0);
+    return reply_set(&draft->answers, param->name, own->bytes, own->size);
+}
+
+static int draft_write(struct draft *draft, bool native, cl_device_type forced_type)
+{
+    cl_device_type type =
+        forced_type ? forced_type : devinfo_scalar(draft->meet.devices[0], CL_DEVICE_TYPE, 0);
+    int err = 0;
+
+    reason_by(reasons_note_answer(draft->meet.reasons, CL_DEVICE_TYPE,
+                                  forced_type ? REASON_OURS : REASON_FIRST,
+                                  forced_type ? "as --present says" : NULL),
+              0);
+    draft_versions(draft);
+    err = draft_names(draft);
+    for (size_t i = 0; !err && i < devinfo_param_count; i++)
+        err = write_param(draft, &devinfo_params[i]);
+    if (!err)
+        err = meet_formats(&draft->meet);
+    if (!err)
+        err = write_ils(draft);
+    if (err)
+        return err;
+    draft_agree(draft);
+    err = write_names(draft);
+    if (!err)
+        err = write_c_versions(draft);
+    if (!err)
+        err = write_strings(draft, native, type);
+    if (!err)
+        err = write_numbers(draft, native, type);
+    if (!err)
+        drop_unoffered(draft);
+    return err;
+}
+
+/* 4.1: what every device of the platform has, and the platform's own. */
+static int platform_extensions(const struct draft *draft, struct devinfo *platform)
+{
+    const char *names = devinfo_string(&draft->answers, CL_DEVICE_EXTENSIONS);
+    const struct devinfo_value *versions =
+        devinfo_find(&draft->answers, CL_DEVICE_EXTENSIONS_WITH_VERSION);
+    cl_name_version list[ALLOW_MAX + 1] = {{CL_MAKE_VERSION(1, 0, 0), PLATFORM_ICD}};
+    char CLEANUP(free_pointer) *text = malloc(sizeof(PLATFORM_ICD) + strlen(names) + 2);
+    int err;
+
+    if (!text)
+        return -ENOMEM;
+    sprintf(text, "%s%s%s", PLATFORM_ICD, names[0] ? " " : "", names);
+    err = reply_set_string(platform, CL_PLATFORM_EXTENSIONS, text);
+    if (err || !versions)
+        return err;
+    memcpy(list + 1, versions->bytes, versions->size);
+    return reply_set(platform, CL_PLATFORM_EXTENSIONS_WITH_VERSION, list,
+                     sizeof(list[0]) + versions->size);
+}
+
+static int platform_write(const struct draft *draft, struct devinfo *platform)
+{
+    char version[64];
+    const struct {
+        cl_platform_info name;
+        const char *text;
+    } strings[] = {
+        {CL_PLATFORM_PROFILE, profile_name(draft)},
+        {CL_PLATFORM_VERSION, version},
+        {CL_PLATFORM_NAME, PRODUCT},
+        {CL_PLATFORM_VENDOR, PRODUCT},
+        {CL_PLATFORM_ICD_SUFFIX_KHR, "RESEAT"},
+    };
+    int err;
+
+    snprintf(version, sizeof(version), "OpenCL %u.%u %s %s", CL_VERSION_MAJOR(draft->version),
+             CL_VERSION_MINOR(draft->version), PRODUCT, RESEAT_VERSION);
+    for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
+        err = reply_set_string(platform, strings[i].name, strings[i].text);
+        if (err)
+            return err;
+    }
+    err = platform_extensions(draft, platform);
+    /* Parallel to the device: there by version, or by cl_khr_extended_versioning. */
+    if (!err && devinfo_find(&draft->answers, CL_DEVICE_NUMERIC_VERSION))
+        err = reply_set_scalar(platform, CL_PLATFORM_NUMERIC_VERSION, draft->version,
+                               sizeof(cl_version));
+    /* 0: device and host timers are not synchronised (they would not stay so across a move). */
+    if (!err && draft->version >= VERSION_3)
+        err = reply_set_scalar(platform, CL_PLATFORM_HOST_TIMER_RESOLUTION, 0, sizeof(cl_ulong));
+    return err;
+}
+
+/*
+ * The devices that a program can be on: the one it starts on, and in the portable profile those
+ * that a move goes to, which takes 1.2. @ret_place: where in @devices each is.
+ */
+static size_t choose(const struct devinfo *const *devices, size_t count,
+                     enum present_profile profile, const struct devinfo **ret_chosen,
+                     size_t *ret_place)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < count && (i == 0 || profile != PRESENT_NATIVE); i++) {
+        if (i != 0 && devinfo_version(devices[i]) < VERSION_1_2)
+            continue;
+        ret_place[used] = i;
+        ret_chosen[used++] = devices[i];
+    }
+    return used;
+}
+
+/* Notes were made of the devices that took part; let them say which of all these are. */
+static void name_all_devices(struct reasons *reasons, const size_t *place, size_t used,
+                             enum present_profile profile)
+{
+    size_t next = 0;
+
+    if (!reasons)
+        return;
+    reasons_spread(reasons, place, used);
+    for (size_t i = 0; i < reasons->device_count; i++) {
+        char name[32];
+
+        if (next < used && place[next] == i) {
+            next++;
+            continue;
+        }
+        snprintf(name, sizeof(name), "%zu", i);
+        reason_by(reasons_note_name(reasons, REASON_DEVICE, name, REASON_NOT_CARRIED,
+                                    profile == PRESENT_NATIVE
+                                        ? "only the first device counts in the native profile"
+                                        : "it has no OpenCL 1.2, which moving there takes"),
+                  i);
+    }
+}
+
+int present_explain(const struct devinfo *const *devices, size_t count,
+                    const struct present_terms *terms, struct present *ret,
+                    struct reasons *ret_reasons)
+{
+    const struct devinfo **chosen = calloc(count + 1, sizeof(struct devinfo *));
+    size_t *place = calloc(count + 1, sizeof(*place));
+    struct reasons reasons = {.device_count = count};
+    struct devinfo platform = {0};
+    char *prologue = NULL;
+    struct draft draft = {.native = terms->profile == PRESENT_NATIVE,
+                          .memory = terms->profile == PRESENT_PORTABLE ? terms->memory : 0,
+                          .meet = {.devices = chosen,
+                                   .least_memory = terms->profile == PRESENT_COMMON,
+                                   .answers = &draft.answers,
+                                   .reasons = ret_reasons ? &reasons : NULL}};
+    int err = chosen && place ? 0 : -ENOMEM;
+
+    if (!err && !count)
+        err = -EINVAL;
+    if (!err) {
+        draft.meet.count = choose(devices, count, terms->profile, chosen, place);
+        err = draft_write(&draft, terms->profile == PRESENT_NATIVE, terms->type);
+    }
+    if (!err)
+        err = platform_write(&draft, &platform);
+    if (!err)
+        err = hide_text(&draft, &prologue);
+    if (!err)
+        name_all_devices(draft.meet.reasons, place, draft.meet.count, terms->profile);
+    if (!err && reasons.failed)
+        err = -ENOMEM;
+    free(chosen);
+    free(place);
+    if (err) {
+        devinfo_finish(&draft.answers);
+        devinfo_finish(&platform);
+        reasons_finish(&reasons);
+        free(prologue);
+        return err;
+    }
+    *ret = (struct present){draft.answers, platform, draft.version, prologue};
+    if (ret_reasons)
+        *ret_reasons = reasons;
+    return 0;
+}
+
+int present_build(const struct devinfo *const *devices, size_t count,
+                  const struct present_terms *terms, struct present *ret)
+{
+    return present_explain(devices, count, terms, ret, NULL);
+}
+
+void present_finish(struct present *present)
+{
+    devinfo_finish(&present->device);
+    devinfo_finish(&present->platform);
+    free(present->prologue);
+    present->prologue = NULL;
+}
+
+static cl_int answer(const struct devinfo *answers, cl_uint name, size_t param_value_size,
+                     void *param_value, size_t *ret_size)
+{
+    const struct devinfo_value *value = devinfo_find(answers, name);
+
+    if (!value)
+        return CL_INVALID_VALUE;
+    return info_answer(value->bytes, value->size, param_value_size, param_value, ret_size);
+}
+
+cl_int present_device_info(const struct present *present, cl_device_info name,
+                           size_t param_value_size, void *param_value, size_t *ret_size)
+{
+    return answer(&present->device, name, param_value_size, param_value, ret_size);
+}
+
+cl_int present_platform_info(const struct present *present, cl_platform_info name,
+                             size_t param_value_size, void *param_value, size_t *ret_size)
+{
+    return answer(&present->platform, name, param_value_size, param_value, ret_size);
+}
+
+static bool is_image_type(cl_mem_object_type type)
+{
+    return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
+}
+
+cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
+                             cl_mem_object_type type, cl_uint num_entries,
+                             cl_image_format *image_formats, cl_uint *ret_count)
+{
+    const cl_mem_flags accesses =
+        CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_KERNEL_READ_AND_WRITE;
+    const cl_mem_flags others = CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR |
+                                CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY |
+                                CL_MEM_HOST_NO_ACCESS;
+    cl_mem_flags access = flags & accesses;
+    const struct devinfo_formats *list = NULL;
+    cl_uint count;
+
+    if (flags & ~(accesses | others) || !is_image_type(type) || (image_formats && !num_entries))
+        return CL_INVALID_VALUE;
+    if (access & CL_MEM_KERNEL_READ_AND_WRITE && present->version < VERSION_2)
+        return CL_INVALID_VALUE;
+    /* A kernel's reading and writing of one image is more than a program's reading and writing. */
+    if (access & CL_MEM_KERNEL_READ_AND_WRITE)
+        access &= ~(cl_mem_flags)CL_MEM_READ_WRITE;
+    if (access & (access - 1))
+        return CL_INVALID_VALUE;
+    if (!access)
+        access = CL_MEM_READ_WRITE;
+    for (size_t i = 0; !list && i < present->device.format_count; i++) {
+        if (present->device.formats[i].flags == access && present->device.formats[i].type == type)
+            list = &present->device.formats[i];
+    }
+    count = list ? list->count : 0;
+    if (image_formats && count)
+        memcpy(image_formats, list->formats,
+               sizeof(*image_formats) * (num_entries < count ? num_entries : count));
+    if (ret_count)
+        *ret_count = count;
+    return CL_SUCCESS;
+}

@@ -1,0 +1,88 @@
+#include "state/program/group.h"
+
+#include <string.h>
+
+#include "state/program/kernel_priv.h"
+
+void group_limits_set(struct group_limits *limits, const struct devinfo *device)
+{
+    const struct devinfo_value *sizes = devinfo_find(device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    atomic_store(&limits->items, devinfo_scalar(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, SIZE_MAX));
+    for (size_t i = 0; i < ARRAY_SIZE(limits->sizes); i++) {
+        size_t size = SIZE_MAX;
+        if (sizes && sizes->size >= (i + 1) * sizeof(size))
+            memcpy(&size, sizes->bytes + i * sizeof(size), sizeof(size));
+        atomic_store(&limits->sizes[i], size);
+    }
+}
+
+static size_t get(const _Atomic size_t *limit)
+{
+    return atomic_load_explicit(limit, memory_order_relaxed);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Programs launch the same sizes again and again: answers are kept, with their question in the same
+ * word, until another one takes their place. */
+static _Atomic uint64_t answers[64];
+
+/* The largest divisor of @of up to @most. */
+static size_t divisor(size_t of, size_t most)
+{
+    size_t found = least(of, most);
+    if (found <= 1)
+        return 1;
+    if (launch_divides(of, found))
+        return found;
+    _Atomic uint64_t *memo = &answers[(of ^ of >> 6 ^ of >> 12 ^ most) % ARRAY_SIZE(answers)];
+    bool fits = of <= UINT32_MAX && most <= UINT16_MAX;
+    uint64_t question = (uint64_t)of << 32 | (uint64_t)(most & UINT16_MAX) << 16;
+    uint64_t known = fits ? atomic_load_explicit(memo, memory_order_relaxed) : 0;
+    if (known != 0 && (known & ~(uint64_t)UINT16_MAX) == question)
+        return known & UINT16_MAX;
+    while (of % found != 0)
+        found--;
+    if (fits)
+        atomic_store_explicit(memo, question | found, memory_order_relaxed);
+    return found;
+}
+
+void group_divide(uint32_t dims, const size_t *global, size_t items, const size_t sizes[3],
+                  size_t ret_local[3])
+{
+    for (uint32_t i = 0; i < dims; i++) {
+        ret_local[i] = divisor(global[i], least(items, sizes[i]));
+        items /= ret_local[i];
+    }
+}
+
+static bool within(const struct group_limits *limits, const struct group_limits *told)
+{
+    return get(&limits->items) <= get(&told->items) &&
+           get(&limits->sizes[0]) <= get(&told->sizes[0]) &&
+           get(&limits->sizes[1]) <= get(&told->sizes[1]) &&
+           get(&limits->sizes[2]) <= get(&told->sizes[2]);
+}
+
+const size_t *group_choose(struct kernel *kernel, const struct residence *residence, uint8_t place,
+                           cl_kernel real, const struct launch_space *space, size_t ret_local[3])
+{
+    const struct group_limits *told = space->told ? space->told : &residence->groups;
+    struct kernel_details *details = kernel->details;
+    size_t most = kernel_told_group(kernel), sizes[3];
+    bool free = within(&residence->groups, told);
+    if (LIKELY(free && get(&residence->groups.items) <= most))
+        return NULL;
+    size_t there = kernel_largest_group(kernel, residence, place, real);
+    if ((free && there <= most) || details->required[0] != 0)
+        return NULL;
+    most = least(least(most, there), least(get(&told->items), get(&residence->groups.items)));
+    for (uint32_t i = 0; i < 3; i++)
+        sizes[i] = least(get(&told->sizes[i]), get(&residence->groups.sizes[i]));
+    group_divide(space->dims, space->global, most, sizes, ret_local);
+    return ret_local;
+}

@@ -1,0 +1,296 @@
+#include "state/program/kernel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/program/kernel_priv.h"
+
+void kernel_arg_finish(struct kernel_arg *arg)
+{
+    if (arg->kind == ARG_VALUE && arg->size > sizeof(arg->value.small))
+        free(arg->value.big);
+}
+
+static void kernel_finish(struct kernel *kernel)
+{
+    for (cl_uint i = 0; kernel->args && i < kernel->arg_count; i++)
+        kernel_arg_finish(&kernel->args[i]);
+    free(kernel->args);
+    free(kernel->name);
+    if (kernel->details) {
+        answers_finish(&kernel->details->answers);
+        pthread_mutex_destroy(&kernel->details->lock);
+        kernel_exec_unref(kernel->details->exec);
+    }
+    free(kernel->details);
+    atomic_fetch_sub_explicit(&kernel->program->kernels, 1, memory_order_relaxed);
+    object_unhold(kernel->program);
+}
+
+static void kernel_leave(struct object *object)
+{
+    struct kernel *kernel = (struct kernel *)object;
+    for (unsigned place = 0; place < PLACES; place++) {
+        if (kernel->real[place])
+            kernel->context->at[place]->cl->clReleaseKernel(kernel->real[place]);
+        kernel->real[place] = NULL;
+    }
+}
+
+static void kernel_destroy(struct object *object)
+{
+    kernel_finish((struct kernel *)object);
+}
+
+const struct object_class kernel_class = {
+    .size = sizeof(struct kernel),
+    .leave = kernel_leave,
+    .destroy = kernel_destroy,
+};
+
+/* Unpublished; NULL without memory. */
+static struct kernel *kernel_new(struct program *program, const char *name)
+{
+    struct kernel *kernel = object_create(OBJECT_KERNEL);
+    if (!kernel)
+        return NULL;
+    object_hold(program);
+    atomic_fetch_add_explicit(&program->kernels, 1, memory_order_relaxed);
+    kernel->program = program;
+    kernel->context = program->context;
+    kernel->name = strdup(name);
+    kernel->details = calloc(1, sizeof(*kernel->details));
+    if (kernel->details)
+        pthread_mutex_init(&kernel->details->lock, NULL);
+    if (kernel->name && kernel->details)
+        return kernel;
+    kernel_finish(kernel);
+    object_discard(kernel);
+    return NULL;
+}
+
+/* In the gate: the real kernel where the program has an executable, and what it is like. */
+static cl_int create_first(struct kernel *kernel)
+{
+    struct program *program = kernel->program;
+    uint8_t place = program_kernel_place(program);
+    struct residence *residence = kernel->context->at[place];
+    cl_int error = CL_SUCCESS;
+    if (!program->real[place])
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    cl_kernel real = residence->cl->clCreateKernel(program->real[place], kernel->name, &error);
+    if (!real)
+        return error ? error : CL_OUT_OF_RESOURCES;
+    error = kernel_describe(kernel, residence, real);
+    if (error != CL_SUCCESS) {
+        residence->cl->clReleaseKernel(real);
+        return error;
+    }
+    kernel->real[place] = real;
+    return CL_SUCCESS;
+}
+
+/* Create a kernel, with the arguments of @source unless that is NULL. */
+static cl_int create(struct program *program, const char *name, const struct kernel *source,
+                     struct kernel **ret_kernel)
+{
+    struct kernel *kernel = kernel_new(program, name);
+    if (!kernel)
+        return CL_OUT_OF_HOST_MEMORY;
+    program_enter(program);
+    cl_int error = create_first(kernel);
+    for (cl_uint i = 0; error == CL_SUCCESS && source && i < kernel->arg_count; i++)
+        if (kernel_arg_copy(&source->args[i], &kernel->args[i]) != 0)
+            error = CL_OUT_OF_HOST_MEMORY;
+    if (error == CL_SUCCESS && source) {
+        /* No real kernel has them yet. */
+        atomic_store(&kernel->edition, 1);
+        kernel->details->local_dynamic = source->details->local_dynamic;
+        kernel->unset = source->unset;
+        kernel->details->exec = kernel_exec_ref(source->details->exec);
+    }
+    if (error == CL_SUCCESS)
+        object_publish(kernel);
+    else
+        for (unsigned place = 0; place < PLACES; place++)
+            if (kernel->real[place])
+                kernel->context->at[place]->cl->clReleaseKernel(kernel->real[place]);
+    gate_leave();
+    if (error != CL_SUCCESS) {
+        kernel_finish(kernel);
+        object_discard(kernel);
+        return error;
+    }
+    *ret_kernel = kernel;
+    return CL_SUCCESS;
+}
+
+cl_int kernel_create(struct program *program, const char *name, struct kernel **ret_kernel)
+{
+    program_settle(program);
+    if (!program_is_executable(program, ~0u))
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    return create(program, name, NULL, ret_kernel);
+}
+
+/* Drivers have clCloneKernel only since 2.1; a kernel of the same name with the same arguments is
+ * all that it gives. */
+cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
+{
+    return create(source->program, source->name, source, ret_kernel);
+}
+
+/* Under the lock, with none there yet. */
+static cl_int make_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    if (!kernel->program->real[place])
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    cl_kernel real =
+        residence->cl->clCreateKernel(kernel->program->real[place], kernel->name, &error);
+    if (!real) {
+        log_warn("kernel %s cannot be made on %s (error %d)", kernel->name,
+                 residence->device->key.device, error);
+        return error ? error : CL_OUT_OF_RESOURCES;
+    }
+    kernel->applied[place] = kernel_edition(kernel) - 1; /* any but the kernel's */
+    atomic_store(&kernel->details->largest_group, 0);
+    __atomic_store_n(&kernel->real[place], real, __ATOMIC_RELEASE);
+    return CL_SUCCESS;
+}
+
+cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    if (__atomic_load_n(&kernel->real[place], __ATOMIC_ACQUIRE))
+        return CL_SUCCESS;
+    int before = cancel_hold();
+    pthread_mutex_lock(&kernel->details->lock);
+    if (!kernel->real[place])
+        error = make_real(kernel, residence, place);
+    pthread_mutex_unlock(&kernel->details->lock);
+    cancel_allow(before);
+    return error;
+}
+
+/* A string or number of the driver's about one parameter; false where it says nothing. */
+static bool arg_query(const struct residence *residence, cl_kernel real, cl_uint index,
+                      cl_kernel_arg_info name, size_t size, void *ret_value)
+{
+    return residence->cl->clGetKernelArgInfo(real, index, name, size, ret_value, NULL) ==
+           CL_SUCCESS;
+}
+
+/* Bytes of "float", "uint4", "unsigned int" (6.3.1, 6.3.2), which cannot be a handle in disguise; 0
+ * for every other name. */
+static uint8_t builtin_size(const char *name)
+{
+    static const struct {
+        const char *word;
+        uint32_t size;
+    } types[] = {
+        {"char", 1}, {"uchar", 1}, {"short", 2}, {"ushort", 2}, {"int", 4},    {"uint", 4},
+        {"long", 8}, {"ulong", 8}, {"half", 2},  {"float", 4},  {"double", 8},
+    };
+    if (strncmp(name, "unsigned ", 9) == 0)
+        name += 9;
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        size_t length = strlen(types[i].word);
+        if (strncmp(name, types[i].word, length) != 0)
+            continue;
+        char *end;
+        unsigned long width = name[length] ? strtoul(name + length, &end, 10) : 1;
+        if (name[length] && (*end != '\0' || width < 2 || width > 16))
+            continue;
+        return (uint8_t)(types[i].size * (width == 3 ? 4 : width));
+    }
+    return 0;
+}
+
+static void note_type(struct usage_kernel *usage, const char *type)
+{
+    usage->fp64 = usage->fp64 || strncmp(type, "double", 6) == 0;
+    /* A pointer to half alone needs no extension: vload_half reads it. */
+    usage->fp16 = usage->fp16 || (strncmp(type, "half", 4) == 0 && strcmp(type, "half*") != 0 &&
+                                  (type[4] == '\0' || strchr("123468", type[4])));
+}
+
+static void describe_arg(const struct residence *residence, cl_kernel real, cl_uint index,
+                         struct kernel_arg *arg, struct usage_kernel *usage)
+{
+    cl_kernel_arg_address_qualifier address;
+    cl_kernel_arg_access_qualifier access = CL_KERNEL_ARG_ACCESS_NONE;
+    char type[256] = "";
+    arg->writes = true;
+    if (!arg_query(residence, real, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(address),
+                   &address))
+        return;
+    (void)arg_query(residence, real, index, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof(access),
+                    &access);
+    (void)arg_query(residence, real, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
+    note_type(usage, type);
+    bool image = access != CL_KERNEL_ARG_ACCESS_NONE && strncmp(type, "pipe", 4) != 0;
+    bool is_named = strncmp(type, "image", 5) == 0;
+    if (strncmp(type, "sampler_t", 9) == 0) {
+        arg->declared = ARG_IS_SAMPLER;
+        usage->samplers++;
+    } else if (image) {
+        arg->declared = !is_named                                   ? ARG_IS_MEMORY
+                        : access == CL_KERNEL_ARG_ACCESS_READ_ONLY  ? ARG_IS_READ_IMAGE
+                        : access == CL_KERNEL_ARG_ACCESS_WRITE_ONLY ? ARG_IS_WRITE_IMAGE
+                                                                    : ARG_IS_READ_WRITE_IMAGE;
+        arg->writes = access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
+        usage->read_images += access == CL_KERNEL_ARG_ACCESS_READ_ONLY;
+        usage->write_images += access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
+    } else if (address == CL_KERNEL_ARG_ADDRESS_LOCAL) {
+        arg->declared = ARG_IS_LOCAL;
+    } else if (address != CL_KERNEL_ARG_ADDRESS_PRIVATE) {
+        arg->declared = ARG_IS_MEMORY;
+        arg->writes = address != CL_KERNEL_ARG_ADDRESS_CONSTANT;
+    } else if (builtin_size(type) != 0) {
+        arg->declared = ARG_IS_VALUE;
+        arg->builtin_size = builtin_size(type);
+    }
+    /* Else a struct, or a name that may stand for a sampler: the value tells. */
+}
+
+cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    struct kernel_details *details = kernel->details;
+    cl_uint count = 0;
+    cl_int error = cl->clGetKernelInfo(real, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL);
+    if (error != CL_SUCCESS)
+        return error;
+    kernel->args = calloc(count ? count : 1, sizeof(*kernel->args));
+    if (!kernel->args)
+        return CL_OUT_OF_HOST_MEMORY;
+    kernel->arg_count = kernel->unset = count;
+    bool tells = device_version(residence->device) >= CL_MAKE_VERSION(1, 2, 0);
+    for (cl_uint i = 0; i < count; i++) {
+        kernel->args[i].writes = true;
+        if (tells)
+            describe_arg(residence, real, i, &kernel->args[i], &details->usage);
+    }
+    /* What a driver does not say stays zero. */
+    (void)cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_LOCAL_MEM_SIZE,
+                                       sizeof(details->local_static), &details->local_static, NULL);
+    (void)cl->clGetKernelWorkGroupInfo(real, residence->device->id,
+                                       CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
+                                       details->required, NULL);
+    return CL_SUCCESS;
+}
+
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    for (; (kernel = object_next(OBJECT_KERNEL, &cursor)); object_unhold(kernel))
+        pthread_mutex_init(&kernel->details->lock, NULL);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

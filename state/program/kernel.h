@@ -1,0 +1,179 @@
+#ifndef RESEAT_STATE_PROGRAM_KERNEL_H
+#define RESEAT_STATE_PROGRAM_KERNEL_H
+
+#include "state/command/command.h"
+#include "state/program/program.h"
+
+struct launch_space; /* usage.h */
+
+enum kernel_arg_kind { ARG_UNSET, ARG_VALUE, ARG_MEMORY, ARG_SAMPLER, ARG_LOCAL, ARG_SVM };
+
+/** What the compiler says of a parameter; ARG_ANY where it says nothing (IL without names). */
+enum kernel_arg_declared {
+    ARG_ANY,
+    ARG_IS_VALUE,
+    ARG_IS_MEMORY, /**< A pointer to __global or __constant; an image by another name. */
+    ARG_IS_READ_IMAGE,
+    ARG_IS_WRITE_IMAGE,
+    ARG_IS_READ_WRITE_IMAGE,
+    ARG_IS_SAMPLER,
+    ARG_IS_LOCAL,
+};
+
+struct kernel_arg {
+    uint8_t kind;
+    uint8_t declared;
+    uint8_t builtin_size; /**< Of a value of a built-in type; 0 where the compiler knows alone. */
+    bool writes;   /**< The kernel may write through it: not __constant, not a read_only image. A
+                        pointer to const may be cast, so it counts as writable. */
+    uint32_t size; /**< As given to clSetKernelArg. */
+    /** The object of ARG_MEMORY (NULL object: a NULL buffer) and ARG_SAMPLER. Kernels do not retain
+     *  their arguments (5.9.2), so the reference is weak. */
+    struct object_weak object;
+    union {
+        unsigned char small[16];
+        unsigned char *big; /**< Owned, when size > sizeof small. */
+        void *pointer;      /**< Of ARG_SVM. */
+    } value;
+};
+
+struct kernel {
+    struct object object;
+    cl_kernel real[PLACES];
+    struct program *program; /**< Held. */
+    struct context *context; /**< The program's. */
+    char *name;              /**< Owned. */
+    cl_uint arg_count;
+    struct kernel_arg *args;        /**< Owned. Not locked: 5.9.2 leaves that to the program. */
+    _Atomic uint32_t edition;       /**< Incremented when an argument changes, by the thread that
+                                         sets it. */
+    uint32_t applied[PLACES];       /**< The edition that real[place] has been given: kernel_has. */
+    cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
+    struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
+};
+
+static inline struct kernel *kernel_get(cl_kernel handle)
+{
+    return object_get(handle, OBJECT_KERNEL);
+}
+
+/**
+ * clCreateKernel (5.9.1): in the place where its program has an executable, with what the compiler
+ * says of its parameters. Waits while the context is suspended; not inside the gate.
+ */
+cl_int kernel_create(struct program *program, const char *name, struct kernel **ret_kernel);
+/** clCloneKernel (5.9.1): the same kernel with the same arguments. As kernel_create. */
+cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel);
+
+/**
+ * clSetKernelArg (5.9.2). What the kernel already has is not given again, so the driver is asked
+ * only about what is new to it. Waits while the context is suspended; not inside the gate.
+ */
+cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value);
+
+/**
+ * clSetKernelArgSVMPointer (5.9.2). A pointer that is in no allocation pins the context for good.
+ * As kernel_set_arg.
+ */
+cl_int kernel_set_arg_svm(struct kernel *kernel, cl_uint index, const void *pointer);
+/** clSetKernelExecInfo (5.9.2). @count pointers, or @system: whether it may follow any. */
+cl_int kernel_set_svm_pointers(struct kernel *kernel, size_t count, void *const *pointers);
+cl_int kernel_set_svm_system(struct kernel *kernel, cl_bool system);
+
+/*
+ * What the driver says of a kernel: asked once, then the same wherever the kernel lives. Each waits
+ * while the context is suspended and the answer is not known yet; not inside the gate. The answer
+ * is borrowed, for as long as the kernel.
+ */
+
+/** CL_KERNEL_ATTRIBUTES (5.9.3); "" where the device has no such query. */
+cl_int kernel_attributes(struct kernel *kernel, const void **ret_value, size_t *ret_size);
+/** clGetKernelArgInfo (5.9.3). */
+cl_int kernel_arg_info(struct kernel *kernel, cl_uint index, cl_kernel_arg_info name,
+                       const void **ret_value, size_t *ret_size);
+/** clGetKernelWorkGroupInfo (5.9.3). @seat: its index in the context. */
+cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_work_group_info name,
+                              const void **ret_value, size_t *ret_size);
+/** clGetKernelSubGroupInfo (5.9.3). @input: the program's, of @input_size bytes. */
+cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_sub_group_info name,
+                             size_t input_size, const void *input, const void **ret_value,
+                             size_t *ret_size);
+/**
+ * Make real[place] from the program's, without arguments. As program_make_real; threads that launch
+ * the same kernel may come at once.
+ */
+cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint8_t place);
+
+/**
+ * Give real[place] all arguments that differ from what it has (applied != edition). Every memory
+ * object named must be real in @place. An argument whose object is gone is left unset, as native.
+ * Inside the gate, or with it closed; threads that launch the same kernel may come at once.
+ */
+cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t place);
+
+/** True when kernel_make_real and kernel_apply have nothing to do in @place. */
+static inline bool kernel_is_ready(const struct kernel *kernel, uint8_t place)
+{
+    return __atomic_load_n(&kernel->real[place], __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(&kernel->applied[place], __ATOMIC_ACQUIRE) ==
+               atomic_load_explicit(&kernel->edition, memory_order_relaxed);
+}
+
+/** A copy of all arguments that holds its objects, for a launch that is held. 0 or -ENOMEM. */
+struct kernel_snapshot;
+MUST_CHECK int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_snapshot);
+/** Did all its objects live? */
+bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot);
+/** A real kernel of the snapshot's own with its arguments set: the program may be setting others on
+ * its kernel meanwhile. The caller releases it. Inside the gate. */
+cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
+                            uint8_t place, cl_kernel *ret_real);
+/** The i-th memory object of the snapshot, NULL past the end. */
+struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
+                                      bool *ret_writes);
+/** Bytes of its __local arguments. */
+uint64_t kernel_snapshot_local_bytes(const struct kernel_snapshot *snapshot);
+void kernel_snapshot_free(struct kernel_snapshot *snapshot);
+
+/** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
+const size_t *kernel_required_group(const struct kernel *kernel);
+/** Can a work-group of @items run in @place? Blocks on nothing; inside the gate. */
+bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
+                       size_t items);
+
+/** Is a launch in work-groups of @items (0: the driver chooses), with @local bytes of __local
+ * arguments, more than the device takes in @place, whatever memory it has free? Inside the gate. */
+bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t place, size_t items,
+                    uint64_t local);
+/** Bytes of its __local arguments now. */
+uint64_t kernel_local_bytes(const struct kernel *kernel);
+
+/** Bytes of all memory objects that its arguments name now. Gate closed. */
+uint64_t kernel_argument_bytes(const struct kernel *kernel);
+/** Objects left @place: arguments that name them are to be given again before the next launch
+ * there, and real[place] is made to let go of them. Gate closed. */
+void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t place);
+
+/** Remember a launch for PLAN and PREPARE: high-water marks. A few loads when nothing is new. */
+void kernel_note_launch(struct kernel *kernel, const struct launch_space *space);
+/**
+ * Can real[place] run every local size launched so far (CL_KERNEL_WORK_GROUP_SIZE and what
+ * reqd_work_group_size, local memory say there)? Writes one line when not. A mover, in PREPARE:
+ * real[place] was made and has no arguments yet.
+ */
+bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t place,
+                       char *ret_reason, size_t reason_size);
+
+/** The largest launches so far. */
+struct kernel_marks {
+    _Atomic uint64_t group_size, item_sizes[3], local_memory;
+    _Atomic uint64_t uneven; /**< 1 where work-groups did not divide a launch. */
+};
+/** As usage_renew and usage_restore: the launches so far are past, and are not. By one mover at a
+ *  time. */
+void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before);
+void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before);
+
+extern const struct object_class kernel_class;
+
+#endif

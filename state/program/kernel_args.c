@@ -1,0 +1,515 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/memory/memory.h"
+#include "state/program/kernel_priv.h"
+#include "state/program/sampler.h"
+#include "state/room/room.h"
+
+/* The way that most calls take is one function without calls but the driver's; the rest is kept out
+ * of it, so that it needs few registers. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/* The real object behind an argument in @place, made where it is not yet; NULL for a NULL buffer.
+ */
+static cl_int real_object(const struct kernel_arg *arg, struct object *object,
+                          struct residence *residence, uint8_t place, void **ret_real)
+{
+    cl_int error = CL_SUCCESS;
+    if (!object) {
+        *ret_real = NULL;
+    } else if (arg->kind == ARG_SAMPLER) {
+        struct sampler *sampler = (struct sampler *)object;
+        if (UNLIKELY(!sampler->real[place]))
+            error = sampler_make_real(sampler, residence, place);
+        *ret_real = sampler->real[place];
+    } else {
+        struct memory *memory = (struct memory *)object;
+        if (UNLIKELY(!memory->real[place]))
+            error = account_is_tight(&residence->device->account)
+                        ? NO_ROOM
+                        : memory_make_real(memory, residence, place);
+        *ret_real = memory->real[place];
+    }
+    return error;
+}
+
+cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index, struct residence *residence,
+                       uint8_t place, cl_kernel real)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    if (arg->kind == ARG_UNSET)
+        return CL_SUCCESS;
+    if (arg->kind == ARG_LOCAL)
+        return cl->clSetKernelArg(real, index, arg->size, NULL);
+    if (arg->kind == ARG_VALUE)
+        return cl->clSetKernelArg(real, index, arg->size, kernel_arg_bytes(arg));
+    if (arg->kind == ARG_SVM) {
+        /* The driver took it before, and takes it again unless its allocation is gone. */
+        if (cl->clSetKernelArgSVMPointer)
+            (void)cl->clSetKernelArgSVMPointer(real, index, arg->value.pointer);
+        return CL_SUCCESS;
+    }
+    struct object *object = object_weak_get(arg->object);
+    void *handle;
+    /* Its object is gone: natively the launch has no defined effect; here it is refused. */
+    if (!object && arg->object.object)
+        return CL_SUCCESS;
+    cl_int error = real_object(arg, object, residence, place, &handle);
+    return error ? error : cl->clSetKernelArg(real, index, sizeof(handle), &handle);
+}
+
+cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    uint32_t edition = kernel_edition(kernel);
+    if (kernel_has(kernel, place, edition))
+        return CL_SUCCESS;
+    pthread_mutex_lock(&kernel->details->lock);
+    bool has = kernel_has(kernel, place, edition);
+    for (cl_uint i = 0; !has && error == CL_SUCCESS && i < kernel->arg_count; i++)
+        error = kernel_arg_give(&kernel->args[i], i, residence, place, kernel->real[place]);
+    kernel_exec_give(kernel->details->exec, residence, kernel->real[place]);
+    if (error == CL_SUCCESS)
+        __atomic_store_n(&kernel->applied[place], edition, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&kernel->details->lock);
+    return error;
+}
+
+uint64_t kernel_argument_bytes(const struct kernel *kernel)
+{
+    uint64_t bytes = 0;
+    for (cl_uint i = 0; i < kernel->arg_count; i++) {
+        const struct kernel_arg *arg = &kernel->args[i];
+        const struct memory *memory = arg->kind == ARG_MEMORY ? object_weak_get(arg->object) : NULL;
+        bytes += memory ? memory->root->size : 0;
+    }
+    return bytes;
+}
+
+void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    const cl_mem none = NULL;
+    for (cl_uint i = 0; i < kernel->arg_count; i++) {
+        const struct kernel_arg *arg = &kernel->args[i];
+        const struct memory *memory = arg->kind == ARG_MEMORY ? object_weak_get(arg->object) : NULL;
+        if (!memory || memory->real[place])
+            continue;
+        kernel->applied[place] = kernel_edition(kernel) - 1;
+        /* Some drivers' kernels retain their arguments (5.9.2 says that they need not). */
+        if (arg->declared == ARG_IS_MEMORY)
+            (void)residence->cl->clSetKernelArg(kernel->real[place], i, sizeof(none), &none);
+    }
+}
+
+int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg)
+{
+    struct kernel_arg copy = *arg;
+    if (arg->kind == ARG_VALUE && arg->size > sizeof(arg->value.small)) {
+        copy.value.big = malloc(arg->size);
+        if (!copy.value.big)
+            return -ENOMEM;
+        memcpy(copy.value.big, arg->value.big, arg->size);
+    }
+    *ret_arg = copy;
+    return 0;
+}
+
+/* The real kernel that answers for the program; made at its first use in a place. */
+static inline cl_int home_real(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    return LIKELY(kernel->real[place] != NULL) ? CL_SUCCESS
+                                               : kernel_make_real(kernel, residence, place);
+}
+
+/* A few bytes, without a call: the sizes that arguments mostly have. */
+static inline void copy_small(unsigned char *to, const void *from, size_t size)
+{
+    switch (size) {
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 16:
+        memcpy(to, from, 16);
+        break;
+    default:
+        memcpy(to, from, size);
+    }
+}
+
+static inline bool same_small(const unsigned char *kept, const void *value, size_t size)
+{
+    uint32_t four[2];
+    uint64_t eight[2];
+    switch (size) {
+    case 4:
+        memcpy(&four[0], kept, 4);
+        memcpy(&four[1], value, 4);
+        return four[0] == four[1];
+    case 8:
+        memcpy(&eight[0], kept, 8);
+        memcpy(&eight[1], value, 8);
+        return eight[0] == eight[1];
+    default:
+        return memcmp(kept, value, size) == 0;
+    }
+}
+
+/* The real kernel in the home place has all arguments, or not. */
+static inline bool is_current(const struct kernel *kernel, uint8_t home)
+{
+    return kernel->applied[home] == kernel_edition(kernel);
+}
+
+/* A value in a new shape: the first, a big one, none at all. */
+static NOINLINE cl_int set_new_value(struct kernel *kernel, cl_uint index, size_t size,
+                                     const void *value)
+{
+    struct kernel_arg *arg = &kernel->args[index];
+    uint8_t home = kernel_home(kernel);
+    struct residence *residence = kernel->context->at[home];
+    bool current = is_current(kernel, home);
+    bool is_big = value && size > sizeof(arg->value.small);
+    bool fits = is_big && arg->kind == ARG_VALUE && arg->size == size;
+    unsigned char *big = NULL;
+    /* POCL takes any size. */
+    if (size > UINT32_MAX || (arg->builtin_size != 0 && size != arg->builtin_size))
+        return CL_INVALID_ARG_SIZE;
+    if (!value && arg->builtin_size != 0)
+        return CL_INVALID_ARG_VALUE;
+    if (fits && current && memcmp(arg->value.big, value, size) == 0)
+        return CL_SUCCESS;
+    if (is_big && !fits && !(big = malloc(size)))
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = home_real(kernel, residence, home);
+    if (error == CL_SUCCESS)
+        error = residence->cl->clSetKernelArg(kernel->real[home], index, size, value);
+    if (error != CL_SUCCESS) {
+        free(big);
+        return error;
+    }
+    if (arg->kind == ARG_LOCAL)
+        kernel->details->local_dynamic -= arg->size;
+    if (!fits)
+        kernel_arg_finish(arg);
+    kernel->unset -= arg->kind == ARG_UNSET;
+    /* Accepted without a value: local memory, or a NULL buffer, that no compiler named. */
+    arg->kind = value ? ARG_VALUE : ARG_LOCAL;
+    arg->size = (uint32_t)size;
+    if (!value) {
+        kernel->details->local_dynamic += size;
+    } else if (is_big) {
+        if (!fits)
+            arg->value.big = big;
+        memcpy(arg->value.big, value, size);
+    } else {
+        memcpy(arg->value.small, value, size);
+    }
+    kernel_changed(kernel, home, current);
+    return CL_SUCCESS;
+}
+
+static ALWAYS_INLINE cl_int set_value(struct kernel *kernel, uint8_t home, cl_uint index,
+                                      size_t size, const void *value)
+{
+    struct kernel_arg *arg = &kernel->args[index];
+    cl_kernel real = kernel->real[home];
+    bool current = is_current(kernel, home);
+    if (UNLIKELY(arg->kind != ARG_VALUE || arg->size != size || size > sizeof(arg->value.small) ||
+                 !value || !real))
+        return set_new_value(kernel, index, size, value);
+    if (current && same_small(arg->value.small, value, size))
+        return CL_SUCCESS;
+    cl_int error = kernel->context->at[home]->cl->clSetKernelArg(real, index, size, value);
+    if (UNLIKELY(error != CL_SUCCESS))
+        return error;
+    copy_small(arg->value.small, value, size);
+    kernel_changed(kernel, home, current);
+    return CL_SUCCESS;
+}
+
+/* Its object has no real one here yet, or none at all, or the kernel has not. */
+static NOINLINE cl_int set_new_object(struct kernel *kernel, cl_uint index, struct object *object,
+                                      enum kernel_arg_kind kind)
+{
+    struct kernel_arg *arg = &kernel->args[index];
+    uint8_t home = kernel_home(kernel);
+    struct residence *residence = kernel->context->at[home];
+    bool current = is_current(kernel, home);
+    const struct kernel_arg next = {.kind = (uint8_t)kind};
+    void *handle = NULL;
+    cl_int error = home_real(kernel, residence, home);
+    if (error == CL_SUCCESS)
+        error = real_object(&next, object, residence, home, &handle);
+    /* Not there for want of room: it is given when a launch has it brought. */
+    bool later = error == NO_ROOM;
+    if (error == CL_SUCCESS)
+        error = residence->cl->clSetKernelArg(kernel->real[home], index, sizeof(handle), &handle);
+    if (error != CL_SUCCESS && !later)
+        return error;
+    if (arg->kind == ARG_LOCAL)
+        kernel->details->local_dynamic -= arg->size;
+    kernel_arg_finish(arg);
+    kernel->unset -= arg->kind == ARG_UNSET;
+    arg->kind = (uint8_t)kind;
+    arg->size = sizeof(handle);
+    arg->object = object_weak(object);
+    kernel_changed(kernel, home, current && !later);
+    return CL_SUCCESS;
+}
+
+static ALWAYS_INLINE cl_int set_buffer(struct kernel *kernel, uint8_t home, cl_uint index,
+                                       struct memory *memory)
+{
+    struct kernel_arg *arg = &kernel->args[index];
+    cl_kernel real = kernel->real[home];
+    bool current = is_current(kernel, home);
+    uint32_t generation = atomic_load_explicit(&memory->object.generation, memory_order_relaxed);
+    if (UNLIKELY(arg->kind != ARG_MEMORY || !real || !memory->real[home]))
+        return set_new_object(kernel, index, &memory->object, ARG_MEMORY);
+    if (current && arg->object.object == &memory->object && arg->object.generation == generation)
+        return CL_SUCCESS;
+    cl_int error = kernel->context->at[home]->cl->clSetKernelArg(real, index, sizeof(cl_mem),
+                                                                 &memory->real[home]);
+    if (UNLIKELY(error != CL_SUCCESS))
+        return error;
+    arg->object.object = &memory->object;
+    arg->object.generation = generation;
+    kernel_changed(kernel, home, current);
+    return CL_SUCCESS;
+}
+
+/* The handle that @value points to, which need not be aligned. */
+static inline void *handle_at(const void *value)
+{
+    void *handle;
+    memcpy(&handle, value, sizeof(handle));
+    return handle;
+}
+
+static ALWAYS_INLINE cl_int set_memory(struct kernel *kernel, uint8_t home, cl_uint index,
+                                       size_t size, const void *value)
+{
+    void *handle = LIKELY(value != NULL) ? handle_at(value) : NULL;
+    if (UNLIKELY(size != sizeof(handle)))
+        return CL_INVALID_ARG_SIZE;
+    if (UNLIKELY(!handle))
+        return set_new_object(kernel, index, NULL, ARG_MEMORY);
+    struct memory *memory = memory_get(handle);
+    /* Another context's object has no real one here. */
+    if (UNLIKELY(!memory || memory->context != kernel->context))
+        return CL_INVALID_MEM_OBJECT;
+    return set_buffer(kernel, home, index, memory);
+}
+
+/* 5.9.2: an image, that its flags let the kernel access as it declares. */
+static NOINLINE cl_int set_image(struct kernel *kernel, cl_uint index, size_t size,
+                                 const void *value)
+{
+    unsigned declared = kernel->args[index].declared;
+    if (size != sizeof(cl_mem))
+        return CL_INVALID_ARG_SIZE;
+    struct memory *memory = value ? memory_get(handle_at(value)) : NULL;
+    if (!memory || memory->context != kernel->context || !memory->image)
+        return CL_INVALID_MEM_OBJECT;
+    if ((declared != ARG_IS_WRITE_IMAGE && memory->flags & CL_MEM_WRITE_ONLY) ||
+        (declared != ARG_IS_READ_IMAGE && memory->flags & CL_MEM_READ_ONLY))
+        return CL_INVALID_ARG_VALUE;
+    return set_buffer(kernel, kernel_home(kernel), index, memory);
+}
+
+static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    const struct kernel_arg *arg = &kernel->args[index];
+    if (size != sizeof(cl_sampler))
+        return CL_INVALID_ARG_SIZE;
+    struct sampler *sampler = value ? sampler_get(handle_at(value)) : NULL;
+    if (!sampler || sampler->context != kernel->context)
+        return CL_INVALID_SAMPLER;
+    struct object_weak weak = object_weak(sampler);
+    if (is_current(kernel, kernel_home(kernel)) && arg->kind == ARG_SAMPLER &&
+        arg->object.object == weak.object && arg->object.generation == weak.generation)
+        return CL_SUCCESS;
+    return set_new_object(kernel, index, &sampler->object, ARG_SAMPLER);
+}
+
+/* True for what was a handle of @type once; a driver must not follow it. */
+static bool was_handle(const void *handle, enum object_type type)
+{
+    const struct object_region *region = &object_regions[type];
+    uintptr_t offset = (uintptr_t)handle - object_base;
+    if (offset >> OBJECT_REGION_SHIFT != (uintptr_t)type)
+        return false;
+    offset &= ((uintptr_t)1 << OBJECT_REGION_SHIFT) - 1;
+    return (offset & region->slot_mask) == 0 &&
+           offset < atomic_load_explicit(&region->used, memory_order_acquire);
+}
+
+/* The compiler did not say what the parameter is: a value that is a handle of ours is one. */
+static NOINLINE cl_int set_any(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    void *handle = value && size == sizeof(handle) ? handle_at(value) : NULL;
+    if (handle && was_handle(handle, OBJECT_MEMORY))
+        return set_memory(kernel, kernel_home(kernel), index, size, value);
+    if (handle && was_handle(handle, OBJECT_SAMPLER))
+        return set_sampler(kernel, index, size, value);
+    return set_value(kernel, kernel_home(kernel), index, size, value);
+}
+
+static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    const struct kernel_arg *arg = &kernel->args[index];
+    if (size == 0)
+        return CL_INVALID_ARG_SIZE;
+    if (value)
+        return CL_INVALID_ARG_VALUE;
+    if (arg->kind == ARG_LOCAL && arg->size == size && is_current(kernel, kernel_home(kernel)))
+        return CL_SUCCESS;
+    return set_new_value(kernel, index, size, value);
+}
+
+static inline cl_int set_arg(struct kernel *kernel, uint8_t home, cl_uint index, size_t size,
+                             const void *value)
+{
+    if (UNLIKELY(index >= kernel->arg_count))
+        return CL_INVALID_ARG_INDEX;
+    unsigned declared = kernel->args[index].declared;
+    if (LIKELY(declared == ARG_IS_VALUE))
+        return set_value(kernel, home, index, size, value);
+    if (LIKELY(declared == ARG_IS_MEMORY))
+        return set_memory(kernel, home, index, size, value);
+    return declared == ARG_IS_LOCAL     ? set_local(kernel, index, size, value)
+           : declared == ARG_IS_SAMPLER ? set_sampler(kernel, index, size, value)
+           : declared == ARG_ANY        ? set_any(kernel, index, size, value)
+                                        : set_image(kernel, index, size, value);
+}
+
+/* With several devices: where its program has an executable. Leaves inside the gate. */
+static NOINLINE uint8_t enter_home(struct kernel *kernel)
+{
+    program_enter(kernel->program);
+    return program_kernel_place(kernel->program);
+}
+
+cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    struct context *context = kernel->context;
+    uint8_t home;
+    if (LIKELY(context->seat_count == 1)) {
+        context_enter(context);
+        home = atomic_load_explicit(&context->place[0], memory_order_relaxed);
+    } else {
+        home = enter_home(kernel);
+    }
+    cl_int error = set_arg(kernel, home, index, size, value);
+    gate_leave();
+    return error;
+}
+
+struct kernel_snapshot {
+    struct kernel *kernel;    /* held */
+    struct kernel_exec *exec; /* or NULL */
+    cl_uint count;
+    struct kernel_arg args[]; /* their objects are held */
+};
+
+int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapshot **ret_snapshot)
+{
+    struct kernel_snapshot *snapshot =
+        calloc(1, sizeof(*snapshot) + kernel->arg_count * sizeof(snapshot->args[0]));
+    if (!snapshot)
+        return -ENOMEM;
+    snapshot->kernel = kernel;
+    object_hold(kernel);
+    atomic_fetch_add_explicit(&kernel->program->held, 1, memory_order_relaxed);
+    snapshot->exec = kernel_exec_ref(kernel->details->exec);
+    for (cl_uint i = 0; i < kernel->arg_count; i++) {
+        struct kernel_arg *arg = &snapshot->args[i];
+        if (kernel_arg_copy(&kernel->args[i], arg) != 0) {
+            kernel_snapshot_free(snapshot);
+            return -ENOMEM;
+        }
+        snapshot->count = i + 1;
+        bool has_object = arg->kind == ARG_MEMORY || arg->kind == ARG_SAMPLER;
+        struct object *object = has_object ? object_weak_get(arg->object) : NULL;
+        if (object)
+            object_hold(object);
+        else if (has_object && arg->object.object)
+            *arg = (struct kernel_arg){.kind = ARG_UNSET};
+    }
+    *ret_snapshot = snapshot;
+    return 0;
+}
+
+bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot)
+{
+    for (cl_uint i = 0; i < snapshot->count; i++)
+        if (snapshot->args[i].kind == ARG_UNSET)
+            return false;
+    return true;
+}
+
+cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
+                            uint8_t place, cl_kernel *ret_real)
+{
+    const struct kernel *kernel = snapshot->kernel;
+    cl_int error = CL_SUCCESS;
+    if (!kernel->program->real[place])
+        return CL_INVALID_PROGRAM_EXECUTABLE;
+    cl_kernel real =
+        residence->cl->clCreateKernel(kernel->program->real[place], kernel->name, &error);
+    if (!real)
+        return error ? error : CL_OUT_OF_RESOURCES;
+    for (cl_uint i = 0; error == CL_SUCCESS && i < snapshot->count; i++)
+        error = kernel_arg_give(&snapshot->args[i], i, residence, place, real);
+    kernel_exec_give(snapshot->exec, residence, real);
+    if (error != CL_SUCCESS) {
+        residence->cl->clReleaseKernel(real);
+        return error;
+    }
+    *ret_real = real;
+    return CL_SUCCESS;
+}
+
+struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
+                                      bool *ret_writes)
+{
+    for (cl_uint a = 0; a < snapshot->count; a++) {
+        const struct kernel_arg *arg = &snapshot->args[a];
+        if (arg->kind != ARG_MEMORY || !arg->object.object || i-- > 0)
+            continue;
+        struct memory *memory = (struct memory *)arg->object.object;
+        /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
+        *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
+        return memory;
+    }
+    return NULL;
+}
+
+uint64_t kernel_snapshot_local_bytes(const struct kernel_snapshot *snapshot)
+{
+    uint64_t bytes = 0;
+    for (cl_uint i = 0; i < snapshot->count; i++)
+        bytes += snapshot->args[i].kind == ARG_LOCAL ? snapshot->args[i].size : 0;
+    return bytes;
+}
+
+void kernel_snapshot_free(struct kernel_snapshot *snapshot)
+{
+    if (!snapshot)
+        return;
+    for (cl_uint i = 0; i < snapshot->count; i++) {
+        struct kernel_arg *arg = &snapshot->args[i];
+        if (arg->kind == ARG_MEMORY || arg->kind == ARG_SAMPLER)
+            object_unhold(arg->object.object);
+        kernel_arg_finish(arg);
+    }
+    atomic_fetch_sub_explicit(&snapshot->kernel->program->held, 1, memory_order_relaxed);
+    kernel_exec_unref(snapshot->exec);
+    object_unhold(snapshot->kernel);
+    free(snapshot);
+}

@@ -1,0 +1,100 @@
+#ifndef RESEAT_STATE_PROGRAM_KERNEL_PRIV_H
+#define RESEAT_STATE_PROGRAM_KERNEL_PRIV_H
+
+#include "state/driver/answers.h"
+#include "state/object/usage.h"
+#include "state/program/kernel.h"
+
+/** What clSetKernelExecInfo was told. Immutable: held launches keep the one of their time. */
+struct kernel_exec {
+    _Atomic uint32_t refs;
+    bool system_known, pointers_known;
+    cl_bool system;
+    size_t count;
+    void *pointers[];
+};
+static inline struct kernel_exec *kernel_exec_ref(struct kernel_exec *exec)
+{
+    if (exec)
+        atomic_fetch_add_explicit(&exec->refs, 1, memory_order_relaxed);
+    return exec;
+}
+void kernel_exec_unref(struct kernel_exec *exec); /**< NULL is allowed. */
+/** Tell a real kernel; where its device does not know shared virtual memory any more, nothing. */
+void kernel_exec_give(const struct kernel_exec *exec, struct residence *residence, cl_kernel real);
+
+struct kernel_details {
+    struct answers answers;
+    struct usage_kernel usage; /**< What its parameters take; noted at the first launch. */
+    /** Local memory without its arguments where the kernel was made first: what the program is told
+     *  wherever it lives. */
+    cl_ulong local_static;
+    cl_ulong local_dynamic;      /**< Bytes of its ARG_LOCAL arguments now. */
+    struct kernel_exec *exec;    /**< Or NULL. */
+    size_t required[3];          /**< By reqd_work_group_size; zeroes without. */
+    _Atomic uint32_t told_group; /**< The least CL_KERNEL_WORK_GROUP_SIZE that it was told; or 0. */
+    _Atomic uint32_t largest_group; /**< What a driver said last, and where: kernel_info.c's. */
+    /** One thread makes a real kernel and gives it its arguments: the driver's calls that it is
+     *  held over set values and wait for nobody. */
+    pthread_mutex_t lock;
+    atomic_bool launched;
+    struct kernel_marks marks;
+};
+
+static inline uint32_t kernel_edition(const struct kernel *kernel)
+{
+    return atomic_load_explicit(&kernel->edition, memory_order_relaxed);
+}
+
+/** The largest work-group that the program may count on, SIZE_MAX where it did not ask. */
+static inline size_t kernel_told_group(const struct kernel *kernel)
+{
+    uint32_t told = atomic_load_explicit(&kernel->details->told_group, memory_order_relaxed);
+    return told ? told : SIZE_MAX;
+}
+/** The largest that the driver has for @real, of @kernel in @place. Inside the gate, or a mover. */
+size_t kernel_largest_group(const struct kernel *kernel, const struct residence *residence,
+                            uint8_t place, cl_kernel real);
+
+/** The place whose real kernel answers for it. Inside the gate, after program_enter. */
+static inline uint8_t kernel_home(const struct kernel *kernel)
+{
+    const struct context *context = kernel->context;
+    return LIKELY(context->seat_count == 1)
+               ? atomic_load_explicit(&context->place[0], memory_order_relaxed)
+               : program_kernel_place(kernel->program);
+}
+
+/* For threads that launch it at once; 5.9.2 leaves it to the program that none sets an argument
+ * then.
+ */
+static inline bool kernel_has(const struct kernel *kernel, uint8_t place, uint32_t edition)
+{
+    return __atomic_load_n(&kernel->applied[place], __ATOMIC_ACQUIRE) == edition;
+}
+
+/** Ask the driver what @kernel's parameters are; fills arg_count, args and the usage. */
+cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real);
+
+/** Give one argument to a real kernel. Its object is made real where it is not yet. */
+cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index, struct residence *residence,
+                       uint8_t place, cl_kernel real);
+/** Copy an argument into an unset one; 0 or -ENOMEM. Its weak reference stays weak. */
+MUST_CHECK int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg);
+void kernel_arg_finish(struct kernel_arg *arg);
+
+static inline const void *kernel_arg_bytes(const struct kernel_arg *arg)
+{
+    return arg->size > sizeof(arg->value.small) ? arg->value.big : arg->value.small;
+}
+
+/** An argument changed; @place has it if @current says that it had all others. */
+static inline void kernel_changed(struct kernel *kernel, uint8_t place, bool current)
+{
+    uint32_t edition = kernel_edition(kernel) + 1;
+    atomic_store_explicit(&kernel->edition, edition, memory_order_relaxed);
+    if (current)
+        kernel->applied[place] = edition;
+}
+
+#endif

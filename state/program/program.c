@@ -1,0 +1,347 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/log.h"
+#include "state/object/stay.h"
+#include "state/object/usage.h"
+#include "state/program/program_priv.h"
+#include "state/program/variables.h"
+
+cl_int program_error(int err)
+{
+    return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
+}
+
+/* Inside the gate with each of @seats on a device. */
+static void enter_all(struct context *context, uint32_t seats)
+{
+    gate_enter();
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        if ((seats & (1u << i)) && atomic_load(&context->place[i]) == PLACE_NONE) {
+            context_enter_slow(context, 1u << i);
+            /* Another may have left while this one came. */
+            i = UINT32_MAX;
+        }
+    }
+}
+
+void program_sites_enter(struct context *context, uint32_t seats, bool all,
+                         struct program_sites *ret_sites)
+{
+    struct program_sites *sites = ret_sites;
+    *sites = (struct program_sites){0};
+    enter_all(context, all ? seats : 0);
+    if (!all)
+        context_enter_slow(context, seats);
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+        unsigned s = 0;
+        if (!(seats & (1u << i)) || place == PLACE_NONE)
+            continue;
+        while (s < sites->count && sites->site[s].place != place)
+            s++;
+        if (s == sites->count) {
+            sites->site[sites->count++] =
+                (struct program_site){.residence = context->at[place], .place = place};
+            residence_ref(context->at[place]);
+        }
+        sites->site[s].seats |= 1u << i;
+    }
+}
+
+bool program_sites_hold(const struct context *context, uint32_t seats,
+                        const struct program_sites *sites)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        if (!(seats & (1u << i)))
+            continue;
+        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+        unsigned s = 0;
+        while (s < sites->count && !(sites->site[s].seats & (1u << i)))
+            s++;
+        /* One that was suspended, and still is, gets what it misses when it is resumed. */
+        if (s == sites->count && place == PLACE_NONE)
+            continue;
+        if (s == sites->count || place == PLACE_NONE || sites->site[s].place != place ||
+            sites->site[s].residence != context->at[place])
+            return false;
+    }
+    return true;
+}
+
+void program_sites_drop(struct program_sites *sites)
+{
+    for (unsigned s = 0; s < sites->count; s++)
+        residence_unref(sites->site[s].residence);
+    sites->count = 0;
+}
+
+static void details_free(struct program_details *details)
+{
+    if (!details)
+        return;
+    for (unsigned i = 0; i < SEATS; i++) {
+        free(details->seat[i].options);
+        free(details->seat[i].log);
+        recipe_unref(details->seat[i].recipe);
+    }
+    recipe_unref(details->base);
+    recipe_unref(details->contained);
+    free(details->container);
+    free(details->kernel_names);
+    free(details->constants);
+    pthread_cond_destroy(&details->built);
+    free(details);
+}
+
+struct program *program_new(struct context *context, uint32_t seats, enum program_origin origin,
+                            struct recipe *base)
+{
+    struct program *program = object_create(OBJECT_PROGRAM);
+    struct program_details *details = calloc(1, sizeof(*details));
+    if (!program || !details) {
+        free(details);
+        if (program)
+            object_discard(program);
+        return NULL;
+    }
+    pthread_mutex_init(&program->lock, NULL);
+    pthread_cond_init(&details->built, NULL);
+    details->origin = origin;
+    details->pin = PIN_NONE;
+    details->seats = seats;
+    for (unsigned i = 0; i < SEATS; i++)
+        details->seat[i].status = CL_BUILD_NONE;
+    if (base) {
+        details->base = recipe_ref(base);
+        program->recipe = recipe_ref(base);
+    }
+    atomic_store(&program->edition, 1);
+    program->details = details;
+    program->context = context;
+    object_hold(context);
+    return program;
+}
+
+static void program_finish(struct program *program)
+{
+    pin_drop(&program->context->pins, program->details->pin);
+    recipe_unref(program->recipe);
+    details_free(program->details);
+    pthread_mutex_destroy(&program->lock);
+    object_unhold(program->context);
+}
+
+void program_discard(struct program *program)
+{
+    program_finish(program);
+    object_discard(program);
+}
+
+static void program_leave(struct object *object)
+{
+    struct program *program = (struct program *)object;
+    for (unsigned place = 0; place < PLACES; place++) {
+        if (program->real[place])
+            program->context->at[place]->cl->clReleaseProgram(program->real[place]);
+        program->real[place] = NULL;
+    }
+}
+
+static void program_destroy(struct object *object)
+{
+    struct program *program = (struct program *)object;
+    program_finish(program);
+}
+
+const struct object_class program_class = {
+    .size = sizeof(struct program),
+    .leave = program_leave,
+    .destroy = program_destroy,
+};
+
+/* CL_PROGRAM_BINARY_TYPE of a program that was loaded and not built yet. */
+static void seats_from_container(struct program *program)
+{
+    for (unsigned i = 0; i < SEATS; i++)
+        program->details->seat[i].type = recipe_binary_type(program->details->base);
+}
+
+cl_int program_create(struct context *context, uint32_t seats, struct recipe *base,
+                      bool from_binary, struct program **ret_program)
+{
+    enum program_origin origin = from_binary                   ? PROGRAM_FROM_BINARY
+                                 : base->kind == RECIPE_SOURCE ? PROGRAM_FROM_SOURCE
+                                                               : PROGRAM_FROM_IL;
+    struct program *program = program_new(context, seats, origin, base);
+    if (!program)
+        return CL_OUT_OF_HOST_MEMORY;
+    if (from_binary)
+        seats_from_container(program);
+    struct stay stay = {context->seats, context->seat_count, 0};
+    cl_int error;
+    bool settled;
+    do {
+        struct program_sites sites;
+        cl_program reals[SEATS] = {NULL};
+        program_sites_enter(context, seats, false, &sites);
+        gate_leave();
+        error = CL_SUCCESS;
+        for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
+            error = recipe_follow(base, sites.site[s].residence, &reals[s]);
+        gate_enter();
+        settled = program_sites_hold(context, seats, &sites);
+        if (settled && error == CL_SUCCESS) {
+            for (unsigned s = 0; s < sites.count; s++) {
+                program->real[sites.site[s].place] = reals[s];
+                atomic_store(&program->made[sites.site[s].place], 1);
+            }
+            object_publish(program);
+        }
+        gate_leave();
+        for (unsigned s = 0; s < sites.count && !(settled && error == CL_SUCCESS); s++)
+            residence_release(sites.site[s].residence->cl, OBJECT_PROGRAM, reals[s]);
+        program_sites_drop(&sites);
+        if (!settled)
+            stay_again(&stay);
+    } while (!settled);
+    stay_end(&stay);
+    if (error != CL_SUCCESS) {
+        program_discard(program);
+        return error;
+    }
+    *ret_program = program;
+    return CL_SUCCESS;
+}
+
+static bool is_lived_in(const struct context *context, uint8_t place)
+{
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        if (atomic_load(&context->place[i]) == place)
+            return true;
+    return false;
+}
+
+/*
+ * A seat is about to join another one, for which the program was not built. The other's threads may
+ * be using the real program that is there: a new one takes its part, and it goes with the
+ * residence.
+ */
+static cl_int make_anew(struct program *program, struct recipe *recipe, struct residence *residence,
+                        uint8_t place, uint32_t edition)
+{
+    cl_program real = NULL;
+    bool owner = the_thread.gate.owner;
+    cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
+    if (error != CL_SUCCESS)
+        return error;
+    if (residence_reserve(residence, 1) != 0 || (!owner && gate_close(0) != 0)) {
+        residence_release(residence->cl, OBJECT_PROGRAM, real);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    residence_doom(residence, OBJECT_PROGRAM, program->real[place], NULL);
+    program->real[place] = real;
+    atomic_store(&program->made[place], edition);
+    if (!owner)
+        gate_open();
+    return CL_SUCCESS;
+}
+
+cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place)
+{
+    cl_program real = NULL;
+    pthread_mutex_lock(&program->lock);
+    uint32_t edition = atomic_load(&program->edition);
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe =
+        program->recipe ? recipe_ref(program->recipe) : NULL;
+    pthread_mutex_unlock(&program->lock);
+    if (atomic_load(&program->made[place]) == edition && (program->real[place] || !recipe))
+        return CL_SUCCESS;
+    if (program->real[place] && is_lived_in(program->context, place))
+        return make_anew(program, recipe, residence, place, edition);
+    residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
+    program->real[place] = NULL;
+    cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
+    if (error != CL_SUCCESS)
+        return error;
+    program->real[place] = real;
+    atomic_store(&program->made[place], edition);
+    return CL_SUCCESS;
+}
+
+cl_int program_specialise(struct program *program, cl_uint id, size_t size, const void *value)
+{
+    struct program_details *details = program->details;
+    struct recipe_constant constant = {.id = id, .size = (uint32_t)size};
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    if (details->origin != PROGRAM_FROM_IL)
+        return CL_INVALID_PROGRAM;
+    if (!value || size == 0 || size > sizeof(constant.bytes))
+        return CL_INVALID_VALUE;
+    memcpy(constant.bytes, value, size);
+    struct program_sites sites;
+    program_sites_enter(program->context, details->seats, false, &sites);
+    pthread_mutex_lock(&program->lock);
+    uint32_t i = 0;
+    while (i < details->constant_count && details->constants[i].id != id)
+        i++;
+    if (i == details->constant_count) {
+        struct recipe_constant *grown =
+            reallocarray(details->constants, (size_t)i + 1, sizeof(*grown));
+        if (!grown)
+            goto out;
+        details->constants = grown;
+    }
+    /* The driver knows the module; an id or size that it refuses is not kept. Copying a value into
+     * a program blocks nobody, so this lock may be held over it. */
+    error = CL_SUCCESS;
+    for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
+        if (program->real[sites.site[s].place])
+            error = recipe_specialise(sites.site[s].residence, program->real[sites.site[s].place],
+                                      &constant, 1);
+    if (error == CL_SUCCESS) {
+        details->constants[i] = constant;
+        details->constant_count += i == details->constant_count;
+    }
+out:
+    pthread_mutex_unlock(&program->lock);
+    gate_leave();
+    program_sites_drop(&sites);
+    return error;
+}
+
+bool program_is_executable(const struct program *program, uint32_t seats)
+{
+    return (atomic_load_explicit(&program->executable, memory_order_relaxed) & seats) != 0;
+}
+
+uint8_t program_kernel_place(const struct program *program)
+{
+    const struct context *context = program->context;
+    uint32_t seats = atomic_load_explicit(&program->executable, memory_order_relaxed);
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        uint8_t place = atomic_load_explicit(&context->place[i], memory_order_relaxed);
+        if ((seats & (1u << i)) && place != PLACE_NONE)
+            return place;
+    }
+    return context_home(context);
+}
+
+enum pin_kind program_find_pin(const struct program *program)
+{
+    const struct program_details *details = program->details;
+    const struct recipe *first = NULL;
+    for (unsigned i = 0; i < SEATS; i++) {
+        const struct program_seat *seat = &details->seat[i];
+        if (!seat->recipe)
+            continue;
+        if ((seat->globals > 0 && recipe_may_keep_variables(seat->recipe)) ||
+            (seat->recipe != first && recipe_keeps_variables(seat->recipe)))
+            return PIN_VARIABLES;
+        if (first && !recipe_same(first, seat->recipe))
+            return PIN_BUILDS;
+        first = seat->recipe;
+    }
+    return PIN_NONE;
+}

@@ -1,0 +1,162 @@
+#ifndef RESEAT_STATE_PROGRAM_PROGRAM_H
+#define RESEAT_STATE_PROGRAM_PROGRAM_H
+
+#include "state/object/context.h"
+
+/*
+ * Programs stay source. A program is a recipe (source, IL, a portable container of either, or what
+ * it was compiled and linked from, with the options) that is followed again in every residence; the
+ * vendor's binaries never reach the program.
+ */
+
+struct recipe; /* Immutable, reference-counted: recipe.h */
+
+struct program {
+    struct object object;
+    cl_program real[PLACES];
+    struct context *context;  /**< Held. */
+    struct recipe *recipe;    /**< What to do in a new residence. Guarded by lock. */
+    _Atomic uint32_t edition; /**< Incremented by each build, compile or link that the program asked
+                                   for; tells a mover that what it prepared is out of date. */
+    _Atomic uint32_t made[PLACES]; /**< The edition that real[] is of. */
+    _Atomic uint32_t kernels;      /**< Live kernels: a rebuild is refused while there are any. */
+    _Atomic uint32_t held;         /**< Held launches of its kernels, which forbid it as well. */
+    _Atomic uint32_t executable;   /**< Bits: the seats that it has an executable for. */
+    pthread_mutex_t lock;
+    struct program_details *details; /**< Logs, status, names, memoised answers: program_priv.h */
+};
+
+static inline struct program *program_get(cl_program handle)
+{
+    return object_get(handle, OBJECT_PROGRAM);
+}
+
+/**
+ * Follow the recipe in @residence, which is at @place: create, build, compile, link as the program
+ * did, with the same options; real[place] and made[place] are set when it returns CL_SUCCESS.
+ * Free when made[place] is already the current edition.
+ *
+ * Blocks on the compiler: call it outside the gate (a mover in PREPARE), or with the gate closed.
+ * The caller holds @program and refers to @residence. On failure real[place] is NULL, and the log
+ * is written to the log file.
+ */
+cl_int program_make_real(struct program *program, struct residence *residence, uint8_t place);
+
+/*
+ * What the entry points do once their parameters are checked. @seats: bits, which of the context's
+ * seats; never empty. All wait while one of them is suspended, and none is called inside the gate.
+ */
+
+/** clCreateProgramWithSource, WithIL, WithBinary. Waits only while all of @seats are suspended: one
+ *  that is gets its part when it is resumed. @base: a reference is taken. */
+cl_int program_create(struct context *context, uint32_t seats, struct recipe *base,
+                      bool from_binary, struct program **ret_program);
+
+/** A program as the parameter of a compilation or a link. */
+struct program_list {
+    cl_uint count;
+    struct program **programs; /**< Borrowed. */
+    const char **names;        /**< Of headers; NULL for a link. */
+};
+/**
+ * Who is told that a build ended (5.8.3, 5.8.4). With one, the calls below return as soon as the
+ * build could begin, and a thread of ours does it; the callback comes once, from there, outside
+ * the gate and every lock, when the program can see the result. Without a thread the call does it
+ * and says how it ended, as the specification also allows.
+ */
+struct program_notify {
+    void(CL_CALLBACK *call)(cl_program program, void *data); /**< NULL: nobody; the call blocks. */
+    void *data;
+};
+
+/*
+ * CL_INVALID_OPERATION: an earlier build of the program has not ended, it has kernels, or it was
+ * created in a way that leaves nothing to build.
+ */
+
+/** clBuildProgram (5.8.3). Blocks on the compilers where @notify names nobody. */
+cl_int program_build(struct program *program, uint32_t seats, const char *options,
+                     struct program_notify notify);
+/** clCompileProgram (5.8.4). As program_build. */
+cl_int program_compile(struct program *program, uint32_t seats, const char *options,
+                       const struct program_list *headers, struct program_notify notify);
+/**
+ * clLinkProgram (5.8.4). As program_build.
+ * @ret_program  Set on success, and where the driver has a program to tell of a failure.
+ */
+cl_int program_link(struct context *context, uint32_t seats, const char *options,
+                    const struct program_list *inputs, struct program_notify notify,
+                    struct program **ret_program);
+/**
+ * Wait until no build of @program is under way. What needs the result of a build that runs in the
+ * background waits for it, so that a program which relies on a compiler that works within the call
+ * finds what it would have found. Not inside the gate.
+ */
+void program_settle(struct program *program);
+/** clSetProgramSpecializationConstant (5.8.1). CL_INVALID_PROGRAM: not created from IL. */
+cl_int program_specialise(struct program *program, cl_uint id, size_t size, const void *value);
+
+/** True when the last build asked for, for any of @seats, made an executable. */
+bool program_is_executable(const struct program *program, uint32_t seats);
+/** Where a kernel can be made first: the place of the first seat with an executable that is not
+ *  suspended, else the context's home. Inside the gate, after program_enter. */
+uint8_t program_kernel_place(const struct program *program);
+/** context_enter, with one of the seats that have an executable on a device. */
+static inline void program_enter(struct program *program)
+{
+    struct context *context = program->context;
+    context_enter(context);
+    if (UNLIKELY(context->seat_count > 1))
+        context_enter_slow(context,
+                           atomic_load_explicit(&program->executable, memory_order_relaxed));
+}
+
+/*
+ * What the info calls answer, from memory: a suspended program answers too.
+ */
+
+/** As created: SOURCE, IL, or what a container held; NULL for a linked program. Borrowed. */
+const struct recipe *program_base(const struct program *program);
+/** Bits: which of the context's seats are the program's devices. */
+uint32_t program_seats(const struct program *program);
+
+struct program_state {
+    cl_build_status status;
+    cl_program_binary_type type;
+    size_t globals; /**< CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE. */
+};
+void program_seat_state(struct program *program, cl_uint seat, struct program_state *ret_state);
+
+enum program_text { PROGRAM_TEXT_OPTIONS, PROGRAM_TEXT_LOG, PROGRAM_TEXT_KERNELS };
+/** Owned by the caller (free()); NULL without memory. @seat: ignored for the kernels' names. */
+char *program_text(struct program *program, cl_uint seat, enum program_text which);
+size_t program_kernel_count(struct program *program);
+/**
+ * True when clGetKernelArgInfo has answers (5.9.3): the program asked for -cl-kernel-arg-info.
+ * Inside, all source is compiled with it, of which the program is not to be told.
+ */
+bool program_tells_parameters(struct program *program);
+/**
+ * The container for one seat (CL_PROGRAM_BINARIES, 5.8.5).
+ *
+ * @ret_bytes  Owned by the caller (free()); NULL and size 0 where nothing was built for that seat.
+ *             May be NULL, for the size alone.
+ * Returns 0, -ENOMEM or -E2BIG.
+ */
+MUST_CHECK int program_container(struct program *program, cl_uint seat, unsigned char **ret_bytes,
+                                 size_t *ret_size);
+
+/** OpenCL C that drivers get before every source; the program never sees it. Static or "": set
+ *  before the first program is made. */
+extern const char *program_prologue;
+
+/**
+ * What kernels printed so far goes before what they print from now on: a driver may have left it in
+ * stdout's buffer where the next one writes past that (6.15.14). By a mover, with the queues
+ * drained; waits for nobody, so that it is left there when stdout is locked or its reader is slow.
+ */
+void program_flush_output(void);
+
+extern const struct object_class program_class;
+
+#endif

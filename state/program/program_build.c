@@ -1,0 +1,198 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/program/program_priv.h"
+
+/* clBuildProgram and clCompileProgram: what they ask of the drivers. */
+
+static cl_int build_recipe(struct program_job *job)
+{
+    struct program_details *details = job->program->details;
+    /* An executable that came out of a container is built as it was, whatever options the program
+     * gives now: its recipe, and so its container, stays the same however often it is reloaded. */
+    if (job->work == PROGRAM_BUILD &&
+        recipe_binary_type(details->base) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE) {
+        job->recipe = recipe_ref(details->base);
+        return CL_SUCCESS;
+    }
+    pthread_mutex_lock(&job->program->lock);
+    uint32_t count = details->constant_count;
+    struct recipe_constant *constants = calloc(count ? count : 1, sizeof(*constants));
+    if (constants && count)
+        memcpy(constants, details->constants, count * sizeof(*constants));
+    pthread_mutex_unlock(&job->program->lock);
+    if (!constants)
+        return CL_OUT_OF_HOST_MEMORY;
+    int err = 0;
+    cl_int error = CL_SUCCESS;
+    if (job->work == PROGRAM_BUILD) {
+        err = recipe_built(details->base, job->options, constants, count, &job->recipe);
+    } else {
+        struct recipe **headers;
+        error = program_job_recipes(job, true, &headers);
+        if (error == CL_SUCCESS) {
+            err = recipe_compiled(details->base, job->options, job->parts.count, headers,
+                                  job->parts.names, constants, count, &job->recipe);
+            program_recipes_free(headers, job->parts.count);
+        }
+    }
+    if (!err && error == CL_SUCCESS)
+        err = recipe_keep_headers(job->recipe);
+    free(constants);
+    return err ? program_error(err) : error;
+}
+
+/* The driver's call at one site. @headers: as many as the build has. */
+static cl_int build_at(const struct program_job *job, const struct program_site *site,
+                       cl_program real, const cl_program *headers)
+{
+    const cl_icd_dispatch *cl = site->residence->cl;
+    const cl_device_id *device = &site->residence->device->id;
+    const struct recipe *recipe = job->recipe;
+    if (!real)
+        return CL_INVALID_PROGRAM;
+    char *options =
+        recipe_driver_options(job->program->details->base, site->residence, job->options);
+    if (!options)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error =
+        recipe_specialise(site->residence, real, recipe->constants, recipe->constant_count);
+    if (error == CL_SUCCESS && job->work == PROGRAM_BUILD)
+        error = cl->clBuildProgram(real, 1, device, options, NULL, NULL);
+    else if (error == CL_SUCCESS && !cl->clCompileProgram)
+        error = CL_INVALID_OPERATION;
+    else if (error == CL_SUCCESS)
+        error = cl->clCompileProgram(real, 1, device, options, job->parts.count,
+                                     job->parts.count ? headers : NULL,
+                                     job->parts.count ? job->parts.names : NULL, NULL, NULL);
+    free(options);
+    return error;
+}
+
+/*
+ * A program that came from a container was built when it was created, so that a device which cannot
+ * is refused there. What was only compiled is linked now, into a real program of its own.
+ */
+static cl_int build_container(struct program_job *job, const struct program_site *site, unsigned s,
+                              cl_program *real)
+{
+    cl_program made = NULL;
+    if (recipe_binary_type(job->program->details->base) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE &&
+        *real)
+        return CL_SUCCESS;
+    cl_int error = recipe_follow(job->recipe, site->residence, &made);
+    if (error == CL_SUCCESS)
+        *real = job->replaced[s] = made;
+    return error == CL_LINK_PROGRAM_FAILURE ? CL_BUILD_PROGRAM_FAILURE : error;
+}
+
+/*
+ * A new real program takes the old one's part: where the driver refuses because kernels of its
+ * program live (not the program's, which has none, but ones that a mover or a command in flight
+ * still keeps), and where it read other headers than those that were kept.
+ */
+static cl_int build_anew(struct program_job *job, const struct program_site *site, unsigned s,
+                         cl_program *real)
+{
+    cl_program made = NULL;
+    cl_int error = recipe_follow(job->recipe, site->residence, &made);
+    if (error == CL_SUCCESS)
+        *real = job->replaced[s] = made;
+    return error;
+}
+
+/* A container of plain source or IL behaves as if its source had been given. */
+static bool is_in_place(const struct program *program)
+{
+    const struct recipe *base = program->details->base;
+    return base->kind == RECIPE_SOURCE || base->kind == RECIPE_IL;
+}
+
+bool program_build_once(struct program_job *job, cl_int *ret_error)
+{
+    struct program *program = job->program;
+    struct program_sites sites;
+    struct program_outcome outcomes[SEATS] = {0};
+    cl_program reals[SEATS];
+    cl_program *headers = NULL;
+    bool swaps = !is_in_place(program), replaces = false, settled;
+    cl_int error = CL_SUCCESS;
+    program_sites_enter(program->context, job->seats, true, &sites);
+    for (unsigned s = 0; s < sites.count; s++)
+        reals[s] = program->real[sites.site[s].place];
+    if (job->work == PROGRAM_COMPILE)
+        headers = program_job_reals(job, &sites);
+    gate_leave();
+    for (unsigned s = 0; s < sites.count; s++) {
+        struct program_outcome *outcome = &outcomes[s];
+        outcome->status = CL_BUILD_ERROR;
+        if (job->work == PROGRAM_COMPILE && !headers)
+            outcome->error = CL_OUT_OF_HOST_MEMORY;
+        else if (swaps)
+            outcome->error = build_container(job, &sites.site[s], s, &reals[s]);
+        else
+            outcome->error = build_at(job, &sites.site[s], reals[s],
+                                      headers ? headers + (size_t)s * job->parts.count : NULL);
+        if (!swaps && (outcome->error == CL_INVALID_OPERATION ||
+                       (outcome->error == CL_SUCCESS && !recipe_headers_hold(job->recipe))))
+            outcome->error = build_anew(job, &sites.site[s], s, &reals[s]);
+        replaces = replaces || job->replaced[s] != NULL;
+        if (reals[s] && (!swaps || outcome->error == CL_SUCCESS))
+            program_outcome_query(sites.site[s].residence, reals[s], outcome);
+        if (error == CL_SUCCESS)
+            error = outcome->error;
+    }
+    free(headers);
+    /* A real program is replaced, and the old one let go, only when no other thread is inside. */
+    if (replaces && gate_close(0) != 0)
+        replaces = false;
+    if (!replaces)
+        gate_enter();
+    settled = program_sites_hold(program->context, job->seats, &sites);
+    if (settled)
+        program_publish(job, &sites, outcomes);
+    if (replaces)
+        gate_open();
+    else
+        gate_leave();
+    program_job_release(job, &sites, outcomes);
+    *ret_error = error;
+    return settled;
+}
+
+static cl_int start(enum program_work work, struct program *program, uint32_t seats,
+                    const char *options, const struct program_list *headers,
+                    struct program_notify notify)
+{
+    struct program_job *job;
+    bool visible;
+    cl_int error = program_job_create(work, program, seats, options, headers, notify, &job);
+    if (error != CL_SUCCESS)
+        return error;
+    error = program_job_claim(job);
+    if (error == CL_SUCCESS) {
+        error = build_recipe(job);
+        if (error == CL_SUCCESS)
+            return program_job_run(job, &visible);
+        program_job_unclaim(job);
+    }
+    program_job_free(job);
+    return error;
+}
+
+cl_int program_build(struct program *program, uint32_t seats, const char *options,
+                     struct program_notify notify)
+{
+    if (program->details->origin == PROGRAM_LINKED)
+        return CL_INVALID_OPERATION;
+    return start(PROGRAM_BUILD, program, seats, options, NULL, notify);
+}
+
+cl_int program_compile(struct program *program, uint32_t seats, const char *options,
+                       const struct program_list *headers, struct program_notify notify)
+{
+    enum program_origin origin = program->details->origin;
+    if (origin != PROGRAM_FROM_SOURCE && origin != PROGRAM_FROM_IL)
+        return CL_INVALID_OPERATION;
+    return start(PROGRAM_COMPILE, program, seats, options, headers, notify);
+}

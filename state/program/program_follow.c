@@ -1,0 +1,293 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/log.h"
+#include "state/program/program_priv.h"
+
+const char *program_prologue = "";
+
+static void free_pointer(char **pointer)
+{
+    free(*pointer);
+}
+
+/* A string that the driver owns the text of; NULL where it has none. */
+static char *query_build_string(struct residence *residence, cl_program real,
+                                cl_program_build_info name)
+{
+    size_t size = 0;
+    cl_device_id device = residence->device->id;
+    if (residence->cl->clGetProgramBuildInfo(real, device, name, 0, NULL, &size) != CL_SUCCESS ||
+        size == 0 || size == SIZE_MAX)
+        return NULL;
+    char *text = calloc(1, size + 1);
+    if (text &&
+        residence->cl->clGetProgramBuildInfo(real, device, name, size, text, NULL) != CL_SUCCESS) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static void query_kernels(struct residence *residence, cl_program real,
+                          struct program_outcome *outcome)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    size_t size = 0;
+    if (device_version(residence->device) < CL_MAKE_VERSION(1, 2, 0) ||
+        cl->clGetProgramInfo(real, CL_PROGRAM_NUM_KERNELS, sizeof(outcome->kernel_count),
+                             &outcome->kernel_count, NULL) != CL_SUCCESS ||
+        cl->clGetProgramInfo(real, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &size) != CL_SUCCESS ||
+        size == SIZE_MAX)
+        return;
+    outcome->kernel_names = calloc(1, size + 1);
+    if (outcome->kernel_names && size &&
+        cl->clGetProgramInfo(real, CL_PROGRAM_KERNEL_NAMES, size, outcome->kernel_names, NULL) !=
+            CL_SUCCESS) {
+        free(outcome->kernel_names);
+        outcome->kernel_names = NULL;
+    }
+}
+
+void program_outcome_query(struct residence *residence, cl_program real,
+                           struct program_outcome *outcome)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_device_id device = residence->device->id;
+    cl_version version = device_version(residence->device);
+    outcome->status = CL_BUILD_ERROR;
+    cl->clGetProgramBuildInfo(real, device, CL_PROGRAM_BUILD_STATUS, sizeof(outcome->status),
+                              &outcome->status, NULL);
+    outcome->log = query_build_string(residence, real, CL_PROGRAM_BUILD_LOG);
+    if (outcome->status != CL_BUILD_SUCCESS)
+        return;
+    outcome->type = CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
+    if (version >= CL_MAKE_VERSION(1, 2, 0))
+        cl->clGetProgramBuildInfo(real, device, CL_PROGRAM_BINARY_TYPE, sizeof(outcome->type),
+                                  &outcome->type, NULL);
+    if (version >= CL_MAKE_VERSION(2, 0, 0) &&
+        cl->clGetProgramBuildInfo(real, device, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+                                  sizeof(outcome->globals), &outcome->globals, NULL) != CL_SUCCESS)
+        outcome->globals = 0;
+    if (outcome->type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+        query_kernels(residence, real, outcome);
+}
+
+void program_outcome_finish(struct program_outcome *outcome)
+{
+    free(outcome->log);
+    free(outcome->kernel_names);
+    *outcome = (struct program_outcome){0};
+}
+
+char *recipe_driver_options(const struct recipe *origin, const struct residence *residence,
+                            const char *options)
+{
+    static const char tell[] = "-cl-kernel-arg-info";
+    if (!origin || origin->kind != RECIPE_SOURCE ||
+        device_version(residence->device) < CL_MAKE_VERSION(1, 2, 0) || strstr(options, tell))
+        return strdup(options);
+    size_t length = strlen(options);
+    char *longer = malloc(length + sizeof(tell) + 1);
+    if (!longer)
+        return NULL;
+    /* In front: what the program wrote may end in a way that swallows another word. */
+    memcpy(longer, tell, sizeof(tell) - 1);
+    longer[sizeof(tell) - 1] = length ? ' ' : '\0';
+    memcpy(longer + sizeof(tell), options, length);
+    longer[sizeof(tell) + length] = '\0';
+    return longer;
+}
+
+cl_int recipe_specialise(const struct residence *residence, cl_program real,
+                         const struct recipe_constant *constants, uint32_t count)
+{
+    cl_int error = CL_SUCCESS;
+    if (count && !residence->cl->clSetProgramSpecializationConstant)
+        return CL_INVALID_OPERATION;
+    for (uint32_t i = 0; error == CL_SUCCESS && i < count; i++)
+        error = residence->cl->clSetProgramSpecializationConstant(
+            real, constants[i].id, constants[i].size, constants[i].bytes);
+    return error;
+}
+
+static cl_int follow_leaf(const struct recipe *recipe, struct residence *residence,
+                          cl_program *ret_real)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_int error = CL_SUCCESS;
+    cl_program real;
+    if (recipe->kind == RECIPE_SOURCE) {
+        const char *sources[] = {program_prologue, recipe->bytes};
+        const size_t sizes[] = {strlen(program_prologue), recipe->size};
+        cl_uint first = sizes[0] ? 0 : 1;
+        /* An empty string with the length 0 means the same as one that ends at its NUL. */
+        real = cl->clCreateProgramWithSource(residence->context, 2 - first, sources + first,
+                                             sizes + first, &error);
+    } else {
+        if (!cl->clCreateProgramWithIL)
+            return CL_INVALID_OPERATION;
+        real = cl->clCreateProgramWithIL(residence->context, recipe->bytes, recipe->size, &error);
+    }
+    if (!real)
+        return error ? error : CL_OUT_OF_RESOURCES;
+    *ret_real = real;
+    return CL_SUCCESS;
+}
+
+static void log_failure(const struct recipe *recipe, struct residence *residence, cl_program real,
+                        cl_int error)
+{
+    char *CLEANUP(free_pointer) text =
+        real ? query_build_string(residence, real, CL_PROGRAM_BUILD_LOG) : NULL;
+    log_warn("a program cannot be built on %s (error %d, options \"%s\"): %s",
+             residence->device->key.device, error, recipe->options ? recipe->options : "",
+             text ? text : "no log");
+}
+
+/* The inputs of a step, made for it alone. */
+struct inputs {
+    const cl_icd_dispatch *cl;
+    cl_program *reals;
+    uint32_t count;
+};
+
+static void inputs_finish(struct inputs *inputs)
+{
+    for (uint32_t i = 0; i < inputs->count; i++)
+        if (inputs->reals[i])
+            inputs->cl->clReleaseProgram(inputs->reals[i]);
+    free(inputs->reals);
+}
+
+static cl_int inputs_follow(const struct recipe *recipe, struct residence *residence,
+                            struct inputs *inputs)
+{
+    cl_int error = CL_SUCCESS;
+    inputs->cl = residence->cl;
+    inputs->reals = calloc(recipe->input_count, sizeof(cl_program));
+    if (!inputs->reals)
+        return CL_OUT_OF_HOST_MEMORY;
+    inputs->count = recipe->input_count;
+    for (uint32_t i = 0; error == CL_SUCCESS && i < inputs->count; i++)
+        error = recipe_follow(recipe->inputs[i], residence, &inputs->reals[i]);
+    return error;
+}
+
+/* inputs[0] becomes what the step makes of it. */
+static cl_int follow_in_place(const struct recipe *recipe, struct residence *residence,
+                              const struct inputs *inputs)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_program real = inputs->reals[0];
+    char *CLEANUP(free_pointer) options =
+        recipe_driver_options(recipe_origin(recipe), residence, recipe->options);
+    if (!options)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = recipe_specialise(residence, real, recipe->constants, recipe->constant_count);
+    if (error != CL_SUCCESS)
+        return error;
+    if (recipe->kind == RECIPE_BUILT)
+        return cl->clBuildProgram(real, 1, &residence->device->id, options, NULL, NULL);
+    if (!cl->clCompileProgram)
+        return CL_INVALID_OPERATION;
+    bool headers = inputs->count > 1;
+    return cl->clCompileProgram(real, 1, &residence->device->id, options, inputs->count - 1,
+                                headers ? inputs->reals + 1 : NULL,
+                                headers ? (const char **)recipe->names + 1 : NULL, NULL, NULL);
+}
+
+static cl_int follow_link(const struct recipe *recipe, struct residence *residence,
+                          const struct inputs *inputs, cl_program *ret_real)
+{
+    cl_int error = CL_SUCCESS;
+    if (!residence->cl->clLinkProgram)
+        return CL_INVALID_OPERATION;
+    /* A build of what was only compiled is a link; the words of a compilation mean nothing to it.
+     */
+    const char *options = recipe->kind == RECIPE_LINKED ? recipe->options : "";
+    cl_program real =
+        residence->cl->clLinkProgram(residence->context, 1, &residence->device->id, options,
+                                     inputs->count, inputs->reals, NULL, NULL, &error);
+    if (real && error == CL_SUCCESS) {
+        *ret_real = real;
+        return CL_SUCCESS;
+    }
+    log_failure(recipe, residence, real, error);
+    if (real)
+        residence->cl->clReleaseProgram(real);
+    return error ? error : CL_LINK_PROGRAM_FAILURE;
+}
+
+/* Steps that are done on their first input, rather than make a program of their own. */
+static bool is_in_place(const struct recipe *recipe)
+{
+    return recipe->kind != RECIPE_LINKED &&
+           (recipe->inputs[0]->kind == RECIPE_SOURCE || recipe->inputs[0]->kind == RECIPE_IL);
+}
+
+/* A step that is done on its first input, as the driver finds the headers. */
+static cl_int follow_source(const struct recipe *recipe, struct residence *residence,
+                            cl_program *ret_real)
+{
+    struct inputs CLEANUP(inputs_finish) inputs = {0};
+    cl_int error = inputs_follow(recipe, residence, &inputs);
+    if (error != CL_SUCCESS)
+        return error;
+    error = follow_in_place(recipe, residence, &inputs);
+    if (error != CL_SUCCESS) {
+        log_failure(recipe, residence, inputs.reals[0], error);
+        return error;
+    }
+    *ret_real = inputs.reals[0];
+    inputs.reals[0] = NULL;
+    return CL_SUCCESS;
+}
+
+/*
+ * With the headers as they were kept. Where the disk still has them the driver gets what it got at
+ * first, to the letter: its own cache knows it then.
+ */
+static cl_int follow_with_headers(const struct recipe *recipe, struct residence *residence,
+                                  cl_program *ret_real)
+{
+    struct staged staged;
+    if (recipe_headers_hold(recipe)) {
+        cl_program real = NULL;
+        cl_int error = follow_source(recipe, residence, &real);
+        if (recipe_headers_hold(recipe)) {
+            if (error == CL_SUCCESS)
+                *ret_real = real;
+            return error;
+        }
+        if (real)
+            residence->cl->clReleaseProgram(real);
+    }
+    log_info("the headers of a program are not what they were: it is built from those it had");
+    int err = headers_stage(recipe, &staged);
+    if (err)
+        return program_error(err);
+    cl_int error = follow_source(staged.recipe, residence, ret_real);
+    headers_unstage(&staged);
+    return error;
+}
+
+cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real)
+{
+    struct inputs CLEANUP(inputs_finish) inputs = {0};
+    if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
+        return follow_leaf(recipe, residence, ret_real);
+    /* An executable that came out of a container is built again as it was, whatever options the
+     * program gave then (5.8.3 leaves that to us). */
+    if (recipe->kind == RECIPE_BUILT &&
+        recipe_binary_type(recipe->inputs[0]) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+        return recipe_follow(recipe->inputs[0], residence, ret_real);
+    if (recipe_is_of_source(recipe))
+        return follow_with_headers(recipe, residence, ret_real);
+    if (is_in_place(recipe))
+        return follow_source(recipe, residence, ret_real);
+    cl_int error = inputs_follow(recipe, residence, &inputs);
+    if (error != CL_SUCCESS)
+        return error;
+    return follow_link(recipe, residence, &inputs, ret_real);
+}

@@ -1,0 +1,118 @@
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "state/program/program_priv.h"
+#include "state/recipe/container.h"
+
+void program_flush_output(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (!recipes_print() || ftrylockfile(stdout) != 0)
+        return;
+    if (poll(&out, 1, 0) == 1 && out.revents == POLLOUT)
+        (void)fflush_unlocked(stdout);
+    funlockfile(stdout);
+}
+
+const struct recipe *program_base(const struct program *program)
+{
+    return program->details->base;
+}
+
+uint32_t program_seats(const struct program *program)
+{
+    return program->details->seats;
+}
+
+void program_seat_state(struct program *program, cl_uint seat, struct program_state *ret_state)
+{
+    const struct program_seat *at = &program->details->seat[seat];
+    pthread_mutex_lock(&program->lock);
+    *ret_state = (struct program_state){at->status, at->type, at->globals};
+    pthread_mutex_unlock(&program->lock);
+}
+
+char *program_text(struct program *program, cl_uint seat, enum program_text which)
+{
+    const struct program_details *details = program->details;
+    pthread_mutex_lock(&program->lock);
+    const char *text = which == PROGRAM_TEXT_OPTIONS ? details->seat[seat].options
+                       : which == PROGRAM_TEXT_LOG   ? details->seat[seat].log
+                                                     : details->kernel_names;
+    char *copy = strdup(text ? text : "");
+    pthread_mutex_unlock(&program->lock);
+    return copy;
+}
+
+size_t program_kernel_count(struct program *program)
+{
+    pthread_mutex_lock(&program->lock);
+    size_t count = program->details->kernel_count;
+    pthread_mutex_unlock(&program->lock);
+    return count;
+}
+
+/* What was built for a seat, or loaded from a container and never built since. Under the lock. */
+static struct recipe *seat_recipe(const struct program_details *details, cl_uint seat)
+{
+    const struct program_seat *at = &details->seat[seat];
+    if (!(details->seats & (1u << seat)))
+        return NULL;
+    if (at->recipe)
+        return at->status == CL_BUILD_SUCCESS ? at->recipe : NULL;
+    return details->origin == PROGRAM_FROM_BINARY && at->status == CL_BUILD_NONE ? details->base
+                                                                                 : NULL;
+}
+
+bool program_tells_parameters(struct program *program)
+{
+    bool tells = false;
+    pthread_mutex_lock(&program->lock);
+    for (unsigned i = 0; i < SEATS && !tells; i++) {
+        const struct recipe *recipe = seat_recipe(program->details, i);
+        tells = recipe && recipe_tells_parameters(recipe);
+    }
+    pthread_mutex_unlock(&program->lock);
+    return tells;
+}
+
+int program_container(struct program *program, cl_uint seat, unsigned char **ret_bytes,
+                      size_t *ret_size)
+{
+    struct program_details *details = program->details;
+    unsigned char *copy = NULL;
+    int err = 0;
+    pthread_mutex_lock(&program->lock);
+    struct recipe *recipe = seat_recipe(details, seat);
+    size_t size = 0;
+    if (recipe && recipe != details->contained) {
+        unsigned char *bytes;
+        err = container_write(recipe, &bytes, &size);
+        if (!err) {
+            free(details->container);
+            recipe_unref(details->contained);
+            details->container = bytes;
+            details->container_size = size;
+            details->contained = recipe_ref(recipe);
+        }
+    }
+    size = recipe && !err ? details->container_size : 0;
+    if (size && ret_bytes) {
+        copy = malloc(size);
+        if (copy)
+            memcpy(copy, details->container, size);
+        else
+            err = -ENOMEM;
+    }
+    pthread_mutex_unlock(&program->lock);
+    if (err)
+        return err;
+    if (ret_bytes)
+        *ret_bytes = copy;
+    *ret_size = size;
+    return 0;
+}

@@ -1,0 +1,353 @@
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+#include "state/base/work.h"
+#include "state/object/stay.h"
+#include "state/object/usage.h"
+#include "state/program/kernel.h"
+#include "state/program/program_priv.h"
+
+/*
+ * Builds, compilations and links from their beginning to their end: one at a time for a program, in
+ * the thread that asked for it or, where the program wants to be called back, in one of ours.
+ */
+
+void program_settle(struct program *program)
+{
+    int before = cancel_hold();
+    pthread_mutex_lock(&program->lock);
+    while (program->details->building)
+        pthread_cond_wait(&program->details->built, &program->lock);
+    pthread_mutex_unlock(&program->lock);
+    cancel_allow(before);
+}
+
+/* Copies of the names, and a hold on each part. */
+static cl_int copy_parts(struct program_job *job, const struct program_list *parts)
+{
+    job->parts.programs = calloc(parts->count ? parts->count : 1, sizeof(struct program *));
+    job->parts.names = calloc(parts->count ? parts->count : 1, sizeof(char *));
+    if (!job->parts.programs || !job->parts.names)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (cl_uint i = 0; i < parts->count; i++) {
+        if (parts->names && !(job->parts.names[i] = strdup(parts->names[i])))
+            return CL_OUT_OF_HOST_MEMORY;
+        object_hold(parts->programs[i]);
+        job->parts.programs[job->parts.count++] = parts->programs[i];
+    }
+    return CL_SUCCESS;
+}
+
+cl_int program_job_create(enum program_work work, struct program *program, uint32_t seats,
+                          const char *options, const struct program_list *parts,
+                          struct program_notify notify, struct program_job **ret_job)
+{
+    struct program_job *job = calloc(1, sizeof(*job));
+    if (!job)
+        return CL_OUT_OF_HOST_MEMORY;
+    job->work = work;
+    job->program = program;
+    object_hold(program);
+    job->seats = seats;
+    job->notify = notify;
+    job->options = strdup(options ? options : "");
+    cl_int error = job->options ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+    if (error == CL_SUCCESS && parts)
+        error = copy_parts(job, parts);
+    if (error != CL_SUCCESS) {
+        program_job_free(job);
+        return error;
+    }
+    for (cl_uint i = 0; i < job->parts.count; i++)
+        program_settle(job->parts.programs[i]);
+    *ret_job = job;
+    return CL_SUCCESS;
+}
+
+void program_job_free(struct program_job *job)
+{
+    for (cl_uint i = 0; i < job->parts.count; i++) {
+        object_unhold(job->parts.programs[i]);
+        free((char *)(uintptr_t)job->parts.names[i]);
+    }
+    free(job->parts.programs);
+    free(job->parts.names);
+    recipe_unref(job->recipe);
+    object_unhold(job->program);
+    free(job->options);
+    free(job);
+}
+
+/* 5.8.3: kernels that the program still has a handle to, and launches of kernels that are to run
+ * yet; the count alone includes kernels that only a mover keeps. */
+static bool has_kernels(struct program *program)
+{
+    bool found = atomic_load(&program->held) != 0;
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    if (atomic_load(&program->kernels) == 0)
+        return found;
+    while (!found && (kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        found = kernel->program == program && object_refs(kernel) > 0;
+        object_unhold(kernel);
+    }
+    return found;
+}
+
+void program_job_unclaim(struct program_job *job)
+{
+    struct program *program = job->program;
+    pthread_mutex_lock(&program->lock);
+    program->details->building = false;
+    pthread_cond_broadcast(&program->details->built);
+    pthread_mutex_unlock(&program->lock);
+}
+
+cl_int program_job_claim(struct program_job *job)
+{
+    struct program *program = job->program;
+    pthread_mutex_lock(&program->lock);
+    bool free_now = !program->details->building;
+    program->details->building = true;
+    pthread_mutex_unlock(&program->lock);
+    if (!free_now)
+        return CL_INVALID_OPERATION;
+    if (!has_kernels(program))
+        return CL_SUCCESS;
+    program_job_unclaim(job);
+    return CL_INVALID_OPERATION;
+}
+
+static void in_progress(struct program_job *job)
+{
+    struct program *program = job->program;
+    pthread_mutex_lock(&program->lock);
+    for (unsigned i = 0; i < SEATS; i++)
+        if (job->seats & (1u << i))
+            program->details->seat[i].status = CL_BUILD_IN_PROGRESS;
+    pthread_mutex_unlock(&program->lock);
+}
+
+static cl_int work(struct program_job *job)
+{
+    bool (*once)(struct program_job * job, cl_int * ret_error) =
+        job->work == PROGRAM_LINK ? program_link_once : program_build_once;
+    struct stay stay = {job->program->context->seats, job->program->context->seat_count, 0};
+    cl_int error;
+    while (!once(job, &error)) {
+        log_info("a program was moved while it was built: once more on its new device");
+        stay_again(&stay);
+    }
+    stay_end(&stay);
+    if (error == CL_SUCCESS)
+        usage_note_recipe(job->recipe);
+    program_job_unclaim(job);
+    return error;
+}
+
+/* Nobody but the job may keep the program by now; its handle is good for the callback all the same.
+ */
+static void tell(const struct program_job *job)
+{
+    job->notify.call((cl_program)object_lend(job->program), job->notify.data);
+}
+
+/* Also where what is told ends its thread. */
+static void job_ends(void *job)
+{
+    program_job_free(job);
+}
+
+static void *job_thread(void *data)
+{
+    struct program_job *job = data;
+    work_build_begin();
+    work(job);
+    work_build_end();
+    pthread_cleanup_push(job_ends, job);
+    tell(job);
+    pthread_cleanup_pop(1);
+    return NULL;
+}
+
+static bool start_thread(struct program_job *job)
+{
+    work_build_announce();
+    bool started = thread_start("reseat-build", 0, job_thread, job, NULL) == 0;
+    if (!started)
+        work_build_withdraw();
+    return started;
+}
+
+cl_int program_job_run(struct program_job *job, bool *ret_visible)
+{
+    in_progress(job);
+    *ret_visible = job->visible;
+    if (job->notify.call && start_thread(job))
+        return CL_SUCCESS;
+    int before = cancel_hold();
+    cl_int error = work(job);
+    cancel_allow(before);
+    *ret_visible = job->visible;
+    if (job->notify.call && (error == CL_SUCCESS || error == CL_BUILD_PROGRAM_FAILURE ||
+                             error == CL_COMPILE_PROGRAM_FAILURE || job->visible))
+        tell(job);
+    program_job_free(job);
+    return error;
+}
+
+cl_int program_job_recipes(const struct program_job *job, bool bases, struct recipe ***ret_recipes)
+{
+    const struct program_list *list = &job->parts;
+    struct recipe **recipes = calloc(list->count ? list->count : 1, sizeof(struct recipe *));
+    if (!recipes)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (cl_uint i = 0; i < list->count; i++) {
+        struct program *program = list->programs[i];
+        pthread_mutex_lock(&program->lock);
+        struct recipe *recipe = bases ? program->details->base : program->recipe;
+        recipes[i] = recipe ? recipe_ref(recipe) : NULL;
+        pthread_mutex_unlock(&program->lock);
+        if (!recipes[i]) {
+            program_recipes_free(recipes, i);
+            return CL_INVALID_PROGRAM;
+        }
+    }
+    *ret_recipes = recipes;
+    return CL_SUCCESS;
+}
+
+void program_recipes_free(struct recipe **recipes, cl_uint count)
+{
+    for (cl_uint i = 0; i < count; i++)
+        recipe_unref(recipes[i]);
+    free(recipes);
+}
+
+cl_program *program_job_reals(const struct program_job *job, const struct program_sites *sites)
+{
+    const struct program_list *list = &job->parts;
+    cl_program *reals = calloc((size_t)list->count * sites->count + 1, sizeof(cl_program));
+    for (unsigned s = 0; reals && s < sites->count; s++)
+        for (cl_uint i = 0; i < list->count; i++)
+            reals[s * list->count + i] = list->programs[i]->real[sites->site[s].place];
+    return reals;
+}
+
+static void replace_string(char **string, const char *value)
+{
+    char *copy = value ? strdup(value) : NULL;
+    free(*string);
+    *string = copy;
+}
+
+static bool succeeded(const struct program_outcome *outcome)
+{
+    return outcome->error == CL_SUCCESS && outcome->status == CL_BUILD_SUCCESS;
+}
+
+/* One site's outcome for each of its seats that took part. */
+static void publish_site(struct program_job *job, const struct program_site *site,
+                         struct program_outcome *outcome)
+{
+    struct program_details *details = job->program->details;
+    bool done = succeeded(outcome);
+    for (unsigned i = 0; i < SEATS; i++) {
+        struct program_seat *seat = &details->seat[i];
+        if (!(site->seats & (1u << i)))
+            continue;
+        seat->status = outcome->status;
+        seat->type = outcome->type;
+        seat->globals = outcome->globals;
+        replace_string(&seat->log, outcome->log);
+        replace_string(&seat->options, job->options);
+        if (done || outcome->status != CL_BUILD_SUCCESS) {
+            recipe_unref(seat->recipe);
+            seat->recipe = done ? recipe_ref(job->recipe) : NULL;
+        }
+    }
+    if (done && outcome->kernel_names) {
+        free(details->kernel_names);
+        details->kernel_names = outcome->kernel_names;
+        details->kernel_count = outcome->kernel_count;
+        outcome->kernel_names = NULL;
+    }
+}
+
+void program_publish(struct program_job *job, const struct program_sites *sites,
+                     struct program_outcome *outcomes)
+{
+    struct program *program = job->program;
+    struct program_details *details = program->details;
+    bool done = false, lost = true;
+    pthread_mutex_lock(&program->lock);
+    for (unsigned s = 0; s < sites->count; s++) {
+        done = done || succeeded(&outcomes[s]);
+        /* An error that left an earlier build intact (options that the driver does not know). */
+        lost = lost && outcomes[s].status != CL_BUILD_SUCCESS;
+        publish_site(job, &sites->site[s], &outcomes[s]);
+    }
+    if (done || lost) {
+        struct recipe *next = done ? job->recipe : details->base;
+        recipe_unref(program->recipe);
+        program->recipe = next ? recipe_ref(next) : NULL;
+    }
+    enum pin_kind before = details->pin;
+    details->pin = program_find_pin(program);
+    pin_take(&program->context->pins, details->pin);
+    pin_drop(&program->context->pins, before);
+    uint32_t executable = 0;
+    for (unsigned i = 0; i < SEATS; i++)
+        if (details->seat[i].status == CL_BUILD_SUCCESS &&
+            details->seat[i].type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+            executable |= 1u << i;
+    atomic_store(&program->executable, executable);
+    for (unsigned s = 0; s < sites->count; s++) {
+        if (job->replaced[s]) {
+            cl_program old = program->real[sites->site[s].place];
+            program->real[sites->site[s].place] = job->replaced[s];
+            job->replaced[s] = old;
+        }
+    }
+    /* The sites have what it asked for. Those that a mover prepares are out of date, and so is
+     * where other seats live, for one that joins them. */
+    uint32_t edition = atomic_load(&program->edition) + 1;
+    for (unsigned s = 0; s < sites->count; s++)
+        atomic_store(&program->made[sites->site[s].place], edition);
+    atomic_store(&program->edition, edition);
+    pthread_mutex_unlock(&program->lock);
+}
+
+void program_job_release(struct program_job *job, struct program_sites *sites,
+                         struct program_outcome *outcomes)
+{
+    for (unsigned s = 0; s < sites->count; s++) {
+        residence_release(sites->site[s].residence->cl, OBJECT_PROGRAM, job->replaced[s]);
+        job->replaced[s] = NULL;
+        program_outcome_finish(&outcomes[s]);
+    }
+    program_sites_drop(sites);
+}
+
+/* What another thread was building has failed. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct program *program;
+    for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program)) {
+        struct program_details *details = program->details;
+        pthread_mutex_init(&program->lock, NULL);
+        pthread_cond_init(&details->built, NULL);
+        for (unsigned i = 0; details->building && i < SEATS; i++)
+            if (details->seat[i].status == CL_BUILD_IN_PROGRESS)
+                details->seat[i].status = CL_BUILD_ERROR;
+        details->building = false;
+    }
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -1,0 +1,151 @@
+#ifndef RESEAT_STATE_PROGRAM_PROGRAM_PRIV_H
+#define RESEAT_STATE_PROGRAM_PROGRAM_PRIV_H
+
+#include "state/program/program.h"
+#include "state/recipe/recipe.h"
+
+enum program_origin { PROGRAM_FROM_SOURCE, PROGRAM_FROM_IL, PROGRAM_FROM_BINARY, PROGRAM_LINKED };
+
+/** What clGetProgramBuildInfo answers for one seat. */
+struct program_seat {
+    cl_build_status status;
+    cl_program_binary_type type;
+    size_t globals;        /**< CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE. */
+    char *options;         /**< As the program gave them. NULL: "". Owned. */
+    char *log;             /**< NULL: "". Owned. */
+    struct recipe *recipe; /**< What was built for this seat; NULL: nothing, or in vain. */
+};
+
+struct program_details {
+    pthread_cond_t built; /**< `building` became false. */
+    enum program_origin origin;
+    uint32_t seats;      /**< Bit i: context->seats[i] is one of the program's devices. */
+    struct recipe *base; /**< As created, before anything was built. NULL when linked. */
+
+    /* Guarded by the program's lock from here on. */
+    bool building; /**< By one thread; what it makes is published before this becomes false. */
+    struct program_seat seat[SEATS];
+    char *kernel_names; /**< Owned; NULL where the driver does not tell. */
+    size_t kernel_count;
+    struct recipe_constant *constants; /**< Set by the program, for the next build. Owned. */
+    uint32_t constant_count;
+    unsigned char *container; /**< Of `contained`; made when asked for. Owned. */
+    size_t container_size;
+    struct recipe *contained;
+    enum pin_kind pin; /**< Taken on the context. */
+};
+
+/** One residence where work on a program is done outside the gate. */
+struct program_site {
+    struct residence *residence; /**< A reference. */
+    uint8_t place;
+    uint32_t seats; /**< Bits: which of the context's seats are there. */
+};
+struct program_sites {
+    unsigned count;
+    struct program_site site[SEATS];
+};
+/** Where @seats of @context are now; waits while one (@all) or each of them is suspended. Leaves
+ *  inside the gate. */
+void program_sites_enter(struct context *context, uint32_t seats, bool all,
+                         struct program_sites *ret_sites);
+/** Still there? Inside the gate, or with it closed. */
+bool program_sites_hold(const struct context *context, uint32_t seats,
+                        const struct program_sites *sites);
+/** Outside the gate. */
+void program_sites_drop(struct program_sites *sites);
+
+/** One build, compilation or link that the program asked for, with copies of all that it named. */
+enum program_work { PROGRAM_BUILD, PROGRAM_COMPILE, PROGRAM_LINK };
+struct program_job {
+    enum program_work work;
+    struct program *program; /**< Held. */
+    uint32_t seats;
+    char *options;             /**< Owned. */
+    struct program_list parts; /**< Headers or inputs, each held; arrays and names are owned. */
+    struct recipe *recipe;     /**< What it is, if it succeeds; a reference. */
+    struct program_notify notify;
+    bool visible;               /**< A link's program was published, so it stays. */
+    cl_program replaced[SEATS]; /**< By new real programs, one a site. */
+};
+/**
+ * @parts  NULL: none. Each is waited for (program_settle) and held.
+ * @ret_job  For program_job_run, or program_job_free.
+ */
+cl_int program_job_create(enum program_work work, struct program *program, uint32_t seats,
+                          const char *options, const struct program_list *parts,
+                          struct program_notify notify, struct program_job **ret_job);
+void program_job_free(struct program_job *job);
+/** Make the program this job's alone, or CL_INVALID_OPERATION; program_job_run undoes it. */
+cl_int program_job_claim(struct program_job *job);
+void program_job_unclaim(struct program_job *job);
+/**
+ * Do what was claimed, now or on a thread of its own, tell who is to be told, and free the job.
+ * @ret_visible  The program of a link has a handle, whatever came of the link.
+ */
+cl_int program_job_run(struct program_job *job, bool *ret_visible);
+/** The recipes of the parts; @bases: as they were created. Owned by the caller. */
+cl_int program_job_recipes(const struct program_job *job, bool bases, struct recipe ***ret_recipes);
+void program_recipes_free(struct recipe **recipes, cl_uint count);
+/** The real programs of the parts at all sites, read inside the gate; NULL without memory. Owned by
+ *  the caller. The parts are held, the site's residence keeps what a mover sets aside. */
+cl_program *program_job_reals(const struct program_job *job, const struct program_sites *sites);
+
+struct program_outcome;
+/** What the program will be told, and where it is built again from now on. Inside the gate or with
+ *  it closed; takes the outcomes' names, one outcome a site. */
+void program_publish(struct program_job *job, const struct program_sites *sites,
+                     struct program_outcome *outcomes);
+/** Let go of what a site does not need any more. Outside the gate. */
+void program_job_release(struct program_job *job, struct program_sites *sites,
+                         struct program_outcome *outcomes);
+/** One attempt each; false when the program was moved meanwhile. */
+bool program_build_once(struct program_job *job, cl_int *ret_error);
+bool program_link_once(struct program_job *job, cl_int *ret_error);
+
+/** What a driver says after a build. */
+struct program_outcome {
+    cl_int error;
+    cl_build_status status;
+    cl_program_binary_type type;
+    size_t globals;
+    char *log;          /**< Owned, or NULL. */
+    char *kernel_names; /**< Owned, or NULL. */
+    size_t kernel_count;
+};
+/** Ask for everything but the error. Blocks on the driver; nothing is missing but for memory. */
+void program_outcome_query(struct residence *residence, cl_program real,
+                           struct program_outcome *outcome);
+void program_outcome_finish(struct program_outcome *outcome);
+
+/**
+ * Follow @recipe in @residence, outside the gate. Programs that are made on the way are released.
+ *
+ * @ret_real  Owned by the caller; untouched on failure.
+ * Returns the driver's error; the log of what failed is in ours.
+ */
+cl_int recipe_follow(const struct recipe *recipe, struct residence *residence,
+                     cl_program *ret_real);
+/**
+ * The options that the driver gets for a build or compilation: with -cl-kernel-arg-info where that
+ * makes it tell parameters' kinds. Owned by the caller (free()); NULL without memory.
+ */
+char *recipe_driver_options(const struct recipe *origin, const struct residence *residence,
+                            const char *options);
+/** Set the specialisation constants of a real program. */
+cl_int recipe_specialise(const struct residence *residence, cl_program real,
+                         const struct recipe_constant *constants, uint32_t count);
+
+/** Why this program cannot be carried as it is built now, or PIN_NONE. Under the program's lock. */
+enum pin_kind program_find_pin(const struct program *program);
+
+/** CL_OUT_OF_HOST_MEMORY or CL_OUT_OF_RESOURCES, for -errno of recipes and containers. */
+cl_int program_error(int err);
+
+/** An unpublished program of @seats. NULL without memory. @base: a reference is taken; or NULL. */
+struct program *program_new(struct context *context, uint32_t seats, enum program_origin origin,
+                            struct recipe *base);
+/** Undo program_new. */
+void program_discard(struct program *program);
+
+#endif

@@ -1,0 +1,71 @@
+#include "state/program/sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void sampler_leave(struct object *object)
+{
+    struct sampler *sampler = (struct sampler *)object;
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (sampler->real[place])
+            sampler->context->at[place]->cl->clReleaseSampler(sampler->real[place]);
+}
+
+static void sampler_destroy(struct object *object)
+{
+    struct sampler *sampler = (struct sampler *)object;
+    free(sampler->properties);
+    object_unhold(sampler->context);
+}
+
+const struct object_class sampler_class = {
+    .size = sizeof(struct sampler),
+    .leave = sampler_leave,
+    .destroy = sampler_destroy,
+};
+
+cl_int sampler_make_real(struct sampler *sampler, struct residence *residence, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    if (!sampler->real[place])
+        sampler->real[place] = residence->cl->clCreateSampler(
+            residence->context, sampler->normalized, sampler->addressing, sampler->filter, &error);
+    return error;
+}
+
+cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing_mode addressing,
+                      cl_filter_mode filter, const cl_sampler_properties *properties,
+                      size_t property_count, struct sampler **ret_sampler)
+{
+    struct sampler *sampler = object_create(OBJECT_SAMPLER);
+    if (!sampler)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = CL_OUT_OF_HOST_MEMORY;
+    sampler->context = context;
+    sampler->normalized = normalized;
+    sampler->addressing = addressing;
+    sampler->filter = filter;
+    object_hold(context);
+    if (property_count) {
+        sampler->properties = calloc(property_count, sizeof(*properties));
+        if (!sampler->properties)
+            goto failed;
+        memcpy(sampler->properties, properties, property_count * sizeof(*properties));
+        sampler->property_count = property_count;
+    }
+    context_enter(context);
+    uint8_t place = context_home(context);
+    error = sampler_make_real(sampler, context->at[place], place);
+    if (error == CL_SUCCESS)
+        object_publish(sampler);
+    gate_leave();
+    if (error != CL_SUCCESS)
+        goto failed;
+    *ret_sampler = sampler;
+    return CL_SUCCESS;
+failed:
+    free(sampler->properties);
+    object_unhold(context);
+    object_discard(sampler);
+    return error;
+}

@@ -1,0 +1,447 @@
+#include "state/recipe/container.h"
+
+#include <errno.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define VERSION         2u
+#define WITHOUT_HEADERS 1u /* the version that left them where they were */
+#define OPTIONS_MAX     ((size_t)1 << 20)
+#define NAME_MAX_LEN    4096u
+#define INPUTS_MAX      65536u
+
+static const char magic[8] = {'R', 'E', 'S', 'E', 'A', 'T', 'P', '\n'};
+
+enum {
+    VERSION_OFFSET = 8,
+    FLAGS_OFFSET = 12,
+    PAYLOAD_OFFSET = 16,
+    CHECKSUM_OFFSET = 24,
+    HEADER_SIZE = 32,
+};
+
+struct writer {
+    unsigned char *bytes;
+    size_t size, capacity;
+    uint32_t steps;
+    int err; /* the first; writing stops there */
+};
+
+static void put(struct writer *writer, const void *bytes, size_t size)
+{
+    if (writer->err)
+        return;
+    if (size > CONTAINER_SIZE_MAX - writer->size) {
+        writer->err = -E2BIG;
+        return;
+    }
+    if (writer->size + size > writer->capacity) {
+        size_t capacity = (writer->size + size) * 2;
+        unsigned char *grown = realloc(writer->bytes, capacity);
+        if (!grown) {
+            writer->err = -ENOMEM;
+            return;
+        }
+        writer->bytes = grown;
+        writer->capacity = capacity;
+    }
+    memcpy(writer->bytes + writer->size, bytes, size);
+    writer->size += size;
+}
+
+static void encode(unsigned char *bytes, uint64_t value, unsigned size)
+{
+    for (unsigned i = 0; i < size; i++)
+        bytes[i] = (unsigned char)(value >> (8 * i));
+}
+
+static uint64_t decode(const unsigned char *bytes, unsigned size)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < size; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return value;
+}
+
+static void put_number(struct writer *writer, uint64_t value, unsigned size)
+{
+    unsigned char bytes[8];
+    encode(bytes, value, size);
+    put(writer, bytes, size);
+}
+
+static void put_string(struct writer *writer, const char *string, size_t limit)
+{
+    size_t length = strlen(string);
+    if (length > limit) {
+        writer->err = writer->err ? writer->err : -E2BIG;
+        return;
+    }
+    put_number(writer, length, 4);
+    put(writer, string, length);
+}
+
+static void put_headers(struct writer *writer, const struct headers *headers)
+{
+    uint32_t count = headers ? headers->count : 0;
+    if (headers && headers->partial)
+        writer->err = writer->err ? writer->err : -E2BIG;
+    put_number(writer, count, 4);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct header *header = &headers->list[i];
+        put_string(writer, header->path, HEADER_PATH_MAX - 1);
+        put_number(writer, header->same, 4);
+        if (header->same != i)
+            continue;
+        put_number(writer, header->size, 8);
+        put(writer, header->bytes, header->size);
+    }
+}
+
+static void put_recipe(struct writer *writer, const struct recipe *recipe)
+{
+    if (++writer->steps > CONTAINER_STEPS_MAX || recipe->input_count > INPUTS_MAX)
+        writer->err = writer->err ? writer->err : -E2BIG;
+    if (writer->err)
+        return;
+    put_number(writer, recipe->kind, 1);
+    if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL) {
+        put_number(writer, recipe->size, 8);
+        put(writer, recipe->bytes, recipe->size);
+        return;
+    }
+    put_string(writer, recipe->options, OPTIONS_MAX);
+    put_number(writer, recipe->constant_count, 4);
+    for (uint32_t i = 0; i < recipe->constant_count; i++) {
+        put_number(writer, recipe->constants[i].id, 4);
+        put_number(writer, recipe->constants[i].size, 4);
+        put(writer, recipe->constants[i].bytes, recipe->constants[i].size);
+    }
+    put_number(writer, recipe->input_count, 4);
+    for (uint32_t i = 0; i < recipe->input_count; i++) {
+        if (recipe->kind == RECIPE_COMPILED && i > 0)
+            put_string(writer, recipe->names[i], NAME_MAX_LEN);
+        put_recipe(writer, recipe->inputs[i]);
+    }
+    if (recipe_is_of_source(recipe))
+        put_headers(writer, recipe->headers);
+}
+
+/* The header before the checksum is its seed, so that nothing is left out of it. */
+static uint64_t checksum(const unsigned char *bytes, size_t size)
+{
+    return XXH64(bytes + HEADER_SIZE, size - HEADER_SIZE, XXH64(bytes, CHECKSUM_OFFSET, 0));
+}
+
+int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size_t *ret_size)
+{
+    struct writer writer = {0};
+    const unsigned char blank[HEADER_SIZE] = {0};
+    put(&writer, blank, sizeof(blank));
+    put_recipe(&writer, recipe);
+    if (writer.err) {
+        free(writer.bytes);
+        return writer.err;
+    }
+    memcpy(writer.bytes, magic, sizeof(magic));
+    encode(writer.bytes + VERSION_OFFSET, VERSION, 4);
+    encode(writer.bytes + PAYLOAD_OFFSET, writer.size - HEADER_SIZE, 8);
+    encode(writer.bytes + CHECKSUM_OFFSET, checksum(writer.bytes, writer.size), 8);
+    *ret_bytes = writer.bytes;
+    *ret_size = writer.size;
+    return 0;
+}
+
+struct reader {
+    const unsigned char *bytes;
+    size_t left;
+    uint32_t steps, version;
+};
+
+static int get_number(struct reader *reader, unsigned size, uint64_t *ret_value)
+{
+    if (reader->left < size)
+        return -EBADMSG;
+    *ret_value = decode(reader->bytes, size);
+    reader->bytes += size;
+    reader->left -= size;
+    return 0;
+}
+
+/* @size bytes of what is left. */
+static int get_bytes(struct reader *reader, uint64_t size, const unsigned char **ret_bytes)
+{
+    if (size > reader->left)
+        return -EBADMSG;
+    *ret_bytes = reader->bytes;
+    reader->bytes += size;
+    reader->left -= (size_t)size;
+    return 0;
+}
+
+static int get_string(struct reader *reader, size_t limit, char **ret_string)
+{
+    uint64_t length;
+    const unsigned char *bytes;
+    if (get_number(reader, 4, &length) || length > limit || get_bytes(reader, length, &bytes) ||
+        memchr(bytes, '\0', (size_t)length))
+        return -EBADMSG;
+    char *string = strndup((const char *)bytes, (size_t)length);
+    if (!string)
+        return -ENOMEM;
+    *ret_string = string;
+    return 0;
+}
+
+static void free_string(char **string)
+{
+    free(*string);
+}
+
+/* A step's inputs while it is read; the recipe takes references of its own. */
+struct parts {
+    char *options;
+    struct recipe_constant *constants;
+    uint32_t constant_count;
+    struct recipe **inputs;
+    char **names; /* one less than inputs: of headers */
+    uint32_t input_count;
+};
+
+static void parts_finish(struct parts *parts)
+{
+    for (uint32_t i = 0; i < parts->input_count; i++) {
+        if (parts->inputs)
+            recipe_unref(parts->inputs[i]);
+        if (parts->names)
+            free(parts->names[i]);
+    }
+    free(parts->inputs);
+    free(parts->names);
+    free(parts->constants);
+    free(parts->options);
+}
+
+static int get_constants(struct reader *reader, struct parts *parts)
+{
+    uint64_t count, id, size;
+    const unsigned char *bytes;
+    /* Each takes more than a byte: what is left bounds what is allocated. */
+    if (get_number(reader, 4, &count) || count > reader->left)
+        return -EBADMSG;
+    parts->constants = calloc(count ? count : 1, sizeof(*parts->constants));
+    if (!parts->constants)
+        return -ENOMEM;
+    for (uint64_t i = 0; i < count; i++) {
+        struct recipe_constant *constant = &parts->constants[i];
+        if (get_number(reader, 4, &id) || get_number(reader, 4, &size) || size == 0 ||
+            size > sizeof(constant->bytes) || get_bytes(reader, size, &bytes))
+            return -EBADMSG;
+        constant->id = (cl_uint)id;
+        constant->size = (uint32_t)size;
+        memcpy(constant->bytes, bytes, (size_t)size);
+    }
+    parts->constant_count = (uint32_t)count;
+    return 0;
+}
+
+static int get_recipe(struct reader *reader, unsigned depth, struct recipe **ret_recipe);
+
+static int get_inputs(struct reader *reader, enum recipe_kind kind, unsigned depth,
+                      struct parts *parts)
+{
+    uint64_t count;
+    int err = 0;
+    if (get_number(reader, 4, &count) || count == 0 || count > INPUTS_MAX || count > reader->left ||
+        (kind == RECIPE_BUILT && count != 1))
+        return -EBADMSG;
+    parts->inputs = calloc(count, sizeof(struct recipe *));
+    parts->names = calloc(count, sizeof(*parts->names));
+    if (!parts->inputs || !parts->names)
+        return -ENOMEM;
+    parts->input_count = (uint32_t)count;
+    for (uint32_t i = 0; !err && i < count; i++) {
+        if (kind == RECIPE_COMPILED && i > 0)
+            err = get_string(reader, NAME_MAX_LEN, &parts->names[i - 1]);
+        if (!err)
+            err = get_recipe(reader, depth + 1, &parts->inputs[i]);
+    }
+    return err;
+}
+
+/* What is the same as another names the first of them, so that nothing has two forms. */
+static int get_header(struct reader *reader, struct headers *headers)
+{
+    uint64_t same, size = 0;
+    const unsigned char *bytes = NULL;
+    char *CLEANUP(free_string) path = NULL;
+    int err = get_string(reader, HEADER_PATH_MAX - 1, &path);
+    if (err)
+        return err;
+    if (!path[0] || get_number(reader, 4, &same) || same > headers->count ||
+        (same < headers->count && headers->list[same].same != same) ||
+        (same == headers->count &&
+         (get_number(reader, 8, &size) || get_bytes(reader, size, &bytes))))
+        return -EBADMSG;
+    return headers_add(headers, path, (uint32_t)same, bytes, (size_t)size);
+}
+
+static int get_headers(struct reader *reader, struct recipe *recipe)
+{
+    uint64_t count;
+    int err = 0;
+    if (get_number(reader, 4, &count) || count > HEADERS_MAX)
+        return -EBADMSG;
+    recipe->headers = count ? calloc(1, sizeof(*recipe->headers)) : NULL;
+    if (count && !recipe->headers)
+        return -ENOMEM;
+    for (uint64_t i = 0; !err && i < count; i++)
+        err = get_header(reader, recipe->headers);
+    return err;
+}
+
+static int make_step(enum recipe_kind kind, const struct parts *parts, struct recipe **ret_recipe)
+{
+    if (kind == RECIPE_BUILT)
+        return recipe_built(parts->inputs[0], parts->options, parts->constants,
+                            parts->constant_count, ret_recipe);
+    if (kind == RECIPE_LINKED)
+        return parts->constant_count
+                   ? -EBADMSG
+                   : recipe_linked(parts->input_count, parts->inputs, parts->options, ret_recipe);
+    for (uint32_t i = 0; i < parts->input_count; i++)
+        if (parts->inputs[i]->kind != RECIPE_SOURCE &&
+            (i > 0 || parts->inputs[i]->kind != RECIPE_IL))
+            return -EBADMSG;
+    return recipe_compiled(parts->inputs[0], parts->options, parts->input_count - 1,
+                           parts->inputs + 1, (const char *const *)parts->names, parts->constants,
+                           parts->constant_count, ret_recipe);
+}
+
+static int get_step(struct reader *reader, enum recipe_kind kind, unsigned depth,
+                    struct recipe **ret_recipe)
+{
+    struct parts CLEANUP(parts_finish) parts = {0};
+    int err = get_string(reader, OPTIONS_MAX, &parts.options);
+    if (!err)
+        err = get_constants(reader, &parts);
+    if (!err)
+        err = get_inputs(reader, kind, depth, &parts);
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    if (!err)
+        err = make_step(kind, &parts, &recipe);
+    if (!err && recipe_is_of_source(recipe))
+        err = reader->version == WITHOUT_HEADERS ? recipe_keep_headers(recipe)
+                                                 : get_headers(reader, recipe);
+    if (err)
+        return err;
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
+}
+
+static int get_leaf(struct reader *reader, enum recipe_kind kind, struct recipe **ret_recipe)
+{
+    uint64_t size;
+    const unsigned char *bytes;
+    if (get_number(reader, 8, &size) || get_bytes(reader, size, &bytes))
+        return -EBADMSG;
+    int err = recipe_il(bytes, (size_t)size, ret_recipe);
+    if (!err)
+        (*ret_recipe)->kind = kind;
+    return err;
+}
+
+static int get_recipe(struct reader *reader, unsigned depth, struct recipe **ret_recipe)
+{
+    uint64_t kind;
+    if (depth > RECIPE_DEPTH_MAX || ++reader->steps > CONTAINER_STEPS_MAX ||
+        get_number(reader, 1, &kind))
+        return -EBADMSG;
+    switch (kind) {
+    case RECIPE_SOURCE:
+    case RECIPE_IL:
+        return get_leaf(reader, (enum recipe_kind)kind, ret_recipe);
+    case RECIPE_COMPILED:
+    case RECIPE_LINKED:
+    case RECIPE_BUILT:
+        return get_step(reader, (enum recipe_kind)kind, depth, ret_recipe);
+    default:
+        return -EBADMSG;
+    }
+}
+
+int container_read(const void *bytes, size_t size, struct recipe **ret_recipe)
+{
+    const unsigned char *header = bytes;
+    if (size < HEADER_SIZE || size > CONTAINER_SIZE_MAX ||
+        memcmp(header, magic, sizeof(magic)) != 0)
+        return -EBADMSG;
+    uint32_t version = (uint32_t)decode(header + VERSION_OFFSET, 4);
+    if (version != VERSION && version != WITHOUT_HEADERS)
+        return -ENOTSUP;
+    if (decode(header + FLAGS_OFFSET, 4) != 0 ||
+        decode(header + PAYLOAD_OFFSET, 8) != size - HEADER_SIZE ||
+        decode(header + CHECKSUM_OFFSET, 8) != checksum(header, size))
+        return -EBADMSG;
+    struct reader reader = {
+        .bytes = header + HEADER_SIZE, .left = size - HEADER_SIZE, .version = version};
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    int err = get_recipe(&reader, 1, &recipe);
+    if (err)
+        return err == -E2BIG ? -EBADMSG : err;
+    if (reader.left != 0)
+        return -EBADMSG;
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
+}
+
+static bool describe_elf(const void *bytes, size_t size, char *ret_text, size_t text_size)
+{
+    if (size < EI_NIDENT || memcmp(bytes, ELFMAG, SELFMAG) != 0 ||
+        elf_version(EV_CURRENT) == EV_NONE)
+        return false;
+    /* For reading, libelf leaves the image alone; its parameter is only not const. */
+    Elf *elf = elf_memory((char *)(uintptr_t)bytes, size);
+    GElf_Ehdr header;
+    if (elf && gelf_getehdr(elf, &header))
+        snprintf(ret_text, text_size, "an ELF file for machine %u", header.e_machine);
+    else
+        snprintf(ret_text, text_size, "a damaged ELF file");
+    elf_end(elf);
+    return true;
+}
+
+void container_describe(const void *bytes, size_t size, char *ret_text, size_t text_size)
+{
+    static const struct {
+        const char *magic;
+        size_t length;
+        const char *text;
+    } kinds[] = {
+        {"RESEATP\n", 8, "a portable container that is altered or of a later version"},
+        {"BC\xC0\xDE", 4, "LLVM bitcode"},
+        {"\x03\x02\x23\x07", 4, "a SPIR-V module"},
+        {"PK\x03\x04", 4, "an archive of a vendor"},
+        {"xclbin2", 7, "an FPGA's bitstream"},
+        {"pocl", 4, "a binary of POCL"},
+        {"//", 2, "assembly text (PTX)"},
+        {".version", 8, "assembly text (PTX)"},
+    };
+    if (describe_elf(bytes, size, ret_text, text_size))
+        return;
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        if (size >= kinds[i].length && memcmp(bytes, kinds[i].magic, kinds[i].length) == 0) {
+            snprintf(ret_text, text_size, "%s", kinds[i].text);
+            return;
+        }
+    }
+    snprintf(ret_text, text_size, "of an unknown kind");
+}

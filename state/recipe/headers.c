@@ -1,0 +1,391 @@
+#include "state/recipe/headers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "state/base/log.h"
+#include "state/recipe/headers_priv.h"
+
+#define PASSES_MAX     8
+#define DIRECTIVES_MAX ((size_t)1 << 18)
+
+/** A file by what tells it from others. */
+struct walk_file {
+    dev_t device;
+    ino_t inode;
+};
+
+void headers_free(struct headers *headers)
+{
+    if (!headers)
+        return;
+    for (uint32_t i = 0; i < headers->count; i++) {
+        free(headers->list[i].path);
+        free(headers->list[i].bytes);
+    }
+    free(headers->list);
+    free(headers);
+}
+
+bool headers_same(const struct headers *a, const struct headers *b)
+{
+    static const struct headers none;
+    a = a ? a : &none;
+    b = b ? b : &none;
+    if (a->count != b->count || a->partial != b->partial)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++) {
+        const struct header *x = &a->list[i], *y = &b->list[i];
+        if (x->same != y->same || x->size != y->size || strcmp(x->path, y->path) != 0 ||
+            (x->size && memcmp(x->bytes, y->bytes, x->size) != 0))
+            return false;
+    }
+    return true;
+}
+
+int headers_add(struct headers *headers, const char *path, uint32_t same, const void *bytes,
+                size_t size)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < headers->count; i++)
+        total += headers->list[i].size;
+    if (headers->count == HEADERS_MAX || strlen(path) >= HEADER_PATH_MAX ||
+        (same == headers->count && size > HEADERS_BYTES_MAX - total))
+        return -E2BIG;
+    struct header header = {.path = strdup(path), .same = same};
+    struct header *grown =
+        reallocarray(headers->list, (size_t)headers->count + 1, sizeof(*headers->list));
+    if (grown)
+        headers->list = grown;
+    if (same == headers->count && (header.bytes = malloc(size + 1))) {
+        if (size)
+            memcpy(header.bytes, bytes, size);
+        header.bytes[size] = '\0';
+        header.size = size;
+    }
+    if (!grown || !header.path || (same == headers->count && !header.bytes)) {
+        free(header.path);
+        free(header.bytes);
+        return -ENOMEM;
+    }
+    headers->list[headers->count++] = header;
+    return 0;
+}
+
+static void close_file(const int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+
+static void free_bytes(char **bytes)
+{
+    free(*bytes);
+}
+
+/* Add the file at @path. 0 also where there is none. */
+static int add_from_disk(struct walk *walk, const char *path)
+{
+    struct headers *headers = walk->headers;
+    struct stat stat;
+    /* Nothing but a file is opened: a device may act on it, and a pipe may take what is another's.
+     */
+    if (fstatat(AT_FDCWD, path, &stat, 0) != 0 || !S_ISREG(stat.st_mode))
+        return 0;
+    const int CLEANUP(close_file) fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode))
+        return 0;
+    uint32_t same = 0;
+    while (same < headers->count &&
+           (walk->files[same].device != stat.st_dev || walk->files[same].inode != stat.st_ino))
+        same++;
+    struct walk_file *grown =
+        reallocarray(walk->files, (size_t)headers->count + 1, sizeof(*walk->files));
+    if (!grown)
+        return -ENOMEM;
+    walk->files = grown;
+    walk->files[headers->count] = (struct walk_file){stat.st_dev, stat.st_ino};
+    if (same < headers->count)
+        return headers_add(headers, path, headers->list[same].same, NULL, 0);
+    if (stat.st_size < 0 || (uint64_t)stat.st_size > HEADERS_BYTES_MAX)
+        return -E2BIG;
+    size_t size = 0, room = (size_t)stat.st_size;
+    char *CLEANUP(free_bytes) bytes = malloc(room + 1);
+    ssize_t length = 1;
+    while (bytes && size < room && length > 0) {
+        length = read(fd, bytes + size, room - size);
+        size += length > 0 ? (size_t)length : 0;
+        if (length < 0 && errno == EINTR)
+            length = 1;
+    }
+    if (length < 0)
+        return 0;
+    return bytes ? headers_add(headers, path, same, bytes, size) : -ENOMEM;
+}
+
+/* @folder, of @length bytes, in front of @name. False where that is too long. */
+static bool join(char ret_path[HEADER_PATH_MAX], const char *folder, size_t length,
+                 const char *name)
+{
+    size_t slash = length && folder[length - 1] != '/';
+    if (length + slash + strlen(name) >= HEADER_PATH_MAX)
+        return false;
+    memcpy(ret_path, folder, length);
+    ret_path[length] = '/';
+    strcpy(ret_path + length + slash, name);
+    return true;
+}
+
+static int find(struct walk *walk, const char *folder, size_t length, const char *name,
+                int *ret_index)
+{
+    char path[HEADER_PATH_MAX];
+    if (!join(path, folder, length, name))
+        return 0;
+    uint32_t before = walk->headers->count;
+    for (uint32_t i = 0; i < before; i++) {
+        if (strcmp(walk->headers->list[i].path, path) == 0) {
+            *ret_index = (int)i;
+            return 0;
+        }
+    }
+    int err = walk->fixed ? 0 : add_from_disk(walk, path);
+    if (!err && walk->headers->count > before)
+        *ret_index = (int)before;
+    return err;
+}
+
+/* Behind the folder that @text was found in, as @name. 0: in none, so that the search begins as any
+ * does. */
+static size_t next_folder(const struct walk *walk, const struct walk_text *text, const char *name)
+{
+    char path[HEADER_PATH_MAX];
+    for (size_t i = 0; text->folder && i < walk->folder_count; i++)
+        if (join(path, walk->folders[i], strlen(walk->folders[i]), name) &&
+            strcmp(path, text->folder) == 0)
+            return i + 1;
+    return 0;
+}
+
+int walk_resolve(struct walk *walk, const struct walk_text *text, const struct header_name *name,
+                 bool next, int *ret_index)
+{
+    const struct recipe *recipe = walk->recipe;
+    int err = 0;
+    *ret_index = WALK_NONE;
+    for (uint32_t i = 1; i < recipe->input_count; i++) {
+        if (strcmp(recipe->names[i], name->text) == 0) {
+            *ret_index = WALK_EMBEDDED;
+            return 0;
+        }
+    }
+    if (name->text[0] == '/')
+        return find(walk, "", 0, name->text, ret_index);
+    size_t first = next ? next_folder(walk, text, name->text) : 0;
+    /* What stands in a string is looked for beside it first; that is the working folder. */
+    if (name->quoted && first == 0)
+        err = find(walk, text->folder ? text->folder : "", text->folder_length, name->text,
+                   ret_index);
+    for (size_t i = first; !err && *ret_index == WALK_NONE && i < walk->folder_count; i++)
+        err = find(walk, walk->folders[i], strlen(walk->folders[i]), name->text, ret_index);
+    /* Some drivers look there last, some first, some not at all. */
+    int here = WALK_NONE;
+    if (!err && first == 0 && (*ret_index == WALK_NONE || !name->quoted))
+        err = find(walk, "", 0, name->text, &here);
+    if (*ret_index == WALK_NONE)
+        *ret_index = here;
+    walk->unsure = walk->unsure || (here >= 0 && walk->headers->list[here].same !=
+                                                     walk->headers->list[*ret_index].same);
+    return err;
+}
+
+static int add_string(char ***strings, size_t *count, char *string)
+{
+    char **grown = reallocarray(*strings, *count + 1, sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    *strings = grown;
+    grown[(*count)++] = string;
+    return 0;
+}
+
+/* "NAME=body" and "NAME" of an option, as a directive would say it. */
+static int define_option(struct walk *walk, const char *text, size_t size)
+{
+    bool unused = false;
+    const char *equals = memchr(text, '=', size);
+    char *CLEANUP(free_bytes) line = malloc(size + sizeof(" 1"));
+    if (!line)
+        return -ENOMEM;
+    memcpy(line, text, size);
+    memcpy(line + size, equals ? "" : " 1", equals ? 1 : 3);
+    if (equals)
+        line[equals - text] = ' ';
+    return macros_define(&walk->macros, line, strlen(line), &unused);
+}
+
+/* Drivers do not agree on whether quotes are part of what a macro is. */
+static int define_both(struct walk *walk, const struct option *option)
+{
+    const char *raw = walk->recipe->options + option->at,
+               *end = walk->recipe->options + option->end;
+    int err = define_option(walk, option->argument, strlen(option->argument));
+    if (err || end - raw < 2 || memcmp(raw, "-D", 2) != 0)
+        return err;
+    raw += 2;
+    raw += strspn(raw, " \t\r\n\v\f");
+    return raw < end ? define_option(walk, raw, (size_t)(end - raw)) : 0;
+}
+
+static int read_options(struct walk *walk)
+{
+    struct option option;
+    size_t cursor = 0;
+    int found, err = 0;
+    while (!err && (found = option_next(walk->recipe->options, &cursor, &option)) == 1) {
+        if (option.kind == OPTION_DEFINE)
+            err = define_both(walk, &option);
+        else if (option.kind == OPTION_FOLDER)
+            err = add_string(&walk->folders, &walk->folder_count, option.argument);
+        else if (option.kind == OPTION_INCLUDE)
+            err = add_string(&walk->forced, &walk->forced_count, option.argument);
+        if (err || option.kind == OPTION_DEFINE || option.kind == OPTION_OTHER)
+            free(option.argument);
+    }
+    return err ? err : found;
+}
+
+static int add_text(struct walk *walk, const char *path, const char *bytes, size_t size)
+{
+    struct walk_text *grown = reallocarray(walk->texts, walk->text_count + 1, sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    walk->texts = grown;
+    struct walk_text *text = &grown[walk->text_count++];
+    *text = (struct walk_text){.folder = path};
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    text->folder_length = slash ? (size_t)(slash + 1 - path) : 0;
+    int err = bytes ? directives_read(bytes, size, &text->directives) : 0;
+    walk->directive_count += text->directives.count;
+    return !err && walk->directive_count > DIRECTIVES_MAX ? -E2BIG : err;
+}
+
+/* The headers that were found since the last time. */
+static int add_texts(struct walk *walk)
+{
+    int err = 0;
+    for (size_t i = walk->text_count - walk->recipe->input_count; !err && i < walk->headers->count;
+         i++) {
+        const struct header *header = &walk->headers->list[i];
+        err = add_text(walk, header->path, header->bytes, header->size);
+    }
+    return err;
+}
+
+/* @ret_choices  Set where what it means depends on macros. */
+static int follow(struct walk *walk, size_t t, const struct directive *directive, bool *ret_choices,
+                  bool *ret_new)
+{
+    const struct walk_text *text = &walk->texts[t];
+    const char *at = text->directives.clean + directive->at;
+    size_t size = directive->end - directive->at;
+    int err = 0, index;
+    if (directive->kind == DIRECTIVE_DEFINE)
+        return macros_define(&walk->macros, at, size, ret_new);
+    bool literal = header_name_is_literal(at, size);
+    *ret_choices = *ret_choices || !literal;
+    unsigned choices = literal ? 1 : macros_choices(&walk->macros);
+    for (unsigned c = 0; !err && c < choices; c++) {
+        struct header_name name;
+        uint32_t before = walk->headers->count;
+        if (header_name_read(&walk->macros, c, at, size, &name))
+            err = walk_resolve(walk, text, &name, directive->next, &index);
+        *ret_new = *ret_new || walk->headers->count > before;
+    }
+    return err;
+}
+
+int walk_all(struct walk *walk)
+{
+    const struct recipe *recipe = walk->recipe;
+    bool choices = false, more = true;
+    int err = read_options(walk), index;
+    for (uint32_t i = 0; !err && i < recipe->input_count; i++)
+        err = add_text(walk, NULL, recipe->inputs[i]->bytes, recipe->inputs[i]->size);
+    for (size_t i = 0; !err && i < walk->forced_count; i++) {
+        struct header_name name = {.quoted = true};
+        if (strlen(walk->forced[i]) >= sizeof(name.text))
+            continue;
+        strcpy(name.text, walk->forced[i]);
+        err = walk_resolve(walk, &walk->texts[0], &name, false, &index);
+    }
+    /* A macro may be defined behind a text that was read before it. */
+    for (unsigned pass = 0; !err && more && pass < PASSES_MAX; pass++) {
+        more = false;
+        err = add_texts(walk);
+        for (size_t t = 0; !err && t < walk->text_count; t++) {
+            for (size_t i = 0; !err && i < walk->texts[t].directives.count; i++)
+                err = follow(walk, t, &walk->texts[t].directives.list[i], &choices, &more);
+            if (!err)
+                err = add_texts(walk);
+        }
+        more = more && choices;
+    }
+    return err;
+}
+
+void walk_finish(struct walk *walk)
+{
+    for (size_t i = 0; i < walk->text_count; i++)
+        directives_finish(&walk->texts[i].directives);
+    for (size_t i = 0; i < walk->folder_count; i++)
+        free(walk->folders[i]);
+    for (size_t i = 0; i < walk->forced_count; i++)
+        free(walk->forced[i]);
+    free(walk->texts);
+    free(walk->folders);
+    free(walk->forced);
+    free(walk->files);
+    macros_finish(&walk->macros);
+}
+
+static bool may_include(const struct recipe *recipe)
+{
+    static const char word[] = "include", import[] = "import";
+    bool may = strstr(recipe->options, word) != NULL;
+    for (uint32_t i = 0; !may && i < recipe->input_count; i++)
+        may = memmem(recipe->inputs[i]->bytes, recipe->inputs[i]->size, word, strlen(word)) ||
+              memmem(recipe->inputs[i]->bytes, recipe->inputs[i]->size, import, strlen(import));
+    return may;
+}
+
+int headers_read(const struct recipe *recipe, struct headers **ret_headers)
+{
+    struct headers *headers = NULL;
+    if (recipe_is_of_source(recipe) && may_include(recipe)) {
+        headers = calloc(1, sizeof(*headers));
+        struct walk walk = {.recipe = recipe, .headers = headers};
+        int err = headers ? walk_all(&walk) : -ENOMEM;
+        walk_finish(&walk);
+        if (err == -E2BIG || (!err && walk.unsure)) {
+            log_warn("a program includes %s: where it is moved, its headers are read again, and it "
+                     "has no portable binary",
+                     err ? "more than is kept"
+                         : "by a name that both the working folder and another have");
+            headers->partial = true;
+        } else if (err) {
+            headers_free(headers);
+            return err;
+        }
+        if (headers->count == 0 && !headers->partial) {
+            headers_free(headers);
+            headers = NULL;
+        }
+    }
+    *ret_headers = headers;
+    return 0;
+}

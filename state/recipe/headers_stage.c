@@ -1,0 +1,355 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "state/base/log.h"
+#include "state/recipe/headers_priv.h"
+
+/*
+ * A private folder in place of the disk as it was. Every directive is made to name the very file
+ * that it means, so that the folder is flat, and nothing that a header is called becomes a path
+ * of ours. A name that depends on what macros are (and so on the device) stays as it is; what it
+ * may mean is found by name in a folder of its own.
+ */
+
+#define NAMES "names"
+
+/** A text in the making. */
+struct text {
+    char *bytes;
+    size_t size, room;
+    int err; /* the first */
+};
+
+static void text_finish(struct text *text)
+{
+    free(text->bytes);
+}
+
+static void put(struct text *text, const char *bytes, size_t size)
+{
+    if (text->err || text->size + size >= text->room) {
+        size_t room = (text->size + size + 1) * 2;
+        char *grown = text->err ? NULL : realloc(text->bytes, room);
+        text->err = grown ? 0 : -ENOMEM;
+        if (!grown)
+            return;
+        text->bytes = grown;
+        text->room = room;
+    }
+    memcpy(text->bytes + text->size, bytes, size);
+    text->size += size;
+    text->bytes[text->size] = '\0';
+}
+
+static void put_string(struct text *text, const char *string)
+{
+    put(text, string, strlen(string));
+}
+
+/* A folder that others can neither list nor put another in the place of. */
+static bool is_safe(const char *path)
+{
+    struct stat stat;
+    return path && path[0] == '/' && strlen(path) < HEADER_PATH_MAX / 2 &&
+           !strpbrk(path, " \t\r\n\v\f\"'\\") && lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) &&
+           (stat.st_uid == geteuid() || stat.st_uid == 0) &&
+           (!(stat.st_mode & (S_IWGRP | S_IWOTH)) || stat.st_mode & S_ISVTX);
+}
+
+/* What tells this folder's content from others. */
+static uint64_t digest(const struct recipe *recipe)
+{
+    const struct headers *headers = recipe->headers;
+    uint64_t sum = XXH64(recipe->options, strlen(recipe->options), 0);
+    for (uint32_t i = 0; i < recipe->input_count; i++)
+        sum = XXH64(recipe->inputs[i]->bytes, recipe->inputs[i]->size, sum);
+    for (uint32_t i = 0; headers && i < headers->count; i++) {
+        sum = XXH64(headers->list[i].path, strlen(headers->list[i].path), sum);
+        sum =
+            XXH64(headers->list[i].bytes ? headers->list[i].bytes : "", headers->list[i].size, sum);
+    }
+    return sum;
+}
+
+static int remember(struct staged *staged, const char *path)
+{
+    char **grown = reallocarray(staged->paths, staged->count + 1, sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    staged->paths = grown;
+    char *copy = strdup(path);
+    if (!copy)
+        return -ENOMEM;
+    staged->paths[staged->count++] = copy;
+    return 0;
+}
+
+static int make_folder(struct staged *staged, const char *path)
+{
+    int err = remember(staged, path);
+    return err ? err : mkdir(path, S_IRWXU) == 0 || errno == EEXIST ? 0 : -errno;
+}
+
+/*
+ * The same program finds the same folder again, because its path is among what a driver's cache
+ * goes by. Where somebody has that name already, another does.
+ */
+static int make_root(const struct recipe *recipe, struct staged *staged)
+{
+    const char *const bases[] = {secure_getenv("XDG_RUNTIME_DIR"), secure_getenv("TMPDIR"), "/tmp",
+                                 "/var/tmp", "/dev/shm"};
+    char path[HEADER_PATH_MAX];
+    for (size_t i = 0; i < ARRAY_SIZE(bases); i++) {
+        if (!is_safe(bases[i]))
+            continue;
+        snprintf(path, sizeof(path), "%s/reseat-headers-%u-%016llx", bases[i], (unsigned)geteuid(),
+                 (unsigned long long)digest(recipe));
+        if (mkdir(path, S_IRWXU) == 0)
+            return remember(staged, path);
+        strcat(path, ".XXXXXX");
+        if (mkdtemp(path))
+            return remember(staged, path);
+    }
+    log_warn("no folder can be made for the headers of a program, which are not what they were");
+    return -EACCES;
+}
+
+static int write_file(struct staged *staged, const char *path, const struct text *text)
+{
+    int err = text->err ? text->err : remember(staged, path);
+    if (err)
+        return err;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+    if (fd < 0)
+        return -errno;
+    for (size_t done = 0; !err && done < text->size;) {
+        ssize_t length = write(fd, text->bytes + done, text->size - done);
+        done += length > 0 ? (size_t)length : 0;
+        err = length < 0 && errno != EINTR ? -errno : 0;
+    }
+    close(fd);
+    return err;
+}
+
+/* Where the folder keeps a header. */
+static void put_place(struct text *text, const struct walk *walk, const char *root, int index)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "/%05u.h", walk->headers->list[index].same);
+    put_string(text, root);
+    put_string(text, name);
+}
+
+/* True where a folder of names can have @name without being left. */
+static bool is_inside(const char *name)
+{
+    if (name[0] == '/' || strchr(name, '\\'))
+        return false;
+    for (const char *at = name; *at; at += strcspn(at, "/"), at += *at == '/') {
+        size_t length = strcspn(at, "/");
+        if (length == 0 || (at[0] == '.' && (length == 1 || (length == 2 && at[1] == '.'))))
+            return false;
+    }
+    return name[0] && name[strlen(name) - 1] != '/';
+}
+
+/* The header is found by @name, too, unless another is. */
+static int make_name(const struct walk *walk, struct staged *staged, const char *name, int index)
+{
+    char path[HEADER_PATH_MAX];
+    struct text CLEANUP(text_finish) text = {0};
+    const char *root = staged->paths[0];
+    if (!is_inside(name) ||
+        (size_t)snprintf(path, sizeof(path), "%s/" NAMES "/%s", root, name) >= sizeof(path))
+        return 0;
+    for (char *at = path + strlen(root) + sizeof(NAMES) + 1; (at = strchr(at, '/')); *at++ = '/') {
+        *at = '\0';
+        int err = make_folder(staged, path);
+        if (err)
+            return err == -ENOTDIR ? 0 : err;
+    }
+    put_string(&text, "#include \"");
+    put_place(&text, walk, root, index);
+    put_string(&text, "\"\n");
+    int err = write_file(staged, path, &text);
+    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
+}
+
+/* What a directive means, whatever the macros are; WALK_NONE where that is nothing or not sure. */
+static int meaning(struct walk *walk, struct staged *staged, const struct walk_text *text,
+                   const struct directive *directive, int *ret_index)
+{
+    const char *at = text->directives.clean + directive->at;
+    size_t size = directive->end - directive->at;
+    unsigned choices = header_name_is_literal(at, size) ? 1 : macros_choices(&walk->macros);
+    struct header_name name;
+    int err = 0, index, only = WALK_NONE;
+    bool sure = true;
+    for (unsigned c = 0; !err && c < choices; c++) {
+        if (!header_name_read(&walk->macros, c, at, size, &name))
+            continue;
+        err = walk_resolve(walk, text, &name, directive->next, &index);
+        if (index == WALK_NONE)
+            continue;
+        if (!err && choices > 1 && index >= 0)
+            err = make_name(walk, staged, name.text, index);
+        index = index >= 0 ? (int)walk->headers->list[index].same : index;
+        sure = sure && (only == WALK_NONE || only == index);
+        only = index;
+    }
+    *ret_index = sure && only >= 0 ? only : WALK_NONE;
+    return err;
+}
+
+/* @bytes, with the names of what is in the folder; as many lines as before. */
+static int rewrite(struct walk *walk, struct staged *staged, const struct walk_text *text,
+                   const char *bytes, size_t size, struct text *out)
+{
+    size_t at = 0;
+    int err = 0, index;
+    for (size_t i = 0; !err && i < text->directives.count; i++) {
+        const struct directive *directive = &text->directives.list[i];
+        if (directive->kind != DIRECTIVE_INCLUDE || directive->at < at)
+            continue;
+        err = meaning(walk, staged, text, directive, &index);
+        if (err || index == WALK_NONE)
+            continue;
+        put(out, bytes + at, directive->at - at);
+        put(out, "\"", 1);
+        put_place(out, walk, staged->paths[0], index);
+        put(out, "\"", 1);
+        for (at = directive->at; at < directive->end; at++)
+            if (bytes[at] == '\n')
+                put_string(out, " \\\n");
+    }
+    put(out, bytes + at, size - at);
+    return err ? err : out->err;
+}
+
+/* Its first line says what the header is called, so that __FILE__ and messages do. */
+static int stage_header(struct walk *walk, struct staged *staged, uint32_t i)
+{
+    const struct header *header = &walk->headers->list[i];
+    struct text CLEANUP(text_finish) text = {0}, CLEANUP(text_finish) path = {0};
+    put_string(&text, "#line 1 \"");
+    for (const char *at = header->path; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            put(&text, "\\", 1);
+        if ((unsigned char)*at >= ' ')
+            put(&text, at, 1);
+    }
+    put_string(&text, "\"\n");
+    put_place(&path, walk, staged->paths[0], (int)i);
+    int err = path.err ? path.err
+                       : rewrite(walk, staged, &walk->texts[walk->recipe->input_count + i],
+                                 header->bytes, header->size, &text);
+    return err ? err : write_file(staged, path.bytes, &text);
+}
+
+/* The options, with the folder instead of those that headers came from. */
+static int rewrite_options(struct walk *walk, const struct staged *staged, struct text *out)
+{
+    const char *options = walk->recipe->options, *root = staged->paths[0];
+    struct option option;
+    size_t cursor = 0, at = 0;
+    int found, err = 0;
+    put_string(out, "-I ");
+    put_string(out, root);
+    put_string(out, "/" NAMES);
+    if (options[0])
+        put(out, " ", 1);
+    while (!err && (found = option_next(options, &cursor, &option)) == 1) {
+        struct header_name name = {.quoted = true};
+        int index = WALK_NONE;
+        if (option.kind == OPTION_INCLUDE && strlen(option.argument) < sizeof(name.text)) {
+            strcpy(name.text, option.argument);
+            err = walk_resolve(walk, &walk->texts[0], &name, false, &index);
+        }
+        free(option.argument);
+        if (option.kind != OPTION_FOLDER && index < 0)
+            continue;
+        put(out, options + at, option.at - at);
+        if (index >= 0) {
+            put_string(out, "-include ");
+            put_place(out, walk, root, index);
+        }
+        at = option.end;
+    }
+    put_string(out, options + at);
+    return err ? err : found < 0 ? found : out->err;
+}
+
+static int stage_recipe(struct walk *walk, struct staged *staged)
+{
+    const struct recipe *recipe = walk->recipe;
+    struct text CLEANUP(text_finish) options = {0};
+    struct recipe **inputs = calloc(recipe->input_count, sizeof(struct recipe *));
+    int err = inputs ? rewrite_options(walk, staged, &options) : -ENOMEM;
+    for (uint32_t i = 0; !err && i < recipe->input_count; i++) {
+        const struct recipe *input = recipe->inputs[i];
+        struct text CLEANUP(text_finish) text = {0};
+        err = rewrite(walk, staged, &walk->texts[i], input->bytes, input->size, &text);
+        const char *string = text.bytes;
+        if (!err)
+            err = recipe_source(text.size ? 1 : 0, &string, &text.size, &inputs[i]);
+    }
+    if (!err && recipe->kind == RECIPE_BUILT)
+        err = recipe_built(inputs[0], options.bytes, recipe->constants, recipe->constant_count,
+                           &staged->recipe);
+    else if (!err)
+        err = recipe_compiled(inputs[0], options.bytes, recipe->input_count - 1, inputs + 1,
+                              (const char *const *)recipe->names + 1, recipe->constants,
+                              recipe->constant_count, &staged->recipe);
+    for (uint32_t i = 0; inputs && i < recipe->input_count; i++)
+        recipe_unref(inputs[i]);
+    free(inputs);
+    return err;
+}
+
+int headers_stage(const struct recipe *recipe, struct staged *ret_staged)
+{
+    struct headers none = {0};
+    struct walk walk = {
+        .recipe = recipe, .headers = recipe->headers ? recipe->headers : &none, .fixed = true};
+    struct staged staged = {0};
+    char names[HEADER_PATH_MAX + sizeof(NAMES) + 1];
+    int err = walk_all(&walk);
+    if (!err)
+        err = make_root(recipe, &staged);
+    if (!err) {
+        snprintf(names, sizeof(names), "%s/" NAMES, staged.paths[0]);
+        err = make_folder(&staged, names);
+    }
+    for (uint32_t i = 0; !err && i < walk.headers->count; i++)
+        if (walk.headers->list[i].same == i)
+            err = stage_header(&walk, &staged, i);
+    if (!err)
+        err = stage_recipe(&walk, &staged);
+    walk_finish(&walk);
+    if (err)
+        headers_unstage(&staged);
+    else
+        *ret_staged = staged;
+    return err;
+}
+
+void headers_unstage(struct staged *staged)
+{
+    while (staged->count > 0) {
+        char *path = staged->paths[--staged->count];
+        if (unlink(path) != 0)
+            rmdir(path);
+        free(path);
+    }
+    free(staged->paths);
+    recipe_unref(staged->recipe);
+    *staged = (struct staged){0};
+}

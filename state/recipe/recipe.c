@@ -1,0 +1,286 @@
+#include "state/recipe/recipe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/driver/devinfo.h"
+
+static atomic_bool prints;
+
+bool recipes_print(void)
+{
+    return atomic_load(&prints);
+}
+
+void recipe_unref(struct recipe *recipe)
+{
+    if (!recipe || atomic_fetch_sub_explicit(&recipe->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (uint32_t i = 0; i < recipe->input_count; i++) {
+        recipe_unref(recipe->inputs[i]);
+        if (recipe->names)
+            free(recipe->names[i]);
+    }
+    free(recipe->inputs);
+    free(recipe->names);
+    headers_free(recipe->headers);
+    free(recipe->constants);
+    free(recipe->options);
+    free(recipe->bytes);
+    free(recipe);
+}
+
+void recipe_unref_pointer(struct recipe **recipe)
+{
+    recipe_unref(*recipe);
+}
+
+static struct recipe *recipe_new(enum recipe_kind kind)
+{
+    struct recipe *recipe = calloc(1, sizeof(*recipe));
+    if (recipe) {
+        atomic_init(&recipe->refs, 1);
+        recipe->kind = kind;
+        recipe->depth = 1;
+    }
+    return recipe;
+}
+
+static size_t string_length(const char *const *strings, const size_t *lengths, cl_uint i)
+{
+    return lengths && lengths[i] ? lengths[i] : strlen(strings[i]);
+}
+
+int recipe_source(cl_uint count, const char *const *strings, const size_t *lengths,
+                  struct recipe **ret_recipe)
+{
+    size_t size = 0;
+    for (cl_uint i = 0; i < count; i++)
+        if (__builtin_add_overflow(size, string_length(strings, lengths, i), &size))
+            return -ENOMEM;
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = recipe_new(RECIPE_SOURCE);
+    if (!recipe || size == SIZE_MAX || !(recipe->bytes = malloc(size + 1)))
+        return -ENOMEM;
+    for (cl_uint i = 0; i < count; i++) {
+        size_t length = string_length(strings, lengths, i);
+        memcpy(recipe->bytes + recipe->size, strings[i], length);
+        recipe->size += length;
+    }
+    recipe->bytes[recipe->size] = '\0';
+    if (memmem(recipe->bytes, recipe->size, "printf", strlen("printf")))
+        atomic_store(&prints, true);
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
+}
+
+int recipe_il(const void *bytes, size_t size, struct recipe **ret_recipe)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = recipe_new(RECIPE_IL);
+    if (!recipe || size == SIZE_MAX || !(recipe->bytes = malloc(size + 1)))
+        return -ENOMEM;
+    memcpy(recipe->bytes, bytes, size);
+    recipe->bytes[size] = '\0';
+    recipe->size = size;
+    atomic_store(&prints, true);
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
+}
+
+/* Room for @count inputs, and the options. */
+static int step_new(enum recipe_kind kind, const char *options, size_t count,
+                    struct recipe **ret_recipe)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = recipe_new(kind);
+    if (!recipe)
+        return -ENOMEM;
+    recipe->inputs = calloc(count, sizeof(struct recipe *));
+    recipe->options = strdup(options ? options : "");
+    if (!recipe->inputs || !recipe->options)
+        return -ENOMEM;
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
+}
+
+static int step_add(struct recipe *recipe, struct recipe *input)
+{
+    if (input->depth >= RECIPE_DEPTH_MAX)
+        return -E2BIG;
+    if (recipe->depth <= input->depth)
+        recipe->depth = input->depth + 1;
+    recipe->inputs[recipe->input_count++] = recipe_ref(input);
+    return 0;
+}
+
+static int step_constants(struct recipe *recipe, const struct recipe_constant *constants,
+                          uint32_t count)
+{
+    if (count == 0)
+        return 0;
+    recipe->constants = calloc(count, sizeof(*constants));
+    if (!recipe->constants)
+        return -ENOMEM;
+    memcpy(recipe->constants, constants, count * sizeof(*constants));
+    recipe->constant_count = count;
+    return 0;
+}
+
+int recipe_compiled(struct recipe *base, const char *options, uint32_t header_count,
+                    struct recipe *const *headers, const char *const *names,
+                    const struct recipe_constant *constants, uint32_t constant_count,
+                    struct recipe **ret_recipe)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    int err = step_new(RECIPE_COMPILED, options, (size_t)header_count + 1, &recipe);
+    if (!err)
+        err = step_constants(recipe, constants, constant_count);
+    if (!err)
+        err = step_add(recipe, base);
+    if (err)
+        return err;
+    recipe->names = calloc((size_t)header_count + 1, sizeof(*recipe->names));
+    if (!recipe->names)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < header_count; i++) {
+        recipe->names[i + 1] = strdup(names[i]);
+        if (!recipe->names[i + 1])
+            return -ENOMEM;
+        err = step_add(recipe, headers[i]);
+        if (err) {
+            free(recipe->names[i + 1]);
+            return err;
+        }
+    }
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
+}
+
+int recipe_linked(uint32_t count, struct recipe *const *inputs, const char *options,
+                  struct recipe **ret_recipe)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    int err = step_new(RECIPE_LINKED, options, count, &recipe);
+    for (uint32_t i = 0; !err && i < count; i++)
+        err = step_add(recipe, inputs[i]);
+    if (err)
+        return err;
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
+}
+
+int recipe_built(struct recipe *base, const char *options, const struct recipe_constant *constants,
+                 uint32_t constant_count, struct recipe **ret_recipe)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    int err = step_new(RECIPE_BUILT, options, 1, &recipe);
+    if (!err)
+        err = step_constants(recipe, constants, constant_count);
+    if (!err)
+        err = step_add(recipe, base);
+    if (err)
+        return err;
+    *ret_recipe = recipe;
+    recipe = NULL;
+    return 0;
+}
+
+bool recipe_is_of_source(const struct recipe *recipe)
+{
+    return (recipe->kind == RECIPE_COMPILED || recipe->kind == RECIPE_BUILT) &&
+           recipe->inputs[0]->kind == RECIPE_SOURCE;
+}
+
+int recipe_keep_headers(struct recipe *recipe)
+{
+    return headers_read(recipe, &recipe->headers);
+}
+
+bool recipe_headers_hold(const struct recipe *recipe)
+{
+    struct headers *now;
+    if (recipe->headers && recipe->headers->partial)
+        return true;
+    if (headers_read(recipe, &now) != 0)
+        return false;
+    bool same = headers_same(recipe->headers, now);
+    headers_free(now);
+    return same;
+}
+
+const struct recipe *recipe_origin(const struct recipe *recipe)
+{
+    while (recipe->kind == RECIPE_COMPILED || recipe->kind == RECIPE_BUILT)
+        recipe = recipe->inputs[0];
+    return recipe->kind == RECIPE_LINKED ? NULL : recipe;
+}
+
+cl_program_binary_type recipe_binary_type(const struct recipe *recipe)
+{
+    switch (recipe->kind) {
+    case RECIPE_COMPILED:
+        return CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT;
+    case RECIPE_LINKED:
+        return devinfo_names_have(recipe->options, "-create-library")
+                   ? CL_PROGRAM_BINARY_TYPE_LIBRARY
+                   : CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
+    case RECIPE_BUILT:
+        return CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
+    default:
+        return CL_PROGRAM_BINARY_TYPE_NONE;
+    }
+}
+
+static bool strings_same(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool recipe_same(const struct recipe *a, const struct recipe *b)
+{
+    if (a == b)
+        return true;
+    if (a->kind != b->kind || a->input_count != b->input_count ||
+        a->constant_count != b->constant_count || a->bytes || b->bytes ||
+        !strings_same(a->options, b->options) || !headers_same(a->headers, b->headers))
+        return false;
+    for (uint32_t i = 0; i < a->input_count; i++)
+        if (!recipe_same(a->inputs[i], b->inputs[i]) ||
+            (a->names && !strings_same(a->names[i], b->names[i])))
+            return false;
+    for (uint32_t i = 0; i < a->constant_count; i++)
+        if (a->constants[i].id != b->constants[i].id ||
+            a->constants[i].size != b->constants[i].size ||
+            memcmp(a->constants[i].bytes, b->constants[i].bytes, a->constants[i].size) != 0)
+            return false;
+    return true;
+}
+
+/* "-cl-std=CL2.0" and above, "-cl-std=CLC++...". */
+bool recipe_asks_for_new_language(const struct recipe *recipe)
+{
+    static const char flag[] = "-cl-std=CL";
+    const char *standard = recipe->options ? strstr(recipe->options, flag) : NULL;
+    return standard && standard[sizeof(flag) - 1] != '1';
+}
+
+bool recipe_may_keep_variables(const struct recipe *recipe)
+{
+    bool may = recipe->kind == RECIPE_IL || recipe_asks_for_new_language(recipe);
+    for (uint32_t i = 0; i < recipe->input_count && !may; i++)
+        may = recipe_may_keep_variables(recipe->inputs[i]);
+    return may;
+}
+
+bool recipe_tells_parameters(const struct recipe *recipe)
+{
+    bool tells = recipe->kind == RECIPE_IL ||
+                 (recipe->options && strstr(recipe->options, "-cl-kernel-arg-info"));
+    for (uint32_t i = 0; i < recipe->input_count && !tells; i++)
+        tells = recipe_tells_parameters(recipe->inputs[i]);
+    return tells;
+}

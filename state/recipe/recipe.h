@@ -1,0 +1,110 @@
+#ifndef RESEAT_STATE_RECIPE_RECIPE_H
+#define RESEAT_STATE_RECIPE_RECIPE_H
+
+#include <CL/cl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+#include "state/recipe/headers.h"
+
+/*
+ * How a program came to be, in terms that every device understands: source or IL, and what was done
+ * with it. Recipes are immutable and shared: a library's is part of every program linked with it.
+ */
+
+enum recipe_kind {
+    RECIPE_SOURCE = 1, /**< clCreateProgramWithSource: the text. */
+    RECIPE_IL,         /**< clCreateProgramWithIL: the module. */
+    RECIPE_COMPILED,   /**< clCompileProgram of inputs[0], with inputs[1..] as headers. */
+    RECIPE_LINKED,     /**< clLinkProgram of inputs[]. */
+    RECIPE_BUILT,      /**< clBuildProgram of inputs[0]. */
+};
+
+/** Steps below one another, at most: deeper ones are refused, so that replays can recurse. */
+#define RECIPE_DEPTH_MAX 64
+
+/** A value of clSetProgramSpecializationConstant. */
+struct recipe_constant {
+    cl_uint id;
+    uint32_t size;
+    unsigned char bytes[8]; /**< Of any scalar that SPIR-V can specialise. */
+};
+
+struct recipe {
+    _Atomic uint32_t refs;
+    enum recipe_kind kind;
+    uint32_t depth; /**< 1 for SOURCE and IL. */
+    char *bytes;    /**< SOURCE, IL: owned; a NUL that @size does not count follows. */
+    size_t size;
+    char *options; /**< As the program gave them, "" for NULL. NULL for SOURCE and IL. Owned. */
+    struct recipe **inputs; /**< A reference to each. */
+    char **names; /**< COMPILED: the include name of each header; names[0] is NULL. Owned. */
+    uint32_t input_count;
+    struct recipe_constant *constants; /**< COMPILED and BUILT, of an IL base. Owned. */
+    uint32_t constant_count;
+    struct headers *headers; /**< COMPILED and BUILT, of source: what came from the disk. NULL:
+                                  nothing. Owned. */
+};
+
+static inline struct recipe *recipe_ref(struct recipe *recipe)
+{
+    atomic_fetch_add_explicit(&recipe->refs, 1, memory_order_relaxed);
+    return recipe;
+}
+void recipe_unref(struct recipe *recipe); /**< NULL is allowed. */
+void recipe_unref_pointer(struct recipe **recipe);
+
+/*
+ * Each creator copies what it is given, refers to the inputs and returns the recipe with one
+ * reference. 0, -ENOMEM, or -E2BIG (RECIPE_DEPTH_MAX).
+ */
+
+/** The strings in a row. @lengths may be NULL, and 0 in it means a string that ends with a NUL. */
+MUST_CHECK int recipe_source(cl_uint count, const char *const *strings, const size_t *lengths,
+                             struct recipe **ret_recipe);
+MUST_CHECK int recipe_il(const void *bytes, size_t size, struct recipe **ret_recipe);
+/** @names[i] belongs to @headers[i]. */
+MUST_CHECK int recipe_compiled(struct recipe *base, const char *options, uint32_t header_count,
+                               struct recipe *const *headers, const char *const *names,
+                               const struct recipe_constant *constants, uint32_t constant_count,
+                               struct recipe **ret_recipe);
+MUST_CHECK int recipe_linked(uint32_t count, struct recipe *const *inputs, const char *options,
+                             struct recipe **ret_recipe);
+MUST_CHECK int recipe_built(struct recipe *base, const char *options,
+                            const struct recipe_constant *constants, uint32_t constant_count,
+                            struct recipe **ret_recipe);
+
+/**
+ * Keep what the step that @recipe is includes from the disk now. Before the recipe is shared.
+ * 0 or -ENOMEM.
+ */
+MUST_CHECK int recipe_keep_headers(struct recipe *recipe);
+/** False when the disk is not what it was when they were kept. */
+bool recipe_headers_hold(const struct recipe *recipe);
+/** True when it is compiled or built from source at once. */
+bool recipe_is_of_source(const struct recipe *recipe);
+
+/** False when no source so far can print from a kernel; IL may. */
+bool recipes_print(void);
+
+/** The SOURCE or IL that it all starts from, or NULL for what was linked. Borrowed. */
+const struct recipe *recipe_origin(const struct recipe *recipe);
+/** True when both make the same program: of the same inputs, by the same step, in the same way. */
+bool recipe_same(const struct recipe *a, const struct recipe *b);
+/**
+ * False when what a driver calls program-scope variables can only be constants: some count those
+ * as well, and OpenCL C has no others before 2.0.
+ */
+bool recipe_may_keep_variables(const struct recipe *recipe);
+/** True when what it makes tells what its kernels' parameters are: some of its source was compiled
+ *  with -cl-kernel-arg-info, or it has IL, of which the driver decides. */
+bool recipe_tells_parameters(const struct recipe *recipe);
+/** True when its own options ask for OpenCL C 2.0 or newer. */
+bool recipe_asks_for_new_language(const struct recipe *recipe);
+/** CL_PROGRAM_BINARY_TYPE of what following it makes. */
+cl_program_binary_type recipe_binary_type(const struct recipe *recipe);
+
+#endif

@@ -1,0 +1,337 @@
+#include <stdlib.h>
+
+#include "state/base/log.h"
+#include "state/command/command.h"
+#include "state/memory/map.h"
+#include "state/memory/replica.h"
+#include "state/move/move.h"
+#include "state/room/room.h"
+
+/*
+ * Programs with several residences: what a command needs is copied to where it runs.
+ *
+ * Who brings waits for the device that wrote last, and other threads need not wait with it: the
+ * gate is closed to look and to copy, and open in between.
+ */
+
+/* One object that a command needs, and the place where its latest bytes are. */
+struct absent {
+    struct memory *root; /* held */
+    uint64_t version;
+    uint8_t from;
+    bool writes;
+};
+
+struct marker {
+    struct residence *residence; /* referred to */
+    cl_event event;
+};
+
+/* At a time at least this part of what it may have there is freed. */
+#define SPILL_SHARE 16
+/* So often one command goes on by spilling after it was told to. */
+#define SPILLS_MAX 8
+
+struct bringing {
+    struct command *command;
+    struct context *context;
+    uint64_t missing; /* bytes that there is no room for */
+    bool later;       /* until a move has ended */
+    uint8_t place;    /* where it was to run when we looked */
+    struct absent *absent;
+    size_t count, capacity;
+    struct marker *markers;
+    size_t marker_count;
+};
+
+static void finish(struct bringing *b)
+{
+    for (size_t i = 0; i < b->count; i++)
+        object_unhold(b->absent[i].root);
+    free(b->absent);
+    for (size_t i = 0; i < b->marker_count; i++) {
+        b->markers[i].residence->cl->clReleaseEvent(b->markers[i].event);
+        residence_unref(b->markers[i].residence);
+    }
+    free(b->markers);
+}
+
+static uint8_t holder_of(const struct memory *root)
+{
+    uint8_t place = atomic_load_explicit(&root->writer, memory_order_relaxed);
+    for (uint8_t i = 0; place >= PLACE_HOST && i < PLACES; i++)
+        if (root->real[i] && replica_is_latest(root, i) && context_is_inhabited(root->context, i))
+            place = i;
+    return place >= PLACE_HOST ? PLACE_HOST : place;
+}
+
+static bool push(struct bringing *b, struct memory *root, bool writes)
+{
+    if (b->count == b->capacity) {
+        size_t capacity = b->capacity ? 2 * b->capacity : 8;
+        struct absent *grown = reallocarray(b->absent, capacity, sizeof(*grown));
+        if (!grown)
+            return false;
+        b->absent = grown;
+        b->capacity = capacity;
+    }
+    object_hold(root);
+    b->absent[b->count++] =
+        (struct absent){root, atomic_load(&root->version), holder_of(root), writes};
+    return true;
+}
+
+/* What lacks its latest bytes in @place, or is written by another place. */
+static bool is_absent(const struct memory *root, uint8_t place, bool writes)
+{
+    return replica_needs(root, place) || (writes && atomic_load(&root->writer) != place);
+}
+
+/* Make real in @place what is not. @ret_missing: bytes of what there is no room for; then
+ * @ret_short says who says so. Gate closed. */
+static cl_int make_real(const struct bringing *b, uint8_t place, uint64_t *ret_missing,
+                        cl_int *ret_short)
+{
+    struct memory *memory;
+    bool writes;
+    *ret_missing = 0;
+    for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));) {
+        cl_int error = memory_make_real(memory, b->context->at[place], place);
+        if (room_is_short(error)) {
+            *ret_missing += memory->root->size;
+            *ret_short = error;
+        } else if (error != CL_SUCCESS) {
+            return error;
+        }
+    }
+    return CL_SUCCESS;
+}
+
+/* More than is missing, so that the next commands find room without draining the device again. */
+static uint64_t to_free(const struct account *account, uint64_t missing)
+{
+    uint64_t limit = account_limit(account), held = atomic_load(&account->held);
+    uint64_t over = held + missing > limit ? held + missing - limit : missing;
+    uint64_t share = limit == ACCOUNT_UNLIMITED ? 0 : limit / SPILL_SHARE;
+    return over > share ? over : share;
+}
+
+/* The driver does not say how much it lacks: a little of what is there is spilled, each time it is
+ * given the command in vain twice as much, at last everything. False when there is nothing more. */
+static bool squeeze(struct bringing *b, struct residence *residence)
+{
+    struct command *command = b->command;
+    uint64_t held = atomic_load(&residence->device->account.held);
+    if (command->squeezes <= COMMAND_SQUEEZES) {
+        unsigned left = COMMAND_SQUEEZES - command->squeezes;
+        if (room_make(residence, left ? held >> left : UINT64_MAX, command, &b->later) != 0)
+            return true;
+    }
+    command->squeezes = COMMAND_SQUEEZES + 1;
+    return false;
+}
+
+/* Everything real, with other objects spilled for it once the command has its turn. NO_ROOM, or
+ * what the driver says, with b->missing set: that was not enough. Gate closed. */
+static cl_int find_room(struct bringing *b, uint8_t place)
+{
+    struct residence *residence = b->context->at[place];
+    cl_int reason = NO_ROOM;
+    if (b->command->shortage != CL_SUCCESS) {
+        reason = b->command->shortage;
+        b->command->shortage = CL_SUCCESS;
+        if (!squeeze(b, residence)) {
+            b->missing = room_least(b->command);
+            return reason;
+        }
+    }
+    for (;;) {
+        cl_int error = make_real(b, place, &b->missing, &reason);
+        if (error != CL_SUCCESS || b->missing == 0)
+            return error;
+        if (!room_has_turn(b->command) ||
+            room_make(residence, to_free(&residence->device->account, b->missing), b->command,
+                      &b->later) == 0)
+            return reason;
+    }
+}
+
+/* List what is absent in @place. Gate closed. */
+static cl_int look(struct bringing *b, uint8_t place)
+{
+    struct memory *memory;
+    bool writes;
+    cl_int error = find_room(b, place);
+    for (unsigned i = 0; error == CL_SUCCESS && (memory = command_use(b->command, &i, &writes));)
+        if (is_absent(memory->root, place, writes) && !push(b, memory->root, writes))
+            error = CL_OUT_OF_HOST_MEMORY;
+    return error;
+}
+
+static bool is_source(const struct bringing *b, uint8_t place)
+{
+    bool source = false;
+    for (size_t i = 0; i < b->count; i++)
+        source = source || b->absent[i].from == place;
+    return source;
+}
+
+/* An event behind everything given so far to the queues that may have written. Gate closed: POCL's
+ * basic device deadlocks when two threads enqueue in one queue. */
+static cl_int mark(struct bringing *b)
+{
+    cl_int error = CL_SUCCESS;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    b->markers = calloc(object_count(OBJECT_QUEUE) + 1, sizeof(*b->markers));
+    if (!b->markers)
+        return CL_OUT_OF_HOST_MEMORY;
+    while (error == CL_SUCCESS && (queue = object_next(OBJECT_QUEUE, &cursor))) {
+        uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+        if (queue->context == b->context && queue->real && is_source(b, place)) {
+            struct residence *residence = b->context->at[place];
+            cl_event event = NULL;
+            error = residence->cl->clEnqueueMarkerWithWaitList(queue->real, 0, NULL, &event);
+            if (error == CL_SUCCESS) {
+                residence_ref(residence);
+                b->markers[b->marker_count++] = (struct marker){residence, event};
+                error = residence->cl->clFlush(queue->real);
+            }
+        }
+        object_unhold(queue);
+    }
+    return error;
+}
+
+/* What was written there before we marked has ended. Gate closed. */
+static bool has_settled(const struct absent *absent, uint8_t from)
+{
+    return from == PLACE_HOST ||
+           (from == absent->from && atomic_load(&absent->root->version) == absent->version);
+}
+
+/* Copy one object, and make @place the one that writes it if it is to be written. What others wrote
+ * to it since the markers were set has not ended. Gate closed. */
+static cl_int copy(const struct bringing *b, const struct absent *absent, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    uint64_t bytes;
+    struct memory *root = absent->root;
+    map_visit_await(root);
+    struct replica_batch batch = {.context = b->context,
+                                  .from = holder_of(root),
+                                  .to = place,
+                                  .quiet = true,
+                                  .roots = &root,
+                                  .count = 1};
+    if (!has_settled(absent, batch.from))
+        error = queue_drain(b->context, batch.from);
+    if (error == CL_SUCCESS && replica_refresh(&batch, &bytes, &error) != 0 && error == CL_SUCCESS)
+        error = CL_OUT_OF_RESOURCES;
+    if (error == CL_SUCCESS && absent->writes)
+        replica_claim(root, place);
+    if (error != CL_SUCCESS)
+        log_warn("an object of %zu bytes cannot be brought to %s (error %d)", root->size,
+                 b->context->at[place]->device->key.device, error);
+    return error;
+}
+
+static bool is_real(const struct command *command, uint8_t place)
+{
+    bool writes, real = place != PLACE_NONE;
+    struct memory *memory;
+    for (unsigned i = 0; real && (memory = command_use(command, &i, &writes));)
+        real = memory->real[place] != NULL;
+    return real;
+}
+
+/* Where the seat is now: it may have moved in between, and then what is absent there is seen at the
+ * next look. */
+static cl_int copy_all(struct bringing *b)
+{
+    const struct command_ops *ops = b->command->ops;
+    cl_int error = CL_SUCCESS;
+    if (gate_close(0) != 0)
+        return CL_OUT_OF_RESOURCES;
+    uint8_t place = atomic_load(&b->context->place[b->command->queue->seat_index]);
+    for (size_t i = 0; error == CL_SUCCESS && place != PLACE_NONE && i < b->count; i++)
+        if (b->absent[i].root->real[place] &&
+            is_absent(b->absent[i].root, place, b->absent[i].writes))
+            error = copy(b, &b->absent[i], place);
+    if (error == CL_SUCCESS && ops->bring && is_real(b->command, place))
+        error = ops->bring(b->command, place);
+    gate_open();
+    return error;
+}
+
+/* There is no room, whatever is spilled. CL_SUCCESS: try again. */
+static cl_int ask(struct bringing *b, struct device *device, cl_int reason)
+{
+    uint64_t least = 0;
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));)
+        least += memory->root->size;
+    room_turn_end(b->command);
+    enum room_answer answer = room_ask(device, b->missing, least, true, reason);
+    /* With what it may have now others can be spilled for it, unless they could not before. */
+    if (answer == ROOM_AGAIN ||
+        (answer == ROOM_SPILL && reason == NO_ROOM && least <= account_limit(&device->account) &&
+         b->command->spills++ < SPILLS_MAX))
+        return CL_SUCCESS;
+    return reason == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : reason;
+}
+
+/* The first look: what is absent is listed, and marked. */
+static cl_int prepare(struct bringing *b, struct device **ret_device)
+{
+    cl_int error = CL_SUCCESS;
+    if (gate_close(0) != 0)
+        return CL_OUT_OF_RESOURCES;
+    b->place = atomic_load(&b->context->place[b->command->queue->seat_index]);
+    if (b->place != PLACE_NONE) {
+        *ret_device = b->context->at[b->place]->device;
+        error = look(b, b->place);
+    }
+    if (error == CL_SUCCESS && b->count > 0)
+        error = mark(b);
+    gate_open();
+    return error;
+}
+
+static cl_int bring(struct bringing *b)
+{
+    struct device *device = NULL;
+    bool had_turn = room_has_turn(b->command);
+    cl_int error = prepare(b, &device);
+    if (room_is_short(error) && b->missing != 0) {
+        if (had_turn && b->later) {
+            room_turn_end(b->command);
+            move_await();
+            return CL_SUCCESS;
+        }
+        if (had_turn)
+            return ask(b, device, error);
+        room_turn_take(b->command);
+        return CL_SUCCESS; /* looked at again, with the turn */
+    }
+    /* How a command ended is its own event's affair. */
+    for (size_t i = 0; error == CL_SUCCESS && i < b->marker_count; i++)
+        (void)residence_wait(b->markers[i].residence, 1, &b->markers[i].event);
+    if (error == CL_SUCCESS && b->place != PLACE_NONE)
+        error = copy_all(b);
+    return error;
+}
+
+cl_int command_bring(struct command *command)
+{
+    struct bringing b = {.command = command, .context = command->queue->context};
+    if (command->ops->relocate)
+        command->ops->relocate(command);
+    if (command->shortage != CL_SUCCESS)
+        room_turn_take(command);
+    cl_int error = bring(&b);
+    finish(&b);
+    command->refused = error;
+    return error;
+}

@@ -1,0 +1,391 @@
+#include "state/room/room.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/work.h"
+#include "state/program/kernel.h"
+
+/* What was granted beyond what is held is kept up to this, so that a program which makes and
+ * releases objects does not ask each time. */
+#define SLACK ((uint64_t)64 << 20)
+
+static enum room_answer (*_Atomic policy)(const struct room_need *need);
+/* Guards what was granted, and with it where a seat is. Nothing is waited for under it. */
+static pthread_mutex_t grants = PTHREAD_MUTEX_INITIALIZER;
+/* What the mover has for its seat on the way: of the account, and of no seat yet. Likewise. */
+static struct {
+    struct device *device; /* or NULL */
+    uint64_t bytes;
+} reserved;
+
+bool room_is_short(cl_int error)
+{
+    return error == NO_ROOM || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+           error == CL_OUT_OF_RESOURCES;
+}
+
+void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
+{
+    atomic_store(&policy, ask);
+}
+
+/* The first seat on @device; the_seat_count when it has none any more. */
+static uint32_t seat_on(const struct device *device)
+{
+    uint32_t seat = 0;
+    while (seat < the_seat_count && atomic_load(&the_seats[seat]->device) != device)
+        seat++;
+    return seat;
+}
+
+/* Roots that are on @device, or would be if there were room: those that another device of the same
+ * context has alone are not. */
+static bool counts_for(const struct memory *root, const struct device *device)
+{
+    const struct context *context = root->context;
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        uint8_t place = atomic_load(&context->place[i]);
+        if (atomic_load(&context->seats[i]->device) == device && place != PLACE_NONE)
+            return context->seat_count == 1 ||
+                   __atomic_load_n(&root->real[place], __ATOMIC_RELAXED) ||
+                   replica_is_latest(root, PLACE_HOST);
+    }
+    return false;
+}
+
+/* The same of a seat that is on none: what it left in host memory. */
+static bool waits_for(const struct memory *root, const struct seat *seat)
+{
+    return context_seat_index(root->context, seat) >= 0 && replica_is_latest(root, PLACE_HOST);
+}
+
+/* Bytes for @device, or for @seat where that is NULL. */
+static uint64_t wanted(const struct device *device, const struct seat *seat)
+{
+    uint64_t bytes = 0;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->root == memory &&
+            (device ? counts_for(memory, device) : waits_for(memory, seat)))
+            bytes += memory->size;
+        object_unhold(memory);
+    }
+    return bytes;
+}
+
+/* Bytes of the objects that the arguments of one kernel name, the most of all kernels. */
+static uint64_t largest_arguments(void)
+{
+    uint64_t most = 0;
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    while ((kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        uint64_t bytes = kernel_argument_bytes(kernel);
+        most = bytes > most ? bytes : most;
+        object_unhold(kernel);
+    }
+    return most;
+}
+
+/* What the program has on the device. Gate closed: arguments are read. */
+static void describe(struct device *device, uint64_t least, struct room_need *ret_need)
+{
+    struct account *account = &device->account;
+    uint64_t arguments = largest_arguments();
+    account_raise(&account->least, least > arguments ? least : arguments);
+    ret_need->seat = seat_on(device);
+    ret_need->wanted = wanted(device, NULL);
+    ret_need->least = atomic_load(&account->least);
+}
+
+/* Nobody says any more what the program may have there. Under the lock. */
+static void unlimit(struct device *device)
+{
+    for (uint32_t i = 0; i < the_seat_count; i++)
+        if (atomic_load(&the_seats[i]->device) == device) {
+            the_seats[i]->granted = 0;
+            the_seats[i]->limited = false;
+        }
+    atomic_store(&device->account.granted, reserved.device == device ? reserved.bytes : 0);
+    atomic_store(&device->account.limited, false);
+}
+
+enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, bool owns,
+                          cl_int reason)
+{
+    struct account *account = &device->account;
+    struct room_need need = {.owns = owns, .failed = reason != NO_ROOM};
+    enum room_answer (*ask)(const struct room_need *) = atomic_load(&policy);
+    if (gate_close(0) != 0)
+        return ROOM_REFUSE;
+    describe(device, least, &need);
+    gate_open();
+    if (need.seat == the_seat_count)
+        return ROOM_AGAIN; /* moved meanwhile */
+    uint64_t held = atomic_load(&account->held);
+    need.wanted += owns ? 0 : size;
+    need.total = held + size;
+    atomic_fetch_add(&account->asking, 1);
+    enum room_answer answer = ask ? ask(&need) : ROOM_FORCE;
+    atomic_fetch_sub(&account->asking, 1);
+    if (answer == ROOM_FORCE && !need.failed) {
+        pthread_mutex_lock(&grants);
+        unlimit(device);
+        pthread_mutex_unlock(&grants);
+        answer = ROOM_AGAIN;
+    } else if (answer == ROOM_FORCE) {
+        answer = ROOM_SPILL;
+    }
+    if (answer == ROOM_SPILL)
+        atomic_store(&account->tight, true);
+    log_info("%llu bytes more on %s, where %llu are held%s: %s", (unsigned long long)size,
+             device->key.device, (unsigned long long)held,
+             need.failed ? " and the device has no more" : "",
+             answer == ROOM_AGAIN   ? "there is room now"
+             : answer == ROOM_SPILL ? "what is not in use goes to host memory"
+                                    : "refused");
+    return answer;
+}
+
+void room_grant(uint32_t index, uint64_t bytes)
+{
+    if (index >= the_seat_count)
+        return;
+    pthread_mutex_lock(&grants);
+    struct seat *seat = the_seats[index];
+    struct device *device = atomic_load(&seat->device);
+    if (device) {
+        seat->granted += bytes;
+        seat->limited = true;
+        atomic_fetch_add(&device->account.granted, bytes);
+        atomic_store(&device->account.limited, true);
+    }
+    pthread_mutex_unlock(&grants);
+}
+
+/* Keep to @bytes, of what the account was granted for @seat. Returns what that gives up. */
+static uint64_t give_up(struct seat *seat, struct device *device, uint64_t bytes)
+{
+    uint64_t gone = 0;
+    pthread_mutex_lock(&grants);
+    if (atomic_load(&seat->device) == device) {
+        uint64_t granted = atomic_load(&device->account.granted);
+        gone = granted > bytes ? granted - bytes : 0;
+        gone = gone < seat->granted ? gone : seat->granted;
+        seat->granted -= gone;
+        atomic_fetch_sub(&device->account.granted, gone);
+    }
+    pthread_mutex_unlock(&grants);
+    return gone;
+}
+
+static struct device *device_of(uint32_t seat)
+{
+    return seat < the_seat_count ? atomic_load(&the_seats[seat]->device) : NULL;
+}
+
+uint64_t room_slack(uint32_t index)
+{
+    struct device *device = device_of(index);
+    if (!device || !atomic_load(&device->account.limited))
+        return 0;
+    uint64_t held = atomic_load(&device->account.held);
+    if (atomic_load(&device->account.granted) <= held + 2 * SLACK)
+        return 0;
+    return give_up(the_seats[index], device, held + SLACK);
+}
+
+/* Some residence on @device, or NULL. Gate closed. */
+static struct residence *residence_on(const struct device *device)
+{
+    struct residence *found = NULL;
+    uintptr_t cursor = 0;
+    struct context *context;
+    while (!found && (context = object_next(OBJECT_CONTEXT, &cursor))) {
+        for (uint8_t place = 0; !found && place < PLACES; place++)
+            if (context->at[place] && context->at[place]->device == device)
+                found = context->at[place];
+        object_unhold(context);
+    }
+    return found;
+}
+
+static uint64_t shrink(uint32_t index, uint64_t bytes)
+{
+    if (!device_of(index) || gate_close(0) != 0)
+        return 0;
+    struct device *device = device_of(index);
+    struct residence *residence = device ? residence_on(device) : NULL;
+    uint64_t held = device ? atomic_load(&device->account.held) : 0;
+    bool later;
+    if (residence && held > bytes)
+        held -= room_make(residence, held - bytes, NULL, &later);
+    uint64_t gone = device ? give_up(the_seats[index], device, held > bytes ? held : bytes) : 0;
+    gate_open();
+    return gone;
+}
+
+uint64_t room_shrink(uint32_t index, uint64_t bytes)
+{
+    uint64_t gone = work_begin() ? shrink(index, bytes) : 0;
+    work_end();
+    return gone;
+}
+
+void room_read(uint32_t index, struct room_use *ret_use)
+{
+    struct room_use use = {0};
+    struct device *device = device_of(index);
+    if (device) {
+        struct account *account = &device->account;
+        pthread_mutex_lock(&grants);
+        use.granted = the_seats[index]->granted;
+        use.limited = atomic_load(&account->limited);
+        pthread_mutex_unlock(&grants);
+        if (seat_on(device) == index) {
+            use.held = atomic_load(&account->held);
+            use.peak = atomic_load(&account->peak);
+            use.spilled = atomic_load(&account->spilled);
+            use.least = atomic_load(&account->least);
+            use.wanted = wanted(device, NULL);
+        }
+    } else if (index < the_seat_count) {
+        pthread_mutex_lock(&grants);
+        use.least = atomic_load(&atomic_load(&the_seats[index]->last)->account.least);
+        use.limited = the_seats[index]->limited;
+        pthread_mutex_unlock(&grants);
+        use.wanted = wanted(NULL, the_seats[index]);
+    }
+    *ret_use = use;
+}
+
+/*
+ * The turn belongs to a command, not to a thread: a held one may be given to the driver by another
+ * thread than had its objects brought.
+ */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t free;
+    uint64_t last;            /* serial number */
+    _Atomic uint64_t current; /* 0: free */
+} turn = {.lock = PTHREAD_MUTEX_INITIALIZER, .free = PTHREAD_COND_INITIALIZER};
+
+bool room_has_turn(const struct command *command)
+{
+    return command->turn != 0 && command->turn == atomic_load(&turn.current);
+}
+
+void room_turn_take(struct command *command)
+{
+    int before = cancel_hold();
+    pthread_mutex_lock(&turn.lock);
+    while (!room_has_turn(command) && turn.current != 0)
+        pthread_cond_wait(&turn.free, &turn.lock);
+    if (turn.current == 0)
+        turn.current = command->turn = ++turn.last;
+    pthread_mutex_unlock(&turn.lock);
+    cancel_allow(before);
+}
+
+/* Whose turn @serial is not any more may be anybody's. */
+static void end_turn(uint64_t serial)
+{
+    pthread_mutex_lock(&turn.lock);
+    if (turn.current == serial) {
+        turn.current = 0;
+        pthread_cond_broadcast(&turn.free);
+    }
+    pthread_mutex_unlock(&turn.lock);
+}
+
+void room_turn_end(struct command *command)
+{
+    if (command->turn != 0)
+        end_turn(command->turn);
+    command->turn = 0;
+}
+
+void room_reserve(struct device *device, uint64_t grant)
+{
+    pthread_mutex_lock(&grants);
+    reserved.device = device;
+    reserved.bytes = grant;
+    atomic_fetch_add(&device->account.granted, grant);
+    atomic_store(&device->account.limited, true);
+    pthread_mutex_unlock(&grants);
+}
+
+/* Under the lock. Nobody is there any more who was granted anything. */
+static void close_if_empty(struct device *device)
+{
+    if (seat_on(device) != the_seat_count)
+        return;
+    atomic_store(&device->account.limited, false);
+    atomic_store(&device->account.tight, false);
+}
+
+/* Under the lock. */
+static void unreserve(void)
+{
+    if (!reserved.device)
+        return;
+    atomic_fetch_sub(&reserved.device->account.granted, reserved.bytes);
+    close_if_empty(reserved.device);
+    reserved.device = NULL;
+}
+
+void room_unreserve(void)
+{
+    pthread_mutex_lock(&grants);
+    unreserve();
+    pthread_mutex_unlock(&grants);
+}
+
+void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
+{
+    uint64_t serial = atomic_load(&turn.current);
+    pthread_mutex_lock(&grants);
+    struct device *from = atomic_load(&seat->device);
+    /* In this order, so that nobody sees it suspended from where it was before that. */
+    if (from)
+        atomic_store(&seat->last, from);
+    atomic_store(&seat->device, to);
+    if (from) {
+        atomic_fetch_sub(&from->account.granted, seat->granted);
+        close_if_empty(from);
+    }
+    reserved.device = NULL; /* the seat's now */
+    seat->granted = to && grant ? *grant : 0;
+    seat->limited = to ? grant != NULL : seat->limited;
+    pthread_mutex_unlock(&grants);
+    /* Whoever had it may have nothing to be given to for long. */
+    if (serial != 0)
+        end_turn(serial);
+}
+
+static void in_child(void)
+{
+    turn.current = 0;
+    unreserve();
+    /* The child is another program to the agent. */
+    for (uint32_t i = 0; i < the_seat_count; i++) {
+        struct device *device = atomic_load(&the_seats[i]->device);
+        if (device) {
+            unlimit(device);
+            atomic_store(&device->account.asking, 0);
+            atomic_store(&device->account.waiting, 0);
+        }
+    }
+}
+
+/* The other lock is never kept while something is waited for. */
+FORK_PART = {.rank = FORK_TABLE,
+             .lock = &grants,
+             .long_lock = &turn.lock,
+             .changed = {&turn.free},
+             .in_child = in_child};

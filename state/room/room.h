@@ -1,0 +1,112 @@
+#ifndef RESEAT_STATE_ROOM_ROOM_H
+#define RESEAT_STATE_ROOM_ROOM_H
+
+#include "state/command/command.h"
+
+/*
+ * Room on a device. What does not fit (more than the program was granted, or more than the device
+ * has: DESIGN.md) is no error yet: it goes to the policy, which may grant more, move the program,
+ * have it spill, or refuse.
+ *
+ * Spilling keeps on the device what each command needs and the rest in host memory, least recently
+ * used out first; a command that names what is not there has it brought back (bring.c).
+ */
+
+/** What memory_make_real says of an object that exceeds the limit: no error of OpenCL's. */
+#define NO_ROOM 2
+
+/** True for NO_ROOM, and for what drivers say when memory runs out. */
+bool room_is_short(cl_int error);
+
+/** What the policy is asked. */
+struct room_need {
+    uint32_t seat;   /**< The first on that device. */
+    uint64_t total;  /**< Bytes that it must be able to hold there. */
+    uint64_t least;  /**< What one command needs at once. */
+    uint64_t wanted; /**< All that the program has there and spilled. */
+    bool owns;       /**< It has all of them already: a command needs them there. */
+    bool failed;     /**< It is within the limit: the device itself had no more. */
+};
+
+enum room_answer {
+    ROOM_AGAIN, /**< There is room now, or the program is elsewhere. */
+    ROOM_SPILL,
+    ROOM_REFUSE,
+    ROOM_FORCE, /**< Nobody decides: whatever the device gives. */
+};
+
+/**
+ * Have @ask decide; NULL (at first): nobody does. It is called outside the gate and every lock by
+ * the thread that needs room, and may block it for as long as it takes.
+ */
+void room_set_policy(enum room_answer (*ask)(const struct room_need *need));
+
+/**
+ * @size bytes more did not fit on @device, for @reason (room_is_short). Blocks on the policy;
+ * outside the gate. ROOM_AGAIN, ROOM_SPILL or ROOM_REFUSE.
+ *
+ * @least  As in struct room_need.
+ * @owns   They are of objects that the program has, not of one that it makes.
+ */
+enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, bool owns,
+                          cl_int reason);
+
+/** The program may have @bytes more on the device of @seat. The first one makes it limited. */
+void room_grant(uint32_t seat, uint64_t bytes);
+/**
+ * Keep to @bytes on the device of @seat, spilling what is too much. Blocks on the device and the
+ * link; outside the gate. Returns how many bytes of its limit the program gave up, which may be
+ * fewer: what is mapped, or in SVM, stays.
+ */
+uint64_t room_shrink(uint32_t seat, uint64_t bytes);
+/** Give up what was granted and is not needed; returns how much. */
+uint64_t room_slack(uint32_t seat);
+
+struct room_use {
+    uint64_t held, peak, spilled; /**< Of the account. */
+    uint64_t granted;             /**< Of the seat alone; 0 while nobody said. */
+    bool limited;
+    uint64_t wanted; /**< All live bytes of the seat's contexts. */
+    uint64_t least;  /**< What its largest command needs. */
+};
+/** Of the device of @seat; what is the account's is 0 for a seat that shares it with one before. Of
+ * a suspended one, what it would want. */
+void room_read(uint32_t seat, struct room_use *ret_use);
+
+/*
+ * For command_bring, with the gate closed.
+ */
+
+/**
+ * Spill objects that nothing of @command names until @bytes are free on the device of @residence.
+ * Drains it. Returns the bytes that were freed; 0: there is nothing to spill.
+ *
+ * @ret_later  A mover has some that could go otherwise: move_await.
+ */
+uint64_t room_make(struct residence *residence, uint64_t bytes, const struct command *command,
+                   bool *ret_later);
+/** What @command needs at once; marks it as used last. */
+uint64_t room_least(const struct command *command);
+
+/**
+ * The turn: while one thread has room made for a command no other may have its objects spilled
+ * again, until the command was given to the driver. A move ends it. room_turn_take blocks; outside
+ * the gate.
+ */
+void room_turn_take(struct command *command);
+bool room_has_turn(const struct command *command);
+void room_turn_end(struct command *command);
+
+/** A command names @root. Inside the gate. */
+void room_stamp(struct memory *root);
+
+/** A move prepares @device, where it may use @grant; and it failed, or the program is there. */
+void room_reserve(struct device *device, uint64_t grant);
+void room_unreserve(void);
+/**
+ * @seat is on @to from now on (NULL: on none), where it may have @grant bytes (NULL: nobody said).
+ * Gate closed.
+ */
+void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant);
+
+#endif

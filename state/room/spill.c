@@ -1,0 +1,224 @@
+#include <stdlib.h>
+
+#include "state/base/log.h"
+#include "state/memory/map.h"
+#include "state/memory/memory_priv.h"
+#include "state/memory/replica.h"
+#include "state/program/kernel.h"
+#include "state/room/room.h"
+
+/*
+ * Spilling: the device's replica of an object that has not been used for the longest is brought to
+ * host memory where that lacks it, and dropped (R4). Objects of all contexts on one device compete
+ * for its room.
+ */
+
+static _Atomic uint64_t clock_ticks;
+
+void room_stamp(struct memory *root)
+{
+    atomic_store_explicit(&root->stamp,
+                          atomic_fetch_add_explicit(&clock_ticks, 1, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+uint64_t room_least(const struct command *command)
+{
+    uint64_t least = 0, before = atomic_load(&clock_ticks);
+    struct memory *memory;
+    bool writes;
+    /* An object that is named twice counts once. */
+    for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
+        if (atomic_load(&memory->root->stamp) <= before)
+            least += memory->root->size;
+        room_stamp(memory->root);
+    }
+    return least;
+}
+
+/* One that may go, and where it is. */
+struct victim {
+    struct memory *root; /* held */
+    struct residence *residence;
+    uint64_t stamp;
+    uint8_t place;
+};
+
+struct victims {
+    struct victim *victims;
+    size_t count, capacity;
+    bool later; /* others may go once a mover has done with them */
+};
+
+static void victims_finish(struct victims *victims)
+{
+    for (size_t i = 0; i < victims->count; i++)
+        object_unhold(victims->victims[i].root);
+    free(victims->victims);
+}
+
+static bool push(struct victims *victims, struct memory *root, uint8_t place)
+{
+    if (victims->count == victims->capacity) {
+        size_t capacity = victims->capacity ? 2 * victims->capacity : 64;
+        struct victim *grown = reallocarray(victims->victims, capacity, sizeof(*grown));
+        if (!grown)
+            return false;
+        victims->victims = grown;
+        victims->capacity = capacity;
+    }
+    object_hold(root);
+    victims->victims[victims->count++] =
+        (struct victim){root, root->context->at[place],
+                        atomic_load_explicit(&root->stamp, memory_order_relaxed), place};
+    return true;
+}
+
+/* What is mapped the program may be reading or writing; what is in SVM has no other memory to be
+ * in. */
+static bool may_go(struct memory *root)
+{
+    return root->root == root && !root->uses_svm && !map_any(root) && object_refs(root) != 0;
+}
+
+/* All on @device that may go and that nothing named since @since. */
+static void collect(const struct device *device, uint64_t since, struct victims *victims)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    bool more = true;
+    while (more && (memory = object_next(OBJECT_MEMORY, &cursor))) {
+        for (uint8_t place = 0; more && place < PLACES; place++)
+            if (memory->real[place] && memory->context->at[place]->device == device &&
+                atomic_load(&memory->stamp) <= since && may_go(memory)) {
+                if (atomic_load(&memory->collected) ||
+                    !context_is_inhabited(memory->context, place))
+                    victims->later = true;
+                else
+                    more = push(victims, memory, place);
+            }
+        object_unhold(memory);
+    }
+}
+
+static int by_stamp(const void *a, const void *b)
+{
+    const struct victim *one = a, *other = b;
+    return one->stamp < other->stamp ? -1 : one->stamp > other->stamp;
+}
+
+static int by_residence(const void *a, const void *b)
+{
+    const struct victim *one = a, *other = b;
+    return one->residence < other->residence ? -1 : one->residence > other->residence;
+}
+
+/* The host has the latest bytes of @count of one residence. False when the driver or the host's
+ * memory says no: then nothing is lost. */
+static bool save(const struct victim *victims, size_t count)
+{
+    struct memory **roots = calloc(count, sizeof(*roots));
+    struct replica_batch batch = {.context = victims->root->context,
+                                  .from = victims->place,
+                                  .to = PLACE_HOST,
+                                  .quiet = true,
+                                  .roots = roots};
+    uint64_t bytes;
+    cl_int reason = CL_SUCCESS;
+    if (!roots)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!replica_is_latest(victims[i].root, PLACE_HOST) &&
+            replica_is_latest(victims[i].root, victims[i].place))
+            roots[batch.count++] = victims[i].root;
+    int error = replica_refresh(&batch, &bytes, &reason);
+    free(roots);
+    if (error != 0)
+        log_warn("objects cannot be brought from %s to host memory (error %d, OpenCL error %d)",
+                 victims->residence->device->key.device, error, reason);
+    return error == 0;
+}
+
+/* Every real object over @root's bytes in @place goes, views first. */
+static void drop(const struct victim *victim)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    while ((memory = object_next(OBJECT_MEMORY, &cursor))) {
+        if (memory->root == victim->root && memory != victim->root)
+            memory_release_real(memory, victim->place);
+        object_unhold(memory);
+    }
+    memory_release_real(victim->root, victim->place);
+    atomic_store(&victim->root->held[victim->place], 0);
+    if (atomic_load(&victim->root->writer) == victim->place)
+        atomic_store(&victim->root->writer, PLACE_NONE);
+}
+
+static void forget(const struct victim *victim)
+{
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    while ((kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        if (kernel->context == victim->root->context && kernel->real[victim->place])
+            kernel_forget(kernel, victim->residence, victim->place);
+        object_unhold(kernel);
+    }
+}
+
+/* Those of one residence. Returns the bytes that are free now. */
+static uint64_t spill(const struct victim *victims, size_t count)
+{
+    uint64_t bytes = 0;
+    bool over_host = false;
+    if (queue_drain(victims->root->context, victims->place) != CL_SUCCESS || !save(victims, count))
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        over_host = over_host || (victims[i].root->backed & (1u << victims[i].place));
+    if (over_host)
+        (void)queue_drain_siblings(victims->residence);
+    for (size_t i = 0; i < count; i++) {
+        bytes += victims[i].root->size;
+        drop(&victims[i]);
+    }
+    forget(victims);
+    victims->residence->cl->clFinish(victims->residence->io);
+    return bytes;
+}
+
+/* Those that were not used for the longest come first, as many as it takes, by residence. Returns
+ * how many. */
+static size_t choose(struct victims *victims, uint64_t bytes)
+{
+    size_t count = 0;
+    if (victims->count == 0)
+        return 0;
+    qsort(victims->victims, victims->count, sizeof(*victims->victims), by_stamp);
+    for (uint64_t sum = 0; count < victims->count && sum < bytes; count++)
+        sum += victims->victims[count].root->size;
+    qsort(victims->victims, count, sizeof(*victims->victims), by_residence);
+    return count;
+}
+
+uint64_t room_make(struct residence *residence, uint64_t bytes, const struct command *command,
+                   bool *ret_later)
+{
+    struct victims victims = {0};
+    struct account *account = &residence->device->account;
+    uint64_t freed = 0, since = atomic_load(&clock_ticks);
+    if (command)
+        account_raise(&account->least, room_least(command));
+    collect(residence->device, since, &victims);
+    size_t count = choose(&victims, bytes);
+    for (size_t at = 0, end; at < count; at = end) {
+        for (end = at + 1;
+             end < count && victims.victims[end].residence == victims.victims[at].residence;)
+            end++;
+        freed += spill(victims.victims + at, end - at);
+    }
+    victims_finish(&victims);
+    *ret_later = victims.later;
+    atomic_store(&account->tight, true);
+    atomic_fetch_add(&account->spilled, freed);
+    return freed;
+}

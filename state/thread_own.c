@@ -1,3 +1,0 @@
-#include "state/thread_own.h"
-
-_Thread_local union thread_own the_thread;

@@ -1,0 +1,308 @@
+#include "state/transfer/transfer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/log.h"
+#include "state/transfer/transfer_priv.h"
+
+#define UNKNOWN_TOTAL (64ull << 20) /* where the caller does not say */
+#define HAND_OVER     20e-6         /* seconds to wait for an event and wake who comes next */
+#define MEASURE_FROM  (16ull << 20) /* bytes for which a device is worth measuring */
+
+static size_t round_up(size_t size, size_t to)
+{
+    return (size + to - 1) / to * to;
+}
+
+/* The stages between the two ends, through a ring. */
+static size_t list_stages(struct transfer *transfer, struct cost_stage stages[4], double *ret_plain,
+                          uint64_t total)
+{
+    struct residence *ends[2] = {transfer->from, transfer->to};
+    size_t n = 0;
+    *ret_plain = 0;
+    for (int i = 0; i < 2; i++) {
+        struct link_figures figures;
+        if (!ends[i])
+            continue;
+        probe_link(ends[i], &figures);
+        const struct cost_stage *plain = i == 0 ? &figures.plain_read : &figures.plain_write;
+        stages[n] = i == 0 ? figures.read : figures.write;
+        stages[n++].setup += HAND_OVER;
+        *ret_plain += plain->setup + (double)total / plain->bandwidth;
+    }
+    struct cost_stage copy, ring;
+    probe_host(&copy, &ring);
+    if (n == 1)
+        stages[n++] = copy;
+    stages[n++] = ring;
+    return n;
+}
+
+/* A ring that is not worth measuring for. */
+static void choose_small(struct transfer_shape *shape, uint64_t total)
+{
+    shape->chunk = round_up(total / 2 + 1, COST_CHUNK_MIN);
+    if (shape->chunk > (1u << 20))
+        shape->chunk = 1u << 20;
+    shape->chunks = 3;
+}
+
+/* How to go about @total bytes; sets shape but for what only the making of it tells. */
+static void choose(struct transfer *transfer, uint64_t total)
+{
+    bool direct = transfer->from && transfer->to;
+    bool link = residence_has_link(transfer->from) || residence_has_link(transfer->to);
+    struct transfer_shape *shape = &transfer->shape;
+    struct cost_stage stages[4];
+    struct cost_choice choice;
+    double plain;
+
+    if (!direct && (!link || total < MEASURE_FROM) && !transfer->limits.lent)
+        return;
+    if (total < MEASURE_FROM || !(direct || link)) {
+        choose_small(shape, total);
+        return;
+    }
+    size_t n = list_stages(transfer, stages, &plain, total);
+    cost_choose(stages, n, total, host_cores(), &choice);
+    shape->predicted = direct || choice.seconds < plain ? choice.seconds : plain;
+    if (!direct && plain <= choice.seconds) {
+        if (transfer->limits.lent)
+            choose_small(shape, total);
+        return;
+    }
+    shape->chunk = choice.chunk;
+    shape->chunks = choice.chunks;
+    shape->threads = choice.threads;
+    /* Where a driver works in the calling thread (POCL's basic device), a second one lets the two
+     * devices work at once. */
+    if (direct && host_cores() > 1)
+        shape->threads = 1;
+}
+
+/* Memory for the ring, known to the drivers. Without it a host end is still reached directly. */
+static bool make_ring(struct transfer *transfer)
+{
+    struct residence *ends[2] = {transfer->from, transfer->to};
+    struct transfer_shape *shape = &transfer->shape;
+    size_t size = shape->chunk * shape->chunks;
+    transfer->memory = host_ring_create(size, host_cores());
+    if (!transfer->memory)
+        return false;
+    transfer->memory_size = size;
+    shape->registered = true;
+    for (int i = 0; i < 2; i++) {
+        if (residence_has_link(ends[i]) &&
+            !pin_create(ends[i], transfer->memory, size, &transfer->pins[i]))
+            shape->registered = false;
+    }
+    /* A copy stage pays only where the link runs faster for it. */
+    if (!shape->registered && !(transfer->from && transfer->to) && !transfer->limits.lent) {
+        pin_destroy(&transfer->pins[0]);
+        pin_destroy(&transfer->pins[1]);
+        host_ring_destroy(transfer->memory, size);
+        transfer->memory = NULL;
+        return false;
+    }
+    return true;
+}
+
+/* Bytes that one wait covers: few enough for a slow link to notice that it was cancelled, more
+ * where a driver's memory copy is faster for being asked for more at once. */
+static size_t plain_room(const struct transfer *transfer)
+{
+    bool link = residence_has_link(transfer->from) || residence_has_link(transfer->to);
+    return link ? PLAIN_SLOT_LINK : PLAIN_SLOT_UNIFIED;
+}
+
+/* Make what shape asks for: ring, slots, threads. */
+static int build(struct transfer *transfer)
+{
+    struct transfer_shape *shape = &transfer->shape;
+    if (shape->chunk && !make_ring(transfer)) {
+        if ((transfer->from && transfer->to) || transfer->limits.lent)
+            return -ENOMEM;
+        *shape = (struct transfer_shape){0};
+    }
+    unsigned count = shape->chunk ? shape->chunks : PLAIN_SLOTS;
+    transfer->room = shape->chunk ? shape->chunk : plain_room(transfer);
+    transfer->slots = calloc(count, sizeof(*transfer->slots));
+    if (!transfer->slots)
+        return -ENOMEM;
+    transfer->slot_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        if (shape->chunk)
+            transfer->slots[i].memory = transfer->memory + i * shape->chunk;
+        fifo_push(&transfer->free, &transfer->slots[i]);
+    }
+    threads_start(transfer, shape->threads);
+    shape->threads = transfer->thread_count;
+    transfer->planned = true;
+    log_debug("transfer: %u chunks of %zu bytes, %u threads, %s", shape->chunks, shape->chunk,
+              shape->threads, shape->registered ? "registered" : "plain");
+    return 0;
+}
+
+static int plan(struct transfer *transfer, uint64_t total)
+{
+    choose(transfer, total);
+    return build(transfer);
+}
+
+static struct transfer *transfer_new(struct residence *from, struct residence *to,
+                                     const struct transfer_limits *limits)
+{
+    struct transfer *transfer = calloc(1, sizeof(*transfer));
+    pthread_condattr_t attributes;
+    if (!transfer)
+        return NULL;
+    transfer->from = from;
+    transfer->to = to;
+    if (limits)
+        transfer->limits = *limits;
+    pthread_mutex_init(&transfer->lock, NULL);
+    pthread_cond_init(&transfer->work, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&transfer->progress, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return transfer;
+}
+
+int transfer_create(struct residence *from, struct residence *to, uint64_t total,
+                    const struct transfer_limits *limits, struct transfer **ret_transfer)
+{
+    struct transfer *transfer = transfer_new(from, to, limits);
+    if (!transfer)
+        return -ENOMEM;
+    int error = total ? plan(transfer, total) : 0;
+    if (error) {
+        transfer_destroy(transfer);
+        return error;
+    }
+    *ret_transfer = transfer;
+    return 0;
+}
+
+int transfer_create_shaped(struct residence *from, struct residence *to,
+                           const struct transfer_shape *shape, const struct transfer_limits *limits,
+                           struct transfer **ret_transfer)
+{
+    struct transfer *transfer = transfer_new(from, to, limits);
+    if (!transfer)
+        return -ENOMEM;
+    transfer->shape = *shape;
+    int error = build(transfer);
+    if (error) {
+        transfer_destroy(transfer);
+        return error;
+    }
+    *ret_transfer = transfer;
+    return 0;
+}
+
+/* Send the slot being filled on its way. */
+static int submit_filling(struct transfer *transfer)
+{
+    struct slot *slot = transfer->filling;
+    if (!slot)
+        return 0;
+    transfer->filling = NULL;
+    return slot_submit(transfer, slot);
+}
+
+/* Room for more in the slot being filled, or 0 when it is to be sent first. */
+static size_t room_left(const struct transfer *transfer, uint64_t wanted)
+{
+    const struct slot *slot = transfer->filling;
+    size_t room = transfer->room - slot->used;
+    if (slot->piece_count == SLOT_PIECES)
+        return 0;
+    /* No splinters: what does not fit begins the next slot. */
+    if (slot->used && room < wanted && room < transfer->room / 8)
+        return 0;
+    return room;
+}
+
+int transfer_add(struct transfer *transfer, const struct transfer_item *item)
+{
+    struct walk walk;
+    int error = 0;
+    walk_init(&walk, item);
+    if (!transfer->planned)
+        error = plan(transfer, item->size > UNKNOWN_TOTAL ? item->size : UNKNOWN_TOTAL);
+    if (error)
+        return transfer_fail(transfer, error, 0);
+
+    while (walk.left) {
+        struct slot *slot = transfer->filling;
+        if (!slot) {
+            error = slot_take(transfer, &transfer->filling);
+            if (error)
+                return error;
+            slot = transfer->filling;
+        }
+        struct piece *piece = &slot->pieces[slot->piece_count];
+        size_t room = room_left(transfer, walk.left);
+        if (room == 0 || !walk_next(&walk, room, piece)) {
+            error = submit_filling(transfer);
+            if (error)
+                return error;
+            continue;
+        }
+        piece->at = slot->used;
+        slot->piece_count++;
+        slot->counted += piece->counted;
+        size_t end = round_up(slot->used + piece->size, PIECE_ALIGN);
+        slot->used = end < transfer->room ? end : transfer->room;
+        if (slot->used == transfer->room || slot->piece_count == SLOT_PIECES) {
+            error = submit_filling(transfer);
+            if (error)
+                return error;
+        }
+    }
+    return 0;
+}
+
+int transfer_flush(struct transfer *transfer)
+{
+    (void)submit_filling(transfer); /* its error is kept */
+    return slots_drain(transfer);
+}
+
+void transfer_destroy(struct transfer *transfer)
+{
+    if (!transfer)
+        return;
+    if (transfer->filling) {
+        (void)transfer_fail(transfer, -ECANCELED, 0); /* not flushed: not wanted */
+        (void)submit_filling(transfer);
+    }
+    (void)slots_drain(transfer);
+    threads_stop(transfer);
+    for (int i = 0; i < 2; i++)
+        pin_destroy(&transfer->pins[i]);
+    host_ring_destroy(transfer->memory, transfer->memory_size);
+    pthread_cond_destroy(&transfer->work);
+    pthread_cond_destroy(&transfer->progress);
+    pthread_mutex_destroy(&transfer->lock);
+    free(transfer->slots);
+    free(transfer);
+}
+
+cl_int transfer_error(const struct transfer *transfer)
+{
+    struct transfer *mutable = (struct transfer *)transfer;
+    pthread_mutex_lock(&mutable->lock);
+    cl_int error = transfer->cl_error;
+    pthread_mutex_unlock(&mutable->lock);
+    return error;
+}
+
+void transfer_describe(const struct transfer *transfer, struct transfer_shape *ret_shape)
+{
+    *ret_shape = transfer->shape;
+}

@@ -1,0 +1,87 @@
+#ifndef RESEAT_STATE_TRANSFER_TRANSFER_H
+#define RESEAT_STATE_TRANSFER_TRANSFER_H
+
+#include "state/memory/memory.h"
+
+/*
+ * The transfer engine: bytes of many objects from one end to another, as fast as the link.
+ *
+ * An end is a residence or host memory. Stages (device read, copy between pinned and pageable
+ * memory, device write) run as a pipeline over chunks; chunk size, number of chunks and copy
+ * threads are chosen from a cost model (a set-up time and a bandwidth a stage) that is measured on
+ * the residences at hand. Small objects are batched without waiting for each.
+ */
+
+struct transfer;
+
+struct transfer_limits {
+    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
+    const atomic_bool *cancel; /**< Or NULL. */
+    _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
+    bool lent;                 /**< Items may be: nothing goes straight from host memory. */
+};
+
+/** What to move: one buffer, or one image through its window's layout. */
+struct transfer_item {
+    cl_mem from; /**< NULL when the source end is host memory. */
+    cl_mem to;   /**< NULL when the target end is host memory. */
+    char *host;  /**< The host end's bytes, in the layout below. NULL when both ends are devices. */
+    size_t offset; /**< Buffers: the first byte, the same on both ends and in @host. */
+    size_t size;   /**< Buffers: bytes. Images: bytes that the layout below covers, as counted. */
+    const struct image_shape
+        *image; /**< NULL for buffers. @host is in its row_pitch, slice_pitch. */
+    bool lent;  /**< @host, which is read, is the program's: what is not there reads as zeroes. */
+};
+
+/**
+ * Begin. Either end may be NULL (host memory), not both. The ends' io queues are the transfer's
+ * until transfer_destroy. Chunks are registered and threads started here when @total makes that
+ * worthwhile, so a mover calls it in PREPARE. One thread at a time may use a transfer.
+ *
+ * @total  Bytes to come, for the choice of chunks and threads. 0 where unknown: then the first
+ *         transfer_add chooses.
+ * @limits  Copied; what it points to must outlive the transfer.
+ * Blocks on the drivers (a few ms the first time a device is measured). Returns 0, -ENOMEM, -EIO.
+ */
+MUST_CHECK int transfer_create(struct residence *from, struct residence *to, uint64_t total,
+                               const struct transfer_limits *limits,
+                               struct transfer **ret_transfer);
+/**
+ * Move one item. May return before it has arrived; @item's memory objects and bytes must stay until
+ * transfer_flush. Blocks while the pipeline is full.
+ *
+ * Returns 0, -EIO (a driver refused or a command ended in error), -ENOMEM, -ETIMEDOUT, -ECANCELED:
+ * then nothing more arrives and transfer_flush gives the same.
+ */
+MUST_CHECK int transfer_add(struct transfer *transfer, const struct transfer_item *item);
+/** Wait until everything has arrived. */
+MUST_CHECK int transfer_flush(struct transfer *transfer);
+/** Waits for what is in flight, stops the threads, frees. NULL is allowed. */
+void transfer_destroy(struct transfer *transfer);
+
+/** How a transfer goes about it, for logs and benchmarks. */
+struct transfer_shape {
+    size_t chunk;     /**< Bytes; 0: straight from and to the host's memory. */
+    unsigned chunks;  /**< Of the ring. */
+    unsigned threads; /**< Copy threads that run. */
+    bool registered;  /**< The ring is registered with every driver that has a link. */
+    double predicted; /**< Seconds, of the cost model; 0: not asked. */
+};
+/** Meaningful after the first transfer_add, or at once when transfer_create was told the total. */
+void transfer_describe(const struct transfer *transfer, struct transfer_shape *ret_shape);
+
+/**
+ * Make the pages of @memory present, @threads at a time (the caller's among them), never more than
+ * there are cores. Their content is kept, also under concurrent writers. @memory is writable.
+ *
+ * Blocks. Cannot fail: what was not made present is when it is first written.
+ */
+void transfer_prefault(char *memory, size_t size, unsigned threads);
+
+/** The OpenCL error behind the last -EIO, for the reason that an operator reads; 0 if none. */
+cl_int transfer_error(const struct transfer *transfer);
+
+/** Copy from memory that somebody may be taking away; what is not there reads as zeroes. */
+void host_copy_lent(char *to, const char *from, size_t size);
+
+#endif

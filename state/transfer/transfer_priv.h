@@ -1,0 +1,169 @@
+#ifndef RESEAT_STATE_TRANSFER_TRANSFER_PRIV_H
+#define RESEAT_STATE_TRANSFER_TRANSFER_PRIV_H
+
+#include <pthread.h>
+
+#include "state/transfer/cost.h"
+#include "state/transfer/transfer.h"
+
+/* Pieces of items (transfer_piece.c). */
+
+/** A part of an item that one command moves: a box of a buffer or image. */
+struct piece {
+    cl_mem from, to;
+    bool image;
+    bool layered;     /**< An image whose slices have a pitch: 1D and 2D arrays, 3D. */
+    bool row_slices;  /**< Whose slices are its rows: a 1D array. */
+    size_t origin[3]; /**< Axis 0 in bytes for buffers, in elements for images. */
+    size_t region[3];
+    size_t row;                  /**< Bytes of one row, packed. */
+    bool lent;                   /**< The item's. */
+    char *host;                  /**< Its first byte at the host end, or NULL. */
+    size_t host_row, host_slice; /**< Pitches there. */
+    size_t size;                 /**< Bytes, packed. */
+    size_t counted;              /**< What it adds to the bytes that arrived. */
+    size_t at;                   /**< Where it lies, packed, in its slot's memory. */
+};
+
+/** Cuts one item into pieces. */
+struct walk {
+    struct piece whole;
+    size_t element;
+    size_t next[3]; /**< Elements, relative to whole.origin. */
+    uint64_t left;  /**< Packed bytes. */
+    uint64_t uncounted;
+};
+
+/** @item is borrowed; not its shape nor its pitches, only its bytes and objects. */
+void walk_init(struct walk *walk, const struct transfer_item *item);
+/** The next piece of at most @room bytes; false when not even one element fits. walk->left > 0. */
+bool walk_next(struct walk *walk, size_t room, struct piece *ret_piece);
+
+/**
+ * Enqueue the read or write of @piece, not blocking. @memory is where it lies packed; NULL: at its
+ * host end. An OpenCL error, or CL_SUCCESS and an event that the caller owns.
+ */
+cl_int piece_read(const struct piece *piece, const cl_icd_dispatch *cl, cl_command_queue queue,
+                  char *memory, cl_event *ret_event);
+cl_int piece_write(const struct piece *piece, const cl_icd_dispatch *cl, cl_command_queue queue,
+                   const char *memory, cl_event *ret_event);
+
+/** Copy the packed bytes [begin, end) of @piece between @memory (its first byte) and its host end.
+ */
+void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t end, bool to_host);
+
+/* Host memory (transfer_host.c). */
+
+/** Cores that this thread may run on, at least 1. */
+unsigned host_cores(void);
+/** False when the range looks present already, from a look at its ends. */
+bool host_is_fresh(const char *memory, size_t size);
+/** Make the whole pages inside [memory, memory + size) present where it looks fresh; a hint. */
+void host_populate(char *memory, size_t size);
+/** Page-aligned memory of ours for chunks, present, not inherited by children. NULL: no memory. */
+char *host_ring_create(size_t size, unsigned threads);
+void host_ring_destroy(char *memory, size_t size);
+/** Of copying threads, bytes. */
+#define HOST_STACK ((size_t)1 << 20)
+
+/** Memory of ours as one driver knows it: CL_MEM_USE_HOST_PTR, mapped for as long as it lives. */
+struct pin {
+    struct residence *residence;
+    cl_mem buffer;
+    void *map;
+};
+/** False when the driver refuses, or maps elsewhere; then nothing is left behind. Blocks. */
+bool pin_create(struct residence *residence, char *memory, size_t size, struct pin *ret_pin);
+/** Blocks until the driver let go of the memory. A zeroed pin is allowed. */
+void pin_destroy(struct pin *pin);
+
+/* Measured figures (transfer_probe.c). */
+
+/** Of the device of @residence: measured once a process, a guess where that fails. Blocks. */
+void probe_link(struct residence *residence, struct link_figures *ret_figures);
+/** A memory copy by one thread, and the making of a registered ring. Measured once a process. */
+void probe_host(struct cost_stage *ret_copy, struct cost_stage *ret_ring);
+
+/* Slots, and the threads that work on them (transfer_slot.c). */
+
+#define SLOT_PIECES        256
+#define PIECE_ALIGN        64 /**< Of a piece in its slot. */
+#define PLAIN_SLOTS        4  /**< In flight without a ring, of this many bytes each: */
+#define PLAIN_SLOT_LINK    (16u << 20)
+#define PLAIN_SLOT_UNIFIED (128u << 20)
+#define UNIT_MIN           (128u << 10)
+
+/** A chunk and the pieces in it, or, without memory, a batch of commands. */
+struct slot {
+    struct slot *next;
+    char *memory; /**< NULL: pieces go straight from and to the host end. */
+    size_t used;  /**< Bytes of memory, or of all pieces. */
+    uint64_t counted;
+    unsigned piece_count, event_count;
+    size_t unit, copied; /**< A copy's units, and how far they were handed out. */
+    unsigned units_left;
+    struct piece pieces[SLOT_PIECES];
+    cl_event events[SLOT_PIECES]; /**< Of the reads, later of the writes. */
+};
+
+struct fifo {
+    struct slot *first, *last;
+    unsigned count;
+};
+
+/*
+ * A slot's way: free, filled by the caller, queued (its reads are enqueued), copying, in flight
+ * (its last commands are enqueued), free. The caller fills and waits for what is in flight;
+ * threads, or the caller where there are none, do what lies between.
+ */
+struct transfer {
+    struct residence *from, *to;
+    struct transfer_limits limits;
+    bool planned;
+    struct transfer_shape shape;
+    size_t room; /**< Bytes of a slot. */
+    unsigned slot_count;
+    struct slot *slots;
+    struct slot *filling; /**< The caller's. */
+    char *memory;
+    size_t memory_size;
+    struct pin pins[2];
+
+    pthread_mutex_t lock;    /**< Guards what follows, and units of slots in copying. */
+    pthread_cond_t work;     /**< For threads: queued, copying, stopping, leading. */
+    pthread_cond_t progress; /**< For the caller: free, flight. CLOCK_MONOTONIC. */
+    struct fifo free, queued, copying, flight;
+    bool leading; /**< A thread waits for the first queued slot's reads. */
+    bool stopping;
+    int error; /**< The first; nothing is enqueued after it. */
+    cl_int cl_error;
+
+    unsigned thread_count;
+    pthread_t threads[COST_THREADS_MAX];
+};
+
+/**
+ * transfer_create with the chunk size (0: plain, a host end only), chunk count and threads given
+ * instead of chosen; for tests and benchmarks.
+ */
+MUST_CHECK int transfer_create_shaped(struct residence *from, struct residence *to,
+                                      const struct transfer_shape *shape,
+                                      const struct transfer_limits *limits,
+                                      struct transfer **ret_transfer);
+
+void fifo_push(struct fifo *fifo, struct slot *slot);
+struct slot *fifo_pop(struct fifo *fifo);
+
+/** Keep the first error. Takes the lock. Returns the error kept. */
+int transfer_fail(struct transfer *transfer, int error, cl_int cl_error);
+/** Wait for a free slot, doing or waiting for what stands before it. 0 or the error kept. */
+int slot_take(struct transfer *transfer, struct slot **ret_slot);
+/** Send a filled slot on its way. It comes back whatever happens. 0 or the error kept. */
+int slot_submit(struct transfer *transfer, struct slot *slot);
+/** Wait until every slot is free. The error kept, or 0. */
+int slots_drain(struct transfer *transfer);
+/** Start up to @threads copy threads; fewer when the system refuses. */
+void threads_start(struct transfer *transfer, unsigned threads);
+void threads_stop(struct transfer *transfer);
+
+#endif

@@ -1,0 +1,177 @@
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/transfer/transfer_priv.h"
+
+#define SMALL        (256u << 10)
+#define LARGE        (8u << 20)
+#define COPY_SIZE    (16u << 20)
+#define ROUNDS       3
+#define SETUP_MIN    2e-6
+#define BANDWIDTH_LO 50e6
+#define BANDWIDTH_HI 1e12
+#define PIN_SECONDS  (35e-3 / (1u << 30)) /* a byte; seen on an H200, and as much to undo */
+
+/* Where measuring fails: a slow PCIe link. */
+static const struct link_figures guess = {
+    .read = {COST_LINK, 20e-6, 12e9},
+    .write = {COST_LINK, 20e-6, 12e9},
+    .plain_read = {COST_LINK, 30e-6, 6e9},
+    .plain_write = {COST_LINK, 30e-6, 6e9},
+};
+
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by it, as is the link of each device. */
+static bool host_known;
+static struct cost_stage host_copy, host_ring;
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* The best of a few blocking transfers, in seconds; below 0 when one fails. */
+static double time_transfer(struct residence *residence, cl_mem buffer, char *memory, size_t size,
+                            bool read)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    double best = -1;
+    for (int i = 0; i < ROUNDS; i++) {
+        double begin = seconds();
+        cl_int error = read ? cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, size,
+                                                      memory, 0, NULL, NULL)
+                            : cl->clEnqueueWriteBuffer(residence->io, buffer, CL_TRUE, 0, size,
+                                                       memory, 0, NULL, NULL);
+        double took = seconds() - begin;
+        if (error != CL_SUCCESS)
+            return -1;
+        if (best < 0 || took < best)
+            best = took;
+    }
+    return best;
+}
+
+static double clamp(double value, double least, double most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+/* A line through two sizes. False when a transfer failed. */
+static bool measure(struct residence *residence, cl_mem buffer, char *memory, bool read,
+                    struct cost_stage *ret_stage)
+{
+    double small = time_transfer(residence, buffer, memory, SMALL, read);
+    double large = small < 0 ? -1 : time_transfer(residence, buffer, memory, LARGE, read);
+    if (large < 0)
+        return false;
+    double slope = large > small ? (large - small) / (LARGE - SMALL) : large / LARGE;
+    double bandwidth = clamp(1 / clamp(slope, 1e-15, 1), BANDWIDTH_LO, BANDWIDTH_HI);
+    double setup = clamp(small - SMALL / bandwidth, SETUP_MIN, 1e-3);
+    *ret_stage = (struct cost_stage){COST_LINK, setup, bandwidth};
+    return true;
+}
+
+static bool measure_link(struct residence *residence, struct link_figures *ret_figures)
+{
+    struct link_figures figures = guess;
+    struct pin pin = {0};
+    cl_int error;
+    bool done = false;
+    char *memory = host_ring_create(LARGE, 1);
+    if (!memory)
+        return false;
+    cl_mem buffer =
+        residence->cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE, LARGE, NULL, &error);
+    if (!buffer)
+        goto out;
+    /* Writes first: some devices give a buffer its memory only then. */
+    done = measure(residence, buffer, memory, false, &figures.plain_write) &&
+           measure(residence, buffer, memory, true, &figures.plain_read);
+    figures.read = figures.plain_read;
+    figures.write = figures.plain_write;
+    if (done && residence_has_link(residence) && pin_create(residence, memory, LARGE, &pin))
+        done = measure(residence, buffer, memory, false, &figures.write) &&
+               measure(residence, buffer, memory, true, &figures.read);
+out:
+    pin_destroy(&pin);
+    if (buffer) {
+        residence->cl->clFinish(residence->io);
+        residence->cl->clReleaseMemObject(buffer);
+    }
+    host_ring_destroy(memory, LARGE);
+    if (done)
+        *ret_figures = figures;
+    return done;
+}
+
+void probe_link(struct residence *residence, struct link_figures *ret_figures)
+{
+    struct link_figures figures;
+    pthread_mutex_lock(&known_lock);
+    figures = residence->device->link;
+    pthread_mutex_unlock(&known_lock);
+    *ret_figures = figures;
+    if (figures.read.bandwidth > 0)
+        return;
+
+    *ret_figures = guess;
+    if (!measure_link(residence, &figures)) {
+        log_info("the link of %s could not be measured", residence->device->key.device);
+        return;
+    }
+    log_debug("%s: reads %.1f GB/s (%.1f plain), writes %.1f GB/s (%.1f plain)",
+              residence->device->key.device, figures.read.bandwidth * 1e-9,
+              figures.plain_read.bandwidth * 1e-9, figures.write.bandwidth * 1e-9,
+              figures.plain_write.bandwidth * 1e-9);
+    *ret_figures = figures;
+    pthread_mutex_lock(&known_lock);
+    residence->device->link = figures;
+    pthread_mutex_unlock(&known_lock);
+}
+
+static void measure_host(void)
+{
+    host_copy = (struct cost_stage){COST_COPY, 5e-6, 5e9};
+    host_ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
+    char *source =
+        mmap(NULL, COPY_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (source == MAP_FAILED)
+        return;
+    transfer_prefault(source, COPY_SIZE, 4);
+    double begin = seconds();
+    char *target = host_ring_create(COPY_SIZE, 1);
+    double faulted = seconds() - begin;
+    if (target) {
+        double best = 1;
+        for (int i = 0; i < ROUNDS; i++) {
+            begin = seconds();
+            memcpy(target, source, COPY_SIZE);
+            double took = seconds() - begin;
+            best = took < best ? took : best;
+        }
+        host_copy.bandwidth = clamp(COPY_SIZE / best, BANDWIDTH_LO, BANDWIDTH_HI);
+        unsigned cores = host_cores() < 4 ? host_cores() : 4; /* they share the faulting */
+        double fault = clamp(faulted, 1e-6, 1) / COPY_SIZE / cores;
+        host_ring.bandwidth = 1 / (PIN_SECONDS * 2 + fault);
+    }
+    host_ring_destroy(target, COPY_SIZE);
+    munmap(source, COPY_SIZE);
+}
+
+void probe_host(struct cost_stage *ret_copy, struct cost_stage *ret_ring)
+{
+    pthread_mutex_lock(&known_lock);
+    if (!host_known)
+        measure_host();
+    host_known = true;
+    *ret_copy = host_copy;
+    *ret_ring = host_ring;
+    pthread_mutex_unlock(&known_lock);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .long_lock = &known_lock};
