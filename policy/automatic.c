@@ -7,8 +7,8 @@
  *     no move here spills anything;
  *   - going up from a device that is too busy lowers the sorted list of how loaded the devices
  *     above busy_high are: the target is loaded less with the program than the source was;
- *   - going to where there is more of what a program prefers (prefer.c) raises what it has of it,
- *     spills nothing, and leaves that list no higher: the target is loaded at most up to busy_high,
+ *   - going to where there is more of what a program prefers (preference.c) raises what it has of
+ * it, spills nothing, and leaves that list no higher: the target is loaded at most up to busy_high,
  *     or by no more than the source was;
  *   - going down lowers the price of all places in use, or with the same price the number of
  *     devices in use, leaves no device above busy_high that was not, and takes nothing that a

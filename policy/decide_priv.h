@@ -271,7 +271,7 @@ uint32_t pick_roomiest(struct view *view, uint32_t program, uint64_t least, uint
 bool shelf_has(struct view *view, enum shelf_kind kind, uint64_t bytes, const uint64_t *barred,
                const uint32_t except[2]);
 
-/* queue.c: who goes first, and what is kept for it. */
+/* view.c: who goes first, and what is kept for it. */
 /* @tables  Anything; to live as long as the view. */
 void view_init(struct view *view, struct tables *tables, const struct policy_world *world,
                const struct policy_settings *settings);
@@ -353,7 +353,7 @@ bool may_move(const struct view *view, const struct policy_program *p, bool held
 /* Whether @device is open to it and has room for all of it. */
 bool may_take(struct view *view, uint32_t program, uint32_t device);
 
-/* prefer.c: what programs would make use of. But for the first two, of those that said so. */
+/* preference.c: what programs would make use of. But for the first two, of those that said so. */
 /* No less of it there than where the program is. */
 bool prefer_keeps(const struct view *view, const struct policy_program *program, uint32_t device);
 bool next_prefer(struct view *view, bool held, struct policy_step *ret_step);
@@ -375,7 +375,7 @@ struct prefer_text {
 /* What is missing where it is, or all where nothing is: "8 GiB and fp64". */
 struct prefer_text prefer_text(const struct view *view, const struct policy_program *program);
 
-/* reason.c */
+/* step.c */
 struct size_text {
     char text[24];
 };
