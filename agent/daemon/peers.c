@@ -9,14 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/daemon/app_wish.h"
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern.h"
-#include "agent/daemon/listed.h"
-#include "agent/daemon/reconfigure.h"
-#include "agent/daemon/requests.h"
-#include "agent/daemon/silence.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/liveness.h"
+#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/messages/registering.h"
+#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
+#include "agent/daemon/reload.h"
 #include "agent/wire/access.h"
 
 #define BACKLOG    128

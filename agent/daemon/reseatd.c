@@ -12,13 +12,13 @@
 
 #include "agent/config/lock.h"
 #include "agent/daemon/agent.h"
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/liveness.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/reconfigure.h"
-#include "agent/daemon/requests.h"
-#include "agent/daemon/silence.h"
+#include "agent/daemon/programs/registry.h"
+#include "agent/daemon/reload.h"
 #include "state/base/text.h"
 
 /*

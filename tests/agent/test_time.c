@@ -9,9 +9,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/apps.h"
-#include "agent/daemon/govern_priv.h"
+#include "agent/daemon/govern/govern_priv.h"
 #include "agent/daemon/peers.h"
+#include "agent/daemon/programs/registry.h"
 
 /* What the agent does as time passes, with a clock that the test sets. */
 

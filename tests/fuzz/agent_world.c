@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/requests.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
 
 #define PROCESSES 5

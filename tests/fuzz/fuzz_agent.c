@@ -6,11 +6,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern_priv.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/requests.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
 #include "tests/fuzz/agent_world.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,7 +1,7 @@
 #include <stdarg.h>
 
 #include "agent/daemon/peers.h"
-#include "agent/daemon/reconfigure.h"
+#include "agent/daemon/reload.h"
 #include "tests/unit/config_rig.h"
 #include "tests/unit/leaks.h"
 
