@@ -8,7 +8,7 @@
 #include "agent/daemon/peers.h"
 #include "agent/wire/access.h"
 
-int agent_reconfigure(struct agent *agent, struct config_error *ret_error)
+int agent_reload(struct agent *agent, struct config_error *ret_error)
 {
     struct config config;
     int result = config_load_effective(agent->options, agent->option_count, &config, ret_error);
@@ -25,7 +25,7 @@ int agent_reconfigure(struct agent *agent, struct config_error *ret_error)
     return 0;
 }
 
-bool reconfigure_handle(struct peer *client)
+bool reload_handle(struct peer *client)
 {
     struct agent *agent = client->agent;
     struct config_error error = {0};
@@ -36,7 +36,7 @@ bool reconfigure_handle(struct peer *client)
                    "only the agent's own user and root may have it read its configuration");
         return false;
     }
-    int result = agent_reconfigure(agent, &error);
+    int result = agent_reload(agent, &error);
     frame_init(&frame, MSG_RELOAD);
     frame_bool(&frame, "refused", result != 0);
     frame_string(&frame, "file", result ? error.file : agent->config.path);

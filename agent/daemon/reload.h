@@ -12,9 +12,9 @@
  * @ret_error  Written on failure only.
  * Returns as config_load().
  */
-int agent_reconfigure(struct agent *agent, struct config_error *ret_error);
+int agent_reload(struct agent *agent, struct config_error *ret_error);
 
 /** A client asks for that. False: it may not. */
-bool reconfigure_handle(struct peer *client);
+bool reload_handle(struct peer *client);
 
 #endif

@@ -90,8 +90,9 @@ static bool others_see(const struct agent *agent, struct inventory_entry *entry,
 
     for (size_t i = 0; i < INVENTORY_SEEN_MAX && entry->seen[i]; i++) {
         bool lives = false;
-        for (const struct app *app = agent->apps; app && !lives; app = app->next) {
-            lives = app->environment && digest_of(app->environment) == entry->seen[i];
+        for (const struct program *program = agent->programs; program && !lives;
+             program = program->next) {
+            lives = program->environment && digest_of(program->environment) == entry->seen[i];
         }
         if (lives && entry->seen[i] != but) {
             entry->seen[kept++] = entry->seen[i];
@@ -153,7 +154,7 @@ static int keep_others(struct agent *agent, struct inventory *fresh)
     struct inventory_entry *grown;
     uint64_t digest = digest_of(devices->wanted);
 
-    apps_sweep(agent); /* One that has just ended does not count. */
+    programs_sweep(agent); /* One that has just ended does not count. */
     grown = realloc(fresh->entries, (room ? room : 1) * sizeof(*grown));
     if (!grown) {
         return -ENOMEM;
@@ -352,14 +353,14 @@ bool devices_fresh(const struct agent *agent, const char *environment, uint64_t 
             (devices->environment && strcmp(environment, devices->environment) == 0));
 }
 
-/** True when a seat of @app is on the device; all that are there take @ret_bytes of it. */
-static bool uses(const struct app *app, const struct device_key *key, uint64_t *ret_bytes)
+/** True when a seat of @program is on the device; all that are there take @ret_bytes of it. */
+static bool uses(const struct program *program, const struct device_key *key, uint64_t *ret_bytes)
 {
     bool any = false;
 
     *ret_bytes = 0;
-    for (size_t i = 0; i < app->seat_count; i++) {
-        const struct app_seat *seat = &app->seats[i];
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
         if (seat->has_device && !seat->suspended && device_key_equal(&seat->device, key)) {
             *ret_bytes += seat->device_bytes;
             any = true;
@@ -374,17 +375,17 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     uint64_t used = 0;
 
     frame_array(frame, "apps");
-    for (const struct app *app = agent->apps; app; app = app->next) {
+    for (const struct program *program = agent->programs; program; program = program->next) {
         uint64_t bytes;
-        if (!app->connected || !access_may_act(peer->uid, app->uid) ||
-            !uses(app, &entry->key, &bytes)) {
+        if (!program->connected || !access_may_act(peer->uid, program->uid) ||
+            !uses(program, &entry->key, &bytes)) {
             continue;
         }
         used += bytes;
         frame_map(frame, NULL);
-        frame_string(frame, "id", app->id);
-        frame_string(frame, "name", app->name);
-        frame_u64(frame, "pid", (uint64_t)app->pid);
+        frame_string(frame, "id", program->id);
+        frame_string(frame, "name", program->name);
+        frame_u64(frame, "pid", (uint64_t)program->pid);
         frame_u64(frame, "device_bytes", bytes);
         frame_end(frame);
     }
@@ -396,7 +397,7 @@ void devices_describe(struct agent *agent, const struct peer *peer, struct frame
 {
     const struct inventory *inventory = &agent->devices.inventory;
 
-    apps_sweep(agent);
+    programs_sweep(agent);
     frame_string(frame, "problem", agent->devices.problem);
     frame_string(frame, "inventory", agent->devices.own_path);
     frame_array(frame, "devices");

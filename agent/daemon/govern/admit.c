@@ -8,7 +8,7 @@
 
 /* Room for what operators ask, and what becomes of room that was kept when a request ends. */
 
-uint64_t govern_wanted(const struct app_seat *seat)
+uint64_t govern_wanted(const struct program_device *seat)
 {
     return seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
 }
@@ -18,8 +18,8 @@ static unsigned arriving(const struct request *request, uint32_t device)
 {
     unsigned seats = 0;
 
-    for (uint32_t i = 0; i < request->app->seat_count; i++) {
-        const struct app_seat *seat = &request->app->seats[i];
+    for (uint32_t i = 0; i < request->program->seat_count; i++) {
+        const struct program_device *seat = &request->program->seats[i];
         bool resumes = strcmp(request->verb, MSG_RESUME) == 0;
         bool comes = resumes ? seat->suspended : seat->suspended || seat->account.device != device;
         if (request->seats & (1u << i) && comes) {
@@ -29,37 +29,38 @@ static unsigned arriving(const struct request *request, uint32_t device)
     return seats;
 }
 
-static bool may_spill(const struct app *app, unsigned seats)
+static bool may_spill(const struct program *program, unsigned seats)
 {
-    bool may = app->policy.ways & POLICY_SPILL;
+    bool may = program->policy.ways & POLICY_SPILL;
 
-    for (uint32_t i = 0; i < app->seat_count; i++) {
-        may = may && (!(seats & (1u << i)) || (app->seats[i].limited && !app->seats[i].pinned[0]));
+    for (uint32_t i = 0; i < program->seat_count; i++) {
+        may = may &&
+              (!(seats & (1u << i)) || (program->seats[i].limited && !program->seats[i].pinned[0]));
     }
     return may;
 }
 
 /** Who has how much of it: "enc 1.0 GiB, render 512.0 MiB". */
-static void list_users(const struct agent *agent, const struct app *but, uint32_t device, char *ret,
-                       size_t size)
+static void list_users(const struct agent *agent, const struct program *but, uint32_t device,
+                       char *ret, size_t size)
 {
     size_t used = 0;
 
     ret[0] = '\0';
-    for (const struct app *app = agent->apps; app; app = app->next) {
+    for (const struct program *program = agent->programs; program; program = program->next) {
         uint64_t bytes = 0;
         char text[32];
-        for (size_t i = 0; i < app->seat_count; i++) {
-            const struct ledger_account *account = &app->seats[i].account;
+        for (size_t i = 0; i < program->seat_count; i++) {
+            const struct ledger_account *account = &program->seats[i].account;
             bytes += account->device == device ? ledger_reserved(account) : 0;
             bytes += account->target == device ? account->pending : 0;
         }
-        if (app == but || !bytes) {
+        if (program == but || !bytes) {
             continue;
         }
         bytes_text(bytes, text, sizeof(text));
         int length =
-            snprintf(ret + used, size - used, "%s%s %s", used ? ", " : "", app->name, text);
+            snprintf(ret + used, size - used, "%s%s %s", used ? ", " : "", program->name, text);
         if (length < 0 || (size_t)length >= size - used) {
             ret[used] = '\0';
             return;
@@ -84,17 +85,17 @@ static void refuse(const struct agent *agent, const struct request *request, uin
     const struct ledger_device *device = &agent->governor->ledger.devices[index];
     char users[256], need[32], room[32], all[32], few[64] = "";
 
-    list_users(agent, request->app, index, users, sizeof(users));
+    list_users(agent, request->program, index, users, sizeof(users));
     bytes_text(wanted, need, sizeof(need));
     bytes_text(ledger_free(device), room, sizeof(room));
     bytes_text(ledger_capacity(device), all, sizeof(all));
-    if (may_spill(request->app, request->seats) && least < wanted) {
+    if (may_spill(request->program, request->seats) && least < wanted) {
         char text[32];
         bytes_text(least, text, sizeof(text));
         snprintf(few, sizeof(few), ", and %s at once", text);
     }
     snprintf(ret_error, size, "program %s (pid %d) needs %s%s, but %s has %s free of %s%s%s; %s",
-             request->app->name, (int)request->app->pid, need, few, device->name, room, all,
+             request->program->name, (int)request->program->pid, need, few, device->name, room, all,
              users[0] ? " beside " : "", users, advice(device, users[0]));
 }
 
@@ -107,8 +108,8 @@ static void share_room(struct request *request, unsigned seats, uint64_t room, u
     if (room < wanted) {
         part = wanted > least ? (double)(room - least) / (double)(wanted - least) : 0;
     }
-    for (uint32_t i = 0; i < request->app->seat_count; i++) {
-        const struct app_seat *seat = &request->app->seats[i];
+    for (uint32_t i = 0; i < request->program->seat_count; i++) {
+        const struct program_device *seat = &request->program->seats[i];
         uint64_t want = govern_wanted(seat), few = seat->least < want ? seat->least : want;
         request->grants[i] = 0;
         if (seats & (1u << i)) {
@@ -121,7 +122,7 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
                  char *ret_error, size_t size)
 {
     struct ledger *ledger = &agent->governor->ledger;
-    struct app *app = request->app;
+    struct program *program = request->program;
     uint64_t wanted = 0, least = 0;
     uint32_t index;
 
@@ -134,13 +135,13 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
     if (seats && govern_drains(agent, device->name, ret_error, size)) {
         return -EBUSY;
     }
-    for (uint32_t i = 0; i < app->seat_count; i++) {
-        uint64_t want = seats & (1u << i) ? govern_wanted(&app->seats[i]) : 0;
+    for (uint32_t i = 0; i < program->seat_count; i++) {
+        uint64_t want = seats & (1u << i) ? govern_wanted(&program->seats[i]) : 0;
         wanted += want;
-        least += app->seats[i].least < want ? app->seats[i].least : want;
+        least += program->seats[i].least < want ? program->seats[i].least : want;
     }
-    uint64_t room = ledger_free(device), quota = app->policy.quota;
-    bool spills = may_spill(app, seats);
+    uint64_t room = ledger_free(device), quota = program->policy.quota;
+    bool spills = may_spill(program, seats);
     room = spills && room > quota ? quota : room;
     if (wanted > room && (!spills || least > room)) {
         refuse(agent, request, index, wanted, least, ret_error, size);
@@ -148,15 +149,15 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
     }
     share_room(request, seats, room, wanted, least);
     /* What it allocates next need not be asked for either, where there is plenty. */
-    for (uint32_t i = 0; i < app->seat_count && wanted <= room; i++) {
+    for (uint32_t i = 0; i < program->seat_count && wanted <= room; i++) {
         uint64_t more = ledger_initial(device) / PROTOCOL_SEATS_MAX;
         if (seats & (1u << i) && more <= (room - wanted) / PROTOCOL_SEATS_MAX) {
             request->grants[i] += more;
         }
     }
-    for (uint32_t i = 0; i < app->seat_count && !request->dry_run; i++) {
+    for (uint32_t i = 0; i < program->seat_count && !request->dry_run; i++) {
         if (seats & (1u << i)) {
-            ledger_keep(ledger, &app->seats[i].account, index, request->grants[i]);
+            ledger_keep(ledger, &program->seats[i].account, index, request->grants[i]);
         }
     }
     return 0;
@@ -167,7 +168,7 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
 static void arrive(struct agent *agent, const struct request *request, uint32_t index)
 {
     struct ledger *ledger = &agent->governor->ledger;
-    struct app_seat *seat = &request->app->seats[index];
+    struct program_device *seat = &request->program->seats[index];
     const struct inventory_entry *entry = govern_entry(agent, request->target);
     uint64_t said = seat->granted;
     bool knows = seat->arrived && seat->limited && said < request->grants[index];
@@ -196,8 +197,8 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
 static void queue(struct agent *agent, const struct request *request, uint32_t index)
 {
     struct governor *governor = agent->governor;
-    struct app_seat *seat = &request->app->seats[index];
-    const struct need *need = need_of(governor, request->app, 1u << index);
+    struct program_device *seat = &request->program->seats[index];
+    const struct need *need = need_of(governor, request->program, 1u << index);
 
     seat->displaced = request->ours;
     seat->only = LEDGER_NONE;
@@ -207,28 +208,28 @@ static void queue(struct agent *agent, const struct request *request, uint32_t i
 
 static void leave(struct agent *agent, const struct request *request, uint32_t index)
 {
-    struct app_seat *seat = &request->app->seats[index];
+    struct program_device *seat = &request->program->seats[index];
 
     ledger_place(&agent->governor->ledger, &seat->account, LEDGER_NONE);
     seat->suspended = true;
     queue(agent, request, index);
 }
 
-static void count_move(struct agent *agent, struct app *app)
+static void count_move(struct agent *agent, struct program *program)
 {
     struct governor *governor = agent->governor;
     uint64_t now = uv_now(&agent->loop);
 
-    app->fate.moved_ms[app->fate.moved++ % APP_MOVES_MAX] = now;
+    program->governed.moved_ms[program->governed.moved++ % PROGRAM_MOVES_MAX] = now;
     governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
 }
 
 static void fail(struct agent *agent, const struct request *request, const char *result,
                  const char *reason, bool lasting)
 {
-    struct app *app = request->app;
+    struct program *program = request->program;
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
-    enum app_bar_cause cause = lasting ? BAR_BUILD : refused ? BAR_REFUSED : BAR_FAILED;
+    enum program_bar_cause cause = lasting ? BAR_BUILD : refused ? BAR_REFUSED : BAR_FAILED;
 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0) {
@@ -236,27 +237,27 @@ static void fail(struct agent *agent, const struct request *request, const char 
     }
     /* Whoever asked, the policy need not try what is known to fail. */
     if (request->target != LEDGER_NONE && (request->ours || lasting)) {
-        step_bar(agent, app, request->target, cause, reason);
+        step_bar(agent, program, request->target, cause, reason);
     } else if (request->ours) {
-        step_rest(agent, app);
+        step_rest(agent, program);
     }
     if (request->ours) {
-        snprintf(app->fate.why, sizeof(app->fate.why), "its %s was %s: %.180s", request->verb,
-                 refused ? "refused" : "rolled back", reason);
+        snprintf(program->governed.why, sizeof(program->governed.why), "its %s was %s: %.180s",
+                 request->verb, refused ? "refused" : "rolled back", reason);
     }
 }
 
 void govern_settle(struct agent *agent, const struct request *request, unsigned moved,
                    const char *result, const char *reason, bool lasting)
 {
-    struct app *app = request->app;
+    struct program *program = request->program;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
 
     if (request->dry_run) {
         return;
     }
-    for (uint32_t i = 0; i < app->seat_count; i++) {
-        struct app_seat *seat = &app->seats[i];
+    for (uint32_t i = 0; i < program->seat_count; i++) {
+        struct program_device *seat = &program->seats[i];
         if (!(request->seats & (1u << i))) {
             continue;
         }
@@ -267,7 +268,7 @@ void govern_settle(struct agent *agent, const struct request *request, unsigned 
         } else if (seat->account.target == request->target) {
             seat->arrived = false;
             ledger_keep(&agent->governor->ledger, &seat->account, LEDGER_NONE, 0);
-            if (suspends && app->silent) {
+            if (suspends && program->unresponsive) {
                 queue(agent, request, i); /* It may be too late for it to hear of the end. */
             }
         }
@@ -281,17 +282,17 @@ void govern_settle(struct agent *agent, const struct request *request, unsigned 
     if (moved == 0) {
         fail(agent, request, result, reason, lasting);
     } else {
-        app->fate.rest_ms = 0;
+        program->governed.rest_ms = 0;
         if (request->ours && !suspends) {
-            count_move(agent, app);
+            count_move(agent, program);
         }
         if (!suspends) {
-            needs_answer(agent, app, moved, WAY_AGAIN, "the program is on another device");
+            needs_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
         }
-        apps_save(agent, app);
+        programs_save(agent, program);
     }
     agent->governor->dirty = true;
     if (request->ours) {
-        watch_step(agent, request, result, reason);
+        follow_step(agent, request, result, reason);
     }
 }

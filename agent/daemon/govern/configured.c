@@ -44,13 +44,13 @@ uint64_t settings_memory(const struct agent *agent, const struct inventory_entry
  */
 static uint32_t guess_speed(const struct inventory_entry *entry, enum place_kind kind)
 {
-    uint64_t units = devinfo_scalar(&entry->info, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
+    uint64_t groups = devinfo_scalar(&entry->info, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
     uint64_t clock = devinfo_scalar(&entry->info, CL_DEVICE_MAX_CLOCK_FREQUENCY, 1000);
     const uint64_t share = kind == PLACE_CPU ? 8 : 1;
 
-    units = units < 1u << 20 ? units : 1u << 20;
+    groups = groups < 1u << 20 ? groups : 1u << 20;
     clock = clock && clock < 1u << 20 ? clock : 1000;
-    uint64_t speed = units * clock / 60 / share;
+    uint64_t speed = groups * clock / 60 / share;
     return (uint32_t)(speed < 1 ? 1 : speed < 1000000 ? speed : 1000000);
 }
 
@@ -66,50 +66,50 @@ void settings_device(const struct agent *agent, const struct inventory_entry *en
 }
 
 /** All that the configuration says of a program, but for what was said of it otherwise. */
-static struct app_policy configured(const struct agent *agent, const struct app *app)
+static struct program_policy configured(const struct agent *agent, const struct program *program)
 {
-    struct app_policy policy = app->policy;
+    struct program_policy policy = program->policy;
     struct config_program said;
 
-    config_program(&agent->config, app->name, &said);
-    if (!(policy.said & APP_SAID_PRIORITY)) {
+    config_program(&agent->config, program->name, &said);
+    if (!(policy.said & OVERRIDE_PRIORITY)) {
         policy.priority = said.priority;
     }
-    if (!(policy.said & APP_SAID_PREEMPTIBLE)) {
+    if (!(policy.said & OVERRIDE_PREEMPTIBLE)) {
         policy.preemptible = said.preemptible;
     }
-    if (!(policy.said & APP_SAID_WAYS)) {
+    if (!(policy.said & OVERRIDE_WAYS)) {
         policy.ways = said.ways;
     }
-    if (!(policy.said & APP_SAID_QUOTA)) {
+    if (!(policy.said & OVERRIDE_QUOTA)) {
         policy.quota = said.quota;
     }
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
     return policy;
 }
 
-void govern_named(struct agent *agent, struct app *app)
+void govern_named(struct agent *agent, struct program *program)
 {
-    app->policy.said = 0;
-    app->policy = configured(agent, app);
+    program->policy.said = 0;
+    program->policy = configured(agent, program);
 }
 
-void govern_configure(struct agent *agent, struct app *app)
+void govern_configure(struct agent *agent, struct program *program)
 {
-    uint64_t quota = app->policy.quota;
+    uint64_t quota = program->policy.quota;
 
-    app->policy = configured(agent, app);
-    if (app->policy.quota != quota) {
-        limits_set_quota(agent, app, app->policy.quota, "the configuration set its limit");
+    program->policy = configured(agent, program);
+    if (program->policy.quota != quota) {
+        limits_set_quota(agent, program, program->policy.quota, "the configuration set its limit");
     } else {
-        apps_save(agent, app);
+        programs_save(agent, program);
     }
 }
 
-void govern_reconfigured(struct agent *agent)
+void govern_reloaded(struct agent *agent)
 {
-    for (struct app *app = agent->apps; app; app = app->next) {
-        govern_configure(agent, app);
+    for (struct program *program = agent->programs; program; program = program->next) {
+        govern_configure(agent, program);
     }
     govern_devices(agent);
 }

@@ -24,12 +24,13 @@ uint64_t drain_in_ns(const struct agent *agent, const struct ledger_device *devi
     return (device->drains_ms > now ? device->drains_ms - now : 1) * 1000000;
 }
 
-bool drain_leaves(const struct agent *agent, const struct app *app, uint32_t device)
+bool drain_leaves(const struct agent *agent, const struct program *program, uint32_t device)
 {
     const struct ledger_device *own =
         device == LEDGER_NONE ? NULL : &agent->governor->ledger.devices[device];
 
-    return own && own->drains_ms && app->wish.aware && app->fate.wished > own->announced;
+    return own && own->drains_ms && program->wish.aware &&
+           program->governed.wished > own->announced;
 }
 
 bool govern_drains(const struct agent *agent, const char *name, char *ret_reason, size_t size)
@@ -58,56 +59,57 @@ bool govern_drains(const struct agent *agent, const char *name, char *ret_reason
 
 /* ---- what programs are told ---- */
 
-/** Tell the seats of @app that are on @device. True when one is there. */
-static bool tell_there(const struct app *app, uint32_t device, uint64_t in_ns, const char *text)
+/** Tell the seats of @program that are on @device. True when one is there. */
+static bool notify_there(const struct program *program, uint32_t device, uint64_t in_ns,
+                         const char *text)
 {
     bool there = false;
 
-    for (size_t seat = 0; seat < app->seat_count; seat++) {
-        if (app->seats[seat].account.device == device) {
-            app_tell(app, seat, NOTICE_TAKEN, in_ns, 0, text);
+    for (size_t seat = 0; seat < program->seat_count; seat++) {
+        if (program->seats[seat].account.device == device) {
+            program_notify(program, seat, NOTICE_TAKEN, in_ns, 0, text);
             there = true;
         }
     }
     return there;
 }
 
-static void tell_taken(const struct agent *agent, uint32_t device, unsigned *ret_there,
-                       unsigned *ret_told)
+static void notify_taken(const struct agent *agent, uint32_t device, unsigned *ret_there,
+                         unsigned *ret_told)
 {
     uint64_t in_ns = drain_in_ns(agent, &agent->governor->ledger.devices[device]);
 
     *ret_there = *ret_told = 0;
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        if (tell_there(app, device, in_ns, "an operator drains the device")) {
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        if (notify_there(program, device, in_ns, "an operator drains the device")) {
             ++*ret_there;
-            *ret_told += app->peer && app->wish.aware;
+            *ret_told += program->peer && program->wish.aware;
         }
     }
 }
 
-static void tell_undone(const struct agent *agent, uint32_t device)
+static void notify_undone(const struct agent *agent, uint32_t device)
 {
     const struct ledger_device *own = &agent->governor->ledger.devices[device];
     char text[64];
 
     snprintf(text, sizeof(text), "%s takes programs again", own->name);
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        if (!tell_there(app, device, UINT64_MAX,
-                        "an operator does not drain the device any more")) {
-            app_tell(app, APP_NO_SEAT, NOTICE_ADDED, 0, ledger_lasting(own), text);
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        if (!notify_there(program, device, UINT64_MAX,
+                          "an operator does not drain the device any more")) {
+            program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, ledger_lasting(own), text);
         }
     }
 }
 
-void drain_tell(const struct agent *agent, const struct app *app)
+void drain_notify(const struct agent *agent, const struct program *program)
 {
     const struct ledger *ledger = &agent->governor->ledger;
 
     for (uint32_t i = 0; i < ledger->count; i++) {
         uint64_t in_ns = drain_in_ns(agent, &ledger->devices[i]);
         if (in_ns) {
-            tell_there(app, i, in_ns, "an operator drains the device");
+            notify_there(program, i, in_ns, "an operator drains the device");
         }
     }
 }
@@ -132,7 +134,7 @@ void drain_tick(struct agent *agent)
         unsigned there, told;
         device->drains = true;
         device->drains_ms = 0;
-        tell_taken(agent, i, &there, &told);
+        notify_taken(agent, i, &there, &told);
         governor->dirty = true;
         int error = limits_save(agent);
         if (error) {
@@ -174,8 +176,8 @@ static void undo(struct peer *client, uint32_t index)
         return;
     }
     if (before.drains || before.drains_ms) {
-        tell_undone(agent, index);
-        watch_undone(agent, index);
+        notify_undone(agent, index);
+        follow_undone(agent, index);
     }
     frame_init(&frame, MSG_DRAIN);
     frame_string(&frame, "device", device->name);
@@ -205,7 +207,7 @@ static void begin(struct peer *client, uint32_t index, uint64_t in_ms)
     if (!keep(client, device, &before)) {
         return;
     }
-    tell_taken(agent, index, &there, &told);
+    notify_taken(agent, index, &there, &told);
     if (device->drains_ms) {
         frame_init(&frame, MSG_NOTICE);
         frame_string(&frame, "device", device->name);
@@ -214,7 +216,7 @@ static void begin(struct peer *client, uint32_t index, uint64_t in_ms)
         frame_u64(&frame, "told", told);
         peer_send(client, &frame);
     }
-    watch_begin(client, true, index);
+    follow_begin(client, true, index);
 }
 
 void drain_handle(struct peer *client, const msgpack_object *message)

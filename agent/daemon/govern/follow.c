@@ -13,77 +13,79 @@
 
 #define BALANCE_MAX 256 /* Steps of one rebalance. */
 
-static void drop(struct governor *governor, struct watch *watch)
+static void drop(struct governor *governor, struct follower *follower)
 {
-    for (struct watch **at = &governor->watches; *at; at = &(*at)->next) {
-        if (*at == watch) {
-            *at = watch->next;
+    for (struct follower **at = &governor->followers; *at; at = &(*at)->next) {
+        if (*at == follower) {
+            *at = follower->next;
             break;
         }
     }
-    free(watch);
+    free(follower);
 }
 
 void govern_client_gone(struct agent *agent, const struct peer *client)
 {
-    struct watch *next;
+    struct follower *next;
 
-    for (struct watch *watch = agent->governor->watches; watch; watch = next) {
-        next = watch->next;
-        if (watch->client == client) {
-            drop(agent->governor, watch);
+    for (struct follower *follower = agent->governor->followers; follower; follower = next) {
+        next = follower->next;
+        if (follower->client == client) {
+            drop(agent->governor, follower);
         }
     }
 }
 
-static bool concerns(const struct agent *agent, const struct watch *watch,
+static bool concerns(const struct agent *agent, const struct follower *follower,
                      const struct request *request)
 {
-    const char *name = agent->governor->ledger.devices[watch->device].name;
-    const char *at = watch->drains ? strstr(request->from, name) : request->from;
-    size_t length = watch->drains ? strlen(name) : 0;
+    const char *name = agent->governor->ledger.devices[follower->device].name;
+    const char *at = follower->drains ? strstr(request->from, name) : request->from;
+    size_t length = follower->drains ? strlen(name) : 0;
 
-    return at && (!watch->drains || ((at == request->from || at[-1] == ',') &&
-                                     (at[length] == '\0' || at[length] == ',')));
+    return at && (!follower->drains || ((at == request->from || at[-1] == ',') &&
+                                        (at[length] == '\0' || at[length] == ',')));
 }
 
-void watch_step(struct agent *agent, const struct request *request, const char *result,
-                const char *reason)
+void follow_step(struct agent *agent, const struct request *request, const char *result,
+                 const char *reason)
 {
-    for (struct watch *watch = agent->governor->watches; watch; watch = watch->next) {
+    for (struct follower *follower = agent->governor->followers; follower;
+         follower = follower->next) {
         struct frame frame;
-        if (!concerns(agent, watch, request)) {
+        if (!concerns(agent, follower, request)) {
             continue;
         }
         bool done = strcmp(result, RESULT_DONE) == 0;
-        watch->done += done;
-        watch->failed += strcmp(result, RESULT_ROLLED_BACK) == 0 ||
-                         strcmp(result, RESULT_EXPIRED) == 0 ||
-                         strcmp(result, RESULT_CANCELED) == 0;
+        follower->done += done;
+        follower->failed += strcmp(result, RESULT_ROLLED_BACK) == 0 ||
+                            strcmp(result, RESULT_EXPIRED) == 0 ||
+                            strcmp(result, RESULT_CANCELED) == 0;
         frame_init(&frame, MSG_STEP);
-        report_put_app(&frame, request->app);
+        report_put_program(&frame, request->program);
         frame_string(&frame, "from", request->from);
         frame_string(&frame, "to", request->to);
         frame_string(&frame, "result", result);
         frame_string(&frame, "reason", done ? request->why : reason);
-        peer_send(watch->client, &frame);
+        peer_send(follower->client, &frame);
     }
 }
 
 /** Why it is not asked, or is off other devices, where that is known, else of its last step. */
-static const char *stay_reason(const struct agent *agent, const struct app *app)
+static const char *stay_reason(const struct agent *agent, const struct program *program)
 {
-    const struct app_fate *fate = &app->fate;
-    const char *reason = fate->why[0] ? fate->why : "no other device has room for it";
+    const struct governed *governed = &program->governed;
+    const char *reason = governed->why[0] ? governed->why : "no other device has room for it";
 
-    if (!app->peer) {
+    if (!program->peer) {
         return "it has not found this agent yet";
     }
-    if (app->silent) {
+    if (program->unresponsive) {
         return "it does not answer (is it stopped?)";
     }
-    for (unsigned i = 0; i < fate->bar_count; i++) {
-        reason = step_barred(agent, app, &fate->bars[i]) ? fate->bars[i].reason : reason;
+    for (unsigned i = 0; i < governed->bar_count; i++) {
+        reason =
+            step_barred(agent, program, &governed->bars[i]) ? governed->bars[i].reason : reason;
     }
     return reason;
 }
@@ -94,21 +96,21 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
     unsigned count = 0;
 
     frame_array(frame, "left");
-    for (const struct app *app = agent->apps; app; app = app->next) {
+    for (const struct program *program = agent->programs; program; program = program->next) {
         bool there = false;
         const char *pinned = "";
-        for (size_t i = 0; i < app->seat_count; i++) {
-            if (app->seats[i].account.device == device) {
+        for (size_t i = 0; i < program->seat_count; i++) {
+            if (program->seats[i].account.device == device) {
                 there = true;
-                pinned = pinned[0] ? pinned : app->seats[i].pinned;
+                pinned = pinned[0] ? pinned : program->seats[i].pinned;
             }
         }
         if (!there) {
             continue;
         }
         frame_map(frame, NULL);
-        report_put_app(frame, app);
-        frame_string(frame, "reason", pinned[0] ? pinned : stay_reason(agent, app));
+        report_put_program(frame, program);
+        frame_string(frame, "reason", pinned[0] ? pinned : stay_reason(agent, program));
         frame_end(frame);
         count++;
     }
@@ -116,35 +118,35 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
     return count;
 }
 
-static bool busy_there(const struct agent *agent, const struct watch *watch)
+static bool busy_there(const struct agent *agent, const struct follower *follower)
 {
     for (const struct request *request = agent->requests; request; request = request->next) {
-        if (concerns(agent, watch, request)) {
+        if (concerns(agent, follower, request)) {
             return true;
         }
     }
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        if (app->fate.shrinks) {
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        if (program->governed.shrinks) {
             return true;
         }
     }
     return false;
 }
 
-static void finish(struct agent *agent, struct watch *watch)
+static void finish(struct agent *agent, struct follower *follower)
 {
     struct frame frame;
 
-    frame_init(&frame, watch->drains ? MSG_DRAIN : MSG_BALANCE);
-    if (watch->drains) {
-        frame_string(&frame, "device", agent->governor->ledger.devices[watch->device].name);
+    frame_init(&frame, follower->drains ? MSG_DRAIN : MSG_BALANCE);
+    if (follower->drains) {
+        frame_string(&frame, "device", agent->governor->ledger.devices[follower->device].name);
         frame_bool(&frame, "drained", true);
-        put_left(agent, watch->device, &frame);
+        put_left(agent, follower->device, &frame);
     }
-    frame_u64(&frame, "moved", watch->done);
-    frame_u64(&frame, "failed", watch->failed);
-    peer_send(watch->client, &frame);
-    drop(agent->governor, watch);
+    frame_u64(&frame, "moved", follower->done);
+    frame_u64(&frame, "failed", follower->failed);
+    peer_send(follower->client, &frame);
+    drop(agent->governor, follower);
 }
 
 /** True when a step of a rebalance was begun. */
@@ -160,49 +162,50 @@ static bool balance(struct agent *agent)
     return step.action != POLICY_NOTHING && step.action != POLICY_DO_WAIT && step_do(agent, &step);
 }
 
-void watch_tick(struct agent *agent)
+void follow_tick(struct agent *agent)
 {
-    struct watch *next;
+    struct follower *next;
 
-    for (struct watch *watch = agent->governor->watches; watch; watch = next) {
-        next = watch->next;
-        if (agent->governor->dirty || busy_there(agent, watch) ||
-            (watch->drains && agent->governor->ledger.devices[watch->device].drains_ms)) {
+    for (struct follower *follower = agent->governor->followers; follower; follower = next) {
+        next = follower->next;
+        if (agent->governor->dirty || busy_there(agent, follower) ||
+            (follower->drains && agent->governor->ledger.devices[follower->device].drains_ms)) {
             continue;
         }
-        if (watch->drains || watch->done + watch->failed >= BALANCE_MAX || !balance(agent)) {
-            finish(agent, watch);
+        if (follower->drains || follower->done + follower->failed >= BALANCE_MAX ||
+            !balance(agent)) {
+            finish(agent, follower);
         }
     }
 }
 
-void watch_begin(struct peer *client, bool drains, uint32_t device)
+void follow_begin(struct peer *client, bool drains, uint32_t device)
 {
     struct governor *governor = client->agent->governor;
-    struct watch *watch = calloc(1, sizeof(*watch));
+    struct follower *follower = calloc(1, sizeof(*follower));
 
-    if (!watch) {
+    if (!follower) {
         peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
         return;
     }
-    *watch = (struct watch){.client = client, .drains = drains, .device = device};
-    watch->next = governor->watches;
-    governor->watches = watch;
+    *follower = (struct follower){.client = client, .drains = drains, .device = device};
+    follower->next = governor->followers;
+    governor->followers = follower;
     governor->dirty = true;
 }
 
-void watch_undone(struct agent *agent, uint32_t device)
+void follow_undone(struct agent *agent, uint32_t device)
 {
-    struct watch *next;
+    struct follower *next;
 
-    for (struct watch *watch = agent->governor->watches; watch; watch = next) {
-        next = watch->next;
-        if (watch->drains && watch->device == device) {
-            peer_error(watch->client, ERR_FAILED,
+    for (struct follower *follower = agent->governor->followers; follower; follower = next) {
+        next = follower->next;
+        if (follower->drains && follower->device == device) {
+            peer_error(follower->client, ERR_FAILED,
                        "the drain of %s was undone (reseat drain --undo) when %u had moved; it "
                        "takes programs again",
-                       agent->governor->ledger.devices[device].name, watch->done);
-            drop(agent->governor, watch);
+                       agent->governor->ledger.devices[device].name, follower->done);
+            drop(agent->governor, follower);
         }
     }
 }
@@ -210,30 +213,30 @@ void watch_undone(struct agent *agent, uint32_t device)
 /** Do in the copied world alone what a step would do, so that the next can be asked for. */
 static void pretend(struct world *world, const struct policy_step *step)
 {
-    struct policy_program *program = &world->programs[step->program];
+    struct policy_program *row = &world->programs[step->program];
     uint32_t *at;
 
-    if (program->device != POLICY_NONE) {
-        struct policy_device *from = &world->devices[program->device];
+    if (row->device != POLICY_NONE) {
+        struct policy_device *from = &world->devices[row->device];
         for (at = &from->first; *at != POLICY_NONE; at = &world->programs[*at].next) {
             if (*at == step->program) {
-                *at = program->next;
+                *at = row->next;
                 break;
             }
         }
         from->residents--;
-        from->reserved -= program->granted;
-        from->busy -= program->busy;
+        from->reserved -= row->granted;
+        from->busy -= row->busy;
     }
     struct policy_device *to = &world->devices[step->device];
-    program->device = step->device;
-    program->granted = step->bytes;
-    program->stayed_s = 0;
-    program->next = to->first;
+    row->device = step->device;
+    row->granted = step->bytes;
+    row->stayed_s = 0;
+    row->next = to->first;
     to->first = step->program;
     to->residents++;
     to->reserved += step->bytes;
-    to->busy += program->busy;
+    to->busy += row->busy;
 }
 
 static void dry_run(struct peer *client)
@@ -253,11 +256,11 @@ static void dry_run(struct peer *client)
         if (step.action != POLICY_DO_MOVE) {
             break;
         }
-        const struct policy_program *program = &world->programs[step.program];
-        bool placed = program->device != POLICY_NONE;
+        const struct policy_program *row = &world->programs[step.program];
+        bool placed = row->device != POLICY_NONE;
         frame_init(&frame, MSG_STEP);
-        report_put_app(&frame, world->units[step.program].app);
-        frame_string(&frame, "from", placed ? world->devices[program->device].name : "");
+        report_put_program(&frame, world->groups[step.program].program);
+        frame_string(&frame, "from", placed ? world->devices[row->device].name : "");
         frame_string(&frame, "to", world->devices[step.device].name);
         frame_string(&frame, "result", "");
         frame_string(&frame, "reason", step.reason);
@@ -270,7 +273,7 @@ static void dry_run(struct peer *client)
     peer_send(client, &frame);
 }
 
-void watch_handle(struct peer *client, const msgpack_object *message)
+void follow_handle(struct peer *client, const msgpack_object *message)
 {
     govern_client_gone(client->agent, client); /* One thing at a time. */
     if (!access_may_operate(geteuid(), client->uid)) {
@@ -283,6 +286,6 @@ void watch_handle(struct peer *client, const msgpack_object *message)
     } else if (field_bool(message, "dry_run", false)) {
         dry_run(client);
     } else {
-        watch_begin(client, false, 0);
+        follow_begin(client, false, 0);
     }
 }

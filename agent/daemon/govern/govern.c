@@ -12,7 +12,7 @@
 
 #define STEPS_MAX    256 /* Of one run; what is left follows with the next. */
 #define TICK_MS      1000
-#define CLINGS_MS    10000
+#define WITHHOLDS_MS 10000
 #define RECONCILE_MS 1000
 /* Programs look for an agent twice a second, and those that wait give up after three. */
 #define AWAIT_MS 5000
@@ -43,10 +43,10 @@ void govern_finish(struct agent *agent)
     while (governor->needs) {
         need_drop(governor, governor->needs);
     }
-    while (governor->watches) {
-        struct watch *watch = governor->watches;
-        governor->watches = watch->next;
-        free(watch);
+    while (governor->followers) {
+        struct follower *follower = governor->followers;
+        governor->followers = follower->next;
+        free(follower);
     }
     resume_finish(governor);
     world_finish(&governor->world);
@@ -64,7 +64,7 @@ void govern_more(const struct agent *agent, const struct ledger_device *device, 
     if (now > before) {
         bytes_text(now, bytes, sizeof(bytes));
         snprintf(text, sizeof(text), "programs may have %s of %s", bytes, device->name);
-        apps_tell_added(agent, now, text);
+        programs_notify_added(agent, now, text);
     }
 }
 
@@ -83,7 +83,7 @@ static void list_device(struct agent *agent, const struct inventory_entry *entry
         govern_more(agent, device, before);
     } else {
         snprintf(text, sizeof(text), "%s (%s) is there", device->name, entry->key.device);
-        apps_tell_added(agent, ledger_lasting(device), text);
+        programs_notify_added(agent, ledger_lasting(device), text);
     }
 }
 
@@ -104,32 +104,33 @@ void govern_devices(struct agent *agent)
     agent->governor->dirty = true;
 }
 
-void govern_know(struct agent *agent, struct app *app)
+void govern_know(struct agent *agent, struct program *program)
 {
-    app->policy.ways = (1u << POLICY_WAYS) - 1;
-    app->policy.quota = LEDGER_NO_LIMIT;
+    program->policy.ways = (1u << POLICY_WAYS) - 1;
+    program->policy.quota = LEDGER_NO_LIMIT;
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        ledger_open(&agent->governor->ledger, &app->seats[i].account);
-        app->seats[i].only = LEDGER_NONE;
+        ledger_open(&agent->governor->ledger, &program->seats[i].account);
+        program->seats[i].only = LEDGER_NONE;
     }
 }
 
 /** Remember what it needed, for `reseat report`. */
-static void remember(struct governor *governor, const struct app *app)
+static void remember(struct governor *governor, const struct program *program)
 {
     struct ended *ended = &governor->ended[governor->ended_count % ENDED_MAX];
-    const struct ledger_account *account = &app->seats[0].account;
+    const struct ledger_account *account = &program->seats[0].account;
 
-    if (!app->connected) {
+    if (!program->connected) {
         return;
     }
-    *ended = (struct ended){.waits = app->fate.waits, .waited_ms = app->fate.waited_ms};
-    memcpy(ended->id, app->id, sizeof(ended->id));
-    memcpy(ended->name, app->name, sizeof(ended->name));
-    for (size_t i = 0; i < app->seat_count; i++) {
-        ended->wanted_peak += app->seats[i].wanted_peak;
-        ended->held_peak += app->seats[i].account.held_peak;
-        ended->granted_peak += app->seats[i].account.granted_peak;
+    *ended =
+        (struct ended){.waits = program->governed.waits, .waited_ms = program->governed.waited_ms};
+    memcpy(ended->id, program->id, sizeof(ended->id));
+    memcpy(ended->name, program->name, sizeof(ended->name));
+    for (size_t i = 0; i < program->seat_count; i++) {
+        ended->wanted_peak += program->seats[i].wanted_peak;
+        ended->held_peak += program->seats[i].account.held_peak;
+        ended->granted_peak += program->seats[i].account.granted_peak;
     }
     if (account->device != LEDGER_NONE) {
         const struct ledger_device *device = &governor->ledger.devices[account->device];
@@ -139,35 +140,35 @@ static void remember(struct governor *governor, const struct app *app)
     governor->ended_count++;
 }
 
-void govern_forget(struct agent *agent, struct app *app)
+void govern_forget(struct agent *agent, struct program *program)
 {
     struct governor *governor = agent->governor;
 
-    remember(governor, app);
-    needs_drop(governor, app);
-    resume_forget(agent, app);
+    remember(governor, program);
+    needs_drop(governor, program);
+    resume_forget(agent, program);
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        ledger_close(&governor->ledger, &app->seats[i].account);
+        ledger_close(&governor->ledger, &program->seats[i].account);
     }
     governor->dirty = true;
 }
 
-void govern_lost(struct agent *agent, struct app *app)
+void govern_lost(struct agent *agent, struct program *program)
 {
-    needs_drop(agent->governor, app);
-    app->fate.shrinks = false;
+    needs_drop(agent->governor, program);
+    program->governed.shrinks = false;
     agent->governor->dirty = true;
 }
 
-void govern_silent(struct agent *agent, struct app *app)
+void govern_liveness(struct agent *agent, struct program *program)
 {
-    app->fate.shrinks = app->fate.shrinks && !app->silent;
+    program->governed.shrinks = program->governed.shrinks && !program->unresponsive;
     agent->governor->dirty = true;
 }
 
 /* ---- what programs say of what they have ---- */
 
-static uint32_t device_of(struct agent *agent, const struct app_seat *seat)
+static uint32_t device_of(struct agent *agent, const struct program_device *seat)
 {
     const struct device_names *names = &agent->devices.names;
     uint32_t device;
@@ -183,7 +184,7 @@ static uint32_t device_of(struct agent *agent, const struct app_seat *seat)
     return LEDGER_NONE;
 }
 
-static void place(struct agent *agent, struct app_seat *seat)
+static void place(struct agent *agent, struct program_device *seat)
 {
     struct ledger *ledger = &agent->governor->ledger;
     uint32_t device = device_of(agent, seat);
@@ -201,22 +202,22 @@ static void place(struct agent *agent, struct app_seat *seat)
 }
 
 /** Of virtual devices on one device only the first says what they hold: spread it over grants. */
-static void spread_held(struct ledger *ledger, struct app *app, size_t first)
+static void spread_held(struct ledger *ledger, struct program *program, size_t first)
 {
-    struct app_seat *seat = &app->seats[first];
+    struct program_device *seat = &program->seats[first];
     uint32_t device = seat->account.device;
     uint64_t held = 0;
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        bool same = app->seats[i].account.device == device && !app->seats[i].arrived;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        bool same = program->seats[i].account.device == device && !program->seats[i].arrived;
         if (same && i < first) {
             return;
         }
-        held += same ? app->seats[i].device_bytes : 0;
+        held += same ? program->seats[i].device_bytes : 0;
     }
-    for (size_t i = app->seat_count; i-- > first;) {
-        struct ledger_account *account = &app->seats[i].account;
-        if (account->device != device || app->seats[i].arrived) {
+    for (size_t i = program->seat_count; i-- > first;) {
+        struct ledger_account *account = &program->seats[i].account;
+        if (account->device != device || program->seats[i].arrived) {
             continue;
         }
         uint64_t share = i == first || held < account->granted ? held : account->granted;
@@ -229,51 +230,51 @@ static void spread_held(struct ledger *ledger, struct app *app, size_t first)
  * Grants and returns cross on their way, so what it says counts only where it says more than we
  * know, or where nothing has been on its way for long.
  */
-static void adopt(struct agent *agent, struct app *app, uint32_t index)
+static void adopt(struct agent *agent, struct program *program, uint32_t index)
 {
-    struct app_seat *seat = &app->seats[index];
+    struct program_device *seat = &program->seats[index];
     struct ledger *ledger = &agent->governor->ledger;
     struct ledger_account *account = &seat->account;
-    uint64_t quiet = uv_now(&agent->loop) - seat->exchanged_ms;
+    uint64_t unanswered = uv_now(&agent->loop) - seat->exchanged_ms;
 
-    if (!seat->speaks) {
+    if (!seat->tells_grants) {
         ledger_set_granted(ledger, account, 0);
         return;
     }
     if (!seat->limited) {
         /* What it was granted first is its own once it uses OpenCL; and one that had nobody to ask
          * takes what it likes, until it is granted something, be it nothing. */
-        if (seat->device_bytes && quiet > RECONCILE_MS) {
-            step_grant(agent, app, index, 0);
+        if (seat->device_bytes && unanswered > RECONCILE_MS) {
+            step_grant(agent, program, index, 0);
         }
         return;
     }
     if (seat->granted > account->granted ||
         (seat->granted < account->granted && account->target == LEDGER_NONE &&
-         quiet > RECONCILE_MS)) {
+         unanswered > RECONCILE_MS)) {
         ledger_set_granted(ledger, account, seat->granted);
         agent->governor->dirty = true;
     }
 }
 
-void govern_status(struct agent *agent, struct app *app)
+void govern_status(struct agent *agent, struct program *program)
 {
     struct ledger *ledger = &agent->governor->ledger;
 
     for (uint32_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        struct app_seat *seat = &app->seats[i];
-        if (i >= app->seat_count) {
+        struct program_device *seat = &program->seats[i];
+        if (i >= program->seat_count) {
             ledger_place(ledger, &seat->account, LEDGER_NONE);
             continue;
         }
         place(agent, seat);
         if (!seat->arrived) {
-            adopt(agent, app, i);
+            adopt(agent, program, i);
         }
     }
-    for (size_t i = 0; i < app->seat_count; i++) {
-        if (app->seats[i].account.device != LEDGER_NONE && !app->seats[i].arrived) {
-            spread_held(ledger, app, i);
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (program->seats[i].account.device != LEDGER_NONE && !program->seats[i].arrived) {
+            spread_held(ledger, program, i);
         }
     }
     for (uint32_t i = 0; i < ledger->count; i++) {
@@ -289,15 +290,15 @@ static bool awaits(const struct agent *agent)
 {
     bool any = false;
 
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        any = any || app->awaited;
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        any = any || program->awaited;
     }
     return any && uv_now(&agent->loop) < agent->governor->await_until_ms;
 }
 
 /** What it may allocate before it asks; or what it took without being granted it. */
-static uint64_t first_grant(struct agent *agent, const struct app *app, struct app_seat *seat,
-                            bool first)
+static uint64_t first_grant(struct agent *agent, const struct program *program,
+                            struct program_device *seat, bool first)
 {
     struct ledger *ledger = &agent->governor->ledger;
     struct ledger_account *account = &seat->account;
@@ -310,7 +311,7 @@ static uint64_t first_grant(struct agent *agent, const struct app *app, struct a
         bytes = account->held - account->granted;
     } else if (first && !account->granted && !awaits(agent)) {
         bytes = ledger_initial(&ledger->devices[account->device]);
-        bytes = bytes < app->policy.quota ? bytes : app->policy.quota;
+        bytes = bytes < program->policy.quota ? bytes : program->policy.quota;
     }
     ledger_set_granted(ledger, account, account->granted + bytes);
     seat->exchanged_ms = uv_now(&agent->loop);
@@ -334,79 +335,80 @@ static bool says_something(const msgpack_object *hello)
     return false;
 }
 
-void govern_welcome(struct agent *agent, struct app *app, bool first, const msgpack_object *hello,
-                    struct frame *welcome)
+void govern_welcome(struct agent *agent, struct program *program, bool first,
+                    const msgpack_object *hello, struct frame *welcome)
 {
     bool said = says_something(hello);
 
     if (said) {
-        apps_status(app, hello);
+        programs_status(program, hello);
     }
-    for (size_t i = 0; i < app->seat_count; i++) {
-        app->seats[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
+    for (size_t i = 0; i < program->seat_count; i++) {
+        program->seats[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
     }
-    govern_status(agent, app);
+    govern_status(agent, program);
     frame_bool(welcome, "alive", true);
     if (!first && !said) {
         return; /* Its first status tells what it was granted. */
     }
     frame_array(welcome, "grants");
-    for (size_t i = 0; i < app->seat_count; i++) {
-        frame_u64(welcome, NULL, first_grant(agent, app, &app->seats[i], first));
+    for (size_t i = 0; i < program->seat_count; i++) {
+        frame_u64(welcome, NULL, first_grant(agent, program, &program->seats[i], first));
     }
     frame_end(welcome);
 }
 
-void govern_greeted(struct agent *agent, const struct app *app)
+void govern_greeted(struct agent *agent, const struct program *program)
 {
-    drain_tell(agent, app);
+    drain_notify(agent, program);
 }
 
-void govern_wish(struct agent *agent, struct app *app, const msgpack_object *message)
+void govern_wish(struct agent *agent, struct program *program, const msgpack_object *message)
 {
-    bool before = app->wish.aware;
+    bool before = program->wish.aware;
 
-    app_take_wish(app, message);
+    program_take_wish(program, message);
     if (before) {
-        app->fate.wished = ++agent->governor->events;
+        program->governed.wished = ++agent->governor->events;
     } else {
-        drain_tell(agent, app);
+        drain_notify(agent, program);
     }
     agent->governor->dirty = true;
 }
 
 /** It kept what it should have given up, so that it is not asked again for a while. */
-static void cling(struct agent *agent, struct app *app)
+static void withhold(struct agent *agent, struct program *program)
 {
-    if (!app->fate.trims) {
-        app->fate.clings = true;
-        app->fate.clings_until_ms = uv_now(&agent->loop) + CLINGS_MS;
+    if (!program->governed.trims) {
+        program->governed.withholds = true;
+        program->governed.withholds_until_ms = uv_now(&agent->loop) + WITHHOLDS_MS;
     }
     agent->governor->dirty = true;
 }
 
 /** What it was told to give has come, or as much of it as it could give. */
-static void end_shrink(struct agent *agent, struct app *app, uint32_t device)
+static void end_shrink(struct agent *agent, struct program *program, uint32_t device)
 {
     uint64_t granted = 0;
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        granted += app->seats[i].account.device == device ? app->seats[i].account.granted : 0;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        granted +=
+            program->seats[i].account.device == device ? program->seats[i].account.granted : 0;
     }
-    app->fate.shrinks = false;
-    if (granted > app->fate.shrink_to) {
-        cling(agent, app);
+    program->governed.shrinks = false;
+    if (granted > program->governed.shrink_to) {
+        withhold(agent, program);
     }
 }
 
-static void take_return(struct agent *agent, struct app *app, const msgpack_object *message)
+static void take_return(struct agent *agent, struct program *program, const msgpack_object *message)
 {
     uint64_t index = field_u64(message, "seat", 0), bytes = field_u64(message, "bytes", 0);
 
-    if (index >= app->seat_count) {
+    if (index >= program->seat_count) {
         return;
     }
-    struct app_seat *seat = &app->seats[index];
+    struct program_device *seat = &program->seats[index];
     uint64_t granted = seat->account.granted;
     ledger_set_granted(&agent->governor->ledger, &seat->account,
                        bytes < granted ? granted - bytes : 0);
@@ -415,8 +417,8 @@ static void take_return(struct agent *agent, struct app *app, const msgpack_obje
         ledger_set_held(&agent->governor->ledger, &seat->account, seat->account.granted);
     }
     seat->exchanged_ms = uv_now(&agent->loop);
-    if (app->fate.shrinks) {
-        end_shrink(agent, app, seat->account.device);
+    if (program->governed.shrinks) {
+        end_shrink(agent, program, seat->account.device);
     } else if (seat->wanted > seat->account.granted) {
         /* Nobody asked: it needs no more, though its status has yet to say so. */
         seat->wanted = seat->account.granted;
@@ -425,16 +427,16 @@ static void take_return(struct agent *agent, struct app *app, const msgpack_obje
     agent->governor->dirty = true;
 }
 
-bool govern_message(struct agent *agent, struct app *app, const msgpack_object *message)
+bool govern_message(struct agent *agent, struct program *program, const msgpack_object *message)
 {
     if (field_is(message, "type", MSG_NEED)) {
-        need_take(agent, app, message);
+        need_take(agent, program, message);
     } else if (field_is(message, "type", MSG_RETURN)) {
-        take_return(agent, app, message);
+        take_return(agent, program, message);
     } else if (field_is(message, "type", MSG_ALIVE)) {
         struct frame frame;
         frame_init(&frame, MSG_ALIVE);
-        peer_send(app->peer, &frame);
+        peer_send(program->peer, &frame);
     } else {
         return false;
     }
@@ -450,22 +452,22 @@ static bool serve_queue(struct agent *agent)
     struct world *world = &governor->world;
 
     for (uint32_t i = 0; i < world->policy.queue_count; i++) {
-        uint32_t program = world->queue[i];
-        struct app_fate *fate = &world->units[program].app->fate;
+        uint32_t index = world->queue[i];
+        struct governed *governed = &world->groups[index].program->governed;
         struct policy_step step;
-        if (world->programs[program].busy_moving) {
+        if (world->programs[index].busy_moving) {
             continue;
         }
-        if (step_trim(agent, program)) {
-            world->programs[program].busy_moving = true; /* Room is on its way. */
+        if (step_trim(agent, index)) {
+            world->programs[index].busy_moving = true; /* Room is on its way. */
             continue;
         }
-        policy_answer(&world->policy, config_policy(&agent->config), program, &step);
+        policy_answer(&world->policy, config_policy(&agent->config), index, &step);
         if (step.action == POLICY_DO_WAIT || step.action == POLICY_NOTHING) {
-            memcpy(fate->why, step.reason, sizeof(fate->why));
+            memcpy(governed->why, step.reason, sizeof(governed->why));
         } else if (step_do(agent, &step)) {
-            fate->displaces =
-                fate->displaces || (step.program != program && step.action == POLICY_DO_SPILL);
+            governed->displaces =
+                governed->displaces || (step.program != index && step.action == POLICY_DO_SPILL);
             return true;
         }
     }
@@ -501,7 +503,7 @@ void govern_run(struct agent *agent)
     }
     governor->running = false;
     governor->automatic = false;
-    watch_tick(agent);
+    follow_tick(agent);
 }
 
 static void sample(struct agent *agent)
@@ -525,14 +527,14 @@ static void sample(struct agent *agent)
         history_add(&governor->histories[i], now, ledger->devices[i].reserved,
                     ledger->devices[i].held);
     }
-    for (struct app *app = agent->apps; app; app = app->next) {
+    for (struct program *program = agent->programs; program; program = program->next) {
         uint64_t granted = 0, held = 0;
-        for (size_t i = 0; i < app->seat_count; i++) {
-            granted += ledger_reserved(&app->seats[i].account);
-            held += app->seats[i].account.held;
+        for (size_t i = 0; i < program->seat_count; i++) {
+            granted += ledger_reserved(&program->seats[i].account);
+            held += program->seats[i].account.held;
         }
-        if (app->connected) {
-            history_add(&app->fate.history, now, granted, held);
+        if (program->connected) {
+            history_add(&program->governed.history, now, granted, held);
         }
     }
 }
@@ -548,13 +550,14 @@ void govern_tick(struct agent *agent)
             device->tight = LEDGER_NO_LIMIT;
         }
     }
-    for (struct app *app = agent->apps; app; app = app->next) {
-        if (app->fate.shrinks && now >= app->fate.shrink_until_ms) {
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (program->governed.shrinks && now >= program->governed.shrink_until_ms) {
             /* Nothing came back: of what it does not use there is none, of the rest it may not. */
-            app->fate.shrinks = false;
-            cling(agent, app);
+            program->governed.shrinks = false;
+            withhold(agent, program);
         }
-        app->fate.clings = app->fate.clings && now < app->fate.clings_until_ms;
+        program->governed.withholds =
+            program->governed.withholds && now < program->governed.withholds_until_ms;
     }
     drain_tick(agent);
     resume_tick(agent);

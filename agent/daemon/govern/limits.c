@@ -150,32 +150,33 @@ static void limit_device(struct peer *client, const struct inventory_entry *entr
     peer_send(client, &frame);
 }
 
-void limits_set_quota(struct agent *agent, struct app *app, uint64_t bytes, const char *text)
+void limits_set_quota(struct agent *agent, struct program *program, uint64_t bytes,
+                      const char *text)
 {
-    app->policy.quota = bytes;
-    apps_save(agent, app);
-    app_tell(app, APP_ALL_SEATS, NOTICE_QUOTA, 0, bytes, text);
+    program->policy.quota = bytes;
+    programs_save(agent, program);
+    program_notify(program, PROGRAM_ALL_SEATS, NOTICE_QUOTA, 0, bytes, text);
     agent->governor->dirty = true;
 }
 
-/** What @app has to have on a device at once, wherever it is. */
-static uint64_t needs_at_once(const struct app *app)
+/** What @program has to have on a device at once, wherever it is. */
+static uint64_t needs_at_once(const struct program *program)
 {
     uint64_t bytes = 0;
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        const struct app_seat *seat = &app->seats[i];
-        bool spills = app->policy.ways & POLICY_SPILL && seat->limited && !seat->pinned[0];
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
+        bool spills = program->policy.ways & POLICY_SPILL && seat->limited && !seat->pinned[0];
         uint64_t own = spills ? seat->least : govern_wanted(seat);
         bytes = own > bytes ? own : bytes;
     }
     return bytes;
 }
 
-static void limit_app(struct peer *client, struct app *app, uint64_t bytes)
+static void limit_program(struct peer *client, struct program *program, uint64_t bytes)
 {
     struct agent *agent = client->agent;
-    uint64_t granted = 0, held = 0, needs = needs_at_once(app);
+    uint64_t granted = 0, held = 0, needs = needs_at_once(program);
     struct frame frame;
 
     if (bytes < needs) {
@@ -184,20 +185,20 @@ static void limit_app(struct peer *client, struct app *app, uint64_t bytes)
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) needs %s at once and could not go on with less; set a "
                    "limit of that at least, or take it off its device (reseat suspend %s)",
-                   app->name, (int)app->pid, least, app->id);
+                   program->name, (int)program->pid, least, program->id);
         return;
     }
-    app->policy.said |= APP_SAID_QUOTA;
-    limits_set_quota(agent, app, bytes, "an operator set its limit");
-    for (size_t i = 0; i < app->seat_count; i++) {
-        granted += ledger_reserved(&app->seats[i].account);
-        held += app->seats[i].account.held;
+    program->policy.said |= OVERRIDE_QUOTA;
+    limits_set_quota(agent, program, bytes, "an operator set its limit");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        granted += ledger_reserved(&program->seats[i].account);
+        held += program->seats[i].account.held;
     }
     frame_init(&frame, MSG_LIMIT);
     frame_map(&frame, "app");
-    frame_string(&frame, "id", app->id);
-    frame_string(&frame, "name", app->name);
-    frame_u64(&frame, "pid", (uint64_t)app->pid);
+    frame_string(&frame, "id", program->id);
+    frame_string(&frame, "name", program->name);
+    frame_u64(&frame, "pid", (uint64_t)program->pid);
     frame_end(&frame);
     put_amount(&frame, "memory_bytes", bytes);
     frame_u64(&frame, "capacity_bytes", 0);
@@ -213,7 +214,7 @@ void limits_handle(struct peer *client, const msgpack_object *message)
     bool limited = field_bool(message, "limited", false);
     uint64_t bytes = field_u64(message, "memory_bytes", 0);
     const struct inventory_entry *entry = NULL;
-    struct app *app;
+    struct program *program;
     size_t seat;
 
     if (!field_string(message, "what", name, sizeof(name)) || !name[0]) {
@@ -227,13 +228,13 @@ void limits_handle(struct peer *client, const msgpack_object *message)
         limit_device(client, entry, bytes);
         return;
     }
-    int result = apps_find(agent, client, name, &app, &seat, none, sizeof(none));
-    if (!result && seat == APP_ALL_SEATS) {
-        limit_app(client, app, bytes);
+    int result = programs_find(agent, client, name, &program, &seat, none, sizeof(none));
+    if (!result && seat == PROGRAM_ALL_SEATS) {
+        limit_program(client, program, bytes);
     } else if (!result) {
         peer_error(client, ERR_USAGE,
                    "a limit is for a whole program, not for one virtual device; name it as %s",
-                   app->id);
+                   program->id);
     } else if (found == 0) {
         limit_device(client, entry, bytes);
     } else if (result == -ENOTUNIQ || found == -ENOTUNIQ) {

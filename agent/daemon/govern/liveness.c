@@ -12,48 +12,48 @@
 #define ASK_SWEEPS 4
 #define QUIET_MAX  20
 
-static bool is_awaited(const struct agent *agent, const struct app *app)
+static bool is_awaited(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next) {
-        if (request->app == app) {
+        if (request->program == program) {
             return true;
         }
     }
-    return app->fate.shrinks;
+    return program->governed.shrinks;
 }
 
 /** Who waits for it is told, and others are asked in its place. */
-static void begin(struct agent *agent, struct app *app)
+static void begin(struct agent *agent, struct program *program)
 {
-    app->quiet = 0;
-    app->silent = true;
-    agent_log("%s: %s (pid %d) does not answer; nothing is asked of it until it does", app->id,
-              app->name, (int)app->pid);
-    requests_give_up(agent, app);
-    govern_silent(agent, app);
+    program->unanswered = 0;
+    program->unresponsive = true;
+    agent_log("%s: %s (pid %d) does not answer; nothing is asked of it until it does", program->id,
+              program->name, (int)program->pid);
+    requests_give_up(agent, program);
+    govern_liveness(agent, program);
 }
 
-void silence_ends(struct agent *agent, struct app *app)
+void liveness_heard(struct agent *agent, struct program *program)
 {
-    app->quiet = 0;
-    if (app->silent) {
-        app->silent = false;
-        agent_log("%s: %s (pid %d) answers again", app->id, app->name, (int)app->pid);
-        govern_silent(agent, app);
+    program->unanswered = 0;
+    if (program->unresponsive) {
+        program->unresponsive = false;
+        agent_log("%s: %s (pid %d) answers again", program->id, program->name, (int)program->pid);
+        govern_liveness(agent, program);
     }
 }
 
-void silence_sweep(struct agent *agent)
+void liveness_sweep(struct agent *agent)
 {
-    for (struct app *app = agent->apps; app; app = app->next) {
+    for (struct program *program = agent->programs; program; program = program->next) {
         struct frame frame;
-        if (!app->peer || !is_awaited(agent, app)) {
-            app->quiet = 0;
-        } else if (++app->quiet == QUIET_MAX) {
-            begin(agent, app);
-        } else if (app->quiet % ASK_SWEEPS == 0) {
+        if (!program->peer || !is_awaited(agent, program)) {
+            program->unanswered = 0;
+        } else if (++program->unanswered == QUIET_MAX) {
+            begin(agent, program);
+        } else if (program->unanswered % ASK_SWEEPS == 0) {
             frame_init(&frame, MSG_QUERY);
-            peer_send(app->peer, &frame);
+            peer_send(program->peer, &frame);
         }
     }
 }

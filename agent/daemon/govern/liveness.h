@@ -5,10 +5,10 @@
 
 /* Programs that are stopped, or hang, answer nothing: nobody waits for them for long. */
 
-/** @app said something, whatever it was. */
-void silence_ends(struct agent *agent, struct app *app);
+/** @program said something, whatever it was. */
+void liveness_heard(struct agent *agent, struct program *program);
 /** Ask those of whom something is wanted whether they are there; give up who has not been for long.
  */
-void silence_sweep(struct agent *agent);
+void liveness_sweep(struct agent *agent);
 
 #endif

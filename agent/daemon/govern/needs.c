@@ -9,10 +9,10 @@
 #define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */
 #define TIGHT_MS  30000
 
-struct need *need_of(const struct governor *governor, const struct app *app, unsigned seats)
+struct need *need_of(const struct governor *governor, const struct program *program, unsigned seats)
 {
     for (struct need *need = governor->needs; need; need = need->next) {
-        if (need->app == app && seats & (1u << need->seat)) {
+        if (need->program == program && seats & (1u << need->seat)) {
             return need;
         }
     }
@@ -27,11 +27,11 @@ void need_drop(struct governor *governor, struct need *need)
             break;
         }
     }
-    need->app->fate.waiting--;
+    need->program->governed.waiting--;
     free(need);
 }
 
-static void refuse_at_once(struct app *app, uint64_t id, const char *reason)
+static void refuse_at_once(struct program *program, uint64_t id, const char *reason)
 {
     struct frame frame;
 
@@ -39,7 +39,7 @@ static void refuse_at_once(struct app *app, uint64_t id, const char *reason)
     frame_u64(&frame, "id", id);
     frame_string(&frame, "way", WAY_REFUSE);
     frame_string(&frame, "reason", reason);
-    peer_send(app->peer, &frame);
+    peer_send(program->peer, &frame);
 }
 
 static uint64_t amount(const msgpack_object *message, const char *key)
@@ -50,7 +50,7 @@ static uint64_t amount(const msgpack_object *message, const char *key)
 }
 
 /** A driver that had no more: what is held there now is all that there is, for a while. */
-static void note_failure(struct agent *agent, const struct app_seat *seat)
+static void note_failure(struct agent *agent, const struct program_device *seat)
 {
     if (seat->account.device != LEDGER_NONE) {
         struct ledger_device *device = &agent->governor->ledger.devices[seat->account.device];
@@ -61,23 +61,24 @@ static void note_failure(struct agent *agent, const struct app_seat *seat)
     }
 }
 
-void need_take(struct agent *agent, struct app *app, const msgpack_object *message)
+void need_take(struct agent *agent, struct program *program, const msgpack_object *message)
 {
     struct governor *governor = agent->governor;
     uint64_t seat = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
 
-    if (seat >= app->seat_count || app->fate.waiting >= NEEDS_MAX) {
-        refuse_at_once(app, id,
-                       seat >= app->seat_count ? "the program has no such virtual device"
-                                               : "too many calls of the program wait for memory");
+    if (seat >= program->seat_count || program->governed.waiting >= NEEDS_MAX) {
+        refuse_at_once(program, id,
+                       seat >= program->seat_count
+                           ? "the program has no such virtual device"
+                           : "too many calls of the program wait for memory");
         return;
     }
     struct need *need = calloc(1, sizeof(*need));
     if (!need) {
-        refuse_at_once(app, id, "the agent has no memory to note that the call waits");
+        refuse_at_once(program, id, "the agent has no memory to note that the call waits");
         return;
     }
-    *need = (struct need){.app = app,
+    *need = (struct need){.program = program,
                           .seat = (uint32_t)seat,
                           .id = id,
                           .total = amount(message, "total"),
@@ -92,20 +93,20 @@ void need_take(struct agent *agent, struct app *app, const msgpack_object *messa
         at = &(*at)->next;
     }
     *at = need;
-    app->fate.waiting++;
+    program->governed.waiting++;
     if (need->failed) {
-        note_failure(agent, &app->seats[seat]);
+        note_failure(agent, &program->seats[seat]);
     }
     governor->dirty = true;
 }
 
-void needs_drop(struct governor *governor, const struct app *app)
+void needs_drop(struct governor *governor, const struct program *program)
 {
     struct need *next;
 
     for (struct need *need = governor->needs; need; need = next) {
         next = need->next;
-        if (need->app == app) {
+        if (need->program == program) {
             need_drop(governor, need);
         }
     }
@@ -113,7 +114,7 @@ void needs_drop(struct governor *governor, const struct app *app)
 
 void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason)
 {
-    struct app_fate *fate = &need->app->fate;
+    struct governed *governed = &need->program->governed;
     uint64_t waited = uv_now(&agent->loop) - need->since_ms;
     struct frame frame;
 
@@ -121,20 +122,20 @@ void need_answer(struct agent *agent, struct need *need, const char *way, const 
     frame_u64(&frame, "id", need->id);
     frame_string(&frame, "way", way);
     frame_string(&frame, "reason", reason);
-    peer_send(need->app->peer, &frame);
-    need->app->seats[need->seat].earned_ms = waited;
-    fate->waits++;
-    fate->waited_ms += waited;
-    fate->refusals += strcmp(way, WAY_REFUSE) == 0;
+    peer_send(need->program->peer, &frame);
+    need->program->seats[need->seat].earned_ms = waited;
+    governed->waits++;
+    governed->waited_ms += waited;
+    governed->refusals += strcmp(way, WAY_REFUSE) == 0;
     need_drop(agent->governor, need);
 }
 
-void needs_answer(struct agent *agent, const struct app *app, unsigned seats, const char *way,
-                  const char *reason)
+void needs_answer(struct agent *agent, const struct program *program, unsigned seats,
+                  const char *way, const char *reason)
 {
     struct need *need;
 
-    while ((need = need_of(agent->governor, app, seats))) {
+    while ((need = need_of(agent->governor, program, seats))) {
         need_answer(agent, need, way, reason);
     }
 }

@@ -6,25 +6,25 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
-void report_put_app(struct frame *frame, const struct app *app)
+void report_put_program(struct frame *frame, const struct program *program)
 {
     frame_map(frame, "app");
-    frame_string(frame, "id", app->id);
-    frame_string(frame, "name", app->name);
-    frame_u64(frame, "pid", (uint64_t)app->pid);
+    frame_string(frame, "id", program->id);
+    frame_string(frame, "name", program->name);
+    frame_u64(frame, "pid", (uint64_t)program->pid);
     frame_end(frame);
 }
 
-void report_tell(struct peer *client, const struct app *app, const char *from, const char *to,
-                 const char *result, bool already)
+void report_plain(struct peer *client, const struct program *program, const char *from,
+                  const char *to, const char *result, bool already)
 {
     struct frame frame;
 
     frame_init(&frame, MSG_REPORT);
-    report_put_app(&frame, app);
+    report_put_program(&frame, program);
     frame_string(&frame, "from", from);
     frame_string(&frame, "to", to);
-    frame_bool(&frame, "starting", !app->connected);
+    frame_bool(&frame, "starting", !program->connected);
     frame_bool(&frame, "already", already);
     frame_string(&frame, "result", result);
     frame_string(&frame, "reached", "plan");
@@ -37,14 +37,14 @@ void report_tell(struct peer *client, const struct app *app, const char *from, c
     peer_send(client, &frame);
 }
 
-void report_of(struct peer *client, const struct app *app, size_t seat, const char *result,
-               bool already)
+void report_devices(struct peer *client, const struct program *program, size_t seat,
+                    const char *result, bool already)
 {
     char from[160], to[160];
 
-    app_device_names(client->agent, app, seat, true, from, sizeof(from));
-    app_device_names(client->agent, app, seat, false, to, sizeof(to));
-    report_tell(client, app, already ? from : "", already ? from : to, result, already);
+    program_device_names(client->agent, program, seat, true, from, sizeof(from));
+    program_device_names(client->agent, program, seat, false, to, sizeof(to));
+    report_plain(client, program, already ? from : "", already ? from : to, result, already);
 }
 
 /** What became of each seat that was tried, as the program says. */
@@ -82,7 +82,7 @@ void report_forward(struct peer *client, const struct request *request,
     field_string(message, "reached", reached, sizeof(reached));
     field_text(message, "reason", reason, sizeof(reason));
     frame_init(&frame, MSG_REPORT);
-    report_put_app(&frame, request->app);
+    report_put_program(&frame, request->program);
     frame_string(&frame, "from", request->from);
     frame_string(&frame, "to", request->to);
     frame_bool(&frame, "starting", false);

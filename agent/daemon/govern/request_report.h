@@ -7,8 +7,8 @@ struct request;
 
 /* What clients are told of their moves, suspends and resumes: MSG_REPORT. */
 
-/** "app": which program it is. */
-void report_put_app(struct frame *frame, const struct app *app);
+/** "program": which program it is. */
+void report_put_program(struct frame *frame, const struct program *program);
 /**
  * What the program was not asked for.
  *
@@ -16,11 +16,11 @@ void report_put_app(struct frame *frame, const struct app *app);
  * @result     RESULT_...
  * @already    It was there.
  */
-void report_tell(struct peer *client, const struct app *app, const char *from, const char *to,
-                 const char *result, bool already);
+void report_plain(struct peer *client, const struct program *program, const char *from,
+                  const char *to, const char *result, bool already);
 /** The same of the devices of @seat, or of all with APP_ALL_SEATS. */
-void report_of(struct peer *client, const struct app *app, size_t seat, const char *result,
-               bool already);
+void report_devices(struct peer *client, const struct program *program, size_t seat,
+                    const char *result, bool already);
 /** What the program reported of @request. */
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message);

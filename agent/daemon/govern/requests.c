@@ -73,7 +73,7 @@ static bool find_target(struct peer *client, struct message *message,
 }
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
-static void move_starting(struct peer *client, struct app *app, size_t seat,
+static void move_starting(struct peer *client, struct program *program, size_t seat,
                           const struct message *message, const struct inventory_entry *target)
 {
     struct agent *agent = client->agent;
@@ -84,18 +84,18 @@ static void move_starting(struct peer *client, struct app *app, size_t seat,
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) has not used OpenCL yet, so it holds no device; try again "
                    "when reseat ps shows it running",
-                   app->name, (int)app->pid);
+                   program->name, (int)program->pid);
         return;
     }
     if (govern_drains(agent, target->name, reason, sizeof(reason))) {
         peer_error(client, ERR_REFUSED, "%s", reason);
         return;
     }
-    app_device_names(agent, app, seat, false, from, sizeof(from));
+    program_device_names(agent, program, seat, false, from, sizeof(from));
     if (!dry_run) {
-        apps_set_device(agent, app, seat, &target->key);
+        programs_set_device(agent, program, seat, &target->key);
     }
-    report_tell(client, app, from, target->name, RESULT_DONE, false);
+    report_plain(client, program, from, target->name, RESULT_DONE, false);
 }
 
 static void put_numbers(struct frame *frame, const char *key, const uint64_t *numbers, size_t count)
@@ -110,16 +110,16 @@ static void put_numbers(struct frame *frame, const char *key, const uint64_t *nu
 /** @again: the program may say that it has more by now. */
 static void put_grants(struct frame *frame, const struct request *request, bool again)
 {
-    size_t count = request->app->seat_count;
+    size_t count = request->program->seat_count;
     uint64_t most = 0, wanted[PROTOCOL_SEATS_MAX];
 
     for (size_t i = 0; i < count; i++) {
         most = request->grants[i] > most ? request->grants[i] : most;
-        wanted[i] = govern_wanted(&request->app->seats[i]);
+        wanted[i] = govern_wanted(&request->program->seats[i]);
     }
     frame_u64(frame, "grant",
-              request->seat == APP_ALL_SEATS ? most : request->grants[request->seat]);
-    if (request->seat == APP_ALL_SEATS) {
+              request->seat == PROGRAM_ALL_SEATS ? most : request->grants[request->seat]);
+    if (request->seat == PROGRAM_ALL_SEATS) {
         put_numbers(frame, "grants", request->grants, count);
     }
     if (again) {
@@ -137,7 +137,7 @@ static void send_request(const struct request *request, const struct inventory_e
     }
     frame_init(&frame, request->verb);
     frame_u64(&frame, "request", request->id);
-    if (request->seat != APP_ALL_SEATS) {
+    if (request->seat != PROGRAM_ALL_SEATS) {
         frame_u64(&frame, "seat", request->seat);
     }
     frame_string(&frame, "device", key);
@@ -150,14 +150,14 @@ static void send_request(const struct request *request, const struct inventory_e
     if (request->target != LEDGER_NONE) {
         put_grants(&frame, request, request->tries < TRIES_MAX);
     }
-    peer_send(request->app->peer, &frame);
+    peer_send(request->program->peer, &frame);
 }
 
 int requests_begin(struct agent *agent, const struct request *wish,
                    const struct inventory_entry *target, uint64_t timeout_ms)
 {
     struct request *request = malloc(sizeof(*request));
-    struct app *app = wish->app;
+    struct program *program = wish->program;
 
     if (!request) {
         return -ENOMEM;
@@ -165,17 +165,17 @@ int requests_begin(struct agent *agent, const struct request *wish,
     timeout_ms = timeout_ms > TIMEOUT_MS_MAX ? TIMEOUT_MS_MAX : timeout_ms;
     *request = *wish;
     request->id = ++agent->next_request;
-    app_device_names(agent, app, wish->seat, true, request->from, sizeof(request->from));
+    program_device_names(agent, program, wish->seat, true, request->from, sizeof(request->from));
     if (target) {
         snprintf(request->to, sizeof(request->to), "%s", target->name);
     } else if (strcmp(request->verb, MSG_RESUME) == 0) {
-        app_device_names(agent, app, wish->seat, false, request->to, sizeof(request->to));
+        program_device_names(agent, program, wish->seat, false, request->to, sizeof(request->to));
     }
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     request->deadline_ns = timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0;
     request->next = agent->requests;
     agent->requests = request;
-    agent_log("%s: %s from %s to %s asked by %s %d", app->id, request->verb,
+    agent_log("%s: %s from %s to %s asked by %s %d", program->id, request->verb,
               request->from[0] ? request->from : "memory", request->to[0] ? request->to : "memory",
               request->ours ? "policy of agent" : "pid",
               request->client ? (int)request->client->pid : (int)getpid());
@@ -184,13 +184,13 @@ int requests_begin(struct agent *agent, const struct request *wish,
 }
 
 /** Where each resumes that @seat means, when nobody says: NULL where that is not one device. */
-static const struct inventory_entry *last_device(const struct agent *agent, const struct app *app,
-                                                 unsigned seats)
+static const struct inventory_entry *last_device(const struct agent *agent,
+                                                 const struct program *program, unsigned seats)
 {
     const struct inventory_entry *all = NULL;
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        const struct app_seat *one = &app->seats[i];
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *one = &program->seats[i];
         if (!(seats & (1u << i)) || !one->suspended) {
             continue;
         }
@@ -210,13 +210,14 @@ static int admit_back(struct agent *agent, const struct request *wish, char *ret
     unsigned left = wish->seats;
     int full = 0;
 
-    for (size_t i = 0; i < wish->app->seat_count && !full; i++) {
-        const struct app_seat *seat = &wish->app->seats[i];
+    for (size_t i = 0; i < wish->program->seat_count && !full; i++) {
+        const struct program_device *seat = &wish->program->seats[i];
         struct request part = *wish;
         part.dry_run = true;
         part.seats = 0;
-        for (size_t j = i; left & (1u << i) && seat->has_device && j < wish->app->seat_count; j++) {
-            const struct app_seat *other = &wish->app->seats[j];
+        for (size_t j = i; left & (1u << i) && seat->has_device && j < wish->program->seat_count;
+             j++) {
+            const struct program_device *other = &wish->program->seats[j];
             if (other->has_device && device_key_equal(&other->device, &seat->device)) {
                 part.seats |= left & (1u << j);
             }
@@ -229,7 +230,7 @@ static int admit_back(struct agent *agent, const struct request *wish, char *ret
     return full;
 }
 
-static void forward(struct peer *client, struct app *app, size_t seat,
+static void forward(struct peer *client, struct program *program, size_t seat,
                     const struct message *message, const struct inventory_entry *target,
                     const char *verb)
 {
@@ -237,8 +238,8 @@ static void forward(struct peer *client, struct app *app, size_t seat,
     char error[PROTOCOL_TEXT_MAX];
     struct request wish = {
         .client = client,
-        .app = app,
-        .seats = seat == APP_ALL_SEATS ? (1u << app->seat_count) - 1 : 1u << seat,
+        .program = program,
+        .seats = seat == PROGRAM_ALL_SEATS ? (1u << program->seat_count) - 1 : 1u << seat,
         .seat = seat,
         .target = LEDGER_NONE,
         .dry_run = field_bool(&message->root, "dry_run", false),
@@ -249,21 +250,21 @@ static void forward(struct peer *client, struct app *app, size_t seat,
     uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
     uint32_t only = LEDGER_NONE;
     const struct inventory_entry *there =
-        target || !resumes ? target : last_device(agent, app, wish.seats);
+        target || !resumes ? target : last_device(agent, program, wish.seats);
 
     snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
     if (resumes && target) {
         only = govern_index(agent, target);
     }
     if (resumes && field_bool(&message->root, "queue", false)) {
-        resume_hand_back(client, app, seat, wish.seats, only);
+        resume_hand_back(client, program, seat, wish.seats, only);
         return;
     }
     int full = there     ? govern_admit(agent, &wish, there, error, sizeof(error))
                : resumes ? admit_back(agent, &wish, error, sizeof(error))
                          : 0;
     if (full && resumes && (full == -ENOSPC || !target)) {
-        resume_queue(client, app, seat, wish.seats, only, timeout_ms, error);
+        resume_queue(client, program, seat, wish.seats, only, timeout_ms, error);
         return;
     }
     if (full) {
@@ -276,10 +277,10 @@ static void forward(struct peer *client, struct app *app, size_t seat,
     }
 }
 
-static bool any_suspended(const struct app *app, size_t seat)
+static bool any_suspended(const struct program *program, size_t seat)
 {
-    for (size_t i = 0; i < app->seat_count; i++) {
-        if ((seat == APP_ALL_SEATS || seat == i) && app->seats[i].suspended) {
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if ((seat == PROGRAM_ALL_SEATS || seat == i) && program->seats[i].suspended) {
             return true;
         }
     }
@@ -287,17 +288,17 @@ static bool any_suspended(const struct app *app, size_t seat)
 }
 
 /** All of it that @seat means is where the request would have it. */
-static bool is_there(const struct agent *agent, const struct app *app, size_t seat,
+static bool is_there(const struct agent *agent, const struct program *program, size_t seat,
                      const char *verb, const struct inventory_entry *target)
 {
-    bool there = app->status.known && !app_moving(app);
+    bool there = program->status.known && !program_moving(program);
 
     for (const struct request *request = agent->requests; request; request = request->next) {
-        there = there && (request->app != app || request->dry_run);
+        there = there && (request->program != program || request->dry_run);
     }
-    for (size_t i = 0; there && i < app->seat_count; i++) {
-        const struct app_seat *one = &app->seats[i];
-        if (seat == APP_ALL_SEATS || seat == i) {
+    for (size_t i = 0; there && i < program->seat_count; i++) {
+        const struct program_device *one = &program->seats[i];
+        if (seat == PROGRAM_ALL_SEATS || seat == i) {
             there = strcmp(verb, MSG_SUSPEND) == 0
                         ? one->suspended
                         : !one->suspended &&
@@ -309,17 +310,18 @@ static bool is_there(const struct agent *agent, const struct app *app, size_t se
 }
 
 /** It stays there because an operator wants that, whoever had it there before. */
-static void stay(struct agent *agent, struct app *app, size_t seat, const char *verb, bool really)
+static void stay(struct agent *agent, struct program *program, size_t seat, const char *verb,
+                 bool really)
 {
-    for (size_t i = 0; really && i < app->seat_count; i++) {
-        if (seat != APP_ALL_SEATS && seat != i) {
+    for (size_t i = 0; really && i < program->seat_count; i++) {
+        if (seat != PROGRAM_ALL_SEATS && seat != i) {
             continue;
         }
-        app->seats[i].displaced = app->seats[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
-        app->seats[i].chosen = app->seats[i].chosen || strcmp(verb, MSG_MOVE) == 0;
+        program->seats[i].displaced = program->seats[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
+        program->seats[i].chosen = program->seats[i].chosen || strcmp(verb, MSG_MOVE) == 0;
     }
     if (really) {
-        apps_save(agent, app);
+        programs_save(agent, program);
     }
 }
 
@@ -328,7 +330,7 @@ void requests_start(struct peer *client, struct message *message)
     struct agent *agent = client->agent;
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX], verb[16];
     const struct inventory_entry *target;
-    struct app *app;
+    struct program *program;
     size_t seat;
 
     field_string(&message->root, "type", verb, sizeof(verb));
@@ -336,7 +338,7 @@ void requests_start(struct peer *client, struct message *message)
         peer_error(client, ERR_USAGE, "the request names no program");
         return;
     }
-    int result = apps_find(agent, client, name, &app, &seat, error, sizeof(error));
+    int result = programs_find(agent, client, name, &program, &seat, error, sizeof(error));
     if (result) {
         peer_error(client,
                    result == -ESRCH    ? ERR_NO_APP
@@ -352,29 +354,29 @@ void requests_start(struct peer *client, struct message *message)
         peer_error(client, ERR_USAGE, "the request names no device");
         return;
     }
-    if (!app->connected) {
-        move_starting(client, app, seat, message, target);
+    if (!program->connected) {
+        move_starting(client, program, seat, message, target);
         return;
     }
-    if (!app->peer) {
+    if (!program->peer) {
         peer_error(client, ERR_GONE,
                    "program %s (pid %d) has not found this agent yet; try again in a second",
-                   app->name, (int)app->pid);
+                   program->name, (int)program->pid);
         return;
     }
-    if (is_there(agent, app, seat, verb, target)) {
-        stay(agent, app, seat, verb, !field_bool(&message->root, "dry_run", false));
-        report_of(client, app, seat, RESULT_DONE, true);
+    if (is_there(agent, program, seat, verb, target)) {
+        stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
+        report_devices(client, program, seat, RESULT_DONE, true);
         return;
     }
-    if (strcmp(verb, MSG_RESUME) == 0 && app->status.known && !any_suspended(app, seat) &&
-        !app_moving(app)) {
+    if (strcmp(verb, MSG_RESUME) == 0 && program->status.known && !any_suspended(program, seat) &&
+        !program_moving(program)) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) is not suspended; use reseat move to change its device",
-                   app->name, (int)app->pid);
+                   program->name, (int)program->pid);
         return;
     }
-    forward(client, app, seat, message, target, verb);
+    forward(client, program, seat, message, target, verb);
 }
 
 static void send_cancel(const struct request *request)
@@ -383,7 +385,7 @@ static void send_cancel(const struct request *request)
 
     frame_init(&frame, MSG_CANCEL);
     frame_u64(&frame, "request", request->id);
-    peer_send(request->app->peer, &frame);
+    peer_send(request->program->peer, &frame);
 }
 
 void requests_cancel(struct peer *client, bool gone)
@@ -397,27 +399,28 @@ void requests_cancel(struct peer *client, bool gone)
         if (gone) {
             request->client = NULL;
         }
-        if (request->app->peer) {
+        if (request->program->peer) {
             send_cancel(request);
         }
     }
 }
 
-/** The request that @message of @app answers, or NULL: nobody may answer for another program. */
-static struct request *request_of(struct app *app, const msgpack_object *message)
+/** The request that @message of @program answers, or NULL: nobody may answer for another program.
+ */
+static struct request *request_of(struct program *program, const msgpack_object *message)
 {
-    struct request *request = app->peer->agent->requests;
+    struct request *request = program->peer->agent->requests;
     uint64_t id = field_u64(message, "request", 0);
 
-    while (request && (request->id != id || request->app != app)) {
+    while (request && (request->id != id || request->program != program)) {
         request = request->next;
     }
     return request;
 }
 
-void requests_progress(struct app *app, const msgpack_object *message)
+void requests_progress(struct program *program, const msgpack_object *message)
 {
-    struct request *request = request_of(app, message);
+    struct request *request = request_of(program, message);
     char phase[PROTOCOL_WORD_MAX], building[PROTOCOL_WORD_MAX];
     struct frame frame;
 
@@ -470,7 +473,7 @@ static void start_over(struct agent *agent, struct request *request)
         peer_error(request->client, ERR_FAILED,
                    "program %s (pid %d) does not say what became of it, and may be where it was; "
                    "see reseat ps",
-                   request->app->name, (int)request->app->pid);
+                   request->program->name, (int)request->program->pid);
         end_request(agent, request, 0, RESULT_UNKNOWN, "", false);
     } else if (govern_admit(agent, request, target, error, sizeof(error))) {
         peer_error(request->client, ERR_REFUSED, "%s", error);
@@ -481,10 +484,10 @@ static void start_over(struct agent *agent, struct request *request)
     }
 }
 
-void requests_report(struct app *app, const msgpack_object *message)
+void requests_report(struct program *program, const msgpack_object *message)
 {
-    struct agent *agent = app->peer->agent;
-    struct request *request = request_of(app, message);
+    struct agent *agent = program->peer->agent;
+    struct request *request = request_of(program, message);
     char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
 
     if (!request) {
@@ -496,7 +499,7 @@ void requests_report(struct app *app, const msgpack_object *message)
     }
     field_string(message, "result", result, sizeof(result));
     field_text(message, "reason", reason, sizeof(reason));
-    agent_log("%s: %s %s%s%s", app->id, request->verb, result, reason[0] ? ": " : "", reason);
+    agent_log("%s: %s %s%s%s", program->id, request->verb, result, reason[0] ? ": " : "", reason);
     struct peer *client =
         request->client || !request->ours ? request->client : resume_ends(agent, request, result);
     if (client) {
@@ -506,20 +509,20 @@ void requests_report(struct app *app, const msgpack_object *message)
                 field_bool(message, "lasting", false));
 }
 
-void requests_fail(struct agent *agent, struct app *app, bool ended)
+void requests_fail(struct agent *agent, struct program *program, bool ended)
 {
     const char *what = ended ? "ended" : "closed its connection to the agent";
     struct request *next;
 
     for (struct request *request = agent->requests; request; request = next) {
         next = request->next;
-        if (request->app != app) {
+        if (request->program != program) {
             continue;
         }
         if (request->client) {
             peer_error(request->client, ERR_GONE,
                        "program %s (pid %d) %s during the %s; nothing is left to do for it",
-                       app->name, (int)app->pid, what, request->verb);
+                       program->name, (int)program->pid, what, request->verb);
         }
         end_request(agent, request, 0, ended ? RESULT_ENDED : RESULT_UNKNOWN,
                     ended ? "the program ended" : "the program closed its connection to the agent",
@@ -527,19 +530,19 @@ void requests_fail(struct agent *agent, struct app *app, bool ended)
     }
 }
 
-void requests_give_up(struct agent *agent, struct app *app)
+void requests_give_up(struct agent *agent, struct program *program)
 {
     struct request *next;
 
     for (struct request *request = agent->requests; request; request = next) {
         next = request->next;
-        if (request->app != app) {
+        if (request->program != program) {
             continue;
         }
         if (request->client) {
             peer_error(request->client, ERR_EXPIRED,
                        "program %s (pid %d) does not answer (is it stopped?); the %s is canceled",
-                       app->name, (int)app->pid, request->verb);
+                       program->name, (int)program->pid, request->verb);
         }
         send_cancel(request);
         end_request(agent, request, 0, RESULT_EXPIRED, "it does not answer (is it stopped?)",
@@ -560,7 +563,7 @@ void requests_sweep(struct agent *agent)
             peer_error(request->client, ERR_EXPIRED,
                        "program %s (pid %d) did not answer within the deadline; it rolls back by "
                        "itself when it runs again (is it stopped?)",
-                       request->app->name, (int)request->app->pid);
+                       request->program->name, (int)request->program->pid);
         }
         end_request(agent, request, 0, RESULT_EXPIRED, "it did not answer in time", false);
     }

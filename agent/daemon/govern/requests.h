@@ -9,7 +9,7 @@ struct request {
     struct request *next;
     uint64_t id;
     struct peer *client; /**< NULL: gone; the request is canceled, its answer unwanted. */
-    struct app *app;
+    struct program *program;
     unsigned seats;  /**< Of the program that it is for, as bits. */
     uint32_t target; /**< Device of the ledger; LEDGER_NONE: host memory, or not known. */
     uint64_t grants[PROTOCOL_SEATS_MAX]; /**< Bytes kept there for each seat. */
@@ -32,7 +32,7 @@ void requests_start(struct peer *client, struct message *message);
 /**
  * Ask a connected program.
  *
- * @wish    Copied; verb, app, seats and seat are set, and what else is known.
+ * @wish    Copied; verb, program, seats and seat are set, and what else is known.
  * @target  NULL: where it was, or host memory.
  * @timeout_ms  0: none.
  * Returns 0 or -ENOMEM.
@@ -42,12 +42,12 @@ MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish,
 /** The client wants its request canceled, or is gone. */
 void requests_cancel(struct peer *client, bool gone);
 /** The program sent MSG_PROGRESS or MSG_REPORT. */
-void requests_progress(struct app *app, const msgpack_object *message);
-void requests_report(struct app *app, const msgpack_object *message);
+void requests_progress(struct program *program, const msgpack_object *message);
+void requests_report(struct program *program, const msgpack_object *message);
 /** The program can answer no more: it ended, or closed its connection. */
-void requests_fail(struct agent *agent, struct app *app, bool ended);
+void requests_fail(struct agent *agent, struct program *program, bool ended);
 /** Cancel what a connected program is asked: it does not answer. */
-void requests_give_up(struct agent *agent, struct app *app);
+void requests_give_up(struct agent *agent, struct program *program);
 /** Stop waiting for programs whose deadline is well past. */
 void requests_sweep(struct agent *agent);
 void requests_finish(struct agent *agent);

@@ -15,7 +15,7 @@
 struct resume {
     struct resume *next;
     struct peer *client;
-    struct app *app;
+    struct program *program;
     size_t seat;
     unsigned seats; /**< As bits. */
     unsigned ours;  /**< Of these, those that would not queue if nobody waited. */
@@ -36,29 +36,29 @@ static void drop(struct governor *governor, struct resume *resume)
 /** Nobody waits any more: what queues only for that stays suspended. */
 static void give_up(struct agent *agent, struct resume *resume)
 {
-    for (size_t i = 0; i < resume->app->seat_count; i++) {
-        struct app_seat *seat = &resume->app->seats[i];
+    for (size_t i = 0; i < resume->program->seat_count; i++) {
+        struct program_device *seat = &resume->program->seats[i];
         if (resume->ours & (1u << i) && seat->suspended) {
             seat->displaced = false;
             seat->only = LEDGER_NONE;
         }
     }
-    apps_save(agent, resume->app);
+    programs_save(agent, resume->program);
     drop(agent->governor, resume);
 }
 
-/** Have the seats of @app queue; those, as bits, that did not before. */
-static unsigned enqueue(struct agent *agent, struct app *app, unsigned seats, uint32_t only)
+/** Have the seats of @program queue; those, as bits, that did not before. */
+static unsigned enqueue(struct agent *agent, struct program *program, unsigned seats, uint32_t only)
 {
     unsigned added = 0;
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        struct app_seat *seat = &app->seats[i];
+    for (size_t i = 0; i < program->seat_count; i++) {
+        struct program_device *seat = &program->seats[i];
         if (!(seats & (1u << i)) || !seat->suspended) {
             continue;
         }
         if (!seat->displaced) {
-            const struct need *need = need_of(agent->governor, app, 1u << i);
+            const struct need *need = need_of(agent->governor, program, 1u << i);
             seat->displaced = true;
             seat->ticket = need ? need->ticket : ++agent->governor->tickets;
             seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
@@ -66,36 +66,37 @@ static unsigned enqueue(struct agent *agent, struct app *app, unsigned seats, ui
         }
         seat->only = only;
     }
-    apps_save(agent, app);
+    programs_save(agent, program);
     agent->governor->dirty = true;
     return added;
 }
 
-void govern_put_queued(const struct agent *agent, const struct app *app, struct frame *frame)
+void govern_put_queued(const struct agent *agent, const struct program *program,
+                       struct frame *frame)
 {
     frame_array(frame, "queued_ms");
-    for (size_t i = 0; i < app->seat_count; i++) {
-        frame_u64(frame, NULL, app->seats[i].queued_ms);
+    for (size_t i = 0; i < program->seat_count; i++) {
+        frame_u64(frame, NULL, program->seats[i].queued_ms);
     }
     frame_end(frame);
     frame_array(frame, "only");
-    for (size_t i = 0; i < app->seat_count; i++) {
-        uint32_t only = app->seats[i].only;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        uint32_t only = program->seats[i].only;
         frame_string(frame, NULL,
                      only == LEDGER_NONE ? "" : agent->governor->ledger.devices[only].name);
     }
     frame_end(frame);
 }
 
-void govern_take_queued(struct agent *agent, struct app *app, const msgpack_object *map)
+void govern_take_queued(struct agent *agent, struct program *program, const msgpack_object *map)
 {
     const msgpack_object *times, *names;
     size_t timed = field_array(map, "queued_ms", &times), named = field_array(map, "only", &names);
     uint64_t now = uv_now(&agent->loop);
     char name[PROTOCOL_WORD_MAX];
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        struct app_seat *seat = &app->seats[i];
+    for (size_t i = 0; i < program->seat_count; i++) {
+        struct program_device *seat = &program->seats[i];
         /* The clock is one for all agents between two starts of the machine. */
         seat->queued_ms = now;
         if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER &&
@@ -112,8 +113,8 @@ void govern_take_queued(struct agent *agent, struct app *app, const msgpack_obje
     }
 }
 
-void resume_queue(struct peer *client, struct app *app, size_t seat, unsigned seats, uint32_t only,
-                  uint64_t timeout_ms, const char *why)
+void resume_queue(struct peer *client, struct program *program, size_t seat, unsigned seats,
+                  uint32_t only, uint64_t timeout_ms, const char *why)
 {
     struct agent *agent = client->agent;
     struct resume *resume = malloc(sizeof(*resume));
@@ -125,29 +126,29 @@ void resume_queue(struct peer *client, struct app *app, size_t seat, unsigned se
     }
     *resume = (struct resume){.next = agent->governor->resumes,
                               .client = client,
-                              .app = app,
+                              .program = program,
                               .seat = seat,
                               .seats = seats,
-                              .ours = enqueue(agent, app, seats, only),
+                              .ours = enqueue(agent, program, seats, only),
                               .expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms : 0};
     agent->governor->resumes = resume;
     frame_init(&frame, MSG_NOTICE);
-    report_put_app(&frame, app);
+    report_put_program(&frame, program);
     frame_string(&frame, "reason", why);
     peer_send(client, &frame);
 }
 
-void resume_hand_back(struct peer *client, struct app *app, size_t seat, unsigned seats,
+void resume_hand_back(struct peer *client, struct program *program, size_t seat, unsigned seats,
                       uint32_t only)
 {
-    (void)enqueue(client->agent, app, seats, only);
-    report_of(client, app, seat, RESULT_QUEUED, false);
+    (void)enqueue(client->agent, program, seats, only);
+    report_devices(client, program, seat, RESULT_QUEUED, false);
 }
 
 static bool waits(const struct resume *resume)
 {
-    for (size_t i = 0; i < resume->app->seat_count; i++) {
-        if (resume->seats & (1u << i) && resume->app->seats[i].suspended) {
+    for (size_t i = 0; i < resume->program->seat_count; i++) {
+        if (resume->seats & (1u << i) && resume->program->seats[i].suspended) {
             return true;
         }
     }
@@ -157,8 +158,8 @@ static bool waits(const struct resume *resume)
 /** False for one that somebody else wants to stay where it is. */
 static bool queues(const struct resume *resume)
 {
-    for (size_t i = 0; i < resume->app->seat_count; i++) {
-        const struct app_seat *seat = &resume->app->seats[i];
+    for (size_t i = 0; i < resume->program->seat_count; i++) {
+        const struct program_device *seat = &resume->program->seats[i];
         if (resume->seats & (1u << i) && seat->suspended && !seat->displaced) {
             return false;
         }
@@ -173,7 +174,7 @@ struct peer *resume_ends(struct agent *agent, const struct request *request, con
     for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
         struct peer *client = resume->client;
         next = resume->next;
-        if (resume->app != request->app || !(resume->seats & request->seats)) {
+        if (resume->program != request->program || !(resume->seats & request->seats)) {
             continue;
         }
         if (strcmp(result, RESULT_REFUSED) == 0 && request->chosen) {
@@ -182,8 +183,8 @@ struct peer *resume_ends(struct agent *agent, const struct request *request, con
             return client;
         }
         unsigned rest = resume->seats & ~request->seats;
-        for (size_t i = 0; i < resume->app->seat_count; i++) {
-            rest &= resume->app->seats[i].suspended ? ~0u : ~(1u << i);
+        for (size_t i = 0; i < resume->program->seat_count; i++) {
+            rest &= resume->program->seats[i].suspended ? ~0u : ~(1u << i);
         }
         if (strcmp(result, RESULT_DONE) == 0 && !rest) {
             drop(agent->governor, resume);
@@ -201,22 +202,23 @@ void resume_cancel(struct agent *agent, const struct peer *client, bool gone)
         next = resume->next;
         if (resume->client == client) {
             if (!gone) {
-                report_of(resume->client, resume->app, resume->seat, RESULT_CANCELED, false);
+                report_devices(resume->client, resume->program, resume->seat, RESULT_CANCELED,
+                               false);
             }
             give_up(agent, resume);
         }
     }
 }
 
-void resume_forget(struct agent *agent, const struct app *app)
+void resume_forget(struct agent *agent, const struct program *program)
 {
     struct resume *next;
 
     for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
         next = resume->next;
-        if (resume->app == app) {
+        if (resume->program == program) {
             peer_error(resume->client, ERR_GONE, "program %s (pid %d) ended before it had a device",
-                       app->name, (int)app->pid);
+                       program->name, (int)program->pid);
             drop(agent->governor, resume);
         }
     }
@@ -227,26 +229,26 @@ void resume_tick(struct agent *agent)
     struct resume *next;
 
     for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
-        const struct app *app = resume->app;
+        const struct program *program = resume->program;
         next = resume->next;
         if (!waits(resume)) {
-            report_of(resume->client, resume->app, resume->seat, RESULT_DONE, false);
+            report_devices(resume->client, resume->program, resume->seat, RESULT_DONE, false);
             drop(agent->governor, resume);
         } else if (!queues(resume)) {
             peer_error(resume->client, ERR_REFUSED,
-                       "program %s (pid %d) was suspended by another command meanwhile", app->name,
-                       (int)app->pid);
+                       "program %s (pid %d) was suspended by another command meanwhile",
+                       program->name, (int)program->pid);
             drop(agent->governor, resume);
-        } else if (app->silent) {
+        } else if (program->unresponsive) {
             peer_error(resume->client, ERR_EXPIRED,
                        "program %s (pid %d) does not answer (is it stopped?); the resume is "
                        "canceled",
-                       app->name, (int)app->pid);
+                       program->name, (int)program->pid);
             give_up(agent, resume);
         } else if (resume->expires_ms && uv_now(&agent->loop) >= resume->expires_ms) {
             peer_error(resume->client, ERR_EXPIRED,
                        "program %s (pid %d) found no room in time and stays suspended: %s",
-                       app->name, (int)app->pid, app->fate.why);
+                       program->name, (int)program->pid, program->governed.why);
             give_up(agent, resume);
         }
     }

@@ -18,26 +18,26 @@
 #define BUILD_DOUBLED 6
 #define STEP_MS       600000 /* A move that takes longer is given up. */
 
-static const struct policy_program *program_of(const struct agent *agent, uint32_t program)
+static const struct policy_program *program_of(const struct agent *agent, uint32_t index)
 {
-    return &agent->governor->world.programs[program];
+    return &agent->governor->world.programs[index];
 }
 
-static void note(const struct unit *unit, const struct policy_step *step)
+static void note(const struct group *group, const struct policy_step *step)
 {
-    struct app *app = unit->app;
+    struct program *program = group->program;
 
-    memcpy(app->fate.why, step->reason, sizeof(app->fate.why));
-    agent_log("%s: policy: %s: %s", app->id, policy_action_name(step->action), step->reason);
+    memcpy(program->governed.why, step->reason, sizeof(program->governed.why));
+    agent_log("%s: policy: %s: %s", program->id, policy_action_name(step->action), step->reason);
 }
 
-void step_rest(struct agent *agent, struct app *app)
+void step_rest(struct agent *agent, struct program *program)
 {
-    struct app_fate *fate = &app->fate;
+    struct governed *governed = &program->governed;
 
-    fate->rest_ms = fate->rest_ms ? fate->rest_ms * 2 : REST_MS;
-    fate->rest_ms = fate->rest_ms < REST_MS_MAX ? fate->rest_ms : REST_MS_MAX;
-    fate->rest_until_ms = uv_now(&agent->loop) + fate->rest_ms;
+    governed->rest_ms = governed->rest_ms ? governed->rest_ms * 2 : REST_MS;
+    governed->rest_ms = governed->rest_ms < REST_MS_MAX ? governed->rest_ms : REST_MS_MAX;
+    governed->rest_until_ms = uv_now(&agent->loop) + governed->rest_ms;
 }
 
 /** What a build there depends on and that another driver changes. */
@@ -55,58 +55,60 @@ static uint64_t driver_of(const struct agent *agent, uint32_t device)
     return hash;
 }
 
-bool step_barred(const struct agent *agent, const struct app *app, const struct app_bar *bar)
+bool step_barred(const struct agent *agent, const struct program *program,
+                 const struct program_bar *bar)
 {
     bool time = uv_now(&agent->loop) < bar->until_ms;
 
     switch (bar->cause) {
     case BAR_REFUSED:
-        return bar->uses == app_uses(app);
+        return bar->uses == program_uses(program);
     case BAR_BUILD:
-        return bar->driver == driver_of(agent, bar->device) && (time || bar->uses == app_uses(app));
+        return bar->driver == driver_of(agent, bar->device) &&
+               (time || bar->uses == program_uses(program));
     case BAR_FAILED:
         break;
     }
     return time;
 }
 
-void step_bar(struct agent *agent, struct app *app, uint32_t device, enum app_bar_cause cause,
-              const char *reason)
+void step_bar(struct agent *agent, struct program *program, uint32_t device,
+              enum program_bar_cause cause, const char *reason)
 {
-    struct app_fate *fate = &app->fate;
+    struct governed *governed = &program->governed;
     unsigned at = 0, tries = 0;
 
-    while (at < fate->bar_count && fate->bars[at].device != device) {
+    while (at < governed->bar_count && governed->bars[at].device != device) {
         at++;
     }
-    if (at == APP_BARS_MAX) {
+    if (at == PROGRAM_BARS_MAX) {
         at = 0;
-    } else if (at == fate->bar_count) {
-        fate->bar_count++;
-    } else if (fate->bars[at].cause == cause) {
-        tries = fate->bars[at].tries + 1;
+    } else if (at == governed->bar_count) {
+        governed->bar_count++;
+    } else if (governed->bars[at].cause == cause) {
+        tries = governed->bars[at].tries + 1;
     }
     if (cause == BAR_FAILED) {
-        fate->rest_ms = fate->rest_ms ? fate->rest_ms * 2 : REST_MS;
-        fate->rest_ms = fate->rest_ms < REST_MS_MAX ? fate->rest_ms : REST_MS_MAX;
+        governed->rest_ms = governed->rest_ms ? governed->rest_ms * 2 : REST_MS;
+        governed->rest_ms = governed->rest_ms < REST_MS_MAX ? governed->rest_ms : REST_MS_MAX;
     }
     uint64_t build_ms = (uint64_t)BUILD_MS << (tries < BUILD_DOUBLED ? tries : BUILD_DOUBLED);
-    fate->bars[at] = (struct app_bar){
+    governed->bars[at] = (struct program_bar){
         .device = device,
         .cause = cause,
         .tries = tries,
-        .uses = app_uses(app),
+        .uses = program_uses(program),
         .driver = driver_of(agent, device),
-        .until_ms = uv_now(&agent->loop) + (cause == BAR_BUILD ? build_ms : fate->rest_ms),
+        .until_ms = uv_now(&agent->loop) + (cause == BAR_BUILD ? build_ms : governed->rest_ms),
     };
-    snprintf(fate->bars[at].reason, sizeof(fate->bars[at].reason), "%s", reason);
+    snprintf(governed->bars[at].reason, sizeof(governed->bars[at].reason), "%s", reason);
 }
 
 /* ---- messages ---- */
 
-void step_grant(struct agent *agent, struct app *app, uint32_t index, uint64_t bytes)
+void step_grant(struct agent *agent, struct program *program, uint32_t index, uint64_t bytes)
 {
-    struct app_seat *seat = &app->seats[index];
+    struct program_device *seat = &program->seats[index];
     struct frame frame;
 
     ledger_set_granted(&agent->governor->ledger, &seat->account, seat->account.granted + bytes);
@@ -114,10 +116,10 @@ void step_grant(struct agent *agent, struct app *app, uint32_t index, uint64_t b
     frame_init(&frame, MSG_GRANT);
     frame_u64(&frame, "seat", index);
     frame_u64(&frame, "bytes", bytes);
-    peer_send(app->peer, &frame);
+    peer_send(program->peer, &frame);
 }
 
-static void shrink(struct agent *agent, struct app *app, uint32_t seat, uint64_t bytes,
+static void shrink(struct agent *agent, struct program *program, uint32_t seat, uint64_t bytes,
                    uint64_t patience_ms)
 {
     struct frame frame;
@@ -125,48 +127,48 @@ static void shrink(struct agent *agent, struct app *app, uint32_t seat, uint64_t
     frame_init(&frame, MSG_SHRINK);
     frame_u64(&frame, "seat", seat);
     frame_u64(&frame, "bytes", bytes);
-    peer_send(app->peer, &frame);
-    app->seats[seat].exchanged_ms = uv_now(&agent->loop);
-    app->fate.shrinks = true;
-    app->fate.trims = patience_ms < SHRINK_MS;
-    app->fate.shrink_to = bytes;
-    app->fate.shrink_until_ms = uv_now(&agent->loop) + patience_ms;
+    peer_send(program->peer, &frame);
+    program->seats[seat].exchanged_ms = uv_now(&agent->loop);
+    program->governed.shrinks = true;
+    program->governed.trims = patience_ms < SHRINK_MS;
+    program->governed.shrink_to = bytes;
+    program->governed.shrink_until_ms = uv_now(&agent->loop) + patience_ms;
 }
 
 /* ---- steps ---- */
 
-static uint64_t granted_of(const struct unit *unit)
+static uint64_t granted_of(const struct group *group)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < unit->app->seat_count; i++) {
-        bytes += unit->seats & (1u << i) ? ledger_reserved(&unit->app->seats[i].account) : 0;
+    for (uint32_t i = 0; i < group->program->seat_count; i++) {
+        bytes += group->seats & (1u << i) ? ledger_reserved(&group->program->seats[i].account) : 0;
     }
     return bytes;
 }
 
 /** With a step's worth more than it needs, where there is plenty. */
-static bool do_grant(struct agent *agent, const struct unit *unit, const struct policy_step *step)
+static bool do_grant(struct agent *agent, const struct group *group, const struct policy_step *step)
 {
-    struct need *need = need_of(agent->governor, unit->app, unit->seats);
-    const struct app_seat *seat = &unit->app->seats[unit->seat];
-    uint64_t granted = granted_of(unit), quota = unit->app->policy.quota;
+    struct need *need = need_of(agent->governor, group->program, group->seats);
+    const struct program_device *seat = &group->program->seats[group->seat];
+    uint64_t granted = granted_of(group), quota = group->program->policy.quota;
 
     if (seat->account.device == LEDGER_NONE || (!need && !step->bytes)) {
         return false;
     }
     const struct ledger_device *device = &agent->governor->ledger.devices[seat->account.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
-    if (unit->app->fate.displaces && bytes < ledger_step(device)) {
+    if (group->program->governed.displaces && bytes < ledger_step(device)) {
         /* What others gave for it is not left to be given back, and asked for again. */
         bytes = room < ledger_step(device) ? room : ledger_step(device);
         bytes = bytes > step->bytes ? bytes : step->bytes;
     }
-    unit->app->fate.displaces = false;
+    group->program->governed.displaces = false;
     if (bytes > step->bytes && granted + bytes > quota) {
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
     }
-    step_grant(agent, unit->app, unit->seat, bytes);
+    step_grant(agent, group->program, group->seat, bytes);
     if (need) {
         need_answer(agent, need, WAY_AGAIN, step->reason);
     }
@@ -174,20 +176,20 @@ static bool do_grant(struct agent *agent, const struct unit *unit, const struct 
 }
 
 /** It keeps to so much in all. One whose call waits for that goes on by making room itself. */
-static bool do_spill(struct agent *agent, const struct unit *unit, const struct policy_step *step)
+static bool do_spill(struct agent *agent, const struct group *group, const struct policy_step *step)
 {
-    struct need *need = need_of(agent->governor, unit->app, unit->seats);
-    uint64_t granted = granted_of(unit);
+    struct need *need = need_of(agent->governor, group->program, group->seats);
+    uint64_t granted = granted_of(group);
 
     if (!need && step->bytes >= granted) {
         return false;
     }
     if (step->bytes > granted) {
-        step_grant(agent, unit->app, unit->seat, step->bytes - granted);
+        step_grant(agent, group->program, group->seat, step->bytes - granted);
     } else if (step->bytes < granted) {
-        for (uint32_t i = 0; i < unit->app->seat_count; i++) {
-            if (unit->seats & (1u << i)) {
-                shrink(agent, unit->app, i, step->bytes, SHRINK_MS);
+        for (uint32_t i = 0; i < group->program->seat_count; i++) {
+            if (group->seats & (1u << i)) {
+                shrink(agent, group->program, i, step->bytes, SHRINK_MS);
             }
         }
     }
@@ -197,28 +199,28 @@ static bool do_spill(struct agent *agent, const struct unit *unit, const struct 
     return true;
 }
 
-/** What each of a unit's virtual devices gets of @bytes, by what they want. */
-static void share_out(const struct unit *unit, uint64_t bytes, uint64_t *ret_grants)
+/** What each of a group's virtual devices gets of @bytes, by what they want. */
+static void share_out(const struct group *group, uint64_t bytes, uint64_t *ret_grants)
 {
     uint64_t wanted = 0, given = 0;
 
-    for (uint32_t i = 0; i < unit->app->seat_count; i++) {
+    for (uint32_t i = 0; i < group->program->seat_count; i++) {
         ret_grants[i] = 0;
-        wanted += unit->seats & (1u << i) ? unit->app->seats[i].wanted : 0;
+        wanted += group->seats & (1u << i) ? group->program->seats[i].wanted : 0;
     }
-    for (uint32_t i = 0; i < unit->app->seat_count; i++) {
-        if (unit->seats & (1u << i) && wanted) {
-            ret_grants[i] =
-                (uint64_t)((double)bytes * ((double)unit->app->seats[i].wanted / (double)wanted));
+    for (uint32_t i = 0; i < group->program->seat_count; i++) {
+        if (group->seats & (1u << i) && wanted) {
+            ret_grants[i] = (uint64_t)((double)bytes *
+                                       ((double)group->program->seats[i].wanted / (double)wanted));
             ret_grants[i] = ret_grants[i] < bytes - given ? ret_grants[i] : bytes - given;
             given += ret_grants[i];
         }
     }
-    ret_grants[unit->seat] += bytes - given;
+    ret_grants[group->seat] += bytes - given;
 }
 
 /** One request for each of its virtual devices; the program does them one after another. */
-static bool ask(struct agent *agent, const struct unit *unit, const struct policy_step *step,
+static bool ask(struct agent *agent, const struct group *group, const struct policy_step *step,
                 const char *verb)
 {
     const struct inventory_entry *target = govern_entry(agent, step->device);
@@ -228,17 +230,17 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
     if (strcmp(verb, MSG_SUSPEND) && !target) {
         return false;
     }
-    share_out(unit, step->bytes, grants);
-    for (uint32_t i = 0; i < unit->app->seat_count; i++) {
-        struct request wish = {.app = unit->app,
+    share_out(group, step->bytes, grants);
+    for (uint32_t i = 0; i < group->program->seat_count; i++) {
+        struct request wish = {.program = group->program,
                                .seats = 1u << i,
                                .seat = i,
                                .target = target ? step->device : LEDGER_NONE,
-                               .chosen = unit->app->seats[i].only == step->device &&
+                               .chosen = group->program->seats[i].only == step->device &&
                                          step->device != LEDGER_NONE,
                                .ours = true};
         wish.grants[i] = grants[i];
-        if (!(unit->seats & wish.seats)) {
+        if (!(group->seats & wish.seats)) {
             continue;
         }
         snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
@@ -247,7 +249,7 @@ static bool ask(struct agent *agent, const struct unit *unit, const struct polic
             continue;
         }
         if (target) {
-            ledger_keep(&agent->governor->ledger, &unit->app->seats[i].account, step->device,
+            ledger_keep(&agent->governor->ledger, &group->program->seats[i].account, step->device,
                         grants[i]);
         }
         any = true;
@@ -262,29 +264,29 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     if (step->program >= world->policy.program_count) {
         return false;
     }
-    struct unit unit = world->units[step->program];
-    if (!unit.app->peer || program_of(agent, step->program)->busy_moving) {
+    struct group group = world->groups[step->program];
+    if (!group.program->peer || program_of(agent, step->program)->busy_moving) {
         return false;
     }
-    if (step->action == POLICY_DO_REFUSE && !need_of(agent->governor, unit.app, unit.seats)) {
+    if (step->action == POLICY_DO_REFUSE && !need_of(agent->governor, group.program, group.seats)) {
         /* What is in its way may pass: it goes on queueing. */
-        memcpy(unit.app->fate.why, step->reason, sizeof(unit.app->fate.why));
+        memcpy(group.program->governed.why, step->reason, sizeof(group.program->governed.why));
         return false;
     }
-    note(&unit, step);
+    note(&group, step);
     switch (step->action) {
     case POLICY_GRANT:
-        return do_grant(agent, &unit, step);
+        return do_grant(agent, &group, step);
     case POLICY_DO_SPILL:
-        return do_spill(agent, &unit, step);
+        return do_spill(agent, &group, step);
     case POLICY_DO_MOVE:
-        return ask(agent, &unit, step, MSG_MOVE);
+        return ask(agent, &group, step, MSG_MOVE);
     case POLICY_DO_RESUME:
-        return ask(agent, &unit, step, MSG_RESUME);
+        return ask(agent, &group, step, MSG_RESUME);
     case POLICY_DO_SUSPEND:
-        return ask(agent, &unit, step, MSG_SUSPEND);
+        return ask(agent, &group, step, MSG_SUSPEND);
     case POLICY_DO_REFUSE:
-        need_answer(agent, need_of(agent->governor, unit.app, unit.seats), WAY_REFUSE,
+        need_answer(agent, need_of(agent->governor, group.program, group.seats), WAY_REFUSE,
                     step->reason);
         return true;
     case POLICY_NOTHING:
@@ -296,17 +298,18 @@ bool step_do(struct agent *agent, const struct policy_step *step)
 
 /* ---- what is granted and not used ---- */
 
-/** What @app could give back of @device without having to spill. */
-static uint64_t slack_of(const struct agent *agent, const struct app *app, uint32_t device)
+/** What @program could give back of @device without having to spill. */
+static uint64_t slack_of(const struct agent *agent, const struct program *program, uint32_t device)
 {
     uint64_t now = uv_now(&agent->loop), slack = 0;
 
-    if (!app->peer || app->silent || app->fate.waiting || app_moving(app) ||
-        (app->fate.trimmed_ms && now - app->fate.trimmed_ms < TRIM_MS)) {
+    if (!program->peer || program->unresponsive || program->governed.waiting ||
+        program_moving(program) ||
+        (program->governed.trimmed_ms && now - program->governed.trimmed_ms < TRIM_MS)) {
         return 0;
     }
-    for (size_t i = 0; i < app->seat_count; i++) {
-        const struct app_seat *seat = &app->seats[i];
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
         if (seat->granted_ms && now - seat->granted_ms < FRESH_MS) {
             return 0; /* It is about to use it. */
         }
@@ -320,24 +323,25 @@ static uint64_t slack_of(const struct agent *agent, const struct app *app, uint3
     return slack;
 }
 
-static void trim(struct agent *agent, struct app *app, uint32_t device)
+static void trim(struct agent *agent, struct program *program, uint32_t device)
 {
     uint64_t held = 0;
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        held += app->seats[i].account.device == device ? app->seats[i].account.held : 0;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        held += program->seats[i].account.device == device ? program->seats[i].account.held : 0;
     }
-    for (uint32_t i = 0; i < app->seat_count; i++) {
-        const struct ledger_account *account = &app->seats[i].account;
+    for (uint32_t i = 0; i < program->seat_count; i++) {
+        const struct ledger_account *account = &program->seats[i].account;
         if (account->device == device && account->granted > account->held) {
-            shrink(agent, app, i, held, TRIM_MS / 2);
+            shrink(agent, program, i, held, TRIM_MS / 2);
         }
     }
-    app->fate.trimmed_ms = uv_now(&agent->loop);
+    program->governed.trimmed_ms = uv_now(&agent->loop);
 }
 
 /** True when @bytes would be free on @device with what others do not use, and were asked back. */
-static bool trim_device(struct agent *agent, const struct app *app, uint32_t device, uint64_t bytes)
+static bool trim_device(struct agent *agent, const struct program *program, uint32_t device,
+                        uint64_t bytes)
 {
     const struct ledger_device *own = &agent->governor->ledger.devices[device];
     uint64_t room = ledger_free(own), slack = 0;
@@ -346,11 +350,11 @@ static bool trim_device(struct agent *agent, const struct app *app, uint32_t dev
     if (room >= bytes || own->reserved > ledger_capacity(own)) {
         return false;
     }
-    for (const struct app *other = agent->apps; other; other = other->next) {
-        slack += other == app ? 0 : slack_of(agent, other, device);
-        for (size_t i = 0; other != app && i < other->seat_count; i++) {
+    for (const struct program *other = agent->programs; other; other = other->next) {
+        slack += other == program ? 0 : slack_of(agent, other, device);
+        for (size_t i = 0; other != program && i < other->seat_count; i++) {
             under_way =
-                under_way || (other->fate.shrinks && other->seats[i].account.device == device);
+                under_way || (other->governed.shrinks && other->seats[i].account.device == device);
         }
     }
     if (under_way) {
@@ -359,8 +363,8 @@ static bool trim_device(struct agent *agent, const struct app *app, uint32_t dev
     if (room + slack < bytes) {
         return false;
     }
-    for (struct app *other = agent->apps; other && room < bytes; other = other->next) {
-        uint64_t own_slack = other == app ? 0 : slack_of(agent, other, device);
+    for (struct program *other = agent->programs; other && room < bytes; other = other->next) {
+        uint64_t own_slack = other == program ? 0 : slack_of(agent, other, device);
         if (own_slack) {
             trim(agent, other, device);
             room += own_slack;
@@ -369,15 +373,15 @@ static bool trim_device(struct agent *agent, const struct app *app, uint32_t dev
     return true;
 }
 
-bool step_trim(struct agent *agent, uint32_t program)
+bool step_trim(struct agent *agent, uint32_t index)
 {
     const struct world *world = &agent->governor->world;
-    const struct policy_program *one = &world->programs[program];
-    const struct app *app = world->units[program].app;
+    const struct policy_program *one = &world->programs[index];
+    const struct program *program = world->groups[index].program;
 
     if (one->device != POLICY_NONE) {
         return one->need <= one->quota &&
-               trim_device(agent, app, one->device,
+               trim_device(agent, program, one->device,
                            one->need > one->granted ? one->need - one->granted : 0);
     }
     uint64_t bytes = one->wanted > one->need ? one->wanted : one->need;
@@ -389,7 +393,7 @@ bool step_trim(struct agent *agent, uint32_t program)
     }
     for (uint32_t i = 0; i < world->policy.device_count; i++) {
         if (!world->devices[i].closed && !(one->barred[i / 64] & 1ull << (i % 64)) &&
-            trim_device(agent, app, i, bytes)) {
+            trim_device(agent, program, i, bytes)) {
             return true;
         }
     }
@@ -403,16 +407,16 @@ bool step_quota(struct agent *agent)
 
     for (uint32_t i = 0; i < world->policy.program_count; i++) {
         const struct policy_program *one = &world->programs[i];
-        const struct unit *unit = &world->units[i];
+        const struct group *group = &world->groups[i];
         if (one->granted <= one->quota || one->busy_moving || one->pinned ||
             !(one->ways & POLICY_SPILL)) {
             continue;
         }
-        snprintf(unit->app->fate.why, sizeof(unit->app->fate.why),
+        snprintf(group->program->governed.why, sizeof(group->program->governed.why),
                  "it has more than its limit allows and keeps to that");
-        for (uint32_t seat = 0; seat < unit->app->seat_count; seat++) {
-            if (unit->seats & (1u << seat)) {
-                shrink(agent, unit->app, seat, one->quota, SHRINK_MS);
+        for (uint32_t seat = 0; seat < group->program->seat_count; seat++) {
+            if (group->seats & (1u << seat)) {
+                shrink(agent, group->program, seat, one->quota, SHRINK_MS);
             }
         }
         return true;

@@ -15,7 +15,7 @@ void world_finish(struct world *world)
 {
     free(world->devices);
     free(world->programs);
-    free(world->units);
+    free(world->groups);
     free(world->queue);
     free(world->barred);
     free(world->offers);
@@ -44,14 +44,14 @@ uint32_t govern_index(const struct agent *agent, const struct inventory_entry *e
     return ledger_device(&agent->governor->ledger, entry->name, &index) ? LEDGER_NONE : index;
 }
 
-bool govern_meets(const struct agent *agent, const struct app *app, uint32_t device,
-                  char *ret_reason, size_t size)
+bool govern_device_suffices(const struct agent *agent, const struct program *program,
+                            uint32_t device, char *ret_reason, size_t size)
 {
     const struct inventory_entry *entry = govern_entry(agent, device);
 
-    return !entry || app_wish_fits(app, &entry->info,
-                                   ledger_lasting(&agent->governor->ledger.devices[device]),
-                                   ret_reason, size);
+    return !entry || program_wish_fits(program, &entry->info,
+                                       ledger_lasting(&agent->governor->ledger.devices[device]),
+                                       ret_reason, size);
 }
 
 unsigned policy_moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since)
@@ -91,10 +91,10 @@ static void put_devices(struct agent *agent, struct world *world)
     }
 }
 
-static bool has_requests(const struct agent *agent, const struct app *app)
+static bool has_requests(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next) {
-        if (request->app == app && !request->dry_run) {
+        if (request->program == program && !request->dry_run) {
             return true;
         }
     }
@@ -109,28 +109,28 @@ static void bar(uint64_t *barred, uint32_t device)
 /** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
  * what its environment does not show; what has less than it asked for, and all that it is not bound
  * to or does not queue for. */
-static void put_bars(const struct agent *agent, const struct unit *unit, uint32_t own,
+static void put_bars(const struct agent *agent, const struct group *group, uint32_t own,
                      uint64_t *barred)
 {
-    const struct app *app = unit->app;
-    const struct app_seat *seat = &app->seats[unit->seat];
+    const struct program *program = group->program;
+    const struct program_device *seat = &program->seats[group->seat];
     const struct governor *governor = agent->governor;
 
-    for (unsigned i = 0; i < app->fate.bar_count; i++) {
-        const struct app_bar *one = &app->fate.bars[i];
-        if (one->device != own && step_barred(agent, app, one)) {
+    for (unsigned i = 0; i < program->governed.bar_count; i++) {
+        const struct program_bar *one = &program->governed.bars[i];
+        if (one->device != own && step_barred(agent, program, one)) {
             bar(barred, one->device);
         }
     }
-    for (uint32_t i = 0; app->wish.aware && i < governor->ledger.count; i++) {
+    for (uint32_t i = 0; program->wish.aware && i < governor->ledger.count; i++) {
         char ignored[POLICY_REASON];
-        if (!govern_meets(agent, app, i, ignored, sizeof(ignored))) {
+        if (!govern_device_suffices(agent, program, i, ignored, sizeof(ignored))) {
             bar(barred, i);
         }
     }
-    for (uint32_t i = 0; app->environment && i < governor->ledger.count; i++) {
+    for (uint32_t i = 0; program->environment && i < governor->ledger.count; i++) {
         const struct inventory_entry *entry = govern_entry(agent, i);
-        if (i != own && entry && !devices_shown(agent, app->environment, entry)) {
+        if (i != own && entry && !devices_shown(agent, program->environment, entry)) {
             bar(barred, i);
         }
     }
@@ -140,11 +140,11 @@ static void put_bars(const struct agent *agent, const struct unit *unit, uint32_
             bar(barred, i);
         }
     }
-    for (uint32_t i = 0; app->policy.pinned_to[0] && i < governor->ledger.count; i++) {
+    for (uint32_t i = 0; program->policy.pinned_to[0] && i < governor->ledger.count; i++) {
         const struct inventory_entry *entry = govern_entry(agent, i), *meant;
         char ignored[PROTOCOL_TEXT_MAX];
         if (!entry ||
-            device_resolve(&agent->devices.inventory, app->policy.pinned_to, &meant, ignored,
+            device_resolve(&agent->devices.inventory, program->policy.pinned_to, &meant, ignored,
                            sizeof(ignored)) ||
             meant != entry) {
             bar(barred, i);
@@ -152,137 +152,140 @@ static void put_bars(const struct agent *agent, const struct unit *unit, uint32_
     }
 }
 
-static void add_seat(struct policy_program *program, const struct app_seat *seat)
+static void add_seat(struct policy_program *row, const struct program_device *seat)
 {
-    program->granted += ledger_reserved(&seat->account);
-    program->wanted += seat->wanted;
-    program->least = program->least > seat->least ? program->least : seat->least;
-    program->busy += seat->busy;
-    program->pinned = program->pinned || seat->pinned[0];
+    row->granted += ledger_reserved(&seat->account);
+    row->wanted += seat->wanted;
+    row->least = row->least > seat->least ? row->least : seat->least;
+    row->busy += seat->busy;
+    row->pinned = row->pinned || seat->pinned[0];
     if (!seat->limited) {
-        program->ways &= ~(unsigned)POLICY_SPILL;
-        program->least = program->wanted;
+        row->ways &= ~(unsigned)POLICY_SPILL;
+        row->least = row->wanted;
     }
 }
 
 /** A driver that refused what was granted: what the program holds is all that it has there. */
-static void put_need(struct world *world, struct policy_program *program, const struct need *need)
+static void put_need(struct world *world, struct policy_program *row, const struct need *need)
 {
-    program->state = program->device == POLICY_NONE ? program->state : POLICY_WAITING;
-    program->least = program->least > need->least ? program->least : need->least;
-    program->wanted = program->wanted > need->wanted ? program->wanted : need->wanted;
-    program->ticket = need->ticket;
-    program->owns = need->owns && !need->failed;
+    row->state = row->device == POLICY_NONE ? row->state : POLICY_WAITING;
+    row->least = row->least > need->least ? row->least : need->least;
+    row->wanted = row->wanted > need->wanted ? row->wanted : need->wanted;
+    row->ticket = need->ticket;
+    row->owns = need->owns && !need->failed;
     /* What it says it needs in all: of what was granted it may not have heard yet. */
-    program->need = program->device == POLICY_NONE ? program->wanted : need->total;
-    if (!need->failed || program->device == POLICY_NONE) {
+    row->need = row->device == POLICY_NONE ? row->wanted : need->total;
+    if (!need->failed || row->device == POLICY_NONE) {
         return;
     }
     uint64_t held = 0;
-    for (unsigned i = 0; i < need->app->seat_count; i++) {
-        const struct app_seat *seat = &need->app->seats[i];
-        held += seat->account.device == program->device ? seat->account.held : 0;
+    for (unsigned i = 0; i < need->program->seat_count; i++) {
+        const struct program_device *seat = &need->program->seats[i];
+        held += seat->account.device == row->device ? seat->account.held : 0;
     }
-    if (held < program->granted) {
-        world->devices[program->device].reserved -= program->granted - held;
-        program->granted = held;
+    if (held < row->granted) {
+        world->devices[row->device].reserved -= row->granted - held;
+        row->granted = held;
     }
 }
 
-static void put_times(const struct agent *agent, const struct unit *unit, const struct need *need,
-                      struct policy_program *program)
+static void put_times(const struct agent *agent, const struct group *group, const struct need *need,
+                      struct policy_program *row)
 {
-    const struct app_seat *seat = &unit->app->seats[unit->seat];
+    const struct program_device *seat = &group->program->seats[group->seat];
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
     bool queues = seat->displaced && seat->suspended;
     uint64_t waited = need     ? now - need->since_ms
                       : queues ? now - seat->queued_ms
                                : seat->earned_ms;
 
-    program->waited_s = waited / 1000;
-    program->stayed_s = (now - seat->placed_ms) / 1000;
-    program->recent_moves = policy_moves_since(unit->app->fate.moved_ms, unit->app->fate.moved,
-                                               APP_MOVES_MAX, now > budget ? now - budget : 0);
+    row->waited_s = waited / 1000;
+    row->stayed_s = (now - seat->placed_ms) / 1000;
+    row->recent_moves =
+        policy_moves_since(group->program->governed.moved_ms, group->program->governed.moved,
+                           PROGRAM_MOVES_MAX, now > budget ? now - budget : 0);
 }
 
-static void put_program(struct agent *agent, struct world *world, const struct unit *unit,
-                        uint32_t device)
+static void put_group(struct agent *agent, struct world *world, const struct group *group,
+                      uint32_t device)
 {
     struct governor *governor = agent->governor;
-    struct app *app = unit->app;
+    struct program *program = group->program;
     uint32_t index = world->policy.program_count++;
-    struct policy_program *program = &world->programs[index];
+    struct policy_program *row = &world->programs[index];
     uint64_t *barred = world->barred + (size_t)index * ((governor->ledger.count + 63) / 64);
-    const struct need *need = need_of(governor, app, unit->seats);
-    bool displaced = app->seats[unit->seat].displaced;
+    const struct need *need = need_of(governor, program, group->seats);
+    bool displaced = program->seats[group->seat].displaced;
 
-    world->units[index] = *unit;
-    *program = (struct policy_program){
-        .name = app->name,
+    world->groups[index] = *group;
+    *row = (struct policy_program){
+        .name = program->name,
         .state = device != LEDGER_NONE ? POLICY_RUNNING
                  : displaced           ? POLICY_SUSPENDED
                                        : POLICY_STOPPED,
         .device = device == LEDGER_NONE ? POLICY_NONE : device,
         .next = POLICY_NONE,
-        .quota = app->policy.quota,
-        .ticket = app->seats[unit->seat].ticket,
-        .priority = app->policy.priority,
-        .ways = app->policy.ways,
-        .preemptible = app->policy.preemptible,
-        .kept = app->seats[unit->seat].chosen,
-        .busy_moving = !app->peer || app->silent || has_requests(agent, app) || app->fate.shrinks ||
-                       uv_now(&agent->loop) < app->fate.rest_until_ms,
-        .silent = app->silent,
+        .quota = program->policy.quota,
+        .ticket = program->seats[group->seat].ticket,
+        .priority = program->policy.priority,
+        .ways = program->policy.ways,
+        .preemptible = program->policy.preemptible,
+        .kept = program->seats[group->seat].chosen,
+        .busy_moving = !program->peer || program->unresponsive || has_requests(agent, program) ||
+                       program->governed.shrinks ||
+                       uv_now(&agent->loop) < program->governed.rest_until_ms,
+        .silent = program->unresponsive,
         .barred = barred,
-        .leaves = drain_leaves(agent, app, device),
-        .prefers = app->wish.aware ? &app->wish.preferred : NULL,
+        .leaves = drain_leaves(agent, program, device),
+        .prefers = program->wish.aware ? &program->wish.preferred : NULL,
     };
     uint64_t held = 0;
-    for (unsigned i = 0; i < app->seat_count; i++) {
-        if (unit->seats & (1u << i)) {
-            add_seat(program, &app->seats[i]);
-            held += app->seats[i].device_bytes;
+    for (unsigned i = 0; i < program->seat_count; i++) {
+        if (group->seats & (1u << i)) {
+            add_seat(row, &program->seats[i]);
+            held += program->seats[i].device_bytes;
         }
     }
-    if (held > program->wanted) {
-        program->wanted = held; /* It has not said what it wants. */
+    if (held > row->wanted) {
+        row->wanted = held; /* It has not said what it wants. */
     }
-    if (app->fate.clings) {
+    if (program->governed.withholds) {
         /* It was asked for memory and had none to give. */
-        program->ways &= ~(unsigned)POLICY_SPILL;
+        row->ways &= ~(unsigned)POLICY_SPILL;
     }
     if (need) {
-        put_need(world, program, need);
+        put_need(world, row, need);
     }
-    put_times(agent, unit, need, program);
-    put_bars(agent, unit, program->device, barred);
-    if (program->device != POLICY_NONE) {
-        struct policy_device *on = &world->devices[program->device];
-        program->next = on->first;
+    put_times(agent, group, need, row);
+    put_bars(agent, group, row->device, barred);
+    if (row->device != POLICY_NONE) {
+        struct policy_device *on = &world->devices[row->device];
+        row->next = on->first;
         on->first = index;
         on->residents++;
-        on->busy += program->busy;
+        on->busy += row->busy;
     }
 }
 
 /** Its virtual devices on one device are one program to the policy: they share what is granted. */
-static void put_app(struct agent *agent, struct world *world, struct app *app)
+static void put_program_groups(struct agent *agent, struct world *world, struct program *program)
 {
     unsigned done = 0;
 
-    for (uint32_t i = 0; app->connected && i < app->seat_count; i++) {
-        const struct app_seat *seat = &app->seats[i];
-        struct unit unit = {.app = app, .seat = i, .seats = 1u << i};
-        if (done & unit.seats || (!seat->suspended && seat->account.device == LEDGER_NONE)) {
+    for (uint32_t i = 0; program->connected && i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
+        struct group group = {.program = program, .seat = i, .seats = 1u << i};
+        if (done & group.seats || (!seat->suspended && seat->account.device == LEDGER_NONE)) {
             continue;
         }
-        for (uint32_t j = i + 1; !seat->suspended && j < app->seat_count; j++) {
-            if (app->seats[j].account.device == seat->account.device && !app->seats[j].suspended) {
-                unit.seats |= 1u << j;
+        for (uint32_t j = i + 1; !seat->suspended && j < program->seat_count; j++) {
+            if (program->seats[j].account.device == seat->account.device &&
+                !program->seats[j].suspended) {
+                group.seats |= 1u << j;
             }
         }
-        done |= unit.seats;
-        put_program(agent, world, &unit, seat->suspended ? LEDGER_NONE : seat->account.device);
+        done |= group.seats;
+        put_group(agent, world, &group, seat->suspended ? LEDGER_NONE : seat->account.device);
     }
 }
 
@@ -316,11 +319,11 @@ static int make_room(struct world *world, size_t devices, size_t programs)
     world_finish(world);
     world->devices = calloc(devices + 1, sizeof(*world->devices));
     world->programs = calloc(programs + 1, sizeof(*world->programs));
-    world->units = calloc(programs + 1, sizeof(*world->units));
+    world->groups = calloc(programs + 1, sizeof(*world->groups));
     world->queue = calloc(programs + 1, sizeof(*world->queue));
     world->barred = calloc((programs + 1) * (devices / 64 + 1), sizeof(*world->barred));
     world->offers = calloc(devices + 1, sizeof(*world->offers));
-    if (world->devices && world->programs && world->units && world->queue && world->barred &&
+    if (world->devices && world->programs && world->groups && world->queue && world->barred &&
         world->offers) {
         return 0;
     }
@@ -335,8 +338,8 @@ int world_build(struct agent *agent)
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
     size_t programs = 0;
 
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        programs += app->seat_count;
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        programs += program->seat_count;
     }
     int error = make_room(world, governor->ledger.count, programs);
     if (error) {
@@ -351,17 +354,17 @@ int world_build(struct agent *agent)
         .recent_moves = policy_moves_since(governor->moved_ms, governor->moved, GOVERN_MOVES_MAX,
                                            now > budget ? now - budget : 0),
     };
-    for (struct app *app = agent->apps; app; app = app->next) {
-        put_app(agent, world, app);
+    for (struct program *program = agent->programs; program; program = program->next) {
+        put_program_groups(agent, world, program);
     }
     put_queue(world);
     return 0;
 }
 
-uint32_t world_find(const struct world *world, const struct app *app, uint32_t seat)
+uint32_t world_find(const struct world *world, const struct program *program, uint32_t seat)
 {
     for (uint32_t i = 0; i < world->policy.program_count; i++) {
-        if (world->units[i].app == app && world->units[i].seats & (1u << seat)) {
+        if (world->groups[i].program == program && world->groups[i].seats & (1u << seat)) {
             return i;
         }
     }

@@ -21,7 +21,7 @@ static bool awaits_devices(struct peer *client, struct message *message)
     bool drains = field_is(map, "type", MSG_DRAIN);
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     const struct inventory_entry *entry;
-    struct app *app;
+    struct program *program;
     size_t seat;
 
     if (!drains && !field_is(map, "type", MSG_LIMIT) && !field_is(map, "type", MSG_USE)) {
@@ -29,12 +29,12 @@ static bool awaits_devices(struct peer *client, struct message *message)
     }
     field_string(map, drains ? "device" : "what", name, sizeof(name));
     if (!name[0] || device_resolve(inventory, name, &entry, error, sizeof(error)) != -ENODEV ||
-        (!drains &&
-         apps_find(client->agent, client, name, &app, &seat, error, sizeof(error)) != -ESRCH)) {
+        (!drains && programs_find(client->agent, client, name, &program, &seat, error,
+                                  sizeof(error)) != -ESRCH)) {
         client->retried = false;
         return false;
     }
-    return listed_await(client, message);
+    return registering_await(client, message);
 }
 
 bool govern_client(struct peer *client, struct message *whole)
@@ -47,7 +47,7 @@ bool govern_client(struct peer *client, struct message *whole)
     if (field_is(message, "type", MSG_LIMIT)) {
         limits_handle(client, message);
     } else if (field_is(message, "type", MSG_DRAIN) || field_is(message, "type", MSG_BALANCE)) {
-        watch_handle(client, message);
+        follow_handle(client, message);
     } else if (field_is(message, "type", MSG_EXPLAIN)) {
         tell_explain(client, message);
     } else if (field_is(message, "type", MSG_USE)) {
@@ -89,16 +89,17 @@ static void put_ways(struct frame *frame, unsigned ways)
     frame_end(frame);
 }
 
-void govern_describe_app(const struct agent *agent, const struct app *app, struct frame *frame)
+void govern_describe_program(const struct agent *agent, const struct program *program,
+                             struct frame *frame)
 {
     uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0, wanted_peak = 0, least = 0;
-    const struct need *need = need_of(agent->governor, app, UINT_MAX);
+    const struct need *need = need_of(agent->governor, program, UINT_MAX);
     uint64_t ticket = need ? need->ticket : 0;
     char priority[16];
     bool displaced = false;
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        const struct app_seat *seat = &app->seats[i];
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
         granted += ledger_reserved(&seat->account);
         wanted += seat->wanted;
         wanted_peak += seat->wanted_peak;
@@ -111,25 +112,26 @@ void govern_describe_app(const struct agent *agent, const struct app *app, struc
             ticket = seat->ticket;
         }
     }
-    snprintf(priority, sizeof(priority), "%d", (int)app->policy.priority);
+    snprintf(priority, sizeof(priority), "%d", (int)program->policy.priority);
     frame_u64(frame, "granted_bytes", granted);
     frame_u64(frame, "wanted_bytes", wanted);
     frame_u64(frame, "spilled_bytes", spilled);
     frame_u64(frame, "peak_bytes", peak);
     frame_u64(frame, "wanted_peak_bytes", wanted_peak);
     frame_u64(frame, "least_bytes", least);
-    frame_bool(frame, "limited", app->policy.quota != LEDGER_NO_LIMIT);
-    frame_u64(frame, "quota_bytes", app->policy.quota == LEDGER_NO_LIMIT ? 0 : app->policy.quota);
+    frame_bool(frame, "limited", program->policy.quota != LEDGER_NO_LIMIT);
+    frame_u64(frame, "quota_bytes",
+              program->policy.quota == LEDGER_NO_LIMIT ? 0 : program->policy.quota);
     frame_string(frame, "priority", priority);
-    frame_bool(frame, "preemptible", app->policy.preemptible);
-    put_ways(frame, app->policy.ways);
-    frame_u64(frame, "waiting", app->fate.waiting);
+    frame_bool(frame, "preemptible", program->policy.preemptible);
+    put_ways(frame, program->policy.ways);
+    frame_u64(frame, "waiting", program->governed.waiting);
     frame_u64(frame, "ticket", ticket);
     frame_bool(frame, "displaced", displaced);
-    frame_u64(frame, "waits", app->fate.waits);
-    frame_u64(frame, "waited_ms", app->fate.waited_ms);
-    frame_u64(frame, "refusals", app->fate.refusals);
-    frame_string(frame, "why", app->fate.why);
+    frame_u64(frame, "waits", program->governed.waits);
+    frame_u64(frame, "waited_ms", program->governed.waited_ms);
+    frame_u64(frame, "refusals", program->governed.refusals);
+    frame_string(frame, "why", program->governed.why);
 }
 
 /* ---- explain ---- */
@@ -144,19 +146,19 @@ static void put_bar(const struct agent *agent, uint32_t device, bool for_now, co
     frame_end(frame);
 }
 
-static void put_bars(const struct agent *agent, const struct app *app, struct frame *frame)
+static void put_bars(const struct agent *agent, const struct program *program, struct frame *frame)
 {
     char reason[POLICY_REASON];
 
     frame_array(frame, "refused_by");
-    for (unsigned i = 0; i < app->fate.bar_count; i++) {
-        const struct app_bar *one = &app->fate.bars[i];
-        if (step_barred(agent, app, one)) {
+    for (unsigned i = 0; i < program->governed.bar_count; i++) {
+        const struct program_bar *one = &program->governed.bars[i];
+        if (step_barred(agent, program, one)) {
             put_bar(agent, one->device, one->cause == BAR_FAILED, one->reason, frame);
         }
     }
     for (uint32_t i = 0; i < agent->governor->ledger.count; i++) {
-        if (!govern_meets(agent, app, i, reason, sizeof(reason))) {
+        if (!govern_device_suffices(agent, program, i, reason, sizeof(reason))) {
             put_bar(agent, i, false, reason, frame);
         }
     }
@@ -164,8 +166,8 @@ static void put_bars(const struct agent *agent, const struct app *app, struct fr
 }
 
 /** The policy's lines, one string each, and before them what it does not know. */
-static void put_lines(const struct agent *agent, const struct app_seat *seat, struct frame *frame,
-                      char *text)
+static void put_lines(const struct agent *agent, const struct program_device *seat,
+                      struct frame *frame, char *text)
 {
     const struct ledger_device *device =
         seat->account.device == LEDGER_NONE
@@ -200,14 +202,14 @@ void tell_explain(struct peer *client, const msgpack_object *message)
     const struct world *world = &agent->governor->world;
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX], text[EXPLAIN_MAX];
     struct frame frame;
-    struct app *app;
+    struct program *program;
     size_t seat;
 
     if (!field_text(message, "app", name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no program");
         return;
     }
-    int result = apps_find(agent, client, name, &app, &seat, error, sizeof(error));
+    int result = programs_find(agent, client, name, &program, &seat, error, sizeof(error));
     if (result) {
         peer_error(client,
                    result == -ESRCH    ? ERR_NO_APP
@@ -221,22 +223,22 @@ void tell_explain(struct peer *client, const msgpack_object *message)
         return;
     }
     frame_init(&frame, MSG_EXPLAIN);
-    app_describe(agent, app, &frame);
-    frame_bool(&frame, "named", seat != APP_ALL_SEATS);
-    put_bars(agent, app, &frame);
+    program_describe(agent, program, &frame);
+    frame_bool(&frame, "named", seat != PROGRAM_ALL_SEATS);
+    put_bars(agent, program, &frame);
     frame_array(&frame, "devices");
-    for (uint32_t i = 0; i < app->seat_count; i++) {
-        uint32_t program = world_find(world, app, i);
+    for (uint32_t i = 0; i < program->seat_count; i++) {
+        uint32_t index = world_find(world, program, i);
         /* Those on one device are one to the policy: told of once, or of the one that is named. */
-        if (program == POLICY_NONE ||
-            (seat == APP_ALL_SEATS ? world->units[program].seat != i : seat != i)) {
+        if (index == POLICY_NONE ||
+            (seat == PROGRAM_ALL_SEATS ? world->groups[index].seat != i : seat != i)) {
             continue;
         }
-        policy_explain(&world->policy, config_policy(&agent->config), program, text, sizeof(text));
+        policy_explain(&world->policy, config_policy(&agent->config), index, text, sizeof(text));
         frame_map(&frame, NULL);
         frame_u64(&frame, "seat", i);
-        frame_string(&frame, "device", seat_device_name(agent, &app->seats[i]));
-        put_lines(agent, &app->seats[i], &frame, text);
+        frame_string(&frame, "device", seat_device_name(agent, &program->seats[i]));
+        put_lines(agent, &program->seats[i], &frame, text);
         frame_end(&frame);
     }
     frame_end(&frame);
@@ -280,16 +282,17 @@ static void put_device(const struct agent *agent, uint32_t index, struct frame *
     frame_end(frame);
 }
 
-static void put_program(const struct agent *agent, const struct app *app, struct frame *frame)
+static void put_program(const struct agent *agent, const struct program *program,
+                        struct frame *frame)
 {
-    const struct ledger_account *account = &app->seats[0].account;
+    const struct ledger_account *account = &program->seats[0].account;
 
     frame_map(frame, NULL);
-    app_describe(agent, app, frame);
+    program_describe(agent, program, frame);
     frame_u64(
         frame, "capacity_bytes",
         account->device == LEDGER_NONE ? 0 : agent->governor->ledger.devices[account->device].own);
-    put_history(agent, &app->fate.history, frame);
+    put_history(agent, &program->governed.history, frame);
     frame_end(frame);
 }
 
@@ -316,11 +319,11 @@ static void put_ended(const struct governor *governor, struct frame *frame)
 }
 
 /** What a client may see: all that it names, or all there is. */
-static void put_all(const struct peer *client, const struct app *app, uint32_t device,
+static void put_all(const struct peer *client, const struct program *program, uint32_t device,
                     struct frame *frame)
 {
     const struct agent *agent = client->agent;
-    bool all = !app && device == LEDGER_NONE;
+    bool all = !program && device == LEDGER_NONE;
 
     frame_array(frame, "devices");
     for (uint32_t i = 0; i < agent->governor->ledger.count; i++) {
@@ -331,8 +334,8 @@ static void put_all(const struct peer *client, const struct app *app, uint32_t d
     }
     frame_end(frame);
     frame_array(frame, "apps");
-    for (const struct app *one = agent->apps; one; one = one->next) {
-        if (one == app || (all && access_may_act(client->uid, one->uid))) {
+    for (const struct program *one = agent->programs; one; one = one->next) {
+        if (one == program || (all && access_may_act(client->uid, one->uid))) {
             put_program(agent, one, frame);
         }
     }
@@ -350,7 +353,7 @@ void tell_use(struct peer *client, const msgpack_object *message)
     struct agent *agent = client->agent;
     char name[PROTOCOL_WORD_MAX], wrong[PROTOCOL_TEXT_MAX], none[PROTOCOL_TEXT_MAX];
     const struct inventory_entry *entry = NULL;
-    struct app *app = NULL;
+    struct program *program = NULL;
     uint32_t device = LEDGER_NONE;
     struct frame frame;
     size_t seat;
@@ -359,7 +362,7 @@ void tell_use(struct peer *client, const msgpack_object *message)
         int found = device_resolve(&agent->devices.inventory, name, &entry, wrong, sizeof(wrong));
         int result = found == 0 && strcmp(entry->name, name) == 0
                          ? -ESRCH
-                         : apps_find(agent, client, name, &app, &seat, none, sizeof(none));
+                         : programs_find(agent, client, name, &program, &seat, none, sizeof(none));
         if (result == -ENOTUNIQ || (result && found == -ENOTUNIQ)) {
             peer_error(client, ERR_AMBIGUOUS, "%s", result == -ENOTUNIQ ? none : wrong);
             return;
@@ -370,13 +373,13 @@ void tell_use(struct peer *client, const msgpack_object *message)
                        name);
             return;
         }
-        app = result ? NULL : app;
+        program = result ? NULL : program;
         if (result && ledger_device(&agent->governor->ledger, entry->name, &device)) {
             peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
             return;
         }
     }
     frame_init(&frame, MSG_USE);
-    put_all(client, app, device, &frame);
+    put_all(client, program, device, &frame);
     peer_send(client, &frame);
 }

@@ -13,8 +13,8 @@
 
 /* What is asked of the list of devices: the list itself, and where a new program starts. */
 
-#define LIST_AGE_MS  1000
-#define LISTING_MANY (1ull << 40) /* Any age will do. */
+#define LIST_AGE_MS 1000
+#define ANY_AGE_MS  (1ull << 40) /* Any age will do. */
 
 /** The variables that a client sends and may send, one a line. To be freed; NULL: no memory. */
 static char *environment_of(const struct peer *peer, const msgpack_object *map)
@@ -45,14 +45,14 @@ static char *environment_of(const struct peer *peer, const msgpack_object *map)
     return text;
 }
 
-static void reply_registered(struct peer *peer, struct app *app)
+static void reply_registered(struct peer *peer, struct program *program)
 {
     struct frame frame;
 
     frame_init(&frame, MSG_REGISTER);
-    frame_string(&frame, "id", app->id);
-    frame_string(&frame, "name", app->name);
-    app_put_devices(app, &frame);
+    frame_string(&frame, "id", program->id);
+    frame_string(&frame, "name", program->name);
+    program_put_devices(program, &frame);
     frame_string(&frame, "inventory",
                  peer->agent->devices.own_path[0] ? peer->agent->devices.own_path
                                                   : peer->agent->devices.inventory_path);
@@ -87,7 +87,7 @@ static void handle_register(struct peer *peer, struct message *message, const ch
     const struct inventory_entry *entries[PROTOCOL_SEATS_MAX];
     char devices[PROTOCOL_SEATS_MAX][PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
     struct device_wish wish;
-    struct app *app;
+    struct program *program;
 
     field_text(&message->root, "name", name, sizeof(name));
     if (!read_wish(&message->root, devices, &wish)) {
@@ -111,19 +111,19 @@ static void handle_register(struct peer *peer, struct message *message, const ch
                    "%s", error);
         return;
     }
-    result = apps_register(agent, peer, name, field_bool(&message->root, "named", false), entries,
-                           wish.count, environment, &app);
+    result = programs_register(agent, peer, name, field_bool(&message->root, "named", false),
+                               entries, wish.count, environment, &program);
     if (result) {
         peer_error(peer, ERR_FAILED, "the agent cannot register pid %d: %s", (int)peer->pid,
                    strerror(-result));
         return;
     }
-    app_take_said(app, &message->root);
+    program_take_overrides(program, &message->root);
     for (size_t i = 0; i < wish.count; i++) {
-        app->seats[i].chosen = i < wish.named;
+        program->seats[i].chosen = i < wish.named;
     }
-    apps_save(agent, app);
-    reply_registered(peer, app);
+    programs_save(agent, program);
+    reply_registered(peer, program);
 }
 
 /** A listing in progress may be of another environment: then it is this one's turn next. */
@@ -134,7 +134,7 @@ static void wait_for_list(struct peer *peer, struct message *message, const char
     devices_refresh(peer->agent, environment);
 }
 
-void listed_handle(struct peer *peer, struct message *message)
+void registering_handle(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
     bool registers = field_is(&message->root, "type", MSG_REGISTER);
@@ -146,7 +146,7 @@ void listed_handle(struct peer *peer, struct message *message)
         return;
     }
     if (!peer->retried &&
-        !devices_fresh(agent, environment, registers ? LISTING_MANY : LIST_AGE_MS)) {
+        !devices_fresh(agent, environment, registers ? ANY_AGE_MS : LIST_AGE_MS)) {
         wait_for_list(peer, message, environment);
     } else if (registers) {
         handle_register(peer, message, environment);
@@ -159,7 +159,7 @@ void listed_handle(struct peer *peer, struct message *message)
     free(environment);
 }
 
-bool listed_await(struct peer *peer, struct message *message)
+bool registering_await(struct peer *peer, struct message *message)
 {
     char *environment = peer->retried ? NULL : environment_of(peer, &message->root);
 

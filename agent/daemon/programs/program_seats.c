@@ -7,22 +7,22 @@
 
 /* What is known of programs' virtual devices, and how it is told. */
 
-void app_put_devices(const struct app *app, struct frame *frame)
+void program_put_devices(const struct program *program, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];
 
     frame_array(frame, "devices");
-    for (size_t i = 0; i < app->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++) {
         key[0] = '\0';
-        if (app->seats[i].has_device) {
-            device_key_format(&app->seats[i].device, key);
+        if (program->seats[i].has_device) {
+            device_key_format(&program->seats[i].device, key);
         }
         frame_string(frame, NULL, key);
     }
     frame_end(frame);
 }
 
-static void take_key(struct app_seat *seat, const msgpack_object *text)
+static void take_key(struct program_device *seat, const msgpack_object *text)
 {
     char key[DEVICE_KEY_TEXT_MAX];
     struct device_key parsed;
@@ -33,14 +33,14 @@ static void take_key(struct app_seat *seat, const msgpack_object *text)
     }
 }
 
-void app_take_devices(struct app *app, const msgpack_object *map)
+void program_take_devices(struct program *program, const msgpack_object *map)
 {
     const msgpack_object *keys;
     size_t count = field_array(map, "devices", &keys);
 
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
-        app->seat_count = i + 1;
-        take_key(&app->seats[i], &keys[i]);
+        program->seat_count = i + 1;
+        take_key(&program->seats[i], &keys[i]);
     }
 }
 
@@ -51,24 +51,24 @@ static uint64_t bytes_of(const msgpack_object *map, const char *key, uint64_t fa
     return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
 }
 
-static void take_seat(struct app *app, size_t index, const msgpack_object *map)
+static void take_seat(struct program *program, size_t index, const msgpack_object *map)
 {
-    struct app_seat *seat = &app->seats[index];
+    struct program_device *seat = &program->seats[index];
     uint64_t moves = field_u64(map, "moves", 0);
 
     seat->suspended = field_bool(map, "suspended", false);
     seat->moving = field_bool(map, "moving", false);
     seat->device_bytes = bytes_of(map, "device_bytes", 0);
     seat->last_downtime_ns = field_u64(map, "last_downtime_ns", 0);
-    if (moves != seat->moves || !app->status.known) {
-        app->status.last_downtime_ns = seat->last_downtime_ns;
+    if (moves != seat->moves || !program->status.known) {
+        program->status.last_downtime_ns = seat->last_downtime_ns;
     }
     seat->moves = moves;
     field_text(map, "pinned", seat->pinned, sizeof(seat->pinned));
     if (field_get(map, "device")) {
         take_key(seat, field_get(map, "device"));
     }
-    seat->speaks = field_get(map, "wanted") != NULL;
+    seat->tells_grants = field_get(map, "wanted") != NULL;
     seat->limited = field_get(map, "granted") != NULL;
     seat->granted = bytes_of(map, "granted", 0);
     uint64_t wanted = bytes_of(map, "wanted", seat->device_bytes);
@@ -84,19 +84,19 @@ static void take_seat(struct app *app, size_t index, const msgpack_object *map)
     seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }
 
-void apps_status(struct app *app, const msgpack_object *message)
+void programs_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *seats;
     size_t count = field_array(message, "seats", &seats);
-    struct app_status *status = &app->status;
+    struct program_status *status = &program->status;
 
-    app->awaited = false;
+    program->awaited = false;
     if (!count) {
         return;
     }
-    app->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
-    for (size_t i = 0; i < app->seat_count; i++) {
-        take_seat(app, i, &seats[i]);
+    program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        take_seat(program, i, &seats[i]);
     }
     /* These are of the whole program. */
     const msgpack_object *first = &seats[0];
@@ -109,57 +109,57 @@ void apps_status(struct app *app, const msgpack_object *message)
     status->events = field_u64(first, "events", 0);
 }
 
-bool app_suspended(const struct app *app)
+bool program_suspended(const struct program *program)
 {
-    for (size_t i = 0; i < app->seat_count; i++) {
-        if (!app->seats[i].suspended) {
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (!program->seats[i].suspended) {
             return false;
         }
     }
     return true;
 }
 
-bool app_moving(const struct app *app)
+bool program_moving(const struct program *program)
 {
-    for (size_t i = 0; i < app->seat_count; i++) {
-        if (app->seats[i].moving) {
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (program->seats[i].moving) {
             return true;
         }
     }
     return false;
 }
 
-static bool app_spilled(const struct app *app)
+static bool program_spilled(const struct program *program)
 {
-    for (size_t i = 0; i < app->seat_count; i++) {
-        if (!app->seats[i].suspended && app->seats[i].spilled) {
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (!program->seats[i].suspended && program->seats[i].spilled) {
             return true;
         }
     }
     return false;
 }
 
-const char *app_state(const struct app *app)
+const char *program_state(const struct program *program)
 {
-    if (!app->connected) {
+    if (!program->connected) {
         return "starting";
     }
-    if (!app->peer || app->silent) {
+    if (!program->peer || program->unresponsive) {
         return "away";
     }
-    if (app_moving(app)) {
+    if (program_moving(program)) {
         return "moving";
     }
-    if (app_suspended(app)) {
+    if (program_suspended(program)) {
         return "suspended";
     }
-    if (app->fate.waiting) {
+    if (program->governed.waiting) {
         return "waiting";
     }
-    return app_spilled(app) ? "spilled" : "running";
+    return program_spilled(program) ? "spilled" : "running";
 }
 
-const char *seat_device_name(const struct agent *agent, const struct app_seat *seat)
+const char *seat_device_name(const struct agent *agent, const struct program_device *seat)
 {
     const struct inventory_entry *entry =
         seat->has_device ? device_by_key(&agent->devices.inventory, &seat->device) : NULL;
@@ -167,16 +167,16 @@ const char *seat_device_name(const struct agent *agent, const struct app_seat *s
     return entry ? entry->name : "";
 }
 
-void app_device_names(const struct agent *agent, const struct app *app, size_t seat, bool present,
-                      char *ret, size_t size)
+void program_device_names(const struct agent *agent, const struct program *program, size_t seat,
+                          bool present, char *ret, size_t size)
 {
     size_t used = 0;
     bool any = false;
 
     ret[0] = '\0';
-    for (size_t i = 0; i < app->seat_count; i++) {
-        const struct app_seat *one = &app->seats[i];
-        if (seat != APP_ALL_SEATS && seat != i) {
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *one = &program->seats[i];
+        if (seat != PROGRAM_ALL_SEATS && seat != i) {
             continue;
         }
         bool away = present && one->suspended;
@@ -193,8 +193,8 @@ void app_device_names(const struct agent *agent, const struct app *app, size_t s
     }
 }
 
-static void describe_seat(const struct agent *agent, const struct app_seat *seat, size_t index,
-                          struct frame *frame)
+static void describe_seat(const struct agent *agent, const struct program_device *seat,
+                          size_t index, struct frame *frame)
 {
     frame_map(frame, NULL);
     frame_u64(frame, "seat", index);
@@ -213,23 +213,23 @@ static void describe_seat(const struct agent *agent, const struct app_seat *seat
     frame_end(frame);
 }
 
-void app_describe(const struct agent *agent, const struct app *app, struct frame *frame)
+void program_describe(const struct agent *agent, const struct program *program, struct frame *frame)
 {
-    const struct app_status *status = &app->status;
-    const struct app_seat *first = &app->seats[0];
+    const struct program_status *status = &program->status;
+    const struct program_device *first = &program->seats[0];
     const char *pinned = "";
     uint64_t bytes = 0, moves = 0;
 
-    for (size_t i = 0; i < app->seat_count; i++) {
-        bytes += app->seats[i].device_bytes;
-        moves += app->seats[i].moves;
-        pinned = pinned[0] ? pinned : app->seats[i].pinned;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        bytes += program->seats[i].device_bytes;
+        moves += program->seats[i].moves;
+        pinned = pinned[0] ? pinned : program->seats[i].pinned;
     }
-    frame_string(frame, "id", app->id);
-    frame_string(frame, "name", app->name);
-    frame_u64(frame, "pid", (uint64_t)app->pid);
-    frame_u64(frame, "uid", app->uid);
-    frame_string(frame, "state", app_state(app));
+    frame_string(frame, "id", program->id);
+    frame_string(frame, "name", program->name);
+    frame_u64(frame, "pid", (uint64_t)program->pid);
+    frame_u64(frame, "uid", program->uid);
+    frame_string(frame, "state", program_state(program));
     frame_string(frame, "device", seat_device_name(agent, first));
     frame_string(frame, "device_driver_name", first->has_device ? first->device.device : "");
     frame_u64(frame, "device_bytes", bytes);
@@ -242,11 +242,11 @@ void app_describe(const struct agent *agent, const struct app *app, struct frame
     frame_u64(frame, "kernels", status->kernels);
     frame_u64(frame, "events", status->events);
     frame_string(frame, "pinned", pinned);
-    govern_describe_app(agent, app, frame);
-    app_put_wish(app, frame);
+    govern_describe_program(agent, program, frame);
+    program_put_wish(program, frame);
     frame_array(frame, "seats");
-    for (size_t i = 0; i < app->seat_count; i++) {
-        describe_seat(agent, &app->seats[i], i, frame);
+    for (size_t i = 0; i < program->seat_count; i++) {
+        describe_seat(agent, &program->seats[i], i, frame);
     }
     frame_end(frame);
 }

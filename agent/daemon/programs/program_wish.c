@@ -10,24 +10,24 @@
 static void take_limits(const msgpack_object *map, const char *key, struct reseat_limits *ret)
 {
     const msgpack_object *limits = field_get(map, key);
-    uint64_t units = field_u64(limits, "compute_units", 0);
+    uint64_t groups = field_u64(limits, "compute_units", 0);
 
     *ret = (struct reseat_limits){
         .memory = field_u64(limits, "memory", 0),
         .allocation = field_u64(limits, "allocation", 0),
         .local_memory = field_u64(limits, "local_memory", 0),
         .work_group_size = field_u64(limits, "work_group_size", 0),
-        .compute_units = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX,
+        .compute_units = groups < UINT32_MAX ? (uint32_t)groups : UINT32_MAX,
         .features = (uint32_t)field_u64(limits, "features", 0),
     };
 }
 
-void app_take_wish(struct app *app, const msgpack_object *map)
+void program_take_wish(struct program *program, const msgpack_object *map)
 {
     const msgpack_object *aware = field_get(map, "aware");
-    struct app_wish *wish = &app->wish;
+    struct program_wish *wish = &program->wish;
 
-    *wish = (struct app_wish){.aware = aware && aware->type == MSGPACK_OBJECT_MAP};
+    *wish = (struct program_wish){.aware = aware && aware->type == MSGPACK_OBJECT_MAP};
     if (wish->aware) {
         take_limits(aware, "minimum", &wish->minimum);
         take_limits(aware, "preferred", &wish->preferred);
@@ -55,69 +55,70 @@ static void put_limits(struct frame *frame, const char *key, const struct reseat
     frame_end(frame);
 }
 
-void app_put_wish(const struct app *app, struct frame *frame)
+void program_put_wish(const struct program *program, struct frame *frame)
 {
-    if (!app->wish.aware) {
+    if (!program->wish.aware) {
         return;
     }
     frame_map(frame, "aware");
-    put_limits(frame, "minimum", &app->wish.minimum);
-    put_limits(frame, "preferred", &app->wish.preferred);
+    put_limits(frame, "minimum", &program->wish.minimum);
+    put_limits(frame, "preferred", &program->wish.preferred);
     frame_end(frame);
 }
 
-bool app_wish_fits(const struct app *app, const struct devinfo *device, uint64_t memory,
-                   char *ret_reason, size_t size)
+bool program_wish_fits(const struct program *program, const struct devinfo *device, uint64_t memory,
+                       char *ret_reason, size_t size)
 {
     struct plan_offer offer;
     struct plan_use use;
 
-    if (!app->wish.aware) {
+    if (!program->wish.aware) {
         return true;
     }
-    wish_plan(&app->wish.minimum, &use);
+    wish_plan(&program->wish.minimum, &use);
     offer_from_devinfo(device, &offer);
     offer.memory_available = memory < offer.memory_available ? memory : offer.memory_available;
     return plan_fits(&use, &offer, ret_reason, size);
 }
 
-void app_tell(const struct app *app, size_t seat, const char *what, uint64_t in_ns, uint64_t value,
-              const char *text)
+void program_notify(const struct program *program, size_t seat, const char *what, uint64_t in_ns,
+                    uint64_t value, const char *text)
 {
     struct frame frame;
 
-    if (!app->peer || !app->wish.aware) {
+    if (!program->peer || !program->wish.aware) {
         return;
     }
     frame_init(&frame, MSG_NOTICE);
     frame_string(&frame, "what", what);
-    if (seat < app->seat_count || (seat == APP_ALL_SEATS && app->seat_count == 1)) {
-        frame_u64(&frame, "seat", seat < app->seat_count ? seat : 0);
+    if (seat < program->seat_count || (seat == PROGRAM_ALL_SEATS && program->seat_count == 1)) {
+        frame_u64(&frame, "seat", seat < program->seat_count ? seat : 0);
     }
     frame_u64(&frame, "in_ns", in_ns);
     frame_u64(&frame, "value", value);
     frame_string(&frame, "text", text);
-    peer_send(app->peer, &frame);
+    peer_send(program->peer, &frame);
 }
 
-void apps_tell_added(const struct agent *agent, uint64_t bytes, const char *text)
+void programs_notify_added(const struct agent *agent, uint64_t bytes, const char *text)
 {
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        app_tell(app, APP_NO_SEAT, NOTICE_ADDED, 0, bytes, text);
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, bytes, text);
     }
 }
 
 /** The program that a client names, if it can be notified; else the client was told why not. */
-static struct app *find(struct peer *client, const msgpack_object *map, size_t *ret_seat)
+static struct program *find(struct peer *client, const msgpack_object *map, size_t *ret_seat)
 {
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
-    struct app *app;
+    struct program *program;
 
     if (!field_text(map, "app", name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no program");
         return NULL;
     }
-    int result = apps_find(client->agent, client, name, &app, ret_seat, error, sizeof(error));
+    int result =
+        programs_find(client->agent, client, name, &program, ret_seat, error, sizeof(error));
     if (result) {
         peer_error(client,
                    result == -ESRCH    ? ERR_NO_APP
@@ -126,25 +127,25 @@ static struct app *find(struct peer *client, const msgpack_object *map, size_t *
                    "%s", error);
         return NULL;
     }
-    if (!app->peer || !app->wish.aware) {
+    if (!program->peer || !program->wish.aware) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) %s, so it takes no notice; reseat ps --json shows those "
                    "that do as \"aware\"",
-                   app->name, (int)app->pid,
-                   app->peer ? "has not registered with reseat.h" : "does not answer");
+                   program->name, (int)program->pid,
+                   program->peer ? "has not registered with reseat.h" : "does not answer");
         return NULL;
     }
-    return app;
+    return program;
 }
 
-void app_notify(struct peer *client, const msgpack_object *map)
+void notice_handle(struct peer *client, const msgpack_object *map)
 {
     char what[PROTOCOL_WORD_MAX], text[PROTOCOL_TEXT_MAX];
     size_t seat;
-    struct app *app = find(client, map, &seat);
+    struct program *program = find(client, map, &seat);
     struct frame frame;
 
-    if (!app) {
+    if (!program) {
         return;
     }
     (void)field_string(map, "what", what, sizeof(what));
@@ -163,12 +164,13 @@ void app_notify(struct peer *client, const msgpack_object *map)
                    what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
         return;
     }
-    app_tell(app, seat, what, field_u64(map, "in_ns", 0), field_u64(map, "value", 0), text);
+    program_notify(program, seat, what, field_u64(map, "in_ns", 0), field_u64(map, "value", 0),
+                   text);
     frame_init(&frame, MSG_NOTICE);
     frame_map(&frame, "app");
-    frame_string(&frame, "id", app->id);
-    frame_string(&frame, "name", app->name);
-    frame_u64(&frame, "pid", (uint64_t)app->pid);
+    frame_string(&frame, "id", program->id);
+    frame_string(&frame, "name", program->name);
+    frame_u64(&frame, "pid", (uint64_t)program->pid);
     frame_end(&frame);
     frame_string(&frame, "what", what);
     peer_send(client, &frame);

@@ -6,9 +6,9 @@
 /* Programs that registered with policy/reseat.h: what they ask for, and what they are told. */
 
 /** Read "aware" of a hello or a MSG_WISH; without it the program is not registered. */
-void app_take_wish(struct app *app, const msgpack_object *map);
+void program_take_wish(struct program *program, const msgpack_object *map);
 /** "aware" of an open map: an object of what it asks for, or nothing. */
-void app_put_wish(const struct app *app, struct frame *frame);
+void program_put_wish(const struct program *program, struct frame *frame);
 
 /**
  * False for a device that has less than a program asked for at least, with the reason.
@@ -16,28 +16,28 @@ void app_put_wish(const struct app *app, struct frame *frame);
  * @memory      Bytes that programs may have there.
  * @ret_reason  At least 256 bytes; untouched when it would do.
  */
-bool app_wish_fits(const struct app *app, const struct devinfo *device, uint64_t memory,
-                   char *ret_reason, size_t size);
+bool program_wish_fits(const struct program *program, const struct devinfo *device, uint64_t memory,
+                       char *ret_reason, size_t size);
 
-/** For app_tell(): none of its virtual devices is concerned. */
-#define APP_NO_SEAT (SIZE_MAX - 1)
+/** For program_notify(): none of its virtual devices is concerned. */
+#define PROGRAM_NO_SEAT (SIZE_MAX - 1)
 /**
  * Notify a program (policy/reseat.h), if it registered and is connected.
  *
  * @seat  One of its virtual devices, APP_ALL_SEATS or APP_NO_SEAT.
  * @what  NOTICE_...; the other values as its notices have them.
  */
-void app_tell(const struct app *app, size_t seat, const char *what, uint64_t in_ns, uint64_t value,
-              const char *text);
+void program_notify(const struct program *program, size_t seat, const char *what, uint64_t in_ns,
+                    uint64_t value, const char *text);
 
 /** Tell all programs that there is a device, or more of one: @bytes that programs may have there.
  */
-void apps_tell_added(const struct agent *agent, uint64_t bytes, const char *text);
+void programs_notify_added(const struct agent *agent, uint64_t bytes, const char *text);
 
 /**
- * A client wants a program notified (MSG_NOTICE with "app"). Answered at once: that it was sent, or
- * an error. The program need not do anything about it.
+ * A client wants a program notified (MSG_NOTICE with "program"). Answered at once: that it was
+ * sent, or an error. The program need not do anything about it.
  */
-void app_notify(struct peer *client, const msgpack_object *map);
+void notice_handle(struct peer *client, const msgpack_object *map);
 
 #endif

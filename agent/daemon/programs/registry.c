@@ -15,41 +15,42 @@
 #include "agent/wire/access.h"
 #include "agent/wire/device_key.h"
 
-#define APP_FILE_MAX 65536
-#define LOST_MS      1000
+#define PROGRAM_FILE_MAX 65536
+#define LOST_MS          1000
 
-static void app_destroy(struct app *app)
+static void program_destroy(struct program *program)
 {
-    free(app->environment);
-    free(app);
+    free(program->environment);
+    free(program);
 }
 
-static int app_path(const struct agent *agent, const struct app *app, char ret[PATH_MAX])
+static int program_path(const struct agent *agent, const struct program *program,
+                        char ret[PATH_MAX])
 {
-    return paths_join(agent->apps_folder, app->id, ret);
+    return paths_join(agent->programs_folder, program->id, ret);
 }
 
 /** Write what a later agent must know. Failing is not fatal: connected programs tell it again. */
-void apps_save(const struct agent *agent, const struct app *app)
+void programs_save(const struct agent *agent, const struct program *program)
 {
     char path[PATH_MAX];
     struct frame frame;
 
     frame_init(&frame, "app");
     frame_u64(&frame, "version", PROTOCOL_VERSION);
-    frame_string(&frame, "id", app->id);
-    frame_string(&frame, "name", app->name);
-    frame_u64(&frame, "pid", (uint64_t)app->pid);
-    frame_u64(&frame, "start", app->start);
-    frame_u64(&frame, "uid", app->uid);
-    frame_bool(&frame, "named", app->named);
-    frame_bool(&frame, "connected", app->connected);
-    app_put_devices(app, &frame);
-    app_put_policy(app, &frame);
-    govern_put_queued(agent, app, &frame);
+    frame_string(&frame, "id", program->id);
+    frame_string(&frame, "name", program->name);
+    frame_u64(&frame, "pid", (uint64_t)program->pid);
+    frame_u64(&frame, "start", program->start);
+    frame_u64(&frame, "uid", program->uid);
+    frame_bool(&frame, "named", program->named);
+    frame_bool(&frame, "connected", program->connected);
+    program_put_devices(program, &frame);
+    program_put_policy(program, &frame);
+    govern_put_queued(agent, program, &frame);
     int error = frame_seal(&frame);
     if (!error) {
-        error = app_path(agent, app, path);
+        error = program_path(agent, program, path);
     }
     if (!error) {
         error = paths_write(path, frame.buffer.data, frame.buffer.size);
@@ -57,54 +58,54 @@ void apps_save(const struct agent *agent, const struct app *app)
     if (error) {
         agent_log("%s: cannot note the program (%s); the next agent will not know it until it "
                   "connects",
-                  app->id, strerror(-error));
+                  program->id, strerror(-error));
     }
     frame_finish(&frame);
 }
 
-static struct app *app_by_id(const struct agent *agent, const char *id)
+static struct program *program_by_id(const struct agent *agent, const char *id)
 {
-    for (struct app *app = agent->apps; app; app = app->next) {
-        if (strcmp(app->id, id) == 0) {
-            return app;
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (strcmp(program->id, id) == 0) {
+            return program;
         }
     }
     return NULL;
 }
 
-static struct app *app_by_process(const struct agent *agent, pid_t pid, uint64_t start)
+static struct program *program_by_process(const struct agent *agent, pid_t pid, uint64_t start)
 {
-    for (struct app *app = agent->apps; app; app = app->next) {
-        if (app->pid == pid && app->start == start) {
-            return app;
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (program->pid == pid && program->start == start) {
+            return program;
         }
     }
     return NULL;
 }
 
-static struct app *app_create(struct agent *agent, pid_t pid, uint64_t start, uid_t uid)
+static struct program *program_create(struct agent *agent, pid_t pid, uint64_t start, uid_t uid)
 {
-    struct app *app = calloc(1, sizeof(*app));
+    struct program *program = calloc(1, sizeof(*program));
 
-    if (!app) {
+    if (!program) {
         return NULL;
     }
-    app->pid = pid;
-    app->start = start;
-    app->uid = uid;
-    app->seat_count = 1;
-    app->next = agent->apps;
-    agent->apps = app;
-    govern_know(agent, app);
-    return app;
+    program->pid = pid;
+    program->start = start;
+    program->uid = uid;
+    program->seat_count = 1;
+    program->next = agent->programs;
+    agent->programs = program;
+    govern_know(agent, program);
+    return program;
 }
 
 /** Ids look like "a7": never a pid. */
-static void give_id(struct agent *agent, struct app *app)
+static void give_id(struct agent *agent, struct program *program)
 {
     do {
-        snprintf(app->id, sizeof(app->id), "a%u", agent->next_app++);
-    } while (app_by_id(agent, app->id) != app);
+        snprintf(program->id, sizeof(program->id), "a%u", agent->next_program++);
+    } while (program_by_id(agent, program->id) != program);
 }
 
 static bool valid_id(const char *id)
@@ -118,25 +119,25 @@ static void reserve_id(struct agent *agent, const char *id)
 {
     unsigned long number = strtoul(id + 1, NULL, 10);
 
-    if (number >= agent->next_app) {
-        agent->next_app = (unsigned)number + 1;
+    if (number >= agent->next_program) {
+        agent->next_program = (unsigned)number + 1;
     }
 }
 
-static void set_name(struct app *app, const char *name, const char *fallback)
+static void set_name(struct program *program, const char *name, const char *fallback)
 {
-    snprintf(app->name, sizeof(app->name), "%s", name && *name ? name : fallback);
+    snprintf(program->name, sizeof(program->name), "%s", name && *name ? name : fallback);
 }
 
 static bool load_one(struct agent *agent, const char *path)
 {
-    char *bytes = NULL, id[sizeof(((struct app *)0)->id)], name[64];
+    char *bytes = NULL, id[sizeof(((struct program *)0)->id)], name[64];
     size_t size;
     struct message message;
     struct frame_reader reader;
     bool alive = false;
 
-    if (paths_read(path, APP_FILE_MAX, &bytes, &size)) {
+    if (paths_read(path, PROGRAM_FILE_MAX, &bytes, &size)) {
         return false;
     }
     frame_reader_init(&reader);
@@ -149,21 +150,21 @@ static bool load_one(struct agent *agent, const char *path)
     }
     const msgpack_object *map = &message.root;
     uint64_t pid = field_u64(map, "pid", 0), start = field_u64(map, "start", 0);
-    if (field_string(map, "id", id, sizeof(id)) && valid_id(id) && !app_by_id(agent, id) &&
+    if (field_string(map, "id", id, sizeof(id)) && valid_id(id) && !program_by_id(agent, id) &&
         field_text(map, "name", name, sizeof(name)) && pid > 0 && pid < INT32_MAX &&
         process_alive((pid_t)pid, start)) {
-        struct app *app =
-            app_create(agent, (pid_t)pid, start, (uid_t)field_u64(map, "uid", UINT32_MAX));
-        if (app) {
-            snprintf(app->id, sizeof(app->id), "%s", id);
-            set_name(app, name, id);
-            app->named = field_bool(map, "named", false);
-            app->connected = app->awaited = field_bool(map, "connected", false);
-            app_take_devices(app, map);
-            app_take_policy(app, map);
-            govern_configure(agent, app);
-            govern_take_queued(agent, app, map);
-            app->lost_ms = uv_now(&agent->loop);
+        struct program *program =
+            program_create(agent, (pid_t)pid, start, (uid_t)field_u64(map, "uid", UINT32_MAX));
+        if (program) {
+            snprintf(program->id, sizeof(program->id), "%s", id);
+            set_name(program, name, id);
+            program->named = field_bool(map, "named", false);
+            program->connected = program->awaited = field_bool(map, "connected", false);
+            program_take_devices(program, map);
+            program_take_policy(program, map);
+            govern_configure(agent, program);
+            govern_take_queued(agent, program, map);
+            program->lost_ms = uv_now(&agent->loop);
             reserve_id(agent, id);
             alive = true;
         }
@@ -172,15 +173,15 @@ static bool load_one(struct agent *agent, const char *path)
     return alive;
 }
 
-void apps_load(struct agent *agent)
+void programs_load(struct agent *agent)
 {
-    DIR *folder = opendir(agent->apps_folder);
+    DIR *folder = opendir(agent->programs_folder);
     const struct dirent *entry;
 
-    agent->next_app = 1;
+    agent->next_program = 1;
     while (folder && (entry = readdir(folder))) {
         char path[PATH_MAX];
-        if (entry->d_name[0] == '.' || paths_join(agent->apps_folder, entry->d_name, path)) {
+        if (entry->d_name[0] == '.' || paths_join(agent->programs_folder, entry->d_name, path)) {
             continue;
         }
         if (!load_one(agent, path)) {
@@ -192,54 +193,54 @@ void apps_load(struct agent *agent)
     }
 }
 
-static void app_remove(struct agent *agent, struct app *app)
+static void program_remove(struct agent *agent, struct program *program)
 {
     char path[PATH_MAX];
 
-    govern_forget(agent, app);
-    for (struct app **at = &agent->apps; *at; at = &(*at)->next) {
-        if (*at == app) {
-            *at = app->next;
+    govern_forget(agent, program);
+    for (struct program **at = &agent->programs; *at; at = &(*at)->next) {
+        if (*at == program) {
+            *at = program->next;
             break;
         }
     }
-    if (!app_path(agent, app, path)) {
+    if (!program_path(agent, program, path)) {
         unlink(path);
     }
-    app_destroy(app);
+    program_destroy(program);
 }
 
-void apps_finish(struct agent *agent)
+void programs_finish(struct agent *agent)
 {
-    while (agent->apps) {
-        struct app *app = agent->apps;
-        govern_forget(agent, app);
-        agent->apps = app->next;
-        app_destroy(app);
+    while (agent->programs) {
+        struct program *program = agent->programs;
+        govern_forget(agent, program);
+        agent->programs = program->next;
+        program_destroy(program);
     }
 }
 
-void apps_sweep(struct agent *agent)
+void programs_sweep(struct agent *agent)
 {
-    struct app *next;
+    struct program *next;
 
-    for (struct app *app = agent->apps; app; app = next) {
-        next = app->next;
-        if (app->peer) {
+    for (struct program *program = agent->programs; program; program = next) {
+        next = program->next;
+        if (program->peer) {
             continue;
         }
-        if (!process_alive(app->pid, app->start)) {
-            requests_fail(agent, app, true);
-            app_remove(agent, app);
-        } else if (app->connected && uv_now(&agent->loop) - app->lost_ms > LOST_MS) {
-            requests_fail(agent, app, false);
+        if (!process_alive(program->pid, program->start)) {
+            requests_fail(agent, program, true);
+            program_remove(agent, program);
+        } else if (program->connected && uv_now(&agent->loop) - program->lost_ms > LOST_MS) {
+            requests_fail(agent, program, false);
         }
     }
 }
 
-int apps_register(struct agent *agent, struct peer *peer, const char *name, bool named,
-                  const struct inventory_entry *const *devices, size_t seat_count,
-                  const char *environment, struct app **ret_app)
+int programs_register(struct agent *agent, struct peer *peer, const char *name, bool named,
+                      const struct inventory_entry *const *devices, size_t seat_count,
+                      const char *environment, struct program **ret_app)
 {
     uint64_t start;
     int error = process_start_time(peer->pid, &start);
@@ -248,38 +249,39 @@ int apps_register(struct agent *agent, struct peer *peer, const char *name, bool
         return error;
     }
     char *copy = strdup(environment);
-    struct app *app = app_by_process(agent, peer->pid, start);
-    if (copy && !app) {
-        app = app_create(agent, peer->pid, start, peer->uid);
-        if (app) {
-            give_id(agent, app);
+    struct program *program = program_by_process(agent, peer->pid, start);
+    if (copy && !program) {
+        program = program_create(agent, peer->pid, start, peer->uid);
+        if (program) {
+            give_id(agent, program);
         }
     }
-    if (!app || !copy) {
+    if (!program || !copy) {
         free(copy);
         return -ENOMEM;
     }
-    free(app->environment);
-    app->environment = copy;
-    app->named = named;
-    set_name(app, name, app->id);
-    govern_named(agent, app);
-    app->seat_count = seat_count;
+    free(program->environment);
+    program->environment = copy;
+    program->named = named;
+    set_name(program, name, program->id);
+    govern_named(agent, program);
+    program->seat_count = seat_count;
     for (size_t i = 0; i < seat_count; i++) {
         if (devices[i]) {
-            app->seats[i].device = devices[i]->key;
-            app->seats[i].has_device = true;
+            program->seats[i].device = devices[i]->key;
+            program->seats[i].has_device = true;
         }
     }
-    apps_save(agent, app);
-    *ret_app = app;
+    programs_save(agent, program);
+    *ret_app = program;
     return 0;
 }
 
-int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
-                 bool *ret_first)
+int programs_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
+                     bool *ret_first)
 {
-    char name[sizeof(((struct app *)0)->name)], id[sizeof(((struct app *)0)->id)], program[64];
+    char name[sizeof(((struct program *)0)->name)], id[sizeof(((struct program *)0)->id)],
+        command[64];
     uint64_t start;
     int error = process_start_time(peer->pid, &start);
 
@@ -288,78 +290,79 @@ int apps_connect(struct agent *agent, struct peer *peer, const msgpack_object *h
     }
     field_text(hello, "name", name, sizeof(name));
     field_string(hello, "id", id, sizeof(id));
-    field_text(hello, "program", program, sizeof(program));
-    struct app *app = app_by_process(agent, peer->pid, start);
-    if (!app) {
+    field_text(hello, "program", command, sizeof(command));
+    struct program *program = program_by_process(agent, peer->pid, start);
+    if (!program) {
         /* A child of a program that was started with `run`, or one that an earlier agent knew. */
-        const struct app *known = app_by_id(agent, id), *parent;
-        app = app_create(agent, peer->pid, start, peer->uid);
-        if (!app) {
+        const struct program *known = program_by_id(agent, id), *parent;
+        program = program_create(agent, peer->pid, start, peer->uid);
+        if (!program) {
             return -ENOMEM;
         }
-        parent = known && known->uid == app->uid ? known : NULL;
+        parent = known && known->uid == program->uid ? known : NULL;
         if (!known && valid_id(id)) {
-            snprintf(app->id, sizeof(app->id), "%s", id);
+            snprintf(program->id, sizeof(program->id), "%s", id);
             reserve_id(agent, id);
         } else {
-            give_id(agent, app);
+            give_id(agent, program);
         }
         if (parent) {
-            app->named = parent->named;
-            app->environment = parent->environment ? strdup(parent->environment) : NULL;
-            app->policy = parent->policy;
-            app->seat_count = parent->seat_count;
-            for (size_t i = 0; i < app->seat_count; i++) {
-                app->seats[i].has_device = parent->seats[i].has_device;
-                app->seats[i].device = parent->seats[i].device;
+            program->named = parent->named;
+            program->environment = parent->environment ? strdup(parent->environment) : NULL;
+            program->policy = parent->policy;
+            program->seat_count = parent->seat_count;
+            for (size_t i = 0; i < program->seat_count; i++) {
+                program->seats[i].has_device = parent->seats[i].has_device;
+                program->seats[i].device = parent->seats[i].device;
             }
         }
-        set_name(app, parent && !parent->named ? program : name, program[0] ? program : app->id);
+        set_name(program, parent && !parent->named ? command : name,
+                 command[0] ? command : program->id);
         if (!parent) {
-            govern_named(agent, app);
+            govern_named(agent, program);
         }
     }
-    if (app->peer && app->peer != peer) {
-        app->peer->app = NULL;
-        peer_close(app->peer);
+    if (program->peer && program->peer != peer) {
+        program->peer->program = NULL;
+        peer_close(program->peer);
     }
-    *ret_first = !app->connected;
-    app->peer = peer;
-    app->silent = false;
-    app->connected = true;
-    app_unsay(app);
-    peer->app = app;
-    app_take_wish(app, hello);
-    apps_save(agent, app);
-    agent_log("%s: %s (pid %d) connected", app->id, app->name, (int)app->pid);
+    *ret_first = !program->connected;
+    program->peer = peer;
+    program->unresponsive = false;
+    program->connected = true;
+    program_reset_status(program);
+    peer->program = program;
+    program_take_wish(program, hello);
+    programs_save(agent, program);
+    agent_log("%s: %s (pid %d) connected", program->id, program->name, (int)program->pid);
     return 0;
 }
 
-void apps_disconnect(struct agent *agent, struct peer *peer)
+void programs_disconnect(struct agent *agent, struct peer *peer)
 {
-    struct app *app = peer->app;
+    struct program *program = peer->program;
 
-    peer->app = NULL;
-    if (!app || app->peer != peer) {
+    peer->program = NULL;
+    if (!program || program->peer != peer) {
         return;
     }
-    app->peer = NULL;
-    app->lost_ms = uv_now(&agent->loop);
-    govern_lost(agent, app);
-    agent_log("%s: %s (pid %d) disconnected", app->id, app->name, (int)app->pid);
-    apps_sweep(agent);
+    program->peer = NULL;
+    program->lost_ms = uv_now(&agent->loop);
+    govern_lost(agent, program);
+    agent_log("%s: %s (pid %d) disconnected", program->id, program->name, (int)program->pid);
+    programs_sweep(agent);
 }
 
-void apps_set_device(struct agent *agent, struct app *app, size_t seat,
-                     const struct device_key *device)
+void programs_set_device(struct agent *agent, struct program *program, size_t seat,
+                         const struct device_key *device)
 {
-    for (size_t i = 0; i < app->seat_count; i++) {
-        if (seat == APP_ALL_SEATS || seat == i) {
-            app->seats[i].device = *device;
-            app->seats[i].has_device = true;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (seat == PROGRAM_ALL_SEATS || seat == i) {
+            program->seats[i].device = *device;
+            program->seats[i].has_device = true;
         }
     }
-    apps_save(agent, app);
+    programs_save(agent, program);
 }
 
 static bool is_pid(const char *text, pid_t *ret)
@@ -372,16 +375,16 @@ static bool is_pid(const char *text, pid_t *ret)
 }
 
 /** Of programs with one name, the one that is connected, if only one is. */
-static struct app *by_name(const struct agent *agent, const struct peer *peer, const char *name,
-                           bool connected, unsigned *ret_count)
+static struct program *by_name(const struct agent *agent, const struct peer *peer, const char *name,
+                               bool connected, unsigned *ret_count)
 {
-    struct app *found = NULL;
+    struct program *found = NULL;
 
     *ret_count = 0;
-    for (struct app *app = agent->apps; app; app = app->next) {
-        if (strcmp(app->name, name) == 0 && access_may_act(peer->uid, app->uid) &&
-            (!connected || app->peer)) {
-            found = app;
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (strcmp(program->name, name) == 0 && access_may_act(peer->uid, program->uid) &&
+            (!connected || program->peer)) {
+            found = program;
             ++*ret_count;
         }
     }
@@ -394,12 +397,12 @@ static void candidates(const struct agent *agent, const struct peer *peer, const
     size_t used = 0;
 
     ret[0] = '\0';
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        if ((name && strcmp(app->name, name)) || !access_may_act(peer->uid, app->uid)) {
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        if ((name && strcmp(program->name, name)) || !access_may_act(peer->uid, program->uid)) {
             continue;
         }
         int length = snprintf(ret + used, size - used, "%s%s (%s, pid %d)", used ? ", " : "",
-                              app->id, app->name, (int)app->pid);
+                              program->id, program->name, (int)program->pid);
         if (length < 0 || (size_t)length >= size - used) {
             return;
         }
@@ -408,20 +411,20 @@ static void candidates(const struct agent *agent, const struct peer *peer, const
 }
 
 static int find(struct agent *agent, const struct peer *peer, const char *text,
-                struct app **ret_app, char *ret_error, size_t error_size)
+                struct program **ret_app, char *ret_error, size_t error_size)
 {
     char list[512];
     unsigned count;
     pid_t pid;
 
-    for (struct app *app = agent->apps; app; app = app->next) {
-        if (access_may_act(peer->uid, app->uid) &&
-            (strcmp(app->id, text) == 0 || (is_pid(text, &pid) && app->pid == pid))) {
-            *ret_app = app;
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (access_may_act(peer->uid, program->uid) &&
+            (strcmp(program->id, text) == 0 || (is_pid(text, &pid) && program->pid == pid))) {
+            *ret_app = program;
             return 0;
         }
     }
-    struct app *found = by_name(agent, peer, text, true, &count);
+    struct program *found = by_name(agent, peer, text, true, &count);
     if (count == 0) {
         found = by_name(agent, peer, text, false, &count);
     }
@@ -454,15 +457,15 @@ static bool cut_seat(char *text, size_t *ret_seat)
     return true;
 }
 
-int apps_find(struct agent *agent, const struct peer *peer, const char *text, struct app **ret_app,
-              size_t *ret_seat, char *ret_error, size_t error_size)
+int programs_find(struct agent *agent, const struct peer *peer, const char *text,
+                  struct program **ret_app, size_t *ret_seat, char *ret_error, size_t error_size)
 {
     char name[PROTOCOL_WORD_MAX];
     size_t seat;
 
-    apps_sweep(agent);
+    programs_sweep(agent);
     int error = find(agent, peer, text, ret_app, ret_error, error_size);
-    *ret_seat = APP_ALL_SEATS;
+    *ret_seat = PROGRAM_ALL_SEATS;
     snprintf(name, sizeof(name), "%s", text);
     if (error != -ESRCH || !cut_seat(name, &seat)) {
         return error;
