@@ -178,7 +178,7 @@ static int check_file(struct inspection *inspection, const char *path, bool firs
     error = error ? error : merge(&inspection->uses, &facts.uses);
     if (!error && facts.own && !elf_is_loader(path)) {
         inspection_say(
-            doctor, "note",
+            inspection, "note",
             "%s defines OpenCL's functions itself (a loader linked into it): road ICD, if that "
             "loader reads OCL_ICD_VENDORS",
             path);

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_OBJECT_STAY_H
-#define RESEAT_STATE_OBJECT_STAY_H
+#ifndef RESEAT_STATE_OBJECT_RETRY_H
+#define RESEAT_STATE_OBJECT_RETRY_H
 
 #include "state/object/context.h"
 
@@ -9,29 +9,29 @@
  * would never end; so that what had to start over a few times is let finish, and moves of its
  * devices wait before they begin.
  *
- * They wait within their own deadline and cancellation, and no longer than STAY_NS, for the work
+ * They wait within their own deadline and cancellation, and no longer than RETRY_NS, for the work
  * may hang in a driver. A suspended device is resumed all the same, since the work may wait for
  * that.
  */
 
-#define STAY_AFTER 3 /**< Attempts in vain. */
-#define STAY_NS    120000000000u
+#define RETRY_AFTER 3 /**< Attempts in vain. */
+#define RETRY_NS    120000000000u
 
 /** One piece of such work; starts as {.seats, .count}. */
-struct stay {
+struct retry {
     struct seat *const *seats; /**< Borrowed. */
     cl_uint count;
     unsigned attempts; /**< In vain so far. */
 };
 
 /** Another attempt was in vain. Not inside the gate. */
-void stay_again(struct stay *stay);
+void retry_again(struct retry *retry);
 /** The work has ended; also where no attempt was in vain. */
-void stay_end(struct stay *stay);
+void retry_end(struct retry *retry);
 
 /** True while moves of @seat are to wait. */
-bool stay_holds(const struct seat *seat);
+bool retry_delays_moves(const struct seat *seat);
 /** Wait until some work has ended, but no longer than @wait_ns. */
-void stay_wait(uint64_t wait_ns);
+void retry_wait(uint64_t wait_ns);
 
 #endif
