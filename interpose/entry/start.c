@@ -26,7 +26,7 @@
 #include "state/command/watch.h"
 #include "state/move/move.h"
 #include "state/object/context.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 #include "state/program/program.h"
 #include "state/room/room.h"
 

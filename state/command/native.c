@@ -150,7 +150,7 @@ cl_int native_enqueue(struct queue *queue, const struct native_call *call, cl_ui
             };
             error = command_run(&native.base, false, waits, wait_list, ret_event);
             if (error == CL_SUCCESS)
-                pin_stay(pins, PIN_NATIVE);
+                pin_keep(pins, PIN_NATIVE);
             else
                 pin_drop(pins, PIN_NATIVE);
         }

@@ -16,7 +16,7 @@ void pin_drop(struct pins *pins, enum pin_kind pin)
         atomic_fetch_sub_explicit(&pins->count[pin], 1, memory_order_relaxed);
 }
 
-void pin_stay(struct pins *pins, enum pin_kind pin)
+void pin_keep(struct pins *pins, enum pin_kind pin)
 {
     uint32_t count = atomic_load_explicit(&pins->count[pin], memory_order_relaxed);
     while (count > 1 &&

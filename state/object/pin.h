@@ -43,7 +43,7 @@ void pin_take(struct pins *pins, enum pin_kind pin);
 /** It is gone. Any thread. Free where @pin is PIN_NONE. */
 void pin_drop(struct pins *pins, enum pin_kind pin);
 /** A pin that was taken stays, once for all like it. Any thread. */
-void pin_stay(struct pins *pins, enum pin_kind pin);
+void pin_keep(struct pins *pins, enum pin_kind pin);
 
 /** Why @seat cannot move: static text, or NULL. Walks the contexts. Any thread; exact for a caller
  *  that has closed the gate. */

@@ -37,7 +37,7 @@ static cl_int home_kernel(struct kernel *kernel, struct residence **ret_residenc
 static void pin_for_good(struct context *context)
 {
     pin_take(&context->pins, PIN_POINTERS);
-    pin_stay(&context->pins, PIN_POINTERS);
+    pin_keep(&context->pins, PIN_POINTERS);
 }
 
 static cl_int set_arg(struct kernel *kernel, cl_uint index, const void *pointer)
