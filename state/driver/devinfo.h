@@ -2,6 +2,7 @@
 #define RESEAT_STATE_DRIVER_DEVINFO_H
 
 #include <CL/cl_icd.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -110,5 +111,13 @@ bool devinfo_has_extension(const struct devinfo *info, const char *extension);
 bool devinfo_names_have(const char *names, const char *name);
 /** CL_DEVICE_VERSION as CL_MAKE_VERSION(major, minor, 0); 1.0 where it cannot be read. */
 cl_version devinfo_version(const struct devinfo *info);
+
+/** How large a work-group may be: what one is told of a device, or what the device takes. */
+struct group_limits {
+    _Atomic size_t items;    /**< CL_DEVICE_MAX_WORK_GROUP_SIZE. */
+    _Atomic size_t sizes[3]; /**< CL_DEVICE_MAX_WORK_ITEM_SIZES. */
+};
+/** What is not said is without limit. Not atomic as a whole. */
+void devinfo_group_limits(const struct devinfo *info, struct group_limits *ret_limits);
 
 #endif

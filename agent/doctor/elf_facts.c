@@ -1,4 +1,4 @@
-#include "agent/doctor/doctor_elf.h"
+#include "agent/doctor/elf_facts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "agent/cli/told.h"
+#include "agent/cli/presented.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -51,42 +51,44 @@ static void order(const struct inventory *inventory, const struct inventory_entr
     }
 }
 
-int told_build(const struct inventory *inventory, uint64_t memory, struct told *ret_told)
+int presented_build(const struct inventory *inventory, uint64_t memory,
+                    struct presented *ret_presented)
 {
     const struct present_terms terms = {.profile = PRESENT_PORTABLE, .memory = memory};
-    struct told told = {.count = inventory->count};
+    struct presented presented = {.count = inventory->count};
     const struct devinfo **infos = calloc(inventory->count, sizeof(struct devinfo *));
     int error = infos ? 0 : -ENOMEM;
 
-    told.devices = calloc(inventory->count, sizeof(struct inventory_entry *));
-    if (!told.devices) {
+    presented.devices = calloc(inventory->count, sizeof(struct inventory_entry *));
+    if (!presented.devices) {
         error = -ENOMEM;
     }
     if (!error) {
-        order(inventory, told.devices);
-        for (size_t i = 0; i < told.count; i++) {
-            infos[i] = &told.devices[i]->info;
+        order(inventory, presented.devices);
+        for (size_t i = 0; i < presented.count; i++) {
+            infos[i] = &presented.devices[i]->info;
         }
-        error = present_explain(infos, told.count, &terms, &told.present, &told.reasons);
+        error =
+            present_explain(infos, presented.count, &terms, &presented.present, &presented.reasons);
     }
     free(infos);
     if (error) {
-        free(told.devices);
+        free(presented.devices);
         return error;
     }
-    *ret_told = told;
+    *ret_presented = presented;
     return 0;
 }
 
-void told_finish(struct told *told)
+void presented_finish(struct presented *presented)
 {
-    present_finish(&told->present);
-    reasons_finish(&told->reasons);
-    free(told->devices);
-    *told = (struct told){0};
+    present_finish(&presented->present);
+    reasons_finish(&presented->reasons);
+    free(presented->devices);
+    *presented = (struct presented){0};
 }
 
-void told_version(cl_version version, struct words *words)
+void presented_version(cl_version version, struct words *words)
 {
     words_add(words, "%u.%u.%u", CL_VERSION_MAJOR(version), CL_VERSION_MINOR(version),
               CL_VERSION_PATCH(version));
@@ -131,7 +133,7 @@ static void add_number(const struct devinfo_param *param, uint64_t number, struc
     if (is_truth(param)) {
         words_add(words, "%s", number ? "true" : "false");
     } else if (is_version(param)) {
-        told_version((cl_version)number, words);
+        presented_version((cl_version)number, words);
     } else if (param->rule == DEVINFO_AND || param->name == CL_DEVICE_TYPE) {
         words_add(words, "0x%llx", (unsigned long long)number);
     } else {
@@ -139,8 +141,8 @@ static void add_number(const struct devinfo_param *param, uint64_t number, struc
     }
 }
 
-void told_value(const struct devinfo_param *param, const struct devinfo_value *value,
-                struct words *words)
+void presented_value(const struct devinfo_param *param, const struct devinfo_value *value,
+                     struct words *words)
 {
     if (!value) {
         words_add(words, "no answer");
@@ -150,7 +152,7 @@ void told_value(const struct devinfo_param *param, const struct devinfo_value *v
         for (size_t i = 0; i < value->size / sizeof(cl_name_version); i++) {
             cl_name_version entry = entry_at(value, i);
             words_add(words, "%s%s ", i ? ", " : "", entry.name);
-            told_version(entry.version, words);
+            presented_version(entry.version, words);
         }
     } else {
         for (size_t at = 0; at + param->size <= value->size; at += param->size) {
@@ -168,13 +170,13 @@ static json_t *json_number(const struct devinfo_param *param, uint64_t number)
         return json_boolean(number != 0);
     }
     if (is_version(param)) {
-        told_version((cl_version)number, &words);
+        presented_version((cl_version)number, &words);
         return json_string(words.text);
     }
     return json_integer((json_int_t)(number & INT64_MAX));
 }
 
-json_t *told_json(const struct devinfo_param *param, const struct devinfo_value *value)
+json_t *presented_json(const struct devinfo_param *param, const struct devinfo_value *value)
 {
     json_t *list;
 
@@ -189,7 +191,7 @@ json_t *told_json(const struct devinfo_param *param, const struct devinfo_value 
         for (size_t i = 0; i < value->size / sizeof(cl_name_version); i++) {
             cl_name_version entry = entry_at(value, i);
             struct words words = {0};
-            told_version(entry.version, &words);
+            presented_version(entry.version, &words);
             json_array_append_new(list, json_pack("{s:o, s:s}", "name", output_text(entry.name),
                                                   "version", words.text));
         }
@@ -206,12 +208,12 @@ json_t *told_json(const struct devinfo_param *param, const struct devinfo_value 
 }
 
 /* "cpu0, gpu0", with their own answers where it is about one. */
-static void add_devices(const struct told *told, const bool *only,
+static void add_devices(const struct presented *presented, const bool *only,
                         const struct devinfo_param *param, struct words *words)
 {
     size_t named = 0, left = 0;
 
-    for (size_t i = 0; i < told->count; i++) {
+    for (size_t i = 0; i < presented->count; i++) {
         if (only && !only[i]) {
             continue;
         }
@@ -219,13 +221,13 @@ static void add_devices(const struct told *told, const bool *only,
             left++;
             continue;
         }
-        words_add(words, "%s%s", named++ ? ", " : "", told->devices[i]->name);
+        words_add(words, "%s%s", named++ ? ", " : "", presented->devices[i]->name);
         if (param && param->name == CL_DEVICE_VERSION) {
-            cl_version version = devinfo_version(&told->devices[i]->info);
+            cl_version version = devinfo_version(&presented->devices[i]->info);
             words_add(words, " %u.%u", CL_VERSION_MAJOR(version), CL_VERSION_MINOR(version));
         } else if (param) {
             words_add(words, " ");
-            told_value(param, devinfo_find(&told->devices[i]->info, param->name), words);
+            presented_value(param, devinfo_find(&presented->devices[i]->info, param->name), words);
         }
     }
     if (left) {
@@ -233,43 +235,43 @@ static void add_devices(const struct told *told, const bool *only,
     }
 }
 
-void told_why(const struct told *told, const struct reason *reason,
-              const struct devinfo_param *param, struct words *words)
+void presented_why(const struct presented *presented, const struct reason *reason,
+                   const struct devinfo_param *param, struct words *words)
 {
     bool listed = param && (param->size == 0 || param->size == sizeof(cl_name_version)) &&
                   param->name != CL_DEVICE_VERSION;
 
     switch (reason->rule) {
     case REASON_EQUAL:
-        words_add(words, told->count > 1 ? "the same on all" : "as it says itself");
+        words_add(words, presented->count > 1 ? "the same on all" : "as it says itself");
         break;
     case REASON_LEAST:
         words_add(words, "least of ");
-        add_devices(told, NULL, listed ? NULL : param, words);
+        add_devices(presented, NULL, listed ? NULL : param, words);
         break;
     case REASON_LARGEST:
         words_add(words, "largest of ");
-        add_devices(told, NULL, listed ? NULL : param, words);
+        add_devices(presented, NULL, listed ? NULL : param, words);
         break;
     case REASON_MOST_MEMORY:
         words_add(words, "of ");
-        add_devices(told, reason->by, NULL, words);
+        add_devices(presented, reason->by, NULL, words);
         words_add(words, ", which has the most memory, of ");
-        add_devices(told, NULL, param, words);
+        add_devices(presented, NULL, param, words);
         break;
     case REASON_COMMON:
         words_add(words, param && is_truth(param) ? "true where all are: " : "common to ");
-        add_devices(told, NULL, listed ? NULL : param, words);
+        add_devices(presented, NULL, listed ? NULL : param, words);
         break;
     case REASON_FIRST:
-        words_add(words, "of %s, where it starts", told->devices[0]->name);
+        words_add(words, "of %s, where it starts", presented->devices[0]->name);
         break;
     case REASON_OURS:
         words_add(words, "of the virtual device");
         break;
     case REASON_MISSING:
         words_add(words, param ? "not answered by " : "not on ");
-        add_devices(told, reason->by, NULL, words);
+        add_devices(presented, reason->by, NULL, words);
         break;
     case REASON_NOT_CARRIED:
         words_add(words, "cannot be carried");
@@ -283,7 +285,8 @@ void told_why(const struct told *told, const struct reason *reason,
     }
 }
 
-void told_why_json(const struct told *told, const struct reason *reason, json_t *object)
+void presented_why_json(const struct presented *presented, const struct reason *reason,
+                        json_t *object)
 {
     static const char *const rules[] = {
         [REASON_EQUAL] = "equal",     [REASON_LEAST] = "least",
@@ -294,9 +297,9 @@ void told_why_json(const struct told *told, const struct reason *reason, json_t 
     };
     json_t *by = json_array();
 
-    for (size_t i = 0; i < told->count; i++) {
+    for (size_t i = 0; i < presented->count; i++) {
         if (reason->by[i]) {
-            json_array_append_new(by, json_string(told->devices[i]->name));
+            json_array_append_new(by, json_string(presented->devices[i]->name));
         }
     }
     json_object_set_new(object, "rule", json_string(rules[reason->rule]));
@@ -304,7 +307,7 @@ void told_why_json(const struct told *told, const struct reason *reason, json_t 
     json_object_set_new(object, "because", json_string(reason->because ? reason->because : ""));
 }
 
-const char *told_access(cl_mem_flags access)
+const char *presented_access(cl_mem_flags access)
 {
     switch (access) {
     case CL_MEM_READ_ONLY:
@@ -318,7 +321,7 @@ const char *told_access(cl_mem_flags access)
     }
 }
 
-const char *told_image_type(cl_mem_object_type type)
+const char *presented_image_type(cl_mem_object_type type)
 {
     switch (type) {
     case CL_MEM_OBJECT_IMAGE2D:
@@ -355,7 +358,7 @@ static const char *name_of(const struct name *names, size_t count, uint32_t valu
     return "unknown";
 }
 
-const char *told_order(cl_channel_order order_of)
+const char *presented_order(cl_channel_order order_of)
 {
     static const struct name names[] = {
         NAME(CL_R),    NAME(CL_A),         NAME(CL_RG),        NAME(CL_RA),
@@ -368,7 +371,7 @@ const char *told_order(cl_channel_order order_of)
     return name_of(names, ARRAY_SIZE(names), order_of);
 }
 
-const char *told_data_type(cl_channel_type type)
+const char *presented_data_type(cl_channel_type type)
 {
     static const struct name names[] = {
         NAME(CL_SNORM_INT8),       NAME(CL_SNORM_INT16),

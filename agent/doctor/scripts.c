@@ -8,7 +8,7 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/doctor_priv.h"
+#include "agent/doctor/inspection.h"
 
 /*
  * Programs that are text. Nothing of it is run, so what a variable holds is a guess: a path that
@@ -99,7 +99,7 @@ static bool is_prefix(const char *word)
     return word[0] == '-' || strchr(word, '=');
 }
 
-static int look_at_command(struct doctor *doctor, char *command, const char *folder)
+static int look_at_command(struct inspection *inspection, char *command, const char *folder)
 {
     char *words[WORDS_MAX + 1] = {NULL}, *rest = command;
     size_t count = 0;
@@ -117,7 +117,7 @@ static int look_at_command(struct doctor *doctor, char *command, const char *fol
         }
     }
     if (!error && count && words[0][0] != '$') {
-        error = doctor_look_quietly(doctor, words[0], words + 1);
+        error = doctor_look_quietly(inspection, words[0], words + 1);
     }
     for (size_t i = 0; i < count; i++) {
         free(words[i]);
@@ -125,10 +125,10 @@ static int look_at_command(struct doctor *doctor, char *command, const char *fol
     return error;
 }
 
-int doctor_shell(struct doctor *doctor, const char *path)
+int doctor_shell(struct inspection *inspection, const char *path)
 {
     size_t size, count = 0;
-    CLEANUP(cleanup_free) char *text = doctor_read(path, &size);
+    CLEANUP(cleanup_free) char *text = inspection_read(path, &size);
     char folder[PATH_MAX], real[PATH_MAX];
     char *rest = text;
     int error = 0;
@@ -141,28 +141,28 @@ int doctor_shell(struct doctor *doctor, const char *path)
     for (char *command = strtok_r(text, "\n;|&(){}<>", &rest);
          command && !error && count < COMMANDS_MAX;
          command = strtok_r(NULL, "\n;|&(){}<>", &rest), count++) {
-        error = look_at_command(doctor, command, folder);
+        error = look_at_command(inspection, command, folder);
     }
     return error;
 }
 
-int doctor_text(struct doctor *doctor, const char *path)
+int doctor_text(struct inspection *inspection, const char *path)
 {
     size_t size;
-    CLEANUP(cleanup_free) char *text = doctor_read(path, &size);
+    CLEANUP(cleanup_free) char *text = inspection_read(path, &size);
 
     if (text && (memmem(text, size, "libOpenCL", 9) || memmem(text, size, "\"OpenCL\"", 8) ||
                  memmem(text, size, "'OpenCL'", 8))) {
-        doctor_say(doctor, "ok",
-                   "%s opens libOpenCL at run time: road ICD, OCL_ICD_VENDORS names only reseat",
-                   path);
-        doctor->opens = true;
+        inspection_say(
+            inspection, "ok",
+            "%s opens libOpenCL at run time: road ICD, OCL_ICD_VENDORS names only reseat", path);
+        inspection->opens = true;
     }
     return 0;
 }
 
 /** A library that something loads at run time, if it has to do with OpenCL. */
-static int take_library(struct doctor *doctor, const char *path)
+static int take_library(struct inspection *inspection, const char *path)
 {
     struct elf_facts facts = {0};
     int error = elf_facts_read(path, &facts);
@@ -176,10 +176,10 @@ static int take_library(struct doctor *doctor, const char *path)
     }
     concerns = concerns || facts.opens || facts.own;
     elf_facts_finish(&facts);
-    return concerns ? strings_add(&doctor->seen, path) : 0;
+    return concerns ? strings_add(&inspection->seen, path) : 0;
 }
 
-int doctor_libraries(struct doctor *doctor, const char *folder, const char *beginning)
+int doctor_libraries(struct inspection *inspection, const char *folder, const char *beginning)
 {
     DIR *entries = opendir(folder);
     size_t count = 0;
@@ -192,7 +192,7 @@ int doctor_libraries(struct doctor *doctor, const char *folder, const char *begi
             paths_join(folder, entry->d_name, path)) {
             continue;
         }
-        error = take_library(doctor, path);
+        error = take_library(inspection, path);
         count++;
     }
     if (entries) {
@@ -202,20 +202,20 @@ int doctor_libraries(struct doctor *doctor, const char *folder, const char *begi
 }
 
 /** An installed package: its libraries, and those that are a module by themselves. */
-static int look_at_package(struct doctor *doctor, const char *folder, const char *name)
+static int look_at_package(struct inspection *inspection, const char *folder, const char *name)
 {
     char path[PATH_MAX], beginning[256];
     int length = snprintf(beginning, sizeof(beginning), "%s.", name);
-    int error = paths_join(folder, name, path) ? 0 : doctor_libraries(doctor, path, "");
+    int error = paths_join(folder, name, path) ? 0 : doctor_libraries(inspection, path, "");
 
     if (!error && length > 0 && (size_t)length < sizeof(beginning)) {
-        error = doctor_libraries(doctor, folder, beginning);
+        error = doctor_libraries(inspection, folder, beginning);
     }
     return error;
 }
 
 /** Where the interpreter keeps packages, by where it seems to be itself. */
-static int look_at_sites(struct doctor *doctor, const char *name, const char *interpreter)
+static int look_at_sites(struct inspection *inspection, const char *name, const char *interpreter)
 {
     static const char *const below[] = {"/lib/python3*/site-packages", "/lib/python3/dist-packages",
                                         "/local/lib/python3*/dist-packages"};
@@ -232,47 +232,47 @@ static int look_at_sites(struct doctor *doctor, const char *name, const char *in
             continue;
         }
         for (size_t j = 0; j < found.gl_pathc && !error; j++) {
-            error = look_at_package(doctor, found.gl_pathv[j], name);
+            error = look_at_package(inspection, found.gl_pathv[j], name);
         }
         globfree(&found);
     }
     return error;
 }
 
-int doctor_python_module(struct doctor *doctor, const char *name, const char *folder,
+int doctor_python_module(struct inspection *inspection, const char *name, const char *folder,
                          const char *interpreter)
 {
     char path[PATH_MAX], real[PATH_MAX], top[256];
     int length = snprintf(top, sizeof(top), "%.*s", (int)strcspn(name, "."), name);
 
-    if (length <= 0 || (size_t)length >= sizeof(top) || strings_have(&doctor->modules, top)) {
+    if (length <= 0 || (size_t)length >= sizeof(top) || strings_have(&inspection->modules, top)) {
         return 0;
     }
-    int error = strings_add(&doctor->modules, top);
+    int error = strings_add(&inspection->modules, top);
     snprintf(path, sizeof(path), "%s/%s.py", folder, top);
     if (!error && access(path, R_OK) == 0) {
-        return doctor_python(doctor, path, interpreter);
+        return doctor_python(inspection, path, interpreter);
     }
     if (!error) {
-        error = look_at_package(doctor, folder, top);
+        error = look_at_package(inspection, folder, top);
     }
     const char *list = getenv("PYTHONPATH");
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "");
     char *rest = copy;
     for (char *part = copy ? strsep(&rest, ":") : NULL; part && !error; part = strsep(&rest, ":")) {
-        error = *part ? look_at_package(doctor, part, top) : 0;
+        error = *part ? look_at_package(inspection, part, top) : 0;
     }
     if (!error) {
-        error = look_at_sites(doctor, top, interpreter);
+        error = look_at_sites(inspection, top, interpreter);
     }
     if (!error && realpath(interpreter, real) && strcmp(real, interpreter)) {
-        error = look_at_sites(doctor, top, real);
+        error = look_at_sites(inspection, top, real);
     }
     return error;
 }
 
 /** The modules of one line: "import a.b, c as d", "from a import b". */
-static int look_at_imports(struct doctor *doctor, char *line, const char *folder,
+static int look_at_imports(struct inspection *inspection, char *line, const char *folder,
                            const char *interpreter)
 {
     bool from = strncmp(line, "from ", 5) == 0;
@@ -287,28 +287,28 @@ static int look_at_imports(struct doctor *doctor, char *line, const char *folder
         name += strspn(name, " \t");
         name[strcspn(name, " \t#;\r")] = '\0';
         if (*name && *name != '.') {
-            error = doctor_python_module(doctor, name, folder, interpreter);
+            error = doctor_python_module(inspection, name, folder, interpreter);
         }
     }
     return error;
 }
 
-int doctor_python(struct doctor *doctor, const char *path, const char *interpreter)
+int doctor_python(struct inspection *inspection, const char *path, const char *interpreter)
 {
     size_t size;
-    CLEANUP(cleanup_free) char *text = doctor_read(path, &size);
+    CLEANUP(cleanup_free) char *text = inspection_read(path, &size);
     char folder[PATH_MAX], real[PATH_MAX];
     char *rest = text;
 
     if (!text) {
-        doctor_say(doctor, "note", "%s, which Python is to run, cannot be read", path);
+        inspection_say(inspection, "note", "%s, which Python is to run, cannot be read", path);
         return 0;
     }
-    int error = doctor_text(doctor, path);
+    int error = doctor_text(inspection, path);
     folder_of(realpath(path, real) ? real : path, folder);
     for (char *line = strtok_r(text, "\n", &rest); line && !error;
          line = strtok_r(NULL, "\n", &rest)) {
-        error = look_at_imports(doctor, line + strspn(line, " \t"), folder, interpreter);
+        error = look_at_imports(inspection, line + strspn(line, " \t"), folder, interpreter);
     }
     return error;
 }

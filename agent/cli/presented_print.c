@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "agent/cli/cmd.h"
-#include "agent/cli/told.h"
+#include "agent/cli/presented.h"
 #include "agent/config/paths.h"
 #include "agent/wire/size.h"
 
@@ -20,14 +20,15 @@ static bool has_own_part(cl_device_info name)
 }
 
 /* Queries that the program's version has not do not need an excuse. */
-static bool is_asked(const struct told *told, const struct devinfo_param *param)
+static bool is_asked(const struct presented *presented, const struct devinfo_param *param)
 {
-    return param->since && param->since <= told->present.version;
+    return param->since && param->since <= presented->present.version;
 }
 
-static cl_version listed_version(const struct told *told, cl_device_info list, const char *name)
+static cl_version listed_version(const struct presented *presented, cl_device_info list,
+                                 const char *name)
 {
-    const struct devinfo_value *value = devinfo_find(&told->present.device, list);
+    const struct devinfo_value *value = devinfo_find(&presented->present.device, list);
 
     for (size_t i = 0; value && i < value->size / sizeof(cl_name_version); i++) {
         cl_name_version entry;
@@ -40,9 +41,9 @@ static cl_version listed_version(const struct told *told, cl_device_info list, c
 }
 
 /* One that no device has says nothing. */
-static bool is_told_of(const struct told *told, const struct reason *reason)
+static bool is_told_of(const struct presented *presented, const struct reason *reason)
 {
-    for (size_t i = 0; i < told->count; i++) {
+    for (size_t i = 0; i < presented->count; i++) {
         if (!reason->by[i]) {
             return true;
         }
@@ -157,41 +158,42 @@ static bool print_table(struct libscols_table *table, const char *after)
     return !failed;
 }
 
-static bool print_answers(const struct told *told)
+static bool print_answers(const struct presented *presented)
 {
     struct libscols_table *table = make_table("ANSWER");
 
     for (size_t i = 0; i < devinfo_param_count; i++) {
         const struct devinfo_param *param = &devinfo_params[i];
-        const struct devinfo_value *value = devinfo_find(&told->present.device, param->name);
-        const struct reason *reason = reasons_find_answer(&told->reasons, param->name);
+        const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
+        const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
         struct words said = {0}, why = {0};
-        if (!reason || has_own_part(param->name) || (!value && !is_asked(told, param))) {
+        if (!reason || has_own_part(param->name) || (!value && !is_asked(presented, param))) {
             continue;
         }
-        told_value(param, value, &said);
-        told_why(told, reason, param, &why);
+        presented_value(param, value, &said);
+        presented_why(presented, reason, param, &why);
         add_line(table, param->word, said.text, why.text);
     }
     return print_table(table, "\n");
 }
 
-static bool print_names(const struct told *told, enum reason_kind kind, cl_device_info list,
-                        const char *title)
+static bool print_names(const struct presented *presented, enum reason_kind kind,
+                        cl_device_info list, const char *title)
 {
     struct libscols_table *table = make_table(title);
 
-    for (size_t i = 0; i < 2 * told->reasons.count; i++) {
-        const struct reason *reason = &told->reasons.items[i % told->reasons.count];
-        bool offered = i < told->reasons.count;
+    for (size_t i = 0; i < 2 * presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i % presented->reasons.count];
+        bool offered = i < presented->reasons.count;
         struct words version = {0}, why = {0};
-        if (reason->kind != kind || is_offered(reason) != offered || !is_told_of(told, reason)) {
+        if (reason->kind != kind || is_offered(reason) != offered ||
+            !is_told_of(presented, reason)) {
             continue;
         }
-        if (offered && listed_version(told, list, reason->name)) {
-            told_version(listed_version(told, list, reason->name), &version);
+        if (offered && listed_version(presented, list, reason->name)) {
+            presented_version(listed_version(presented, list, reason->name), &version);
         }
-        told_why(told, reason, NULL, &why);
+        presented_why(presented, reason, NULL, &why);
         add_line(table, reason->name,
                  !offered          ? "-"
                  : version.text[0] ? version.text
@@ -202,27 +204,27 @@ static bool print_names(const struct told *told, enum reason_kind kind, cl_devic
 }
 
 /* Why formats of one list are left out: each reason once, with how many it took. */
-static void add_format_reasons(const struct told *told, cl_mem_flags flags, cl_mem_object_type type,
-                               struct words *words)
+static void add_format_reasons(const struct presented *presented, cl_mem_flags flags,
+                               cl_mem_object_type type, struct words *words)
 {
-    const struct reason *items = told->reasons.items;
+    const struct reason *items = presented->reasons.items;
     size_t used = 0;
 
-    for (size_t i = 0; i < told->reasons.count; i++) {
+    for (size_t i = 0; i < presented->reasons.count; i++) {
         struct words why = {0};
         size_t alike = 0;
         bool seen = false;
         if (items[i].kind != REASON_FORMAT || items[i].flags != flags || items[i].type != type) {
             continue;
         }
-        told_why(told, &items[i], NULL, &why);
-        for (size_t j = 0; j < told->reasons.count; j++) {
+        presented_why(presented, &items[i], NULL, &why);
+        for (size_t j = 0; j < presented->reasons.count; j++) {
             struct words other = {0};
             if (items[j].kind != REASON_FORMAT || items[j].flags != flags ||
                 items[j].type != type) {
                 continue;
             }
-            told_why(told, &items[j], NULL, &other);
+            presented_why(presented, &items[j], NULL, &other);
             if (strcmp(why.text, other.text) == 0) {
                 seen = seen || j < i;
                 alike++;
@@ -237,148 +239,151 @@ static void add_format_reasons(const struct told *told, cl_mem_flags flags, cl_m
     }
 }
 
-static bool print_formats(const struct told *told)
+static bool print_formats(const struct presented *presented)
 {
     struct libscols_table *table = make_table("IMAGE FORMATS");
 
-    for (size_t i = 0; i < told->present.device.format_count; i++) {
-        const struct devinfo_formats *list = &told->present.device.formats[i];
+    for (size_t i = 0; i < presented->present.device.format_count; i++) {
+        const struct devinfo_formats *list = &presented->present.device.formats[i];
         struct words name = {0}, count = {0}, why = {0};
         if (list->flags == CL_MEM_KERNEL_READ_AND_WRITE &&
-            told->present.version < CL_MAKE_VERSION(2, 0, 0)) {
+            presented->present.version < CL_MAKE_VERSION(2, 0, 0)) {
             continue;
         }
-        words_add(&name, "%s, %s", told_image_type(list->type), told_access(list->flags));
+        words_add(&name, "%s, %s", presented_image_type(list->type), presented_access(list->flags));
         words_add(&count, "%u", list->count);
-        add_format_reasons(told, list->flags, list->type, &why);
+        add_format_reasons(presented, list->flags, list->type, &why);
         add_line(table, name.text, count.text, why.text);
     }
     return print_table(table, "");
 }
 
-static int print_text(const struct told *told)
+static int print_text(const struct presented *presented)
 {
     printf("Told to every program of the portable profile, by ");
-    for (size_t i = 0; i < told->count; i++) {
-        printf("%s%s", i ? ", " : "", told->devices[i]->name);
+    for (size_t i = 0; i < presented->count; i++) {
+        printf("%s%s", i ? ", " : "", presented->devices[i]->name);
     }
-    printf(" (it starts on %s)\n", told->devices[0]->name);
-    for (size_t i = 0; i < told->reasons.count; i++) {
-        const struct reason *reason = &told->reasons.items[i];
-        for (size_t j = 0; reason->kind == REASON_DEVICE && j < told->count; j++) {
+    printf(" (it starts on %s)\n", presented->devices[0]->name);
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
+        for (size_t j = 0; reason->kind == REASON_DEVICE && j < presented->count; j++) {
             if (reason->by[j]) {
-                printf("%s takes no part: %s\n", told->devices[j]->name, reason->because);
+                printf("%s takes no part: %s\n", presented->devices[j]->name, reason->because);
             }
         }
     }
     putchar('\n');
     bool good =
-        print_answers(told) &&
-        print_names(told, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION, "EXTENSION") &&
-        (told->present.version < CL_MAKE_VERSION(3, 0, 0) ||
-         print_names(told, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES, "FEATURE")) &&
-        print_formats(told);
+        print_answers(presented) &&
+        print_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION, "EXTENSION") &&
+        (presented->present.version < CL_MAKE_VERSION(3, 0, 0) ||
+         print_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES, "FEATURE")) &&
+        print_formats(presented);
     return good && !fflush(stdout) ? STATUS_DONE : STATUS_ROLLED_BACK;
 }
 
 /* ---- JSON ---- */
 
-static json_t *json_answers(const struct told *told)
+static json_t *json_answers(const struct presented *presented)
 {
     json_t *list = json_array();
 
     for (size_t i = 0; i < devinfo_param_count; i++) {
         const struct devinfo_param *param = &devinfo_params[i];
-        const struct devinfo_value *value = devinfo_find(&told->present.device, param->name);
-        const struct reason *reason = reasons_find_answer(&told->reasons, param->name);
-        if (!reason || has_own_part(param->name) || (!value && !is_asked(told, param))) {
+        const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
+        const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
+        if (!reason || has_own_part(param->name) || (!value && !is_asked(presented, param))) {
             continue;
         }
         json_t *own = json_object(), *answer = json_object();
-        for (size_t j = 0; j < told->count; j++) {
+        for (size_t j = 0; j < presented->count; j++) {
             json_object_set_new(
-                own, told->devices[j]->name,
-                told_json(param, devinfo_find(&told->devices[j]->info, param->name)));
+                own, presented->devices[j]->name,
+                presented_json(param, devinfo_find(&presented->devices[j]->info, param->name)));
         }
         json_object_set_new(answer, "name", json_string(param->word));
-        json_object_set_new(answer, "value", told_json(param, value));
-        told_why_json(told, reason, answer);
+        json_object_set_new(answer, "value", presented_json(param, value));
+        presented_why_json(presented, reason, answer);
         json_object_set_new(answer, "devices", own);
         json_array_append_new(list, answer);
     }
     return list;
 }
 
-static json_t *json_names(const struct told *told, enum reason_kind kind, cl_device_info versions)
+static json_t *json_names(const struct presented *presented, enum reason_kind kind,
+                          cl_device_info versions)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; i < told->reasons.count; i++) {
-        const struct reason *reason = &told->reasons.items[i];
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
         struct words version = {0};
-        if (reason->kind != kind || !is_told_of(told, reason)) {
+        if (reason->kind != kind || !is_told_of(presented, reason)) {
             continue;
         }
-        if (is_offered(reason) && listed_version(told, versions, reason->name)) {
-            told_version(listed_version(told, versions, reason->name), &version);
+        if (is_offered(reason) && listed_version(presented, versions, reason->name)) {
+            presented_version(listed_version(presented, versions, reason->name), &version);
         }
         json_t *entry = json_pack("{s:s, s:b, s:s}", "name", reason->name, "offered",
                                   is_offered(reason), "version", version.text);
         if (entry) {
-            told_why_json(told, reason, entry);
+            presented_why_json(presented, reason, entry);
             json_array_append_new(list, entry);
         }
     }
     return list;
 }
 
-static json_t *json_left_out(const struct told *told, cl_mem_flags flags, cl_mem_object_type type)
+static json_t *json_left_out(const struct presented *presented, cl_mem_flags flags,
+                             cl_mem_object_type type)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; i < told->reasons.count; i++) {
-        const struct reason *reason = &told->reasons.items[i];
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
         if (reason->kind != REASON_FORMAT || reason->flags != flags || reason->type != type) {
             continue;
         }
         json_t *entry =
-            json_pack("{s:s, s:s}", "order", told_order(reason->format.image_channel_order),
-                      "data_type", told_data_type(reason->format.image_channel_data_type));
+            json_pack("{s:s, s:s}", "order", presented_order(reason->format.image_channel_order),
+                      "data_type", presented_data_type(reason->format.image_channel_data_type));
         if (entry) {
-            told_why_json(told, reason, entry);
+            presented_why_json(presented, reason, entry);
             json_array_append_new(list, entry);
         }
     }
     return list;
 }
 
-static json_t *json_formats(const struct told *told)
+static json_t *json_formats(const struct presented *presented)
 {
     json_t *lists = json_array();
 
-    for (size_t i = 0; i < told->present.device.format_count; i++) {
-        const struct devinfo_formats *list = &told->present.device.formats[i];
-        json_array_append_new(
-            lists, json_pack("{s:s, s:s, s:I, s:o}", "type", told_image_type(list->type), "access",
-                             told_access(list->flags), "count", (json_int_t)list->count, "left_out",
-                             json_left_out(told, list->flags, list->type)));
+    for (size_t i = 0; i < presented->present.device.format_count; i++) {
+        const struct devinfo_formats *list = &presented->present.device.formats[i];
+        json_array_append_new(lists, json_pack("{s:s, s:s, s:I, s:o}", "type",
+                                               presented_image_type(list->type), "access",
+                                               presented_access(list->flags), "count",
+                                               (json_int_t)list->count, "left_out",
+                                               json_left_out(presented, list->flags, list->type)));
     }
     return lists;
 }
 
-static int print_json(const struct output *output, const struct told *told)
+static int print_json(const struct output *output, const struct presented *presented)
 {
     json_t *devices = json_array(), *left_out = json_array();
 
-    for (size_t i = 0; i < told->count; i++) {
-        json_array_append_new(devices, json_string(told->devices[i]->name));
+    for (size_t i = 0; i < presented->count; i++) {
+        json_array_append_new(devices, json_string(presented->devices[i]->name));
     }
-    for (size_t i = 0; i < told->reasons.count; i++) {
-        const struct reason *reason = &told->reasons.items[i];
-        for (size_t j = 0; reason->kind == REASON_DEVICE && j < told->count; j++) {
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
+        for (size_t j = 0; reason->kind == REASON_DEVICE && j < presented->count; j++) {
             if (reason->by[j]) {
                 json_array_append_new(left_out,
-                                      json_pack("{s:s, s:s}", "device", told->devices[j]->name,
+                                      json_pack("{s:s, s:s}", "device", presented->devices[j]->name,
                                                 "because", reason->because));
             }
         }
@@ -387,20 +392,20 @@ static int print_json(const struct output *output, const struct told *told)
     json_object_set_new(
         object, "presented",
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", "portable", "devices", devices,
-                  "left_out", left_out, "answers", json_answers(told), "extensions",
-                  json_names(told, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION), "features",
-                  json_names(told, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES), "image_formats",
-                  json_formats(told)));
+                  "left_out", left_out, "answers", json_answers(presented), "extensions",
+                  json_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION),
+                  "features", json_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES),
+                  "image_formats", json_formats(presented)));
     return output_print(object, STATUS_DONE);
 }
 
-int cmd_presented(const struct output *output, const char *file)
+int presented_print(const struct output *output, const char *file)
 {
     const char *size = getenv("RESEAT_MEMORY");
     char reason[128] = "there has to be some";
     uint64_t memory = 0;
     struct inventory inventory = {0};
-    struct told told = {0};
+    struct presented presented = {0};
     int error;
 
     if (size && *size && (size_parse(size, &memory, reason, sizeof(reason)) || !memory)) {
@@ -412,15 +417,15 @@ int cmd_presented(const struct output *output, const char *file)
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
     }
     if (!error) {
-        error = told_build(&inventory, memory, &told);
+        error = presented_build(&inventory, memory, &presented);
     }
     if (error) {
         inventory_finish(&inventory);
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
                            strerror(-error));
     }
-    int status = output->json ? print_json(output, &told) : print_text(&told);
-    told_finish(&told);
+    int status = output->json ? print_json(output, &presented) : print_text(&presented);
+    presented_finish(&presented);
     inventory_finish(&inventory);
     return status;
 }

@@ -1,16 +1,16 @@
-#ifndef RESEAT_AGENT_DOCTOR_DOCTOR_PRIV_H
-#define RESEAT_AGENT_DOCTOR_DOCTOR_PRIV_H
+#ifndef RESEAT_AGENT_DOCTOR_INSPECTION_H
+#define RESEAT_AGENT_DOCTOR_INSPECTION_H
 
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "agent/doctor/doctor.h"
+#include "agent/doctor/elf_facts.h"
 
 /* What the parts of doctor share. */
 
 #define DOCTOR_DEPTH_MAX 4 /* Scripts that run scripts. */
 
-struct doctor {
+struct inspection {
     FILE *to;
     unsigned depth;
     bool stopped;
@@ -26,7 +26,8 @@ struct doctor {
 };
 
 /** One line; a @mark of "stop" stops every road. */
-void doctor_say(struct doctor *doctor, const char *mark, const char *format, ...) PRINTF(3, 4);
+void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
+    PRINTF(3, 4);
 
 /**
  * Find a program as execvp() would.
@@ -35,36 +36,39 @@ void doctor_say(struct doctor *doctor, const char *mark, const char *format, ...
  *             interpreter seems to be); NULL: not wanted.
  * Returns 0 or -ENOENT.
  */
-MUST_CHECK int doctor_find(const char *name, char ret[PATH_MAX], char *ret_asked);
+MUST_CHECK int inspection_find(const char *name, char ret[PATH_MAX], char *ret_asked);
 
 /**
- * Look at a command: a program and its arguments, NULL-terminated. What is found goes into @doctor.
- * Returns 0, -ENOENT or -ENOMEM.
+ * Look at a command: a program and its arguments, NULL-terminated. What is found goes into
+ * @inspection. Returns 0, -ENOENT or -ENOMEM.
  */
-MUST_CHECK int doctor_look(struct doctor *doctor, const char *program, char *const *arguments);
+MUST_CHECK int doctor_look(struct inspection *inspection, const char *program,
+                           char *const *arguments);
 /** The same for a command that something else runs; says nothing where it has no sign of OpenCL. */
-MUST_CHECK int doctor_look_quietly(struct doctor *doctor, const char *program,
+MUST_CHECK int doctor_look_quietly(struct inspection *inspection, const char *program,
                                    char *const *arguments);
 
-/** Check every file in @doctor->seen and what they are linked against. 0 or -ENOMEM. */
-MUST_CHECK int doctor_files(struct doctor *doctor);
+/** Check every file in @inspection->seen and what they are linked against. 0 or -ENOMEM. */
+MUST_CHECK int doctor_files(struct inspection *inspection);
 
 /** Text that a shell runs: the commands in it. Returns 0 or -ENOMEM. */
-MUST_CHECK int doctor_shell(struct doctor *doctor, const char *path);
+MUST_CHECK int doctor_shell(struct inspection *inspection, const char *path);
 /** Text that Python runs, and the modules that it imports. @interpreter: as it was asked for. */
-MUST_CHECK int doctor_python(struct doctor *doctor, const char *path, const char *interpreter);
-MUST_CHECK int doctor_python_module(struct doctor *doctor, const char *name, const char *folder,
-                                    const char *interpreter);
+MUST_CHECK int doctor_python(struct inspection *inspection, const char *path,
+                             const char *interpreter);
+MUST_CHECK int doctor_python_module(struct inspection *inspection, const char *name,
+                                    const char *folder, const char *interpreter);
 /** Take the libraries in @folder whose names begin so, as far as they concern OpenCL. */
-MUST_CHECK int doctor_libraries(struct doctor *doctor, const char *folder, const char *beginning);
+MUST_CHECK int doctor_libraries(struct inspection *inspection, const char *folder,
+                                const char *beginning);
 /** Any other text. */
-MUST_CHECK int doctor_text(struct doctor *doctor, const char *path);
+MUST_CHECK int doctor_text(struct inspection *inspection, const char *path);
 /** A Java program: the arguments of the machine. */
-MUST_CHECK int doctor_java(struct doctor *doctor, char *const *arguments);
+MUST_CHECK int doctor_java(struct inspection *inspection, char *const *arguments);
 /** True for an archive of Java's (.jar). */
 bool doctor_is_archive(const char *path);
 
 /** A text file's first MiB with a NUL after it, to be freed; NULL where it cannot be read. */
-char *doctor_read(const char *path, size_t *ret_size);
+char *inspection_read(const char *path, size_t *ret_size);
 
 #endif

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/config/cleanup.h"
-#include "agent/doctor/doctor_priv.h"
+#include "agent/doctor/inspection.h"
 
 /*
  * Java's archives are zip files: the names in one are in a table at its end, and say which binding
@@ -86,7 +86,7 @@ static bool concerns_opencl(const char *name, size_t length)
     return false;
 }
 
-static void look_at_archive(struct doctor *doctor, const char *path)
+static void look_at_archive(struct inspection *inspection, const char *path)
 {
     size_t size = 0;
     CLEANUP(cleanup_free) unsigned char *table = read_table(path, &size);
@@ -98,10 +98,11 @@ static void look_at_archive(struct doctor *doctor, const char *path)
             return;
         }
         if (concerns_opencl(name, length)) {
-            doctor_say(doctor, "ok",
-                       "%s has %.*s in it, a binding that opens libOpenCL at run time: road ICD",
-                       path, (int)length, name);
-            doctor->opens = true;
+            inspection_say(
+                inspection, "ok",
+                "%s has %.*s in it, a binding that opens libOpenCL at run time: road ICD", path,
+                (int)length, name);
+            inspection->opens = true;
             return;
         }
         at += ENTRY_SIZE + length + read2(table + at + ENTRY_NAME + 2) +
@@ -110,7 +111,7 @@ static void look_at_archive(struct doctor *doctor, const char *path)
 }
 
 /** Each part of "a:b:c": an archive, or a folder of libraries. */
-static int look_at_list(struct doctor *doctor, const char *list, bool libraries)
+static int look_at_list(struct inspection *inspection, const char *list, bool libraries)
 {
     CLEANUP(cleanup_free) char *copy = strdup(list);
     char *rest = copy;
@@ -118,31 +119,31 @@ static int look_at_list(struct doctor *doctor, const char *list, bool libraries)
 
     for (char *part = copy ? strsep(&rest, ":") : NULL; part && !error; part = strsep(&rest, ":")) {
         if (libraries) {
-            error = doctor_libraries(doctor, *part ? part : ".", "");
+            error = doctor_libraries(inspection, *part ? part : ".", "");
         } else {
-            look_at_archive(doctor, part);
+            look_at_archive(inspection, part);
         }
     }
     return error;
 }
 
-int doctor_java(struct doctor *doctor, char *const *arguments)
+int doctor_java(struct inspection *inspection, char *const *arguments)
 {
     static const char *const with_path[] = {"-jar", "-cp", "-classpath", "--class-path"};
     const char *classes = getenv("CLASSPATH");
-    int error = classes ? look_at_list(doctor, classes, false) : 0;
+    int error = classes ? look_at_list(inspection, classes, false) : 0;
 
     for (size_t i = 0; arguments[i] && !error; i++) {
         if (strncmp(arguments[i], LIBRARY_PATH, strlen(LIBRARY_PATH)) == 0) {
-            error = look_at_list(doctor, arguments[i] + strlen(LIBRARY_PATH), true);
+            error = look_at_list(inspection, arguments[i] + strlen(LIBRARY_PATH), true);
             continue;
         }
         for (size_t j = 0; j < ARRAY_SIZE(with_path) && !error; j++) {
             if (strcmp(arguments[i], with_path[j]) == 0 && arguments[i + 1]) {
-                error = look_at_list(doctor, arguments[i + 1], false);
+                error = look_at_list(inspection, arguments[i + 1], false);
             }
         }
     }
-    doctor->machine = true;
+    inspection->machine = true;
     return error;
 }

@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_DOCTOR_DOCTOR_ELF_H
-#define RESEAT_AGENT_DOCTOR_DOCTOR_ELF_H
+#ifndef RESEAT_AGENT_DOCTOR_ELF_FACTS_H
+#define RESEAT_AGENT_DOCTOR_ELF_FACTS_H
 
 #include <limits.h>
 #include <stdbool.h>

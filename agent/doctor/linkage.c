@@ -5,7 +5,7 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/doctor_priv.h"
+#include "agent/doctor/inspection.h"
 
 /* ELF files: programs, what they are linked against, and what all of it wants of OpenCL. */
 
@@ -27,7 +27,7 @@ static bool try_folder(const char *folder, const char *name, char ret[PATH_MAX])
 
 /** As the dynamic linker would, near enough: rpaths seen so far, the variable, the usual folders.
  */
-static int find_library(const struct doctor *doctor, const char *name, char ret[PATH_MAX])
+static int find_library(const struct inspection *inspection, const char *name, char ret[PATH_MAX])
 {
     static const char *const usual[] = {"/lib/x86_64-linux-gnu",
                                         "/usr/lib/x86_64-linux-gnu",
@@ -43,8 +43,8 @@ static int find_library(const struct doctor *doctor, const char *name, char ret[
     if (strchr(name, '/')) {
         return realpath(name, ret) ? 0 : -ENOENT;
     }
-    for (size_t i = 0; i < doctor->search.count; i++) {
-        if (try_folder(doctor->search.items[i], name, ret)) {
+    for (size_t i = 0; i < inspection->search.count; i++) {
+        if (try_folder(inspection->search.items[i], name, ret)) {
             return 0;
         }
     }
@@ -74,20 +74,22 @@ static int merge(struct strings *to, const struct strings *from)
 }
 
 /** Linked: whichever loader it is, the library that is preloaded comes before it. */
-static void take_loader(struct doctor *doctor, const char *path, const char *name)
+static void take_loader(struct inspection *inspection, const char *path, const char *name)
 {
     char found[PATH_MAX];
     bool own = false;
 
-    for (size_t i = 0; i < doctor->search.count && !own; i++) {
-        own = try_folder(doctor->search.items[i], name, found);
+    for (size_t i = 0; i < inspection->search.count && !own; i++) {
+        own = try_folder(inspection->search.items[i], name, found);
     }
-    doctor->linked = true;
-    doctor_say(doctor, "ok", "%s is linked against %s%s%s: road preload, LD_PRELOAD comes first",
-               path, name, own ? ", a loader of its own: " : "", own ? found : "");
+    inspection->linked = true;
+    inspection_say(inspection, "ok",
+                   "%s is linked against %s%s%s: road preload, LD_PRELOAD comes first", path, name,
+                   own ? ", a loader of its own: " : "", own ? found : "");
 }
 
-static int take_needed(struct doctor *doctor, const char *path, const struct elf_facts *facts)
+static int take_needed(struct inspection *inspection, const char *path,
+                       const struct elf_facts *facts)
 {
     int error = 0;
 
@@ -95,22 +97,22 @@ static int take_needed(struct doctor *doctor, const char *path, const struct elf
         const char *name = facts->needed.items[i];
         char found[PATH_MAX];
         if (elf_is_loader(name)) {
-            take_loader(doctor, path, name);
+            take_loader(inspection, path, name);
             continue;
         }
-        if (strings_have(&doctor->names, name)) {
+        if (strings_have(&inspection->names, name)) {
             continue;
         }
-        error = strings_add(&doctor->names, name);
-        if (!error && !find_library(doctor, name, found)) {
-            error = strings_add(&doctor->seen, found);
+        error = strings_add(&inspection->names, name);
+        if (!error && !find_library(inspection, name, found)) {
+            error = strings_add(&inspection->seen, found);
         }
     }
     return error;
 }
 
 /** A loader that comes with a program matters to what opens it at run time. */
-static void check_own_loader(struct doctor *doctor, const char *path, const char *loader)
+static void check_own_loader(struct inspection *inspection, const char *path, const char *loader)
 {
     struct elf_facts facts = {0};
 
@@ -118,81 +120,86 @@ static void check_own_loader(struct doctor *doctor, const char *path, const char
         return;
     }
     if (facts.reads) {
-        doctor_say(doctor, "note",
-                   "%s brings a loader of its own, %s, which reads OCL_ICD_VENDORS: what opens it "
-                   "finds reseat",
-                   path, loader);
+        inspection_say(
+            inspection, "note",
+            "%s brings a loader of its own, %s, which reads OCL_ICD_VENDORS: what opens it "
+            "finds reseat",
+            path, loader);
     } else {
-        doctor_say(doctor, "note",
-                   "%s brings a loader of its own, %s, which does not read OCL_ICD_VENDORS: what "
-                   "opens it at run time does not find reseat; put the system's libOpenCL.so.1 in "
-                   "its place",
-                   path, loader);
+        inspection_say(
+            inspection, "note",
+            "%s brings a loader of its own, %s, which does not read OCL_ICD_VENDORS: what "
+            "opens it at run time does not find reseat; put the system's libOpenCL.so.1 in "
+            "its place",
+            path, loader);
     }
     elf_facts_finish(&facts);
 }
 
-static int take_rpath(struct doctor *doctor, const char *path, const struct elf_facts *facts)
+static int take_rpath(struct inspection *inspection, const char *path,
+                      const struct elf_facts *facts)
 {
     for (size_t i = 0; i < facts->rpath.count; i++) {
         char loader[PATH_MAX];
         if (try_folder(facts->rpath.items[i], "libOpenCL.so.1", loader) ||
             try_folder(facts->rpath.items[i], "libOpenCL.so", loader)) {
-            check_own_loader(doctor, path, loader);
+            check_own_loader(inspection, path, loader);
         }
     }
-    return merge(&doctor->search, &facts->rpath);
+    return merge(&inspection->search, &facts->rpath);
 }
 
 /** One file: a program (@first) or a library that one is linked against. */
-static int check_file(struct doctor *doctor, const char *path, bool first)
+static int check_file(struct inspection *inspection, const char *path, bool first)
 {
     struct elf_facts facts = {0};
     int error = elf_facts_read(path, &facts);
 
     if (error) {
-        doctor_say(doctor, first ? "stop" : "note", "%s cannot be read: %s", path,
-                   strerror(-error));
+        inspection_say(inspection, first ? "stop" : "note", "%s cannot be read: %s", path,
+                       strerror(-error));
         return error == -ENOMEM ? error : 0;
     }
     if (first && !facts.elf) {
-        doctor_say(doctor, "stop",
-                   "%s is neither an ELF file nor a script: nothing here can run it", path);
+        inspection_say(inspection, "stop",
+                       "%s is neither an ELF file nor a script: nothing here can run it", path);
     } else if (first && !facts.native) {
-        doctor_say(doctor, "stop", "%s is for another kind of machine than libreseat.so", path);
+        inspection_say(inspection, "stop", "%s is for another kind of machine than libreseat.so",
+                       path);
     } else if (first && !facts.dynamic) {
-        doctor_say(doctor, "stop",
-                   "%s is linked statically: no library can be put before its calls, and no loader "
-                   "in it is told of reseat; link it dynamically (without -static)",
-                   path);
+        inspection_say(
+            inspection, "stop",
+            "%s is linked statically: no library can be put before its calls, and no loader "
+            "in it is told of reseat; link it dynamically (without -static)",
+            path);
     }
-    error = take_rpath(doctor, path, &facts);
-    error = error ? error : take_needed(doctor, path, &facts);
-    error = error ? error : merge(&doctor->uses, &facts.uses);
+    error = take_rpath(inspection, path, &facts);
+    error = error ? error : take_needed(inspection, path, &facts);
+    error = error ? error : merge(&inspection->uses, &facts.uses);
     if (!error && facts.own && !elf_is_loader(path)) {
-        doctor_say(
-            doctor, "note",
+        inspection_say(
+            inspection, "note",
             "%s defines OpenCL's functions itself (a loader linked into it): road ICD, if that "
             "loader reads OCL_ICD_VENDORS",
             path);
-        doctor->opens = true;
+        inspection->opens = true;
     } else if (!error && facts.opens && !elf_is_loader(path)) {
-        doctor_say(doctor, "ok",
-                   "%s opens libOpenCL at run time: road ICD, OCL_ICD_VENDORS names only reseat",
-                   path);
-        doctor->opens = true;
+        inspection_say(
+            inspection, "ok",
+            "%s opens libOpenCL at run time: road ICD, OCL_ICD_VENDORS names only reseat", path);
+        inspection->opens = true;
     }
     elf_facts_finish(&facts);
     return error;
 }
 
-int doctor_files(struct doctor *doctor)
+int doctor_files(struct inspection *inspection)
 {
     int error = 0;
 
-    for (size_t i = 0; !error && i < doctor->seen.count && i < LIBRARIES_MAX; i++) {
-        const char *path = doctor->seen.items[i];
-        error = check_file(doctor, path, strings_have(&doctor->programs, path));
+    for (size_t i = 0; !error && i < inspection->seen.count && i < LIBRARIES_MAX; i++) {
+        const char *path = inspection->seen.items[i];
+        error = check_file(inspection, path, strings_have(&inspection->programs, path));
     }
     return error;
 }
