@@ -16,14 +16,14 @@
 #include "state/command/command.h"
 #include "state/move/move_priv.h"
 #include "state/object/offer.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/room/room.h"
 
 /* A program that never stops making contexts or building: give up rather than chase it. */
 #define ATTEMPTS 10
 /* How often a move that waits for what goes first looks at its deadline and cancellation. */
-#define STAY_STEP_NS 10000000u
+#define RETRY_STEP_NS 10000000u
 
 static struct long_lock one_at_a_time = LONG_LOCK_INITIALIZER;
 
@@ -220,7 +220,7 @@ static int prepare_and_pause(struct move *move)
         if (error == 0 && attempt == 0)
             error = move_copy_ahead(move);
         if (error == 0)
-            error = move_calm(move);
+            error = move_quiesce(move);
         if (error != 0)
             return error;
         move_enter_phase(move, MOVE_PAUSE);
@@ -344,10 +344,10 @@ static int lock_to_move(struct move *move)
         if (!long_lock_take(&one_at_a_time, move->limits.deadline_ns))
             return move_fail(move, -ETIMEDOUT, "another move of the program went on");
         move->resumes = move->request->target && !atomic_load(&move->seat->device);
-        if (move->resumes || move->request->dry_run || !stay_holds(move->seat))
+        if (move->resumes || move->request->dry_run || !retry_delays_moves(move->seat))
             return 0;
         long_lock_release(&one_at_a_time);
-        stay_wait(STAY_STEP_NS);
+        retry_wait(RETRY_STEP_NS);
         int error = move_check(move);
         if (error != 0)
             return move_fail(move, error,

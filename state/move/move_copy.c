@@ -300,7 +300,7 @@ static int mark_all(struct move *move, struct markers *ret_markers)
     return error;
 }
 
-int move_calm(struct move *move)
+int move_quiesce(struct move *move)
 {
     struct markers markers = {0};
     int error = mark_all(move, &markers);

@@ -90,7 +90,7 @@ MUST_CHECK int move_prepare_rest(struct move *move);
 MUST_CHECK int move_drain(struct move *move);
 /** Wait, with the program running, until what was given to the source so far has ended: what is
  * left to drain once the gate is closed is what came since. */
-MUST_CHECK int move_calm(struct move *move);
+MUST_CHECK int move_quiesce(struct move *move);
 /** Copy ahead what the program does not write at the moment. The program runs. */
 MUST_CHECK int move_copy_ahead(struct move *move);
 /** Bring the rest up to date, give kernels their arguments, map what is mapped. Gate closed. */
@@ -144,7 +144,7 @@ void move_unlock(void);
  */
 void move_transact(struct move *move);
 
-/** reconfigure.c: the body of move_run. The report has no times yet. */
+/** move_reconfigure.c: the body of move_run. The report has no times yet. */
 void reconfigure_run(const struct move_request *request, struct move_report *ret_report);
 /** What the program did is past: what is alive is noted anew. It was not past after all, if
  *  @restore. move_run's lock held. */

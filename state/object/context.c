@@ -8,7 +8,7 @@
 #include "state/base/callback.h"
 #include "state/base/cancel.h"
 #include "state/base/fork.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 
 struct platform *the_platform;
 struct seat *the_seats[SEATS];
@@ -252,7 +252,7 @@ static void context_destroy(struct object *object)
 {
     struct context *context = (struct context *)object;
     destructor_run(&context->destructors, context);
-    svm_forget(&context->svm);
+    free(context->svm.blocks); /* nobody can free the allocations any more; their pins go with it */
     unhold_seats(context);
     free(context->properties);
 }
@@ -291,7 +291,7 @@ static cl_int create(const cl_context_properties *properties, cl_uint seat_count
     }
     /* A move may come between looking where the seats are and being one of what moves. */
     struct device *devices[SEATS] = {NULL};
-    struct stay stay = {context->seats, context->seat_count, 0};
+    struct retry retry = {context->seats, context->seat_count, 0};
     bool settled = false;
     do {
         unsettle(context);
@@ -299,9 +299,9 @@ static cl_int create(const cl_context_properties *properties, cl_uint seat_count
         error = settle(context, devices);
         settled = error == CL_SUCCESS && publish_if_settled(context, devices);
         if (error == CL_SUCCESS && !settled)
-            stay_again(&stay);
+            retry_again(&retry);
     } while (error == CL_SUCCESS && !settled);
-    stay_end(&stay);
+    retry_end(&retry);
     if (error != CL_SUCCESS)
         goto failed;
     *ret_context = context;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "state/base/log.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/program_priv.h"
 #include "state/program/variables.h"
@@ -179,7 +179,7 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         return CL_OUT_OF_HOST_MEMORY;
     if (from_binary)
         seats_from_container(program);
-    struct stay stay = {context->seats, context->seat_count, 0};
+    struct retry retry = {context->seats, context->seat_count, 0};
     cl_int error;
     bool settled;
     do {
@@ -204,9 +204,9 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
             residence_release(sites.site[s].residence->cl, OBJECT_PROGRAM, reals[s]);
         program_sites_drop(&sites);
         if (!settled)
-            stay_again(&stay);
+            retry_again(&retry);
     } while (!settled);
-    stay_end(&stay);
+    retry_end(&retry);
     if (error != CL_SUCCESS) {
         program_discard(program);
         return error;
