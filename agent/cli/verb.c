@@ -143,7 +143,10 @@ static int refuse_option(const struct call *call, int result, int number, const 
     if (result == ':') {
         return output_usage(&call->output, "option %s lacks its value", word);
     }
-    if (number >= ROW_FIRST) {
+    if (number && result == '?' && !strchr(word, '=')) {
+        return output_usage(&call->output, "option -%c is unknown", number);
+    }
+    if (number) {
         return output_usage(&call->output, "option %s takes no value", word);
     }
     for (const struct verb_option *option = verb_options(call->verb);
