@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "agent/cli/cmd.h"
+#include "agent/cli/simulate_report.h"
 #include "agent/simulate/sim_csv.h"
-#include "agent/simulate/sim_report.h"
 
 #define NODES_NAME   "openb_node_list_gpu_node.csv"
 #define TASKS_NAME   "openb_pod_list_default.csv"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/simulate/sim_report.h"
+#include "agent/cli/simulate_report.h"
 
 /* The picture: a panel for each measure, over the levels of reclaim, a line for each regime. */
 

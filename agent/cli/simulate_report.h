@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_SIMULATE_SIM_REPORT_H
-#define RESEAT_AGENT_SIMULATE_SIM_REPORT_H
+#ifndef RESEAT_AGENT_CLI_SIMULATE_REPORT_H
+#define RESEAT_AGENT_CLI_SIMULATE_REPORT_H
 
 #include "agent/cli/output.h"
 #include "agent/simulate/sim.h"
