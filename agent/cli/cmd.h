@@ -25,7 +25,7 @@ int cmd_simulate(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /** What programs are told of their device, of the inventory that the agent keeps. */
-int cmd_presented(const struct output *output, const char *inventory);
+int presented_print(const struct output *output, const char *inventory);
 
 /** How long an agent that carries out something long may say nothing; it may be listing devices. */
 #define CMD_PATIENCE_MS 60000

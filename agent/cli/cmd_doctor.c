@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "agent/cli/cmd.h"
-#include "agent/cli/told.h"
+#include "agent/cli/presented.h"
 #include "agent/config/cleanup.h"
 #include "agent/doctor/doctor.h"
 #include "agent/wire/inventory.h"
@@ -63,14 +63,14 @@ static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 static void say_cost(FILE *to, const struct inventory *inventory)
 {
     struct words names = {0}, devices = {0};
-    struct told told;
+    struct presented presented;
     size_t extensions = 0, limits = 0;
 
-    if (told_build(inventory, 0, &told)) {
+    if (presented_build(inventory, 0, &presented)) {
         return;
     }
-    for (size_t i = 0; i < told.reasons.count; i++) {
-        const struct reason *reason = &told.reasons.items[i];
+    for (size_t i = 0; i < presented.reasons.count; i++) {
+        const struct reason *reason = &presented.reasons.items[i];
         bool named = reason->kind == REASON_EXTENSION || reason->kind == REASON_FEATURE;
         if (reason->by[0] || (reason->rule != REASON_MISSING && reason->rule != REASON_LEAST &&
                               reason->rule != REASON_COMMON)) {
@@ -81,14 +81,14 @@ static void say_cost(FILE *to, const struct inventory *inventory)
         }
         limits += reason->kind == REASON_ANSWER;
     }
-    for (size_t d = 1; d < told.count && extensions + limits; d++) {
+    for (size_t d = 1; d < presented.count && extensions + limits; d++) {
         bool costs = false;
-        for (size_t i = 0; i < told.reasons.count && !costs; i++) {
-            const struct reason *reason = &told.reasons.items[i];
+        for (size_t i = 0; i < presented.reasons.count && !costs; i++) {
+            const struct reason *reason = &presented.reasons.items[i];
             costs = reason->kind <= REASON_FEATURE && !reason->by[0] && reason->by[d];
         }
         if (costs) {
-            words_add(&devices, "%s%s", devices.used ? ", " : "", told.devices[d]->name);
+            words_add(&devices, "%s%s", devices.used ? ", " : "", presented.devices[d]->name);
         }
     }
     if (devices.used) {
@@ -97,10 +97,10 @@ static void say_cost(FILE *to, const struct inventory *inventory)
             "note  choice: that programs may go to %s costs them, of what %s has, %zu extensions "
             "and features (%s%s) and %zu limits; reseat devices --presented tells which, and "
             "--profile native leaves them on what is like it\n",
-            devices.text, told.devices[0]->name, extensions, names.used ? names.text : "none",
+            devices.text, presented.devices[0]->name, extensions, names.used ? names.text : "none",
             extensions > NAMES_MAX ? "..." : "", limits);
     }
-    told_finish(&told);
+    presented_finish(&presented);
 }
 
 /** @answers: one that does not would be waited for again. */

@@ -187,7 +187,7 @@ int cmd_devices(int argc, char **argv)
         status = output_fail(&output, ERR_FAILED, "%s; see reseat doctor", problem);
     } else if (presented) {
         field_string(&message.root, "inventory", inventory, sizeof(inventory));
-        status = cmd_presented(&output, inventory);
+        status = presented_print(&output, inventory);
     } else if (output.json) {
         status = print_json(&output, &message, "devices");
     } else if (!count) {

@@ -13,12 +13,12 @@
 #include "state/base/compiler.h"
 
 /*
- * The agent: one loop, one thread. Peers (connections) own their sockets, apps are the programs,
- * requests are what clients asked of programs and wait for, devices is the list.
+ * The agent: one loop, one thread. Peers (connections) own their sockets, programs are the
+ * programs, requests are what clients asked of programs and wait for, devices is the list.
  */
 
 struct peer;
-struct app;
+struct program;
 struct request;
 struct governor;
 
@@ -48,11 +48,11 @@ struct agent {
     uv_signal_t terminate[2];
     uv_signal_t hangup;
     struct paths paths;
-    char apps_folder[PATH_MAX];
+    char programs_folder[PATH_MAX];
     struct peer *peers;
     unsigned peer_count;
-    struct app *apps;
-    unsigned next_app;
+    struct program *programs;
+    unsigned next_program;
     struct request *requests;
     uint64_t next_request;
     struct devices devices;

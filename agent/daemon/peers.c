@@ -9,14 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/daemon/app_wish.h"
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern.h"
-#include "agent/daemon/listed.h"
-#include "agent/daemon/reconfigure.h"
-#include "agent/daemon/requests.h"
-#include "agent/daemon/silence.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/liveness.h"
+#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/messages/registering.h"
+#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
+#include "agent/daemon/reload.h"
 #include "agent/wire/access.h"
 
 #define BACKLOG    128
@@ -63,13 +63,14 @@ void peer_close(struct peer *peer)
     requests_cancel(peer, true);
     resume_cancel(peer->agent, peer, true);
     govern_client_gone(agent, peer);
-    apps_disconnect(agent, peer);
+    programs_disconnect(agent, peer);
     uv_close((uv_handle_t *)&peer->pipe, closed);
 }
 
 /**
- * A peer that cannot be sent to. Whoever sends may be going through peers, apps or requests, which
- * closing it would change: so only its stream ends here, and the loop closes it when it reads that.
+ * A peer that cannot be sent to. Whoever sends may be going through peers, programs or requests,
+ * which closing it would change: so only its stream ends here, and the loop closes it when it reads
+ * that.
  */
 static void peer_break(struct peer *peer)
 {
@@ -163,42 +164,42 @@ static void handle_hello(struct peer *peer, const msgpack_object *map)
     frame_u64(&frame, "version", PROTOCOL_VERSION);
     if (field_is(map, "role", "program")) {
         bool first;
-        int error = apps_connect(agent, peer, map, &first);
+        int error = programs_connect(agent, peer, map, &first);
         if (error) {
             frame_finish(&frame);
             peer_close(peer);
             return;
         }
         peer->role = PEER_PROGRAM;
-        frame_string(&frame, "id", peer->app->id);
-        app_put_devices(peer->app, &frame);
-        govern_welcome(agent, peer->app, first, map, &frame);
+        frame_string(&frame, "id", peer->program->id);
+        program_put_devices(peer->program, &frame);
+        govern_welcome(agent, peer->program, first, map, &frame);
     } else {
         peer->role = PEER_CLIENT;
     }
     peer_send(peer, &frame);
-    if (peer->app) {
-        govern_greeted(agent, peer->app);
+    if (peer->program) {
+        govern_greeted(agent, peer->program);
     }
 }
 
 static void handle_program(struct peer *peer, const msgpack_object *map)
 {
-    if (!peer->app) {
+    if (!peer->program) {
         return;
     }
-    silence_ends(peer->agent, peer->app);
+    liveness_heard(peer->agent, peer->program);
     if (field_is(map, "type", MSG_STATUS)) {
-        apps_status(peer->app, map);
-        govern_status(peer->agent, peer->app);
+        programs_status(peer->program, map);
+        govern_status(peer->agent, peer->program);
     } else if (field_is(map, "type", MSG_WISH)) {
-        govern_wish(peer->agent, peer->app, map);
+        govern_wish(peer->agent, peer->program, map);
     } else if (field_is(map, "type", MSG_PROGRESS)) {
-        requests_progress(peer->app, map);
+        requests_progress(peer->program, map);
     } else if (field_is(map, "type", MSG_REPORT)) {
-        requests_report(peer->app, map);
+        requests_report(peer->program, map);
     } else {
-        (void)govern_message(peer->agent, peer->app, map);
+        (void)govern_message(peer->agent, peer->program, map);
     }
 }
 
@@ -206,13 +207,13 @@ static void handle_apps(struct peer *peer)
 {
     struct frame frame;
 
-    apps_sweep(peer->agent);
+    programs_sweep(peer->agent);
     frame_init(&frame, MSG_APPS);
     frame_array(&frame, "apps");
-    for (const struct app *app = peer->agent->apps; app; app = app->next) {
-        if (access_may_act(peer->uid, app->uid)) {
+    for (const struct program *program = peer->agent->programs; program; program = program->next) {
+        if (access_may_act(peer->uid, program->uid)) {
             frame_map(&frame, NULL);
-            app_describe(peer->agent, app, &frame);
+            program_describe(peer->agent, program, &frame);
             frame_end(&frame);
         }
     }
@@ -225,7 +226,7 @@ static void handle_agent(struct peer *peer)
     unsigned count = 0;
     struct frame frame;
 
-    for (const struct app *app = peer->agent->apps; app; app = app->next) {
+    for (const struct program *program = peer->agent->programs; program; program = program->next) {
         count++;
     }
     frame_init(&frame, MSG_AGENT);
@@ -261,19 +262,19 @@ static void handle_client(struct peer *peer, struct message *message)
         field_is(map, "type", MSG_RESUME)) {
         requests_start(peer, message);
     } else if (field_is(map, "type", MSG_DEVICES) || field_is(map, "type", MSG_REGISTER)) {
-        listed_handle(peer, message);
+        registering_handle(peer, message);
     } else if (field_is(map, "type", MSG_APPS)) {
         handle_apps(peer);
     } else if (field_is(map, "type", MSG_CANCEL)) {
         requests_cancel(peer, false);
         resume_cancel(peer->agent, peer, false);
     } else if (field_is(map, "type", MSG_NOTICE)) {
-        app_notify(peer, map);
+        notice_handle(peer, map);
     } else if (field_is(map, "type", MSG_AGENT)) {
         handle_agent(peer);
     } else if (field_is(map, "type", MSG_RELOAD)) {
-        if (reconfigure_handle(peer)) {
-            govern_reconfigured(peer->agent);
+        if (reload_handle(peer)) {
+            govern_reloaded(peer->agent);
             devices_renew(peer->agent);
         }
     } else if (field_is(map, "type", MSG_STOP)) {

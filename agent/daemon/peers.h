@@ -13,9 +13,9 @@ struct peer {
     struct frame_reader reader;
     enum { PEER_UNKNOWN, PEER_PROGRAM, PEER_CLIENT } role;
     bool closing;
-    bool broken;            /**< It cannot be sent to: closed as soon as the loop runs. */
-    struct app *app;        /**< Of a program. */
-    struct message pending; /**< A request that waits for the list of devices. */
+    bool broken;             /**< It cannot be sent to: closed as soon as the loop runs. */
+    struct program *program; /**< Of a program. */
+    struct message pending;  /**< A request that waits for the list of devices. */
     bool is_pending;
     bool retried; /**< The pending request has had the list made anew once. */
     uint64_t since_ms;

@@ -12,13 +12,13 @@
 
 #include "agent/config/lock.h"
 #include "agent/daemon/agent.h"
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/liveness.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/reconfigure.h"
-#include "agent/daemon/requests.h"
-#include "agent/daemon/silence.h"
+#include "agent/daemon/programs/registry.h"
+#include "agent/daemon/reload.h"
 #include "state/base/text.h"
 
 /*
@@ -63,9 +63,9 @@ static void on_sweep(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
 
-    apps_sweep(agent);
+    programs_sweep(agent);
     requests_sweep(agent);
-    silence_sweep(agent);
+    liveness_sweep(agent);
     peers_sweep(agent);
     govern_tick(agent);
 }
@@ -81,8 +81,8 @@ static void on_hangup(uv_signal_t *handle, int number)
     struct config_error error; /* It is in the log. */
 
     (void)number;
-    agent_reconfigure(handle->data, &error);
-    govern_reconfigured(handle->data);
+    agent_reload(handle->data, &error);
+    govern_reloaded(handle->data);
     devices_renew(handle->data);
 }
 
@@ -190,13 +190,13 @@ static int start(struct agent *agent, uint64_t timeout_ms)
 {
     static const int signals[2] = {SIGTERM, SIGINT};
     struct config_error wrong;
-    int error = agent_reconfigure(agent, &wrong);
+    int error = agent_reload(agent, &wrong);
 
     if (!error) {
-        error = paths_join(agent->paths.folder, "apps", agent->apps_folder);
+        error = paths_join(agent->paths.folder, "apps", agent->programs_folder);
     }
     if (!error) {
-        error = paths_make(agent->apps_folder);
+        error = paths_make(agent->programs_folder);
     }
     if (!error) {
         error = uv_loop_init(&agent->loop);
@@ -229,7 +229,7 @@ static int start(struct agent *agent, uint64_t timeout_ms)
     }
     agent->sweep.data = agent;
     uv_timer_start(&agent->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
-    apps_load(agent);
+    programs_load(agent);
     return peers_listen(agent);
 }
 
@@ -261,7 +261,7 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
     requests_finish(agent);
-    apps_finish(agent);
+    programs_finish(agent);
     govern_finish(agent);
     devices_finish(agent);
     config_finish(&agent->config);

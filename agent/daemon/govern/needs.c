@@ -1,0 +1,141 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/peers.h"
+
+/* Calls of programs that are blocked until there is room. */
+
+#define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */
+#define TIGHT_MS  30000
+
+struct need *need_of(const struct governor *governor, const struct program *program, unsigned seats)
+{
+    for (struct need *need = governor->needs; need; need = need->next) {
+        if (need->program == program && seats & (1u << need->seat)) {
+            return need;
+        }
+    }
+    return NULL;
+}
+
+void need_drop(struct governor *governor, struct need *need)
+{
+    for (struct need **at = &governor->needs; *at; at = &(*at)->next) {
+        if (*at == need) {
+            *at = need->next;
+            break;
+        }
+    }
+    need->program->governed.waiting--;
+    free(need);
+}
+
+static void refuse_at_once(struct program *program, uint64_t id, const char *reason)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_ANSWER);
+    frame_u64(&frame, "id", id);
+    frame_string(&frame, "way", WAY_REFUSE);
+    frame_string(&frame, "reason", reason);
+    peer_send(program->peer, &frame);
+}
+
+static uint64_t amount(const msgpack_object *message, const char *key)
+{
+    uint64_t bytes = field_u64(message, key, 0);
+
+    return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
+}
+
+/** A driver that had no more: what is held there now is all that there is, for a while. */
+static void note_failure(struct agent *agent, const struct program_device *seat)
+{
+    if (seat->account.device != LEDGER_NONE) {
+        struct ledger_device *device = &agent->governor->ledger.devices[seat->account.device];
+        device->tight = device->held;
+        device->tight_until_ms = uv_now(&agent->loop) + TIGHT_MS;
+        agent_log("%s: its driver has no more memory, with %llu MiB held by programs here",
+                  device->name, (unsigned long long)(device->held >> 20));
+    }
+}
+
+void need_take(struct agent *agent, struct program *program, const msgpack_object *message)
+{
+    struct governor *governor = agent->governor;
+    uint64_t seat = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
+
+    if (seat >= program->seat_count || program->governed.waiting >= NEEDS_MAX) {
+        refuse_at_once(program, id,
+                       seat >= program->seat_count
+                           ? "the program has no such virtual device"
+                           : "too many calls of the program wait for memory");
+        return;
+    }
+    struct need *need = calloc(1, sizeof(*need));
+    if (!need) {
+        refuse_at_once(program, id, "the agent has no memory to note that the call waits");
+        return;
+    }
+    *need = (struct need){.program = program,
+                          .seat = (uint32_t)seat,
+                          .id = id,
+                          .total = amount(message, "total"),
+                          .least = amount(message, "least"),
+                          .wanted = amount(message, "wanted"),
+                          .owns = field_bool(message, "owns", false),
+                          .failed = field_bool(message, "failed", false),
+                          .ticket = ++governor->tickets,
+                          .since_ms = uv_now(&agent->loop)};
+    struct need **at = &governor->needs;
+    while (*at) {
+        at = &(*at)->next;
+    }
+    *at = need;
+    program->governed.waiting++;
+    if (need->failed) {
+        note_failure(agent, &program->seats[seat]);
+    }
+    governor->dirty = true;
+}
+
+void needs_drop(struct governor *governor, const struct program *program)
+{
+    struct need *next;
+
+    for (struct need *need = governor->needs; need; need = next) {
+        next = need->next;
+        if (need->program == program) {
+            need_drop(governor, need);
+        }
+    }
+}
+
+void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason)
+{
+    struct governed *governed = &need->program->governed;
+    uint64_t waited = uv_now(&agent->loop) - need->since_ms;
+    struct frame frame;
+
+    frame_init(&frame, MSG_ANSWER);
+    frame_u64(&frame, "id", need->id);
+    frame_string(&frame, "way", way);
+    frame_string(&frame, "reason", reason);
+    peer_send(need->program->peer, &frame);
+    need->program->seats[need->seat].earned_ms = waited;
+    governed->waits++;
+    governed->waited_ms += waited;
+    governed->refusals += strcmp(way, WAY_REFUSE) == 0;
+    need_drop(agent->governor, need);
+}
+
+void needs_answer(struct agent *agent, const struct program *program, unsigned seats,
+                  const char *way, const char *reason)
+{
+    struct need *need;
+
+    while ((need = need_of(agent->governor, program, seats))) {
+        need_answer(agent, need, way, reason);
+    }
+}
