@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/entry/info.h"
+#include "state/base/info.h"
 #include "state/present/draft.h"
 #include "state/present/hide.h"
 #include "state/present/meet.h"
