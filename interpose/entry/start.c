@@ -266,7 +266,7 @@ static int build_present(struct machine *machine, const struct start *start)
 
 void seat_limits_set(struct seat_limits *limits, const struct devinfo *device)
 {
-    group_limits_set(&limits->groups, device);
+    devinfo_group_limits(device, &limits->groups);
     atomic_store(&limits->allocation,
                  devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX));
 }

@@ -4,6 +4,7 @@
 
 #include "state/base/log.h"
 #include "state/move/move.h"
+#include "state/program/group.h"
 
 struct launch {
     struct command base;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/memory/map.h"
+#include "state/memory/svm.h"
 #include "state/object/usage.h"
 #include "state/room/room.h"
 

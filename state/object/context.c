@@ -252,7 +252,7 @@ static void context_destroy(struct object *object)
 {
     struct context *context = (struct context *)object;
     destructor_run(&context->destructors, context);
-    svm_forget(&context->svm);
+    free(context->svm.blocks); /* nobody can free the allocations any more; their pins go with it */
     unhold_seats(context);
     free(context->properties);
 }

@@ -232,7 +232,7 @@ int residence_create(struct context *context, struct device *device,
     atomic_init(&residence->refs, 1);
     residence->device = device;
     residence->cl = device->cl;
-    group_limits_set(&residence->groups, &device->info);
+    devinfo_group_limits(&device->info, &residence->groups);
     /* A simulator without threads, or locks. */
     residence->runs_in_caller = strcmp(device->key.platform, "Oclgrind") == 0;
     /* Mesa 22.3. */

@@ -5,7 +5,6 @@
 
 #include "state/driver/driver.h"
 #include "state/object/object.h"
-#include "state/program/group.h"
 
 /*
  * A residence is one real OpenCL context on one real device. A context of the program keeps its

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/move/move.h"
-
 /*
  * The real part stays: POCL's threads look at a queue's device after what they did there was waited
  * for, and the queue and the device were released; no call tells when they have. It is 1 KiB.
@@ -98,20 +96,20 @@ static bool can_divide(const struct device *device, cl_device_partition_property
     return found;
 }
 
-/* Inside the gate with @parent on a device that can be divided so. */
-static cl_int enter(struct seat *parent, cl_device_partition_property kind)
+/* Inside the gate with @parent on a device, which can be divided so. */
+static cl_int enter(struct seat *parent, cl_device_partition_property kind, bool *ret_stray)
 {
-    for (;;) {
-        struct device *device;
+    struct device *device;
+    do {
         seats_wait(1, &parent, &device);
         gate_enter();
         device = atomic_load(&parent->device);
         if (device && can_divide(device, kind))
             return CL_SUCCESS;
         gate_leave();
-        if (device && !move_home(parent))
-            return CL_DEVICE_PARTITION_FAILED;
-    }
+    } while (!device);
+    *ret_stray = true;
+    return CL_DEVICE_PARTITION_FAILED;
 }
 
 /* The real sub-devices, @count of them, each with its seat. Inside the gate. */
@@ -140,10 +138,12 @@ static cl_int divide(struct seat *parent, const cl_device_partition_property *pr
 }
 
 cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
-                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count)
+                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count,
+                         bool *ret_stray)
 {
     cl_uint made = 0;
-    cl_int error = enter(parent, properties[0]);
+    *ret_stray = false;
+    cl_int error = enter(parent, properties[0], ret_stray);
     if (error != CL_SUCCESS)
         return error;
     struct device *device = atomic_load(&parent->device);
