@@ -129,7 +129,7 @@ static cl_int issue_failed(struct command *command, struct residence *residence,
                            cl_int error)
 {
     const struct command_ops *ops = command->ops;
-    if (!room_is_short(error) || command->squeezes > COMMAND_SQUEEZES ||
+    if (!is_shortage(error) || command->squeezes > COMMAND_SQUEEZES ||
         (error == CL_OUT_OF_RESOURCES && ops->exceeds && ops->exceeds(command, residence, place)))
         return error;
     command->squeezes++;

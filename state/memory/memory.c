@@ -216,7 +216,7 @@ static void begin_content(struct memory *memory, uint8_t place)
         replica_refreshed(memory, PLACE_HOST, atomic_load(&memory->version));
 }
 
-/* Inside the gate. The error of room_is_short: nothing was made, and @ret_device has no room. */
+/* Inside the gate. The error of is_shortage: nothing was made, and @ret_device has no room. */
 static cl_int make_at_home(struct memory *memory, const void *initial, bool in_host,
                            struct device **ret_device)
 {
@@ -249,7 +249,7 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         error = make_at_home(memory, initial, answer == ROOM_SPILL, &device);
         if (LIKELY(error == CL_SUCCESS))
             break;
-        bool ask = room_is_short(error) && memory->root == memory && answer == ROOM_AGAIN;
+        bool ask = is_shortage(error) && memory->root == memory && answer == ROOM_AGAIN;
         if (!ask)
             memory_discard(memory);
         gate_leave();
@@ -403,7 +403,9 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
         !inherit_flags(source, ACCESS_FLAGS | HOST_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE,
                        &flags))
         return CL_INVALID_VALUE;
-    if (!image_desc_valid(desc, image_element_size(format), host_ptr, source))
+    if (!image_desc_valid(desc, image_element_size(format), host_ptr,
+                          source && !source->image ? source->size : 0,
+                          source ? source->image : NULL))
         return CL_INVALID_IMAGE_DESCRIPTOR;
     struct memory *memory =
         memory_new(context, desc->image_type, flags, source ? source->root : NULL);

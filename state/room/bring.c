@@ -97,7 +97,7 @@ static cl_int make_real(const struct bringing *b, uint8_t place, uint64_t *ret_m
     *ret_missing = 0;
     for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));) {
         cl_int error = memory_make_real(memory, b->context->at[place], place);
-        if (room_is_short(error)) {
+        if (is_shortage(error)) {
             *ret_missing += memory->root->size;
             *ret_short = error;
         } else if (error != CL_SUCCESS) {
@@ -304,7 +304,7 @@ static cl_int bring(struct bringing *b)
     struct device *device = NULL;
     bool had_turn = room_has_turn(b->command);
     cl_int error = prepare(b, &device);
-    if (room_is_short(error) && b->missing != 0) {
+    if (is_shortage(error) && b->missing != 0) {
         if (had_turn && b->later) {
             room_turn_end(b->command);
             move_await();

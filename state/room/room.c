@@ -22,12 +22,6 @@ static struct {
     uint64_t bytes;
 } reserved;
 
-bool room_is_short(cl_int error)
-{
-    return error == NO_ROOM || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
-           error == CL_OUT_OF_RESOURCES;
-}
-
 void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
 {
     atomic_store(&policy, ask);

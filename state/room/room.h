@@ -12,12 +12,6 @@
  * used out first; a command that names what is not there has it brought back (bring.c).
  */
 
-/** What memory_make_real says of an object that exceeds the limit: no error of OpenCL's. */
-#define NO_ROOM 2
-
-/** True for NO_ROOM, and for what drivers say when memory runs out. */
-bool room_is_short(cl_int error);
-
 /** What the policy is asked. */
 struct room_need {
     uint32_t seat;   /**< The first on that device. */
@@ -42,7 +36,7 @@ enum room_answer {
 void room_set_policy(enum room_answer (*ask)(const struct room_need *need));
 
 /**
- * @size bytes more did not fit on @device, for @reason (room_is_short). Blocks on the policy;
+ * @size bytes more did not fit on @device, for @reason (is_shortage). Blocks on the policy;
  * outside the gate. ROOM_AGAIN, ROOM_SPILL or ROOM_REFUSE.
  *
  * @least  As in struct room_need.
