@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/svm.h"
+#include "state/object/upcalls.h"
 #include "state/object/usage.h"
-#include "state/room/room.h"
 
 #define ACCESS_FLAGS      (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
 #define HOST_ACCESS_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
@@ -216,6 +216,20 @@ static void begin_content(struct memory *memory, uint8_t place)
         replica_refreshed(memory, PLACE_HOST, atomic_load(&memory->version));
 }
 
+static _Atomic uint64_t stamps;
+
+void memory_stamp(struct memory *root)
+{
+    atomic_store_explicit(&root->stamp,
+                          atomic_fetch_add_explicit(&stamps, 1, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+uint64_t memory_stamp_latest(void)
+{
+    return atomic_load(&stamps);
+}
+
 /* Inside the gate. The error of is_shortage: nothing was made, and @ret_device has no room. */
 static cl_int make_at_home(struct memory *memory, const void *initial, bool in_host,
                            struct device **ret_device)
@@ -255,7 +269,7 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         gate_leave();
         if (!ask)
             return error;
-        answer = room_ask(device, memory->size, memory->size, false, error);
+        answer = the_upcalls->ask_for_room(device, memory->size, memory->size, false, error);
         if (answer == ROOM_REFUSE) {
             memory_discard(memory);
             return error == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;

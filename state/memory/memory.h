@@ -136,7 +136,7 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
 /**
  * Make the real object of @memory in @place, its root's first. Not its content: its replica there
  * is stale afterwards, unless the object was never written.
- * Inside the gate, or by a mover. CL_SUCCESS, what the driver says, or NO_ROOM (room.h).
+ * Inside the gate, or by a mover. CL_SUCCESS, what the driver says, or NO_ROOM (account.h).
  */
 cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place);
 
@@ -150,6 +150,11 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
     if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << place))
         atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << place), memory_order_relaxed);
 }
+
+/** A command names @root, which was used last from now on. Inside the gate. */
+void memory_stamp(struct memory *root);
+/** The latest stamp that any has. */
+uint64_t memory_stamp_latest(void);
 
 /** Allocate the root's window if it has none. 0 or -ENOMEM. */
 MUST_CHECK int memory_window(struct memory *root);
