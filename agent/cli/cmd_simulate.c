@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/cli/simulate_report.h"
 #include "agent/cli/verb.h"
 #include "agent/simulate/sim_csv.h"
-#include "agent/simulate/sim_report.h"
 
 #define NODES_NAME   "openb_node_list_gpu_node.csv"
 #define TASKS_NAME   "openb_pod_list_default.csv"
@@ -25,7 +25,7 @@ struct simulate {
     struct sim_models models;
     struct sim_options options;
     struct sim_load load;
-    const char *trace, *nodes, *tasks, *svg;
+    const char *trace, *nodes, *tasks;
     bool show_models;
     size_t price_count;
     struct sim_result results[SIM_LEVELS_MAX * SIM_REGIMES];
@@ -198,7 +198,6 @@ static const struct verb_option simulate_options[] = {
     {"seed", "N",
      "For what is drawn: reclaims, failures, who grows, and synthetic traces. Default: 1.",
      NUMBER(options.seed, 0, 0, INT64_MAX, "a number, 0 to 9223372036854775807")},
-    {"svg", "FILE", "Draw the results.", OPTION_VALUE(struct simulate, svg)},
     {"check", NULL,
      "Keep a second set of books by the simulation's log: devices and host memory are never over "
      "their size, devices never over their time; a program is on one node, with all the devices "
@@ -324,7 +323,6 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
 {
     const struct sim_report report = {trace, &simulate->options, &simulate->load, simulate->results,
                                       simulate->options.level_count * SIM_REGIMES};
-    int error;
 
     for (size_t i = 0; i < report.count; i++) {
         if (simulate->results[i].problem[0]) {
@@ -333,10 +331,6 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
                                i / SIM_REGIMES + 1, sim_regime_name(simulate->results[i].regime),
                                simulate->results[i].problem);
         }
-    }
-    if (simulate->svg && (error = sim_report_draw(&report, simulate->svg))) {
-        return output_fail(simulate->output, ERR_FAILED, "%s cannot be written: %s", simulate->svg,
-                           strerror(-error));
     }
     if (simulate->output->json) {
         json_t *object = output_object(simulate->output, STATUS_DONE);
