@@ -1,3 +1,4 @@
+#include "state/command/command.h"
 #include "state/program/kernel.h"
 #include "state/program/sampler.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/entry/info.h"
+#include "state/base/info.h"
 #include "state/present/common_answers.h"
 #include "state/present/prologue.h"
 #include "state/present/proposal.h"
