@@ -313,6 +313,7 @@ static int start_all(struct machine *machine)
         return err;
     }
     read_limits();
+    move_begin();
     control_room_begin();
     program_prologue = the_present.prologue;
     aware_started();

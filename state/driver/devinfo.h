@@ -12,11 +12,11 @@
 /*
  * What a device says of itself, as bytes: every answer of clGetDeviceInfo that the headers define
  * (4.2 of the OpenCL 3.0 specification), and its image formats (5.3.2). One table knows each
- * parameter's type and how the answers of several devices meet.
+ * parameter's type and how the answers of several devices are combined.
  */
 
 /** How the portable profile combines the answers of several devices. */
-enum devinfo_meet {
+enum devinfo_rule {
     DEVINFO_MIN,      /**< Unsigned: the least (limits). */
     DEVINFO_MAX,      /**< Unsigned: the largest (alignments). */
     DEVINFO_MAX_ALL,  /**< Unsigned: the largest, or 0 (unsupported) where any says 0. */
@@ -38,7 +38,7 @@ enum devinfo_meet {
 struct devinfo_param {
     cl_device_info name;
     const char *word; /**< "CL_DEVICE_MAX_WORK_GROUP_SIZE". */
-    enum devinfo_meet meet;
+    enum devinfo_rule rule;
     uint8_t size;   /**< Of one element: a scalar, a cl_name_version, a UUID; 0 for strings. */
     uint32_t since; /**< OpenCL version that has it, CL_MAKE_VERSION; 0: no version. */
     const char *extension; /**< That has it too, or alone; NULL: none. */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "state/base/callback.h"
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 
 /*

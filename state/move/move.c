@@ -14,8 +14,8 @@
 #include "state/base/long_lock.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
+#include "state/driver/offer.h"
 #include "state/move/move_priv.h"
-#include "state/object/offer.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/room/room.h"
@@ -35,12 +35,6 @@ void move_lock(void)
 void move_unlock(void)
 {
     long_lock_release(&one_at_a_time);
-}
-
-void move_await(void)
-{
-    move_lock();
-    move_unlock();
 }
 
 uint64_t move_now(void)
@@ -352,16 +346,53 @@ static int lock_to_move(struct move *move)
     }
 }
 
+/* To @to, wherever it is now; it has to be elsewhere. @ret_report says how that went. */
+static bool move_to(struct seat *seat, const struct device *to, struct move_report *ret_report)
+{
+    struct move_request request = {.target = &to->key, .seat = seat->index, .manner = MOVE_NEEDED};
+    move_run(&request, ret_report);
+    return ret_report->result == MOVE_DONE;
+}
+
 bool move_home(struct seat *seat)
 {
     struct device *here = atomic_load(&seat->device);
-    if (!here || here == seat->origin)
-        return false;
-    struct move_request request = {
-        .target = &seat->origin->key, .seat = seat->index, .manner = MOVE_NEEDED};
     struct move_report report;
-    move_run(&request, &report);
-    return report.result == MOVE_DONE;
+    return here && here != seat->origin && move_to(seat, seat->origin, &report);
+}
+
+/* To where the program began, or else (that device may be gone) to where it was before. */
+static bool move_back(struct seat *seat, struct device *here, const char *kernel)
+{
+    struct device *const ways[] = {seat->origin, atomic_load(&seat->last)};
+    struct move_report report;
+    for (size_t i = 0; here && i < ARRAY_SIZE(ways); i++) {
+        if (atomic_load(&seat->device) != here)
+            return true;
+        if (ways[i] == here || (i > 0 && ways[i] == ways[0]))
+            continue;
+        log_info("kernel %s cannot run on %s: going back to %s", kernel, here->key.device,
+                 ways[i]->key.device);
+        if (move_to(seat, ways[i], &report))
+            return true;
+        log_warn("kernel %s: no way back to %s: %s", kernel, ways[i]->key.device, report.reason);
+    }
+    return false;
+}
+
+static void await_move(void)
+{
+    move_lock();
+    move_unlock();
+}
+
+void move_begin(void)
+{
+    static const struct upcalls upcalls = {.ask_for_room = room_ask,
+                                           .bring = command_bring,
+                                           .move_back = move_back,
+                                           .await_move = await_move};
+    the_upcalls = &upcalls;
 }
 
 void move_transact(struct move *move)

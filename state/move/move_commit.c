@@ -1,4 +1,4 @@
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/move/move_priv.h"
 #include "state/program/kernel.h"
 #include "state/program/sampler.h"

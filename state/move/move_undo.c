@@ -6,6 +6,7 @@
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
+#include "state/command/command.h"
 #include "state/move/move_priv.h"
 #include "state/program/kernel.h"
 #include "state/program/sampler.h"

@@ -1,7 +1,7 @@
 #ifndef RESEAT_STATE_PROGRAM_KERNEL_H
 #define RESEAT_STATE_PROGRAM_KERNEL_H
 
-#include "state/command/command.h"
+#include "state/memory/memory.h"
 #include "state/program/program.h"
 
 struct launch_space; /* usage.h */

@@ -6,7 +6,7 @@
 #include "agent/daemon/govern/govern_priv.h"
 #include "agent/daemon/programs/program_wish.h"
 #include "policy/wish.h"
-#include "state/object/offer.h"
+#include "state/driver/offer.h"
 
 /* The world as the policy sees it. Made anew for each question: programs are few and it is cheap.
  */

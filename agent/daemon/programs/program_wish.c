@@ -5,7 +5,7 @@
 
 #include "agent/daemon/peers.h"
 #include "policy/wish.h"
-#include "state/object/offer.h"
+#include "state/driver/offer.h"
 
 static void take_limits(const msgpack_object *map, const char *key, struct reseat_limits *ret)
 {

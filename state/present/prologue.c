@@ -1,4 +1,4 @@
-#include "state/present/hide.h"
+#include "state/present/prologue.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ static void hide(FILE *text, const char *name, char *hidden, size_t size)
     fprintf(text, "#undef %s\n", name);
 }
 
-static void hide_extensions(const struct draft *draft, const struct devinfo *device, FILE *text,
-                            char *hidden, size_t size)
+static void prologue_extensions(const struct proposal *proposal, const struct devinfo *device,
+                                FILE *text, char *hidden, size_t size)
 {
     const char *names = devinfo_string(device, CL_DEVICE_EXTENSIONS);
     char CLEANUP(free_pointer) *words = strdup(names);
@@ -40,13 +40,13 @@ static void hide_extensions(const struct draft *draft, const struct devinfo *dev
 
     for (char *word = words ? strtok_r(words, " ", &rest) : NULL; word;
          word = strtok_r(NULL, " ", &rest)) {
-        if (!draft_has_extension(draft, word))
+        if (!proposal_has_extension(proposal, word))
             hide(text, word, hidden, size);
     }
 }
 
-static void hide_features(const struct draft *draft, const struct devinfo *device, FILE *text,
-                          char *hidden, size_t size)
+static void prologue_features(const struct proposal *proposal, const struct devinfo *device,
+                              FILE *text, char *hidden, size_t size)
 {
     const struct devinfo_value *list = devinfo_find(device, CL_DEVICE_OPENCL_C_FEATURES);
 
@@ -55,12 +55,12 @@ static void hide_features(const struct draft *draft, const struct devinfo *devic
 
         memcpy(&entry, list->bytes + i * sizeof(entry), sizeof(entry));
         entry.name[sizeof(entry.name) - 1] = '\0';
-        if (!draft_has_feature(draft, entry.name))
+        if (!proposal_has_feature(proposal, entry.name))
             hide(text, entry.name, hidden, size);
     }
 }
 
-int hide_text(const struct draft *draft, char **ret_text)
+int prologue_text(const struct proposal *proposal, char **ret_text)
 {
     char CLEANUP(free_pointer) *hidden = calloc(1, 16384);
     char *result = NULL;
@@ -70,15 +70,15 @@ int hide_text(const struct draft *draft, char **ret_text)
 
     if (!text)
         return -ENOMEM;
-    for (size_t i = 0; i < draft->meet.count; i++) {
-        hide_extensions(draft, draft->meet.devices[i], text, hidden, 16384);
-        hide_features(draft, draft->meet.devices[i], text, hidden, 16384);
-        other = other || devinfo_version(draft->meet.devices[i]) != draft->version;
+    for (size_t i = 0; i < proposal->common.count; i++) {
+        prologue_extensions(proposal, proposal->common.devices[i], text, hidden, 16384);
+        prologue_features(proposal, proposal->common.devices[i], text, hidden, 16384);
+        other = other || devinfo_version(proposal->common.devices[i]) != proposal->version;
     }
     if (other)
         fprintf(text, "#undef __OPENCL_VERSION__\n#define __OPENCL_VERSION__ %u%u0\n",
-                CL_VERSION_MAJOR(draft->version), CL_VERSION_MINOR(draft->version));
-    if (!devinfo_scalar(&draft->answers, CL_DEVICE_IMAGE_SUPPORT, 0))
+                CL_VERSION_MAJOR(proposal->version), CL_VERSION_MINOR(proposal->version));
+    if (!devinfo_scalar(&proposal->answers, CL_DEVICE_IMAGE_SUPPORT, 0))
         fprintf(text, "#undef __IMAGE_SUPPORT__\n");
     fflush(text);
     if (size)

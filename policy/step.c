@@ -1,9 +1,9 @@
+#include "policy/step.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "policy/decide_priv.h"
 
 const char *policy_action_name(enum policy_action action)
 {

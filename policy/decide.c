@@ -1,4 +1,15 @@
-#include "policy/decide_priv.h"
+#include "policy/decide.h"
+
+#include "policy/answer.h"
+#include "policy/automatic.h"
+#include "policy/find_room.h"
+#include "policy/operator.h"
+#include "policy/step.h"
+#include "policy/victims.h"
+
+#define ANSWER_PART                                                                                \
+    32 /* An answer to one in the queue costs that part of all devices at least.                   \
+        */
 
 /* What it would come to once nothing is free for it. */
 static bool would_only_wait(const struct view *view, const struct policy_program *p)
@@ -12,13 +23,6 @@ static bool would_only_wait(const struct view *view, const struct policy_program
             return way == POLICY_WAIT;
     }
     return p->state == POLICY_SUSPENDED;
-}
-
-static bool is_overdue(const struct view *view, const struct policy_program *p)
-{
-    uint64_t deadline = view->settings->wait_deadline_s;
-
-    return deadline && p->need && p->waited_s >= deadline;
 }
 
 /* Of one on no device that none which takes programs could hold: it is not refused. */
@@ -39,8 +43,7 @@ static bool surely_waits(struct view *view, uint32_t program)
 
     if (p->busy_moving || p->state == POLICY_STOPPED)
         return true;
-    if (p->state == POLICY_SUSPENDED &&
-        (is_unheld(view, program) || !could_hold(view, program, least, 0)))
+    if (p->state == POLICY_SUSPENDED && !could_hold(view, program, least, 0))
         return goes_on_queuing(view, program);
     if ((leaves && least <= view->free_max) || least > view->memory_max || least > p->quota ||
         !would_only_wait(view, p))
@@ -75,7 +78,6 @@ static bool end_vain_waits(struct view *view, struct policy_step *ret_step)
     for (uint32_t i = 0; i < world->queue_count; i++) {
         const struct policy_program *p = program_at(view, world->queue[i]);
 
-        prefetch_queued(view, i);
         if (p->state == POLICY_WAITING && !p->busy_moving &&
             !could_hold(view, world->queue[i], bytes_at_least(view, p), 0) &&
             answer_acts(view, world->queue[i], ret_step))
@@ -104,13 +106,12 @@ static bool serve_queue(struct view *view, struct policy_step *ret_step)
         return true;
     if (view->head != POLICY_NONE && answer_acts(view, view->head, ret_step))
         return true;
-    for (uint32_t i = 0; i < world->queue_count && view->looks; i++) {
+    for (uint32_t i = 0; i < world->queue_count && view->visits; i++) {
         uint32_t p = world->queue[i];
 
-        prefetch_queued(view, i);
         if (p == view->head || surely_waits(view, p))
             continue;
-        view->looks -= least_of(view->looks, world->device_count / LOOKS_PART);
+        spend_visits(view, world->device_count / ANSWER_PART);
         if (answer_acts(view, p, ret_step))
             return true;
     }
@@ -122,13 +123,21 @@ static void nothing(struct policy_step *ret_step)
     step_set(ret_step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
 }
 
+void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
+                   uint32_t program, struct policy_step *ret_step)
+{
+    struct view view;
+
+    view_init(&view, world, settings);
+    answer(&view, program, ret_step);
+}
+
 void policy_next(const struct policy_world *world, const struct policy_settings *settings,
                  struct policy_step *ret_step)
 {
-    struct tables tables;
     struct view view;
 
-    view_init(&view, &tables, world, settings);
+    view_init(&view, world, settings);
     if (next_drain(&view, ret_step) || next_limit(&view, ret_step) ||
         serve_queue(&view, ret_step) || next_unfit(&view, ret_step) || next_regrow(&view, ret_step))
         return;
@@ -142,10 +151,9 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
 void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
                       struct policy_step *ret_step)
 {
-    struct tables tables;
     struct view view;
 
-    view_init(&view, &tables, world, settings);
+    view_init(&view, world, settings);
     if (!next_up(&view, false, ret_step) && !next_prefer(&view, false, ret_step) &&
         !next_down(&view, false, ret_step))
         nothing(ret_step);

@@ -1,4 +1,4 @@
-#include "state/object/offer.h"
+#include "state/driver/offer.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#ifndef RESEAT_STATE_MEMORY_MAP_H
-#define RESEAT_STATE_MEMORY_MAP_H
+#ifndef RESEAT_STATE_MEMORY_MAPPING_H
+#define RESEAT_STATE_MEMORY_MAPPING_H
 
-#include "state/command/command.h"
+#include "state/memory/memory.h"
 
 /*
  * Maps. A map's pointer lies in the root's window, so it is known when the call is made, is the
@@ -27,18 +27,6 @@ struct mapping {
     bool unlinked; /**< It was unmapped. */
     bool settled;  /**< Its map command was issued or given up. */
 };
-
-/**
- * clEnqueueMapBuffer (origin[0], region[0] in bytes, the others 0 and 1) and clEnqueueMapImage.
- * Outputs may be NULL; they are untouched on failure.
- */
-cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flags,
-                   const size_t origin[3], const size_t region[3], bool blocking, cl_uint waits,
-                   const cl_event *wait_list, cl_event *ret_event, size_t *ret_row_pitch,
-                   size_t *ret_slice_pitch, void **ret_pointer);
-/** clEnqueueUnmapMemObject. */
-cl_int map_unmap(struct queue *queue, struct memory *memory, void *pointer, cl_uint waits,
-                 const cl_event *wait_list, cl_event *ret_event);
 
 /** True while something of @root is mapped. Any thread. */
 bool map_any(struct memory *root);

@@ -1,5 +1,5 @@
-#ifndef RESEAT_INTERPOSE_ENTRY_INFO_H
-#define RESEAT_INTERPOSE_ENTRY_INFO_H
+#ifndef RESEAT_STATE_BASE_INFO_H
+#define RESEAT_STATE_BASE_INFO_H
 
 #include <CL/cl.h>
 #include <stddef.h>

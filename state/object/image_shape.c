@@ -1,4 +1,4 @@
-#include "state/memory/memory.h"
+#include "state/object/image_shape.h"
 
 static size_t channels_of(cl_channel_order order)
 {
@@ -120,15 +120,15 @@ static bool buffer_fits(const cl_image_desc *desc, size_t element_size, size_t s
 }
 
 bool image_desc_valid(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
-                      const struct memory *source)
+                      size_t buffer_size, const struct image_shape *source)
 {
-    if (source && source->type == CL_MEM_OBJECT_BUFFER)
-        return desc->image_slice_pitch == 0 && buffer_fits(desc, element_size, source->size);
+    if (buffer_size)
+        return desc->image_slice_pitch == 0 && buffer_fits(desc, element_size, buffer_size);
     if (source &&
-        (source->type != CL_MEM_OBJECT_IMAGE2D || desc->image_type != CL_MEM_OBJECT_IMAGE2D ||
-         desc->image_width != source->image->desc.image_width ||
-         desc->image_height != source->image->desc.image_height ||
-         element_size != source->image->element_size))
+        (source->desc.image_type != CL_MEM_OBJECT_IMAGE2D ||
+         desc->image_type != CL_MEM_OBJECT_IMAGE2D ||
+         desc->image_width != source->desc.image_width ||
+         desc->image_height != source->desc.image_height || element_size != source->element_size))
         return false;
     return host_ptr ? host_pitches_fit(desc, element_size)
                     : desc->image_row_pitch == 0 && desc->image_slice_pitch == 0;

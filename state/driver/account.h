@@ -1,6 +1,7 @@
-#ifndef RESEAT_STATE_OBJECT_ACCOUNT_H
-#define RESEAT_STATE_OBJECT_ACCOUNT_H
+#ifndef RESEAT_STATE_DRIVER_ACCOUNT_H
+#define RESEAT_STATE_DRIVER_ACCOUNT_H
 
+#include <CL/cl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,6 +30,16 @@ struct account {
     _Atomic uint32_t busy;    /**< status.c */
     _Atomic uint32_t asking;  /**< Threads that wait for the policy's answer: room_ask. */
 };
+
+/** What an object says that is not made, because it exceeds the limit: no error of OpenCL's. */
+#define NO_ROOM 2
+
+/** True for NO_ROOM, and for what drivers say when memory runs out. */
+static inline bool is_shortage(cl_int error)
+{
+    return error == NO_ROOM || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+           error == CL_OUT_OF_RESOURCES;
+}
 
 static inline uint64_t account_limit(const struct account *account)
 {

@@ -1,12 +1,12 @@
-#include "state/present/allow.h"
+#include "state/present/carried.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "state/base/compiler.h"
 
-const char *const allow_extensions[] = {
-    /* Pure OpenCL C: a compiler has them or the meet drops them. */
+const char *const carried_extensions[] = {
+    /* Pure OpenCL C: a compiler has them or what is in common lacks them. */
     "cl_khr_byte_addressable_store",
     "cl_khr_global_int32_base_atomics",
     "cl_khr_global_int32_extended_atomics",
@@ -53,9 +53,9 @@ const char *const allow_extensions[] = {
     "cl_khr_priority_hints",
     "cl_khr_throttle_hints",
 };
-const size_t allow_extension_count = ARRAY_SIZE(allow_extensions);
+const size_t carried_extension_count = ARRAY_SIZE(carried_extensions);
 
-const char *const allow_features[] = {
+const char *const carried_features[] = {
     "__opencl_c_3d_image_writes",
     "__opencl_c_atomic_order_acq_rel",
     "__opencl_c_atomic_order_seq_cst",
@@ -66,15 +66,15 @@ const char *const allow_features[] = {
     "__opencl_c_int64",
     "__opencl_c_integer_dot_product_input_4x8bit",
     "__opencl_c_integer_dot_product_input_4x8bit_packed",
-    "__opencl_c_program_scope_global_variables", /* never in all: see draft.c and DEVINFO_PINS */
+    "__opencl_c_program_scope_global_variables", /* never in all: see proposal.c and DEVINFO_PINS */
     "__opencl_c_read_write_images",
     "__opencl_c_subgroups",
     "__opencl_c_work_group_collective_functions",
 };
-const size_t allow_feature_count = ARRAY_SIZE(allow_features);
+const size_t carried_feature_count = ARRAY_SIZE(carried_features);
 
-static_assert(ARRAY_SIZE(allow_extensions) <= ALLOW_MAX, "room for the extensions");
-static_assert(ARRAY_SIZE(allow_features) <= ALLOW_MAX, "room for the features");
+static_assert(ARRAY_SIZE(carried_extensions) <= CARRIED_MAX, "room for the extensions");
+static_assert(ARRAY_SIZE(carried_features) <= CARRIED_MAX, "room for the features");
 
 /* What is kept out, by the beginning of its name. The first that fits counts. */
 static const struct {
@@ -106,7 +106,7 @@ static const struct {
     {"__opencl_c_atomic_scope_all_devices", "it needs shared virtual memory"},
 };
 
-const char *allow_refusal(const char *name)
+const char *carried_refusal(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
         if (strncmp(name, refusals[i].beginning, strlen(refusals[i].beginning)) == 0)
@@ -124,12 +124,12 @@ static int find(const char *const *list, size_t count, const char *name)
     return -1;
 }
 
-int allow_extension_find(const char *name)
+int carried_extension_find(const char *name)
 {
-    return find(allow_extensions, allow_extension_count, name);
+    return find(carried_extensions, carried_extension_count, name);
 }
 
-int allow_feature_find(const char *name)
+int carried_feature_find(const char *name)
 {
-    return find(allow_features, allow_feature_count, name);
+    return find(carried_features, carried_feature_count, name);
 }

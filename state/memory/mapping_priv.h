@@ -1,7 +1,7 @@
-#ifndef RESEAT_STATE_MEMORY_MAP_PRIV_H
-#define RESEAT_STATE_MEMORY_MAP_PRIV_H
+#ifndef RESEAT_STATE_MEMORY_MAPPING_PRIV_H
+#define RESEAT_STATE_MEMORY_MAPPING_PRIV_H
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 
 #define WRITE_FLAGS (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION)
 
@@ -31,7 +31,7 @@ cl_int mapping_enter(const struct mapping *mapping, struct residence *residence,
                      cl_command_queue queue, cl_map_flags flags, cl_uint waits,
                      const cl_event *wait_list, cl_event *ret_event);
 /** From the driver that mapped it to the one at @place, or to none where the object was not made
- *  over its window. With the gate closed; drains the queues of the old place. */
+ *  over its window. With the gate closed, and the queues of the old place drained. */
 cl_int mapping_carry(struct mapping *mapping, uint8_t place);
 
 #endif

@@ -1,7 +1,7 @@
-#ifndef RESEAT_STATE_PRESENT_HIDE_H
-#define RESEAT_STATE_PRESENT_HIDE_H
+#ifndef RESEAT_STATE_PRESENT_PROLOGUE_H
+#define RESEAT_STATE_PRESENT_PROLOGUE_H
 
-#include "state/present/draft.h"
+#include "state/present/proposal.h"
 
 /**
  * OpenCL C to put before every source, so that macros say what the answers say (6.2.1, 6.10): a
@@ -11,6 +11,6 @@
  * @ret_text  The caller's (free()); "" where there is nothing to hide. It ends with a #line, so
  * that lines keep their numbers. Returns 0 or -ENOMEM. Pure.
  */
-MUST_CHECK int hide_text(const struct draft *draft, char **ret_text);
+MUST_CHECK int prologue_text(const struct proposal *proposal, char **ret_text);
 
 #endif

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_OBJECT_OFFER_H
-#define RESEAT_STATE_OBJECT_OFFER_H
+#ifndef RESEAT_STATE_DRIVER_OFFER_H
+#define RESEAT_STATE_DRIVER_OFFER_H
 
 #include "policy/plan.h"
 #include "state/driver/devinfo.h"

@@ -1,7 +1,9 @@
+#include "policy/preference.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "policy/decide_priv.h"
+#include "policy/step.h"
 #include "policy/wish.h"
 
 /*
@@ -173,83 +175,4 @@ struct prefer_text prefer_text(const struct view *view, const struct policy_prog
     if (count > SAID)
         snprintf(ret.text + used, sizeof(ret.text) - used, " and more");
     return ret;
-}
-
-/* ---- moves ---- */
-
-/* It loads no device above busy_high more than its own was: see automatic.c. */
-static bool is_no_busier(const struct view *view, const struct policy_program *p, uint32_t device)
-{
-    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
-    uint64_t load = to->busy + most_of(program_load_on(view, p, device), p->busy);
-
-    return load <= view->settings->busy_high || (to->speed >= from->speed && load <= from->busy);
-}
-
-static bool may_go(struct view *view, uint32_t program, uint32_t device)
-{
-    const struct policy_program *p = program_at(view, program);
-
-    return may_take(view, program, device) && prefer_better(view, p, device) &&
-           room_for(view, program, device) >= prefer_room(view, p, device) &&
-           is_no_worse(view, p, device, device_at(view, p->device)->busy,
-                       device_at(view, device)->busy) &&
-           is_no_busier(view, p, device);
-}
-
-uint32_t prefer_best(struct view *view, uint32_t program, bool now)
-{
-    const struct policy_program *p = program_at(view, program);
-    uint32_t best = POLICY_NONE, best_part = 0;
-    int64_t best_score = 0;
-
-    view->looks -= least_of(view->looks, view->world->device_count);
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        uint32_t part;
-        int64_t score;
-
-        if (now ? !may_go(view, program, i)
-                : i == p->device || !device_open(device_at(view, i)) || program_barred(p, i) ||
-                      device_at(view, i)->memory < program_full(p) || !prefer_better(view, p, i))
-            continue;
-        part = prefer_part(view, p, i);
-        score = score_of(view, p, i, program_full(p));
-        if (best == POLICY_NONE || part > best_part || (part == best_part && score > best_score)) {
-            best = i;
-            best_part = part;
-            best_score = score;
-        }
-    }
-    return best;
-}
-
-bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
-{
-    uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
-    const struct policy_program *p;
-
-    for (uint32_t i = 0; i < view->world->program_count && view->looks; i++) {
-        uint32_t to;
-
-        p = program_at(view, i);
-        if (!p->prefers || !may_move(view, p, held) || prefer_met(view, p, p->device) ||
-            (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))))
-            continue;
-        to = prefer_best(view, i, true);
-        if (to != POLICY_NONE) {
-            best = i;
-            best_to = to;
-        }
-    }
-    if (best == POLICY_NONE)
-        return false;
-    p = program_at(view, best);
-    step_set(ret_step, POLICY_DO_MOVE, best, best_to, program_full(p));
-    step_say(ret_step, "%s would make use of %s; %s has ", p->name, prefer_text(view, p).text,
-             device_at(view, best_to)->name);
-    if (prefer_met(view, p, best_to))
-        step_say(ret_step, "them");
-    else
-        step_say(ret_step, "more of that than %s", device_at(view, p->device)->name);
-    return true;
 }
