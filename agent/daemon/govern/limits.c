@@ -57,15 +57,11 @@ int limits_load(struct agent *agent)
     CLEANUP(cleanup_free) char *text = NULL;
     char folder[PATH_MAX];
     size_t size;
-    int error = paths_state(folder);
+    int error;
 
-    if (!error) {
-        error = paths_join(folder, "limits", governor->state_path);
-    }
-    if (!error) {
-        error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size);
-    }
-    if (error) {
+    if ((error = paths_state(folder)) ||
+        (error = paths_join(folder, "limits", governor->state_path)) ||
+        (error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size))) {
         return error == -ENOENT ? 0 : error;
     }
     char *rest = text;
