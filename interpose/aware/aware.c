@@ -1,9 +1,9 @@
 #include "interpose/aware/aware_priv.h"
+#include "state/base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "interpose/control/control.h"
 #include "interpose/entry/start.h"
@@ -25,13 +25,6 @@ struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
 
 static pthread_once_t hook_once = PTHREAD_ONCE_INIT;
 static int hook_error; /* written once */
-
-uint64_t aware_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 const char *aware_stage_name(enum aware_stage stage)
 {
@@ -58,9 +51,8 @@ unsigned aware_due(uint32_t seat)
 
 void aware_wait(uint64_t until_ns)
 {
-    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
     int before = cancel_hold();
-    pthread_cond_clockwait(&aware.changed, &aware.lock, CLOCK_MONOTONIC, &until);
+    clock_wait(&aware.changed, &aware.lock, until_ns);
     cancel_allow(before);
 }
 
@@ -137,7 +129,7 @@ void aware_give_up(uint32_t seat)
 
 static void begin(struct call *call, enum aware_stage stage, uint32_t seat, uint64_t deadline_ns)
 {
-    uint64_t now = aware_clock();
+    uint64_t now = clock_now_ns();
     call->stage = stage;
     call->program = aware.program;
     aware.now = (struct aware_now){
@@ -392,7 +384,7 @@ static bool await_end(uint64_t registration)
 {
     const struct aware_now *now = &aware.now;
     while (now->stage != AWARE_IDLE && now->registration == registration) {
-        if (aware_clock() >= now->deadline_ns)
+        if (clock_now_ns() >= now->deadline_ns)
             return false;
         aware_wait(now->deadline_ns);
     }

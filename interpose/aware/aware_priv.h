@@ -87,7 +87,6 @@ unsigned aware_due(uint32_t seat);
 void aware_give_up(uint32_t seat);
 /** Wait for a change until @until_ns (CLOCK_MONOTONIC). Locked. */
 void aware_wait(uint64_t until_ns);
-uint64_t aware_clock(void);
 
 extern const struct move_partner aware_partner;
 

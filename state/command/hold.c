@@ -3,6 +3,7 @@
 
 #include "state/base/callback.h"
 #include "state/base/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/command/command.h"
 #include "state/command/turn.h"
@@ -107,7 +108,7 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
     held->event = event;
     if (event) {
         object_hold(event);
-        event->times[0] = clock_host();
+        event->times[0] = clock_now_ns();
     }
     for (held->waits = 0; held->waits < waits; held->waits++) {
         held->wait_list[held->waits] = wait_list[held->waits];
@@ -176,7 +177,7 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
 {
     struct command *command = held->command;
     cl_event real = NULL;
-    uint64_t given = clock_host();
+    uint64_t given = clock_now_ns();
     cl_int error = held->error;
     if (waited_for_an_error(held))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;

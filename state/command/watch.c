@@ -1,9 +1,9 @@
 #include "state/command/watch.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "state/base/callback.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
@@ -348,8 +348,7 @@ static void *watch_thread(void *unused)
         while (watched.count == 0)
             pthread_cond_wait(&watched.listed, &engine_lock);
         pthread_mutex_unlock(&engine_lock);
-        const struct timespec nap = {0, (long)pause};
-        nanosleep(&nap, NULL);
+        clock_sleep(pause);
         (void)work_begin();
         look();
         work_end();

@@ -48,7 +48,6 @@ struct move {
     uint64_t paused_at;
 };
 
-uint64_t move_now(void);
 /** Write the reason (once) and give @error back. */
 int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
 /** 0, -ETIMEDOUT, -ECANCELED or -ESHUTDOWN. */

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/config/bytes.h"
@@ -12,6 +11,7 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/program_wish.h"
 #include "agent/wire/access.h"
+#include "state/base/clock.h"
 
 /*
  * What operators set: the memory of a device that programs may have, devices that are drained, and
@@ -19,14 +19,6 @@
  */
 
 #define LIMITS_FILE_MAX (1u << 20)
-
-static uint64_t wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void take_line(const struct agent *agent, char *line)
 {
@@ -43,7 +35,7 @@ static void take_line(const struct agent *agent, char *line)
     if (strcmp(what, "drain") == 0) {
         device->drains = true;
     } else if (strcmp(what, "drain-at") == 0 && line) {
-        uint64_t at = strtoull(line, &end, 10), now = wall_ms();
+        uint64_t at = strtoull(line, &end, 10), now = clock_wall_ms();
         if (end != line && !*end) {
             device->drains_ms = uv_now(&agent->loop) + 1 + (at > now ? at - now : 0);
         }
@@ -98,7 +90,7 @@ int limits_save(const struct agent *agent)
         }
         if (device->drains_ms) {
             fprintf(file, "%s drain-at %" PRIu64 "\n", device->name,
-                    wall_ms() + drain_in_ns(agent, device) / 1000000);
+                    clock_wall_ms() + drain_in_ns(agent, device) / 1000000);
         }
     }
     if (fclose(file)) {
