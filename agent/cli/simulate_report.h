@@ -1,10 +1,10 @@
-#ifndef RESEAT_AGENT_SIMULATE_SIM_REPORT_H
-#define RESEAT_AGENT_SIMULATE_SIM_REPORT_H
+#ifndef RESEAT_AGENT_CLI_SIMULATE_REPORT_H
+#define RESEAT_AGENT_CLI_SIMULATE_REPORT_H
 
 #include "agent/cli/output.h"
 #include "agent/simulate/sim.h"
 
-/* What a simulation came to, for people, for programs, and as a picture. */
+/* What a simulation came to, for people and for programs. */
 
 struct sim_report {
     const struct sim_trace *trace;
@@ -18,8 +18,6 @@ struct sim_report {
 MUST_CHECK int sim_report_print(const struct sim_report *report);
 /** The report's members for the command's object. Returns 0 or -ENOMEM. */
 MUST_CHECK int sim_report_json(const struct sim_report *report, json_t *object);
-/** An SVG picture. Returns 0 or -errno. */
-MUST_CHECK int sim_report_draw(const struct sim_report *report, const char *path);
 
 /** The table of models: on stdout, or as an array. */
 MUST_CHECK int sim_models_print(const struct sim_models *models);

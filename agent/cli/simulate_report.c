@@ -1,4 +1,4 @@
-#include "agent/simulate/sim_report.h"
+#include "agent/cli/simulate_report.h"
 
 #include <errno.h>
 #include <inttypes.h>
