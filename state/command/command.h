@@ -184,8 +184,6 @@ cl_int queue_drain(struct context *context, uint8_t place);
  * taken from it. By a mover, with the gate closed. False where there are none. */
 bool queue_drain_siblings(const struct residence *residence);
 
-extern const struct object_class queue_class;
-
 /*
  * Held commands (hold.c).
  */

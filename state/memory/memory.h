@@ -35,9 +35,11 @@ struct window {
     struct farewell
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
 };
-static inline void window_ref(struct window *window)
+static inline struct window *window_ref(struct window *window)
 {
-    atomic_fetch_add_explicit(&window->refs, 1, memory_order_relaxed);
+    if (window)
+        atomic_fetch_add_explicit(&window->refs, 1, memory_order_relaxed);
+    return window;
 }
 void window_unref(struct window *window); /**< NULL is allowed. */
 
@@ -193,7 +195,5 @@ MUST_CHECK int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *ca
  * blocks while a mover copies from or to that. False when there was no reference left to drop.
  */
 bool memory_release(struct memory *memory);
-
-extern const struct object_class memory_class;
 
 #endif

@@ -224,7 +224,7 @@ static int prepare_and_pause(struct move *move)
                                   "can be made on the target");
 }
 
-static int transact(struct move *move, struct move_waste *ret_waste)
+static int transact(struct move *move)
 {
     int error = prepare_and_pause(move);
     if (error == 0)
@@ -239,12 +239,10 @@ static int transact(struct move *move, struct move_waste *ret_waste)
         error = move_reserve(move);
     if (error == 0)
         error = move_check(move);
-    if (error == 0)
-        error = move_waste_init(move, ret_waste);
     if (error != 0)
         return error;
     move_enter_phase(move, MOVE_COMMIT);
-    move_commit(move, ret_waste);
+    move_commit(move);
     return 0;
 }
 
@@ -287,7 +285,6 @@ static void conclude(struct move *move, int error)
 
 static void run(struct move *move)
 {
-    struct move_waste waste = {0};
     move_enter_phase(move, MOVE_PLAN);
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_renew();
@@ -301,21 +298,21 @@ static void run(struct move *move)
     atomic_store(&move->seat->moving, true);
     if (move->target && move->request->grant)
         room_reserve(move->target, *move->request->grant);
-    error = transact(move, &waste);
+    error = transact(move);
     pause_end(move);
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
         atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
         context_wake();
         hold_pump_soon();
-        move_waste_release(&waste);
+        move_release_left(move);
     } else {
         move_undo(move);
         room_unreserve();
     }
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_end(error != 0);
-    move_remains_sweep();
+    move_release_vacant();
     conclude(move, error);
     atomic_store(&move->seat->moving, false);
     move_forget_contexts(move);

@@ -133,6 +133,4 @@ cl_int context_create(const cl_context_properties *properties, cl_uint seat_coun
                       void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
                       void *notify_data, struct context **ret_context);
 
-extern const struct object_class platform_class, seat_class, context_class;
-
 #endif

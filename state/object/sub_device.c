@@ -7,14 +7,7 @@
  * The real part stays: POCL's threads look at a queue's device after what they did there was waited
  * for, and the queue and the device were released; no call tells when they have. It is 1 KiB.
  */
-static void seat_leave(struct object *object)
-{
-    struct seat *seat = (struct seat *)object;
-    if (seat->part)
-        pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
-}
-
-static void part_free(struct sub_device *part)
+void sub_device_destroy(struct sub_device *part)
 {
     if (!part)
         return;
@@ -22,17 +15,6 @@ static void part_free(struct sub_device *part)
     free(part->properties);
     free(part);
 }
-
-static void seat_destroy(struct object *object)
-{
-    part_free(((struct seat *)object)->part);
-}
-
-const struct object_class seat_class = {
-    .size = sizeof(struct seat),
-    .leave = seat_leave,
-    .destroy = seat_destroy,
-};
 
 /* Elements of the one partition that a list names, with the 0 that ends it. */
 static size_t list_length(const cl_device_partition_property *properties)
@@ -80,7 +62,7 @@ static void seat_discard(struct seat *seat)
     if (!seat)
         return;
     pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
-    part_free(seat->part);
+    sub_device_destroy(seat->part);
     object_discard(seat);
 }
 

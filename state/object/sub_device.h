@@ -35,4 +35,7 @@ cl_int sub_device_create(struct seat *parent, const cl_device_partition_property
                          cl_uint count, struct seat **ret_seats, cl_uint *ret_count,
                          bool *ret_stray);
 
+/** What a seat that was a part had. NULL is allowed. */
+void sub_device_destroy(struct sub_device *part);
+
 #endif

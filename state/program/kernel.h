@@ -174,6 +174,4 @@ struct kernel_marks {
 void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before);
 void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before);
 
-extern const struct object_class kernel_class;
-
 #endif
