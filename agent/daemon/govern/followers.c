@@ -1,17 +1,13 @@
-#include <errno.h>
-#include <stdio.h>
+#include "agent/daemon/govern/followers.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/clients.h"
+#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/governor.h"
 #include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/peers.h"
-#include "agent/wire/access.h"
-
-/* Clients that follow a drain or a rebalance: told of each step, and of the end. */
-
-#define BALANCE_MAX 256 /* Steps of one rebalance. */
+#include "agent/daemon/govern/requests.h"
 
 static void drop(struct governor *governor, struct follower *follower)
 {
@@ -24,13 +20,13 @@ static void drop(struct governor *governor, struct follower *follower)
     free(follower);
 }
 
-void govern_client_gone(struct agent *agent, const struct peer *client)
+void followers_drop(struct agent *agent, const struct peer *client)
 {
     struct follower *next;
 
     for (struct follower *follower = agent->governor->followers; follower; follower = next) {
         next = follower->next;
-        if (follower->client == client) {
+        if (!client || follower->client == client) {
             drop(agent->governor, follower);
         }
     }
@@ -39,7 +35,7 @@ void govern_client_gone(struct agent *agent, const struct peer *client)
 static bool concerns(const struct agent *agent, const struct follower *follower,
                      const struct request *request)
 {
-    const char *name = agent->governor->ledger.devices[follower->device].name;
+    const char *name = agent->ledger.devices[follower->device].name;
     const char *at = follower->drains ? strstr(request->from, name) : request->from;
     size_t length = follower->drains ? strlen(name) : 0;
 
@@ -47,8 +43,8 @@ static bool concerns(const struct agent *agent, const struct follower *follower,
                                         (at[length] == '\0' || at[length] == ',')));
 }
 
-void follow_step(struct agent *agent, const struct request *request, const char *result,
-                 const char *reason)
+void followers_step(struct agent *agent, const struct request *request, const char *result,
+                    const char *reason)
 {
     for (struct follower *follower = agent->governor->followers; follower;
          follower = follower->next) {
@@ -84,8 +80,7 @@ static const char *stay_reason(const struct agent *agent, const struct program *
         return "it does not answer (is it stopped?)";
     }
     for (unsigned i = 0; i < governed->bar_count; i++) {
-        reason =
-            step_barred(agent, program, &governed->bars[i]) ? governed->bars[i].reason : reason;
+        reason = bars_hold(agent, program, &governed->bars[i]) ? governed->bars[i].reason : reason;
     }
     return reason;
 }
@@ -139,7 +134,7 @@ static void finish(struct agent *agent, struct follower *follower)
 
     frame_init(&frame, follower->drains ? MSG_DRAIN : MSG_BALANCE);
     if (follower->drains) {
-        frame_string(&frame, "device", agent->governor->ledger.devices[follower->device].name);
+        frame_string(&frame, "device", agent->ledger.devices[follower->device].name);
         frame_bool(&frame, "drained", true);
         put_left(agent, follower->device, &frame);
     }
@@ -149,27 +144,14 @@ static void finish(struct agent *agent, struct follower *follower)
     drop(agent->governor, follower);
 }
 
-/** True when a step of a rebalance was begun. */
-static bool balance(struct agent *agent)
-{
-    struct governor *governor = agent->governor;
-    struct policy_step step;
-
-    if (world_build(agent)) {
-        return false;
-    }
-    policy_rebalance(&governor->world.policy, config_policy(&agent->config), &step);
-    return step.action != POLICY_NOTHING && step.action != POLICY_DO_WAIT && step_do(agent, &step);
-}
-
-void follow_tick(struct agent *agent)
+void followers_tick(struct agent *agent, bool (*balance)(struct agent *))
 {
     struct follower *next;
 
     for (struct follower *follower = agent->governor->followers; follower; follower = next) {
         next = follower->next;
-        if (agent->governor->dirty || busy_there(agent, follower) ||
-            (follower->drains && agent->governor->ledger.devices[follower->device].drains_ms)) {
+        if (agent->changed || busy_there(agent, follower) ||
+            (follower->drains && agent->ledger.devices[follower->device].drains_ms)) {
             continue;
         }
         if (follower->drains || follower->done + follower->failed >= BALANCE_MAX ||
@@ -179,22 +161,22 @@ void follow_tick(struct agent *agent)
     }
 }
 
-void follow_begin(struct peer *client, bool drains, uint32_t device)
+void followers_add(struct peer *client, bool drains, uint32_t device)
 {
     struct governor *governor = client->agent->governor;
     struct follower *follower = calloc(1, sizeof(*follower));
 
     if (!follower) {
-        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+        client_no_memory(client);
         return;
     }
     *follower = (struct follower){.client = client, .drains = drains, .device = device};
     follower->next = governor->followers;
     governor->followers = follower;
-    governor->dirty = true;
+    client->agent->changed = true;
 }
 
-void follow_undone(struct agent *agent, uint32_t device)
+void followers_undone(struct agent *agent, uint32_t device)
 {
     struct follower *next;
 
@@ -204,88 +186,8 @@ void follow_undone(struct agent *agent, uint32_t device)
             peer_error(follower->client, ERR_FAILED,
                        "the drain of %s was undone (reseat drain --undo) when %u had moved; it "
                        "takes programs again",
-                       agent->governor->ledger.devices[device].name, follower->done);
+                       agent->ledger.devices[device].name, follower->done);
             drop(agent->governor, follower);
         }
-    }
-}
-
-/** Do in the copied world alone what a step would do, so that the next can be asked for. */
-static void pretend(struct world *world, const struct policy_step *step)
-{
-    struct policy_program *row = &world->programs[step->program];
-    uint32_t *at;
-
-    if (row->device != POLICY_NONE) {
-        struct policy_device *from = &world->devices[row->device];
-        for (at = &from->first; *at != POLICY_NONE; at = &world->programs[*at].next) {
-            if (*at == step->program) {
-                *at = row->next;
-                break;
-            }
-        }
-        from->residents--;
-        from->reserved -= row->granted;
-        from->busy -= row->busy;
-    }
-    struct policy_device *to = &world->devices[step->device];
-    row->device = step->device;
-    row->granted = step->bytes;
-    row->stayed_s = 0;
-    row->next = to->first;
-    to->first = step->program;
-    to->residents++;
-    to->reserved += step->bytes;
-    to->busy += row->busy;
-}
-
-static void dry_run(struct peer *client)
-{
-    struct agent *agent = client->agent;
-    struct world *world = &agent->governor->world;
-    struct policy_step step;
-    struct frame frame;
-    unsigned count = 0;
-
-    if (world_build(agent)) {
-        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
-        return;
-    }
-    for (; count < BALANCE_MAX; count++) {
-        policy_rebalance(&world->policy, config_policy(&agent->config), &step);
-        if (step.action != POLICY_DO_MOVE) {
-            break;
-        }
-        const struct policy_program *row = &world->programs[step.program];
-        bool placed = row->device != POLICY_NONE;
-        frame_init(&frame, MSG_STEP);
-        report_put_program(&frame, world->groups[step.program].program);
-        frame_string(&frame, "from", placed ? world->devices[row->device].name : "");
-        frame_string(&frame, "to", world->devices[step.device].name);
-        frame_string(&frame, "result", "");
-        frame_string(&frame, "reason", step.reason);
-        peer_send(client, &frame);
-        pretend(world, &step);
-    }
-    frame_init(&frame, MSG_BALANCE);
-    frame_u64(&frame, "moved", count);
-    frame_u64(&frame, "failed", 0);
-    peer_send(client, &frame);
-}
-
-void follow_handle(struct peer *client, const msgpack_object *message)
-{
-    govern_client_gone(client->agent, client); /* One thing at a time. */
-    if (!access_may_operate(geteuid(), client->uid)) {
-        peer_error(client, ERR_DENIED,
-                   "only the agent's own user and root may drain devices and rebalance programs");
-        return;
-    }
-    if (field_is(message, "type", MSG_DRAIN)) {
-        drain_handle(client, message);
-    } else if (field_bool(message, "dry_run", false)) {
-        dry_run(client);
-    } else {
-        follow_begin(client, false, 0);
     }
 }
