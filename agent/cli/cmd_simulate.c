@@ -340,7 +340,7 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
         }
         return output_print(object, STATUS_DONE);
     }
-    return sim_report_print(&report) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return sim_report_print(&report);
 }
 
 static int show_models(const struct simulate *simulate)
@@ -350,7 +350,7 @@ static int show_models(const struct simulate *simulate)
         json_object_set_new(object, "models", sim_models_json(&simulate->models));
         return output_print(object, STATUS_DONE);
     }
-    return sim_models_print(&simulate->models) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return sim_models_print(&simulate->models);
 }
 
 static int simulate_trace(struct simulate *simulate)

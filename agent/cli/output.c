@@ -123,6 +123,22 @@ int output_status_of(const char *code)
     return STATUS_ROLLED_BACK;
 }
 
+void words_add(struct words *words, const char *format, ...)
+{
+    va_list arguments;
+    size_t room = sizeof(words->text) - words->used;
+
+    va_start(arguments, format);
+    int length = vsnprintf(words->text + words->used, room, format, arguments);
+    va_end(arguments);
+    if (length > 0) {
+        /* Drivers say what they like. */
+        char *added = words->text + words->used;
+        text_make_safe(added, room, added, strlen(added));
+        words->used += strlen(added);
+    }
+}
+
 json_t *output_text_of(const char *bytes, size_t size)
 {
     char *safe = malloc(size + 1);

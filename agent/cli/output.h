@@ -29,6 +29,13 @@ struct output {
     bool json;
 };
 
+/** Text that grows; "" at first. What does not fit any more is left out. */
+struct words {
+    char text[2048];
+    size_t used;
+};
+void words_add(struct words *words, const char *format, ...) PRINTF(2, 3);
+
 /** {"schema": 1, "command": ..., "status": ...}. NULL without memory. */
 json_t *output_object(const struct output *output, int status);
 /** A JSON string of a text that somebody else wrote, made safe. NULL without memory. */
