@@ -50,7 +50,7 @@ static void print_bytes(const msgpack_object *map, const char *key)
 {
     char text[32];
 
-    output_bytes(field_u64(map, key, 0), text, sizeof(text));
+    bytes_text(field_u64(map, key, 0), text, sizeof(text));
     printf("%9s", text);
 }
 
@@ -82,7 +82,7 @@ static void print_needed(const msgpack_object *one)
     char device[PROTOCOL_WORD_MAX], text[32];
 
     field_string(one, "device", device, sizeof(device));
-    output_bytes(wanted, text, sizeof(text));
+    bytes_text(wanted, text, sizeof(text));
     printf("needed at most %s", text);
     if (device[0] && field_u64(one, "capacity_bytes", 0)) {
         printf(", %u%% of %s", percent(wanted, field_u64(one, "capacity_bytes", 0)), device);

@@ -1,4 +1,3 @@
-#include <libsmartcols.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,9 @@
 #include "agent/config/paths.h"
 #include "agent/wire/size.h"
 
-/* reseat devices --presented: what a program is told of its device, and why. */
+/* Columns, on a terminal: of what is told at most, of why at least. */
+#define TOLD_MAX 22
+#define WHY_MIN  24
 
 /* Lists that have a part of their own. */
 static bool has_own_part(cl_device_info name)
@@ -49,108 +50,6 @@ static bool is_told_of(const struct presented *presented, const struct reason *r
         }
     }
     return reason->rule != REASON_MISSING;
-}
-
-/* ---- a table ---- */
-
-enum { NAME, TOLD, WHY, COLUMNS };
-
-/* On a terminal no line is longer than it is wide: what is told takes this much at most... */
-#define TOLD_MAX 22
-/* ...and why, at least. */
-#define WHY_MIN 24
-
-static struct libscols_table *make_table(const char *what)
-{
-    const char *titles[COLUMNS] = {what, "TOLD", "WHY"};
-    struct libscols_table *table = scols_new_table();
-
-    for (size_t i = 0; table && i < COLUMNS; i++) {
-        struct libscols_column *column =
-            scols_table_new_column(table, titles[i], 0, i == NAME ? 0 : SCOLS_FL_WRAP);
-        if (column && i != NAME) {
-            scols_column_set_safechars(column, "\n");
-            scols_column_set_wrapfunc(column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk, NULL);
-        }
-    }
-    return table;
-}
-
-/* Break lines between words. */
-static void wrap(char *text, size_t width)
-{
-    char *begin = text, *space = NULL;
-
-    for (char *at = text; *at; at++) {
-        if (*at == ' ') {
-            space = at;
-        }
-        if (space && (size_t)(at - begin) >= width) {
-            *space = '\n';
-            begin = space + 1;
-            space = NULL;
-        }
-    }
-}
-
-static size_t widest(struct libscols_table *table, size_t column)
-{
-    size_t most = 0;
-
-    for (size_t i = 0; i < scols_table_get_nlines(table); i++) {
-        const char *text =
-            scols_cell_get_data(scols_line_get_cell(scols_table_get_line(table, i), column));
-        most = text && strlen(text) > most ? strlen(text) : most;
-    }
-    return most;
-}
-
-static void wrap_column(struct libscols_table *table, size_t column, size_t width)
-{
-    for (size_t i = 0; i < scols_table_get_nlines(table); i++) {
-        struct libscols_line *line = scols_table_get_line(table, i);
-        const char *text = scols_cell_get_data(scols_line_get_cell(line, column));
-        struct words copy = {0};
-        words_add(&copy, "%s", text ? text : "");
-        wrap(copy.text, width);
-        scols_line_set_data(line, column, copy.text);
-    }
-}
-
-static void fit(struct libscols_table *table)
-{
-    struct winsize size;
-
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col) {
-        return;
-    }
-    size_t told = widest(table, TOLD) < TOLD_MAX ? widest(table, TOLD) : TOLD_MAX;
-    size_t before = widest(table, NAME) + (told < 4 ? 4 : told) + 3;
-    wrap_column(table, TOLD, TOLD_MAX);
-    wrap_column(table, WHY, size.ws_col > before + WHY_MIN ? size.ws_col - before : WHY_MIN);
-}
-
-static void add_line(struct libscols_table *table, const char *name, const char *value,
-                     const char *why)
-{
-    struct libscols_line *line = table ? scols_table_new_line(table, NULL) : NULL;
-
-    if (line) {
-        scols_line_set_data(line, NAME, name);
-        scols_line_set_data(line, TOLD, value);
-        scols_line_set_data(line, WHY, why);
-    }
-}
-
-static bool print_table(struct libscols_table *table, const char *after)
-{
-    if (table) {
-        fit(table);
-    }
-    bool failed = !table || scols_print_table(table) || fputs(after, stdout) == EOF;
-
-    scols_unref_table(table);
-    return !failed;
 }
 
 /* ---- as JSON, with what people read in it ---- */
@@ -277,24 +176,60 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-static bool print_entries(const json_t *list, const char *title)
+static int widest(const json_t *rows, const char *key, const char *title)
 {
-    struct libscols_table *table = make_table(title);
-    json_t *entry;
+    size_t most = strlen(title), i;
+    const json_t *row;
+
+    json_array_foreach(rows, i, row)
+    {
+        size_t length = strlen(text_of(row, key));
+        most = length > most ? length : most;
+    }
+    return (int)most;
+}
+
+/** On a terminal no line is longer than it is wide, as far as that leaves enough for the reasons.
+ */
+static void print_row(const int widths[2], const char *name, const char *told, const char *why)
+{
+    int used = printf("%-*s %-*s ", widths[0], name, widths[1], told);
+    int indent = widths[0] + widths[1] + 2;
+    struct winsize size;
+
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col) {
+        puts(why);
+        return;
+    }
+    if (used > indent) {
+        printf("\n%*s", indent, "");
+        used = indent;
+    }
+    output_wrapped(stdout, size.ws_col > indent + WHY_MIN ? size.ws_col : indent + WHY_MIN, used,
+                   indent, why);
+}
+
+static void print_rows(const json_t *rows, const char *title)
+{
+    int widths[2] = {widest(rows, "name", title), widest(rows, "told", "TOLD")};
+    const json_t *row;
     size_t i;
 
+    if (isatty(STDOUT_FILENO) && widths[1] > TOLD_MAX) {
+        widths[1] = TOLD_MAX;
+    }
+    print_row(widths, title, "TOLD", "WHY");
     /* What is offered comes first; of an answer nothing says whether it is. */
     for (int left_out = 0; left_out < 2; left_out++) {
-        json_array_foreach(list, i, entry)
+        json_array_foreach(rows, i, row)
         {
-            const json_t *offered = json_object_get(entry, "offered");
+            const json_t *offered = json_object_get(row, "offered");
             if (json_is_false(offered) == left_out) {
-                add_line(table, text_of(entry, "name"), text_of(entry, "told"),
-                         json_is_true(offered) ? "on all" : text_of(entry, "why"));
+                print_row(widths, text_of(row, "name"), text_of(row, "told"),
+                          json_is_true(offered) ? "on all" : text_of(row, "why"));
             }
         }
     }
-    return print_table(table, "\n");
 }
 
 /** Why formats of one list are left out: each reason once, with how many it took. */
@@ -322,9 +257,9 @@ static void add_format_reasons(const json_t *left_out, struct words *words)
     }
 }
 
-static bool print_formats(const json_t *lists, cl_version version)
+static void print_formats(const json_t *lists, cl_version version)
 {
-    struct libscols_table *table = make_table("IMAGE FORMATS");
+    json_t *rows = json_array();
     const json_t *list;
     size_t i;
 
@@ -337,10 +272,12 @@ static bool print_formats(const json_t *lists, cl_version version)
             words_add(&name, "%s, %s", text_of(list, "type"), access);
             words_add(&count, "%lld", json_integer_value(json_object_get(list, "count")));
             add_format_reasons(json_object_get(list, "left_out"), &why);
-            add_line(table, name.text, count.text, why.text);
+            json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", name.text, "told",
+                                                  count.text, "why", why.text));
         }
     }
-    return print_table(table, "");
+    print_rows(rows, "IMAGE FORMATS");
+    json_decref(rows);
 }
 
 static int print_text(const json_t *object, cl_version version)
@@ -360,12 +297,16 @@ static int print_text(const json_t *object, cl_version version)
         printf("%s takes no part: %s\n", text_of(entry, "device"), text_of(entry, "because"));
     }
     putchar('\n');
-    bool good = print_entries(json_object_get(object, "answers"), "ANSWER") &&
-                print_entries(json_object_get(object, "extensions"), "EXTENSION") &&
-                (version < CL_MAKE_VERSION(3, 0, 0) ||
-                 print_entries(json_object_get(object, "features"), "FEATURE")) &&
-                print_formats(json_object_get(object, "image_formats"), version);
-    return good ? output_done() : STATUS_ROLLED_BACK;
+    print_rows(json_object_get(object, "answers"), "ANSWER");
+    putchar('\n');
+    print_rows(json_object_get(object, "extensions"), "EXTENSION");
+    putchar('\n');
+    if (version >= CL_MAKE_VERSION(3, 0, 0)) {
+        print_rows(json_object_get(object, "features"), "FEATURE");
+        putchar('\n');
+    }
+    print_formats(json_object_get(object, "image_formats"), version);
+    return output_done();
 }
 
 int presented_print(const struct output *output, const char *file)

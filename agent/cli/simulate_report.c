@@ -108,7 +108,7 @@ static void print_trace(const struct sim_report *report)
                   "none.",
                   counts->failed, counts->several);
     }
-    output_wrapped(stdout, 0, 0, words.text);
+    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
 static void print_levels(const struct sim_report *report)
@@ -144,7 +144,7 @@ static void print_levels(const struct sim_report *report)
               "prices; 1 is an hour of the reference device on demand. NODES: the same where a "
               "node with a "
               "program is paid whole.");
-    output_wrapped(stdout, 0, 0, words.text);
+    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
 static void print_regimes(const struct sim_report *report)
@@ -177,7 +177,7 @@ static void print_regimes(const struct sim_report *report)
     }
     words_add(&words, "Speed, memory and price of models: reseat simulate --models (%s).",
               report->trace->models.from);
-    output_wrapped(stdout, 0, 0, words.text);
+    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
 static void print_rest(const struct sim_report *report)
@@ -194,7 +194,7 @@ static void print_rest(const struct sim_report *report)
                   "%" PRIu64 " programs fit no device and are left out, %" PRIu64 " had not "
                   "ended when the simulation did.",
                   result->refused, result->unfinished);
-        output_wrapped(stdout, 0, 0, words.text);
+        output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
     }
 }
 
@@ -322,7 +322,7 @@ int sim_models_print(const struct sim_models *models)
                                {""},
                                cell("%g", model->speed / 1000.0),
                                cell("%g", model->price / 1000.0)};
-        output_bytes(model->memory, cells[1].text, sizeof(cells[1].text));
+        bytes_text(model->memory, cells[1].text, sizeof(cells[1].text));
         put(table, cells, ARRAY_SIZE(cells));
     }
     int status = table_print(table);
@@ -342,7 +342,7 @@ int sim_models_print(const struct sim_models *models)
     words_add(&words,
               "For another table, --models FILE: the line model,memory_gib,speed,price, then a "
               "line for each model.");
-    output_wrapped(stdout, 0, 0, words.text);
+    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
     return output_done();
 }
 
