@@ -8,6 +8,7 @@
 #include "state/base/thread.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
+#include "state/command/parts.h"
 
 /* How long after it was asked a driver that has said nothing is looked at, and how often then. */
 #define LOOK_FIRST_NS 4000000u
@@ -261,7 +262,6 @@ static void ask(struct event *event, struct watch *watch)
 {
     static void(CL_CALLBACK *const reports[])(cl_event, cl_int, void *) = {has_ended, is_running,
                                                                            is_submitted};
-    const cl_icd_dispatch *cl = event->context->at[event->place]->cl;
     uint8_t wanted = 1u << CL_COMPLETE;
     pthread_mutex_lock(&engine_lock);
     for (const struct event_callback *c = watch->ahead.first; c; c = c->next)
@@ -273,6 +273,12 @@ static void ask(struct event *event, struct watch *watch)
         enlist(watch);
     watch->asked |= wanted;
     pthread_mutex_unlock(&engine_lock);
+    if (event->parts) {
+        if (wanted & (1u << CL_COMPLETE))
+            parts_ask(event);
+        return;
+    }
+    const cl_icd_dispatch *cl = event->context->at[event->place]->cl;
     for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--) {
         if (!(wanted & (1u << type)))
             continue;
@@ -305,7 +311,10 @@ static void look_at(struct event *event)
 {
     cl_int status;
     gate_enter();
-    bool known = event_state(event) == EVENT_ISSUED && event_real_status(event, &status);
+    bool issued = event_state(event) == EVENT_ISSUED;
+    if (issued && event->parts)
+        (void)parts_status(event);
+    bool known = issued && !event->parts && event_real_status(event, &status);
     pthread_mutex_lock(&engine_lock);
     if (known)
         watch_advance(event, status);
@@ -397,7 +406,7 @@ static struct watch *watch_of(struct event *event)
 
 bool event_watch(struct event *event)
 {
-    if (event_state(event) == EVENT_DONE || atomic_load(&event->ended))
+    if (event_has_ended(event))
         return true;
     struct watch *watch = watch_of(event);
     if (!watch)
