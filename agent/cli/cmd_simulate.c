@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "agent/cli/cmd.h"
+#include "agent/cli/simulate_report.h"
 #include "agent/simulate/sim_csv.h"
-#include "agent/simulate/sim_report.h"
 
 #define NODES_NAME   "openb_node_list_gpu_node.csv"
 #define TASKS_NAME   "openb_pod_list_default.csv"
@@ -26,7 +26,7 @@ struct simulate {
     struct sim_models models;
     struct sim_options options;
     struct sim_load load;
-    const char *trace, *nodes, *tasks, *svg;
+    const char *trace, *nodes, *tasks;
     bool show_models;
     size_t price_count;
     struct sim_result results[SIM_LEVELS_MAX * SIM_REGIMES];
@@ -223,20 +223,7 @@ static int read_models(struct simulate *simulate, const char *path)
     return 0;
 }
 
-enum {
-    NODES = NUMBERS,
-    TASKS,
-    MODELS,
-    RECLAIM,
-    PRICE,
-    SET,
-    SVG,
-    BETWEEN,
-    SAVE,
-    CHECK,
-    PENDING,
-    JSON
-};
+enum { NODES = NUMBERS, TASKS, MODELS, RECLAIM, PRICE, SET, BETWEEN, SAVE, CHECK, PENDING, JSON };
 
 static int take(struct simulate *simulate, int option, const char *value)
 {
@@ -256,9 +243,6 @@ static int take(struct simulate *simulate, int option, const char *value)
         return set_price(simulate, value);
     case SET:
         return set_policy(simulate, value);
-    case SVG:
-        simulate->svg = value;
-        return 0;
     case BETWEEN:
         simulate->options.between_hosts = true;
         return 0;
@@ -314,7 +298,6 @@ static int parse(struct simulate *simulate, int argc, char **argv)
                                             {"reclaim", required_argument, NULL, RECLAIM},
                                             {"price", required_argument, NULL, PRICE},
                                             {"set", required_argument, NULL, SET},
-                                            {"svg", required_argument, NULL, SVG},
                                             {"between-hosts", no_argument, NULL, BETWEEN},
                                             {"save", no_argument, NULL, SAVE},
                                             {"check", no_argument, NULL, CHECK},
@@ -439,7 +422,6 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
 {
     const struct sim_report report = {trace, &simulate->options, &simulate->load, simulate->results,
                                       simulate->options.level_count * SIM_REGIMES};
-    int error;
 
     for (size_t i = 0; i < report.count; i++) {
         if (simulate->results[i].problem[0]) {
@@ -448,10 +430,6 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
                                i / SIM_REGIMES + 1, sim_regime_name(simulate->results[i].regime),
                                simulate->results[i].problem);
         }
-    }
-    if (simulate->svg && (error = sim_report_draw(&report, simulate->svg))) {
-        return output_fail(&simulate->output, ERR_FAILED, "%s cannot be written: %s", simulate->svg,
-                           strerror(-error));
     }
     if (simulate->output.json) {
         json_t *object = output_object(&simulate->output, STATUS_DONE);

@@ -96,8 +96,8 @@ void presented_version(cl_version version, struct words *words)
 
 static bool is_truth(const struct devinfo_param *param)
 {
-    return param->size == sizeof(cl_bool) && param->meet != DEVINFO_MIN &&
-           (param->meet == DEVINFO_AND || param->name == CL_DEVICE_AVAILABLE ||
+    return param->size == sizeof(cl_bool) && param->rule != DEVINFO_MIN &&
+           (param->rule == DEVINFO_AND || param->name == CL_DEVICE_AVAILABLE ||
             param->name == CL_DEVICE_PREFERRED_INTEROP_USER_SYNC ||
             param->name == CL_DEVICE_PIPE_SUPPORT);
 }
@@ -134,7 +134,7 @@ static void add_number(const struct devinfo_param *param, uint64_t number, struc
         words_add(words, "%s", number ? "true" : "false");
     } else if (is_version(param)) {
         presented_version((cl_version)number, words);
-    } else if (param->meet == DEVINFO_AND || param->name == CL_DEVICE_TYPE) {
+    } else if (param->rule == DEVINFO_AND || param->name == CL_DEVICE_TYPE) {
         words_add(words, "0x%llx", (unsigned long long)number);
     } else {
         words_add(words, "%llu", (unsigned long long)number);
@@ -197,7 +197,7 @@ json_t *presented_json(const struct devinfo_param *param, const struct devinfo_v
         }
         return list;
     }
-    if (param->meet != DEVINFO_MIN_EACH) {
+    if (param->rule != DEVINFO_MIN_EACH) {
         return json_number(param, number_at(value, 0, param->size));
     }
     list = json_array();

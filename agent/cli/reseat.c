@@ -154,7 +154,6 @@ static const struct command commands[] = {
      "  --models [FILE]       print the table of models, or take it from FILE\n"
      "  --set NAME=VALUE      a setting of the policy (see reseat config print)\n"
      "  --seed N              default: 1; the same seed gives the same result\n"
-     "  --svg FILE            draw it\n"
      "  --check               keep a second set of books, and compare\n"},
     {"version", cmd_version, "Usage: reseat version [--json]\n"},
 };

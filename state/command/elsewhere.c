@@ -19,7 +19,7 @@ bool elsewhere_can(const struct command *command, uint8_t place)
            !command->queue->context->at[place]->runs_in_caller;
 }
 
-static cl_int turn_issue(struct command *command, struct residence *residence, uint8_t place,
+static cl_int mark_issue(struct command *command, struct residence *residence, uint8_t place,
                          cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                          cl_event *ret_event)
 {
@@ -27,29 +27,29 @@ static cl_int turn_issue(struct command *command, struct residence *residence, u
     return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
 }
 
-struct event *elsewhere_turn(const struct command *command, struct residence *residence,
+struct event *elsewhere_mark(const struct command *command, struct residence *residence,
                              uint8_t place, cl_uint waits, struct event *const *wait_list,
                              uint64_t since)
 {
-    static const struct command_ops ops = {.type = CL_COMMAND_MARKER, .issue = turn_issue};
+    static const struct command_ops ops = {.type = CL_COMMAND_MARKER, .issue = mark_issue};
     struct queue *queue = command->queue;
-    struct command marker;
+    struct command mark;
     cl_event real;
-    struct event *turn = event_create(queue->context, queue, ops.type);
-    if (!turn)
+    struct event *marker = event_create(queue->context, queue, ops.type);
+    if (!marker)
         return NULL;
-    command_init(&marker, &ops, queue);
-    turn->begun = queue_step(queue);
-    if (command_issue(&marker, residence, place, waits, wait_list, &real) != CL_SUCCESS) {
-        event_discard(turn);
+    command_init(&mark, &ops, queue);
+    marker->begun = queue_step(queue);
+    if (command_issue(&mark, residence, place, waits, wait_list, &real) != CL_SUCCESS) {
+        event_discard(marker);
         return NULL;
     }
-    turn->times[0] = clock_host() - since;
-    event_issued(turn, place, real);
-    object_publish_internal(turn);
-    if (event_watch(turn))
-        return turn;
-    object_unhold(turn);
+    marker->times[0] = clock_host() - since;
+    event_issued(marker, place, real);
+    object_publish_internal(marker);
+    if (event_watch(marker))
+        return marker;
+    object_unhold(marker);
     return NULL;
 }
 
@@ -61,17 +61,17 @@ static cl_int read_there(void *data, struct residence *residence, uint8_t place,
 }
 
 /* Of what its driver says nothing, the time is now. */
-static cl_ulong time_of(struct event *turn, cl_profiling_info name)
+static cl_ulong time_of(struct event *marker, cl_profiling_info name)
 {
     cl_ulong time;
-    return event_profiling(turn, name, &time) == CL_SUCCESS
+    return event_profiling(marker, name, &time) == CL_SUCCESS
                ? time
-               : clock_guess(&turn->queue->seat->clock);
+               : clock_guess(&marker->queue->seat->clock);
 }
 
-cl_int elsewhere_give(struct command *command, struct event *turn, struct event *event)
+cl_int elsewhere_give(struct command *command, struct event *marker, struct event *event)
 {
-    if (event_failed(turn))
+    if (event_failed(marker))
         return CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     uint8_t place = place_of(command->uses[0]);
     struct parts *parts = place != PLACE_NONE && event_watch(event) ? parts_create(1) : NULL;
@@ -84,9 +84,9 @@ cl_int elsewhere_give(struct command *command, struct event *turn, struct event 
         return COMMAND_ABSENT;
     }
     if (event->profiled) {
-        parts->queued = time_of(turn, CL_PROFILING_COMMAND_QUEUED);
-        parts->submit = time_of(turn, CL_PROFILING_COMMAND_SUBMIT);
-        parts->turn = time_of(turn, CL_PROFILING_COMMAND_END);
+        parts->queued = time_of(marker, CL_PROFILING_COMMAND_QUEUED);
+        parts->submit = time_of(marker, CL_PROFILING_COMMAND_SUBMIT);
+        parts->due = time_of(marker, CL_PROFILING_COMMAND_END);
     }
     event_issued_in_parts(event, parts);
     return CL_SUCCESS;

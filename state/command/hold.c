@@ -6,7 +6,8 @@
 #include "state/base/fork.h"
 #include "state/command/elsewhere.h"
 #include "state/command/parts.h"
-#include "state/room/room.h"
+#include "state/command/turn.h"
+#include "state/object/upcalls.h"
 
 /* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
 struct held {
@@ -14,7 +15,7 @@ struct held {
     uint64_t serial;
     bool issuing;
     bool given;              /* in parts: it stays until all of them have ended */
-    struct event *turn;      /* held; of one that reads elsewhere: it has to end first. Or NULL */
+    struct event *marker;    /* held; of one that reads elsewhere: it has to end first. Or NULL */
     uint64_t since;          /* by the host's clock */
     cl_int error;            /* why it is given up, though what it waited for ended well */
     struct command *command; /* owned */
@@ -24,7 +25,7 @@ struct held {
 };
 
 /* Of let_go: neither errors of OpenCL's nor COMMAND_ABSENT. */
-#define TURN_TAKEN  2
+#define MARKED      2
 #define PARTS_GIVEN 3
 
 /* True when a driver can take care of @event for a command in @place. */
@@ -74,7 +75,7 @@ static void held_free(struct held *held)
     for (cl_uint i = 0; i < held->waits; i++)
         object_unhold(held->wait_list[i]);
     object_unhold(held->event);
-    object_unhold(held->turn);
+    object_unhold(held->marker);
     free(held->command);
     free(held);
 }
@@ -135,7 +136,7 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
 
 static bool is_ready(const struct held *held, uint8_t place)
 {
-    if (held->turn && !event_has_ended(held->turn))
+    if (held->marker && !event_has_ended(held->marker))
         return false;
     for (cl_uint i = 0; i < held->waits; i++)
         if (!driver_can_wait(held->wait_list[i], place))
@@ -182,15 +183,15 @@ static bool waited_for_an_error(const struct held *held)
     return false;
 }
 
-/* Its bytes are elsewhere: first it takes its turn, then it is given there. */
+/* Its bytes are elsewhere: first a marker holds its place in its queue, then it is given there. */
 static cl_int read_elsewhere(struct held *held, struct residence *residence, uint8_t place)
 {
     struct command *command = held->command;
     struct queue *queue = command->queue;
-    if (!held->turn) {
-        held->turn =
-            elsewhere_turn(command, residence, place, held->waits, held->wait_list, held->since);
-        return held->turn ? TURN_TAKEN : COMMAND_ABSENT;
+    if (!held->marker) {
+        held->marker =
+            elsewhere_mark(command, residence, place, held->waits, held->wait_list, held->since);
+        return held->marker ? MARKED : COMMAND_ABSENT;
     }
     if (!held->event) {
         held->event = event_create(queue->context, queue, command->ops->type);
@@ -198,11 +199,11 @@ static cl_int read_elsewhere(struct held *held, struct residence *residence, uin
             return COMMAND_ABSENT;
         object_publish_internal(held->event); /* movers settle it */
     }
-    cl_int error = elsewhere_give(command, held->turn, held->event);
+    cl_int error = elsewhere_give(command, held->marker, held->event);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
-/* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. TURN_TAKEN,
+/* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
  * PARTS_GIVEN: it stays held. */
 static cl_int let_go(struct held *held, struct residence *residence, uint8_t place)
 {
@@ -222,9 +223,9 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
             error = command_issue(command, residence, place, held->waits, held->wait_list,
                                   held->event ? &real : NULL);
     }
-    if (error == COMMAND_ABSENT || error == TURN_TAKEN || error == PARTS_GIVEN)
+    if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;
-    room_turn_end(command);
+    turn_end(command);
     if (error != CL_SUCCESS && command->ops->cancel)
         command->ops->cancel(command);
     if (held->event && error == CL_SUCCESS) {
@@ -238,7 +239,7 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
 
 /*
  * Issue what is ready in one queue, one thread at a time so that the order stays. Returns whether
- * anything went; sets *ret_absent to what needs command_bring, outside the gate.
+ * anything went; sets *ret_absent to what is to be brought, outside the gate.
  */
 static bool pump_inside(struct queue *queue, struct held **ret_absent)
 {
@@ -269,7 +270,7 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
             break;
         }
         held->given = error == PARTS_GIVEN;
-        if (error == TURN_TAKEN || error == PARTS_GIVEN)
+        if (error == MARKED || error == PARTS_GIVEN)
             continue;
         unlink_held(queue, held);
         pthread_mutex_unlock(&engine_lock);
@@ -296,7 +297,7 @@ static bool pump_queue(struct queue *queue)
         gate_leave();
         again = absent != NULL;
         if (again) {
-            cl_int error = command_bring(absent->command);
+            cl_int error = the_upcalls->bring(absent->command);
             pthread_mutex_lock(&engine_lock);
             absent->error = error;
             queue->pumping = false;

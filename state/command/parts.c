@@ -189,7 +189,7 @@ void parts_wait(struct event *event)
         cl_event real = part->real;
         if (runs(part)) {
             residence = event->context->at[part->place];
-            residence_ref(residence); /* a mover dooms the real event with it */
+            residence_ref(residence); /* a mover retires the real event with it */
         }
         gate_leave();
         if (!residence)
@@ -237,8 +237,8 @@ cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_tim
         if (end > last)
             last = end;
     }
-    const cl_ulong times[] = {parts->queued, parts->submit, parts->turn + first, parts->turn + last,
-                              parts->turn + last};
+    const cl_ulong times[] = {parts->queued, parts->submit, parts->due + first, parts->due + last,
+                              parts->due + last};
     *ret_time = times[name - CL_PROFILING_COMMAND_QUEUED];
     return CL_SUCCESS;
 }
@@ -285,9 +285,9 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t plac
         if (part->real && event->profiled)
             ask_times(residence, part, &part->start, &part->end);
         if (part->real)
-            residence_doom(residence, OBJECT_EVENT, part->real, NULL);
+            residence_retire(residence, OBJECT_EVENT, part->real, NULL);
         if (part->queue)
-            residence_doom(residence, OBJECT_QUEUE, part->queue, NULL);
+            residence_retire(residence, OBJECT_QUEUE, part->queue, NULL);
         part->real = NULL;
         part->queue = NULL;
     }

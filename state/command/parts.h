@@ -6,8 +6,8 @@
 /*
  * A command of several parts: several driver commands, each in some residence, with one event.
  *
- * It begins once all that it has to come after has ended (its turn), so parts wait for nothing, and
- * in whatever order they run the program sees one command:
+ * Its parts are given to their drivers once all that it has to come after has ended (it is due), so
+ * that they wait for nothing, and in whatever order they run the program sees one command:
  *
  * - It is CL_SUBMITTED once its parts were given to their drivers, CL_RUNNING once one of them runs
  *   or has ended, and ends when all of them have ended, failed ones too: until then some part may
@@ -17,10 +17,10 @@
  * - Nothing is taken back: OpenCL cancels no command that was given to a driver, and a part that
  *   failed is not given again. What waited for it in its driver may have failed with it by then,
  *   and what comes behind it may have changed what it would read.
- * - It was queued and submitted when its turn was, by its queue's device. The times of its parts
- *   are by the clocks of their own devices, of which only differences mean something elsewhere:
- *   each part counts as queued when the turn ended. So nothing lies before what the command waited
- *   for, and nothing behind what waited for the command.
+ * - It was queued and submitted when its queue's device says so of what told that it is due. The
+ * times of its parts are by the clocks of their own devices, of which only differences mean
+ * something elsewhere: each part counts as queued when the command was due. So nothing lies before
+ * what the command waited for, and nothing behind what waited for the command.
  *
  * What comes behind it in its queue is held until it has ended, and so is what waits for its event,
  * whatever its residence: drivers wait for single commands of their own.
@@ -29,7 +29,8 @@
 struct part {
     struct parts *all;
     uint8_t place;
-    cl_command_queue queue; /**< Its own; both are released, or doomed by a mover, after its end. */
+    cl_command_queue
+        queue; /**< Its own; both are released, or retired by a mover, after its end. */
     cl_event real;
     _Atomic cl_int status; /**< CL_COMPLETE or an error once it has ended, CL_SUBMITTED before. */
     cl_ulong start, end;   /**< Since it was queued; kept once `real` is gone. */
@@ -39,8 +40,8 @@ struct parts {
     _Atomic uint32_t refs; /**< The event's, and one for each report of a driver to come. */
     struct event *event;   /**< Guarded by engine_lock; NULL: it is gone. */
     unsigned count;
-    unsigned left;                 /**< That have not ended. Guarded by engine_lock. */
-    cl_ulong queued, submit, turn; /**< In the program's clock. `turn`: when it had ended. */
+    unsigned left;                /**< That have not ended. Guarded by engine_lock. */
+    cl_ulong queued, submit, due; /**< In the program's clock. */
     struct part of[];
 };
 

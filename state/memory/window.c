@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 
 /* Vectors of 16 longs; drivers on CPUs use the window itself as device memory. */

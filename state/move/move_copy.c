@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
 #include "state/program/kernel.h"

@@ -5,7 +5,6 @@
 
 #include "state/base/clock.h"
 #include "state/base/gate.h"
-#include "state/memory/svm.h"
 #include "state/object/object.h"
 #include "state/object/pin.h"
 #include "state/object/residence.h"
@@ -40,6 +39,12 @@ struct seat {
     uint64_t retry_until;    /**< ...how long at most. CLOCK_MONOTONIC. */
     struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
     struct pins pins;        /**< Its own; those of its contexts count as well. */
+};
+
+/** The shared virtual memory allocations of a context, by address. Guarded by svm.c's lock. */
+struct svm_table {
+    struct svm_block *blocks; /**< Owned. */
+    size_t count, reserved, capacity;
 };
 
 struct context {
@@ -127,7 +132,5 @@ cl_int context_create(const cl_context_properties *properties, cl_uint seat_coun
                       struct seat *const *seats,
                       void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
                       void *notify_data, struct context **ret_context);
-
-extern const struct object_class platform_class, seat_class, context_class;
 
 #endif

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/memory/svm.h"
 #include "state/program/kernel_priv.h"
 
 /* What kernels are told of shared virtual memory. It is kept as arguments are: for clones, and for

@@ -155,10 +155,18 @@ static void program_destroy(struct object *object)
     program_finish(program);
 }
 
-const struct object_class program_class = {
+static void program_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)kept;
+    cl->clReleaseProgram(real);
+}
+
+OBJECT_CLASS(program_class) = {
+    .type = OBJECT_PROGRAM,
     .size = sizeof(struct program),
     .leave = program_leave,
     .destroy = program_destroy,
+    .release = program_release_real,
 };
 
 /* CL_PROGRAM_BINARY_TYPE of a program that was loaded and not built yet. */
@@ -240,7 +248,7 @@ static cl_int make_anew(struct program *program, struct recipe *recipe, struct r
         residence_release(residence->cl, OBJECT_PROGRAM, real);
         return CL_OUT_OF_HOST_MEMORY;
     }
-    residence_doom(residence, OBJECT_PROGRAM, program->real[place], NULL);
+    residence_retire(residence, OBJECT_PROGRAM, program->real[place], NULL);
     program->real[place] = real;
     atomic_store(&program->made[place], edition);
     if (!owner)

@@ -9,7 +9,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/govern/admit.h"
+#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
@@ -38,6 +41,7 @@ static void begin(void)
     setenv("XDG_STATE_HOME", folder, 1);
     snprintf(agent.paths.socket, sizeof(agent.paths.socket), "%s/agent.sock", folder);
     snprintf(agent.programs_folder, sizeof(agent.programs_folder), "%s", folder);
+    agent.events = &agent_events;
     cr_assert_eq(uv_loop_init(&agent.loop), 0);
     cr_assert_eq(config_load(&nothing, &agent.config, &wrong), 0);
     cr_assert_eq(govern_init(&agent), 0);
@@ -137,7 +141,7 @@ static struct program *known_program(void)
     memset(&program, 0, sizeof(program));
     strcpy(program.id, "a1");
     program.seat_count = 1;
-    govern_know(&agent, &program);
+    program_open(&agent, &program);
     return &program;
 }
 
@@ -149,10 +153,10 @@ Test(time, one_whose_step_failed_is_left_alone_twice_as_long_each_time)
 
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
         agent.loop.time += 100000;
-        step_rest(&agent, program);
+        bars_rest(&agent, program);
         cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, rests[i], "failure %zu", i);
     }
-    govern_forget(&agent, program);
+    program_close(&agent, program);
 }
 
 Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
@@ -161,18 +165,18 @@ Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
 
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
         agent.loop.time += 100000;
-        step_bar(&agent, program, 3, BAR_FAILED, "it failed");
+        bars_add(&agent, program, 3, BAR_FAILED, "it failed");
         cr_expect_eq(program->governed.bar_count, 1);
         cr_expect_eq(program->governed.bars[0].until_ms - agent.loop.time, rests[i], "failure %zu",
                      i);
     }
-    step_bar(&agent, program, 4, BAR_REFUSED, "it refused");
+    bars_add(&agent, program, 4, BAR_REFUSED, "it refused");
     cr_expect_eq(program->governed.bar_count, 2);
     agent.loop.time += 1000000;
-    cr_expect_not(step_barred(&agent, program, &program->governed.bars[0]));
-    cr_expect(step_barred(&agent, program, &program->governed.bars[1]),
+    cr_expect_not(bars_hold(&agent, program, &program->governed.bars[0]));
+    cr_expect(bars_hold(&agent, program, &program->governed.bars[1]),
               "what refused it does so until it changes");
-    govern_forget(&agent, program);
+    program_close(&agent, program);
 }
 
 Test(time, after_a_step_that_was_done_it_begins_anew)
@@ -181,12 +185,12 @@ Test(time, after_a_step_that_was_done_it_begins_anew)
     struct request request = {
         .program = program, .seats = 1, .target = LEDGER_NONE, .ours = true, .verb = MSG_SUSPEND};
 
-    step_rest(&agent, program);
-    step_rest(&agent, program);
-    govern_settle(&agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
+    bars_rest(&agent, program);
+    bars_rest(&agent, program);
+    admit_settle(&agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
     cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, 4000);
-    govern_settle(&agent, &request, 1, RESULT_DONE, "", false);
-    step_rest(&agent, program);
+    admit_settle(&agent, &request, 1, RESULT_DONE, "", false);
+    bars_rest(&agent, program);
     cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, 1000);
-    govern_forget(&agent, program);
+    program_close(&agent, program);
 }

@@ -78,7 +78,7 @@ static void levers_issue(struct levers *l, cl_command_queue queue, const char *s
                          issue_lever, &l->of[i]);
     parts->queued = 1000;
     parts->submit = 2000;
-    parts->turn = 3000;
+    parts->due = 3000;
     event_issued_in_parts(l->event, parts);
     gate_leave();
 }
