@@ -4,6 +4,7 @@
 
 #include "state/command/command.h"
 #include "state/command/watch.h"
+#include "state/object/lost.h"
 
 /* Of every command of parts that there is: one event and one queue each. */
 static _Atomic size_t part_count;
@@ -156,10 +157,21 @@ void parts_ask(struct event *event)
     }
 }
 
+uint8_t parts_place(const struct event *event)
+{
+    const struct parts *parts = event->parts;
+    for (unsigned i = 0; i < parts->count; i++)
+        if (runs(&parts->of[i]))
+            return parts->of[i].place;
+    return PLACE_NONE;
+}
+
 /* What the driver says of a part that runs, if it answers. Inside the gate. */
 static cl_int ask_status(const struct event *event, const struct part *part)
 {
     cl_int status;
+    if (residence_is_lost(event->context->at[part->place]))
+        return CL_OUT_OF_RESOURCES;
     cl_int error = event->context->at[part->place]->cl->clGetEventInfo(
         part->real, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL);
     return error == CL_SUCCESS ? status : CL_SUBMITTED;

@@ -68,6 +68,8 @@ void event_issued_in_parts(struct event *event, struct parts *parts);
 
 /** Ask the drivers; what has ended is noted. Returns the event's status. Inside the gate. */
 cl_int parts_status(struct event *event);
+/** The place of a part that runs, or PLACE_NONE. Inside the gate. */
+uint8_t parts_place(const struct event *event);
 /** Have the drivers report the ends. Inside the gate; once. */
 void parts_ask(struct event *event);
 /** Wait in the drivers until all have ended. Outside the gate; @event is held. */

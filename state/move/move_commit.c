@@ -119,7 +119,7 @@ static void commit_memory(const struct move_context *entry)
         object_unhold(memory);
     }
     if (entry->from != PLACE_HOST)
-        context->at[entry->from]->cl->clFinish(context->at[entry->from]->io);
+        (void)residence_await_queue(context->at[entry->from], context->at[entry->from]->io);
 }
 
 static void drop_windows(const struct move_context *entry)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "interpose/aware/aware.h"
+#include "interpose/entry/reseat_api.h"
 #include "state/room/room.h"
 #include "tests/interpose/aware/test_aware.h"
 

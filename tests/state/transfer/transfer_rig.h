@@ -38,7 +38,7 @@ enum rig_call {
     RIG_UNMAP,
     RIG_CALLS
 };
-#define RIG_ERROR (-9931)
+#define RIG_ERROR (-931)
 
 /* The n-th @call fails, between arm and disarm; disarm says whether it came to that. */
 void rig_arm(enum rig_call call, int n);
