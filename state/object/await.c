@@ -159,13 +159,11 @@ static bool helper_leave(struct helper *helper, cl_int *ret_result)
 /* Until it ended, the time has come, or @leaves is lost; NULL: whatever becomes of it. */
 static void helper_wait(struct helper *helper, uint64_t until_ns, const struct residence *leaves)
 {
-    const struct timespec until = {(time_t)(until_ns / 1000000000u),
-                                   (long)(until_ns % 1000000000u)};
     int error = 0;
     spin(&helper->ends);
     pthread_mutex_lock(&lock);
     while (!atomic_load(&helper->ends) && error == 0 && !(leaves && residence_is_lost(leaves)))
-        error = pthread_cond_timedwait(&helper->ended, &lock, &until);
+        error = clock_wait(&helper->ended, &lock, until_ns);
     pthread_mutex_unlock(&lock);
 }
 
