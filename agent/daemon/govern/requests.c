@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
@@ -14,6 +13,7 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
+#include "state/base/clock.h"
 
 /* A program rolls back by itself when its deadline passes; this is how long we then wait to hear.
  */
@@ -22,14 +22,6 @@
 
 /* A program that grows faster than it is asked goes with what it was granted, or not at all. */
 #define TRIES_MAX 3
-
-static uint64_t monotonic_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /** @moved: the seats that are where they should be; the rest: see admit_settle(). */
 static void end_request(struct agent *agent, struct request *request, unsigned moved,
@@ -119,7 +111,7 @@ int requests_begin(struct agent *agent, const struct request *wish,
         program_device_names(agent, program, wish->seat, false, request->to, sizeof(request->to));
     }
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
-    request->deadline_ns = timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0;
+    request->deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     request->next = agent->requests;
     agent->requests = request;
     agent_log("%s: %s from %s to %s asked by %s %d", program->id, request->verb,
