@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 
-#include "state/base/clock.h"
 #include "state/base/gate.h"
+#include "state/object/device_clock.h"
 #include "state/object/object.h"
 #include "state/object/pin.h"
 #include "state/object/residence.h"
@@ -31,7 +31,7 @@ struct seat {
     struct device *origin; /**< Where it started: what it was promised under --profile native. */
     _Atomic uint32_t moves;
     _Atomic uint64_t last_downtime_ns;
-    struct clock clock; /**< Of its profiling times. */
+    struct device_clock clock; /**< Of its profiling times. */
     _Atomic bool moving;
     uint64_t granted;        /**< Its part of what the program may have on `device`. By room.c. */
     bool limited;            /**< Somebody says what it may have. Likewise. */
@@ -126,6 +126,9 @@ static inline bool context_is_inhabited(const struct context *context, uint8_t p
 }
 /** The index of @seat in @context, or -1. */
 int context_seat_index(const struct context *context, const struct seat *seat);
+
+/** True when @seat is in a residence that is lost. */
+bool seat_is_lost(const struct seat *seat);
 
 /** Make a context with a residence for each device its seats are on. Blocks on the drivers. */
 cl_int context_create(const cl_context_properties *properties, cl_uint seat_count,

@@ -1,7 +1,7 @@
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/transfer/transfer_priv.h"
@@ -30,9 +30,7 @@ static struct cost_stage host_copy, host_ring;
 
 static double seconds(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return (double)clock_now_ns() * 1e-9;
 }
 
 /* The best of a few blocking transfers, in seconds; below 0 when one fails. */
@@ -43,10 +41,12 @@ static double time_transfer(struct residence *residence, cl_mem buffer, char *me
     double best = -1;
     for (int i = 0; i < ROUNDS; i++) {
         double begin = seconds();
-        cl_int error = read ? cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, size,
+        cl_int error = read ? cl->clEnqueueReadBuffer(residence->io, buffer, CL_FALSE, 0, size,
                                                       memory, 0, NULL, NULL)
-                            : cl->clEnqueueWriteBuffer(residence->io, buffer, CL_TRUE, 0, size,
+                            : cl->clEnqueueWriteBuffer(residence->io, buffer, CL_FALSE, 0, size,
                                                        memory, 0, NULL, NULL);
+        if (error == CL_SUCCESS)
+            error = residence_await_queue(residence, residence->io);
         double took = seconds() - begin;
         if (error != CL_SUCCESS)
             return -1;
@@ -100,7 +100,7 @@ static bool measure_link(struct residence *residence, struct link_figures *ret_f
 out:
     pinned_destroy(&pin);
     if (buffer) {
-        residence->cl->clFinish(residence->io);
+        (void)residence_await_queue(residence, residence->io);
         residence->cl->clReleaseMemObject(buffer);
     }
     host_ring_destroy(memory, LARGE);

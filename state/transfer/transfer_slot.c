@@ -1,12 +1,12 @@
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
+#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
 #include "state/transfer/transfer_priv.h"
 
-#define NS           1000000000ull
+#define LOOK_NS      (5 * NS_PER_MS) /* Between looks at the limits. */
 #define PREFAULT_MIN (1u << 20)
 
 void fifo_push(struct fifo *fifo, struct slot *slot)
@@ -49,20 +49,13 @@ int transfer_fail(struct transfer *transfer, int error, cl_int cl_error)
     return error;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS + (uint64_t)now.tv_nsec;
-}
-
 /* Under the lock: the error kept, which may be that time is up. */
 static int check_limits(struct transfer *transfer)
 {
     const struct transfer_limits *limits = &transfer->limits;
     if (transfer->error == 0 && limits->cancel && atomic_load(limits->cancel))
         return fail_locked(transfer, -ECANCELED, 0);
-    if (transfer->error == 0 && limits->deadline_ns && now_ns() >= limits->deadline_ns)
+    if (transfer->error == 0 && limits->deadline_ns && clock_now_ns() >= limits->deadline_ns)
         return fail_locked(transfer, -ETIMEDOUT, 0);
     return transfer->error;
 }
@@ -71,14 +64,15 @@ static int check_limits(struct transfer *transfer)
  * Wait for the events of @slot and release them. Whatever is reported, nothing that was enqueued
  * for it is still running afterwards. CL_SUCCESS or the first error.
  */
-static cl_int wait_events(struct slot *slot, const cl_icd_dispatch *cl, cl_command_queue queue)
+static cl_int wait_events(struct slot *slot, struct residence *residence)
 {
     cl_int error = CL_SUCCESS;
     if (slot->event_count == 0)
         return CL_SUCCESS;
-    cl_int waited = cl->clWaitForEvents(slot->event_count, slot->events);
+    cl_int waited = residence_await_events(residence, slot->event_count, slot->events);
     if (waited != CL_SUCCESS)
-        cl->clFinish(queue);
+        (void)residence_await_queue(residence, residence->io);
+    const cl_icd_dispatch *cl = residence->cl;
     for (unsigned i = 0; i < slot->event_count; i++) {
         cl_int status = CL_COMPLETE;
         cl_int asked = cl->clGetEventInfo(slot->events[i], CL_EVENT_COMMAND_EXECUTION_STATUS,
@@ -137,7 +131,7 @@ static void wait_flight(struct transfer *transfer, struct slot *slot)
 {
     struct residence *last = transfer->to ? transfer->to : transfer->from;
     pthread_mutex_unlock(&transfer->lock);
-    cl_int error = wait_events(slot, last->cl, last->io);
+    cl_int error = wait_events(slot, last);
     pthread_mutex_lock(&transfer->lock);
     if (error != CL_SUCCESS)
         fail_locked(transfer, -EIO, error);
@@ -199,7 +193,7 @@ static void lead(struct transfer *transfer)
     transfer->leading = true;
     if (transfer->from) {
         pthread_mutex_unlock(&transfer->lock);
-        error = wait_events(slot, transfer->from->cl, transfer->from->io);
+        error = wait_events(slot, transfer->from);
         pthread_mutex_lock(&transfer->lock);
     }
     transfer->leading = false;
@@ -283,14 +277,7 @@ static void make_progress(struct transfer *transfer)
         wait_flight(transfer, fifo_pop(flight));
         return;
     }
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 5000000; /* a look at the limits */
-    if (until.tv_nsec >= (long)NS) {
-        until.tv_nsec -= (long)NS;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&transfer->progress, &transfer->lock, &until);
+    clock_wait(&transfer->progress, &transfer->lock, clock_now_ns() + LOOK_NS);
 }
 
 int slot_take(struct transfer *transfer, struct slot **ret_slot)
