@@ -33,9 +33,8 @@ static struct cell span(uint64_t ms)
 {
     double seconds = (double)ms / 1000;
 
-    if (seconds < 100) {
+    if (seconds < 100)
         return cell(ms ? "%.1f s" : "%.0f s", seconds);
-    }
     return seconds < 6000 ? cell("%.0f min", seconds / 60) : cell("%.1f h", seconds / 3600);
 }
 
@@ -58,17 +57,15 @@ static struct libscols_table *make_table(const struct column *columns, size_t co
 {
     struct libscols_table *table = scols_new_table();
 
-    for (size_t i = 0; table && i < count; i++) {
+    for (size_t i = 0; table && i < count; i++)
         scols_table_new_column(table, columns[i].title, 0, columns[i].flags);
-    }
     return table;
 }
 
 static void put(struct libscols_line *line, size_t *column, struct cell value)
 {
-    if (line) {
+    if (line)
         scols_line_set_data(line, (*column)++, value.text);
-    }
 }
 
 static int print_table(struct libscols_table *table)
@@ -220,16 +217,14 @@ static void print_regimes(const struct sim_report *report)
     } else {
         say(&prose, "each on its node. ");
     }
-    if (options->save) {
+    if (options->save)
         say(&prose, "Under these two what is left at a notice is saved, too. ");
-    }
     say(&prose,
         "Each step stops its program for %s and what it copies at %g GB/s. A program goes over all "
         "its memory once in %s; what is spilled comes and goes each time. ",
         span(options->fixed_ms).text, (double)options->link / 1e6, span(options->touch_ms).text);
-    if (options->between_hosts && report->trace->device_count > options->cell) {
+    if (options->between_hosts && report->trace->device_count > options->cell)
         say(&prose, "One policy governs about %u devices. ", options->cell);
-    }
     say(&prose, "Speed, memory and price of models: reseat simulate --models (%s).",
         report->trace->models.from);
     print_prose(&prose);
@@ -240,9 +235,8 @@ static void print_rest(const struct sim_report *report)
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_result *result = &report->results[i];
         struct prose prose = {0};
-        if (!result->refused && !result->unfinished) {
+        if (!result->refused && !result->unfinished)
             continue;
-        }
         say(&prose, "%s, %s: ", rate(result->level.reclaim).text, sim_regime_name(result->regime));
         say(&prose,
             "%" PRIu64 " programs fit no device and are left out, %" PRIu64 " had not "
@@ -256,9 +250,8 @@ int sim_report_print(const struct sim_report *report)
 {
     int error = print_results(report);
 
-    if (error) {
+    if (error)
         return error;
-    }
     putchar('\n');
     print_trace(report);
     print_levels(report);
@@ -337,12 +330,10 @@ static json_t *result_json(const struct sim_result *result, bool checked)
                   "reclaims_per_hour", result->level.reclaim / 1e6, "price",
                   result->level.price / 1e3, "cost", result->cost, "node_cost", result->node_cost);
 
-    for (size_t i = 0; object && i < ARRAY_SIZE(numbers); i++) {
+    for (size_t i = 0; object && i < ARRAY_SIZE(numbers); i++)
         json_object_set_new(object, numbers[i].key, json_integer((json_int_t)numbers[i].value));
-    }
-    if (object && checked) {
+    if (object && checked)
         json_object_set_new(object, "checked_events", json_integer((json_int_t)result->checked));
-    }
     return object;
 }
 
@@ -350,9 +341,8 @@ int sim_report_json(const struct sim_report *report, json_t *object)
 {
     json_t *runs = json_array();
 
-    for (size_t i = 0; i < report->count; i++) {
+    for (size_t i = 0; i < report->count; i++)
         json_array_append_new(runs, result_json(&report->results[i], report->options->check));
-    }
     return json_object_set_new(object, "trace", trace_json(report)) ||
                    json_object_set_new(object, "assumed", assumed_json(report)) ||
                    json_object_set_new(object, "models", sim_models_json(&report->trace->models)) ||
@@ -384,9 +374,8 @@ int sim_models_print(const struct sim_models *models)
         put(line, &column, cell("%g", model->price / 1000.0));
     }
     int error = print_table(table);
-    if (error) {
+    if (error)
         return error;
-    }
     putchar('\n');
     say(&prose,
         "Table: %s. Speed and price are relative to the reference device, 1 being its "
