@@ -5,8 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "agent/cli/cmd.h"
 #include "agent/cli/presented.h"
+#include "agent/cli/presented_print.h"
 #include "agent/config/paths.h"
 #include "agent/wire/size.h"
 

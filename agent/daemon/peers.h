@@ -3,6 +3,9 @@
 
 #include "agent/daemon/agent.h"
 
+/** Who is at the other end, as its hello says. */
+enum peer_role { PEER_UNKNOWN, PEER_PROGRAM, PEER_CLIENT };
+
 /** One connection: a program or a client. Destroyed when its socket is closed. */
 struct peer {
     struct peer *next;
@@ -11,7 +14,7 @@ struct peer {
     pid_t pid; /**< From SO_PEERCRED, as is the user. */
     uid_t uid;
     struct frame_reader reader;
-    enum { PEER_UNKNOWN, PEER_PROGRAM, PEER_CLIENT } role;
+    enum peer_role role;
     bool closing;
     bool broken;             /**< It cannot be sent to: closed as soon as the loop runs. */
     struct program *program; /**< Of a program. */

@@ -1,12 +1,9 @@
 #include "agent/daemon/reload.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/daemon/peers.h"
-#include "agent/wire/access.h"
 
 int agent_reload(struct agent *agent, struct config_error *ret_error)
 {
@@ -25,17 +22,12 @@ int agent_reload(struct agent *agent, struct config_error *ret_error)
     return 0;
 }
 
-bool reload_handle(struct peer *client)
+void reload_answer(struct peer *client)
 {
     struct agent *agent = client->agent;
     struct config_error error = {0};
     struct frame frame;
 
-    if (!access_may_reconfigure(geteuid(), client->uid)) {
-        peer_error(client, ERR_DENIED,
-                   "only the agent's own user and root may have it read its configuration");
-        return false;
-    }
     int result = agent_reload(agent, &error);
     frame_init(&frame, MSG_RELOAD);
     frame_bool(&frame, "refused", result != 0);
@@ -43,5 +35,4 @@ bool reload_handle(struct peer *client)
     frame_u64(&frame, "line", error.line);
     frame_string(&frame, "reason", error.reason);
     peer_send(client, &frame);
-    return true;
 }

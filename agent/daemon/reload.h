@@ -14,7 +14,7 @@
  */
 int agent_reload(struct agent *agent, struct config_error *ret_error);
 
-/** A client asks for that. False: it may not. */
-bool reload_handle(struct peer *client);
+/** The same for a client, who is told what came of it. */
+void reload_answer(struct peer *client);
 
 #endif

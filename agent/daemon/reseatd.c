@@ -42,23 +42,6 @@ static const char usage[] =
     "                            the environment and the configuration file (reseat.conf(5))\n"
     "  --help, --version\n";
 
-void agent_log(const char *format, ...)
-{
-    char text[PROTOCOL_TEXT_MAX], when[32];
-    struct timespec now;
-    struct tm parts;
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    text_make_safe(text, sizeof(text), text, strlen(text));
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &parts);
-    strftime(when, sizeof(when), "%F %T", &parts);
-    fprintf(stderr, "%s.%03ld reseatd: %s\n", when, now.tv_nsec / 1000000, text);
-}
-
 static void on_sweep(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
@@ -84,42 +67,6 @@ static void on_hangup(uv_signal_t *handle, int number)
     agent_reload(handle->data, &error);
     govern_reloaded(handle->data);
     devices_renew(handle->data);
-}
-
-static void close_if_open(uv_handle_t *handle)
-{
-    if (!uv_is_closing(handle)) {
-        uv_close(handle, NULL);
-    }
-}
-
-static void drop_peers(uv_timer_t *timer)
-{
-    struct agent *agent = timer->data;
-
-    while (agent->peers) {
-        peer_close(agent->peers);
-    }
-    close_if_open((uv_handle_t *)&agent->sweep);
-}
-
-void agent_stop(struct agent *agent)
-{
-    if (agent->stopping) {
-        return;
-    }
-    agent->stopping = true;
-    if (agent->devices.listing) {
-        uv_process_kill(&agent->devices.lister, SIGKILL);
-    }
-    close_if_open((uv_handle_t *)&agent->listener);
-    close_if_open((uv_handle_t *)&agent->terminate[0]);
-    close_if_open((uv_handle_t *)&agent->terminate[1]);
-    close_if_open((uv_handle_t *)&agent->hangup);
-    close_if_open((uv_handle_t *)&agent->devices.timeout);
-    unlink(agent->paths.socket);
-    /* Let what is being sent, the answer to a stop among it, leave first. */
-    uv_timer_start(&agent->sweep, drop_peers, 50, 0);
 }
 
 /** Closing stderr's old target and all else that came from whoever started us. */
@@ -370,6 +317,7 @@ static int serve(const struct arguments *arguments)
         free(agent);
         return 1;
     }
+    agent->events = &agent_events;
     agent->options = arguments->settings;
     agent->option_count = arguments->setting_count;
     umask(077);

@@ -5,6 +5,7 @@
 
 #include "state/base/cancel.h"
 #include "state/command/turn.h"
+#include "state/object/lost.h"
 #include "state/object/upcalls.h"
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
@@ -178,6 +179,8 @@ static cl_int wait_outside(const struct call *call, struct residence *residence,
 {
     struct queue *queue = call->command->queue;
     cl_int error = residence_wait(residence, 1, &real);
+    if (UNLIKELY(error != CL_SUCCESS) && residence_is_lost(residence))
+        error = CL_OUT_OF_RESOURCES;
     if (error == CL_SUCCESS && queue->in_order)
         queue_ended(queue, call->begun);
     if (error == CL_SUCCESS && call->event)
@@ -199,8 +202,12 @@ static cl_int give(struct call *call, struct residence *residence, uint8_t place
         call->begun = queue_step(call->command->queue);
     cl_int error = command_issue(call->command, residence, place, call->waits, call->wait_list,
                                  call->event || call->blocking ? ret_real : NULL);
-    if (error != CL_SUCCESS) {
+    if (UNLIKELY(error != CL_SUCCESS)) {
+        residence_ref(residence);
         gate_leave();
+        if (residence_failed(residence, error))
+            error = CL_OUT_OF_RESOURCES;
+        residence_unref(residence);
         return error;
     }
     if (call->event) {

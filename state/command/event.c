@@ -107,6 +107,10 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
 {
     const struct residence *residence = event->context->at[event->place];
     cl_int status;
+    if (UNLIKELY(residence_is_lost(residence))) {
+        *ret_status = queue_is_past(event->queue, event) ? CL_COMPLETE : CL_OUT_OF_RESOURCES;
+        return true;
+    }
     if (residence->cl->clGetEventInfo(event->real, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                       sizeof(status), &status, NULL) != CL_SUCCESS)
         return false;
@@ -115,14 +119,16 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
     return true;
 }
 
-cl_int event_status_inside(const struct event *event)
+cl_int event_status_inside(struct event *event)
 {
-    if (event_state(event) != EVENT_ISSUED)
+    if (event_state(event) != EVENT_ISSUED || atomic_load(&event->ended))
         return atomic_load(&event->status);
     /* A driver may know less by a query than it said by a callback. */
     cl_int status, reached = watch_reached(event);
     if (!event_real_status(event, &status))
         return CL_OUT_OF_RESOURCES;
+    if (status == CL_COMPLETE) /* what the program was told stays, whatever becomes of the device */
+        atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     return reached < status ? reached : status;
 }
 
@@ -243,12 +249,12 @@ cl_int event_wait(cl_uint count, struct event *const *events)
 /* As the driver has it. Inside the gate, ISSUED. */
 static cl_int device_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
-    const struct residence *residence = event->context->at[event->place];
+    struct residence *residence = event->context->at[event->place];
     cl_int error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
                                                           ret_time, NULL);
     /* It ended, and its driver has not noticed: asked for this one it will, at once. */
     if (error == CL_PROFILING_INFO_NOT_AVAILABLE && queue_is_past(event->queue, event) &&
-        residence->cl->clWaitForEvents(1, &event->real) == CL_SUCCESS)
+        residence_await_events(residence, 1, &event->real) == CL_SUCCESS)
         error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
                                                        ret_time, NULL);
     /* 2.0 added COMPLETE: without child kernels it is END. */
@@ -311,6 +317,8 @@ cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *re
     gate_enter();
     if (event_state(event) == EVENT_ISSUED) {
         error = real_time(event, name, ret_time);
+        if (error != CL_SUCCESS && residence_is_lost(event->context->at[event->place]))
+            error = CL_PROFILING_INFO_NOT_AVAILABLE;
     } else if (event_state(event) == EVENT_DONE && atomic_load(&event->status) == CL_COMPLETE) {
         *ret_time = event->times[name - CL_PROFILING_COMMAND_QUEUED];
         error = CL_SUCCESS;
@@ -345,7 +353,7 @@ static void settle(struct event *event, struct residence *residence)
     /* Its queue was finished: a driver may be slow to say so, or not answer. What was waited for
      * has its times, so that none is guessed beside those of commands that came after it. */
     if (event->profiled)
-        (void)residence->cl->clWaitForEvents(1, &event->real);
+        (void)residence_await_events(residence, 1, &event->real);
     if (!event_real_status(event, &status) || status > CL_COMPLETE)
         status = CL_COMPLETE;
     if (event->profiled && status == CL_COMPLETE)

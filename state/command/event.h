@@ -83,7 +83,7 @@ cl_int event_set_user_status(struct event *event, cl_int status);
 /** CL_EVENT_COMMAND_EXECUTION_STATUS now. Never blocks on a device. */
 cl_int event_status(struct event *event);
 /** The same, for a caller inside the gate. */
-cl_int event_status_inside(const struct event *event);
+cl_int event_status_inside(struct event *event);
 /** What the driver says of an ISSUED event, but for one that is known to have ended; false when it
  *  does not answer. Inside the gate. */
 bool event_real_status(const struct event *event, cl_int *ret_status);

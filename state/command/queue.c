@@ -189,7 +189,8 @@ cl_int queue_drain(struct context *context, uint8_t place)
         if (queue->context == context && queue->real &&
             atomic_load(&context->place[queue->seat_index]) == place) {
             cl_int finished = residence_finish(context->at[place], queue->real);
-            if (error == CL_SUCCESS)
+            /* Nothing runs any more on a lost device. */
+            if (error == CL_SUCCESS && !residence_is_lost(context->at[place]))
                 error = finished;
         }
         object_unhold(queue);

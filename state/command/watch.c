@@ -8,6 +8,7 @@
 #include "state/base/thread.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
+#include "state/object/lost.h"
 
 /* How long after it was asked a driver that has said nothing is looked at, and how often then. */
 #define LOOK_FIRST_NS 4000000u
@@ -37,6 +38,7 @@ struct watch {
     bool listed;                   /* on the list: the event is held */
     bool posted;                   /* the event is held */
     bool unlisted;                 /* the job is to drop the list's hold */
+    uint64_t since;                /* listed, or its device was asked; by the host's clock */
     bool pumps;                    /* held commands wait for it in another residence */
     _Atomic cl_int reached;        /* written under engine_lock */
     _Atomic uint32_t refs;         /* the event's, and one for each report to come */
@@ -190,8 +192,10 @@ static void enlist(struct watch *watch)
         watched.first = watch;
     watched.last = watch;
     watched.count++;
-    if (!watch->listed)
+    if (!watch->listed) {
         object_hold(watch->event);
+        watch->since = clock_host();
+    }
     watch->listed = true;
     if (watched.count == 1)
         pthread_cond_signal(&watched.listed);
@@ -300,17 +304,28 @@ void watch_leave(struct event *event)
     watch_unref(watch);
 }
 
-/* What the driver says of one event, if it did not say so by itself. */
+/* What the driver says of one event, if it did not say so by itself. Nobody may be waiting there
+ * who would notice that its device is lost: where nothing comes for long, that is asked. */
 static void look_at(struct event *event)
 {
     cl_int status;
+    struct residence *doubted = NULL;
     gate_enter();
     bool known = event_state(event) == EVENT_ISSUED && event_real_status(event, &status);
     pthread_mutex_lock(&engine_lock);
+    struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
+    if (known && status > CL_COMPLETE && clock_host() > watch->since + lost_patience_ns) {
+        watch->since = clock_host();
+        doubted = event->context->at[event->place];
+        residence_ref(doubted);
+    }
     if (known)
         watch_advance(event, status);
     pthread_mutex_unlock(&engine_lock);
     gate_leave();
+    if (doubted)
+        residence_doubt(doubted);
+    residence_unref(doubted);
     let_go(event);
 }
 

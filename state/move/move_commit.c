@@ -40,7 +40,7 @@ static void arrive(struct move *move, struct move_context *entry)
                  entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
     if (entry->leaves) {
         struct residence *from = context->at[entry->from];
-        from->cl->clFinish(from->io); /* what its driver mapped was unmapped there */
+        (void)residence_await_queue(from, from->io); /* what its driver mapped was unmapped there */
         from->next = move->left;
         move->left = from;
         context->at[entry->from] = NULL;

@@ -386,9 +386,8 @@ static int arrive_all(struct move *move)
     int error = move->target ? move_walk(move, &all) : 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++) {
         const struct move_context *entry = &move->contexts[i];
-        const struct residence *to =
-            move_carries_maps(entry) ? entry->context->at[entry->to] : NULL;
-        cl_int failed = to ? to->cl->clFinish(to->io) : CL_SUCCESS;
+        struct residence *to = move_carries_maps(entry) ? entry->context->at[entry->to] : NULL;
+        cl_int failed = to ? residence_await_queue(to, to->io) : CL_SUCCESS;
         if (failed != CL_SUCCESS)
             error = move_fail(move, -EIO, "%s does not map what is mapped (OpenCL error %d)",
                               device_name(move->target), failed);

@@ -243,6 +243,7 @@ struct agent *world_begin(uint8_t kind)
     snprintf(agent->paths.socket, sizeof(agent->paths.socket), "%s/agent.sock", fuzz_folder());
     snprintf(agent->programs_folder, sizeof(agent->programs_folder), "%s/apps", fuzz_folder());
     snprintf(names, sizeof(names), "%s/reseat", fuzz_folder());
+    agent->events = &agent_events;
     mkdir(agent->programs_folder, 0700);
     empty(agent->programs_folder);
     empty(names);

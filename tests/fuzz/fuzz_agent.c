@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/needs.h"
 #include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
@@ -269,7 +272,7 @@ static void check(void)
         for (const struct program *other = program->next; other; other = other->next)
             EXPECT(strcmp(program->id, other->id) != 0);
     }
-    EXPECT(ledger_check(&agent->governor->ledger));
+    EXPECT(ledger_check(&agent->ledger));
     for (const struct need *need = agent->governor->needs; need; need = need->next)
         EXPECT(program_is_known(need->program) && need->program->peer);
     for (const struct follower *follower = agent->governor->followers; follower;

@@ -9,12 +9,11 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/environment.h"
-#include "agent/daemon/govern/govern.h"
-#include "agent/daemon/peers.h"
+#include "agent/config/process.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/wire/access.h"
 
 #define XXH_INLINE_ALL
+
 #include <xxhash.h>
 
 static void load_last(struct devices *devices)
@@ -92,7 +91,8 @@ static bool others_see(const struct agent *agent, struct inventory_entry *entry,
         bool lives = false;
         for (const struct program *program = agent->programs; program && !lives;
              program = program->next) {
-            lives = program->environment && digest_of(program->environment) == entry->seen[i];
+            lives = program->environment && digest_of(program->environment) == entry->seen[i] &&
+                    (program->peer || process_alive(program->pid, program->start));
         }
         if (lives && entry->seen[i] != but) {
             entry->seen[kept++] = entry->seen[i];
@@ -154,7 +154,6 @@ static int keep_others(struct agent *agent, struct inventory *fresh)
     struct inventory_entry *grown;
     uint64_t digest = digest_of(devices->wanted);
 
-    programs_sweep(agent); /* One that has just ended does not count. */
     grown = realloc(fresh->entries, (room ? room : 1) * sizeof(*grown));
     if (!grown) {
         return -ENOMEM;
@@ -232,8 +231,7 @@ static void ready(struct agent *agent)
     if (devices->problem[0]) {
         agent_log("devices: %s; the list stays as it was", devices->problem);
     }
-    govern_devices(agent);
-    peers_devices_ready(agent);
+    agent->events->devices_listed(agent);
 }
 
 static void lister_closed(uv_handle_t *handle)
@@ -353,73 +351,34 @@ bool devices_fresh(const struct agent *agent, const char *environment, uint64_t 
             (devices->environment && strcmp(environment, devices->environment) == 0));
 }
 
-/** True when a seat of @program is on the device; all that are there take @ret_bytes of it. */
-static bool uses(const struct program *program, const struct device_key *key, uint64_t *ret_bytes)
-{
-    bool any = false;
-
-    *ret_bytes = 0;
-    for (size_t i = 0; i < program->seat_count; i++) {
-        const struct program_device *seat = &program->seats[i];
-        if (seat->has_device && !seat->suspended && device_key_equal(&seat->device, key)) {
-            *ret_bytes += seat->device_bytes;
-            any = true;
-        }
-    }
-    return any;
-}
-
-static void describe_users(struct agent *agent, const struct peer *peer,
-                           const struct inventory_entry *entry, struct frame *frame)
-{
-    uint64_t used = 0;
-
-    frame_array(frame, "apps");
-    for (const struct program *program = agent->programs; program; program = program->next) {
-        uint64_t bytes;
-        if (!program->connected || !access_may_act(peer->uid, program->uid) ||
-            !uses(program, &entry->key, &bytes)) {
-            continue;
-        }
-        used += bytes;
-        frame_map(frame, NULL);
-        frame_string(frame, "id", program->id);
-        frame_string(frame, "name", program->name);
-        frame_u64(frame, "pid", (uint64_t)program->pid);
-        frame_u64(frame, "device_bytes", bytes);
-        frame_end(frame);
-    }
-    frame_end(frame);
-    frame_u64(frame, "used_bytes", used);
-}
-
-void devices_describe(struct agent *agent, const struct peer *peer, struct frame *frame)
+const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t device)
 {
     const struct inventory *inventory = &agent->devices.inventory;
 
-    programs_sweep(agent);
-    frame_string(frame, "problem", agent->devices.problem);
-    frame_string(frame, "inventory", agent->devices.own_path);
-    frame_array(frame, "devices");
-    for (size_t i = 0; i < inventory->count; i++) {
-        const struct inventory_entry *entry = &inventory->entries[i];
-        const struct devinfo *info = &entry->info;
-        frame_map(frame, NULL);
-        frame_string(frame, "name", entry->name);
-        frame_string(frame, "kind", device_kind(info));
-        frame_string(frame, "device", entry->key.device);
-        frame_string(frame, "vendor", devinfo_string(info, CL_DEVICE_VENDOR));
-        frame_string(frame, "platform", entry->key.platform);
-        frame_string(frame, "driver", devinfo_string(info, CL_DRIVER_VERSION));
-        frame_string(frame, "version", devinfo_string(info, CL_DEVICE_VERSION));
-        frame_u64(frame, "compute_units", devinfo_scalar(info, CL_DEVICE_MAX_COMPUTE_UNITS, 0));
-        frame_u64(frame, "memory_bytes", devinfo_scalar(info, CL_DEVICE_GLOBAL_MEM_SIZE, 0));
-        frame_string(frame, "uuid", entry->key.uuid);
-        frame_string(frame, "pci", entry->key.pci);
-        frame_string(frame, "icd", entry->key.icd);
-        govern_describe_device(agent, entry->name, frame);
-        describe_users(agent, peer, entry, frame);
-        frame_end(frame);
+    if (device >= agent->ledger.count) {
+        return NULL;
     }
-    frame_end(frame);
+    for (size_t i = 0; i < inventory->count; i++) {
+        if (strcmp(inventory->entries[i].name, agent->ledger.devices[device].name) == 0) {
+            return &inventory->entries[i];
+        }
+    }
+    return NULL;
+}
+
+uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry)
+{
+    uint32_t index;
+
+    return ledger_device(&agent->ledger, entry->name, &index) ? LEDGER_NONE : index;
+}
+
+uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_device *device)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    if (!device->drains_ms) {
+        return 0;
+    }
+    return (device->drains_ms > now ? device->drains_ms - now : 1) * 1000000;
 }

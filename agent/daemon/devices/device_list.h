@@ -8,8 +8,8 @@ MUST_CHECK int devices_init(struct agent *agent, uint64_t timeout_ms);
 void devices_finish(struct agent *agent);
 
 /**
- * Start to make the list anew with a helper process; peers_devices_ready() is called when it is
- * there or has failed (devices.problem).
+ * Start to make the list anew with a helper process; events.devices_listed
+ * follows when it is there or has failed (devices.problem).
  *
  * @environment  As environment_for_lister() takes it; NULL: that of the last time.
  */
@@ -26,7 +26,11 @@ bool devices_fresh(const struct agent *agent, const char *environment, uint64_t 
 bool devices_shown(const struct agent *agent, const char *environment,
                    const struct inventory_entry *entry);
 
-/** The answer to MSG_DEVICES: all devices, and which programs of those @peer may see use them. */
-void devices_describe(struct agent *agent, const struct peer *peer, struct frame *frame);
+/** The device of an account by its name in the inventory; NULL: not listed. */
+const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t device);
+/** Its index in the ledger, or LEDGER_NONE without memory for it. */
+uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry);
+/** Nanoseconds until a drain that was announced; 0: there is none. */
+uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_device *device);
 
 #endif

@@ -1,17 +1,18 @@
+#include "agent/daemon/govern/admit.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/config/bytes.h"
-#include "agent/daemon/govern/govern_priv.h"
-
-/* Room for what operators ask, and what becomes of room that was kept when a request ends. */
-
-uint64_t govern_wanted(const struct program_device *seat)
-{
-    return seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
-}
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/requests.h"
 
 /** The seats of @request that would come to @device; those that are there stay. */
 static unsigned arriving(const struct request *request, uint32_t device)
@@ -82,7 +83,7 @@ static const char *advice(const struct ledger_device *device, bool users)
 static void refuse(const struct agent *agent, const struct request *request, uint32_t index,
                    uint64_t wanted, uint64_t least, char *ret_error, size_t size)
 {
-    const struct ledger_device *device = &agent->governor->ledger.devices[index];
+    const struct ledger_device *device = &agent->ledger.devices[index];
     char users[256], need[32], room[32], all[32], few[64] = "";
 
     list_users(agent, request->program, index, users, sizeof(users));
@@ -110,7 +111,7 @@ static void share_room(struct request *request, unsigned seats, uint64_t room, u
     }
     for (uint32_t i = 0; i < request->program->seat_count; i++) {
         const struct program_device *seat = &request->program->seats[i];
-        uint64_t want = govern_wanted(seat), few = seat->least < want ? seat->least : want;
+        uint64_t want = seat_wanted(seat), few = seat->least < want ? seat->least : want;
         request->grants[i] = 0;
         if (seats & (1u << i)) {
             request->grants[i] = part < 1 ? few + (uint64_t)((double)(want - few) * part) : want;
@@ -118,10 +119,10 @@ static void share_room(struct request *request, unsigned seats, uint64_t room, u
     }
 }
 
-int govern_admit(struct agent *agent, struct request *request, const struct inventory_entry *target,
-                 char *ret_error, size_t size)
+int admit_request(struct agent *agent, struct request *request,
+                  const struct inventory_entry *target, char *ret_error, size_t size)
 {
-    struct ledger *ledger = &agent->governor->ledger;
+    struct ledger *ledger = &agent->ledger;
     struct program *program = request->program;
     uint64_t wanted = 0, least = 0;
     uint32_t index;
@@ -132,11 +133,11 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
     struct ledger_device *device = &ledger->devices[index];
     unsigned seats = arriving(request, index);
     request->target = index;
-    if (seats && govern_drains(agent, device->name, ret_error, size)) {
+    if (seats && drain_refuses(agent, device->name, ret_error, size)) {
         return -EBUSY;
     }
     for (uint32_t i = 0; i < program->seat_count; i++) {
-        uint64_t want = seats & (1u << i) ? govern_wanted(&program->seats[i]) : 0;
+        uint64_t want = seats & (1u << i) ? seat_wanted(&program->seats[i]) : 0;
         wanted += want;
         least += program->seats[i].least < want ? program->seats[i].least : want;
     }
@@ -167,9 +168,9 @@ int govern_admit(struct agent *agent, struct request *request, const struct inve
 
 static void arrive(struct agent *agent, const struct request *request, uint32_t index)
 {
-    struct ledger *ledger = &agent->governor->ledger;
+    struct ledger *ledger = &agent->ledger;
     struct program_device *seat = &request->program->seats[index];
-    const struct inventory_entry *entry = govern_entry(agent, request->target);
+    const struct inventory_entry *entry = devices_entry(agent, request->target);
     uint64_t said = seat->granted;
     bool knows = seat->arrived && seat->limited && said < request->grants[index];
 
@@ -196,21 +197,18 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
 /** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
 static void queue(struct agent *agent, const struct request *request, uint32_t index)
 {
-    struct governor *governor = agent->governor;
     struct program_device *seat = &request->program->seats[index];
-    const struct need *need = need_of(governor, request->program, 1u << index);
 
     seat->displaced = request->ours;
     seat->only = LEDGER_NONE;
-    seat->ticket = need ? need->ticket : ++governor->tickets;
-    seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
+    need_queue(agent, need_of(agent, request->program, 1u << index), seat);
 }
 
 static void leave(struct agent *agent, const struct request *request, uint32_t index)
 {
     struct program_device *seat = &request->program->seats[index];
 
-    ledger_place(&agent->governor->ledger, &seat->account, LEDGER_NONE);
+    ledger_place(&agent->ledger, &seat->account, LEDGER_NONE);
     seat->suspended = true;
     queue(agent, request, index);
 }
@@ -237,9 +235,9 @@ static void fail(struct agent *agent, const struct request *request, const char 
     }
     /* Whoever asked, the policy need not try what is known to fail. */
     if (request->target != LEDGER_NONE && (request->ours || lasting)) {
-        step_bar(agent, program, request->target, cause, reason);
+        bars_add(agent, program, request->target, cause, reason);
     } else if (request->ours) {
-        step_rest(agent, program);
+        bars_rest(agent, program);
     }
     if (request->ours) {
         snprintf(program->governed.why, sizeof(program->governed.why), "its %s was %s: %.180s",
@@ -247,8 +245,8 @@ static void fail(struct agent *agent, const struct request *request, const char 
     }
 }
 
-void govern_settle(struct agent *agent, const struct request *request, unsigned moved,
-                   const char *result, const char *reason, bool lasting)
+void admit_settle(struct agent *agent, const struct request *request, unsigned moved,
+                  const char *result, const char *reason, bool lasting)
 {
     struct program *program = request->program;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
@@ -267,7 +265,7 @@ void govern_settle(struct agent *agent, const struct request *request, unsigned 
             arrive(agent, request, i);
         } else if (seat->account.target == request->target) {
             seat->arrived = false;
-            ledger_keep(&agent->governor->ledger, &seat->account, LEDGER_NONE, 0);
+            ledger_keep(&agent->ledger, &seat->account, LEDGER_NONE, 0);
             if (suspends && program->unresponsive) {
                 queue(agent, request, i); /* It may be too late for it to hear of the end. */
             }
@@ -291,8 +289,8 @@ void govern_settle(struct agent *agent, const struct request *request, unsigned 
         }
         programs_save(agent, program);
     }
-    agent->governor->dirty = true;
+    agent->changed = true;
     if (request->ours) {
-        follow_step(agent, request, result, reason);
+        followers_step(agent, request, result, reason);
     }
 }

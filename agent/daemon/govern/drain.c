@@ -1,41 +1,30 @@
+#include "agent/daemon/govern/drain.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/clients.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/limits.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/program_wish.h"
 
-/*
- * Devices that an operator wants empty: now, or at a time that programs are told of, so that they
- * can be done with what they do there. Until then no new program comes, and who says that now is a
- * good time leaves. Kept with the limits.
- */
-
 #define IN_MS_MAX 10000000000ull
-
-uint64_t drain_in_ns(const struct agent *agent, const struct ledger_device *device)
-{
-    uint64_t now = uv_now(&agent->loop);
-
-    if (!device->drains_ms) {
-        return 0;
-    }
-    return (device->drains_ms > now ? device->drains_ms - now : 1) * 1000000;
-}
 
 bool drain_leaves(const struct agent *agent, const struct program *program, uint32_t device)
 {
-    const struct ledger_device *own =
-        device == LEDGER_NONE ? NULL : &agent->governor->ledger.devices[device];
+    const struct ledger_device *own = device == LEDGER_NONE ? NULL : &agent->ledger.devices[device];
 
     return own && own->drains_ms && program->wish.aware &&
            program->governed.wished > own->announced;
 }
 
-bool govern_drains(const struct agent *agent, const char *name, char *ret_reason, size_t size)
+bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size)
 {
-    const struct ledger *ledger = &agent->governor->ledger;
+    const struct ledger *ledger = &agent->ledger;
     uint32_t i = 0;
 
     while (i < ledger->count && strcmp(ledger->devices[i].name, name)) {
@@ -48,7 +37,7 @@ bool govern_drains(const struct agent *agent, const char *name, char *ret_reason
     char when[64] = "is drained";
     if (!device->drains) {
         snprintf(when, sizeof(when), "will be drained in %llu s",
-                 (unsigned long long)(drain_in_ns(agent, device) + 999999999) / 1000000000);
+                 (unsigned long long)(devices_drain_in_ns(agent, device) + 999999999) / 1000000000);
     }
     snprintf(ret_reason, size,
              "%s %s and takes no programs; choose another device, or let it take them again "
@@ -77,7 +66,7 @@ static bool notify_there(const struct program *program, uint32_t device, uint64_
 static void notify_taken(const struct agent *agent, uint32_t device, unsigned *ret_there,
                          unsigned *ret_told)
 {
-    uint64_t in_ns = drain_in_ns(agent, &agent->governor->ledger.devices[device]);
+    uint64_t in_ns = devices_drain_in_ns(agent, &agent->ledger.devices[device]);
 
     *ret_there = *ret_told = 0;
     for (const struct program *program = agent->programs; program; program = program->next) {
@@ -90,7 +79,7 @@ static void notify_taken(const struct agent *agent, uint32_t device, unsigned *r
 
 static void notify_undone(const struct agent *agent, uint32_t device)
 {
-    const struct ledger_device *own = &agent->governor->ledger.devices[device];
+    const struct ledger_device *own = &agent->ledger.devices[device];
     char text[64];
 
     snprintf(text, sizeof(text), "%s takes programs again", own->name);
@@ -104,10 +93,10 @@ static void notify_undone(const struct agent *agent, uint32_t device)
 
 void drain_notify(const struct agent *agent, const struct program *program)
 {
-    const struct ledger *ledger = &agent->governor->ledger;
+    const struct ledger *ledger = &agent->ledger;
 
     for (uint32_t i = 0; i < ledger->count; i++) {
-        uint64_t in_ns = drain_in_ns(agent, &ledger->devices[i]);
+        uint64_t in_ns = devices_drain_in_ns(agent, &ledger->devices[i]);
         if (in_ns) {
             notify_there(program, i, in_ns, "an operator drains the device");
         }
@@ -126,8 +115,8 @@ void drain_tick(struct agent *agent)
     struct governor *governor = agent->governor;
     uint64_t now = uv_now(&agent->loop);
 
-    for (uint32_t i = 0; i < governor->ledger.count; i++) {
-        struct ledger_device *device = &governor->ledger.devices[i];
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
         if (!device->drains_ms || (now < device->drains_ms && !is_empty(device))) {
             continue;
         }
@@ -135,7 +124,7 @@ void drain_tick(struct agent *agent)
         device->drains = true;
         device->drains_ms = 0;
         notify_taken(agent, i, &there, &told);
-        governor->dirty = true;
+        agent->changed = true;
         int error = limits_save(agent);
         if (error) {
             agent_log("that %s drains cannot be kept in %s: %s; the next agent drains it when its "
@@ -160,14 +149,14 @@ static bool keep(struct peer *client, struct ledger_device *device,
                    agent->governor->state_path, strerror(-error));
         return false;
     }
-    agent->governor->dirty = true;
+    agent->changed = true;
     return true;
 }
 
 static void undo(struct peer *client, uint32_t index)
 {
     struct agent *agent = client->agent;
-    struct ledger_device *device = &agent->governor->ledger.devices[index], before = *device;
+    struct ledger_device *device = &agent->ledger.devices[index], before = *device;
     struct frame frame;
 
     device->drains = false;
@@ -177,7 +166,7 @@ static void undo(struct peer *client, uint32_t index)
     }
     if (before.drains || before.drains_ms) {
         notify_undone(agent, index);
-        follow_undone(agent, index);
+        followers_undone(agent, index);
     }
     frame_init(&frame, MSG_DRAIN);
     frame_string(&frame, "device", device->name);
@@ -192,7 +181,7 @@ static void undo(struct peer *client, uint32_t index)
 static void begin(struct peer *client, uint32_t index, uint64_t in_ms)
 {
     struct agent *agent = client->agent;
-    struct ledger_device *device = &agent->governor->ledger.devices[index], before = *device;
+    struct ledger_device *device = &agent->ledger.devices[index], before = *device;
     unsigned there, told;
     struct frame frame;
 
@@ -211,33 +200,25 @@ static void begin(struct peer *client, uint32_t index, uint64_t in_ms)
     if (device->drains_ms) {
         frame_init(&frame, MSG_NOTICE);
         frame_string(&frame, "device", device->name);
-        frame_u64(&frame, "in_ns", drain_in_ns(agent, device));
+        frame_u64(&frame, "in_ns", devices_drain_in_ns(agent, device));
         frame_u64(&frame, "programs", there);
         frame_u64(&frame, "told", told);
         peer_send(client, &frame);
     }
-    follow_begin(client, true, index);
+    followers_add(client, true, index);
 }
 
-void drain_handle(struct peer *client, const msgpack_object *message)
+void drain_handle(struct peer *client, struct message *message)
 {
-    struct agent *agent = client->agent;
-    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
-    const struct inventory_entry *entry;
     uint32_t index;
 
-    if (!field_string(message, "device", name, sizeof(name)) || !name[0]) {
-        peer_error(client, ERR_USAGE, "the request names no device");
+    followers_drop(client->agent, client); /* One thing at a time. */
+    if (!client_device(client, &message->root, &index)) {
         return;
     }
-    int result = device_resolve(&agent->devices.inventory, name, &entry, error, sizeof(error));
-    if (result) {
-        peer_error(client, result == -ENOTUNIQ ? ERR_AMBIGUOUS : ERR_NO_DEVICE, "%s", error);
-    } else if (ledger_device(&agent->governor->ledger, entry->name, &index)) {
-        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
-    } else if (field_bool(message, "undo", false)) {
+    if (field_bool(&message->root, "undo", false)) {
         undo(client, index);
     } else {
-        begin(client, index, field_u64(message, "in_ns", 0) / 1000000);
+        begin(client, index, field_u64(&message->root, "in_ns", 0) / 1000000);
     }
 }

@@ -1,3 +1,5 @@
+#include "agent/daemon/govern/limits.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,15 +10,12 @@
 
 #include "agent/config/bytes.h"
 #include "agent/config/cleanup.h"
-#include "agent/daemon/govern/govern_priv.h"
-#include "agent/daemon/peers.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/clients.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/capacity.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/request_report.h"
 #include "agent/wire/access.h"
-
-/*
- * What operators set: the memory of a device that programs may have, devices that are drained, and
- * how much one program may have. That of devices is kept in a file, that of programs with them.
- */
 
 #define LIMITS_FILE_MAX (1u << 20)
 
@@ -28,18 +27,17 @@ static uint64_t wall_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static void take_line(const struct agent *agent, char *line)
+static void take_line(struct agent *agent, char *line)
 {
-    struct governor *governor = agent->governor;
     const char *name = strsep(&line, " "), *what = line ? strsep(&line, " ") : NULL;
     char *end = NULL;
     uint32_t index;
 
-    if (!what || name[0] == '#' || strlen(name) >= sizeof(governor->ledger.devices->name) ||
-        ledger_device(&governor->ledger, name, &index)) {
+    if (!what || name[0] == '#' || strlen(name) >= sizeof(agent->ledger.devices->name) ||
+        ledger_device(&agent->ledger, name, &index)) {
         return;
     }
-    struct ledger_device *device = &governor->ledger.devices[index];
+    struct ledger_device *device = &agent->ledger.devices[index];
     if (strcmp(what, "drain") == 0) {
         device->drains = true;
     } else if (strcmp(what, "drain-at") == 0 && line) {
@@ -88,8 +86,8 @@ int limits_save(const struct agent *agent)
         return -errno;
     }
     fputs("# What reseat limit and reseat drain set. The agent writes this file.\n", file);
-    for (uint32_t i = 0; i < governor->ledger.count; i++) {
-        const struct ledger_device *device = &governor->ledger.devices[i];
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct ledger_device *device = &agent->ledger.devices[i];
         if (device->limit != LEDGER_NO_LIMIT) {
             fprintf(file, "%s memory %" PRIu64 "\n", device->name, device->limit);
         }
@@ -98,7 +96,7 @@ int limits_save(const struct agent *agent)
         }
         if (device->drains_ms) {
             fprintf(file, "%s drain-at %" PRIu64 "\n", device->name,
-                    wall_ms() + drain_in_ns(agent, device) / 1000000);
+                    wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
         }
     }
     if (fclose(file)) {
@@ -113,34 +111,28 @@ static void put_amount(struct frame *frame, const char *key, uint64_t bytes)
     frame_u64(frame, key, bytes == LEDGER_NO_LIMIT ? 0 : bytes);
 }
 
-static void limit_device(struct peer *client, const struct inventory_entry *entry, uint64_t bytes)
+static void limit_device(struct peer *client, uint32_t index, uint64_t bytes)
 {
     struct agent *agent = client->agent;
-    struct ledger *ledger = &agent->governor->ledger;
+    struct ledger_device *device = &agent->ledger.devices[index];
+    uint64_t before = device->limit, had = ledger_lasting(device);
     struct frame frame;
-    uint32_t index;
 
-    if (!access_may_operate(geteuid(), client->uid)) {
+    if (!access_may_manage(geteuid(), client->uid)) {
         peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
         return;
     }
-    if (ledger_device(ledger, entry->name, &index)) {
-        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
-        return;
-    }
-    uint64_t before = ledger->devices[index].limit, had = ledger_lasting(&ledger->devices[index]);
-    ledger->devices[index].limit = bytes;
+    device->limit = bytes;
     int error = limits_save(agent);
     if (error) {
-        ledger->devices[index].limit = before;
+        device->limit = before;
         peer_error(client, ERR_FAILED,
-                   "the limit of %s cannot be kept in %s: %s; it stays as it was", entry->name,
+                   "the limit of %s cannot be kept in %s: %s; it stays as it was", device->name,
                    agent->governor->state_path, strerror(-error));
         return;
     }
-    agent->governor->dirty = true;
-    const struct ledger_device *device = &ledger->devices[index];
-    govern_more(agent, device, had);
+    agent->changed = true;
+    capacity_notify_more(agent, device, had);
     frame_init(&frame, MSG_LIMIT);
     frame_string(&frame, "device", device->name);
     put_amount(&frame, "memory_bytes", bytes);
@@ -148,15 +140,6 @@ static void limit_device(struct peer *client, const struct inventory_entry *entr
     frame_u64(&frame, "granted_bytes", device->reserved);
     frame_u64(&frame, "held_bytes", device->held);
     peer_send(client, &frame);
-}
-
-void limits_set_quota(struct agent *agent, struct program *program, uint64_t bytes,
-                      const char *text)
-{
-    program->policy.quota = bytes;
-    programs_save(agent, program);
-    program_notify(program, PROGRAM_ALL_SEATS, NOTICE_QUOTA, 0, bytes, text);
-    agent->governor->dirty = true;
 }
 
 /** What @program has to have on a device at once, wherever it is. */
@@ -167,7 +150,7 @@ static uint64_t needs_at_once(const struct program *program)
     for (size_t i = 0; i < program->seat_count; i++) {
         const struct program_device *seat = &program->seats[i];
         bool spills = program->policy.ways & POLICY_SPILL && seat->limited && !seat->pinned[0];
-        uint64_t own = spills ? seat->least : govern_wanted(seat);
+        uint64_t own = spills ? seat->least : seat_wanted(seat);
         bytes = own > bytes ? own : bytes;
     }
     return bytes;
@@ -189,17 +172,13 @@ static void limit_program(struct peer *client, struct program *program, uint64_t
         return;
     }
     program->policy.said |= OVERRIDE_QUOTA;
-    limits_set_quota(agent, program, bytes, "an operator set its limit");
+    program_set_quota(agent, program, bytes, "an operator set its limit");
     for (size_t i = 0; i < program->seat_count; i++) {
         granted += ledger_reserved(&program->seats[i].account);
         held += program->seats[i].account.held;
     }
     frame_init(&frame, MSG_LIMIT);
-    frame_map(&frame, "app");
-    frame_string(&frame, "id", program->id);
-    frame_string(&frame, "name", program->name);
-    frame_u64(&frame, "pid", (uint64_t)program->pid);
-    frame_end(&frame);
+    report_put_program(&frame, program);
     put_amount(&frame, "memory_bytes", bytes);
     frame_u64(&frame, "capacity_bytes", 0);
     frame_u64(&frame, "granted_bytes", granted);
@@ -207,42 +186,25 @@ static void limit_program(struct peer *client, struct program *program, uint64_t
     peer_send(client, &frame);
 }
 
-void limits_handle(struct peer *client, const msgpack_object *message)
+void limits_handle(struct peer *client, struct message *message)
 {
-    struct agent *agent = client->agent;
-    char name[PROTOCOL_WORD_MAX], wrong[PROTOCOL_TEXT_MAX], none[PROTOCOL_TEXT_MAX];
-    bool limited = field_bool(message, "limited", false);
-    uint64_t bytes = field_u64(message, "memory_bytes", 0);
-    const struct inventory_entry *entry = NULL;
+    bool limited = field_bool(&message->root, "limited", false);
+    uint64_t bytes = field_u64(&message->root, "memory_bytes", 0);
     struct program *program;
+    uint32_t device;
     size_t seat;
 
-    if (!field_string(message, "what", name, sizeof(name)) || !name[0]) {
-        peer_error(client, ERR_USAGE, "the request names no device and no program");
-        return;
-    }
     bytes = !limited ? LEDGER_NO_LIMIT : bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
-    int found = device_resolve(&agent->devices.inventory, name, &entry, wrong, sizeof(wrong));
-    /* A device by its own name, else a program, else a device by a part of its driver's name. */
-    if (found == 0 && strcmp(entry->name, name) == 0) {
-        limit_device(client, entry, bytes);
+    if (!client_program_or_device(client, &message->root, &program, &seat, &device)) {
         return;
     }
-    int result = programs_find(agent, client, name, &program, &seat, none, sizeof(none));
-    if (!result && seat == PROGRAM_ALL_SEATS) {
+    if (!program) {
+        limit_device(client, device, bytes);
+    } else if (seat == PROGRAM_ALL_SEATS) {
         limit_program(client, program, bytes);
-    } else if (!result) {
+    } else {
         peer_error(client, ERR_USAGE,
                    "a limit is for a whole program, not for one virtual device; name it as %s",
                    program->id);
-    } else if (found == 0) {
-        limit_device(client, entry, bytes);
-    } else if (result == -ENOTUNIQ || found == -ENOTUNIQ) {
-        peer_error(client, ERR_AMBIGUOUS, "%s", result == -ENOTUNIQ ? none : wrong);
-    } else {
-        peer_error(client, ERR_NO_DEVICE,
-                   "\"%s\" is neither a device (reseat devices) nor a "
-                   "program (reseat ps)",
-                   name);
     }
 }

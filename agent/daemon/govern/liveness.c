@@ -1,6 +1,5 @@
 #include "agent/daemon/govern/liveness.h"
 
-#include "agent/daemon/govern/govern.h"
 #include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
@@ -30,7 +29,8 @@ static void begin(struct agent *agent, struct program *program)
     agent_log("%s: %s (pid %d) does not answer; nothing is asked of it until it does", program->id,
               program->name, (int)program->pid);
     requests_give_up(agent, program);
-    govern_liveness(agent, program);
+    program->governed.shrinks = false;
+    agent->changed = true;
 }
 
 void liveness_heard(struct agent *agent, struct program *program)
@@ -39,7 +39,7 @@ void liveness_heard(struct agent *agent, struct program *program)
     if (program->unresponsive) {
         program->unresponsive = false;
         agent_log("%s: %s (pid %d) answers again", program->id, program->name, (int)program->pid);
-        govern_liveness(agent, program);
+        agent->changed = true;
     }
 }
 

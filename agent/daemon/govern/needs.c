@@ -1,7 +1,9 @@
+#include "agent/daemon/govern/needs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/govern/governor.h"
 #include "agent/daemon/peers.h"
 
 /* Calls of programs that are blocked until there is room. */
@@ -9,9 +11,9 @@
 #define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */
 #define TIGHT_MS  30000
 
-struct need *need_of(const struct governor *governor, const struct program *program, unsigned seats)
+struct need *need_of(const struct agent *agent, const struct program *program, unsigned seats)
 {
-    for (struct need *need = governor->needs; need; need = need->next) {
+    for (struct need *need = agent->governor->needs; need; need = need->next) {
         if (need->program == program && seats & (1u << need->seat)) {
             return need;
         }
@@ -19,9 +21,9 @@ struct need *need_of(const struct governor *governor, const struct program *prog
     return NULL;
 }
 
-void need_drop(struct governor *governor, struct need *need)
+static void drop(struct agent *agent, struct need *need)
 {
-    for (struct need **at = &governor->needs; *at; at = &(*at)->next) {
+    for (struct need **at = &agent->governor->needs; *at; at = &(*at)->next) {
         if (*at == need) {
             *at = need->next;
             break;
@@ -31,13 +33,13 @@ void need_drop(struct governor *governor, struct need *need)
     free(need);
 }
 
-static void refuse_at_once(struct program *program, uint64_t id, const char *reason)
+static void answer(const struct program *program, uint64_t id, const char *way, const char *reason)
 {
     struct frame frame;
 
     frame_init(&frame, MSG_ANSWER);
     frame_u64(&frame, "id", id);
-    frame_string(&frame, "way", WAY_REFUSE);
+    frame_string(&frame, "way", way);
     frame_string(&frame, "reason", reason);
     peer_send(program->peer, &frame);
 }
@@ -53,7 +55,7 @@ static uint64_t amount(const msgpack_object *message, const char *key)
 static void note_failure(struct agent *agent, const struct program_device *seat)
 {
     if (seat->account.device != LEDGER_NONE) {
-        struct ledger_device *device = &agent->governor->ledger.devices[seat->account.device];
+        struct ledger_device *device = &agent->ledger.devices[seat->account.device];
         device->tight = device->held;
         device->tight_until_ms = uv_now(&agent->loop) + TIGHT_MS;
         agent_log("%s: its driver has no more memory, with %llu MiB held by programs here",
@@ -61,21 +63,22 @@ static void note_failure(struct agent *agent, const struct program_device *seat)
     }
 }
 
-void need_take(struct agent *agent, struct program *program, const msgpack_object *message)
+void need_take(struct peer *peer, struct message *whole)
 {
-    struct governor *governor = agent->governor;
+    const msgpack_object *message = &whole->root;
+    struct program *program = peer->program;
+    struct agent *agent = peer->agent;
     uint64_t seat = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
 
     if (seat >= program->seat_count || program->governed.waiting >= NEEDS_MAX) {
-        refuse_at_once(program, id,
-                       seat >= program->seat_count
-                           ? "the program has no such virtual device"
-                           : "too many calls of the program wait for memory");
+        answer(program, id, WAY_REFUSE,
+               seat >= program->seat_count ? "the program has no such virtual device"
+                                           : "too many calls of the program wait for memory");
         return;
     }
     struct need *need = calloc(1, sizeof(*need));
     if (!need) {
-        refuse_at_once(program, id, "the agent has no memory to note that the call waits");
+        answer(program, id, WAY_REFUSE, "the agent has no memory to note that the call waits");
         return;
     }
     *need = (struct need){.program = program,
@@ -86,9 +89,9 @@ void need_take(struct agent *agent, struct program *program, const msgpack_objec
                           .wanted = amount(message, "wanted"),
                           .owns = field_bool(message, "owns", false),
                           .failed = field_bool(message, "failed", false),
-                          .ticket = ++governor->tickets,
+                          .ticket = ++agent->tickets,
                           .since_ms = uv_now(&agent->loop)};
-    struct need **at = &governor->needs;
+    struct need **at = &agent->governor->needs;
     while (*at) {
         at = &(*at)->next;
     }
@@ -97,37 +100,38 @@ void need_take(struct agent *agent, struct program *program, const msgpack_objec
     if (need->failed) {
         note_failure(agent, &program->seats[seat]);
     }
-    governor->dirty = true;
+    agent->changed = true;
 }
 
-void needs_drop(struct governor *governor, const struct program *program)
+void needs_drop(struct agent *agent, const struct program *program)
 {
     struct need *next;
 
-    for (struct need *need = governor->needs; need; need = next) {
+    for (struct need *need = agent->governor->needs; need; need = next) {
         next = need->next;
-        if (need->program == program) {
-            need_drop(governor, need);
+        if (!program || need->program == program) {
+            drop(agent, need);
         }
     }
+}
+
+void need_queue(struct agent *agent, const struct need *need, struct program_device *seat)
+{
+    seat->ticket = need ? need->ticket : ++agent->tickets;
+    seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
 }
 
 void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason)
 {
     struct governed *governed = &need->program->governed;
     uint64_t waited = uv_now(&agent->loop) - need->since_ms;
-    struct frame frame;
 
-    frame_init(&frame, MSG_ANSWER);
-    frame_u64(&frame, "id", need->id);
-    frame_string(&frame, "way", way);
-    frame_string(&frame, "reason", reason);
-    peer_send(need->program->peer, &frame);
+    answer(need->program, need->id, way, reason);
     need->program->seats[need->seat].earned_ms = waited;
     governed->waits++;
     governed->waited_ms += waited;
     governed->refusals += strcmp(way, WAY_REFUSE) == 0;
-    need_drop(agent->governor, need);
+    drop(agent, need);
 }
 
 void needs_answer(struct agent *agent, const struct program *program, unsigned seats,
@@ -135,7 +139,7 @@ void needs_answer(struct agent *agent, const struct program *program, unsigned s
 {
     struct need *need;
 
-    while ((need = need_of(agent->governor, program, seats))) {
+    while ((need = need_of(agent, program, seats))) {
         need_answer(agent, need, way, reason);
     }
 }

@@ -18,7 +18,7 @@ void report_put_program(struct frame *frame, const struct program *program);
  */
 void report_plain(struct peer *client, const struct program *program, const char *from,
                   const char *to, const char *result, bool already);
-/** The same of the devices of @seat, or of all with APP_ALL_SEATS. */
+/** The same of the devices of @seat, or of all with PROGRAM_ALL_SEATS. */
 void report_devices(struct peer *client, const struct program *program, size_t seat,
                     const char *result, bool already);
 /** What the program reported of @request. */

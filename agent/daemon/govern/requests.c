@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/admit.h"
 #include "agent/daemon/govern/request_report.h"
+#include "agent/daemon/govern/resume.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
@@ -18,6 +19,7 @@
  */
 #define GRACE_MS       2000
 #define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
+
 /* A program that grows faster than it is asked goes with what it was granted, or not at all. */
 #define TRIES_MAX 3
 
@@ -29,7 +31,7 @@ static uint64_t monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/** @moved: the seats that are where they should be; the rest: see govern_settle(). */
+/** @moved: the seats that are where they should be; the rest: see admit_settle(). */
 static void end_request(struct agent *agent, struct request *request, unsigned moved,
                         const char *result, const char *reason, bool lasting)
 {
@@ -39,63 +41,8 @@ static void end_request(struct agent *agent, struct request *request, unsigned m
             break;
         }
     }
-    govern_settle(agent, request, moved, result, reason, lasting);
+    admit_settle(agent, request, moved, result, reason, lasting);
     free(request);
-}
-
-/**
- * The device that the client names, as *@ret_entry; NULL when it names none. False when the
- * request was answered, or waits for a new list.
- */
-static bool find_target(struct peer *client, struct message *message,
-                        const struct inventory_entry **ret_entry)
-{
-    struct agent *agent = client->agent;
-    char text[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
-
-    *ret_entry = NULL;
-    if (!field_string(&message->root, "device", text, sizeof(text)) || !text[0]) {
-        return true;
-    }
-    int result = device_resolve(&agent->devices.inventory, text, ret_entry, error, sizeof(error));
-    if (result == -ENODEV && !client->retried) {
-        client->retried = true;
-        peer_wait_for_devices(client, message);
-        devices_refresh(agent, NULL);
-        return false;
-    }
-    client->retried = false;
-    if (result) {
-        peer_error(client, result == -ENODEV ? ERR_NO_DEVICE : ERR_AMBIGUOUS, "%s", error);
-        return false;
-    }
-    return true;
-}
-
-/** A program that has not called OpenCL: nothing to move, only where it will start. */
-static void move_starting(struct peer *client, struct program *program, size_t seat,
-                          const struct message *message, const struct inventory_entry *target)
-{
-    struct agent *agent = client->agent;
-    bool dry_run = field_bool(&message->root, "dry_run", false);
-    char from[160], reason[PROTOCOL_TEXT_MAX];
-
-    if (!target) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) has not used OpenCL yet, so it holds no device; try again "
-                   "when reseat ps shows it running",
-                   program->name, (int)program->pid);
-        return;
-    }
-    if (govern_drains(agent, target->name, reason, sizeof(reason))) {
-        peer_error(client, ERR_REFUSED, "%s", reason);
-        return;
-    }
-    program_device_names(agent, program, seat, false, from, sizeof(from));
-    if (!dry_run) {
-        programs_set_device(agent, program, seat, &target->key);
-    }
-    report_plain(client, program, from, target->name, RESULT_DONE, false);
 }
 
 static void put_numbers(struct frame *frame, const char *key, const uint64_t *numbers, size_t count)
@@ -115,7 +62,7 @@ static void put_grants(struct frame *frame, const struct request *request, bool 
 
     for (size_t i = 0; i < count; i++) {
         most = request->grants[i] > most ? request->grants[i] : most;
-        wanted[i] = govern_wanted(&request->program->seats[i]);
+        wanted[i] = seat_wanted(&request->program->seats[i]);
     }
     frame_u64(frame, "grant",
               request->seat == PROGRAM_ALL_SEATS ? most : request->grants[request->seat]);
@@ -183,202 +130,6 @@ int requests_begin(struct agent *agent, const struct request *wish,
     return 0;
 }
 
-/** Where each resumes that @seat means, when nobody says: NULL where that is not one device. */
-static const struct inventory_entry *last_device(const struct agent *agent,
-                                                 const struct program *program, unsigned seats)
-{
-    const struct inventory_entry *all = NULL;
-
-    for (size_t i = 0; i < program->seat_count; i++) {
-        const struct program_device *one = &program->seats[i];
-        if (!(seats & (1u << i)) || !one->suspended) {
-            continue;
-        }
-        const struct inventory_entry *entry =
-            one->has_device ? device_by_key(&agent->devices.inventory, &one->device) : NULL;
-        if (!entry || (all && all != entry)) {
-            return NULL;
-        }
-        all = entry;
-    }
-    return all;
-}
-
-/** Whether each that @wish means fits where it was, which is not one device. As govern_admit(). */
-static int admit_back(struct agent *agent, const struct request *wish, char *ret_error, size_t size)
-{
-    unsigned left = wish->seats;
-    int full = 0;
-
-    for (size_t i = 0; i < wish->program->seat_count && !full; i++) {
-        const struct program_device *seat = &wish->program->seats[i];
-        struct request part = *wish;
-        part.dry_run = true;
-        part.seats = 0;
-        for (size_t j = i; left & (1u << i) && seat->has_device && j < wish->program->seat_count;
-             j++) {
-            const struct program_device *other = &wish->program->seats[j];
-            if (other->has_device && device_key_equal(&other->device, &seat->device)) {
-                part.seats |= left & (1u << j);
-            }
-        }
-        left &= ~part.seats;
-        const struct inventory_entry *entry =
-            part.seats ? device_by_key(&agent->devices.inventory, &seat->device) : NULL;
-        full = entry ? govern_admit(agent, &part, entry, ret_error, size) : 0;
-    }
-    return full;
-}
-
-static void forward(struct peer *client, struct program *program, size_t seat,
-                    const struct message *message, const struct inventory_entry *target,
-                    const char *verb)
-{
-    struct agent *agent = client->agent;
-    char error[PROTOCOL_TEXT_MAX];
-    struct request wish = {
-        .client = client,
-        .program = program,
-        .seats = seat == PROGRAM_ALL_SEATS ? (1u << program->seat_count) - 1 : 1u << seat,
-        .seat = seat,
-        .target = LEDGER_NONE,
-        .dry_run = field_bool(&message->root, "dry_run", false),
-        .taken = field_is(&message->root, "manner", MANNER_TAKEN),
-        .chosen = target != NULL,
-    };
-    bool resumes = strcmp(verb, MSG_RESUME) == 0;
-    uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
-    uint32_t only = LEDGER_NONE;
-    const struct inventory_entry *there =
-        target || !resumes ? target : last_device(agent, program, wish.seats);
-
-    snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
-    if (resumes && target) {
-        only = govern_index(agent, target);
-    }
-    if (resumes && field_bool(&message->root, "queue", false)) {
-        resume_hand_back(client, program, seat, wish.seats, only);
-        return;
-    }
-    int full = there     ? govern_admit(agent, &wish, there, error, sizeof(error))
-               : resumes ? admit_back(agent, &wish, error, sizeof(error))
-                         : 0;
-    if (full && resumes && (full == -ENOSPC || !target)) {
-        resume_queue(client, program, seat, wish.seats, only, timeout_ms, error);
-        return;
-    }
-    if (full) {
-        peer_error(client, ERR_REFUSED, "%s", error);
-        return;
-    }
-    if (requests_begin(agent, &wish, target, timeout_ms)) {
-        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
-        govern_settle(agent, &wish, 0, RESULT_ROLLED_BACK, "", false);
-    }
-}
-
-static bool any_suspended(const struct program *program, size_t seat)
-{
-    for (size_t i = 0; i < program->seat_count; i++) {
-        if ((seat == PROGRAM_ALL_SEATS || seat == i) && program->seats[i].suspended) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/** All of it that @seat means is where the request would have it. */
-static bool is_there(const struct agent *agent, const struct program *program, size_t seat,
-                     const char *verb, const struct inventory_entry *target)
-{
-    bool there = program->status.known && !program_moving(program);
-
-    for (const struct request *request = agent->requests; request; request = request->next) {
-        there = there && (request->program != program || request->dry_run);
-    }
-    for (size_t i = 0; there && i < program->seat_count; i++) {
-        const struct program_device *one = &program->seats[i];
-        if (seat == PROGRAM_ALL_SEATS || seat == i) {
-            there = strcmp(verb, MSG_SUSPEND) == 0
-                        ? one->suspended
-                        : !one->suspended &&
-                              (!target ||
-                               (one->has_device && device_key_equal(&one->device, &target->key)));
-        }
-    }
-    return there;
-}
-
-/** It stays there because an operator wants that, whoever had it there before. */
-static void stay(struct agent *agent, struct program *program, size_t seat, const char *verb,
-                 bool really)
-{
-    for (size_t i = 0; really && i < program->seat_count; i++) {
-        if (seat != PROGRAM_ALL_SEATS && seat != i) {
-            continue;
-        }
-        program->seats[i].displaced = program->seats[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
-        program->seats[i].chosen = program->seats[i].chosen || strcmp(verb, MSG_MOVE) == 0;
-    }
-    if (really) {
-        programs_save(agent, program);
-    }
-}
-
-void requests_start(struct peer *client, struct message *message)
-{
-    struct agent *agent = client->agent;
-    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX], verb[16];
-    const struct inventory_entry *target;
-    struct program *program;
-    size_t seat;
-
-    field_string(&message->root, "type", verb, sizeof(verb));
-    if (!field_text(&message->root, "app", name, sizeof(name)) || !name[0]) {
-        peer_error(client, ERR_USAGE, "the request names no program");
-        return;
-    }
-    int result = programs_find(agent, client, name, &program, &seat, error, sizeof(error));
-    if (result) {
-        peer_error(client,
-                   result == -ESRCH    ? ERR_NO_APP
-                   : result == -ENODEV ? ERR_NO_DEVICE
-                                       : ERR_AMBIGUOUS,
-                   "%s", error);
-        return;
-    }
-    if (!find_target(client, message, &target)) {
-        return;
-    }
-    if (!target && strcmp(verb, MSG_MOVE) == 0) {
-        peer_error(client, ERR_USAGE, "the request names no device");
-        return;
-    }
-    if (!program->connected) {
-        move_starting(client, program, seat, message, target);
-        return;
-    }
-    if (!program->peer) {
-        peer_error(client, ERR_GONE,
-                   "program %s (pid %d) has not found this agent yet; try again in a second",
-                   program->name, (int)program->pid);
-        return;
-    }
-    if (is_there(agent, program, seat, verb, target)) {
-        stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
-        report_devices(client, program, seat, RESULT_DONE, true);
-        return;
-    }
-    if (strcmp(verb, MSG_RESUME) == 0 && program->status.known && !any_suspended(program, seat) &&
-        !program_moving(program)) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) is not suspended; use reseat move to change its device",
-                   program->name, (int)program->pid);
-        return;
-    }
-    forward(client, program, seat, message, target, verb);
-}
-
 static void send_cancel(const struct request *request)
 {
     struct frame frame;
@@ -418,9 +169,10 @@ static struct request *request_of(struct program *program, const msgpack_object 
     return request;
 }
 
-void requests_progress(struct program *program, const msgpack_object *message)
+void requests_progress(struct peer *peer, struct message *whole)
 {
-    struct request *request = request_of(program, message);
+    const msgpack_object *message = &whole->root;
+    struct request *request = request_of(peer->program, message);
     char phase[PROTOCOL_WORD_MAX], building[PROTOCOL_WORD_MAX];
     struct frame frame;
 
@@ -459,7 +211,7 @@ static unsigned moved_seats(const struct request *request, const msgpack_object 
 /** The program has more than we knew: what it may have there is decided anew. */
 static void start_over(struct agent *agent, struct request *request)
 {
-    const struct inventory_entry *target = govern_entry(agent, request->target);
+    const struct inventory_entry *target = devices_entry(agent, request->target);
     char error[PROTOCOL_TEXT_MAX];
 
     if (request->ours || !request->client) {
@@ -468,14 +220,14 @@ static void start_over(struct agent *agent, struct request *request)
                     "it allocated more meanwhile, which is to be decided anew", false);
         return;
     }
-    govern_settle(agent, request, 0, RESULT_AGAIN, "", false);
+    admit_settle(agent, request, 0, RESULT_AGAIN, "", false);
     if (!target || request->tries == TRIES_MAX) {
         peer_error(request->client, ERR_FAILED,
                    "program %s (pid %d) does not say what became of it, and may be where it was; "
                    "see reseat ps",
                    request->program->name, (int)request->program->pid);
         end_request(agent, request, 0, RESULT_UNKNOWN, "", false);
-    } else if (govern_admit(agent, request, target, error, sizeof(error))) {
+    } else if (admit_request(agent, request, target, error, sizeof(error))) {
         peer_error(request->client, ERR_REFUSED, "%s", error);
         end_request(agent, request, 0, RESULT_AGAIN, "", false);
     } else {
@@ -484,10 +236,11 @@ static void start_over(struct agent *agent, struct request *request)
     }
 }
 
-void requests_report(struct program *program, const msgpack_object *message)
+void requests_report(struct peer *peer, struct message *whole)
 {
-    struct agent *agent = program->peer->agent;
-    struct request *request = request_of(program, message);
+    const msgpack_object *message = &whole->root;
+    struct agent *agent = peer->agent;
+    struct request *request = request_of(peer->program, message);
     char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
 
     if (!request) {
@@ -499,7 +252,8 @@ void requests_report(struct program *program, const msgpack_object *message)
     }
     field_string(message, "result", result, sizeof(result));
     field_text(message, "reason", reason, sizeof(reason));
-    agent_log("%s: %s %s%s%s", program->id, request->verb, result, reason[0] ? ": " : "", reason);
+    agent_log("%s: %s %s%s%s", peer->program->id, request->verb, result, reason[0] ? ": " : "",
+              reason);
     struct peer *client =
         request->client || !request->ours ? request->client : resume_ends(agent, request, result);
     if (client) {

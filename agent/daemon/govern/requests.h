@@ -13,7 +13,7 @@ struct request {
     unsigned seats;  /**< Of the program that it is for, as bits. */
     uint32_t target; /**< Device of the ledger; LEDGER_NONE: host memory, or not known. */
     uint64_t grants[PROTOCOL_SEATS_MAX]; /**< Bytes kept there for each seat. */
-    size_t seat;                         /**< APP_ALL_SEATS, or the one of `seats`. */
+    size_t seat;                         /**< PROGRAM_ALL_SEATS, or the one of `seats`. */
     unsigned tries;                      /**< How often the program said RESULT_AGAIN. */
     uint64_t deadline_ns;                /**< CLOCK_MONOTONIC; 0: none. */
     bool chosen;                         /**< An operator named the device. */
@@ -27,8 +27,6 @@ struct request {
     uint64_t expires_ms;     /**< uv_now() when to stop waiting; 0: never. */
 };
 
-/** MSG_MOVE, MSG_SUSPEND or MSG_RESUME from a client. */
-void requests_start(struct peer *client, struct message *message);
 /**
  * Ask a connected program.
  *
@@ -42,8 +40,8 @@ MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish,
 /** The client wants its request canceled, or is gone. */
 void requests_cancel(struct peer *client, bool gone);
 /** The program sent MSG_PROGRESS or MSG_REPORT. */
-void requests_progress(struct program *program, const msgpack_object *message);
-void requests_report(struct program *program, const msgpack_object *message);
+void requests_progress(struct peer *peer, struct message *message);
+void requests_report(struct peer *peer, struct message *message);
 /** The program can answer no more: it ended, or closed its connection. */
 void requests_fail(struct agent *agent, struct program *program, bool ended);
 /** Cancel what a connected program is asked: it does not answer. */

@@ -1,15 +1,14 @@
+#include "agent/daemon/govern/resume.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/clients.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/needs.h"
 #include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/peers.h"
-
-/*
- * Programs that operators resume and that find no room: they queue as those that the policy
- * suspended do, and the policy resumes them. Who asked waits for that, or not.
- */
+#include "agent/daemon/govern/requests.h"
 
 /** A client that waits until a program has a device again. */
 struct resume {
@@ -22,9 +21,9 @@ struct resume {
     uint64_t expires_ms;
 };
 
-static void drop(struct governor *governor, struct resume *resume)
+static void drop(struct agent *agent, struct resume *resume)
 {
-    for (struct resume **at = &governor->resumes; *at; at = &(*at)->next) {
+    for (struct resume **at = &agent->governor->resumes; *at; at = &(*at)->next) {
         if (*at == resume) {
             *at = resume->next;
             break;
@@ -44,7 +43,7 @@ static void give_up(struct agent *agent, struct resume *resume)
         }
     }
     programs_save(agent, resume->program);
-    drop(agent->governor, resume);
+    drop(agent, resume);
 }
 
 /** Have the seats of @program queue; those, as bits, that did not before. */
@@ -58,59 +57,15 @@ static unsigned enqueue(struct agent *agent, struct program *program, unsigned s
             continue;
         }
         if (!seat->displaced) {
-            const struct need *need = need_of(agent->governor, program, 1u << i);
             seat->displaced = true;
-            seat->ticket = need ? need->ticket : ++agent->governor->tickets;
-            seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
+            need_queue(agent, need_of(agent, program, 1u << i), seat);
             added |= 1u << i;
         }
         seat->only = only;
     }
     programs_save(agent, program);
-    agent->governor->dirty = true;
+    agent->changed = true;
     return added;
-}
-
-void govern_put_queued(const struct agent *agent, const struct program *program,
-                       struct frame *frame)
-{
-    frame_array(frame, "queued_ms");
-    for (size_t i = 0; i < program->seat_count; i++) {
-        frame_u64(frame, NULL, program->seats[i].queued_ms);
-    }
-    frame_end(frame);
-    frame_array(frame, "only");
-    for (size_t i = 0; i < program->seat_count; i++) {
-        uint32_t only = program->seats[i].only;
-        frame_string(frame, NULL,
-                     only == LEDGER_NONE ? "" : agent->governor->ledger.devices[only].name);
-    }
-    frame_end(frame);
-}
-
-void govern_take_queued(struct agent *agent, struct program *program, const msgpack_object *map)
-{
-    const msgpack_object *times, *names;
-    size_t timed = field_array(map, "queued_ms", &times), named = field_array(map, "only", &names);
-    uint64_t now = uv_now(&agent->loop);
-    char name[PROTOCOL_WORD_MAX];
-
-    for (size_t i = 0; i < program->seat_count; i++) {
-        struct program_device *seat = &program->seats[i];
-        /* The clock is one for all agents between two starts of the machine. */
-        seat->queued_ms = now;
-        if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER &&
-            times[i].via.u64 < now) {
-            seat->queued_ms = times[i].via.u64;
-        }
-        if (i < named && object_string(&names[i], name, sizeof(name)) && name[0] &&
-            ledger_device(&agent->governor->ledger, name, &seat->only)) {
-            seat->only = LEDGER_NONE;
-        }
-        if (seat->ticket > agent->governor->tickets) {
-            agent->governor->tickets = seat->ticket;
-        }
-    }
 }
 
 void resume_queue(struct peer *client, struct program *program, size_t seat, unsigned seats,
@@ -121,7 +76,7 @@ void resume_queue(struct peer *client, struct program *program, size_t seat, uns
     struct frame frame;
 
     if (!resume) {
-        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+        client_no_memory(client);
         return;
     }
     *resume = (struct resume){.next = agent->governor->resumes,
@@ -187,7 +142,7 @@ struct peer *resume_ends(struct agent *agent, const struct request *request, con
             rest &= resume->program->seats[i].suspended ? ~0u : ~(1u << i);
         }
         if (strcmp(result, RESULT_DONE) == 0 && !rest) {
-            drop(agent->governor, resume);
+            drop(agent, resume);
             return client;
         }
     }
@@ -219,7 +174,7 @@ void resume_forget(struct agent *agent, const struct program *program)
         if (resume->program == program) {
             peer_error(resume->client, ERR_GONE, "program %s (pid %d) ended before it had a device",
                        program->name, (int)program->pid);
-            drop(agent->governor, resume);
+            drop(agent, resume);
         }
     }
 }
@@ -233,12 +188,12 @@ void resume_tick(struct agent *agent)
         next = resume->next;
         if (!waits(resume)) {
             report_devices(resume->client, resume->program, resume->seat, RESULT_DONE, false);
-            drop(agent->governor, resume);
+            drop(agent, resume);
         } else if (!queues(resume)) {
             peer_error(resume->client, ERR_REFUSED,
                        "program %s (pid %d) was suspended by another command meanwhile",
                        program->name, (int)program->pid);
-            drop(agent->governor, resume);
+            drop(agent, resume);
         } else if (program->unresponsive) {
             peer_error(resume->client, ERR_EXPIRED,
                        "program %s (pid %d) does not answer (is it stopped?); the resume is "
@@ -254,9 +209,9 @@ void resume_tick(struct agent *agent)
     }
 }
 
-void resume_finish(struct governor *governor)
+void resume_finish(struct agent *agent)
 {
-    while (governor->resumes) {
-        drop(governor, governor->resumes);
+    while (agent->governor->resumes) {
+        drop(agent, agent->governor->resumes);
     }
 }

@@ -1,22 +1,22 @@
+#include "agent/daemon/govern/steps.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/grants.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 
 /* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */
 
-#define SHRINK_MS   10000
-#define TRIM_MS     1000
-#define FRESH_MS    1000
-#define REST_MS     1000
-#define REST_MS_MAX 60000
-/* One that makes programs all the time is tried again after so long at first, then after twice...
- */
-#define BUILD_MS      60000
-#define BUILD_DOUBLED 6
-#define STEP_MS       600000 /* A move that takes longer is given up. */
+#define SHRINK_MS 10000
+#define TRIM_MS   1000
+#define FRESH_MS  1000
+#define STEP_MS   600000 /* A move that takes longer is given up. */
 
 static const struct policy_program *program_of(const struct agent *agent, uint32_t index)
 {
@@ -29,110 +29,6 @@ static void note(const struct group *group, const struct policy_step *step)
 
     memcpy(program->governed.why, step->reason, sizeof(program->governed.why));
     agent_log("%s: policy: %s: %s", program->id, policy_action_name(step->action), step->reason);
-}
-
-void step_rest(struct agent *agent, struct program *program)
-{
-    struct governed *governed = &program->governed;
-
-    governed->rest_ms = governed->rest_ms ? governed->rest_ms * 2 : REST_MS;
-    governed->rest_ms = governed->rest_ms < REST_MS_MAX ? governed->rest_ms : REST_MS_MAX;
-    governed->rest_until_ms = uv_now(&agent->loop) + governed->rest_ms;
-}
-
-/** What a build there depends on and that another driver changes. */
-static uint64_t driver_of(const struct agent *agent, uint32_t device)
-{
-    const struct inventory_entry *entry = govern_entry(agent, device);
-    const cl_device_info names[] = {CL_DRIVER_VERSION, CL_DEVICE_VERSION};
-    uint64_t hash = 1469598103934665603u;
-
-    for (size_t i = 0; entry && i < ARRAY_SIZE(names); i++) {
-        for (const char *at = devinfo_string(&entry->info, names[i]); at && *at; at++) {
-            hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-        }
-    }
-    return hash;
-}
-
-bool step_barred(const struct agent *agent, const struct program *program,
-                 const struct program_bar *bar)
-{
-    bool time = uv_now(&agent->loop) < bar->until_ms;
-
-    switch (bar->cause) {
-    case BAR_REFUSED:
-        return bar->uses == program_uses(program);
-    case BAR_BUILD:
-        return bar->driver == driver_of(agent, bar->device) &&
-               (time || bar->uses == program_uses(program));
-    case BAR_FAILED:
-        break;
-    }
-    return time;
-}
-
-void step_bar(struct agent *agent, struct program *program, uint32_t device,
-              enum program_bar_cause cause, const char *reason)
-{
-    struct governed *governed = &program->governed;
-    unsigned at = 0, tries = 0;
-
-    while (at < governed->bar_count && governed->bars[at].device != device) {
-        at++;
-    }
-    if (at == PROGRAM_BARS_MAX) {
-        at = 0;
-    } else if (at == governed->bar_count) {
-        governed->bar_count++;
-    } else if (governed->bars[at].cause == cause) {
-        tries = governed->bars[at].tries + 1;
-    }
-    if (cause == BAR_FAILED) {
-        governed->rest_ms = governed->rest_ms ? governed->rest_ms * 2 : REST_MS;
-        governed->rest_ms = governed->rest_ms < REST_MS_MAX ? governed->rest_ms : REST_MS_MAX;
-    }
-    uint64_t build_ms = (uint64_t)BUILD_MS << (tries < BUILD_DOUBLED ? tries : BUILD_DOUBLED);
-    governed->bars[at] = (struct program_bar){
-        .device = device,
-        .cause = cause,
-        .tries = tries,
-        .uses = program_uses(program),
-        .driver = driver_of(agent, device),
-        .until_ms = uv_now(&agent->loop) + (cause == BAR_BUILD ? build_ms : governed->rest_ms),
-    };
-    snprintf(governed->bars[at].reason, sizeof(governed->bars[at].reason), "%s", reason);
-}
-
-/* ---- messages ---- */
-
-void step_grant(struct agent *agent, struct program *program, uint32_t index, uint64_t bytes)
-{
-    struct program_device *seat = &program->seats[index];
-    struct frame frame;
-
-    ledger_set_granted(&agent->governor->ledger, &seat->account, seat->account.granted + bytes);
-    seat->exchanged_ms = seat->granted_ms = uv_now(&agent->loop);
-    frame_init(&frame, MSG_GRANT);
-    frame_u64(&frame, "seat", index);
-    frame_u64(&frame, "bytes", bytes);
-    peer_send(program->peer, &frame);
-}
-
-static void shrink(struct agent *agent, struct program *program, uint32_t seat, uint64_t bytes,
-                   uint64_t patience_ms)
-{
-    struct frame frame;
-
-    frame_init(&frame, MSG_SHRINK);
-    frame_u64(&frame, "seat", seat);
-    frame_u64(&frame, "bytes", bytes);
-    peer_send(program->peer, &frame);
-    program->seats[seat].exchanged_ms = uv_now(&agent->loop);
-    program->governed.shrinks = true;
-    program->governed.trims = patience_ms < SHRINK_MS;
-    program->governed.shrink_to = bytes;
-    program->governed.shrink_until_ms = uv_now(&agent->loop) + patience_ms;
 }
 
 /* ---- steps ---- */
@@ -150,14 +46,14 @@ static uint64_t granted_of(const struct group *group)
 /** With a step's worth more than it needs, where there is plenty. */
 static bool do_grant(struct agent *agent, const struct group *group, const struct policy_step *step)
 {
-    struct need *need = need_of(agent->governor, group->program, group->seats);
+    struct need *need = need_of(agent, group->program, group->seats);
     const struct program_device *seat = &group->program->seats[group->seat];
     uint64_t granted = granted_of(group), quota = group->program->policy.quota;
 
     if (seat->account.device == LEDGER_NONE || (!need && !step->bytes)) {
         return false;
     }
-    const struct ledger_device *device = &agent->governor->ledger.devices[seat->account.device];
+    const struct ledger_device *device = &agent->ledger.devices[seat->account.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
     if (group->program->governed.displaces && bytes < ledger_step(device)) {
         /* What others gave for it is not left to be given back, and asked for again. */
@@ -168,7 +64,7 @@ static bool do_grant(struct agent *agent, const struct group *group, const struc
     if (bytes > step->bytes && granted + bytes > quota) {
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
     }
-    step_grant(agent, group->program, group->seat, bytes);
+    grants_add(agent, group->program, group->seat, bytes);
     if (need) {
         need_answer(agent, need, WAY_AGAIN, step->reason);
     }
@@ -178,18 +74,18 @@ static bool do_grant(struct agent *agent, const struct group *group, const struc
 /** It keeps to so much in all. One whose call waits for that goes on by making room itself. */
 static bool do_spill(struct agent *agent, const struct group *group, const struct policy_step *step)
 {
-    struct need *need = need_of(agent->governor, group->program, group->seats);
+    struct need *need = need_of(agent, group->program, group->seats);
     uint64_t granted = granted_of(group);
 
     if (!need && step->bytes >= granted) {
         return false;
     }
     if (step->bytes > granted) {
-        step_grant(agent, group->program, group->seat, step->bytes - granted);
+        grants_add(agent, group->program, group->seat, step->bytes - granted);
     } else if (step->bytes < granted) {
         for (uint32_t i = 0; i < group->program->seat_count; i++) {
             if (group->seats & (1u << i)) {
-                shrink(agent, group->program, i, step->bytes, SHRINK_MS);
+                grants_shrink(agent, group->program, i, step->bytes, SHRINK_MS, false);
             }
         }
     }
@@ -223,7 +119,7 @@ static void share_out(const struct group *group, uint64_t bytes, uint64_t *ret_g
 static bool ask(struct agent *agent, const struct group *group, const struct policy_step *step,
                 const char *verb)
 {
-    const struct inventory_entry *target = govern_entry(agent, step->device);
+    const struct inventory_entry *target = devices_entry(agent, step->device);
     uint64_t grants[PROTOCOL_SEATS_MAX];
     bool any = false;
 
@@ -249,8 +145,7 @@ static bool ask(struct agent *agent, const struct group *group, const struct pol
             continue;
         }
         if (target) {
-            ledger_keep(&agent->governor->ledger, &group->program->seats[i].account, step->device,
-                        grants[i]);
+            ledger_keep(&agent->ledger, &group->program->seats[i].account, step->device, grants[i]);
         }
         any = true;
     }
@@ -268,7 +163,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     if (!group.program->peer || program_of(agent, step->program)->busy_moving) {
         return false;
     }
-    if (step->action == POLICY_DO_REFUSE && !need_of(agent->governor, group.program, group.seats)) {
+    if (step->action == POLICY_DO_REFUSE && !need_of(agent, group.program, group.seats)) {
         /* What is in its way may pass: it goes on queueing. */
         memcpy(group.program->governed.why, step->reason, sizeof(group.program->governed.why));
         return false;
@@ -286,8 +181,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     case POLICY_DO_SUSPEND:
         return ask(agent, &group, step, MSG_SUSPEND);
     case POLICY_DO_REFUSE:
-        need_answer(agent, need_of(agent->governor, group.program, group.seats), WAY_REFUSE,
-                    step->reason);
+        need_answer(agent, need_of(agent, group.program, group.seats), WAY_REFUSE, step->reason);
         return true;
     case POLICY_NOTHING:
     case POLICY_DO_WAIT:
@@ -333,7 +227,7 @@ static void trim(struct agent *agent, struct program *program, uint32_t device)
     for (uint32_t i = 0; i < program->seat_count; i++) {
         const struct ledger_account *account = &program->seats[i].account;
         if (account->device == device && account->granted > account->held) {
-            shrink(agent, program, i, held, TRIM_MS / 2);
+            grants_shrink(agent, program, i, held, TRIM_MS / 2, true);
         }
     }
     program->governed.trimmed_ms = uv_now(&agent->loop);
@@ -343,7 +237,7 @@ static void trim(struct agent *agent, struct program *program, uint32_t device)
 static bool trim_device(struct agent *agent, const struct program *program, uint32_t device,
                         uint64_t bytes)
 {
-    const struct ledger_device *own = &agent->governor->ledger.devices[device];
+    const struct ledger_device *own = &agent->ledger.devices[device];
     uint64_t room = ledger_free(own), slack = 0;
     bool under_way = false;
 
@@ -386,8 +280,8 @@ bool step_trim(struct agent *agent, uint32_t index)
     }
     uint64_t bytes = one->wanted > one->need ? one->wanted : one->need;
     for (uint32_t i = 0; i < world->policy.device_count; i++) {
-        if (ledger_free(&agent->governor->ledger.devices[i]) >= bytes &&
-            !world->devices[i].closed && !(one->barred[i / 64] & 1ull << (i % 64))) {
+        if (ledger_free(&agent->ledger.devices[i]) >= bytes && !world->devices[i].closed &&
+            !(one->barred[i / 64] & 1ull << (i % 64))) {
             return false;
         }
     }
@@ -416,7 +310,7 @@ bool step_quota(struct agent *agent)
                  "it has more than its limit allows and keeps to that");
         for (uint32_t seat = 0; seat < group->program->seat_count; seat++) {
             if (group->seats & (1u << seat)) {
-                shrink(agent, group->program, seat, one->quota, SHRINK_MS);
+                grants_shrink(agent, group->program, seat, one->quota, SHRINK_MS, false);
             }
         }
         return true;

@@ -3,7 +3,12 @@
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/govern_priv.h"
+#include "agent/daemon/devices/device_settings.h"
+#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/programs/program_wish.h"
 #include "policy/wish.h"
 #include "state/driver/offer.h"
@@ -22,39 +27,7 @@ void world_finish(struct world *world)
     *world = (struct world){0};
 }
 
-const struct inventory_entry *govern_entry(const struct agent *agent, uint32_t device)
-{
-    const struct inventory *inventory = &agent->devices.inventory;
-
-    if (device >= agent->governor->ledger.count) {
-        return NULL;
-    }
-    for (size_t i = 0; i < inventory->count; i++) {
-        if (strcmp(inventory->entries[i].name, agent->governor->ledger.devices[device].name) == 0) {
-            return &inventory->entries[i];
-        }
-    }
-    return NULL;
-}
-
-uint32_t govern_index(const struct agent *agent, const struct inventory_entry *entry)
-{
-    uint32_t index;
-
-    return ledger_device(&agent->governor->ledger, entry->name, &index) ? LEDGER_NONE : index;
-}
-
-bool govern_device_suffices(const struct agent *agent, const struct program *program,
-                            uint32_t device, char *ret_reason, size_t size)
-{
-    const struct inventory_entry *entry = govern_entry(agent, device);
-
-    return !entry || program_wish_fits(program, &entry->info,
-                                       ledger_lasting(&agent->governor->ledger.devices[device]),
-                                       ret_reason, size);
-}
-
-unsigned policy_moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since)
+static unsigned moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since)
 {
     unsigned recent = 0;
 
@@ -66,17 +39,16 @@ unsigned policy_moves_since(const uint64_t *times, unsigned count, unsigned size
 
 static void put_devices(struct agent *agent, struct world *world)
 {
-    const struct governor *governor = agent->governor;
 
-    for (uint32_t i = 0; i < governor->ledger.count; i++) {
-        const struct ledger_device *own = &governor->ledger.devices[i];
-        const struct inventory_entry *entry = govern_entry(agent, i);
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct ledger_device *own = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
         struct policy_device *device = &world->devices[i];
         *device = (struct policy_device){
             .kind = PLACE_OTHER, .speed = 1, .price = 1000, .closed = true, .first = POLICY_NONE};
         if (entry) {
             struct plan_offer offer;
-            settings_device(agent, entry, device);
+            device_settings(agent, entry, device);
             offer_from_devinfo(&entry->info, &offer);
             wish_limits(&offer, &world->offers[i]);
         }
@@ -114,34 +86,33 @@ static void put_bars(const struct agent *agent, const struct group *group, uint3
 {
     const struct program *program = group->program;
     const struct program_device *seat = &program->seats[group->seat];
-    const struct governor *governor = agent->governor;
 
     for (unsigned i = 0; i < program->governed.bar_count; i++) {
         const struct program_bar *one = &program->governed.bars[i];
-        if (one->device != own && step_barred(agent, program, one)) {
+        if (one->device != own && bars_hold(agent, program, one)) {
             bar(barred, one->device);
         }
     }
-    for (uint32_t i = 0; program->wish.aware && i < governor->ledger.count; i++) {
+    for (uint32_t i = 0; program->wish.aware && i < agent->ledger.count; i++) {
         char ignored[POLICY_REASON];
-        if (!govern_device_suffices(agent, program, i, ignored, sizeof(ignored))) {
+        if (!program_wish_fits(agent, program, i, ignored, sizeof(ignored))) {
             bar(barred, i);
         }
     }
-    for (uint32_t i = 0; program->environment && i < governor->ledger.count; i++) {
-        const struct inventory_entry *entry = govern_entry(agent, i);
+    for (uint32_t i = 0; program->environment && i < agent->ledger.count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i);
         if (i != own && entry && !devices_shown(agent, program->environment, entry)) {
             bar(barred, i);
         }
     }
-    for (uint32_t i = 0; seat->suspended && seat->only != LEDGER_NONE && i < governor->ledger.count;
+    for (uint32_t i = 0; seat->suspended && seat->only != LEDGER_NONE && i < agent->ledger.count;
          i++) {
         if (i != seat->only) {
             bar(barred, i);
         }
     }
-    for (uint32_t i = 0; program->policy.pinned_to[0] && i < governor->ledger.count; i++) {
-        const struct inventory_entry *entry = govern_entry(agent, i), *meant;
+    for (uint32_t i = 0; program->policy.pinned_to[0] && i < agent->ledger.count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i), *meant;
         char ignored[PROTOCOL_TEXT_MAX];
         if (!entry ||
             device_resolve(&agent->devices.inventory, program->policy.pinned_to, &meant, ignored,
@@ -202,19 +173,18 @@ static void put_times(const struct agent *agent, const struct group *group, cons
     row->waited_s = waited / 1000;
     row->stayed_s = (now - seat->placed_ms) / 1000;
     row->recent_moves =
-        policy_moves_since(group->program->governed.moved_ms, group->program->governed.moved,
-                           PROGRAM_MOVES_MAX, now > budget ? now - budget : 0);
+        moves_since(group->program->governed.moved_ms, group->program->governed.moved,
+                    PROGRAM_MOVES_MAX, now > budget ? now - budget : 0);
 }
 
 static void put_group(struct agent *agent, struct world *world, const struct group *group,
                       uint32_t device)
 {
-    struct governor *governor = agent->governor;
     struct program *program = group->program;
     uint32_t index = world->policy.program_count++;
     struct policy_program *row = &world->programs[index];
-    uint64_t *barred = world->barred + (size_t)index * ((governor->ledger.count + 63) / 64);
-    const struct need *need = need_of(governor, program, group->seats);
+    uint64_t *barred = world->barred + (size_t)index * ((agent->ledger.count + 63) / 64);
+    const struct need *need = need_of(agent, program, group->seats);
     bool displaced = program->seats[group->seat].displaced;
 
     world->groups[index] = *group;
@@ -341,18 +311,18 @@ int world_build(struct agent *agent)
     for (const struct program *program = agent->programs; program; program = program->next) {
         programs += program->seat_count;
     }
-    int error = make_room(world, governor->ledger.count, programs);
+    int error = make_room(world, agent->ledger.count, programs);
     if (error) {
         return error;
     }
     put_devices(agent, world);
     world->policy = (struct policy_world){
         .devices = world->devices,
-        .device_count = governor->ledger.count,
+        .device_count = agent->ledger.count,
         .programs = world->programs,
         .queue = world->queue,
-        .recent_moves = policy_moves_since(governor->moved_ms, governor->moved, GOVERN_MOVES_MAX,
-                                           now > budget ? now - budget : 0),
+        .recent_moves = moves_since(governor->moved_ms, governor->moved, GOVERN_MOVES_MAX,
+                                    now > budget ? now - budget : 0),
     };
     for (struct program *program = agent->programs; program; program = program->next) {
         put_program_groups(agent, world, program);

@@ -1,49 +1,21 @@
-#include "agent/daemon/messages/registering.h"
+#include "agent/daemon/messages/handlers.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/config/cleanup.h"
+#include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/govern.h"
-#include "agent/daemon/peers.h"
+#include "agent/daemon/govern/placing.h"
+#include "agent/daemon/messages/describe.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/wire/access.h"
 
 /* What is asked of the list of devices: the list itself, and where a new program starts. */
 
 #define LIST_AGE_MS 1000
 #define ANY_AGE_MS  (1ull << 40) /* Any age will do. */
-
-/** The variables that a client sends and may send, one a line. To be freed; NULL: no memory. */
-static char *environment_of(const struct peer *peer, const msgpack_object *map)
-{
-    const msgpack_object *items;
-    size_t count = field_array(map, "environment", &items), size = 1, used = 0;
-
-    if (!access_may_load(geteuid(), peer->uid)) {
-        count = 0;
-    }
-    for (size_t i = 0; i < count; i++) {
-        size += items[i].type == MSGPACK_OBJECT_STR ? items[i].via.str.size + 1 : 0;
-    }
-    char *text = malloc(size);
-    for (size_t i = 0; text && i < count; i++) {
-        const msgpack_object_str *item = &items[i].via.str;
-        if (items[i].type != MSGPACK_OBJECT_STR || memchr(item->ptr, '\n', item->size) ||
-            memchr(item->ptr, '\0', item->size) || !memchr(item->ptr, '=', item->size)) {
-            continue;
-        }
-        memcpy(text + used, item->ptr, item->size);
-        used += item->size;
-        text[used++] = '\n';
-    }
-    if (text) {
-        text[used] = '\0';
-    }
-    return text;
-}
 
 static void reply_registered(struct peer *peer, struct program *program)
 {
@@ -81,7 +53,7 @@ static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD
     return true;
 }
 
-static void handle_register(struct peer *peer, struct message *message, const char *environment)
+static void register_program(struct peer *peer, struct message *message, const char *environment)
 {
     struct agent *agent = peer->agent;
     const struct inventory_entry *entries[PROTOCOL_SEATS_MAX];
@@ -94,7 +66,7 @@ static void handle_register(struct peer *peer, struct message *message, const ch
         peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_SEATS_MAX);
         return;
     }
-    int result = govern_place(agent, &wish, entries, error, sizeof(error));
+    int result = placing_choose(agent, &wish, entries, error, sizeof(error));
     if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {
         peer->retried = true;
         peer_wait_for_devices(peer, message);
@@ -126,48 +98,40 @@ static void handle_register(struct peer *peer, struct message *message, const ch
     reply_registered(peer, program);
 }
 
-/** A listing in progress may be of another environment: then it is this one's turn next. */
-static void wait_for_list(struct peer *peer, struct message *message, const char *environment)
+/** The variables of @peer, one a line; NULL: the answer was given, or waits for a list that shows
+ *  them and is not older than @age_ms. */
+static char *fresh_environment(struct peer *peer, struct message *message, uint64_t age_ms)
 {
-    peer->retried = !peer->agent->devices.listing;
-    peer_wait_for_devices(peer, message);
-    devices_refresh(peer->agent, environment);
+    char *environment = client_environment(peer, &message->root);
+
+    if (!environment) {
+        client_no_memory(peer);
+    } else if (!peer->retried && !devices_fresh(peer->agent, environment, age_ms)) {
+        client_await_devices(peer, message, environment);
+        free(environment);
+        environment = NULL;
+    }
+    return environment;
 }
 
-void registering_handle(struct peer *peer, struct message *message)
+void register_handle(struct peer *peer, struct message *message)
 {
-    struct agent *agent = peer->agent;
-    bool registers = field_is(&message->root, "type", MSG_REGISTER);
-    char *environment = environment_of(peer, &message->root);
+    CLEANUP(cleanup_free) char *environment = fresh_environment(peer, message, ANY_AGE_MS);
+
+    if (environment) {
+        register_program(peer, message, environment);
+    }
+}
+
+void devices_handle(struct peer *peer, struct message *message)
+{
+    CLEANUP(cleanup_free) char *environment = fresh_environment(peer, message, LIST_AGE_MS);
     struct frame frame;
 
-    if (!environment) {
-        peer_error(peer, ERR_FAILED, "the agent has no memory for the request; try again");
-        return;
-    }
-    if (!peer->retried &&
-        !devices_fresh(agent, environment, registers ? ANY_AGE_MS : LIST_AGE_MS)) {
-        wait_for_list(peer, message, environment);
-    } else if (registers) {
-        handle_register(peer, message, environment);
-    } else {
+    if (environment) {
         peer->retried = false;
         frame_init(&frame, MSG_DEVICES);
-        devices_describe(agent, peer, &frame);
+        describe_devices(peer->agent, peer, &frame);
         peer_send(peer, &frame);
     }
-    free(environment);
-}
-
-bool registering_await(struct peer *peer, struct message *message)
-{
-    char *environment = peer->retried ? NULL : environment_of(peer, &message->root);
-
-    if (!environment) {
-        peer->retried = false;
-        return false;
-    }
-    wait_for_list(peer, message, environment);
-    free(environment);
-    return true;
 }

@@ -108,3 +108,44 @@ uint64_t program_uses(const struct program *program)
 
     return (status->contexts * 1000003 + status->programs) * 1000003 + status->kernels;
 }
+
+void program_put_queued(const struct agent *agent, const struct program *program,
+                        struct frame *frame)
+{
+    frame_array(frame, "queued_ms");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        frame_u64(frame, NULL, program->seats[i].queued_ms);
+    }
+    frame_end(frame);
+    frame_array(frame, "only");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        uint32_t only = program->seats[i].only;
+        frame_string(frame, NULL, only == LEDGER_NONE ? "" : agent->ledger.devices[only].name);
+    }
+    frame_end(frame);
+}
+
+void program_take_queued(struct agent *agent, struct program *program, const msgpack_object *map)
+{
+    const msgpack_object *times, *names;
+    size_t timed = field_array(map, "queued_ms", &times), named = field_array(map, "only", &names);
+    uint64_t now = uv_now(&agent->loop);
+    char name[PROTOCOL_WORD_MAX];
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        struct program_device *seat = &program->seats[i];
+        /* The clock is one for all agents between two starts of the machine. */
+        seat->queued_ms = now;
+        if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER &&
+            times[i].via.u64 < now) {
+            seat->queued_ms = times[i].via.u64;
+        }
+        if (i < named && object_string(&names[i], name, sizeof(name)) && name[0] &&
+            ledger_device(&agent->ledger, name, &seat->only)) {
+            seat->only = LEDGER_NONE;
+        }
+        if (seat->ticket > agent->tickets) {
+            agent->tickets = seat->ticket;
+        }
+    }
+}

@@ -1,8 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/govern/govern.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
 
 /* What is known of programs' virtual devices, and how it is told. */
@@ -84,7 +83,7 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
     seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }
 
-void programs_status(struct program *program, const msgpack_object *message)
+void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *seats;
     size_t count = field_array(message, "seats", &seats);
@@ -193,60 +192,9 @@ void program_device_names(const struct agent *agent, const struct program *progr
     }
 }
 
-static void describe_seat(const struct agent *agent, const struct program_device *seat,
-                          size_t index, struct frame *frame)
-{
-    frame_map(frame, NULL);
-    frame_u64(frame, "seat", index);
-    frame_string(frame, "device", seat_device_name(agent, seat));
-    frame_string(frame, "device_driver_name", seat->has_device ? seat->device.device : "");
-    frame_bool(frame, "suspended", seat->suspended);
-    frame_bool(frame, "moving", seat->moving);
-    frame_u64(frame, "device_bytes", seat->device_bytes);
-    frame_u64(frame, "moves", seat->moves);
-    frame_u64(frame, "last_downtime_ns", seat->last_downtime_ns);
-    frame_string(frame, "pinned", seat->pinned);
-    frame_bool(frame, "chosen", seat->chosen);
-    frame_u64(frame, "granted_bytes", ledger_reserved(&seat->account));
-    frame_u64(frame, "wanted_bytes", seat->wanted);
-    frame_u64(frame, "spilled_bytes", seat->spilled);
-    frame_end(frame);
-}
+/* Room for what operators ask, and what becomes of room that was kept when a request ends. */
 
-void program_describe(const struct agent *agent, const struct program *program, struct frame *frame)
+uint64_t seat_wanted(const struct program_device *seat)
 {
-    const struct program_status *status = &program->status;
-    const struct program_device *first = &program->seats[0];
-    const char *pinned = "";
-    uint64_t bytes = 0, moves = 0;
-
-    for (size_t i = 0; i < program->seat_count; i++) {
-        bytes += program->seats[i].device_bytes;
-        moves += program->seats[i].moves;
-        pinned = pinned[0] ? pinned : program->seats[i].pinned;
-    }
-    frame_string(frame, "id", program->id);
-    frame_string(frame, "name", program->name);
-    frame_u64(frame, "pid", (uint64_t)program->pid);
-    frame_u64(frame, "uid", program->uid);
-    frame_string(frame, "state", program_state(program));
-    frame_string(frame, "device", seat_device_name(agent, first));
-    frame_string(frame, "device_driver_name", first->has_device ? first->device.device : "");
-    frame_u64(frame, "device_bytes", bytes);
-    frame_u64(frame, "moves", moves);
-    frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);
-    frame_u64(frame, "contexts", status->contexts);
-    frame_u64(frame, "queues", status->queues);
-    frame_u64(frame, "memories", status->memories);
-    frame_u64(frame, "programs", status->programs);
-    frame_u64(frame, "kernels", status->kernels);
-    frame_u64(frame, "events", status->events);
-    frame_string(frame, "pinned", pinned);
-    govern_describe_program(agent, program, frame);
-    program_put_wish(program, frame);
-    frame_array(frame, "seats");
-    for (size_t i = 0; i < program->seat_count; i++) {
-        describe_seat(agent, &program->seats[i], i, frame);
-    }
-    frame_end(frame);
+    return seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
 }

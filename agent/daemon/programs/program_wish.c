@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
 #include "policy/wish.h"
 #include "state/driver/offer.h"
@@ -66,17 +67,19 @@ void program_put_wish(const struct program *program, struct frame *frame)
     frame_end(frame);
 }
 
-bool program_wish_fits(const struct program *program, const struct devinfo *device, uint64_t memory,
+bool program_wish_fits(const struct agent *agent, const struct program *program, uint32_t device,
                        char *ret_reason, size_t size)
 {
+    const struct inventory_entry *entry = program->wish.aware ? devices_entry(agent, device) : NULL;
     struct plan_offer offer;
     struct plan_use use;
 
-    if (!program->wish.aware) {
+    if (!entry) {
         return true;
     }
+    uint64_t memory = ledger_lasting(&agent->ledger.devices[device]);
     wish_plan(&program->wish.minimum, &use);
-    offer_from_devinfo(device, &offer);
+    offer_from_devinfo(&entry->info, &offer);
     offer.memory_available = memory < offer.memory_available ? memory : offer.memory_available;
     return plan_fits(&use, &offer, ret_reason, size);
 }
@@ -105,73 +108,4 @@ void programs_notify_added(const struct agent *agent, uint64_t bytes, const char
     for (const struct program *program = agent->programs; program; program = program->next) {
         program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, bytes, text);
     }
-}
-
-/** The program that a client names, if it can be notified; else the client was told why not. */
-static struct program *find(struct peer *client, const msgpack_object *map, size_t *ret_seat)
-{
-    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
-    struct program *program;
-
-    if (!field_text(map, "app", name, sizeof(name)) || !name[0]) {
-        peer_error(client, ERR_USAGE, "the request names no program");
-        return NULL;
-    }
-    int result =
-        programs_find(client->agent, client, name, &program, ret_seat, error, sizeof(error));
-    if (result) {
-        peer_error(client,
-                   result == -ESRCH    ? ERR_NO_APP
-                   : result == -ENODEV ? ERR_NO_DEVICE
-                                       : ERR_AMBIGUOUS,
-                   "%s", error);
-        return NULL;
-    }
-    if (!program->peer || !program->wish.aware) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) %s, so it takes no notice; reseat ps --json shows those "
-                   "that do as \"aware\"",
-                   program->name, (int)program->pid,
-                   program->peer ? "has not registered with reseat.h" : "does not answer");
-        return NULL;
-    }
-    return program;
-}
-
-void notice_handle(struct peer *client, const msgpack_object *map)
-{
-    char what[PROTOCOL_WORD_MAX], text[PROTOCOL_TEXT_MAX];
-    size_t seat;
-    struct program *program = find(client, map, &seat);
-    struct frame frame;
-
-    if (!program) {
-        return;
-    }
-    (void)field_string(map, "what", what, sizeof(what));
-    if (!field_text(map, "text", text, sizeof(text)) && field_get(map, "text")) {
-        peer_error(client, ERR_USAGE, "the text of a notice is one line");
-        return;
-    }
-    if ((strcmp(what, NOTICE_POWER) == 0 || strcmp(what, NOTICE_QUOTA) == 0) &&
-        !field_get(map, "value")) {
-        peer_error(client, ERR_USAGE, "a notice of %s has a value", what);
-        return;
-    }
-    if (strcmp(what, NOTICE_ADDED) && strcmp(what, NOTICE_TAKEN) && strcmp(what, NOTICE_POWER) &&
-        strcmp(what, NOTICE_QUOTA)) {
-        peer_error(client, ERR_USAGE, "there is no notice \"%s\"; there are %s, %s, %s and %s",
-                   what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
-        return;
-    }
-    program_notify(program, seat, what, field_u64(map, "in_ns", 0), field_u64(map, "value", 0),
-                   text);
-    frame_init(&frame, MSG_NOTICE);
-    frame_map(&frame, "app");
-    frame_string(&frame, "id", program->id);
-    frame_string(&frame, "name", program->name);
-    frame_u64(&frame, "pid", (uint64_t)program->pid);
-    frame_end(&frame);
-    frame_string(&frame, "what", what);
-    peer_send(client, &frame);
 }

@@ -10,13 +10,9 @@ void program_take_wish(struct program *program, const msgpack_object *map);
 /** "aware" of an open map: an object of what it asks for, or nothing. */
 void program_put_wish(const struct program *program, struct frame *frame);
 
-/**
- * False for a device that has less than a program asked for at least, with the reason.
- *
- * @memory      Bytes that programs may have there.
- * @ret_reason  At least 256 bytes; untouched when it would do.
- */
-bool program_wish_fits(const struct program *program, const struct devinfo *device, uint64_t memory,
+/** False for a device (of the ledger) that has less than a program asked for at least, with the
+ *  reason; untouched where it would do, or is not listed. */
+bool program_wish_fits(const struct agent *agent, const struct program *program, uint32_t device,
                        char *ret_reason, size_t size);
 
 /** For program_notify(): none of its virtual devices is concerned. */
@@ -24,7 +20,7 @@ bool program_wish_fits(const struct program *program, const struct devinfo *devi
 /**
  * Notify a program (policy/reseat.h), if it registered and is connected.
  *
- * @seat  One of its virtual devices, APP_ALL_SEATS or APP_NO_SEAT.
+ * @seat  One of its virtual devices, PROGRAM_ALL_SEATS or APP_NO_SEAT.
  * @what  NOTICE_...; the other values as its notices have them.
  */
 void program_notify(const struct program *program, size_t seat, const char *what, uint64_t in_ns,
@@ -33,11 +29,5 @@ void program_notify(const struct program *program, size_t seat, const char *what
 /** Tell all programs that there is a device, or more of one: @bytes that programs may have there.
  */
 void programs_notify_added(const struct agent *agent, uint64_t bytes, const char *text);
-
-/**
- * A client wants a program notified (MSG_NOTICE with "program"). Answered at once: that it was
- * sent, or an error. The program need not do anything about it.
- */
-void notice_handle(struct peer *client, const msgpack_object *map);
 
 #endif

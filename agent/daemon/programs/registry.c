@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
-#include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/program_wish.h"
 #include "agent/wire/access.h"
@@ -18,49 +16,37 @@
 #define PROGRAM_FILE_MAX 65536
 #define LOST_MS          1000
 
-static void program_destroy(struct program *program)
+void program_open(struct agent *agent, struct program *program)
 {
+    program->policy.ways = (1u << POLICY_WAYS) - 1;
+    program->policy.quota = LEDGER_NO_LIMIT;
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
+        ledger_open(&agent->ledger, &program->seats[i].account);
+        program->seats[i].only = LEDGER_NONE;
+    }
+}
+
+void program_close(struct agent *agent, struct program *program)
+{
+    agent->events->program_removed(agent, program);
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
+        ledger_close(&agent->ledger, &program->seats[i].account);
+    }
+    agent->changed = true;
+}
+
+/** Take it out of the list. */
+static void program_destroy(struct agent *agent, struct program *program)
+{
+    program_close(agent, program);
+    for (struct program **at = &agent->programs; *at; at = &(*at)->next) {
+        if (*at == program) {
+            *at = program->next;
+            break;
+        }
+    }
     free(program->environment);
     free(program);
-}
-
-static int program_path(const struct agent *agent, const struct program *program,
-                        char ret[PATH_MAX])
-{
-    return paths_join(agent->programs_folder, program->id, ret);
-}
-
-/** Write what a later agent must know. Failing is not fatal: connected programs tell it again. */
-void programs_save(const struct agent *agent, const struct program *program)
-{
-    char path[PATH_MAX];
-    struct frame frame;
-
-    frame_init(&frame, "app");
-    frame_u64(&frame, "version", PROTOCOL_VERSION);
-    frame_string(&frame, "id", program->id);
-    frame_string(&frame, "name", program->name);
-    frame_u64(&frame, "pid", (uint64_t)program->pid);
-    frame_u64(&frame, "start", program->start);
-    frame_u64(&frame, "uid", program->uid);
-    frame_bool(&frame, "named", program->named);
-    frame_bool(&frame, "connected", program->connected);
-    program_put_devices(program, &frame);
-    program_put_policy(program, &frame);
-    govern_put_queued(agent, program, &frame);
-    int error = frame_seal(&frame);
-    if (!error) {
-        error = program_path(agent, program, path);
-    }
-    if (!error) {
-        error = paths_write(path, frame.buffer.data, frame.buffer.size);
-    }
-    if (error) {
-        agent_log("%s: cannot note the program (%s); the next agent will not know it until it "
-                  "connects",
-                  program->id, strerror(-error));
-    }
-    frame_finish(&frame);
 }
 
 static struct program *program_by_id(const struct agent *agent, const char *id)
@@ -96,7 +82,7 @@ static struct program *program_create(struct agent *agent, pid_t pid, uint64_t s
     program->seat_count = 1;
     program->next = agent->programs;
     agent->programs = program;
-    govern_know(agent, program);
+    program_open(agent, program);
     return program;
 }
 
@@ -162,8 +148,8 @@ static bool load_one(struct agent *agent, const char *path)
             program->connected = program->awaited = field_bool(map, "connected", false);
             program_take_devices(program, map);
             program_take_policy(program, map);
-            govern_configure(agent, program);
-            govern_take_queued(agent, program, map);
+            program_configure(agent, program);
+            program_take_queued(agent, program, map);
             program->lost_ms = uv_now(&agent->loop);
             reserve_id(agent, id);
             alive = true;
@@ -197,26 +183,16 @@ static void program_remove(struct agent *agent, struct program *program)
 {
     char path[PATH_MAX];
 
-    govern_forget(agent, program);
-    for (struct program **at = &agent->programs; *at; at = &(*at)->next) {
-        if (*at == program) {
-            *at = program->next;
-            break;
-        }
-    }
-    if (!program_path(agent, program, path)) {
+    if (!program_file(agent, program, path)) {
         unlink(path);
     }
-    program_destroy(program);
+    program_destroy(agent, program);
 }
 
 void programs_finish(struct agent *agent)
 {
     while (agent->programs) {
-        struct program *program = agent->programs;
-        govern_forget(agent, program);
-        agent->programs = program->next;
-        program_destroy(program);
+        program_destroy(agent, agent->programs);
     }
 }
 
@@ -230,17 +206,17 @@ void programs_sweep(struct agent *agent)
             continue;
         }
         if (!process_alive(program->pid, program->start)) {
-            requests_fail(agent, program, true);
+            agent->events->program_unreachable(agent, program, true);
             program_remove(agent, program);
         } else if (program->connected && uv_now(&agent->loop) - program->lost_ms > LOST_MS) {
-            requests_fail(agent, program, false);
+            agent->events->program_unreachable(agent, program, false);
         }
     }
 }
 
 int programs_register(struct agent *agent, struct peer *peer, const char *name, bool named,
                       const struct inventory_entry *const *devices, size_t seat_count,
-                      const char *environment, struct program **ret_app)
+                      const char *environment, struct program **ret_program)
 {
     uint64_t start;
     int error = process_start_time(peer->pid, &start);
@@ -264,7 +240,7 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
     program->environment = copy;
     program->named = named;
     set_name(program, name, program->id);
-    govern_named(agent, program);
+    program_named(agent, program);
     program->seat_count = seat_count;
     for (size_t i = 0; i < seat_count; i++) {
         if (devices[i]) {
@@ -273,7 +249,7 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
         }
     }
     programs_save(agent, program);
-    *ret_app = program;
+    *ret_program = program;
     return 0;
 }
 
@@ -319,7 +295,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         set_name(program, parent && !parent->named ? command : name,
                  command[0] ? command : program->id);
         if (!parent) {
-            govern_named(agent, program);
+            program_named(agent, program);
         }
     }
     if (program->peer && program->peer != peer) {
@@ -348,7 +324,7 @@ void programs_disconnect(struct agent *agent, struct peer *peer)
     }
     program->peer = NULL;
     program->lost_ms = uv_now(&agent->loop);
-    govern_lost(agent, program);
+    agent->events->program_lost(agent, program);
     agent_log("%s: %s (pid %d) disconnected", program->id, program->name, (int)program->pid);
     programs_sweep(agent);
 }
@@ -411,7 +387,7 @@ static void candidates(const struct agent *agent, const struct peer *peer, const
 }
 
 static int find(struct agent *agent, const struct peer *peer, const char *text,
-                struct program **ret_app, char *ret_error, size_t error_size)
+                struct program **ret_program, char *ret_error, size_t error_size)
 {
     char list[512];
     unsigned count;
@@ -420,7 +396,7 @@ static int find(struct agent *agent, const struct peer *peer, const char *text,
     for (struct program *program = agent->programs; program; program = program->next) {
         if (access_may_act(peer->uid, program->uid) &&
             (strcmp(program->id, text) == 0 || (is_pid(text, &pid) && program->pid == pid))) {
-            *ret_app = program;
+            *ret_program = program;
             return 0;
         }
     }
@@ -429,7 +405,7 @@ static int find(struct agent *agent, const struct peer *peer, const char *text,
         found = by_name(agent, peer, text, false, &count);
     }
     if (count == 1) {
-        *ret_app = found;
+        *ret_program = found;
         return 0;
     }
     candidates(agent, peer, count ? text : NULL, list, sizeof(list));
@@ -458,26 +434,27 @@ static bool cut_seat(char *text, size_t *ret_seat)
 }
 
 int programs_find(struct agent *agent, const struct peer *peer, const char *text,
-                  struct program **ret_app, size_t *ret_seat, char *ret_error, size_t error_size)
+                  struct program **ret_program, size_t *ret_seat, char *ret_error,
+                  size_t error_size)
 {
     char name[PROTOCOL_WORD_MAX];
     size_t seat;
 
     programs_sweep(agent);
-    int error = find(agent, peer, text, ret_app, ret_error, error_size);
+    int error = find(agent, peer, text, ret_program, ret_error, error_size);
     *ret_seat = PROGRAM_ALL_SEATS;
     snprintf(name, sizeof(name), "%s", text);
     if (error != -ESRCH || !cut_seat(name, &seat)) {
         return error;
     }
-    error = find(agent, peer, name, ret_app, ret_error, error_size);
+    error = find(agent, peer, name, ret_program, ret_error, error_size);
     if (error) {
         return error;
     }
-    if (seat >= (*ret_app)->seat_count) {
+    if (seat >= (*ret_program)->seat_count) {
         snprintf(ret_error, error_size, "program %s (pid %d) has %zu virtual device%s, from 0 on",
-                 (*ret_app)->name, (int)(*ret_app)->pid, (*ret_app)->seat_count,
-                 (*ret_app)->seat_count == 1 ? "" : "s");
+                 (*ret_program)->name, (int)(*ret_program)->pid, (*ret_program)->seat_count,
+                 (*ret_program)->seat_count == 1 ? "" : "s");
         return -ENODEV;
     }
     *ret_seat = seat;

@@ -3,7 +3,6 @@
 
 #include "agent/daemon/agent.h"
 #include "agent/daemon/devices/history.h"
-#include "agent/daemon/devices/ledger.h"
 #include "policy/decide.h"
 #include "policy/reseat.h"
 
@@ -141,6 +140,11 @@ struct program {
     bool awaited;      /**< Another agent knew it connected; this one not yet how it is. */
 };
 
+/** It has accounts from now on, and is treated as nobody said anything else. Until program_close().
+ */
+void program_open(struct agent *agent, struct program *program);
+void program_close(struct agent *agent, struct program *program);
+
 /** Programs that another agent knew and that still live. */
 void programs_load(struct agent *agent);
 void programs_finish(struct agent *agent);
@@ -155,7 +159,10 @@ void programs_sweep(struct agent *agent);
 MUST_CHECK int programs_register(struct agent *agent, struct peer *peer, const char *name,
                                  bool named, const struct inventory_entry *const *devices,
                                  size_t seat_count, const char *environment,
-                                 struct program **ret_app);
+                                 struct program **ret_program);
+/** The file in which a later agent finds it. Returns 0 or -errno. */
+MUST_CHECK int program_file(const struct agent *agent, const struct program *program,
+                            char ret[PATH_MAX]);
 /** Write again what a later agent must know of it. */
 void programs_save(const struct agent *agent, const struct program *program);
 
@@ -163,7 +170,8 @@ void programs_save(const struct agent *agent, const struct program *program);
 MUST_CHECK int programs_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
                                 bool *ret_first);
 void programs_disconnect(struct agent *agent, struct peer *peer);
-void programs_status(struct program *program, const msgpack_object *message);
+/** What a status, or a hello, says of it. */
+void program_take_status(struct program *program, const msgpack_object *message);
 
 /** Which of a program's seats a request means. */
 #define PROGRAM_ALL_SEATS SIZE_MAX
@@ -176,12 +184,12 @@ void programs_set_device(struct agent *agent, struct program *program, size_t se
  * that is connected. ":N" behind it means one of its virtual devices, unless a program is called
  * so.
  *
- * @ret_seat  Its number, or APP_ALL_SEATS.
+ * @ret_seat  Its number, or PROGRAM_ALL_SEATS.
  * Returns 0, or -ESRCH, -ENODEV (the program has no such virtual device) or -ENOTUNIQ with a line
  * for the operator in @ret_error.
  */
 MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const char *text,
-                             struct program **ret_app, size_t *ret_seat, char *ret_error,
+                             struct program **ret_program, size_t *ret_seat, char *ret_error,
                              size_t error_size);
 
 /** The keys of a program's devices, one for each seat, as "devices" of an open map, and back. */
@@ -196,14 +204,24 @@ void program_put_policy(const struct program *program, struct frame *frame);
 void program_take_policy(struct program *program, const msgpack_object *map);
 /** The same of what its command line says: that holds whatever the configuration says. */
 void program_take_overrides(struct program *program, const msgpack_object *map);
+/** It has its name: what the configuration says of that holds, where nobody says otherwise. */
+void program_named(struct agent *agent, struct program *program);
+/** The same once more, as the configuration is now. */
+void program_configure(struct agent *agent, struct program *program);
+/** Set what @program may have, of all devices together, and tell it so with @text. */
+void program_set_quota(struct agent *agent, struct program *program, uint64_t bytes,
+                       const char *text);
+/** What a later agent has to know of its place in the queue, and back: before it connects. */
+void program_put_queued(const struct agent *agent, const struct program *program,
+                        struct frame *frame);
+void program_take_queued(struct agent *agent, struct program *program, const msgpack_object *map);
 /** Forget what it said of itself: another connection says it anew. */
 void program_reset_status(struct program *program);
 
 /** "starting", "running", "moving", "suspended", "waiting", "spilled" or "away". */
 const char *program_state(const struct program *program);
-/** Fields of one program, into an open map. */
-void program_describe(const struct agent *agent, const struct program *program,
-                      struct frame *frame);
+/** Bytes that a seat has, on its device and in host memory, as last heard. */
+uint64_t seat_wanted(const struct program_device *seat);
 /** True when all of its seats are. */
 bool program_suspended(const struct program *program);
 /** True when one of its seats is. */
@@ -213,7 +231,7 @@ const char *seat_device_name(const struct agent *agent, const struct program_dev
 /**
  * The short names of a program's devices, in the order of its seats, one for each ("gpu0,cpu1").
  *
- * @seat     One of them alone, or APP_ALL_SEATS.
+ * @seat     One of them alone, or PROGRAM_ALL_SEATS.
  * @present  Suspended ones are "-", or "" where all that are asked for are.
  */
 void program_device_names(const struct agent *agent, const struct program *program, size_t seat,
