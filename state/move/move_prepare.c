@@ -115,23 +115,6 @@ static bool is_to_build(const struct move *move, const struct program *program)
     return false;
 }
 
-bool move_is_stale(struct move *move)
-{
-    bool stale = false;
-    uintptr_t cursor = 0;
-    struct context *context;
-    while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
-        stale = stale || (context_seat_index(context, move->seat) >= 0 && !known(move, context));
-        object_unhold(context);
-    }
-    struct program *program;
-    for (cursor = 0; (program = object_next(OBJECT_PROGRAM, &cursor));) {
-        stale = stale || is_to_build(move, program);
-        object_unhold(program);
-    }
-    return stale;
-}
-
 static uint32_t count_builds(const struct move *move)
 {
     uint32_t count = 0;
@@ -142,6 +125,18 @@ static uint32_t count_builds(const struct move *move)
         object_unhold(program);
     }
     return count;
+}
+
+bool move_is_stale(struct move *move)
+{
+    bool stale = count_builds(move) != 0;
+    uintptr_t cursor = 0;
+    struct context *context;
+    while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
+        stale = stale || (context_seat_index(context, move->seat) >= 0 && !known(move, context));
+        object_unhold(context);
+    }
+    return stale;
 }
 
 /* Not for want of memory, nor because the device is gone: so the same again, if it is tried again.

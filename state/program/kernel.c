@@ -171,9 +171,7 @@ static cl_int create(struct program *program, const char *name, const struct ker
     if (error == CL_SUCCESS)
         object_publish(kernel);
     else
-        for (unsigned place = 0; place < PLACES; place++)
-            if (kernel->real[place])
-                kernel->context->at[place]->cl->clReleaseKernel(kernel->real[place]);
+        kernel_leave(&kernel->object);
     gate_leave();
     if (error != CL_SUCCESS) {
         kernel_finish(kernel);

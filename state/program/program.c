@@ -265,14 +265,6 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
     return CL_SUCCESS;
 }
 
-static bool is_lived_in(const struct context *context, uint8_t place)
-{
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        if (atomic_load(&context->place[i]) == place)
-            return true;
-    return false;
-}
-
 /*
  * A seat is about to join another one, for which the program was not built. The other's threads may
  * be using the real program that is there: a new one takes its part, and it goes with the
@@ -308,7 +300,7 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
     pthread_mutex_unlock(&program->lock);
     if (atomic_load(&program->made[place]) == edition && (program->real[place] || !recipe))
         return CL_SUCCESS;
-    if (program->real[place] && is_lived_in(program->context, place))
+    if (program->real[place] && context_is_inhabited(program->context, place))
         return make_anew(program, recipe, residence, place, edition);
     residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
     program->real[place] = NULL;
