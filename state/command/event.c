@@ -4,6 +4,7 @@
 
 #include "state/base/fork.h"
 #include "state/command/command.h"
+#include "state/command/parts.h"
 #include "state/command/watch.h"
 
 pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -38,12 +39,14 @@ static void event_leave(struct object *object)
     struct event *event = (struct event *)object;
     if (event->real)
         event->context->at[event->place]->cl->clReleaseEvent(event->real);
+    parts_release(event->parts, event->context);
 }
 
 static void event_destroy(struct object *object)
 {
     struct event *event = (struct event *)object;
     watch_leave(event);
+    parts_leave(event->parts);
     object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
 }
 
@@ -123,6 +126,8 @@ cl_int event_status_inside(struct event *event)
 {
     if (event_state(event) != EVENT_ISSUED || atomic_load(&event->ended))
         return atomic_load(&event->status);
+    if (UNLIKELY(event->parts != NULL))
+        return parts_status(event);
     /* A driver may know less by a query than it said by a callback. */
     cl_int status, reached = watch_reached(event);
     if (!event_real_status(event, &status))
@@ -157,7 +162,7 @@ static void collect(struct wait_batch *batch, cl_uint count, struct event *const
     batch->count = 0;
     for (; *at < count; ++*at) {
         struct event *event = events[*at];
-        if (event_state(event) != EVENT_ISSUED)
+        if (event_state(event) != EVENT_ISSUED || event->parts)
             continue;
         struct residence *residence = event->context->at[event->place];
         if (batch->residence && batch->residence != residence)
@@ -181,7 +186,7 @@ static cl_int wait_batch(const struct wait_batch *batch, cl_uint count, struct e
 
 void event_waited(struct event *event)
 {
-    if (event_state(event) != EVENT_ISSUED)
+    if (event_state(event) != EVENT_ISSUED || event->parts)
         return; /* its end is known, or it was given up before it was given to a driver */
     atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     if (event->queue->in_order)
@@ -225,8 +230,12 @@ static void wait_for_all(struct waiter *waiter)
             waiter->result = error;
     }
     for (cl_uint i = 0; i < waiter->count; i++)
-        if (event_state(waiter->events[i]) == EVENT_DONE &&
-            atomic_load(&waiter->events[i]->status) < 0)
+        if (UNLIKELY(waiter->events[i]->parts != NULL)) {
+            parts_wait(waiter->events[i]);
+            hold_pump(); /* what is held behind it */
+        }
+    for (cl_uint i = 0; i < waiter->count; i++)
+        if (event_failed(waiter->events[i]))
             waiter->result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 }
 
@@ -315,7 +324,9 @@ cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *re
         return CL_PROFILING_INFO_NOT_AVAILABLE;
     cl_int error = CL_PROFILING_INFO_NOT_AVAILABLE;
     gate_enter();
-    if (event_state(event) == EVENT_ISSUED) {
+    if (event_state(event) == EVENT_ISSUED && event->parts) {
+        error = parts_time(event, name, ret_time);
+    } else if (event_state(event) == EVENT_ISSUED) {
         error = real_time(event, name, ret_time);
         if (error != CL_SUCCESS && residence_is_lost(event->context->at[event->place]))
             error = CL_PROFILING_INFO_NOT_AVAILABLE;
@@ -363,13 +374,26 @@ static void settle(struct event *event, struct residence *residence)
     end(event, status);
 }
 
+/* Where its last part was, it is DONE. */
+static void settle_parts(struct event *event, struct residence *residence, uint8_t place)
+{
+    if (!parts_settle(event, residence, place))
+        return;
+    for (unsigned i = 0; event->profiled && i < ARRAY_SIZE(event->times); i++)
+        (void)parts_time(event, CL_PROFILING_COMMAND_QUEUED + i, &event->times[i]);
+    end(event, atomic_load(&event->status));
+}
+
 /* Everything of the virtual device in its place is complete. */
 static void event_vacate(struct object *object, const struct move_context *move, uint8_t place)
 {
     struct event *event = (struct event *)object;
-    if (event->real && event->place == place && place == move->from &&
-        event->queue->seat_index == move->seat_index)
+    if (place != move->from || place == PLACE_HOST)
+        return;
+    if (event->real && event->place == place && event->queue->seat_index == move->seat_index)
         settle(event, move->context->at[place]);
+    else if (event_state(event) == EVENT_ISSUED && event->parts)
+        settle_parts(event, move->context->at[place], place);
 }
 
 static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)

@@ -1,4 +1,4 @@
-#include "state/command/command.h"
+#include "state/command/parts.h"
 #include "state/move/move_priv.h"
 #include "state/program/program.h"
 #include "state/room/room.h"
@@ -11,7 +11,8 @@ int move_reserve(struct move *move)
     int error = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++)
         if (move->contexts[i].from != PLACE_HOST)
-            error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from], all);
+            error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from],
+                                      all + parts_real_count());
     return error;
 }
 
