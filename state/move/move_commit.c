@@ -28,9 +28,11 @@ static int vacate(struct move *move, const struct object_class *class, struct ob
 static void carry_clock(struct move *move)
 {
     const struct move_context *first = move->context_count != 0 ? &move->contexts[0] : NULL;
-    struct clock *clock = &move->seat->clock;
-    clock_leave(clock, first && first->from != PLACE_HOST ? first->context->at[first->from] : NULL);
-    clock_arrive(clock, first && first->to != PLACE_HOST ? first->context->at[first->to] : NULL);
+    struct device_clock *clock = &move->seat->clock;
+    device_clock_leave(clock,
+                       first && first->from != PLACE_HOST ? first->context->at[first->from] : NULL);
+    device_clock_arrive(clock,
+                        first && first->to != PLACE_HOST ? first->context->at[first->to] : NULL);
 }
 
 /* Its objects are where they go to: so is the context. */
