@@ -49,15 +49,11 @@ int limits_load(struct agent *agent)
     CLEANUP(cleanup_free) char *text = NULL;
     char folder[PATH_MAX];
     size_t size;
-    int error = paths_state(folder);
+    int error;
 
-    if (!error) {
-        error = paths_join(folder, "limits", governor->state_path);
-    }
-    if (!error) {
-        error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size);
-    }
-    if (error) {
+    if ((error = paths_state(folder)) ||
+        (error = paths_join(folder, "limits", governor->state_path)) ||
+        (error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size))) {
         return error == -ENOENT ? 0 : error;
     }
     char *rest = text;
@@ -163,7 +159,7 @@ static void limit_program(struct peer *client, struct program *program, uint64_t
                    program->name, (int)program->pid, least, program->id);
         return;
     }
-    program->policy.said |= OVERRIDE_QUOTA;
+    program->policy.overrides |= OVERRIDE_QUOTA;
     program_set_quota(agent, program, bytes, "an operator set its limit");
     for (size_t i = 0; i < program->seat_count; i++) {
         granted += ledger_reserved(&program->seats[i].account);
