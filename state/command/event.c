@@ -282,10 +282,53 @@ static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ul
     return error;
 }
 
+/* In the program's clock; 0 of what has not ended, or says nothing, or is not known. */
+static cl_ulong known_time(struct event *event, cl_profiling_info name)
+{
+    struct device_clock *clock = &event->queue->seat->clock;
+    enum event_state state = event_state(event);
+    cl_ulong time;
+    if (state == EVENT_DONE)
+        return event->times[name - CL_PROFILING_COMMAND_QUEUED];
+    if (state == EVENT_ISSUED && event->parts)
+        return parts_time(event, name, &time) == CL_SUCCESS ? time : 0;
+    if (state != EVENT_ISSUED)
+        return 0;
+    time = __atomic_load_n(&event->times[ARRAY_SIZE(event->times) - 1], __ATOMIC_RELAXED);
+    if (time != 0) /* guessed before */
+        return time;
+    if (!device_clock_is_known(clock) || told_time(event, name, &time) != CL_SUCCESS || time == 0)
+        return 0;
+    return device_clock_translate(clock, time);
+}
+
+/* A guess at when @event ended may come long after that: it lies behind what ended before it in
+ * order, and in front of what began after it. */
+static cl_ulong among_neighbours(const struct event *event, cl_ulong guess)
+{
+    cl_ulong low = 0, high = CL_ULONG_MAX, time;
+    uintptr_t cursor = 0;
+    struct event *other;
+    while (event->queue->in_order && (other = object_next(OBJECT_EVENT, &cursor))) {
+        bool before = other->begun < event->begun;
+        if (other->queue == event->queue && other != event && other->profiled) {
+            time =
+                known_time(other, before ? CL_PROFILING_COMMAND_END : CL_PROFILING_COMMAND_START);
+            if (before && time > low)
+                low = time;
+            else if (!before && time != 0 && time < high)
+                high = time;
+        }
+        object_unhold(other);
+    }
+    return guess > high ? high : guess < low ? low : guess;
+}
+
 /* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
 static cl_ulong guessed_time(struct event *event)
 {
-    cl_ulong none = 0, guess = device_clock_guess(&event->queue->seat->clock);
+    cl_ulong none = 0;
+    cl_ulong guess = among_neighbours(event, device_clock_guess(&event->queue->seat->clock));
     cl_ulong *kept = &event->times[CL_PROFILING_COMMAND_COMPLETE - CL_PROFILING_COMMAND_QUEUED];
     if (__atomic_compare_exchange_n(kept, &none, guess, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return guess;

@@ -11,14 +11,14 @@
 static void take_limits(const msgpack_object *map, const char *key, struct reseat_limits *ret)
 {
     const msgpack_object *limits = field_get(map, key);
-    uint64_t groups = field_u64(limits, "compute_units", 0);
+    uint64_t units = field_u64(limits, "compute_units", 0);
 
     *ret = (struct reseat_limits){
         .memory = field_u64(limits, "memory", 0),
         .allocation = field_u64(limits, "allocation", 0),
         .local_memory = field_u64(limits, "local_memory", 0),
         .work_group_size = field_u64(limits, "work_group_size", 0),
-        .compute_units = groups < UINT32_MAX ? (uint32_t)groups : UINT32_MAX,
+        .compute_units = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX,
         .features = (uint32_t)field_u64(limits, "features", 0),
     };
 }
