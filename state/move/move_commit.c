@@ -164,6 +164,10 @@ void move_commit(struct move *move)
             commit_memory(entry);
         atomic_store(&context->place[entry->seat_index],
                      entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
+        if (entry->to != PLACE_HOST)
+            residence_lives(context->at[entry->to], RESIDENCE_LIVE);
+        if (entry->leaves)
+            residence_lives(context->at[entry->from], RESIDENCE_DRAINING);
         if (entry->leaves) {
             vacate(context, entry->from);
             context->at[entry->from]->next = move->left;
