@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
@@ -16,6 +15,7 @@
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_room.h"
 #include "interpose/control/control_wire.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
@@ -77,14 +77,6 @@ static struct control {
              .listened = PTHREAD_COND_INITIALIZER,
              .heard = {.fd = -1},
              .link = {.wire.socket.fd = -1}};
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void wake_locked(void)
 {
@@ -258,21 +250,21 @@ static void serve_jobs(struct link *link)
     }
 }
 
-static void refuse(struct link *link, uint64_t id, const char *why)
+static void refuse(uint64_t id, const char *why)
 {
     struct control_report report = {.whole = {.result = MOVE_ROLLED_BACK, .reached = MOVE_PLAN}};
 
     snprintf(report.whole.reason, sizeof(report.whole.reason), "%s", why);
-    send_report(link, id, &report);
+    send_report(&control.link, id, &report);
 }
 
-static void take_request(struct link *link, const msgpack_object *map)
+static void take_request(const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "request", 0);
 
     struct job *job = calloc(1, sizeof(*job));
     if (!job) {
-        refuse(link, id, "no memory for the request");
+        refuse(id, "no memory for the request");
         return;
     }
     job->id = id;
@@ -282,7 +274,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     job->request.move.data = job;
     const char *wrong = control_request_read(map, &job->request);
     if (wrong) {
-        refuse(link, id, wrong);
+        refuse(id, wrong);
         free(job);
         return;
     }
@@ -290,7 +282,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     if (control.job_count >= JOBS_MAX) {
         pthread_mutex_unlock(&control.lock);
         free(job);
-        refuse(link, id, "too many requests wait for this program; try again later");
+        refuse(id, "too many requests wait for this program; try again later");
         return;
     }
     job->connection = control.connection;
@@ -313,7 +305,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     }
     pthread_mutex_unlock(&control.lock);
     free(job);
-    refuse(link, id, "the program can start no more threads");
+    refuse(id, "the program can start no more threads");
 }
 
 static void take_cancel(const msgpack_object *map)
@@ -329,7 +321,7 @@ static void take_cancel(const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 }
 
-static void take_welcome(struct link *link, const msgpack_object *map)
+static void take_welcome(const msgpack_object *map)
 {
     struct device_key keys[PROTOCOL_SEATS_MAX];
     char text[DEVICE_KEY_TEXT_MAX];
@@ -342,8 +334,8 @@ static void take_welcome(struct link *link, const msgpack_object *map)
            !device_key_parse(text, &keys[good])) {
         good++;
     }
-    link->welcome = true;
-    link->status_due = true;
+    control.link.welcome = true;
+    control.link.status_due = true;
     control_room_connected(map);
     pthread_mutex_lock(&control.lock);
     if (!control.resolved) {
@@ -355,24 +347,35 @@ static void take_welcome(struct link *link, const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 }
 
+static void take_query(const msgpack_object *map)
+{
+    (void)map;
+    control.link.status_due = true;
+}
+
+/** What the agent says, one row a type. Types that are not known are for later versions. */
+static const struct {
+    const char *type;
+    void (*take)(const msgpack_object *map);
+} messages[] = {
+    {MSG_WELCOME, take_welcome},       {MSG_MOVE, take_request},
+    {MSG_SUSPEND, take_request},       {MSG_RESUME, take_request},
+    {MSG_CANCEL, take_cancel},         {MSG_QUERY, take_query},
+    {MSG_NOTICE, aware_take_notice},   {MSG_ANSWER, control_room_answer},
+    {MSG_GRANT, control_room_granted}, {MSG_SHRINK, control_room_shrink},
+};
+
 static void take_message(struct link *link, const msgpack_object *map)
 {
-    if (field_is(map, "type", MSG_WELCOME)) {
-        take_welcome(link, map);
-    } else if (!link->welcome) {
+    if (!link->welcome && !field_is(map, "type", MSG_WELCOME)) {
         link_drop(link);
-    } else if (field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
-               field_is(map, "type", MSG_RESUME)) {
-        take_request(link, map);
-    } else if (field_is(map, "type", MSG_CANCEL)) {
-        take_cancel(map);
-    } else if (field_is(map, "type", MSG_NOTICE)) {
-        aware_take_notice(map);
-    } else if (field_is(map, "type", MSG_QUERY)) {
-        link->status_due = true;
-    } else {
-        /* Types that are not known are for later versions. */
-        (void)control_room_take(map);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
+        if (field_is(map, "type", messages[i].type)) {
+            messages[i].take(map);
+            return;
+        }
     }
 }
 
@@ -435,9 +438,9 @@ static void turn(struct link *link, uint64_t *next_status)
     }
     serve_jobs(link);
     link->status_due = link->status_due || control_room_needs();
-    if (link->welcome && (link->status_due || now_ns() >= *next_status)) {
+    if (link->welcome && (link->status_due || clock_now_ns() >= *next_status)) {
         send_status(link);
-        *next_status = now_ns() + STATUS_MS * 1000000ull;
+        *next_status = clock_now_ns() + STATUS_MS * 1000000ull;
     }
     if (link->welcome) {
         send_wish(link);
@@ -455,8 +458,7 @@ static void rest(const struct link *link)
 {
     bool open = wire_is_open(&link->wire);
     uint64_t ms = !open ? RETRY_MS : link->wire.out.size ? FLUSH_MS : STATUS_MS;
-    uint64_t at = now_ns() + ms * 1000000;
-    struct timespec until = {(time_t)(at / 1000000000), (long)(at % 1000000000)};
+    uint64_t until = clock_now_ns() + ms * NS_PER_MS;
 
     pthread_mutex_lock(&control.lock);
     control.heard = link->wire.socket;
@@ -464,8 +466,7 @@ static void rest(const struct link *link)
         control.listens = true;
         pthread_cond_signal(&control.listened);
     }
-    while (!control.due &&
-           !pthread_cond_clockwait(&control.woken, &control.lock, CLOCK_MONOTONIC, &until)) {
+    while (!control.due && clock_wait(&control.woken, &control.lock, until) == 0) {
     }
     control.due = false;
     pthread_mutex_unlock(&control.lock);
@@ -578,16 +579,11 @@ bool control_wake(void)
 
 uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
 {
-    struct timespec until;
-
     (void)!control_start();
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    until.tv_sec += (time_t)(timeout_ms / 1000 + (unsigned)(until.tv_nsec / 1000000000));
-    until.tv_nsec %= 1000000000;
+    uint64_t until = clock_now_ns() + timeout_ms * NS_PER_MS;
     pthread_mutex_lock(&control.lock);
     while (control.started && !control.resolved) {
-        if (pthread_cond_clockwait(&control.answered, &control.lock, CLOCK_MONOTONIC, &until)) {
+        if (clock_wait(&control.answered, &control.lock, until) != 0) {
             break;
         }
     }

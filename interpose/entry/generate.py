@@ -241,6 +241,7 @@ class Command:
                 if parameter.pointed == "cl_mem":
                     fail(f"{call.name}: the table says nothing of '{parameter.name}'")
                 self.fields.append(parameter)
+        self.reads_to_host = self.objects and not any(u.writes for u in self.objects)
         self.may_be_empty = self.objects and any(p.name == "size" for p in self.fields)
 
     def is_vector(self, parameter):
@@ -287,6 +288,7 @@ static const struct command_ops {self.name}_ops = {{
     .issue = {self.name}_issue,
     .defer = hold_uses,
     .drop = unhold_uses,
+    .reads_to_host = {str(bool(self.reads_to_host)).lower()},
 }};
 """
 

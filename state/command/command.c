@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "state/base/cancel.h"
+#include "state/command/elsewhere.h"
 #include "state/command/turn.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
@@ -119,7 +120,8 @@ static cl_uint real_waits(uint8_t place, cl_uint waits, struct event *const *wai
 {
     cl_uint count = 0;
     for (cl_uint i = 0; i < waits; i++)
-        if (event_state(wait_list[i]) == EVENT_ISSUED && wait_list[i]->place == place)
+        if (event_state(wait_list[i]) == EVENT_ISSUED && !wait_list[i]->parts &&
+            wait_list[i]->place == place)
             ret_real[count++] = wait_list[i]->real;
     return count;
 }
@@ -287,6 +289,8 @@ static inline cl_int run(struct call *call)
             error = give(call, residence, place, &real);
             if (LIKELY(error == CL_SUCCESS))
                 return call->blocking ? wait_outside(call, residence, real) : CL_SUCCESS;
+        } else if (error == COMMAND_ABSENT && elsewhere_can(command, place)) {
+            return run_held(call);
         } else {
             gate_leave();
         }

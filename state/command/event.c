@@ -4,6 +4,7 @@
 
 #include "state/base/fork.h"
 #include "state/command/command.h"
+#include "state/command/parts.h"
 #include "state/command/watch.h"
 
 pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -38,12 +39,14 @@ static void event_leave(struct object *object)
     struct event *event = (struct event *)object;
     if (event->real)
         event->context->at[event->place]->cl->clReleaseEvent(event->real);
+    parts_release(event->parts, event->context);
 }
 
 static void event_destroy(struct object *object)
 {
     struct event *event = (struct event *)object;
     watch_leave(event);
+    parts_leave(event->parts);
     object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
 }
 
@@ -137,6 +140,8 @@ cl_int event_status_inside(struct event *event)
 {
     if (event_state(event) != EVENT_ISSUED || atomic_load(&event->ended))
         return atomic_load(&event->status);
+    if (UNLIKELY(event->parts != NULL))
+        return parts_status(event);
     /* A driver may know less by a query than it said by a callback. */
     cl_int status, reached = watch_reached(event);
     if (!event_real_status(event, &status))
@@ -171,7 +176,7 @@ static void collect(struct wait_batch *batch, cl_uint count, struct event *const
     batch->count = 0;
     for (; *at < count; ++*at) {
         struct event *event = events[*at];
-        if (event_state(event) != EVENT_ISSUED)
+        if (event_state(event) != EVENT_ISSUED || event->parts)
             continue;
         struct residence *residence = event->context->at[event->place];
         if (batch->residence && batch->residence != residence)
@@ -195,7 +200,7 @@ static cl_int wait_batch(const struct wait_batch *batch, cl_uint count, struct e
 
 void event_waited(struct event *event)
 {
-    if (event_state(event) != EVENT_ISSUED)
+    if (event_state(event) != EVENT_ISSUED || event->parts)
         return; /* its end is known, or it was given up before it was given to a driver */
     atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     if (event->queue->in_order)
@@ -239,8 +244,12 @@ static void wait_for_all(struct waiter *waiter)
             waiter->result = error;
     }
     for (cl_uint i = 0; i < waiter->count; i++)
-        if (event_state(waiter->events[i]) == EVENT_DONE &&
-            atomic_load(&waiter->events[i]->status) < 0)
+        if (UNLIKELY(waiter->events[i]->parts != NULL)) {
+            parts_wait(waiter->events[i]);
+            hold_pump(); /* what is held behind it */
+        }
+    for (cl_uint i = 0; i < waiter->count; i++)
+        if (event_failed(waiter->events[i]))
             waiter->result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 }
 
@@ -290,7 +299,7 @@ static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ul
 /* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
 static cl_ulong guessed_time(struct event *event)
 {
-    cl_ulong none = 0, guess = clock_guess(&event->queue->seat->clock);
+    cl_ulong none = 0, guess = device_clock_guess(&event->queue->seat->clock);
     cl_ulong *kept = &event->times[CL_PROFILING_COMMAND_COMPLETE - CL_PROFILING_COMMAND_QUEUED];
     if (__atomic_compare_exchange_n(kept, &none, guess, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return guess;
@@ -300,21 +309,21 @@ static cl_ulong guessed_time(struct event *event)
 /* In the program's clock. A command that was held was enqueued before the driver had it. */
 static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
-    struct clock *clock = &event->queue->seat->clock;
+    struct device_clock *clock = &event->queue->seat->clock;
     cl_ulong time, end;
     cl_int error = told_time(event, name, &time);
     if (error == CL_SUCCESS && time == 0) {
         *ret_time = guessed_time(event);
         return CL_SUCCESS;
     }
-    if (error == CL_SUCCESS && UNLIKELY(!clock_is_known(clock))) {
+    if (error == CL_SUCCESS && UNLIKELY(!device_clock_is_known(clock))) {
         error = device_time(event, CL_PROFILING_COMMAND_END, &end);
         if (error == CL_SUCCESS)
-            clock_find(clock, end != 0 ? end : time);
+            device_clock_find(clock, end != 0 ? end : time);
     }
     if (error != CL_SUCCESS)
         return error;
-    time = clock_translate(clock, time);
+    time = device_clock_translate(clock, time);
     if (name == CL_PROFILING_COMMAND_QUEUED)
         time -= time > event->times[0] ? event->times[0] : time;
     *ret_time = time;
@@ -329,7 +338,9 @@ cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *re
         return CL_PROFILING_INFO_NOT_AVAILABLE;
     cl_int error = CL_PROFILING_INFO_NOT_AVAILABLE;
     gate_enter();
-    if (event_state(event) == EVENT_ISSUED) {
+    if (event_state(event) == EVENT_ISSUED && event->parts) {
+        error = parts_time(event, name, ret_time);
+    } else if (event_state(event) == EVENT_ISSUED) {
         error = real_time(event, name, ret_time);
         if (error != CL_SUCCESS && residence_is_lost(event->context->at[event->place]))
             error = CL_PROFILING_INFO_NOT_AVAILABLE;
@@ -353,7 +364,7 @@ static void keep_times(struct event *event)
             known = times[i];
     }
     if (!known)
-        known = clock_guess(&event->queue->seat->clock);
+        known = device_clock_guess(&event->queue->seat->clock);
     for (unsigned i = 0; i < COUNT; i++) {
         if (told[i])
             known = times[i];
@@ -377,6 +388,16 @@ static void settle(struct event *event, struct residence *residence)
     end(event, status);
 }
 
+/* Where its last part was, it is DONE. */
+static void settle_parts(struct event *event, struct residence *residence, uint8_t place)
+{
+    if (!parts_settle(event, residence, place))
+        return;
+    for (unsigned i = 0; event->profiled && i < ARRAY_SIZE(event->times); i++)
+        (void)parts_time(event, CL_PROFILING_COMMAND_QUEUED + i, &event->times[i]);
+    end(event, atomic_load(&event->status));
+}
+
 void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
                       const struct seat *seat)
 {
@@ -386,6 +407,8 @@ void event_settle_all(struct context *context, struct residence *residence, uint
         if (event->context == context && event->real && event->place == place &&
             event->queue->seat == seat)
             settle(event, residence);
+        else if (event->context == context && event_state(event) == EVENT_ISSUED && event->parts)
+            settle_parts(event, residence, place);
         object_unhold(event);
     }
 }

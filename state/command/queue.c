@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "state/command/command.h"
+#include "state/command/parts.h"
 
 static void release_at(const struct queue *queue, uint8_t place, cl_command_queue real)
 {
@@ -166,5 +167,6 @@ cl_int queue_drain(struct context *context, uint8_t place)
         }
         object_unhold(queue);
     }
+    parts_drain(context, place);
     return error;
 }

@@ -1,13 +1,14 @@
 #include "state/command/watch.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "state/base/callback.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
+#include "state/command/parts.h"
 #include "state/object/lost.h"
 
 /* How long after it was asked a driver that has said nothing is looked at, and how often then. */
@@ -194,7 +195,7 @@ static void enlist(struct watch *watch)
     watched.count++;
     if (!watch->listed) {
         object_hold(watch->event);
-        watch->since = clock_host();
+        watch->since = clock_now_ns();
     }
     watch->listed = true;
     if (watched.count == 1)
@@ -265,7 +266,6 @@ static void ask(struct event *event, struct watch *watch)
 {
     static void(CL_CALLBACK *const reports[])(cl_event, cl_int, void *) = {has_ended, is_running,
                                                                            is_submitted};
-    const cl_icd_dispatch *cl = event->context->at[event->place]->cl;
     uint8_t wanted = 1u << CL_COMPLETE;
     pthread_mutex_lock(&engine_lock);
     for (const struct event_callback *c = watch->ahead.first; c; c = c->next)
@@ -277,6 +277,12 @@ static void ask(struct event *event, struct watch *watch)
         enlist(watch);
     watch->asked |= wanted;
     pthread_mutex_unlock(&engine_lock);
+    if (event->parts) {
+        if (wanted & (1u << CL_COMPLETE))
+            parts_ask(event);
+        return;
+    }
+    const cl_icd_dispatch *cl = event->context->at[event->place]->cl;
     for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--) {
         if (!(wanted & (1u << type)))
             continue;
@@ -310,13 +316,19 @@ static void look_at(struct event *event)
 {
     cl_int status;
     struct residence *doubted = NULL;
+    uint8_t place = PLACE_NONE; /* where it runs */
     gate_enter();
-    bool known = event_state(event) == EVENT_ISSUED && event_real_status(event, &status);
+    bool issued = event_state(event) == EVENT_ISSUED;
+    bool known = issued && !event->parts && event_real_status(event, &status);
+    if (known && status > CL_COMPLETE)
+        place = event->place;
+    else if (issued && event->parts && parts_status(event) > CL_COMPLETE)
+        place = parts_place(event);
     pthread_mutex_lock(&engine_lock);
     struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
-    if (known && status > CL_COMPLETE && clock_host() > watch->since + lost_patience_ns) {
-        watch->since = clock_host();
-        doubted = event->context->at[event->place];
+    if (place != PLACE_NONE && clock_now_ns() > watch->since + lost_patience_ns) {
+        watch->since = clock_now_ns();
+        doubted = event->context->at[place];
         residence_ref(doubted);
     }
     if (known)
@@ -363,8 +375,7 @@ static void *watch_thread(void *unused)
         while (watched.count == 0)
             pthread_cond_wait(&watched.listed, &engine_lock);
         pthread_mutex_unlock(&engine_lock);
-        const struct timespec nap = {0, (long)pause};
-        nanosleep(&nap, NULL);
+        clock_sleep(pause);
         (void)work_begin();
         look();
         work_end();
@@ -412,7 +423,7 @@ static struct watch *watch_of(struct event *event)
 
 bool event_watch(struct event *event)
 {
-    if (event_state(event) == EVENT_DONE || atomic_load(&event->ended))
+    if (event_has_ended(event))
         return true;
     struct watch *watch = watch_of(event);
     if (!watch)

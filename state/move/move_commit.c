@@ -1,3 +1,4 @@
+#include "state/command/parts.h"
 #include "state/memory/mapping.h"
 #include "state/move/move_priv.h"
 #include "state/program/kernel.h"
@@ -62,7 +63,8 @@ int move_reserve(struct move *move)
     int error = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++)
         if (move->contexts[i].from != PLACE_HOST)
-            error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from], all);
+            error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from],
+                                      all + parts_real_count());
     return error;
 }
 
@@ -70,7 +72,7 @@ int move_reserve(struct move *move)
  * goes on from where it is (M3). */
 static void settle(struct move *move)
 {
-    struct clock *clock = &move->seat->clock;
+    struct device_clock *clock = &move->seat->clock;
     struct residence *from = NULL, *to = NULL;
     for (size_t i = 0; i < move->context_count; i++) {
         const struct move_context *entry = &move->contexts[i];
@@ -83,8 +85,8 @@ static void settle(struct move *move)
         from = first->from != PLACE_HOST ? first->context->at[first->from] : NULL;
         to = first->to != PLACE_HOST ? first->context->at[first->to] : NULL;
     }
-    clock_leave(clock, from);
-    clock_arrive(clock, to);
+    device_clock_leave(clock, from);
+    device_clock_arrive(clock, to);
 }
 
 static void commit_queues(struct move *move, const struct move_context *entry)

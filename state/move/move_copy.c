@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "state/base/clock.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
@@ -180,15 +180,15 @@ static int mark(struct move *move, struct residence *residence, cl_command_queue
  * lost, so that what it had has ended. */
 static int await(struct move *move, struct residence *residence, cl_event event)
 {
-    struct timespec pause = {0, 20000};
-    uint64_t asked = move_now();
+    uint64_t pause = 20000, asked = clock_now_ns();
     for (;;) {
         cl_int status = CL_QUEUED;
         cl_int error = residence->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                                      sizeof(status), &status, NULL);
-        if (error == CL_SUCCESS && status > CL_COMPLETE && move_now() - asked > lost_patience_ns) {
+        if (error == CL_SUCCESS && status > CL_COMPLETE &&
+            clock_now_ns() - asked > lost_patience_ns) {
             residence_doubt(residence);
-            asked = move_now();
+            asked = clock_now_ns();
         }
         if ((error != CL_SUCCESS || status < 0) &&
             residence_failed(residence, error != CL_SUCCESS ? error : status))
@@ -201,9 +201,9 @@ static int await(struct move *move, struct residence *residence, cl_event event)
         int late = move_check(move);
         if (late != 0)
             return late;
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < 500000)
-            pause.tv_nsec += pause.tv_nsec / 2;
+        clock_sleep(pause);
+        if (pause < 500000)
+            pause += pause / 2;
     }
 }
 
@@ -312,10 +312,10 @@ static int mark_all(struct move *move, struct markers *ret_markers)
     int error = move_close_gate(move);
     if (error != 0)
         return error;
-    uint64_t closed = move_now();
+    uint64_t closed = clock_now_ns();
     error = markers_place(move, ret_markers);
     gate_open();
-    move->report->downtime_ns += move_now() - closed;
+    move->report->downtime_ns += clock_now_ns() - closed;
     return error;
 }
 
@@ -353,12 +353,12 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     int error = move_close_gate(move);
     if (error != 0)
         return error;
-    uint64_t closed = move_now();
+    uint64_t closed = clock_now_ns();
     error = roots_collect(entry, goes_along, &roots);
     if (error == 0 && roots.bytes >= AHEAD_WORTH)
         error = markers_place(move, &markers);
     gate_open();
-    move->report->downtime_ns += move_now() - closed;
+    move->report->downtime_ns += clock_now_ns() - closed;
     if (error == 0 && roots.bytes >= AHEAD_WORTH) {
         move->total += roots.bytes;
         error = markers_await(move, &markers);

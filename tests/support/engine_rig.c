@@ -203,6 +203,17 @@ cl_mem engine_buffer(cl_context context, cl_mem_flags flags, size_t size, void *
     return buffer;
 }
 
+void engine_read_there(cl_command_queue queue, cl_mem buffer, size_t offset, size_t size,
+                       void *ret_bytes)
+{
+    cl_context context;
+    OK(clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof(context), &context, NULL));
+    cl_mem copy = engine_buffer(context, 0, size, NULL);
+    OK(clEnqueueCopyBuffer(queue, buffer, copy, offset, 0, size, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(queue, copy, CL_TRUE, 0, size, ret_bytes, 0, NULL, NULL));
+    OK(clReleaseMemObject(copy));
+}
+
 cl_kernel engine_kernel(cl_program program, const char *name)
 {
     cl_int error;

@@ -69,6 +69,10 @@ void engine_program_open(const struct engine_rig *rig, cl_command_queue_properti
                          const char *source, struct engine_program *ret_program);
 void engine_program_close(struct engine_program *program);
 cl_mem engine_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host_ptr);
+/** Read on the device of @queue itself, to which the bytes are brought: by a copy made there. A
+ *  plain read goes to where they are. */
+void engine_read_there(cl_command_queue queue, cl_mem buffer, size_t offset, size_t size,
+                       void *ret_bytes);
 cl_kernel engine_kernel(cl_program program, const char *name);
 
 /** Fail the test when @expression is not CL_SUCCESS. */

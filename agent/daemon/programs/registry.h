@@ -65,8 +65,8 @@ enum program_override {
 
 /** How much memory a program may have and how it goes on when that is not there. */
 struct program_policy {
-    unsigned said; /**< enum program_override; for the rest the configuration holds, whenever it
-                      changes. */
+    unsigned overrides; /**< enum program_override; for the rest the configuration holds, whenever
+                      it changes. */
     int32_t priority;
     bool preemptible;
     unsigned ways;                     /**< enum policy_way. */
@@ -193,6 +193,8 @@ MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const
                              struct program **ret_program, size_t *ret_seat, char *ret_error,
                              size_t error_size);
 
+/** "id", "name" and "pid", into an open map. */
+void program_put_identity(const struct program *program, struct frame *frame);
 /** The keys of a program's devices, one for each seat, as "devices" of an open map, and back. */
 void program_put_devices(const struct program *program, struct frame *frame);
 void program_take_devices(struct program *program, const msgpack_object *map);

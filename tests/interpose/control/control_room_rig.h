@@ -77,8 +77,8 @@ extern bool room_served; /**< What the last turn returned. */
 /** A turn of the control thread; returns sent_count. */
 unsigned serve(void);
 
-/** Gives @frame to the program and finishes it; whether it took that. */
-bool take(struct frame *frame);
+/** Gives @frame, of a message about room, to the program and finishes it. */
+void take(struct frame *frame);
 /** The same of a welcome. */
 void take_welcome(struct frame *frame);
 

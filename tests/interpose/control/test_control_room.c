@@ -83,11 +83,11 @@ Test(control_room, the_first_answer_with_its_id_counts)
     answer(UINT64_MAX, WAY_REFUSE);
     frame_init(&frame, MSG_ANSWER); /* without any */
     frame_string(&frame, "way", WAY_REFUSE);
-    cr_assert(take(&frame));
+    take(&frame);
     frame_init(&frame, MSG_ANSWER);
     frame_string(&frame, "id", "1");
     frame_string(&frame, "way", WAY_REFUSE);
-    cr_assert(take(&frame));
+    take(&frame);
     answer(id, WAY_SPILL);
     answer(id, WAY_REFUSE);
     cr_assert_eq(answer_of(&asker), ROOM_SPILL);
@@ -244,23 +244,12 @@ Test(control_room, grants_are_the_seats_they_name)
     frame_init(&frame, MSG_GRANT);
     frame_u64(&frame, "seat", 1);
     frame_string(&frame, "bytes", "all");
-    cr_assert(take(&frame));
+    take(&frame);
     frame_init(&frame, MSG_GRANT);
     frame_u64(&frame, "bytes", MIB);
-    cr_assert(take(&frame));
+    take(&frame);
     cr_assert_eq(room_grants, 3);
     cr_assert_not(room_seats[0].limited || room_seats[1].limited);
-}
-
-Test(control_room, what_is_not_about_room_is_left_to_others)
-{
-    struct frame frame;
-
-    frame_init(&frame, MSG_NOTICE);
-    frame_u64(&frame, "seat", 0);
-    frame_u64(&frame, "bytes", MIB);
-    cr_assert_not(take(&frame));
-    cr_assert_eq(room_grants, 0);
 }
 
 Test(control_room, a_shrink_is_always_answered)
@@ -291,11 +280,11 @@ Test(control_room, a_shrink_that_says_nothing_takes_nothing)
     room_seats[0].granted = room_seats[1].granted = 10 * MIB;
     frame_init(&frame, MSG_SHRINK);
     frame_u64(&frame, "seat", 1);
-    cr_assert(take(&frame));
+    take(&frame);
     sem_wait(&room_woken);
     frame_init(&frame, MSG_SHRINK);
     frame_u64(&frame, "bytes", MIB);
-    cr_assert(take(&frame));
+    take(&frame);
     tell(MSG_SHRINK, PROTOCOL_SEATS_MAX, 0);
     tell(MSG_SHRINK, UINT32_MAX + 1ull, 0);
     cr_assert_eq(room_threads, 1, "of no seat");

@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "tests/support/leaks.h"
@@ -6,7 +7,7 @@
 
 /* Every entry point with every kind of pointer that is not the handle it asks for. */
 
-#define BAD_KINDS 6
+#define BAD_KINDS 7
 
 TestSuite(badinput, .fini = leaks_check);
 
@@ -48,6 +49,7 @@ static void try_one(const struct tried *tried, const struct samples *good,
         {"NULL", NULL},
         {"a stack address", on_stack},
         {"a heap address", on_heap},
+        {"an address where nothing is", (void *)(uintptr_t)0x1000},
         {"an address inside an object", (char *)good->context + sizeof(void *)},
         {"a handle of another type",
          tried->type == OBJECT_CONTEXT ? (void *)good->queue : (void *)good->context},

@@ -7,18 +7,46 @@
 
 /* Event callbacks: once each, the earliest status first, whatever the driver does. */
 
-void events_open(struct events_scene *s, const char *config, cl_command_queue_properties properties)
+static const char *const source = "__kernel void add(__global uint *words, uint value)\n"
+                                  "{ words[get_global_id(0)] += value; }\n";
+
+static void make_kernel(struct events_scene *s)
 {
-    static const char *const source = "__kernel void add(__global uint *words, uint value)\n"
-                                      "{ words[get_global_id(0)] += value; }\n";
     const cl_uint one = 1;
-    memset(s, 0, sizeof(*s));
-    engine_rig_open(&s->rig, config);
-    engine_program_open(&s->rig, properties, source, &s->program);
     s->add = engine_kernel(s->program.program, "add");
     s->buffer = engine_buffer(s->program.context, CL_MEM_COPY_HOST_PTR, sizeof(s->words), s->words);
     OK(clSetKernelArg(s->add, 0, sizeof(cl_mem), &s->buffer));
     OK(clSetKernelArg(s->add, 1, sizeof(one), &one));
+}
+
+void events_open(struct events_scene *s, const char *config, cl_command_queue_properties properties)
+{
+    memset(s, 0, sizeof(*s));
+    engine_rig_open(&s->rig, config);
+    engine_program_open(&s->rig, properties, source, &s->program);
+    make_kernel(s);
+}
+
+cl_command_queue events_open_pair(struct events_scene *s, const char *config,
+                                  cl_command_queue_properties properties)
+{
+    cl_int error;
+    memset(s, 0, sizeof(*s));
+    engine_rig_open(&s->rig, config);
+    const cl_device_id devices[] = {s->rig.device, engine_rig_seat(&s->rig, "two")};
+    s->program.context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
+    OK(error);
+    s->program.queue = clCreateCommandQueue(s->program.context, devices[0], properties, &error);
+    OK(error);
+    cl_command_queue other =
+        clCreateCommandQueue(s->program.context, devices[1], properties, &error);
+    OK(error);
+    s->program.program =
+        clCreateProgramWithSource(s->program.context, 1, (const char **)&source, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(s->program.program, 0, NULL, "", NULL, NULL));
+    make_kernel(s);
+    return other;
 }
 
 cl_event events_user(struct events_scene *s)

@@ -19,6 +19,10 @@ struct events_scene {
 /** @config as of engine_rig_open; @properties of the program's queue. The words are 0. */
 void events_open(struct events_scene *s, const char *config,
                  cl_command_queue_properties properties);
+/** On two virtual devices, the first two of @config, of one context: returns a queue on the second.
+ */
+cl_command_queue events_open_pair(struct events_scene *s, const char *config,
+                                  cl_command_queue_properties properties);
 cl_event events_user(struct events_scene *s);
 cl_event events_add(struct events_scene *s, cl_command_queue queue, cl_uint waits,
                     const cl_event *wait_list);

@@ -8,15 +8,6 @@
 
 #define PENDING(event) (events_status(event) == CL_QUEUED || events_status(event) == CL_SUBMITTED)
 
-static cl_command_queue more_queue(struct events_scene *s, cl_device_id device,
-                                   cl_command_queue_properties properties)
-{
-    cl_int error;
-    cl_command_queue queue = clCreateCommandQueue(s->program.context, device, properties, &error);
-    OK(error);
-    return queue;
-}
-
 static cl_event marker(cl_command_queue queue, cl_uint waits, const cl_event *wait_list)
 {
     cl_event event;
@@ -171,26 +162,7 @@ struct pair_scene {
 
 static void pair_open(struct pair_scene *p, const char *config)
 {
-    static const char *const source = "__kernel void add(__global uint *words, uint value)\n"
-                                      "{ words[get_global_id(0)] += value; }\n";
-    struct events_scene *s = &p->s;
-    const cl_uint one = 1;
-    cl_int error;
-    memset(p, 0, sizeof(*p));
-    engine_rig_open(&s->rig, config);
-    const cl_device_id devices[] = {s->rig.device, engine_rig_seat(&s->rig, "two")};
-    s->program.context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
-    OK(error);
-    s->program.queue = more_queue(s, devices[0], 0);
-    p->other = more_queue(s, devices[1], 0);
-    s->program.program =
-        clCreateProgramWithSource(s->program.context, 1, (const char **)&source, NULL, &error);
-    OK(error);
-    OK(clBuildProgram(s->program.program, 0, NULL, "", NULL, NULL));
-    s->add = engine_kernel(s->program.program, "add");
-    s->buffer = engine_buffer(s->program.context, CL_MEM_COPY_HOST_PTR, sizeof(s->words), s->words);
-    OK(clSetKernelArg(s->add, 0, sizeof(cl_mem), &s->buffer));
-    OK(clSetKernelArg(s->add, 1, sizeof(one), &one));
+    p->other = events_open_pair(&p->s, config, 0);
 }
 
 static void check_across(const char *config)

@@ -85,6 +85,8 @@ static void check(struct duo *d, cl_uint on, const char *when)
     static cl_uint got[WORDS];
     OK(clEnqueueReadBuffer(d->queues[on], d->buffer, CL_TRUE, 0, SIZE, got, 0, NULL, NULL));
     cr_assert(memcmp(got, d->words, SIZE) == 0, "%s, read by %u", when, on);
+    engine_read_there(d->queues[on], d->buffer, 0, SIZE, got);
+    cr_assert(memcmp(got, d->words, SIZE) == 0, "%s, read on %u", when, on);
 }
 
 static enum move_result move_seat(const struct duo *d, uint32_t seat, const char *to)
@@ -274,6 +276,8 @@ Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
         memset(got, 0, LARGE);
         OK(clEnqueueReadBuffer(d.queues[on], mapped, CL_TRUE, 0, LARGE, got, 0, NULL, NULL));
         cr_assert(memcmp(got, want, LARGE) == 0, "read by %u", on);
+        engine_read_there(d.queues[on], mapped, 0, LARGE, got);
+        cr_assert(memcmp(got, want, LARGE) == 0, "read on %u", on);
     }
     OK(clReleaseMemObject(mapped));
     duo_close(&d);
