@@ -52,20 +52,6 @@ static void event_destroy(struct object *object)
     object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
 }
 
-static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
-{
-    (void)kept;
-    cl->clReleaseEvent(real);
-}
-
-OBJECT_CLASS(event_class) = {
-    .type = OBJECT_EVENT,
-    .size = sizeof(struct event),
-    .leave = event_leave,
-    .destroy = event_destroy,
-    .release = event_release_real,
-};
-
 void event_issued(struct event *event, uint8_t place, cl_event real)
 {
     event->real = real;
@@ -443,19 +429,33 @@ static void settle_parts(struct event *event, struct residence *residence, uint8
     end(event, atomic_load(&event->status));
 }
 
-void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
-                      const struct seat *seat)
+/* Everything of the virtual device in its place is complete. */
+static void event_vacate(struct object *object, const struct move_context *move, uint8_t place)
 {
-    uintptr_t cursor = 0;
-    struct event *event;
-    while ((event = object_next(OBJECT_EVENT, &cursor))) {
-        if (event->context == context && event->real && event->place == place &&
-            event->queue->seat == seat)
-            settle(event, residence);
-        else if (event->context == context && event_state(event) == EVENT_ISSUED && event->parts)
-            settle_parts(event, residence, place);
-        object_unhold(event);
-    }
+    struct event *event = (struct event *)object;
+    if (place != move->from || place == PLACE_HOST)
+        return;
+    if (event->real && event->place == place && event->queue->seat_index == move->seat_index)
+        settle(event, move->context->at[place]);
+    else if (event_state(event) == EVENT_ISSUED && event->parts)
+        settle_parts(event, move->context->at[place], place);
 }
+
+static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)kept;
+    cl->clReleaseEvent(real);
+}
+
+OBJECT_CLASS(event_class) = {
+    .type = OBJECT_EVENT,
+    .size = sizeof(struct event),
+    .leave = event_leave,
+    .destroy = event_destroy,
+    .release = event_release_real,
+    .context = offsetof(struct event, context),
+    .name = "an event",
+    .vacate = event_vacate,
+};
 
 FORK_PART = {.rank = FORK_TABLE, .lock = &engine_lock, .changed = {&engine_changed}};

@@ -312,13 +312,10 @@ void residence_unref(struct residence *residence)
 int residence_reserve(struct residence *residence, size_t more)
 {
     struct retired_list *list = residence->retired;
-    size_t wanted = (list ? list->count : 0) + more, size;
+    size_t wanted = (list ? list->count : 0) + more;
     if (list && wanted <= list->capacity)
         return 0;
-    if (__builtin_mul_overflow(wanted, sizeof(list->items[0]), &size) ||
-        __builtin_add_overflow(size, sizeof(*list), &size))
-        return -ENOMEM;
-    struct retired_list *grown = realloc(list, size);
+    struct retired_list *grown = realloc(list, sizeof(*list) + wanted * sizeof(list->items[0]));
     if (!grown)
         return -ENOMEM;
     if (!list)
