@@ -79,12 +79,27 @@ static cl_int enter_after(const struct mapping *mapping, struct residence *resid
     return error;
 }
 
+static struct range root_range(const struct mapping *mapping)
+{
+    return (struct range){mapping->offset, mapping->offset + mapping->length};
+}
+
+static void map_range(const struct command *command, unsigned use, struct range *range)
+{
+    const struct mapping *mapping = ((const struct map_command *)command)->mapping;
+    (void)use;
+    *range = root_range(mapping);
+    range->begin -= mapping->memory->origin;
+    range->end -= mapping->memory->origin;
+}
+
 /* The window has the bytes already, as the host's replica or as somebody maps them: what the
  * program lent may be read-only. */
 static bool window_has(struct mapping *mapping)
 {
     const struct memory *root = mapping->memory->root;
-    return (!root->store && replica_is_latest(root, PLACE_HOST)) || mapping_is_covered(mapping);
+    return (!root->store && extents_latest(root, PLACE_HOST, root_range(mapping))) ||
+           mapping_is_covered(mapping);
 }
 
 static cl_int map_issue(struct command *command, struct residence *residence, uint8_t place,
@@ -143,7 +158,7 @@ static cl_int unmap_issue(struct command *command, struct residence *residence, 
         return error;
     /* The version first: a mover that finds nothing mapped must not take the window for idle. */
     if (mapping->flags & WRITE_FLAGS)
-        replica_written(mapping->memory->root, place);
+        extents_written(mapping->memory->root, place, root_range(mapping));
     mapping_unlink(mapping);
     return CL_SUCCESS;
 }
@@ -177,6 +192,7 @@ static const struct command_ops map_buffer_ops = {
     .type = CL_COMMAND_MAP_BUFFER,
     .size = sizeof(struct map_command),
     .issue = map_issue,
+    .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
     .cancel = map_cancel,
@@ -185,6 +201,7 @@ static const struct command_ops map_image_ops = {
     .type = CL_COMMAND_MAP_IMAGE,
     .size = sizeof(struct map_command),
     .issue = map_issue,
+    .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
     .cancel = map_cancel,
@@ -193,6 +210,7 @@ static const struct command_ops unmap_ops = {
     .type = CL_COMMAND_UNMAP_MEM_OBJECT,
     .size = sizeof(struct map_command),
     .issue = unmap_issue,
+    .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
     .cancel = unmap_cancel,
@@ -239,17 +257,11 @@ static struct mapping *mapping_create(struct memory *memory, cl_map_flags flags,
     memcpy(mapping->region, region, sizeof(mapping->region));
     mapping->place = PLACE_NONE;
     mapping->pending = true;
-    const struct image_shape *image = memory->image;
-    if (image) {
-        size_t element = image->element_size;
-        mapping->offset = memory->origin + origin[2] * image->slice_pitch +
-                          origin[1] * image->row_pitch + origin[0] * element;
-        mapping->length = (region[2] - 1) * image->slice_pitch +
-                          (region[1] - 1) * image->row_pitch + region[0] * element;
-    } else {
-        mapping->offset = memory->origin + origin[0];
-        mapping->length = region[0];
-    }
+    struct range range = {origin[0], origin[0] + region[0]};
+    if (memory->image)
+        range = image_range(memory->image, origin, region);
+    mapping->offset = memory->origin + range.begin;
+    mapping->length = range.end - range.begin;
     return mapping;
 }
 

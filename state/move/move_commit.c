@@ -34,9 +34,7 @@ static void vacate_memory(struct memory *memory, struct residence *residence, ui
         let_go(residence, OBJECT_MEMORY, memory->real[place],
                memory->root == memory && over_host ? memory->window : NULL);
     memory_left(memory, residence, place);
-    atomic_store(&memory->held[place], 0);
-    if (atomic_load(&memory->writer) == place)
-        atomic_store(&memory->writer, PLACE_NONE);
+    extents_dropped(memory, place);
 }
 
 /* No object of @context refers to @place any more. Gate closed. */

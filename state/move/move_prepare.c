@@ -343,7 +343,7 @@ static void part_from_window(struct memory *root, struct residence *residence, u
         }
     residence_release(residence->cl, OBJECT_MEMORY, root->real[place]);
     memory_left(root, residence, place);
-    atomic_store(&root->held[place], 0);
+    extents_dropped(root, place);
 }
 
 static int part_memory(struct move *move, void *object)

@@ -63,7 +63,7 @@ static void empty_memory(struct memory *memory, struct residence *residence, uin
 {
     residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
     memory_left(memory, residence, place);
-    atomic_store(&memory->held[place], 0);
+    extents_dropped(memory, place);
 }
 
 /* Nobody but a mover looks at @place: what it holds while it does cannot leave by itself. */
