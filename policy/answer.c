@@ -1,6 +1,11 @@
+#include "policy/answer.h"
+
 #include <inttypes.h>
 
-#include "policy/decide_priv.h"
+#include "policy/displace.h"
+#include "policy/find_room.h"
+#include "policy/shift.h"
+#include "policy/step.h"
 
 /* One question: what one program gets that waits or queues. */
 struct question {
@@ -53,19 +58,11 @@ static void refuse_impossible(struct question *q)
         say_impossible(q);
 }
 
-/* Waiting was in vain for too long. */
-static bool is_overdue(const struct question *q)
-{
-    uint64_t deadline = q->view->settings->wait_deadline_s;
-
-    return deadline && q->p->need && q->p->waited_s >= deadline;
-}
-
 static void wait_for_room(struct question *q, const struct room *room)
 {
     const struct view *view = q->view;
 
-    if (is_overdue(q)) {
+    if (is_overdue(view, q->p)) {
         refuse(q);
         step_say_lack(view, q->program, q->step);
         step_say(q->step, "; it has waited %" PRIu64 " s, the deadline is %" PRIu64 " s",
@@ -366,14 +363,4 @@ void answer(struct view *view, uint32_t program, struct policy_step *ret_step)
     } else {
         answer_suspended(&q);
     }
-}
-
-void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
-                   uint32_t program, struct policy_step *ret_step)
-{
-    struct tables tables;
-    struct view view;
-
-    view_init(&view, &tables, world, settings);
-    answer(&view, program, ret_step);
 }

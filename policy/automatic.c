@@ -1,4 +1,9 @@
-#include "policy/decide_priv.h"
+#include "policy/automatic.h"
+
+#include "policy/find_room.h"
+#include "policy/preference.h"
+#include "policy/score.h"
+#include "policy/step.h"
 
 /*
  * Moves that nobody asked for. They come to an end in any world that does not change, because each
@@ -7,9 +12,9 @@
  *     no move here spills anything;
  *   - going up from a device that is too busy lowers the sorted list of how loaded the devices
  *     above busy_high are: the target is loaded less with the program than the source was;
- *   - going to where there is more of what a program prefers (prefer.c) raises what it has of it,
- *     spills nothing, and leaves that list no higher: the target is loaded at most up to busy_high,
- *     or by no more than the source was;
+ *   - going to where there is more of what a program prefers raises what it has of it, spills
+ *     nothing, and leaves that list no higher: the target is loaded at most up to busy_high, or by
+ *     no more than the source was;
  *   - going down lowers the price of all places in use, or with the same price the number of
  *     devices in use, leaves no device above busy_high that was not, and takes nothing that a
  *     program prefers.
@@ -46,7 +51,7 @@ static bool runs_free(const struct policy_program *p)
     return p->state == POLICY_RUNNING && !p->pinned && !p->busy_moving && p->device != POLICY_NONE;
 }
 
-bool may_move(const struct view *view, const struct policy_program *p, bool held)
+static bool may_move(const struct view *view, const struct policy_program *p, bool held)
 {
     const struct policy_settings *s = view->settings;
 
@@ -138,21 +143,13 @@ static bool could_be_faster(const struct view *view, const struct policy_program
     return (uint64_t)from->busy * WHOLE >= load * (WHOLE + view->settings->gain);
 }
 
-bool may_take(struct view *view, uint32_t program, uint32_t device)
-{
-    const struct policy_program *p = program_at(view, program);
-
-    return has_space(view, p, device) && program_full(p) <= p->quota &&
-           !program_barred(p, device) && room_for(view, program, device) >= program_full(p);
-}
-
 static uint32_t best_up(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     uint32_t best = POLICY_NONE;
     int64_t best_score = 0;
 
-    view->looks -= least_of(view->looks, view->world->device_count);
+    spend_visits(view, view->world->device_count);
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         int64_t score;
 
@@ -190,7 +187,7 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step)
     struct outlook outlook = look_out(view);
     uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
 
-    for (uint32_t i = 0; i < view->world->program_count && view->looks; i++) {
+    for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
         uint32_t to;
 
@@ -235,7 +232,7 @@ static uint32_t best_down(struct view *view, uint32_t program)
     uint32_t best = POLICY_NONE;
     int64_t best_score = 0;
 
-    view->looks -= least_of(view->looks, view->world->device_count);
+    spend_visits(view, view->world->device_count);
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         int64_t score;
 
@@ -264,7 +261,7 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
 {
     struct outlook outlook = look_out(view);
 
-    for (uint32_t i = 0; i < view->world->program_count && view->looks; i++) {
+    for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
         const struct policy_device *from, *to;
         uint32_t device;
@@ -288,4 +285,81 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
         return true;
     }
     return false;
+}
+
+/* It loads no device above busy_high more than its own was. */
+static bool is_no_busier(const struct view *view, const struct policy_program *p, uint32_t device)
+{
+    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
+    uint64_t load = to->busy + most_of(program_load_on(view, p, device), p->busy);
+
+    return load <= view->settings->busy_high || (to->speed >= from->speed && load <= from->busy);
+}
+
+static bool may_go(struct view *view, uint32_t program, uint32_t device)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    return may_take(view, program, device) && prefer_better(view, p, device) &&
+           room_for(view, program, device) >= prefer_room(view, p, device) &&
+           is_no_worse(view, p, device, device_at(view, p->device)->busy,
+                       device_at(view, device)->busy) &&
+           is_no_busier(view, p, device);
+}
+
+uint32_t prefer_best(struct view *view, uint32_t program, bool now)
+{
+    const struct policy_program *p = program_at(view, program);
+    uint32_t best = POLICY_NONE, best_part = 0;
+    int64_t best_score = 0;
+
+    spend_visits(view, view->world->device_count);
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        uint32_t part;
+        int64_t score;
+
+        if (now ? !may_go(view, program, i)
+                : i == p->device || !device_open(device_at(view, i)) || program_barred(p, i) ||
+                      device_at(view, i)->memory < program_full(p) || !prefer_better(view, p, i))
+            continue;
+        part = prefer_part(view, p, i);
+        score = score_of(view, p, i, program_full(p));
+        if (best == POLICY_NONE || part > best_part || (part == best_part && score > best_score)) {
+            best = i;
+            best_part = part;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
+{
+    uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
+    const struct policy_program *p;
+
+    for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
+        uint32_t to;
+
+        p = program_at(view, i);
+        if (!p->prefers || !may_move(view, p, held) || prefer_met(view, p, p->device) ||
+            (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))))
+            continue;
+        to = prefer_best(view, i, true);
+        if (to != POLICY_NONE) {
+            best = i;
+            best_to = to;
+        }
+    }
+    if (best == POLICY_NONE)
+        return false;
+    p = program_at(view, best);
+    step_set(ret_step, POLICY_DO_MOVE, best, best_to, program_full(p));
+    step_say(ret_step, "%s would make use of %s; %s has ", p->name, prefer_text(view, p).text,
+             device_at(view, best_to)->name);
+    if (prefer_met(view, p, best_to))
+        step_say(ret_step, "them");
+    else
+        step_say(ret_step, "more of that than %s", device_at(view, p->device)->name);
+    return true;
 }

@@ -3,7 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/decide_priv.h"
+#include "policy/answer.h"
+#include "policy/automatic.h"
+#include "policy/find_room.h"
+#include "policy/preference.h"
+#include "policy/score.h"
+#include "policy/step.h"
 
 /* Whole lines only: one that does not fit is left out, and so is all that follows. */
 struct page {
@@ -251,13 +256,12 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
 {
     const struct policy_program *p = &world->programs[program];
     struct page page = {.text = ret_text, .size = size};
-    struct tables tables;
     struct view view;
 
     if (!size)
         return;
     *ret_text = '\0';
-    view_init(&view, &tables, world, settings);
+    view_init(&view, world, settings);
     say_state(&page, &view, program);
     if (p->silent)
         line(&page, "It does not answer: nothing is asked of it until it does.");

@@ -1,6 +1,9 @@
+#include "policy/operator.h"
+
 #include <stdio.h>
 
-#include "policy/decide_priv.h"
+#include "policy/find_room.h"
+#include "policy/step.h"
 
 /* Off a device at the operator's word: a program is not asked which ways out it would like. */
 static void leave(struct view *view, uint32_t program, const char *why,
@@ -34,23 +37,9 @@ static bool could_leave(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     uint64_t full = program_full(p);
-    uint64_t bytes = p->ways & POLICY_SPILL ? least_of(p->least, least_of(full, p->quota)) : full;
-    uint32_t except[2] = {p->device, POLICY_NONE};
-    struct policy_step step;
 
-    if (bytes > p->quota || bytes > view->free_max)
-        return false;
-    if (view->world->device_count > TABLE_DEVICES) {
-        leave(view, program, "", &step);
-        return step.action == POLICY_DO_MOVE;
-    }
-    /* What is kept for the head is not free for others. */
-    except[1] = kept_from(view, program);
-    if (except[1] != POLICY_NONE && except[1] != p->device &&
-        device_open(device_at(view, except[1])) && !program_barred(p, except[1]) &&
-        room_for(view, program, except[1]) >= bytes)
-        return true;
-    return shelf_has(view, SHELF_ROOM, bytes, p->barred, except);
+    return has_room(view, program,
+                    p->ways & POLICY_SPILL ? least_of(p->least, least_of(full, p->quota)) : full);
 }
 
 /* Those that would rather leave now than when they have to: only to where there is room. */
@@ -83,7 +72,7 @@ bool next_unfit(struct view *view, struct policy_step *ret_step)
     uint32_t first = POLICY_NONE;
     char why[POLICY_REASON / 2];
 
-    for (uint32_t i = 0; i < view->world->program_count && view->looks; i++) {
+    for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
 
         if (p->barred && p->state == POLICY_RUNNING && p->device != POLICY_NONE && !p->pinned &&

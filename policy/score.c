@@ -1,4 +1,6 @@
-#include "policy/decide_priv.h"
+#include "policy/score.h"
+
+#include "policy/preference.h"
 
 #define WHOLE 1000
 
@@ -48,76 +50,15 @@ int64_t score_of(const struct view *view, const struct policy_program *program, 
            (light ? 1 : -1) * (int64_t)s->weight_fill * fill;
 }
 
-uint64_t room_for(struct view *view, uint32_t program, uint32_t device)
+bool is_no_worse(const struct view *view, const struct policy_program *p, uint32_t device,
+                 uint64_t from_busy, uint64_t to_busy)
 {
-    uint64_t free = device_free(device_at(view, device));
+    const struct policy_settings *s = view->settings;
+    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
+    uint64_t busy = program_load_on(view, p, device), load = to_busy + busy;
 
-    if (free && is_kept(view, program, device))
-        return free > view->head_bytes ? free - view->head_bytes : 0;
-    return free;
-}
-
-static void spend(struct view *view)
-{
-    view->looks -= least_of(view->looks, view->world->device_count);
-}
-
-uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes)
-{
-    const struct policy_program *p = program_at(view, program);
-    uint32_t best = POLICY_NONE;
-    int64_t best_score = 0;
-
-    if (bytes > view->free_max || bytes > p->quota)
-        return POLICY_NONE;
-    spend(view);
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        const struct policy_device *d = device_at(view, i);
-        int64_t score;
-
-        if (!device_open(d) || i == p->device || device_free(d) < bytes || program_barred(p, i) ||
-            room_for(view, program, i) < bytes)
-            continue;
-        score = score_of(view, p, i, bytes);
-        if (best != POLICY_NONE) {
-            const struct policy_device *b = device_at(view, best);
-
-            if (score < best_score ||
-                (score == best_score && (d->residents > b->residents ||
-                                         (d->residents == b->residents && d->kind >= b->kind))))
-                continue;
-        }
-        best = i;
-        best_score = score;
-    }
-    return best;
-}
-
-uint32_t pick_roomiest(struct view *view, uint32_t program, uint64_t least, uint64_t full)
-{
-    const struct policy_program *p = program_at(view, program);
-    uint32_t best = POLICY_NONE;
-    uint64_t best_room = 0;
-    int64_t best_score = 0;
-
-    if (least > view->free_max || least > p->quota)
-        return POLICY_NONE;
-    spend(view);
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        uint64_t room;
-        int64_t score;
-
-        if (!device_open(device_at(view, i)) || i == p->device || program_barred(p, i))
-            continue;
-        room = least_of(room_for(view, program, i), full);
-        if (room < least)
-            continue;
-        score = score_of(view, p, i, room);
-        if (best == POLICY_NONE || room > best_room || (room == best_room && score > best_score)) {
-            best = i;
-            best_room = room;
-            best_score = score;
-        }
-    }
-    return best;
+    if (program_light(view, p) && busy <= (s->busy_low + s->busy_high) / 2 &&
+        to_busy + most_of(busy, p->busy) <= s->busy_high)
+        return true;
+    return to->speed * most_of(from_busy, 1000) >= from->speed * most_of(load, 1000);
 }

@@ -1,4 +1,7 @@
-#include "policy/decide_priv.h"
+#include "policy/shift.h"
+
+#include "policy/score.h"
+#include "policy/step.h"
 
 /*
  * Room for the head of the queue by moving others to where they are no worse off. Sequences of up
@@ -46,6 +49,12 @@ static inline uint64_t free_then(const struct shift *shift, uint32_t device)
     return plus - least_of(plus, minus);
 }
 
+static inline bool outranks(const struct view *view, const struct policy_program *program,
+                            const struct policy_program *victim)
+{
+    return rank_outranks(view, rank_of(program), victim);
+}
+
 /* Who is not outranked has its minimum stay, and a share of the budget. */
 static bool may_shift(const struct shift *shift, uint32_t program)
 {
@@ -61,19 +70,6 @@ static bool may_shift(const struct shift *shift, uint32_t program)
     return outranks(view, program_at(view, shift->program), p) ||
            (p->stayed_s >= s->stay_s && p->recent_moves < s->budget_program &&
             view->world->recent_moves + shift->count < s->budget);
-}
-
-bool is_no_worse(const struct view *view, const struct policy_program *p, uint32_t device,
-                 uint64_t from_busy, uint64_t to_busy)
-{
-    const struct policy_settings *s = view->settings;
-    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
-    uint64_t busy = program_load_on(view, p, device), load = to_busy + busy;
-
-    if (program_light(view, p) && busy <= (s->busy_low + s->busy_high) / 2 &&
-        to_busy + most_of(busy, p->busy) <= s->busy_high)
-        return true;
-    return to->speed * most_of(from_busy, 1000) >= from->speed * most_of(load, 1000);
 }
 
 /* How busy a device is once all moves so far are done, at the @most or at the least: a program may

@@ -3,6 +3,7 @@
 
 import argparse
 import ctypes
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,6 @@ sys.path.insert(0, SCRIPTS)
 sys.path.insert(0, os.path.join(SCRIPTS, "..", "tests", "chaos"))
 
 from lab import DONE, REFUSED, ROLLED_BACK, VENDORS, Lab, find_reseat  # pylint: disable=wrong-import-position
-from timeline import write_timeline  # pylint: disable=wrong-import-position
 
 SIZE = "640x360"
 RATE = 25
@@ -177,8 +177,11 @@ def main():
     if encoder.process.returncode:
         raise SystemExit(f"demo: x264 ended with {encoder.process.returncode}: see x264.log")
     table(encoder, moves)
-    write_timeline(picture, encoder.points, [(m[0], m[1], m[2], m[3], m[4]["downtime_ns"] / 1e6)
-                                             for m in moves])
+    data = os.path.join(options.output, "demo.json")
+    with open(data, "w", encoding="utf-8") as file:
+        json.dump({"points": encoder.points,
+                   "moves": [(*m[:4], m[4]["downtime_ns"] / 1e6) for m in moves]}, file)
+    subprocess.run([os.path.join(SCRIPTS, "plot"), data, picture], check=True)
     frames = count_frames(video)
     print(f"\n{video}: {frames} of {options.frames} frames decode")
     print(f"{picture}: frames per second over time")

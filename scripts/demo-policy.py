@@ -2,6 +2,7 @@
 """A program grows, is upgraded, displaced by a more important one, waits, and comes back."""
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -14,7 +15,6 @@ sys.path.insert(0, SCRIPTS)
 sys.path.insert(0, os.path.join(SCRIPTS, "..", "tests", "chaos"))
 
 from lab import DONE, Lab, find_reseat  # pylint: disable=wrong-import-position
-from occupancy import write_occupancy  # pylint: disable=wrong-import-position
 
 BUILD = os.path.join(SCRIPTS, "..", "build")
 MIB = 1 << 20
@@ -190,7 +190,10 @@ def main():
         view = View(lab, lab.names)
         play(lab, view, natively)
         picture = os.path.join(options.output, "policy.svg")
-        write_occupancy(picture, DEVICES, view.samples)
+        data = os.path.join(options.output, "policy.json")
+        with open(data, "w", encoding="utf-8") as file:
+            json.dump({"devices": DEVICES, "samples": view.samples}, file)
+        subprocess.run([os.path.join(SCRIPTS, "plot"), data, picture], check=True)
         print("\nwhat the policy said:")
         for seconds, name, reason in view.reasons:
             print(f"  {seconds:5.1f} s  {name}: {reason}")

@@ -4,7 +4,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/cli/cmd.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 #include "agent/config/lock.h"
 #include "agent/config/process.h"
 
@@ -23,7 +24,7 @@ static int print_agent(const struct output *output, bool running, const msgpack_
     if (output->json) {
         json_t *object = output_object(output, STATUS_DONE);
         json_object_set_new(object, "running", json_boolean(running));
-        json_object_set_new(object, "agent", about ? cmd_json(about) : json_null());
+        json_object_set_new(object, "agent", about ? output_value(about) : json_null());
         if (about) {
             json_object_del(json_object_get(object, "agent"), "type");
         }
@@ -37,30 +38,23 @@ static int print_agent(const struct output *output, bool running, const msgpack_
                (unsigned long long)field_u64(about, "apps", 0), folder);
     }
     if (problem[0]) {
-        fprintf(stderr, "reseat agent: it keeps an older configuration; the last is refused: %s\n",
-                problem);
+        output_note(output, "it keeps an older configuration; the last is refused: %s", problem);
     }
-    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return output_done();
 }
 
-static int show(const struct output *output, bool launch, const char *what)
+static int show(const struct output *output, bool launch)
 {
-    struct client client = {.fd = -1};
+    const struct question question = {MSG_AGENT, "tell about itself", launch, ANSWER_MS};
     struct message message;
     struct frame frame;
-    int status = cmd_connect(output, launch, "tell about itself", &client);
 
-    if (status) {
-        return status;
-    }
     frame_init(&frame, MSG_AGENT);
-    status = cmd_ask(output, &client, &frame, MSG_AGENT, ANSWER_MS, "tell about itself", &message);
-    client_close(&client);
-    if (status) {
-        return status;
+    int status = ask(output, &question, &frame, &message);
+    if (!status) {
+        status = print_agent(output, true, &message.root, "the agent runs");
+        message_finish(&message);
     }
-    status = print_agent(output, true, &message.root, what);
-    message_finish(&message);
     return status;
 }
 
@@ -144,29 +138,17 @@ static int stop(const struct output *output)
     return print_agent(output, false, NULL, "the agent has ended; programs run on without it");
 }
 
-int cmd_agent(int argc, char **argv)
+static int run(struct call *call)
 {
-    struct output output;
-    const char *verb = NULL;
+    const char *what = call->count ? call->words[0] : "status";
 
-    output_init(&output, "agent", argc, argv);
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            continue;
-        }
-        if (verb) {
-            return output_usage(&output, "too many arguments");
-        }
-        verb = argv[i];
-    }
-    if (!verb || strcmp(verb, "status") == 0) {
-        return show(&output, false, "the agent runs");
-    }
-    if (strcmp(verb, "start") == 0) {
-        return show(&output, true, "the agent runs");
-    }
-    if (strcmp(verb, "stop") == 0) {
-        return stop(&output);
-    }
-    return output_usage(&output, "there is no \"%s\"", verb);
+    return strcmp(what, "stop") == 0 ? stop(&call->output)
+                                     : show(&call->output, strcmp(what, "start") == 0);
 }
+
+const struct verb verb_agent = {
+    .name = "agent",
+    .arguments = "[start|stop|status]",
+    .summary = "Start or stop your agent, or say whether one runs (the default).",
+    .run = run,
+};

@@ -4,13 +4,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/cmd.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 #include "agent/config/config_priv.h"
 
 /* reseat config: what is in effect, whether a file is right, where it is, and have the agent read
  * it again. */
 
-#define RELOAD_MS 5000
+#define RELOAD_MS    5000
+#define SETTINGS_MAX 100
+#define GIVEN_MAX    256
 
 /** One line as compilers write it, so that editors find the place. */
 static int refuse(const struct output *output, const struct config_error *error)
@@ -112,83 +115,62 @@ static int print_json(const struct output *output, const struct config *config)
     return output_print(object, STATUS_DONE);
 }
 
-/** "--minimum-stay 60" or "--minimum-stay=60". False: it is none; *@at is then untouched. */
-static bool take_setting(int argc, char **argv, int *at, struct config_option *ret_option)
-{
-    const char *name = argv[*at] + 2;
-    size_t length = strcspn(name, "=");
+/** Settings that are given as options; the text is borrowed. */
+struct print {
+    size_t count;
+    struct config_option given[GIVEN_MAX];
+};
 
-    if (strncmp(argv[*at], "--", 2) != 0) {
-        return false;
+static int take_setting(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct print *print = call->options;
+
+    if (print->count == GIVEN_MAX) {
+        return output_usage(&call->output, "there are more than %d settings", GIVEN_MAX);
     }
-    for (size_t i = 0; i < settings_count; i++) {
-        if (strlen(settings_table[i].name) != length ||
-            strncmp(settings_table[i].name, name, length) != 0) {
-            continue;
-        }
-        if (!name[length] && *at + 1 == argc) {
-            return false;
-        }
-        *ret_option = (struct config_option){settings_table[i].name,
-                                             name[length] ? name + length + 1 : argv[++*at]};
-        return true;
-    }
-    return false;
+    print->given[print->count++] = (struct config_option){option->name, text};
+    return 0;
 }
 
-static int print_with(const struct output *output, int argc, char **argv,
-                      struct config_option *options)
+static const struct verb_option *setting_options(void)
 {
+    static struct verb_option options[SETTINGS_MAX + 1];
+
+    for (size_t i = 0; i < settings_count && i < SETTINGS_MAX; i++) {
+        options[i] = (struct verb_option){settings_table[i].name, "VALUE", settings_table[i].help,
+                                          .take = take_setting};
+    }
+    return options;
+}
+
+static int run_print(struct call *call)
+{
+    const struct print *print = call->options;
     struct config_error error;
     struct config config;
-    size_t count = 0;
 
-    for (int i = 2; i < argc; i++) {
-        if (take_setting(argc, argv, &i, &options[count])) {
-            count++;
-        } else if (strcmp(argv[i], "--json") != 0) {
-            return output_usage(output, "\"%s\" is not --json, nor a setting and its value",
-                                argv[i]);
-        }
+    if (config_load_effective(print->given, print->count, &config, &error)) {
+        return refuse(&call->output, &error);
     }
-    if (config_load_effective(options, count, &config, &error)) {
-        return refuse(output, &error);
-    }
-    int status = output->json                    ? print_json(output, &config)
+    int status = call->output.json               ? print_json(&call->output, &config)
                  : config_print(&config, stdout) ? STATUS_ROLLED_BACK
                                                  : STATUS_DONE;
     config_finish(&config);
     return status;
 }
 
-static int print(const struct output *output, int argc, char **argv)
-{
-    struct config_option *options = calloc((size_t)argc + 1, sizeof(*options));
-    int status = options ? print_with(output, argc, argv, options) : STATUS_ROLLED_BACK;
-
-    free(options);
-    return status;
-}
+const struct verb verb_config_print = {
+    .name = "config print",
+    .summary = "Show the configuration that is in effect here, as a commented file with the origin "
+               "of each value.",
+    .text = "The options are the settings of the policy: what each would change if it were given "
+            "to reseatd.",
+    .other_options = setting_options,
+    .size = sizeof(struct print),
+    .run = run_print,
+};
 
 /* ---- validate, path, reload ---- */
-
-/** The one argument of a verb that may be left out, or NULL; false after a usage error. */
-static bool take_argument(const struct output *output, int argc, char **argv, int most,
-                          const char **ret_argument, int *ret_status)
-{
-    *ret_argument = NULL;
-    for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            continue;
-        }
-        if (argv[i][0] == '-' || most-- == 0) {
-            *ret_status = output_usage(output, "unexpected \"%s\"", argv[i]);
-            return false;
-        }
-        *ret_argument = argv[i];
-    }
-    return true;
-}
 
 static int say_right(const struct output *output, const char *path, bool exists)
 {
@@ -199,7 +181,7 @@ static int say_right(const struct output *output, const char *path, bool exists)
         return output_print(object, STATUS_DONE);
     }
     printf(exists ? "%s: ok\n" : "%s: there is no such file; the defaults hold\n", path);
-    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return output_done();
 }
 
 static int find(const struct output *output, char ret_path[PATH_MAX], bool *ret_exists)
@@ -213,18 +195,16 @@ static int find(const struct output *output, char ret_path[PATH_MAX], bool *ret_
                              strerror(-result));
 }
 
-static int validate(const struct output *output, int argc, char **argv)
+static int run_validate(struct call *call)
 {
-    struct config_source source = {0};
+    const struct output *output = &call->output;
+    struct config_source source = {.path = call->words[0]};
     struct config_error error;
     struct config config;
     char path[PATH_MAX];
     bool exists = true;
     int status = 0;
 
-    if (!take_argument(output, argc, argv, 1, &source.path, &status)) {
-        return status;
-    }
     if (!source.path) {
         status = find(output, path, &exists);
         source.path = path;
@@ -239,15 +219,23 @@ static int validate(const struct output *output, int argc, char **argv)
     return say_right(output, source.path, true);
 }
 
-static int show_path(const struct output *output, int argc, char **argv)
+const struct verb verb_config_validate = {
+    .name = "config validate",
+    .arguments = "[FILE]",
+    .summary = "Check a file, or the one that is read.",
+    .text = "What is wrong is told as FILE:LINE: and the reason, with exit status 2. That there is "
+            "no file is right: the defaults hold.",
+    .run = run_validate,
+};
+
+static int run_path(struct call *call)
 {
-    const char *argument;
+    const struct output *output = &call->output;
     char path[PATH_MAX];
     bool exists;
-    int status;
+    int status = find(output, path, &exists);
 
-    if (!take_argument(output, argc, argv, 0, &argument, &status) ||
-        (status = find(output, path, &exists))) {
+    if (status) {
         return status;
     }
     exists = exists && access(path, F_OK) == 0;
@@ -255,17 +243,23 @@ static int show_path(const struct output *output, int argc, char **argv)
         return say_right(output, path, exists);
     }
     puts(path);
-    if (fflush(stdout)) {
+    if (output_done()) {
         return STATUS_ROLLED_BACK;
     }
     if (!exists) {
         /* What is named has to be there. */
         const char *named = getenv("RESEAT_CONFIG");
-        fprintf(stderr, "reseat config: there is no such file; %s\n",
-                named && *named ? "create it, or unset RESEAT_CONFIG" : "the defaults hold");
+        output_note(output, "there is no such file; %s",
+                    named && *named ? "create it, or unset RESEAT_CONFIG" : "the defaults hold");
     }
     return STATUS_DONE;
 }
+
+const struct verb verb_config_path = {
+    .name = "config path",
+    .summary = "Print which file is read, or, where there is none, which would be.",
+    .run = run_path,
+};
 
 static int say_reloaded(const struct output *output, const msgpack_object *answer)
 {
@@ -286,49 +280,29 @@ static int say_reloaded(const struct output *output, const msgpack_object *answe
     }
     printf("the agent has read %s\n",
            error.file[0] ? error.file : "that there is no file; the defaults hold");
-    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return output_done();
 }
 
-static int reload(const struct output *output, int argc, char **argv)
+static int run_reload(struct call *call)
 {
-    static const char what[] = "read its configuration again";
-    struct client client = {.fd = -1};
+    static const struct question question = {MSG_RELOAD, "read its configuration again", false,
+                                             RELOAD_MS};
     struct message message;
     struct frame frame;
-    const char *argument;
-    int status;
 
-    if (!take_argument(output, argc, argv, 0, &argument, &status) ||
-        (status = cmd_connect(output, false, what, &client))) {
-        return status;
-    }
     frame_init(&frame, MSG_RELOAD);
-    status = cmd_ask(output, &client, &frame, MSG_RELOAD, RELOAD_MS, what, &message);
-    client_close(&client);
-    if (status) {
-        return status;
+    int status = ask(&call->output, &question, &frame, &message);
+    if (!status) {
+        status = say_reloaded(&call->output, &message.root);
+        message_finish(&message);
     }
-    status = say_reloaded(output, &message.root);
-    message_finish(&message);
     return status;
 }
 
-int cmd_config(int argc, char **argv)
-{
-    static const struct {
-        const char *name;
-        int (*run)(const struct output *output, int argc, char **argv);
-    } verbs[] = {{"print", print}, {"validate", validate}, {"path", show_path}, {"reload", reload}};
-    struct output output;
-
-    output_init(&output, "config", argc, argv);
-    for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++) {
-        if (strcmp(verbs[i].name, argv[1]) == 0) {
-            return verbs[i].run(&output, argc, argv);
-        }
-    }
-    if (argc < 2) {
-        return output_usage(&output, "say what: print, validate, path or reload");
-    }
-    return output_usage(&output, "there is no \"%s\"", argv[1]);
-}
+const struct verb verb_config_reload = {
+    .name = "config reload",
+    .summary = "Have the agent read its configuration again, and list devices anew.",
+    .text = "SIGHUP does the same. One that is wrong is refused with its line and reason, exit "
+            "status 2, and the agent keeps the one that it has.",
+    .run = run_reload,
+};

@@ -4,9 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/cmd.h"
-#include "agent/cli/told.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/presented.h"
+#include "agent/cli/verb.h"
 #include "agent/config/cleanup.h"
+#include "agent/config/process.h"
 #include "agent/doctor/doctor.h"
 #include "agent/wire/inventory.h"
 
@@ -45,7 +47,7 @@ static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 
     if (!error && client_connect(paths, &client) == 0) {
         frame_init(&frame, MSG_DEVICES);
-        cmd_put_environment(&frame);
+        ask_put_environment(&frame);
         if (client_send(&client, &frame) == 0 &&
             client_receive(&client, LIST_MS, -1, &message) == 1) {
             char own[PATH_MAX] = "";
@@ -63,14 +65,14 @@ static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 static void say_cost(FILE *to, const struct inventory *inventory)
 {
     struct words names = {0}, devices = {0};
-    struct told told;
+    struct presented presented;
     size_t extensions = 0, limits = 0;
 
-    if (told_build(inventory, 0, &told)) {
+    if (presented_build(inventory, 0, &presented)) {
         return;
     }
-    for (size_t i = 0; i < told.reasons.count; i++) {
-        const struct reason *reason = &told.reasons.items[i];
+    for (size_t i = 0; i < presented.reasons.count; i++) {
+        const struct reason *reason = &presented.reasons.items[i];
         bool named = reason->kind == REASON_EXTENSION || reason->kind == REASON_FEATURE;
         if (reason->by[0] || (reason->rule != REASON_MISSING && reason->rule != REASON_LEAST &&
                               reason->rule != REASON_COMMON)) {
@@ -81,14 +83,14 @@ static void say_cost(FILE *to, const struct inventory *inventory)
         }
         limits += reason->kind == REASON_ANSWER;
     }
-    for (size_t d = 1; d < told.count && extensions + limits; d++) {
+    for (size_t d = 1; d < presented.count && extensions + limits; d++) {
         bool costs = false;
-        for (size_t i = 0; i < told.reasons.count && !costs; i++) {
-            const struct reason *reason = &told.reasons.items[i];
+        for (size_t i = 0; i < presented.reasons.count && !costs; i++) {
+            const struct reason *reason = &presented.reasons.items[i];
             costs = reason->kind <= REASON_FEATURE && !reason->by[0] && reason->by[d];
         }
         if (costs) {
-            words_add(&devices, "%s%s", devices.used ? ", " : "", told.devices[d]->name);
+            words_add(&devices, "%s%s", devices.used ? ", " : "", presented.devices[d]->name);
         }
     }
     if (devices.used) {
@@ -97,10 +99,10 @@ static void say_cost(FILE *to, const struct inventory *inventory)
             "note  choice: that programs may go to %s costs them, of what %s has, %zu extensions "
             "and features (%s%s) and %zu limits; reseat devices --presented tells which, and "
             "--profile native leaves them on what is like it\n",
-            devices.text, told.devices[0]->name, extensions, names.used ? names.text : "none",
+            devices.text, presented.devices[0]->name, extensions, names.used ? names.text : "none",
             extensions > NAMES_MAX ? "..." : "", limits);
     }
-    told_finish(&told);
+    presented_finish(&presented);
 }
 
 /** @answers: one that does not would be waited for again. */
@@ -149,7 +151,7 @@ static bool check_vendors(FILE *to, const struct paths *paths, const char *libra
 /** Drivers that find no addresses left say nothing of it. */
 static void check_limit(FILE *to)
 {
-    uint64_t limit = cmd_address_limit();
+    uint64_t limit = process_address_limit();
 
     if (limit) {
         fprintf(to,
@@ -221,9 +223,7 @@ static int print_json(const struct output *output, char *text, const char *road,
     json_object_set_new(object, "checks", checks);
     json_object_set_new(object, "road", road ? json_string(road) : json_null());
     if (!good) {
-        json_object_set_new(object, "error",
-                            json_pack("{s:s, s:o}", "code", ERR_FAILED, "message",
-                                      output_text(stop ? stop : "something is broken")));
+        output_add_error(object, ERR_FAILED, stop ? stop : "something is broken");
     }
     return output_print(object, good ? STATUS_DONE : STATUS_ROLLED_BACK);
 }
@@ -242,41 +242,41 @@ static int look(const struct output *output, char **command, FILE *to, enum road
                  : 0;
 }
 
-int cmd_doctor(int argc, char **argv)
+static int run(struct call *call)
 {
     static const char *const roads[] = {"unknown", "preload", "icd", "none"};
-    struct output output;
+    const struct output *output = &call->output;
     CLEANUP(cleanup_free) char *text = NULL;
     enum road road = ROAD_UNKNOWN;
     size_t size;
-    int first = 1;
 
-    output_init(&output, "doctor", 0, NULL);
-    while (first < argc && argv[first][0] == '-' && strcmp(argv[first], "--")) {
-        output.json = output.json || strcmp(argv[first], "--json") == 0;
-        if (strcmp(argv[first], "--json")) {
-            return output_usage(&output, "option %s is unknown", argv[first]);
-        }
-        first++;
-    }
-    first += first < argc && strcmp(argv[first], "--") == 0;
-    FILE *to = output.json ? open_memstream(&text, &size) : stdout;
+    FILE *to = output->json ? open_memstream(&text, &size) : stdout;
     if (!to) {
-        return output_fail(&output, ERR_FAILED, "no memory");
+        return output_fail(output, ERR_FAILED, "no memory");
     }
-    bool setup = argc == first;
+    bool setup = !call->count;
     bool good = setup ? check_setup(to) : true;
-    int status = setup ? 0 : look(&output, argv + first, to, &road);
+    int status = setup ? 0 : look(output, call->words, to, &road);
     check_limit(to);
     good = good && road != ROAD_NONE && !fflush(to);
-    if (output.json && fclose(to)) {
+    if (output->json && fclose(to)) {
         return STATUS_ROLLED_BACK;
     }
     if (status) {
         return status;
     }
-    if (output.json) {
-        return print_json(&output, text, setup ? NULL : roads[road], good);
+    if (output->json) {
+        return print_json(output, text, setup ? NULL : roads[road], good);
     }
     return good ? STATUS_DONE : STATUS_ROLLED_BACK;
 }
+
+const struct verb verb_doctor = {
+    .name = "doctor",
+    .arguments = "[PROGRAM] [ARG...]",
+    .summary = "Check the set-up, or say by which road a program reaches OpenCL.",
+    .text =
+        "It also says what would stop it. PROGRAM may be a script, python3 with a script, java "
+        "with a .jar, or a wrapper of such. Nothing is run. Exit status 1: something is broken.",
+    .run = run,
+};

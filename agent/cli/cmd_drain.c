@@ -1,13 +1,15 @@
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/cmd.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 
 /* reseat drain and reseat rebalance: moves that the policy chooses, shown as they end. */
 
+#define SECONDS_MAX_NS 10000000000000000
+
 struct steps {
-    struct output output;
+    const struct output *output;
     const char *device; /**< NULL: a rebalance. */
     bool undo, dry_run;
     uint64_t in_ns;    /**< 0: now. */
@@ -15,68 +17,40 @@ struct steps {
     json_t *list;      /**< Of the steps; NULL unless JSON is wanted. */
 };
 
-static int parse(struct steps *steps, int argc, char **argv, bool drains)
-{
-    static const struct option options[] = {{"undo", no_argument, NULL, 'u'},
-                                            {"in", required_argument, NULL, 'i'},
-                                            {"dry-run", no_argument, NULL, 'n'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {0}};
-    int option;
+static const struct verb_option drain_options[] = {
+    {"in", "SECONDS",
+     "Drain it then. New programs are kept away at once, and programs there that registered with "
+     "reseat.h are told at once. One that answers with a wish says that now is a good time: it is "
+     "moved as soon as another device has room. When all have left, the device is drained, "
+     "whatever is left of the time. An agent that is started again keeps to the time.",
+     OPTION_VALUE(struct steps, in_ns), .number = "a number of seconds", .places = 9,
+     .most = SECONDS_MAX_NS},
+    {"undo", NULL,
+     "Let it take programs again, also before the time has come; those that were told are told so. "
+     "A command that waits for the drain fails.",
+     OPTION_VALUE(struct steps, undo)},
+    {NULL}};
 
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", options, NULL)) >= 0) {
-        if (option == 'u' && drains) {
-            steps->undo = true;
-        } else if (option == 'n' && !drains) {
-            steps->dry_run = true;
-        } else if (option == 'i' && drains) {
-            if (!cmd_seconds(optarg, &steps->in_ns)) {
-                return output_usage(&steps->output, "--in is a number of seconds, not \"%s\"",
-                                    optarg);
-            }
-        } else if (option != 'j') {
-            return output_usage(&steps->output, "option %s is unknown or lacks its value",
-                                argv[optind - 1]);
-        }
-    }
-    if (steps->undo && steps->in_ns) {
-        return output_usage(&steps->output, "--undo is done at once; --in does not go with it");
-    }
-    if (argc - optind != drains || (drains && !argv[optind][0])) {
-        return output_usage(&steps->output,
-                            argc - optind > drains ? "too many arguments" : "no device is named");
-    }
-    steps->device = drains ? argv[optind] : NULL;
-    return 0;
-}
-
-static const char *place(const char *name)
-{
-    return name[0] ? name : "host memory";
-}
+static const struct verb_option rebalance_options[] = {
+    {"dry-run", NULL, "Only say which would move.", OPTION_VALUE(struct steps, dry_run)}, {NULL}};
 
 static void show_step(struct steps *steps, const struct message *message)
 {
-    char name[PROTOCOL_WORD_MAX], from[160], to[160], result[PROTOCOL_WORD_MAX],
+    char name[OUTPUT_PROGRAM_MAX], from[160], to[160], result[PROTOCOL_WORD_MAX],
         reason[PROTOCOL_TEXT_MAX];
-    const msgpack_object *app = field_get(&message->root, "app");
 
     if (steps->list) {
-        json_t *step = cmd_json(&message->root);
-        json_object_del(step, "type");
-        json_array_append_new(steps->list, step);
+        json_array_append_new(steps->list, output_answer(message));
         return;
     }
-    field_text(app, "name", name, sizeof(name));
     field_string(&message->root, "from", from, sizeof(from));
     field_string(&message->root, "to", to, sizeof(to));
     field_string(&message->root, "result", result, sizeof(result));
     field_text(&message->root, "reason", reason, sizeof(reason));
     bool done = strcmp(result, RESULT_DONE) == 0;
-    printf("%s (pid %llu): %s -> %s%s%s%s%s\n", name, (unsigned long long)field_u64(app, "pid", 0),
-           place(from), place(to), done || steps->dry_run ? "" : ", ", done ? "" : result,
-           reason[0] ? ": " : "", reason);
+    printf("%s: %s -> %s%s%s%s%s\n", output_program(field_get(&message->root, "app"), name),
+           output_place(from), output_place(to), done || steps->dry_run ? "" : ", ",
+           done ? "" : result, reason[0] ? ": " : "", reason);
     fflush(stdout);
 }
 
@@ -87,9 +61,8 @@ static void show_announced(struct steps *steps, const struct message *message)
     unsigned long long programs = field_u64(&message->root, "programs", 0);
     uint64_t in_ns = field_u64(&message->root, "in_ns", 0);
 
-    if (steps->output.json) {
-        steps->announced = cmd_json(&message->root);
-        json_object_del(steps->announced, "type");
+    if (steps->output->json) {
+        steps->announced = output_answer(message);
         json_object_del(steps->announced, "device");
         return;
     }
@@ -104,19 +77,16 @@ static void show_announced(struct steps *steps, const struct message *message)
 /** One line that says who is left on the device, and why. */
 static void explain(const msgpack_object *root, char *ret, size_t size)
 {
-    char device[PROTOCOL_WORD_MAX], name[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
+    char device[PROTOCOL_WORD_MAX], name[OUTPUT_PROGRAM_MAX], reason[PROTOCOL_TEXT_MAX];
     const msgpack_object *left;
     size_t count = field_array(root, "left", &left), used = 0;
 
     field_string(root, "device", device, sizeof(device));
     ret[0] = '\0';
     for (size_t i = 0; i < count; i++) {
-        const msgpack_object *app = field_get(&left[i], "app");
-        field_text(app, "name", name, sizeof(name));
         field_text(&left[i], "reason", reason, sizeof(reason));
-        int length =
-            snprintf(ret + used, size - used, "%s%s (pid %llu) stays: %s", used ? "; " : "", name,
-                     (unsigned long long)field_u64(app, "pid", 0), reason);
+        int length = snprintf(ret + used, size - used, "%s%s stays: %s", used ? "; " : "",
+                              output_program(field_get(&left[i], "app"), name), reason);
         if (length < 0 || (size_t)length >= size - used) {
             break;
         }
@@ -129,15 +99,13 @@ static void explain(const msgpack_object *root, char *ret, size_t size)
 static int finish_json(struct steps *steps, const msgpack_object *root, int status,
                        const char *code, const char *why)
 {
-    json_t *object = output_object(&steps->output, status);
-    const msgpack_object *left = field_get(root, "left");
+    json_t *object = output_object(steps->output, status);
 
     if (steps->device) {
-        const msgpack_object *device = field_get(root, "device");
-        json_object_set_new(object, "device", device ? cmd_json(device) : json_null());
+        output_add_fields(object, root, "device");
         json_object_set_new(object, "drained",
                             json_boolean(field_bool(root, "drained", !steps->undo)));
-        json_object_set_new(object, "left", left ? cmd_json(left) : json_array());
+        output_add_lists(object, root, "left");
         json_object_set(object, "announced", steps->announced ? steps->announced : json_null());
     } else {
         json_object_set_new(object, "dry_run", json_boolean(steps->dry_run));
@@ -146,7 +114,7 @@ static int finish_json(struct steps *steps, const msgpack_object *root, int stat
     json_object_set_new(object, "moved", json_integer((json_int_t)field_u64(root, "moved", 0)));
     json_object_set_new(object, "failed", json_integer((json_int_t)field_u64(root, "failed", 0)));
     if (status) {
-        json_object_set_new(object, "error", json_pack("{s:s, s:s}", "code", code, "message", why));
+        output_add_error(object, code, why);
     }
     return output_print(object, status);
 }
@@ -161,7 +129,7 @@ static int finish(struct steps *steps, const struct message *message)
     bool bad = steps->device ? stay > 0 : failed > 0;
 
     if (field_is(root, "type", MSG_ERROR)) {
-        return output_fail_message(&steps->output, message);
+        return output_fail_message(steps->output, message);
     }
     if (bad && steps->device) {
         explain(root, why, sizeof(why));
@@ -169,11 +137,11 @@ static int finish(struct steps *steps, const struct message *message)
         snprintf(why, sizeof(why), "%llu moved, %llu did not; what did not is where it was", moved,
                  failed);
     }
-    if (steps->output.json) {
+    if (steps->output->json) {
         return finish_json(steps, root, bad ? output_status_of(code) : STATUS_DONE, code, why);
     }
     if (bad) {
-        return output_fail(&steps->output, code, "%s", why);
+        return output_fail(steps->output, code, "%s", why);
     }
     field_string(root, "device", device, sizeof(device));
     if (!steps->device) {
@@ -184,42 +152,38 @@ static int finish(struct steps *steps, const struct message *message)
     } else {
         printf("%s is empty and takes no new programs (reseat drain %s --undo)\n", device, device);
     }
-    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return output_done();
 }
 
-static int follow(struct steps *steps, struct client *client, struct frame *frame, const char *what)
+static bool take_news(void *context, const struct message *message)
 {
+    if (field_is(&message->root, "type", MSG_STEP)) {
+        show_step(context, message);
+        return true;
+    }
+    if (field_is(&message->root, "type", MSG_NOTICE)) {
+        show_announced(context, message);
+        return true;
+    }
+    return false;
+}
+
+static int carry_out(struct call *call, const char *type, const char *what, bool launch)
+{
+    struct steps *steps = call->options;
+    const struct news news = {steps, take_news, -1, NULL};
+    struct client client;
     struct message message;
-    int status, result = client_send(client, frame);
-
-    while (!result) {
-        result = client_follow(client, CMD_PATIENCE_MS, -1, &message);
-        bool step = result == 1 && field_is(&message.root, "type", MSG_STEP);
-        if (step || (result == 1 && field_is(&message.root, "type", MSG_NOTICE))) {
-            (step ? show_step : show_announced)(steps, &message);
-            message_finish(&message);
-            result = 0;
-        }
-    }
-    if (result == 1) {
-        status = finish(steps, &message);
-        message_finish(&message);
-    } else {
-        status = output_fail_agent(&steps->output, result, what);
-    }
-    return status;
-}
-
-static int run(struct steps *steps, const char *type, const char *what, bool launch)
-{
-    struct client client = {.fd = -1};
     struct frame frame;
-    int status = cmd_connect(&steps->output, launch, what, &client);
+    int status = ask_connect(&call->output, launch, what, &client);
 
     if (status) {
+        client_close(&client);
         return status;
     }
-    steps->list = steps->output.json ? json_array() : NULL;
+    steps->output = &call->output;
+    steps->device = call->words[0];
+    steps->list = call->output.json ? json_array() : NULL;
     frame_init(&frame, type);
     if (steps->device) {
         frame_string(&frame, "device", steps->device);
@@ -227,28 +191,54 @@ static int run(struct steps *steps, const char *type, const char *what, bool lau
     frame_bool(&frame, "undo", steps->undo);
     frame_u64(&frame, "in_ns", steps->in_ns);
     frame_bool(&frame, "dry_run", steps->dry_run);
-    cmd_put_environment(&frame);
-    status = follow(steps, &client, &frame, what);
+    ask_put_environment(&frame);
+    int result = ask_follow(&client, &frame, &news, &message);
+    if (result == 1) {
+        status = finish(steps, &message);
+        message_finish(&message);
+    } else {
+        status = output_fail_agent(&call->output, result, what);
+    }
     json_decref(steps->list);
     json_decref(steps->announced);
     client_close(&client);
     return status;
 }
 
-int cmd_drain(int argc, char **argv)
+static int drain(struct call *call)
 {
-    struct steps steps = {0};
+    const struct steps *steps = call->options;
 
-    output_init(&steps.output, "drain", argc, argv);
-    int status = parse(&steps, argc, argv, true);
-    return status ? status : run(&steps, MSG_DRAIN, "drain the device", true);
+    if (steps->undo && steps->in_ns) {
+        return output_usage(&call->output, "--undo is done at once; --in does not go with it");
+    }
+    return carry_out(call, MSG_DRAIN, "drain the device", true);
 }
 
-int cmd_rebalance(int argc, char **argv)
+static int rebalance(struct call *call)
 {
-    struct steps steps = {0};
-
-    output_init(&steps.output, "rebalance", argc, argv);
-    int status = parse(&steps, argc, argv, false);
-    return status ? status : run(&steps, MSG_BALANCE, "move programs", false);
+    return carry_out(call, MSG_BALANCE, "move programs", false);
 }
+
+const struct verb verb_drain = {
+    .name = "drain",
+    .arguments = "DEVICE",
+    .summary = "Move every program off a device, and keep new ones away.",
+    .text = "Programs go to where the policy finds room. What fits nowhere is suspended and queues "
+            "for a device. Waits until the device is empty. Exit status 4: some cannot leave it; 1: "
+            "some failed to. It stays drained all the same, also when this command is "
+            "interrupted.",
+    .options = drain_options,
+    .size = sizeof(struct steps),
+    .run = drain,
+};
+
+const struct verb verb_rebalance = {
+    .name = "rebalance",
+    .summary = "Move programs to where the policy would rather have them, now.",
+    .text = "They go to where they run faster, have more of what they prefer, or cost less, "
+            "without minimum stay and budget.",
+    .options = rebalance_options,
+    .size = sizeof(struct steps),
+    .run = rebalance,
+};

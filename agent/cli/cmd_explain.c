@@ -1,46 +1,12 @@
-#include <stdio.h>
-#include <string.h>
-
-#include "agent/cli/cmd.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 
 #define EXPLAIN_MS 10000
 
-static int parse(const struct output *output, int argc, char **argv, const char **ret_app)
+static void print_line(const char *text, int indent)
 {
-    *ret_app = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            continue;
-        }
-        if (*ret_app || argv[i][0] == '-') {
-            return output_usage(output, "unexpected \"%s\"", argv[i]);
-        }
-        *ret_app = argv[i];
-    }
-    return *ret_app && **ret_app ? 0 : output_usage(output, "no program is named");
-}
-
-/** Between spaces, so that no line is wider than a terminal. */
-static void print_wrapped(const char *text, int indent)
-{
-    const int width = 79 - indent;
-    int used = 0;
-
     printf("%*s", indent, "");
-    while (*text) {
-        int length = (int)strcspn(text, " ");
-        if (used && used + 1 + length > width) {
-            printf("\n%*s", indent + 2, "");
-            used = 2;
-        } else if (used) {
-            putchar(' ');
-            used++;
-        }
-        printf("%.*s", length, text);
-        used += length;
-        text += length + (text[length] == ' ');
-    }
-    putchar('\n');
+    output_wrapped(stdout, indent, indent + 2, text);
 }
 
 static void print_lines(const msgpack_object *unit, int indent)
@@ -51,7 +17,7 @@ static void print_lines(const msgpack_object *unit, int indent)
 
     for (size_t i = 0; i < count; i++) {
         if (object_string(&lines[i], text, sizeof(text))) {
-            print_wrapped(text, indent);
+            print_line(text, indent);
         }
     }
 }
@@ -59,13 +25,12 @@ static void print_lines(const msgpack_object *unit, int indent)
 static void print_explanation(const msgpack_object *root)
 {
     bool named = field_bool(root, "named", false);
-    char name[PROTOCOL_WORD_MAX], state[PROTOCOL_WORD_MAX], device[PROTOCOL_WORD_MAX],
+    char name[OUTPUT_PROGRAM_MAX], state[PROTOCOL_WORD_MAX], device[PROTOCOL_WORD_MAX],
         text[2 * PROTOCOL_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
     const msgpack_object *items;
 
-    field_text(root, "name", name, sizeof(name));
     field_string(root, "state", state, sizeof(state));
-    printf("%s (pid %llu) is %s\n", name, (unsigned long long)field_u64(root, "pid", 0), state);
+    printf("%s is %s\n", output_program(root, name), state);
     size_t count = field_array(root, "devices", &items);
     for (size_t i = 0; i < count; i++) {
         if (count > 1 || named) {
@@ -84,44 +49,41 @@ static void print_explanation(const msgpack_object *root)
                  field_bool(&items[i], "for_now", false) ? "failed a moment ago"
                                                          : "would not run it",
                  reason);
-        print_wrapped(text, 2);
+        print_line(text, 2);
     }
     if (field_text(root, "why", reason, sizeof(reason)) && reason[0]) {
         snprintf(text, sizeof(text), "last decision: %s", reason);
-        print_wrapped(text, 2);
+        print_line(text, 2);
     }
 }
 
-int cmd_explain(int argc, char **argv)
+static int run(struct call *call)
 {
-    struct output output;
-    struct client client = {.fd = -1};
-    struct message message = {0};
+    static const struct question question = {MSG_EXPLAIN, "explain a program", false, EXPLAIN_MS};
+    struct message message;
     struct frame frame;
-    const char *app;
 
-    output_init(&output, "explain", argc, argv);
-    int status = parse(&output, argc, argv, &app);
-    if (status || (status = cmd_connect(&output, false, "explain a program", &client))) {
-        return status;
-    }
     frame_init(&frame, MSG_EXPLAIN);
-    frame_string(&frame, "app", app);
-    status =
-        cmd_ask(&output, &client, &frame, MSG_EXPLAIN, EXPLAIN_MS, "explain a program", &message);
-    client_close(&client);
+    frame_string(&frame, "app", call->words[0]);
+    int status = ask(&call->output, &question, &frame, &message);
     if (status) {
         return status;
     }
-    if (output.json) {
-        json_t *object = output_object(&output, STATUS_DONE), *said = cmd_json(&message.root);
-        json_object_del(said, "type");
-        json_object_set_new(object, "app", said);
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        json_object_set_new(object, "app", output_answer(&message));
         status = output_print(object, STATUS_DONE);
     } else {
         print_explanation(&message.root);
-        status = fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+        status = output_done();
     }
     message_finish(&message);
     return status;
 }
+
+const struct verb verb_explain = {
+    .name = "explain",
+    .arguments = "APP[:N]",
+    .summary = "Say why a program is where it is, and what would change that.",
+    .run = run,
+};

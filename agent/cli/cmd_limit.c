@@ -1,75 +1,47 @@
-#include <getopt.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/cmd.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 #include "agent/wire/size.h"
 
 #define LIMIT_MS 10000
 
 struct limit {
-    struct output output;
-    const char *what;
-    bool given, limited;
+    bool limited;
     uint64_t bytes;
 };
 
-static int parse_memory(struct limit *limit, const char *text)
+static int take_memory(struct call *call, const struct verb_option *option, const char *text)
 {
+    struct limit *limit = call->options;
     char reason[PROTOCOL_TEXT_MAX];
 
-    limit->given = true;
     limit->limited = strcmp(text, "none") != 0;
     if (limit->limited && size_parse(text, &limit->bytes, reason, sizeof(reason))) {
-        return output_usage(&limit->output, "--memory: %s", reason);
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
     }
     if (limit->limited && !limit->bytes) {
-        return output_usage(&limit->output,
-                            "--memory: with nothing no program runs; empty a device with reseat "
-                            "drain, take a program off its device with reseat suspend");
+        return output_usage(&call->output,
+                            "--%s: with nothing no program runs; empty a device with reseat drain, "
+                            "take a program off its device with reseat suspend",
+                            option->name);
     }
     return 0;
 }
 
-static int parse(struct limit *limit, int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"memory", required_argument, NULL, 'm'}, {"json", no_argument, NULL, 'j'}, {0}};
-    int option, status;
-
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", options, NULL)) >= 0) {
-        if (option == 'm') {
-            status = parse_memory(limit, optarg);
-            if (status) {
-                return status;
-            }
-        } else if (option != 'j') {
-            return output_usage(&limit->output, "option %s is unknown or lacks its value",
-                                argv[optind - 1]);
-        }
-    }
-    if (argc - optind != 1 || !argv[optind][0]) {
-        return output_usage(&limit->output, argc == optind ? "no device or program is named"
-                                                           : "one name is expected");
-    }
-    if (!limit->given) {
-        return output_usage(&limit->output, "--memory SIZE or --memory none is needed");
-    }
-    limit->what = argv[optind];
-    return 0;
-}
+static const struct verb_option limit_options[] = {
+    {"memory", "SIZE|none", "Such as 512MiB or 2GiB; none: all that there is.", .required = true,
+     .take = take_memory},
+    {NULL}};
 
 static void print_limit(const struct message *message)
 {
-    char name[PROTOCOL_WORD_MAX], bytes[32], granted[32];
+    char name[OUTPUT_PROGRAM_MAX], bytes[32], granted[32];
     const msgpack_object *app = field_get(&message->root, "app");
     bool limited = field_bool(&message->root, "limited", false);
 
     if (app) {
-        field_text(app, "name", name, sizeof(name));
-        snprintf(name + strlen(name), sizeof(name) - strlen(name), " (pid %llu)",
-                 (unsigned long long)field_u64(app, "pid", 0));
+        output_program(app, name);
     } else {
         field_string(&message->root, "device", name, sizeof(name));
     }
@@ -85,42 +57,44 @@ static void print_limit(const struct message *message)
     }
 }
 
-int cmd_limit(int argc, char **argv)
+static int run(struct call *call)
 {
-    struct limit limit = {0};
-    struct client client = {.fd = -1};
-    struct message message = {0};
+    static const struct question question = {MSG_LIMIT, "set a limit", true, LIMIT_MS};
+    const struct limit *limit = call->options;
+    struct message message;
     struct frame frame;
 
-    output_init(&limit.output, "limit", argc, argv);
-    int status = parse(&limit, argc, argv);
-    if (status || (status = cmd_connect(&limit.output, true, "set a limit", &client))) {
-        return status;
-    }
     frame_init(&frame, MSG_LIMIT);
-    frame_string(&frame, "what", limit.what);
-    frame_bool(&frame, "limited", limit.limited);
-    frame_u64(&frame, "memory_bytes", limit.bytes);
-    cmd_put_environment(&frame);
-    status = cmd_ask(&limit.output, &client, &frame, MSG_LIMIT, LIMIT_MS, "set a limit", &message);
-    client_close(&client);
+    frame_string(&frame, "what", call->words[0]);
+    frame_bool(&frame, "limited", limit->limited);
+    frame_u64(&frame, "memory_bytes", limit->bytes);
+    ask_put_environment(&frame);
+    int status = ask(&call->output, &question, &frame, &message);
     if (status) {
         return status;
     }
-    if (limit.output.json) {
-        static const char *const fields[] = {"app",          "device",         "limited",
-                                             "memory_bytes", "capacity_bytes", "granted_bytes",
-                                             "held_bytes"};
-        json_t *object = output_object(&limit.output, STATUS_DONE);
-        for (size_t i = 0; object && i < ARRAY_SIZE(fields); i++) {
-            const msgpack_object *value = field_get(&message.root, fields[i]);
-            json_object_set_new(object, fields[i], value ? cmd_json(value) : json_null());
-        }
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        output_add_fields(object, &message.root,
+                          "app device limited memory_bytes capacity_bytes granted_bytes "
+                          "held_bytes");
         status = output_print(object, STATUS_DONE);
     } else {
         print_limit(&message);
-        status = fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+        status = output_done();
     }
     message_finish(&message);
     return status;
 }
+
+const struct verb verb_limit = {
+    .name = "limit",
+    .arguments = "DEVICE|APP",
+    .summary = "Set how much memory programs may have of a device, or one program of any.",
+    .text = "That of a device is for all programs together. Who has more makes room: it spills, "
+            "moves or is suspended. That of a device outlives the agent, that of a program ends "
+            "with it.",
+    .options = limit_options,
+    .size = sizeof(struct limit),
+    .run = run,
+};

@@ -1,6 +1,4 @@
 #include <errno.h>
-#include <getopt.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,95 +6,58 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "agent/cli/cmd.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 #include "agent/config/cleanup.h"
 
-#define TIMEOUT_MAX 1e7
-#define BAR_WIDTH   30
+#define TIMEOUT_MAX_MS 10000000000
+#define BAR_WIDTH      30
 
 /** move, suspend or resume. */
 struct change {
-    struct output output;
-    const char *verb; /**< MSG_MOVE, MSG_SUSPEND or MSG_RESUME. */
-    const char *app, *device;
+    const struct output *output;
     uint64_t timeout_ms;
     bool dry_run;
-    bool queue; /**< Leave it to the policy. */
-    bool taken; /**< Whatever a program that registered says to it. */
-    bool bar;   /**< A progress bar is on the terminal. */
+    bool queue;      /**< Leave it to the policy. */
+    bool taken;      /**< Whatever a program that registered says to it. */
+    bool bar;        /**< A progress bar is on the terminal. */
+    int signals;     /**< Ctrl-C and the like, as something to wait for. */
+    sigset_t caught; /**< Which. */
 };
 
-static bool parse_seconds(const char *text, uint64_t *ret_ms)
-{
-    char *end;
-    double seconds = strtod(text, &end);
+#define TIMEOUT                                                                                    \
+    OPTION_VALUE(struct change, timeout_ms), .number = "a number of seconds over 0", .places = 3,  \
+                                             .least = 1, .most = TIMEOUT_MAX_MS
+#define TAKEN                                                                                      \
+    "The device that it has is taken away. A program that registered with reseat.h is asked as "   \
+    "ever, but where a callback of it fails or is late it is moved all the same, as one that did " \
+    "not register."
 
-    if (end == text || *end || !isfinite(seconds) || seconds <= 0 || seconds > TIMEOUT_MAX) {
-        return false;
-    }
-    *ret_ms = (uint64_t)ceil(seconds * 1000);
-    return true;
-}
+static const struct verb_option move_options[] = {
+    {"timeout", "SECONDS",
+     "Roll back when it has not moved by then. Default: no limit, as long as the program answers: "
+     "one that is stopped, or hangs, is given up after five seconds, with exit status 5.",
+     TIMEOUT},
+    {"dry-run", NULL,
+     "Only say whether the device would serve what the program has used so far; of a program that "
+     "registered with reseat.h, what it asks for.",
+     OPTION_VALUE(struct change, dry_run)},
+    {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
+    {NULL}};
 
-static int parse(struct change *change, int argc, char **argv, int least, int most)
-{
-    static const struct option options[] = {{"timeout", required_argument, NULL, 't'},
-                                            {"dry-run", no_argument, NULL, 'n'},
-                                            {"taken", no_argument, NULL, 'k'},
-                                            {"queue", no_argument, NULL, 'q'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
-    int option;
+static const struct verb_option suspend_options[] = {
+    {"timeout", "SECONDS", "Roll back when it is not suspended by then. Default: as of move.",
+     TIMEOUT},
+    {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
+    {NULL}};
 
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", options, NULL)) >= 0) {
-        switch (option) {
-        case 't':
-            if (!parse_seconds(optarg, &change->timeout_ms)) {
-                return output_usage(&change->output,
-                                    "--timeout is a number of seconds over 0, not \"%s\"", optarg);
-            }
-            break;
-        case 'n':
-            if (strcmp(change->verb, MSG_MOVE)) {
-                return output_usage(&change->output, "--dry-run is for move only");
-            }
-            change->dry_run = true;
-            break;
-        case 'k':
-            change->taken = true;
-            break;
-        case 'q':
-            if (strcmp(change->verb, MSG_RESUME)) {
-                return output_usage(&change->output, "--queue is for resume only");
-            }
-            change->queue = true;
-            break;
-        case 'j':
-            break;
-        case 'h':
-            fputs(cmd_help(change->output.command), stdout);
-            return -1;
-        default:
-            return output_usage(&change->output, "option %s is unknown or lacks its value",
-                                argv[optind - 1]);
-        }
-    }
-    int count = argc - optind;
-    if (count < least || count > most) {
-        return output_usage(&change->output, "%s",
-                            count < least
-                                ? (count == 0 ? "no program is named" : "no device is named")
-                                : "too many arguments");
-    }
-    change->app = argv[optind];
-    change->device = count > 1 ? argv[optind + 1] : "";
-    if (!*change->app || (least > 1 && !*change->device)) {
-        return output_usage(&change->output, "an empty name names nothing");
-    }
-    return 0;
-}
+static const struct verb_option resume_options[] = {
+    {"timeout", "SECONDS", "Leave it suspended when it has not resumed by then. Default: no limit.",
+     TIMEOUT},
+    {"queue", NULL,
+     "Do not wait: hand the program back to the policy, which resumes it when there is room.",
+     OPTION_VALUE(struct change, queue)},
+    {NULL}};
 
 static void show_progress(struct change *change, const struct message *message)
 {
@@ -108,7 +69,7 @@ static void show_progress(struct change *change, const struct message *message)
         all[32];
 
     /* In the background the terminal is somebody else's. */
-    if (change->output.json || tcgetpgrp(STDERR_FILENO) != getpgrp()) {
+    if (change->output->json || tcgetpgrp(STDERR_FILENO) != getpgrp()) {
         return;
     }
     field_string(&message->root, "phase", phase, sizeof(phase));
@@ -135,16 +96,13 @@ static void show_progress(struct change *change, const struct message *message)
 /** It waits for room. */
 static void show_waiting(const struct change *change, const struct message *message)
 {
-    const msgpack_object *app = field_get(&message->root, "app");
-    char name[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
+    char name[OUTPUT_PROGRAM_MAX], reason[PROTOCOL_TEXT_MAX];
 
-    if (change->output.json) {
-        return;
+    if (!change->output->json) {
+        field_text(&message->root, "reason", reason, sizeof(reason));
+        output_note(change->output, "%s waits for room (Ctrl-C: stay suspended): %s",
+                    output_program(field_get(&message->root, "app"), name), reason);
     }
-    field_string(app, "name", name, sizeof(name));
-    field_string(&message->root, "reason", reason, sizeof(reason));
-    fprintf(stderr, "reseat %s: %s (pid %llu) waits for room (Ctrl-C: stay suspended): %s\n",
-            change->output.command, name, (unsigned long long)field_u64(app, "pid", 0), reason);
 }
 
 static void end_bar(struct change *change)
@@ -168,12 +126,11 @@ static const char *code_of(const char *result)
 /** Where it is now, and what to do next, for one that did not move. */
 static void explain(const struct message *message, const char *result, char *ret, size_t size)
 {
-    char name[PROTOCOL_WORD_MAX], from[PROTOCOL_WORD_MAX], to[PROTOCOL_WORD_MAX], reason[512],
+    char name[OUTPUT_PROGRAM_MAX], from[PROTOCOL_WORD_MAX], to[PROTOCOL_WORD_MAX], reason[512],
         reached[PROTOCOL_WORD_MAX];
-    const msgpack_object *app = field_get(&message->root, "app");
     const char *hint = "";
 
-    field_text(app, "name", name, sizeof(name));
+    output_program(field_get(&message->root, "app"), name);
     field_string(&message->root, "from", from, sizeof(from));
     field_string(&message->root, "to", to, sizeof(to));
     field_text(&message->root, "reason", reason, sizeof(reason));
@@ -187,18 +144,15 @@ static void explain(const struct message *message, const char *result, char *ret
         snprintf(reason, sizeof(reason), "canceled");
     }
     if (strcmp(result, RESULT_ENDED) == 0) {
-        snprintf(ret, size,
-                 "%s (pid %llu) ended before that was done; nothing is left to do for it", name,
-                 (unsigned long long)field_u64(app, "pid", 0));
+        snprintf(ret, size, "%s ended before that was done; nothing is left to do for it", name);
         return;
     }
     if (!reason[0]) {
         snprintf(reason, sizeof(reason), "%s in phase %s", result, reached);
     }
-    snprintf(ret, size, "%s (pid %llu) %s from %s to %s: %s; %s%s", name,
-             (unsigned long long)field_u64(app, "pid", 0),
+    snprintf(ret, size, "%s %s from %s to %s: %s; %s%s", name,
              strcmp(result, RESULT_REFUSED) ? "was rolled back on its way" : "cannot go",
-             from[0] ? from : "host memory", to[0] ? to : "host memory", reason,
+             output_place(from), output_place(to), reason,
              from[0] ? "it runs on where it was"
                      : "it stays suspended, with its data in host memory",
              hint);
@@ -207,52 +161,43 @@ static void explain(const struct message *message, const char *result, char *ret
 static int print_json(const struct change *change, const struct message *message,
                       const char *result, int status, const char *explanation)
 {
-    static const char *const fields[] = {"app",     "from",     "to",       "result",
-                                         "reached", "reason",   "total_ns", "downtime_ns",
-                                         "bytes",   "starting", "already",  "seats"};
-    json_t *object = output_object(&change->output, status);
+    json_t *object = output_object(change->output, status);
 
-    for (size_t i = 0; object && i < ARRAY_SIZE(fields); i++) {
-        const msgpack_object *value = field_get(&message->root, fields[i]);
-        json_object_set_new(object, fields[i], value ? cmd_json(value) : json_null());
-    }
+    output_add_fields(object, &message->root,
+                      "app from to result reached reason total_ns downtime_ns bytes starting "
+                      "already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (status) {
-        json_object_set_new(
-            object, "error",
-            json_pack("{s:s, s:s}", "code", code_of(result), "message", explanation));
+        output_add_error(object, code_of(result), explanation);
     }
     return output_print(object, status);
 }
 
 static void print_done(const struct change *change, const struct message *message)
 {
-    char name[PROTOCOL_WORD_MAX], from[PROTOCOL_WORD_MAX], to[PROTOCOL_WORD_MAX], total[32],
+    char name[OUTPUT_PROGRAM_MAX], from[PROTOCOL_WORD_MAX], to[PROTOCOL_WORD_MAX], total[32],
         downtime[32], bytes[32];
     const msgpack_object *app = field_get(&message->root, "app");
-    unsigned long long pid = field_u64(app, "pid", 0);
 
-    field_text(app, "name", name, sizeof(name));
+    output_program(app, name);
     field_string(&message->root, "from", from, sizeof(from));
     field_string(&message->root, "to", to, sizeof(to));
     output_seconds(field_u64(&message->root, "total_ns", 0), total, sizeof(total));
     output_seconds(field_u64(&message->root, "downtime_ns", 0), downtime, sizeof(downtime));
     output_bytes(field_u64(&message->root, "bytes", 0), bytes, sizeof(bytes));
     if (field_bool(&message->root, "already", false)) {
-        printf("%s (pid %llu) is already there: %s\n", name, pid,
-               from[0] ? from : "suspended, in host memory");
+        printf("%s is already there: %s\n", name, from[0] ? from : "suspended, in host memory");
     } else if (field_is(&message->root, "result", RESULT_QUEUED)) {
-        printf("%s (pid %llu) queues for a device; the policy resumes it when there is room "
+        printf("%s queues for a device; the policy resumes it when there is room "
                "(reseat explain %llu)\n",
-               name, pid, pid);
+               name, (unsigned long long)field_u64(app, "pid", 0));
     } else if (change->dry_run) {
-        printf("%s (pid %llu) can move from %s to %s\n", name, pid, from[0] ? from : "host memory",
-               to);
+        printf("%s can move from %s to %s\n", name, output_place(from), to);
     } else if (field_bool(&message->root, "starting", false)) {
-        printf("%s (pid %llu) has not used OpenCL yet; it will start on %s\n", name, pid, to);
+        printf("%s has not used OpenCL yet; it will start on %s\n", name, to);
     } else {
-        printf("%s (pid %llu) moved from %s to %s in %s: stopped for %s, %s copied\n", name, pid,
-               from[0] ? from : "host memory", to[0] ? to : "host memory", total, downtime, bytes);
+        printf("%s moved from %s to %s in %s: stopped for %s, %s copied\n", name,
+               output_place(from), output_place(to), total, downtime, bytes);
     }
 }
 
@@ -263,40 +208,24 @@ static int finish(struct change *change, const struct message *message)
     end_bar(change);
     if (!field_is(&message->root, "type", MSG_REPORT) ||
         !field_string(&message->root, "result", result, sizeof(result))) {
-        return output_fail_message(&change->output, message);
+        return output_fail_message(change->output, message);
     }
     bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
     int status = done ? STATUS_DONE : output_status_of(code_of(result));
     if (status) {
         explain(message, result, explanation, sizeof(explanation));
     }
-    if (change->output.json) {
+    if (change->output->json) {
         return print_json(change, message, result, status, explanation);
     }
     if (status) {
-        return output_fail(&change->output, code_of(result), "%s", explanation);
+        return output_fail(change->output, code_of(result), "%s", explanation);
     }
     print_done(change, message);
-    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return output_done();
 }
 
-static int send_request(const struct change *change, struct client *client)
-{
-    struct frame frame;
-
-    frame_init(&frame, change->verb);
-    frame_string(&frame, "app", change->app);
-    frame_string(&frame, "device", change->device);
-    frame_u64(&frame, "timeout_ms", change->timeout_ms);
-    frame_bool(&frame, "dry_run", change->dry_run);
-    frame_bool(&frame, "queue", change->queue);
-    if (change->taken) {
-        frame_string(&frame, "manner", MANNER_TAKEN);
-    }
-    return client_send(client, &frame);
-}
-
-/** Ctrl-C and the like, as something to wait for. A second one ends us as it would have. */
+/** A second one ends us as it would have. */
 static int open_signals(sigset_t *ret_set)
 {
     sigemptyset(ret_set);
@@ -307,84 +236,112 @@ static int open_signals(sigset_t *ret_set)
     return signalfd(-1, ret_set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int cancel(struct change *change, struct client *client, int signals, const sigset_t *set)
+static int cancel(void *context, struct client *client)
 {
+    struct change *change = context;
     struct signalfd_siginfo info;
     struct frame frame;
 
-    if (read(signals, &info, sizeof(info)) != sizeof(info)) {
+    if (read(change->signals, &info, sizeof(info)) != sizeof(info)) {
         return 0;
     }
-    sigprocmask(SIG_UNBLOCK, set, NULL);
+    sigprocmask(SIG_UNBLOCK, &change->caught, NULL);
     end_bar(change);
-    if (!change->output.json) {
-        fprintf(stderr, "reseat %s: canceling; once more to leave at once\n",
-                change->output.command);
+    if (!change->output->json) {
+        output_note(change->output, "canceling; once more to leave at once");
     }
     frame_init(&frame, MSG_CANCEL);
     return client_send(client, &frame);
 }
 
-static int carry_out(struct change *change)
+static bool take_news(void *context, const struct message *message)
 {
-    struct client client = {.fd = -1};
-    struct message message;
-    sigset_t set;
-    int status = cmd_connect(&change->output, false, "reach the program", &client);
+    if (field_is(&message->root, "type", MSG_PROGRESS)) {
+        show_progress(context, message);
+        return true;
+    }
+    if (field_is(&message->root, "type", MSG_NOTICE)) {
+        show_waiting(context, message);
+        return true;
+    }
+    return false;
+}
 
-    if (status) {
-        return status;
+static void make_request(const struct call *call, struct frame *ret_frame)
+{
+    const struct change *change = call->options;
+
+    frame_init(ret_frame, call->verb->name);
+    frame_string(ret_frame, "app", call->words[0]);
+    frame_string(ret_frame, "device", call->count > 1 ? call->words[1] : "");
+    frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
+    frame_bool(ret_frame, "dry_run", change->dry_run);
+    frame_bool(ret_frame, "queue", change->queue);
+    if (change->taken) {
+        frame_string(ret_frame, "manner", MANNER_TAKEN);
     }
-    CLEANUP(cleanup_close) int signals = open_signals(&set);
-    int result = send_request(change, &client);
-    while (!result) {
-        result = client_follow(&client, CMD_PATIENCE_MS, signals, &message);
-        if (result == 0) {
-            result = cancel(change, &client, signals, &set);
-        } else if (result == 1 && field_is(&message.root, "type", MSG_PROGRESS)) {
-            show_progress(change, &message);
-            message_finish(&message);
-            result = 0;
-        } else if (result == 1 && field_is(&message.root, "type", MSG_NOTICE)) {
-            show_waiting(change, &message);
-            message_finish(&message);
-            result = 0;
-        }
-    }
-    if (result == 1) {
-        status = finish(change, &message);
-        message_finish(&message);
-    } else {
+}
+
+static int run(struct call *call)
+{
+    struct change *change = call->options;
+    struct client client;
+    struct message message;
+    struct frame frame;
+    int status = ask_connect(&call->output, false, "reach the program", &client);
+
+    change->output = &call->output;
+    if (!status) {
+        CLEANUP(cleanup_close) int signals = open_signals(&change->caught);
+        const struct news news = {change, take_news, signals, cancel};
+        change->signals = signals;
+        make_request(call, &frame);
+        int result = ask_follow(&client, &frame, &news, &message);
         end_bar(change);
-        status = output_fail_agent(&change->output, result, change->verb);
+        if (result == 1) {
+            status = finish(change, &message);
+            message_finish(&message);
+        } else {
+            status = output_fail_agent(&call->output, result, call->verb->name);
+        }
     }
     client_close(&client);
     return status;
 }
 
-static int change_command(const char *verb, int argc, char **argv, int least, int most)
-{
-    struct change change = {.verb = verb};
+const struct verb verb_move = {
+    .name = MSG_MOVE,
+    .arguments = "APP[:N] DEVICE",
+    .summary = "Move a program to another device, while it runs.",
+    .text = "APP is a pid, a name or an id of reseat ps; DEVICE a name, UUID, PCI address or part "
+            "of the driver's name of reseat devices. Ctrl-C cancels.\n"
+            "Of a program with several virtual devices all move there, one after another; APP:N is "
+            "one of them, counted from 0.",
+    .options = move_options,
+    .size = sizeof(struct change),
+    .run = run,
+};
 
-    output_init(&change.output, verb, argc, argv);
-    int status = parse(&change, argc, argv, least, most);
-    if (status) {
-        return status < 0 ? 0 : status;
-    }
-    return carry_out(&change);
-}
+const struct verb verb_suspend = {
+    .name = MSG_SUSPEND,
+    .arguments = "APP[:N]",
+    .summary = "Take a program off its device, into host memory.",
+    .text = "It waits where it needs a device. Of several virtual devices all are suspended, one "
+            "after another; APP:N is one of them.",
+    .options = suspend_options,
+    .size = sizeof(struct change),
+    .run = run,
+};
 
-int cmd_move(int argc, char **argv)
-{
-    return change_command(MSG_MOVE, argc, argv, 2, 2);
-}
-
-int cmd_suspend(int argc, char **argv)
-{
-    return change_command(MSG_SUSPEND, argc, argv, 1, 1);
-}
-
-int cmd_resume(int argc, char **argv)
-{
-    return change_command(MSG_RESUME, argc, argv, 1, 2);
-}
+const struct verb verb_resume = {
+    .name = MSG_RESUME,
+    .arguments = "APP[:N] [DEVICE]",
+    .summary = "Give a suspended program a device again.",
+    .text = "It gets the device that is named, else the one it was on, or any that fits. Where "
+            "there is no room now it queues, and the command waits until it has one; Ctrl-C leaves "
+            "it suspended. Of several virtual devices all that are suspended; APP:N is one of "
+            "them.",
+    .options = resume_options,
+    .size = sizeof(struct change),
+    .run = run,
+};

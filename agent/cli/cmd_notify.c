@@ -1,59 +1,68 @@
-#include <errno.h>
-#include <getopt.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "agent/cli/cmd.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 
-#define ANSWER_MS   5000
-#define SECONDS_MAX 1e7
-#define TEXT_MAX    256 /* Of a notice's line: programs log it. */
+#define ANSWER_MS      5000
+#define SECONDS_MAX_NS 10000000000000000
+#define TEXT_MAX       256 /* Of a notice's line: programs log it. */
 
 /** What a program that registered is told. */
 struct notice {
-    struct output output;
-    const char *app, *what, *text;
-    bool has_in, has_value;
-    uint64_t in_ns, value;
+    const char *text;
+    uint64_t in_ns; /**< UINT64_MAX: not said. */
+    bool has_value;
+    uint64_t value; /**< UINT64_MAX: none. */
 };
 
-bool cmd_seconds(const char *text, uint64_t *ret_ns)
+static void prepare(void *options)
 {
-    char *end;
-    double seconds = strtod(text, &end);
+    *(struct notice *)options = (struct notice){.text = "", .in_ns = UINT64_MAX};
+}
 
-    if (end == text || *end || !isfinite(seconds) || seconds < 0 || seconds > SECONDS_MAX) {
-        return false;
+static int take_value(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct notice *notice = call->options;
+
+    notice->has_value = true;
+    if (strcmp(text, "none") == 0) {
+        notice->value = UINT64_MAX;
+        return 0;
     }
-    *ret_ns = (uint64_t)(seconds * 1e9);
-    return true;
+    return verb_parse_number(text, option, &notice->value)
+               ? 0
+               : output_usage(&call->output, "--value is %s, not \"%s\"", option->number, text);
 }
 
-static bool parse_number(const char *text, uint64_t *ret_value)
-{
-    char *end;
-
-    errno = 0;
-    *ret_value = strtoull(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && !errno && *ret_value <= INT64_MAX;
-}
-
-static bool is_line(const char *text)
+static int take_text(struct call *call, const struct verb_option *option, const char *text)
 {
     size_t length = strlen(text);
+    bool line = length < TEXT_MAX;
 
     for (size_t i = 0; i < length; i++) {
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
-            return false;
-        }
+        line = line && (unsigned char)text[i] >= 0x20 && text[i] != 0x7f;
     }
-    return length < TEXT_MAX;
+    if (!line) {
+        return output_usage(&call->output,
+                            "--%s is one line of less than %d bytes, without control characters",
+                            option->name, TEXT_MAX);
+    }
+    ((struct notice *)call->options)->text = text;
+    return 0;
 }
 
+static const struct verb_option notify_options[] = {
+    {"in", "SECONDS", "When: of device-taken, which needs it; 0: now.",
+     OPTION_VALUE(struct notice, in_ns), .number = "a number of seconds", .places = 9,
+     .most = SECONDS_MAX_NS},
+    {"value", "N|none",
+     "Milliwatts of power, bytes of quota (or none), which need it; bytes of device-added.",
+     .number = "a whole number of at most 63 bits", .most = INT64_MAX, .take = take_value},
+    {"text", "TEXT", "One line for it to log.", .take = take_text},
+    {NULL}};
+
 /** What is said has to be what the notice is about: nothing is made up for what is left out. */
-static int check(const struct notice *notice)
+static int check(const struct output *output, const char *what, const struct notice *notice)
 {
     static const struct {
         const char *what;
@@ -65,115 +74,75 @@ static int check(const struct notice *notice)
         {NOTICE_POWER, false, true, "how much: --value MILLIWATTS"},
         {NOTICE_QUOTA, false, true, "how much: --value BYTES, or --value none"},
     };
+    bool has_in = notice->in_ns != UINT64_MAX;
+    size_t i = 0;
 
-    for (size_t i = 0; i < ARRAY_SIZE(notices); i++) {
-        if (strcmp(notices[i].what, notice->what)) {
-            continue;
-        }
-        if (notice->has_in && !notices[i].takes_in) {
-            return output_usage(&notice->output, "%s has no --in", notice->what);
-        }
-        if (notice->has_value && !notices[i].takes_value) {
-            return output_usage(&notice->output, "%s has no --value", notice->what);
-        }
-        if (notice->value == UINT64_MAX && strcmp(notice->what, NOTICE_QUOTA)) {
-            return output_usage(&notice->output, "--value none is for quota only");
-        }
-        return notices[i].needs && !notice->has_in && !notice->has_value
-                   ? output_usage(&notice->output, "%s says %s", notice->what, notices[i].needs)
-                   : 0;
+    while (strcmp(notices[i].what, what)) {
+        i++;
     }
-    return output_usage(&notice->output, "there is no notice \"%s\"; there are %s, %s, %s and %s",
-                        notice->what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
+    if (has_in && !notices[i].takes_in) {
+        return output_usage(output, "%s has no --in", what);
+    }
+    if (notice->has_value && !notices[i].takes_value) {
+        return output_usage(output, "%s has no --value", what);
+    }
+    if (notice->value == UINT64_MAX && strcmp(what, NOTICE_QUOTA)) {
+        return output_usage(output, "--value none is for quota only");
+    }
+    return notices[i].needs && !has_in && !notice->has_value
+               ? output_usage(output, "%s says %s", what, notices[i].needs)
+               : 0;
 }
 
-static int parse(struct notice *notice, int argc, char **argv)
+static int report(const struct call *call, const struct message *message)
 {
-    static const struct option options[] = {{"in", required_argument, NULL, 'i'},
-                                            {"value", required_argument, NULL, 'v'},
-                                            {"text", required_argument, NULL, 't'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {0}};
-    int option;
+    char name[OUTPUT_PROGRAM_MAX];
 
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", options, NULL)) >= 0) {
-        if (option == 'i' && !cmd_seconds(optarg, &notice->in_ns)) {
-            return output_usage(&notice->output, "--in is a number of seconds, not \"%s\"", optarg);
-        }
-        notice->has_in = notice->has_in || option == 'i';
-        notice->has_value = notice->has_value || option == 'v';
-        if (option == 'v' && strcmp(optarg, "none") == 0) {
-            notice->value = UINT64_MAX;
-        } else if (option == 'v' && !parse_number(optarg, &notice->value)) {
-            return output_usage(&notice->output,
-                                "--value is a whole number of at most 63 bits, not \"%s\"", optarg);
-        }
-        if (option == 't' && !is_line(optarg)) {
-            return output_usage(&notice->output,
-                                "--text is one line of less than %d bytes, without control "
-                                "characters",
-                                TEXT_MAX);
-        }
-        if (option == 't') {
-            notice->text = optarg;
-        } else if (option == '?' || option == ':') {
-            return output_usage(&notice->output, "option %s is unknown or lacks its value",
-                                argv[optind - 1]);
-        }
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        output_add_fields(object, &message->root, "app");
+        json_object_set_new(object, "what", json_string(call->words[1]));
+        return output_print(object, STATUS_DONE);
     }
-    if (argc - optind != 2) {
-        return output_usage(&notice->output, "a program and what it is told are named, "
-                                             "nothing else");
-    }
-    notice->app = argv[optind];
-    notice->what = argv[optind + 1];
-    return check(notice);
+    printf("%s is told: %s\n", output_program(field_get(&message->root, "app"), name),
+           call->words[1]);
+    return output_done();
 }
 
-static int report(const struct notice *notice, const struct message *message)
+static int run(struct call *call)
 {
-    const msgpack_object *app = field_get(&message->root, "app");
-    char name[PROTOCOL_WORD_MAX];
-
-    if (notice->output.json) {
-        json_t *object = output_object(&notice->output, 0);
-        json_object_set_new(object, "app", app ? cmd_json(app) : json_null());
-        json_object_set_new(object, "what", json_string(notice->what));
-        return output_print(object, 0);
-    }
-    field_text(app, "name", name, sizeof(name));
-    printf("%s (pid %llu) is told: %s\n", name, (unsigned long long)field_u64(app, "pid", 0),
-           notice->what);
-    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
-}
-
-int cmd_notify(int argc, char **argv)
-{
-    struct notice notice = {.text = ""};
-    struct client client = {.fd = -1};
-    struct message message = {0};
+    static const struct question question = {MSG_NOTICE, "notify a program", false, ANSWER_MS};
+    const struct notice *notice = call->options;
+    struct message message;
     struct frame frame;
+    int status = check(&call->output, call->words[1], notice);
 
-    output_init(&notice.output, "notify", argc, argv);
-    int status = parse(&notice, argc, argv);
-    if (status || (status = cmd_connect(&notice.output, false, "notify a program", &client))) {
+    if (status) {
         return status;
     }
     frame_init(&frame, MSG_NOTICE);
-    frame_string(&frame, "app", notice.app);
-    frame_string(&frame, "what", notice.what);
-    frame_u64(&frame, "in_ns", notice.in_ns);
-    if (notice.has_value) {
-        frame_u64(&frame, "value", notice.value);
+    frame_string(&frame, "app", call->words[0]);
+    frame_string(&frame, "what", call->words[1]);
+    frame_u64(&frame, "in_ns", notice->in_ns == UINT64_MAX ? 0 : notice->in_ns);
+    if (notice->has_value) {
+        frame_u64(&frame, "value", notice->value);
     }
-    frame_string(&frame, "text", notice.text);
-    status = cmd_ask(&notice.output, &client, &frame, MSG_NOTICE, ANSWER_MS, "notify a program",
-                     &message);
-    client_close(&client);
+    frame_string(&frame, "text", notice->text);
+    status = ask(&call->output, &question, &frame, &message);
     if (!status) {
-        status = report(&notice, &message);
+        status = report(call, &message);
         message_finish(&message);
     }
     return status;
 }
+
+const struct verb verb_notify = {
+    .name = "notify",
+    .arguments = "APP[:N] " NOTICE_ADDED "|" NOTICE_TAKEN "|" NOTICE_POWER "|" NOTICE_QUOTA,
+    .summary = "Tell a program that registered with reseat.h something it may want to know.",
+    .text = "It is only told; what it does about it is its own.",
+    .options = notify_options,
+    .size = sizeof(struct notice),
+    .prepare = prepare,
+    .run = run,
+};

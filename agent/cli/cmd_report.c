@@ -1,27 +1,10 @@
-#include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/cmd.h"
-
-/* reseat report: use of devices by programs over time. */
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 
 #define REPORT_MS 10000
 #define GRAPH     32 /* Columns of a graph: with names and sizes it fits a terminal. */
-
-static int parse(const struct output *output, int argc, char **argv, const char **ret_what)
-{
-    *ret_what = "";
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            continue;
-        }
-        if (**ret_what || argv[i][0] == '-' || !argv[i][0]) {
-            return output_usage(output, "unexpected \"%s\"", argv[i]);
-        }
-        *ret_what = argv[i];
-    }
-    return 0;
-}
 
 static uint64_t value_of(const msgpack_object *item)
 {
@@ -188,37 +171,25 @@ static int print_report(const msgpack_object *root)
     for (size_t i = 0; i < count; i++) {
         print_ended(&items[i], width);
     }
-    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return output_done();
 }
 
-int cmd_report(int argc, char **argv)
+static int run(struct call *call)
 {
-    struct output output;
-    struct client client = {.fd = -1};
-    struct message message = {0};
+    static const struct question question = {MSG_USE, "report use", false, REPORT_MS};
+    struct message message;
     struct frame frame;
-    const char *what;
 
-    output_init(&output, "report", argc, argv);
-    int status = parse(&output, argc, argv, &what);
-    if (status || (status = cmd_connect(&output, false, "report use", &client))) {
-        return status;
-    }
     frame_init(&frame, MSG_USE);
-    frame_string(&frame, "what", what);
-    cmd_put_environment(&frame);
-    status = cmd_ask(&output, &client, &frame, MSG_USE, REPORT_MS, "report use", &message);
-    client_close(&client);
+    frame_string(&frame, "what", call->count ? call->words[0] : "");
+    ask_put_environment(&frame);
+    int status = ask(&call->output, &question, &frame, &message);
     if (status) {
         return status;
     }
-    if (output.json) {
-        static const char *const fields[] = {"devices", "apps", "ended"};
-        json_t *object = output_object(&output, STATUS_DONE);
-        for (size_t i = 0; object && i < ARRAY_SIZE(fields); i++) {
-            const msgpack_object *value = field_get(&message.root, fields[i]);
-            json_object_set_new(object, fields[i], value ? cmd_json(value) : json_array());
-        }
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        output_add_lists(object, &message.root, "devices apps ended");
         status = output_print(object, STATUS_DONE);
     } else {
         status = print_report(&message.root);
@@ -226,3 +197,12 @@ int cmd_report(int argc, char **argv)
     message_finish(&message);
     return status;
 }
+
+const struct verb verb_report = {
+    .name = "report",
+    .arguments = "[DEVICE|APP]",
+    .summary = "Show use of device memory over time.",
+    .text = "It is what was granted, what is held, the most that ever was, and how much of its "
+            "device each program wanted at most, held there or not, also those that ended.",
+    .run = run,
+};

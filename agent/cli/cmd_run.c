@@ -1,15 +1,14 @@
 #include <errno.h>
-#include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/cli/cmd.h"
+#include "agent/cli/ask.h"
+#include "agent/cli/verb.h"
 #include "agent/config/cleanup.h"
 #include "agent/config/device_names.h"
+#include "agent/config/process.h"
 #include "agent/wire/device_key.h"
 #include "agent/wire/size.h"
 #include "policy/settings.h"
@@ -31,14 +30,17 @@
 /* With less no driver that compiles with LLVM gets far: it does not open, or its builds fail. */
 #define ADDRESSES_LEAST (1ull << 30)
 
+#define NAME_MAX_BYTES 63
+
 #define EXIT_CANNOT_EXEC 126
 #define EXIT_NOT_FOUND   127
 
 struct run {
-    struct output output;
+    const struct output *output;
     const char *name, *present, *profile;
-    const char *memory;     /**< What it is told of; NULL: not said. */
-    const char *priority;   /**< NULL: not said, as the rest. */
+    const char *memory; /**< What it is told of; NULL: not said, as the rest. */
+    uint32_t devices;   /**< 0: not said. */
+    const char *priority;
     uint64_t quota;         /**< UINT64_MAX: not said. */
     unsigned ways;          /**< enum policy_way. */
     bool preemptible, full; /**< --preemptible, --on-full. */
@@ -49,53 +51,78 @@ struct run {
     char keys[PROTOCOL_SEATS_MAX * DEVICE_KEY_TEXT_MAX]; /**< Separated by spaces. */
 };
 
-static bool one_of(const char *text, const char *const *words)
+/* ---- options ---- */
+
+static void prepare(void *options)
 {
-    for (; *words; words++) {
-        if (strcmp(*words, text) == 0) {
-            return true;
-        }
-    }
-    return false;
+    ((struct run *)options)->quota = UINT64_MAX;
 }
 
-/** Names separated by commas, in place. False when they are too many, or one is empty. */
-static bool take_names(struct device_wish *wish, char *names)
+/** Names separated by commas, in place. */
+static int take_device(struct call *call, const struct verb_option *option, const char *text)
 {
+    struct device_wish *wish = &((struct run *)call->options)->wish;
+    char *names = (char *)text; /* A word of the command line is ours. */
+
     for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
         if (!*name || wish->named == PROTOCOL_SEATS_MAX) {
-            return false;
+            return output_usage(&call->output, "--%s takes at most %d names, none empty",
+                                option->name, PROTOCOL_SEATS_MAX);
         }
         wish->names[wish->named++] = name;
     }
-    return true;
+    return 0;
 }
 
-static int take_size(struct run *run, const char *option, const char *text, uint64_t *ret)
+static int take_name(struct call *call, const struct verb_option *option, const char *text)
 {
-    char reason[PROTOCOL_TEXT_MAX];
+    size_t length = strlen(text);
 
-    if (size_parse(text, ret, reason, sizeof(reason))) {
-        return output_usage(&run->output, "%s: %s", option, reason);
+    if (!length || length > NAME_MAX_BYTES || !text_is_safe(text, length)) {
+        return output_usage(&call->output,
+                            "--%s must be 1 to %d bytes of UTF-8, without control characters",
+                            option->name, NAME_MAX_BYTES);
     }
-    return *ret ? 0 : output_usage(&run->output, "%s: a program needs more than nothing", option);
+    ((struct run *)call->options)->name = text;
+    return 0;
 }
 
-static int take_priority(struct run *run, const char *text)
+static int take_size(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct run *run = call->options;
+    char reason[PROTOCOL_TEXT_MAX];
+    uint64_t bytes;
+
+    if (size_parse(text, &bytes, reason, sizeof(reason))) {
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
+    }
+    if (!bytes) {
+        return output_usage(&call->output, "--%s: a program needs more than nothing", option->name);
+    }
+    if (strcmp(option->name, "quota") == 0) {
+        run->quota = bytes;
+    } else {
+        run->memory = text;
+    }
+    return 0;
+}
+
+static int take_priority(struct call *call, const struct verb_option *option, const char *text)
 {
     char *end;
     long value = strtol(text, &end, 10);
 
     if (end == text || *end || value < -1000 || value > 1000) {
-        return output_usage(&run->output, "--priority is a number from -1000 to 1000, not \"%s\"",
-                            text);
+        return output_usage(&call->output, "--%s is a number from -1000 to 1000, not \"%s\"",
+                            option->name, text);
     }
-    run->priority = text;
+    ((struct run *)call->options)->priority = text;
     return 0;
 }
 
-static int take_ways(struct run *run, const char *text)
+static int take_ways(struct call *call, const struct verb_option *option, const char *text)
 {
+    struct run *run = call->options;
     bool more = strcmp(text, "refuse") != 0;
 
     run->full = true;
@@ -104,10 +131,10 @@ static int take_ways(struct run *run, const char *text)
         size_t length = strcspn(at, ",");
         unsigned way = policy_way_of(at, length);
         if (!way) {
-            return output_usage(&run->output,
-                                "--on-full is refuse, or some of upgrade, spill, wait and suspend "
+            return output_usage(&call->output,
+                                "--%s is refuse, or some of upgrade, spill, wait and suspend "
                                 "with commas, not \"%s\"",
-                                text);
+                                option->name, text);
         }
         run->ways |= way;
         more = at[length] == ',';
@@ -116,106 +143,64 @@ static int take_ways(struct run *run, const char *text)
     return 0;
 }
 
-/** What concerns the policy. Returns -1 where @option is none of these, else a status. */
-static int take_policy(struct run *run, int option, const char *text)
-{
-    uint64_t bytes;
+static const struct verb_option run_options[] = {
+    {"device", "DEVICE[,DEVICE]",
+     "Where to start, one name for each virtual device; the option may be given again instead. "
+     "Default, and for those that are not named: spread over the GPUs, or over all devices where "
+     "there is no GPU; several on one device where there are fewer.",
+     .take = take_device},
+    {"devices", "N",
+     "How many virtual devices the program has, 1 to 4. Each starts somewhere and moves by itself. "
+     "Default: as many as --device names, else 1.",
+     OPTION_VALUE(struct run, devices), .number = "a number from 1 to 4", .least = 1,
+     .most = PROTOCOL_SEATS_MAX},
+    {"name", "NAME",
+     "What to call it: 1 to 63 bytes of UTF-8, without control characters. Default: the program's "
+     "name, with a ? for each of these.",
+     .take = take_name},
+    {"present", "gpu|cpu|accelerator|native",
+     "The kind of device that it is told it has. Some programs only look for GPUs.",
+     OPTION_VALUE(struct run, present)},
+    {"profile", "portable|native",
+     "portable (default): the limits, features and extensions that every device offers. native: "
+     "those of the first device; it then moves only where these are offered too. Of several "
+     "virtual devices that start on different ones: those that all of these offer. The program is "
+     "told the same of each of its virtual devices.",
+     OPTION_VALUE(struct run, profile)},
+    {"memory", "SIZE",
+     "The device memory that it is told of. Default: that of the largest device that it may be "
+     "moved to. Sizes are a number and a unit: 512MiB, 2GiB.",
+     .take = take_size},
+    {"quota", "SIZE",
+     "The device memory that it may have, at most; reseat limit changes it. What is more spills, "
+     "or is refused; a kernel that needs more at once waits, suspended, until it may have it.",
+     .take = take_size},
+    {"priority", "N",
+     "From -1000 to 1000, 0 by default. Higher goes first, and displaces lower ones that run where "
+     "nothing else helps; these come back by themselves.",
+     .take = take_priority},
+    {"preemptible", NULL, "Programs of the same priority may displace it too, when they wait.",
+     OPTION_VALUE(struct run, preemptible)},
+    {"on-full", "refuse|WAY[,WAY]",
+     "What may be done when its memory does not fit, with commas: upgrade (move it to a device "
+     "that fits), spill (keep on the device what each command needs), wait (block the call), "
+     "suspend (give the device back and queue for one); or refuse: none of them, it gets the error "
+     "of a full device. Default: all of them, in the order of reseat.conf(5).",
+     .take = take_ways},
+    {NULL}};
 
-    switch (option) {
-    case 'm':
-        run->memory = text;
-        return take_size(run, "--memory", text, &bytes);
-    case 'q':
-        return take_size(run, "--quota", text, &run->quota);
-    case 'P':
-        return take_priority(run, text);
-    case 'e':
-        run->preemptible = true;
-        return 0;
-    case 'o':
-        return take_ways(run, text);
-    default:
-        return -1;
+/** What options say of each other. */
+static int check(struct run *run)
+{
+    if (run->devices && run->wish.named > run->devices) {
+        return output_usage(run->output, "--device names %zu devices, --devices asks for %u",
+                            run->wish.named, run->devices);
     }
+    run->wish.count = run->devices ? run->devices : run->wish.named ? run->wish.named : 1;
+    return 0;
 }
 
-static int parse(struct run *run, int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"device", required_argument, NULL, 'd'},  {"devices", required_argument, NULL, 'D'},
-        {"name", required_argument, NULL, 'n'},    {"present", required_argument, NULL, 'p'},
-        {"profile", required_argument, NULL, 'f'}, {"memory", required_argument, NULL, 'm'},
-        {"quota", required_argument, NULL, 'q'},   {"priority", required_argument, NULL, 'P'},
-        {"preemptible", no_argument, NULL, 'e'},   {"on-full", required_argument, NULL, 'o'},
-        {"help", no_argument, NULL, 'h'},          {0}};
-    static const char *const presents[] = {"gpu", "cpu", "accelerator", "native", NULL};
-    static const char *const profiles[] = {"portable", "native", NULL};
-    int option;
-
-    opterr = 0;
-    run->quota = UINT64_MAX;
-    while ((option = getopt_long(argc, argv, "+:", options, NULL)) >= 0) {
-        int status = take_policy(run, option, optarg);
-        if (status > 0) {
-            return status;
-        }
-        if (status == 0) {
-            continue;
-        }
-        switch (option) {
-        case 'd':
-            if (!take_names(&run->wish, optarg)) {
-                return output_usage(&run->output, "--device takes at most %d names, none empty",
-                                    PROTOCOL_SEATS_MAX);
-            }
-            break;
-        case 'D':
-            if (!optarg[0] || optarg[strspn(optarg, "0123456789")] || strlen(optarg) > 4 ||
-                atoi(optarg) < 1 || atoi(optarg) > PROTOCOL_SEATS_MAX) {
-                return output_usage(&run->output, "--devices is a number from 1 to %d, not \"%s\"",
-                                    PROTOCOL_SEATS_MAX, optarg);
-            }
-            run->wish.count = (size_t)atoi(optarg);
-            break;
-        case 'n':
-            run->name = optarg;
-            break;
-        case 'p':
-            run->present = optarg;
-            break;
-        case 'f':
-            run->profile = optarg;
-            break;
-        case 'h':
-            fputs(cmd_help("run"), stdout);
-            return -1;
-        default:
-            return output_usage(&run->output, "option %s is unknown or lacks its value",
-                                argv[optind - 1]);
-        }
-    }
-    if (run->wish.count && run->wish.named > run->wish.count) {
-        return output_usage(&run->output, "--device names %zu devices, --devices asks for %zu",
-                            run->wish.named, run->wish.count);
-    }
-    if (!run->wish.count) {
-        run->wish.count = run->wish.named ? run->wish.named : 1;
-    }
-    if (run->present && !one_of(run->present, presents)) {
-        return output_usage(
-            &run->output, "--present is gpu, cpu, accelerator or native, not \"%s\"", run->present);
-    }
-    if (run->profile && !one_of(run->profile, profiles)) {
-        return output_usage(&run->output, "--profile is portable or native, not \"%s\"",
-                            run->profile);
-    }
-    if (run->name &&
-        (!*run->name || strlen(run->name) > 63 || !text_is_safe(run->name, strlen(run->name)))) {
-        return output_usage(&run->output,
-                            "--name must be 1 to 63 bytes of UTF-8, without control characters");
-    }
-    return optind == argc ? output_usage(&run->output, "no program is named") : 0;
-}
+/* ---- the agent ---- */
 
 static void add_key(struct run *run, const char *key)
 {
@@ -254,7 +239,7 @@ static int register_program(struct run *run, struct client *client, const char *
     if (run->quota != UINT64_MAX) {
         frame_u64(&frame, "quota", run->quota);
     }
-    cmd_put_environment(&frame);
+    ask_put_environment(&frame);
     int result = client_send(client, &frame);
     if (!result) {
         result = client_receive(client, REGISTER_MS, -1, &message);
@@ -263,7 +248,7 @@ static int register_program(struct run *run, struct client *client, const char *
         return result ? result : -EPROTO;
     }
     if (!field_is(&message.root, "type", MSG_REGISTER)) {
-        int status = output_fail_message(&run->output, &message);
+        int status = output_fail_message(run->output, &message);
         message_finish(&message);
         return status;
     }
@@ -278,7 +263,7 @@ static int register_program(struct run *run, struct client *client, const char *
     }
     field_path(&message.root, "inventory", run->inventory, sizeof(run->inventory));
     if (field_text(&message.root, "problem", problem, sizeof(problem)) && problem[0]) {
-        output_note(&run->output, "devices could not be listed: %s", problem);
+        output_note(run->output, "devices could not be listed: %s", problem);
     }
     message_finish(&message);
     return 0;
@@ -305,7 +290,7 @@ static int resolve_alone(struct run *run)
     }
     inventory_finish(&inventory);
     if (result && run->wish.named) {
-        return output_fail(&run->output, ERR_NO_DEVICE, "%s", error);
+        return output_fail(run->output, ERR_NO_DEVICE, "%s", error);
     }
     return 0;
 }
@@ -336,12 +321,14 @@ static int find_agent(struct run *run, const char *name)
                           : result == -ETIMEDOUT                 ? "it does not answer"
                           : result == -EPERM                     ? "it is another user's"
                                                                  : strerror(-result);
-    output_note(&run->output, "the agent cannot be reached (%s); %s runs without it and %s",
-                problem, name,
+    output_note(run->output, "the agent cannot be reached (%s); %s runs without it and %s", problem,
+                name,
                 run->paths.socket[0] ? "can be moved when one runs (reseat agent start)"
                                      : "cannot be moved");
     return resolve_alone(run);
 }
+
+/* ---- the environment ---- */
 
 static int set(const char *name, const char *value)
 {
@@ -454,50 +441,60 @@ static int set_environment(const struct run *run, const char *name)
     return error;
 }
 
-int cmd_run(int argc, char **argv)
+/** Only returns where the program cannot be run. */
+static int start(struct run *run, char **program, const char *name)
 {
-    struct run *run = calloc(1, sizeof(*run));
+    int status = find_agent(run, name);
 
-    if (!run) {
-        return STATUS_ROLLED_BACK;
-    }
-    run->output.command = "run";
-    int status = parse(run, argc, argv);
     if (status) {
-        free(run);
-        return status < 0 ? 0 : status;
+        return status;
     }
-    char **program = argv + optind;
-    const char *slash = strrchr(program[0], '/');
-    const char *name = run->name ? run->name : slash ? slash + 1 : program[0];
-    if (paths_library(run->library)) {
-        status =
-            output_fail(&run->output, ERR_FAILED,
-                        "libreseat.so is not installed beside this binary; reinstall reseat, or "
-                        "name it in RESEAT_LIBRARY");
-        goto out;
+    int error = set_environment(run, name);
+    if (error) {
+        return output_fail(run->output, ERR_FAILED, "cannot set up the environment: %s",
+                           strerror(-error));
     }
-    status = find_agent(run, name);
-    if (status) {
-        goto out;
-    }
-    status = set_environment(run, name);
-    if (status) {
-        status = output_fail(&run->output, ERR_FAILED, "cannot set up the environment: %s",
-                             strerror(-status));
-        goto out;
-    }
-    uint64_t addresses = cmd_address_limit();
+    uint64_t addresses = process_address_limit();
     if (addresses && addresses < ADDRESSES_LEAST) {
-        output_note(&run->output,
+        output_note(run->output,
                     "the address space is limited to %llu MiB (ulimit -v), which may be too little "
                     "for %s to find an OpenCL device; RESEAT_LOG=error says what fails",
                     (unsigned long long)addresses >> 20, name);
     }
     execvp(program[0], program);
     status = errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
-    output_note(&run->output, "cannot run %s: %s", program[0], strerror(errno));
-out:
-    free(run);
+    output_note(run->output, "cannot run %s: %s", program[0], strerror(errno));
     return status;
 }
+
+static int run_program(struct call *call)
+{
+    struct run *run = call->options;
+    const char *slash = strrchr(call->words[0], '/');
+
+    run->output = &call->output;
+    int status = check(run);
+    if (status) {
+        return status;
+    }
+    if (paths_library(run->library)) {
+        return output_fail(run->output, ERR_FAILED,
+                           "libreseat.so is not installed beside this binary; reinstall reseat, or "
+                           "name it in RESEAT_LIBRARY");
+    }
+    return start(run, call->words, run->name ? run->name : slash ? slash + 1 : call->words[0]);
+}
+
+const struct verb verb_run = {
+    .name = "run",
+    .arguments = "PROGRAM [ARG...]",
+    .summary = "Run an OpenCL program so that it can be moved between devices.",
+    .text = "Its exit status, signals, standard streams and working directory are its own. An "
+            "agent is started where none runs. Without an agent the program runs all the same, "
+            "after a warning, and is found by the next one.",
+    .options = run_options,
+    .plain = true,
+    .size = sizeof(struct run),
+    .prepare = prepare,
+    .run = run_program,
+};

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -7,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/cmd.h"
+#include "agent/cli/simulate_report.h"
+#include "agent/cli/verb.h"
 #include "agent/simulate/sim_csv.h"
-#include "agent/simulate/sim_report.h"
 
 #define NODES_NAME   "openb_node_list_gpu_node.csv"
 #define TASKS_NAME   "openb_pod_list_default.csv"
@@ -22,11 +21,11 @@
 #define SPOT_PRICE 350
 
 struct simulate {
-    struct output output;
+    const struct output *output;
     struct sim_models models;
     struct sim_options options;
     struct sim_load load;
-    const char *trace, *nodes, *tasks, *svg;
+    const char *trace, *nodes, *tasks;
     bool show_models;
     size_t price_count;
     struct sim_result results[SIM_LEVELS_MAX * SIM_REGIMES];
@@ -53,16 +52,17 @@ static size_t parse_list(const char *text, unsigned places, uint64_t most, uint6
     return count;
 }
 
-static int set_reclaim(struct simulate *simulate, const char *text)
+static int take_reclaim(struct call *call, const struct verb_option *option, const char *text)
 {
+    struct simulate *simulate = call->options;
     uint64_t values[SIM_LEVELS_MAX];
     size_t count = parse_list(text, 6, 60000000, values);
 
     if (!count) {
-        return output_usage(&simulate->output,
-                            "--reclaim is up to %d numbers from 0 to 60 with commas, reclaims of a "
-                            "node in an hour, not \"%s\"",
-                            SIM_LEVELS_MAX, text);
+        return output_usage(&call->output,
+                            "--%s is up to %d numbers from 0 to 60 with commas, reclaims of a node "
+                            "in an hour, not \"%s\"",
+                            option->name, SIM_LEVELS_MAX, text);
     }
     simulate->options.level_count = count;
     for (size_t i = 0; i < count; i++) {
@@ -71,16 +71,17 @@ static int set_reclaim(struct simulate *simulate, const char *text)
     return 0;
 }
 
-static int set_price(struct simulate *simulate, const char *text)
+static int take_price(struct call *call, const struct verb_option *option, const char *text)
 {
+    struct simulate *simulate = call->options;
     uint64_t values[SIM_LEVELS_MAX];
     size_t count = parse_list(text, 3, 1000000, values);
 
     if (!count) {
-        return output_usage(&simulate->output,
-                            "--price is up to %d numbers from 0 to 1000 with commas, parts of the "
+        return output_usage(&call->output,
+                            "--%s is up to %d numbers from 0 to 1000 with commas, parts of the "
                             "price on demand, not \"%s\"",
-                            SIM_LEVELS_MAX, text);
+                            option->name, SIM_LEVELS_MAX, text);
     }
     simulate->price_count = count;
     for (size_t i = 0; i < count; i++) {
@@ -89,193 +90,129 @@ static int set_price(struct simulate *simulate, const char *text)
     return 0;
 }
 
-static int set_policy(struct simulate *simulate, const char *text)
+static int take_setting(struct call *call, const struct verb_option *option, const char *text)
 {
+    struct simulate *simulate = call->options;
     char name[64], reason[POLICY_REASON];
     const char *value = strchr(text, '=');
 
     if (!value || value == text || (size_t)(value - text) >= sizeof(name)) {
-        return output_usage(&simulate->output, "--set is NAME=VALUE, not \"%s\"", text);
+        return output_usage(&call->output, "--%s is NAME=VALUE, not \"%s\"", option->name, text);
     }
     snprintf(name, sizeof(name), "%.*s", (int)(value - text), text);
     const struct setting *setting = settings_find(name);
     if (!setting) {
-        return output_usage(&simulate->output, "the policy has no setting \"%s\"", name);
+        return output_usage(&call->output, "the policy has no setting \"%s\"", name);
     }
     if (settings_set(&simulate->options.settings, setting, value + 1, reason, sizeof(reason))) {
-        return output_usage(&simulate->output, "--set %s: %s", name, reason);
+        return output_usage(&call->output, "--%s %s: %s", option->name, name, reason);
     }
     return 0;
 }
 
-/* Options that are one number, in units of 10^-places. */
-struct number {
-    const char *name;
-    unsigned places;
-    uint64_t least, most;
-    const char *what;
-};
-
-enum number_option {
-    NOTICE,
-    AWAY,
-    CHECKPOINT,
-    STOP,
-    TOUCH,
-    LINK,
-    STORAGE,
-    NETWORK,
-    LATENCY,
-    FAIL,
-    GROW,
-    DEVICES,
-    CELL,
-    SEED,
-    NUMBERS
-};
-
-static const struct number numbers[NUMBERS] = {
-    [NOTICE] = {"notice", 3, 0, 86400000, "seconds, 0 to 86400"},
-    [AWAY] = {"away", 3, 1000, 31536000000, "seconds, 1 to 31536000"},
-    [CHECKPOINT] = {"checkpoint", 3, 0, 31536000000, "seconds, 0 to 31536000"},
-    [STOP] = {"stop", 3, 0, 3600000, "seconds, 0 to 3600"},
-    [TOUCH] = {"touch", 3, 1, 86400000, "seconds, 0.001 to 86400"},
-    [LINK] = {"link", 6, 1000, 10000000000, "GB/s, 0.001 to 10000"},
-    [STORAGE] = {"storage", 6, 0, 10000000000, "GB/s, 0 (no limit) to 10000"},
-    [NETWORK] = {"network", 6, 1000, 10000000000, "GB/s, 0.001 to 10000"},
-    [LATENCY] = {"latency", 3, 0, 3600000, "seconds, 0 to 3600"},
-    [FAIL] = {"fail", 6, 0, 60000000, "failures of a node in an hour, 0 to 60"},
-    [GROW] = {"grow", 0, 0, 100, "a percentage, 0 to 100"},
-    [DEVICES] = {"devices", 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000"},
-    [CELL] = {"cell", 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000"},
-    [SEED] = {"seed", 0, 0, INT64_MAX, "a number, 0 to 9223372036854775807"},
-};
-
-static void store(struct simulate *simulate, enum number_option option, uint64_t value)
+static int take_models(struct call *call, const struct verb_option *option, const char *path)
 {
-    struct sim_options *options = &simulate->options;
-
-    switch (option) {
-    case NOTICE:
-        options->notice_ms = value;
-        break;
-    case AWAY:
-        options->away_ms = value;
-        break;
-    case CHECKPOINT:
-        options->checkpoint_ms = value;
-        break;
-    case STOP:
-        options->fixed_ms = value;
-        break;
-    case TOUCH:
-        options->touch_ms = value;
-        break;
-    case LINK:
-        options->link = value;
-        break;
-    case STORAGE:
-        options->storage = value;
-        break;
-    case NETWORK:
-        options->network = value;
-        break;
-    case LATENCY:
-        options->latency_ms = value;
-        break;
-    case FAIL:
-        options->fail = (uint32_t)value;
-        break;
-    case GROW:
-        simulate->load.grow_percent = (uint32_t)value;
-        break;
-    case DEVICES:
-        simulate->load.devices = (uint32_t)value;
-        break;
-    case CELL:
-        options->cell = (uint32_t)value;
-        break;
-    default:
-        options->seed = simulate->load.seed = value;
-    }
-}
-
-static int set_number(struct simulate *simulate, enum number_option option, const char *text)
-{
-    const struct number *number = &numbers[option];
-    uint64_t value;
-
-    if (!sim_parse(text, number->places, number->most, &value) || value < number->least) {
-        return output_usage(&simulate->output, "--%s is %s, not \"%s\"", number->name, number->what,
-                            text);
-    }
-    store(simulate, option, value);
-    return 0;
-}
-
-static int read_models(struct simulate *simulate, const char *path)
-{
+    struct simulate *simulate = call->options;
     char error[SIM_ERROR] = "";
 
-    if (sim_models_read(path, &simulate->models, error)) {
-        return output_fail(&simulate->output, ERR_USAGE, "%s", error);
+    (void)option;
+    simulate->show_models = true;
+    if (path && sim_models_read(path, &simulate->models, error)) {
+        return output_fail(&call->output, ERR_USAGE, "%s", error);
     }
     return 0;
 }
 
-enum {
-    NODES = NUMBERS,
-    TASKS,
-    MODELS,
-    RECLAIM,
-    PRICE,
-    SET,
-    SVG,
-    BETWEEN,
-    SAVE,
-    CHECK,
-    PENDING,
-    JSON
-};
+/* A number of options.* or load.*, in units of 10^-places. */
+#define NUMBER(member, digits, from, to, text)                                                     \
+    OPTION_VALUE(struct simulate, member), .number = text, .places = digits, .least = from,        \
+                                           .most = to
 
-static int take(struct simulate *simulate, int option, const char *value)
+static const struct verb_option simulate_options[] = {
+    {"nodes", "FILE", "The nodes of the trace, in the openb format.",
+     OPTION_VALUE(struct simulate, nodes)},
+    {"tasks", "FILE", "The tasks of the trace, in the openb format.",
+     OPTION_VALUE(struct simulate, tasks)},
+    {"reclaim", "LIST",
+     "Levels: reclaims of each node in an hour, with commas. Default: 0,0.01,0.05,0.2. All regimes "
+     "see the same reclaims.",
+     .take = take_reclaim},
+    {"price", "LIST",
+     "What is paid for a device at each level, of the price on demand. Default: 1 at level 0, "
+     "otherwise 0.35. A device is paid while a program is on it; NODES is what it costs where all "
+     "devices of a node are paid while a program is on one of them.",
+     .take = take_price},
+    {"notice", "SECONDS", "From the notice to the reclaim (120).",
+     NUMBER(options.notice_ms, 3, 0, 86400000, "seconds, 0 to 86400")},
+    {"away", "SECONDS", "From the reclaim until the node is back, on average (1800).",
+     NUMBER(options.away_ms, 3, 1000, 31536000000, "seconds, 1 to 31536000")},
+    {"fail", "NUMBER", "Failures of each node in an hour, without a notice, for a day (0).",
+     NUMBER(options.fail, 6, 0, 60000000, "failures of a node in an hour, 0 to 60")},
+    {"checkpoint", "SECONDS",
+     "Work between two checkpoints (3600; 0: there are none, and programs begin from zero).",
+     NUMBER(options.checkpoint_ms, 3, 0, 31536000000, "seconds, 0 to 31536000")},
+    {"storage", "GB/S",
+     "From and to storage, of each node (1; 0: it takes no time). A program stands while its "
+     "checkpoint is written or it is loaded; one goes after the other.",
+     NUMBER(options.storage, 6, 0, 10000000000, "GB/s, 0 (no limit) to 10000")},
+    {"save", NULL,
+     "Under overcommit and reconfiguration, too, what is left on a node is saved at the notice.",
+     OPTION_VALUE(struct simulate, options.save)},
+    {"between-hosts", NULL,
+     "Under reconfiguration a policy governs several nodes, moves programs from one to another, "
+     "and empties a node at its notice. What waits in its host memory goes only where a device is "
+     "free.",
+     OPTION_VALUE(struct simulate, options.between_hosts)},
+    {"network", "GB/S", "A move between nodes takes the network of both (3), one after the other.",
+     NUMBER(options.network, 6, 1000, 10000000000, "GB/s, 0.001 to 10000")},
+    {"latency", "SECONDS", "And so much longer (0.001).",
+     NUMBER(options.latency_ms, 3, 0, 3600000, "seconds, 0 to 3600")},
+    {"link", "GB/S", "Between a device and host memory (10).",
+     NUMBER(options.link, 6, 1000, 10000000000, "GB/s, 0.001 to 10000")},
+    {"stop", "SECONDS",
+     "A move, suspend, resume or spill stops its program for so long (0.5), and for what it copies "
+     "over the link.",
+     NUMBER(options.fixed_ms, 3, 0, 3600000, "seconds, 0 to 3600")},
+    {"touch", "SECONDS",
+     "A program goes over all of its memory once in this time (10); what is spilled then comes and "
+     "goes over the link.",
+     NUMBER(options.touch_ms, 3, 1, 86400000, "seconds, 0.001 to 86400")},
+    {"grow", "PERCENT",
+     "So many programs (25) start with a half to a quarter of their memory and grow in equal "
+     "steps. Those of several devices do not.",
+     NUMBER(load.grow_percent, 0, 0, 100, "a percentage, 0 to 100")},
+    {"devices", "N",
+     "Keep about so many devices of the trace: as great a part of its nodes, evenly of the list.",
+     NUMBER(load.devices, 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000")},
+    {"cell", "N",
+     "About how many devices one policy governs between hosts (1000). A program stays with it.",
+     NUMBER(options.cell, 0, 1, SIM_DEVICES_MAX, "a number of devices, 1 to 100000")},
+    {"pending", NULL, "Run the tasks that never ran, too: from creation to deletion.",
+     OPTION_VALUE(struct simulate, load.pending)},
+    {"models", "[FILE]",
+     "Print the table of models, or take it from FILE: the line model,memory_gib,speed,price and a "
+     "line for each; speed and price relative to a reference device.",
+     .take = take_models},
+    {"set", "NAME=VALUE", "A setting of the policy, by the name that it has in the configuration.",
+     .take = take_setting},
+    {"seed", "N",
+     "For what is drawn: reclaims, failures, who grows, and synthetic traces. Default: 1.",
+     NUMBER(options.seed, 0, 0, INT64_MAX, "a number, 0 to 9223372036854775807")},
+    {"check", NULL,
+     "Keep a second set of books by the simulation's log: devices and host memory are never over "
+     "their size, devices never over their time; a program is on one node, with all the devices "
+     "that it asked for; what it did is in some memory or in storage, or done again. Where they "
+     "differ it fails.",
+     OPTION_VALUE(struct simulate, options.check)},
+    {NULL}};
+
+static void prepare(void *values)
 {
-    switch (option) {
-    case NODES:
-        simulate->nodes = value;
-        return 0;
-    case TASKS:
-        simulate->tasks = value;
-        return 0;
-    case MODELS:
-        simulate->show_models = true;
-        return value ? read_models(simulate, value) : 0;
-    case RECLAIM:
-        return set_reclaim(simulate, value);
-    case PRICE:
-        return set_price(simulate, value);
-    case SET:
-        return set_policy(simulate, value);
-    case SVG:
-        simulate->svg = value;
-        return 0;
-    case BETWEEN:
-        simulate->options.between_hosts = true;
-        return 0;
-    case SAVE:
-        simulate->options.save = true;
-        return 0;
-    case CHECK:
-        simulate->options.check = true;
-        return 0;
-    case PENDING:
-        simulate->load.pending = true;
-        return 0;
-    case JSON:
-        return 0;
-    default:
-        return set_number(simulate, (enum number_option)option, value);
-    }
+    struct simulate *simulate = values;
+
+    simulate->load = (struct sim_load){.grow_percent = GROW_DEFAULT};
+    sim_models_init(&simulate->models);
+    sim_options_init(&simulate->options);
 }
 
 static int set_levels(struct simulate *simulate)
@@ -283,66 +220,13 @@ static int set_levels(struct simulate *simulate)
     struct sim_options *options = &simulate->options;
 
     if (simulate->price_count && simulate->price_count != options->level_count) {
-        return output_usage(&simulate->output, "--price has %zu numbers, --reclaim %zu",
+        return output_usage(simulate->output, "--price has %zu numbers, --reclaim %zu",
                             simulate->price_count, options->level_count);
     }
     for (size_t i = 0; !simulate->price_count && i < options->level_count; i++) {
         options->levels[i].price = options->levels[i].reclaim ? SPOT_PRICE : 1000;
     }
     return 0;
-}
-
-static int parse(struct simulate *simulate, int argc, char **argv)
-{
-    static const struct option options[] = {{"notice", required_argument, NULL, NOTICE},
-                                            {"away", required_argument, NULL, AWAY},
-                                            {"stop", required_argument, NULL, STOP},
-                                            {"checkpoint", required_argument, NULL, CHECKPOINT},
-                                            {"touch", required_argument, NULL, TOUCH},
-                                            {"link", required_argument, NULL, LINK},
-                                            {"storage", required_argument, NULL, STORAGE},
-                                            {"network", required_argument, NULL, NETWORK},
-                                            {"latency", required_argument, NULL, LATENCY},
-                                            {"fail", required_argument, NULL, FAIL},
-                                            {"grow", required_argument, NULL, GROW},
-                                            {"seed", required_argument, NULL, SEED},
-                                            {"devices", required_argument, NULL, DEVICES},
-                                            {"cell", required_argument, NULL, CELL},
-                                            {"nodes", required_argument, NULL, NODES},
-                                            {"tasks", required_argument, NULL, TASKS},
-                                            {"models", optional_argument, NULL, MODELS},
-                                            {"reclaim", required_argument, NULL, RECLAIM},
-                                            {"price", required_argument, NULL, PRICE},
-                                            {"set", required_argument, NULL, SET},
-                                            {"svg", required_argument, NULL, SVG},
-                                            {"between-hosts", no_argument, NULL, BETWEEN},
-                                            {"save", no_argument, NULL, SAVE},
-                                            {"check", no_argument, NULL, CHECK},
-                                            {"pending", no_argument, NULL, PENDING},
-                                            {"json", no_argument, NULL, JSON},
-                                            {0}};
-    int option;
-
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":", options, NULL)) >= 0) {
-        if (option == '?' || option == ':') {
-            return output_usage(&simulate->output, "option %s is unknown or lacks its value",
-                                argv[optind - 1]);
-        }
-        if (option == MODELS && !optarg && optind < argc && argv[optind][0] != '-') {
-            optarg = argv[optind++];
-        }
-        int status = take(simulate, option, optarg);
-        if (status) {
-            return status;
-        }
-    }
-    if (argc - optind > 1) {
-        return output_usage(&simulate->output, "there is more than one trace: \"%s\"",
-                            argv[optind + 1]);
-    }
-    simulate->trace = optind < argc ? argv[optind] : NULL;
-    return set_levels(simulate);
 }
 
 /* ---- the trace ---- */
@@ -355,11 +239,11 @@ static int load(struct simulate *simulate, struct sim_trace *trace)
                      (name[strlen(SYNTHETIC)] == ':' || !name[strlen(SYNTHETIC)]);
 
     if (!name && !(simulate->nodes && simulate->tasks)) {
-        return output_usage(&simulate->output, "no trace is named: a folder, --nodes and --tasks, "
-                                               "or synthetic");
+        return output_usage(simulate->output, "no trace is named: a folder, --nodes and --tasks, "
+                                              "or synthetic");
     }
     if (synthetic && (simulate->nodes || simulate->tasks)) {
-        return output_usage(&simulate->output, "a synthetic trace has no --nodes and no --tasks");
+        return output_usage(simulate->output, "a synthetic trace has no --nodes and no --tasks");
     }
     snprintf(nodes, sizeof(nodes), "%s/" NODES_NAME, name ? name : "");
     snprintf(tasks, sizeof(tasks), "%s/" TASKS_NAME, name ? name : "");
@@ -369,7 +253,7 @@ static int load(struct simulate *simulate, struct sim_trace *trace)
                                             simulate->tasks ? simulate->tasks : tasks,
                                             &simulate->load, error);
     if (result) {
-        return output_fail(&simulate->output, result == -ENOMEM ? ERR_FAILED : ERR_USAGE, "%s",
+        return output_fail(simulate->output, result == -ENOMEM ? ERR_FAILED : ERR_USAGE, "%s",
                            error);
     }
     return 0;
@@ -439,25 +323,20 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
 {
     const struct sim_report report = {trace, &simulate->options, &simulate->load, simulate->results,
                                       simulate->options.level_count * SIM_REGIMES};
-    int error;
 
     for (size_t i = 0; i < report.count; i++) {
         if (simulate->results[i].problem[0]) {
-            return output_fail(&simulate->output, ERR_FAILED,
+            return output_fail(simulate->output, ERR_FAILED,
                                "the simulation is wrong, at reclaim level %zu under %s: %s",
                                i / SIM_REGIMES + 1, sim_regime_name(simulate->results[i].regime),
                                simulate->results[i].problem);
         }
     }
-    if (simulate->svg && (error = sim_report_draw(&report, simulate->svg))) {
-        return output_fail(&simulate->output, ERR_FAILED, "%s cannot be written: %s", simulate->svg,
-                           strerror(-error));
-    }
-    if (simulate->output.json) {
-        json_t *object = output_object(&simulate->output, STATUS_DONE);
+    if (simulate->output->json) {
+        json_t *object = output_object(simulate->output, STATUS_DONE);
         if (!object || sim_report_json(&report, object)) {
             json_decref(object);
-            return output_fail(&simulate->output, ERR_FAILED, "there is not enough memory");
+            return output_fail(simulate->output, ERR_FAILED, "there is not enough memory");
         }
         return output_print(object, STATUS_DONE);
     }
@@ -466,8 +345,8 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
 
 static int show_models(const struct simulate *simulate)
 {
-    if (simulate->output.json) {
-        json_t *object = output_object(&simulate->output, STATUS_DONE);
+    if (simulate->output->json) {
+        json_t *object = output_object(simulate->output, STATUS_DONE);
         json_object_set_new(object, "models", sim_models_json(&simulate->models));
         return output_print(object, STATUS_DONE);
     }
@@ -486,7 +365,7 @@ static int simulate_trace(struct simulate *simulate)
                             .results = simulate->results,
                             .count = simulate->options.level_count * SIM_REGIMES};
         simulate->options.horizon_ms = horizon(&trace);
-        status = run_all(&work) ? output_fail(&simulate->output, ERR_FAILED,
+        status = run_all(&work) ? output_fail(simulate->output, ERR_FAILED,
                                               "there is not enough memory for this trace")
                                 : report(simulate, &trace);
     }
@@ -494,19 +373,36 @@ static int simulate_trace(struct simulate *simulate)
     return status;
 }
 
-int cmd_simulate(int argc, char **argv)
+static int run(struct call *call)
 {
-    struct simulate simulate = {.load = {.seed = 1, .grow_percent = GROW_DEFAULT}};
+    struct simulate *simulate = call->options;
 
-    output_init(&simulate.output, "simulate", argc, argv);
-    sim_models_init(&simulate.models);
-    sim_options_init(&simulate.options);
-    int status = parse(&simulate, argc, argv);
+    simulate->output = &call->output;
+    simulate->trace = call->words[0];
+    simulate->load.seed = simulate->options.seed;
+    int status = set_levels(simulate);
     if (status) {
         return status;
     }
-    if (simulate.show_models && !simulate.trace && !simulate.nodes && !simulate.tasks) {
-        return show_models(&simulate);
+    if (simulate->show_models && !simulate->trace && !simulate->nodes && !simulate->tasks) {
+        return show_models(simulate);
     }
-    return simulate_trace(&simulate);
+    return simulate_trace(simulate);
 }
+
+const struct verb verb_simulate = {
+    .name = "simulate",
+    .arguments = "[TRACE]",
+    .summary = "Run a trace of a cluster under the policy, and compare what comes of it.",
+    .text = "It runs under five regimes, from today's termination to reconfiguration, at several "
+            "levels of reclaim, with the policy that the agent has. Nothing is run, no agent is "
+            "asked. The same trace, options and seed give the same output to the byte.\n"
+            "TRACE is a folder with openb_node_list_gpu_node.csv and openb_pod_list_default.csv "
+            "(--nodes and --tasks name others), or "
+            "synthetic[:devices=N,programs=N,hours=N,load=PERCENT,best-effort=PERCENT,late=PERCENT,"
+            "node=N,host=GIB,mix=MODEL*N+MODEL*N].",
+    .options = simulate_options,
+    .size = sizeof(struct simulate),
+    .prepare = prepare,
+    .run = run,
+};

@@ -9,18 +9,90 @@
 #include "agent/config/bytes.h"
 #include "state/base/text.h"
 
-void output_init(struct output *output, const char *command, int argc, char **argv)
-{
-    *output = (struct output){.command = command};
-    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-        output->json = output->json || strcmp(argv[i], "--json") == 0;
-    }
-}
+/* Of text: any terminal has as many. */
+#define COLUMNS 79
 
 json_t *output_object(const struct output *output, int status)
 {
     return json_pack("{s:i, s:s, s:i}", "schema", OUTPUT_SCHEMA, "command", output->command,
                      "status", status);
+}
+
+json_t *output_value(const msgpack_object *value)
+{
+    json_t *json;
+
+    switch (value->type) {
+    case MSGPACK_OBJECT_BOOLEAN:
+        return json_boolean(value->via.boolean);
+    case MSGPACK_OBJECT_POSITIVE_INTEGER:
+        return json_integer((json_int_t)(value->via.u64 & INT64_MAX));
+    case MSGPACK_OBJECT_STR:
+        return output_text_of(value->via.str.size ? value->via.str.ptr : "", value->via.str.size);
+    case MSGPACK_OBJECT_ARRAY:
+        json = json_array();
+        for (uint32_t i = 0; i < value->via.array.size; i++) {
+            json_array_append_new(json, output_value(&value->via.array.ptr[i]));
+        }
+        return json;
+    case MSGPACK_OBJECT_MAP:
+        json = json_object();
+        for (uint32_t i = 0; i < value->via.map.size; i++) {
+            const msgpack_object_kv *pair = &value->via.map.ptr[i];
+            char key[PROTOCOL_WORD_MAX];
+            if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size < sizeof(key)) {
+                text_make_safe(key, sizeof(key), pair->key.via.str.ptr, pair->key.via.str.size);
+                json_object_set_new(json, key, output_value(&pair->val));
+            }
+        }
+        return json;
+    default:
+        return json_null();
+    }
+}
+
+json_t *output_answer(const struct message *message)
+{
+    json_t *object = output_value(&message->root);
+
+    json_object_del(object, "type");
+    return object;
+}
+
+static void add_fields(json_t *object, const msgpack_object *map, const char *fields, bool lists)
+{
+    for (const char *at = fields; *at; at += strspn(at, " ")) {
+        char field[PROTOCOL_WORD_MAX];
+        size_t length = strcspn(at, " ");
+        snprintf(field, sizeof(field), "%.*s", (int)length, at);
+        const msgpack_object *value = field_get(map, field);
+        json_object_set_new(object, field,
+                            value   ? output_value(value)
+                            : lists ? json_array()
+                                    : json_null());
+        at += length;
+    }
+}
+
+void output_add_fields(json_t *object, const msgpack_object *map, const char *fields)
+{
+    add_fields(object, map, fields, false);
+}
+
+void output_add_lists(json_t *object, const msgpack_object *map, const char *fields)
+{
+    add_fields(object, map, fields, true);
+}
+
+void output_add_error(json_t *object, const char *code, const char *message)
+{
+    json_object_set_new(object, "error",
+                        json_pack("{s:s, s:o}", "code", code, "message", output_text(message)));
+}
+
+int output_done(void)
+{
+    return fflush(stdout) ? STATUS_ROLLED_BACK : STATUS_DONE;
 }
 
 int output_print(json_t *object, int status)
@@ -90,10 +162,7 @@ static int fail(const struct output *output, const char *code, const char *messa
         return status;
     }
     json_t *object = output_object(output, status);
-    if (object) {
-        json_object_set_new(object, "error",
-                            json_pack("{s:s, s:o}", "code", code, "message", output_text(message)));
-    }
+    output_add_error(object, code, message);
     return output_print(object, status);
 }
 
@@ -161,6 +230,21 @@ int output_usage(const struct output *output, const char *format, ...)
     return fail(output, ERR_USAGE, message);
 }
 
+const char *output_program(const msgpack_object *program, char ret[OUTPUT_PROGRAM_MAX])
+{
+    char name[PROTOCOL_WORD_MAX];
+
+    field_text(program, "name", name, sizeof(name));
+    snprintf(ret, OUTPUT_PROGRAM_MAX, "%s (pid %llu)", name,
+             (unsigned long long)field_u64(program, "pid", 0));
+    return ret;
+}
+
+const char *output_place(const char *name)
+{
+    return name[0] ? name : "host memory";
+}
+
 void output_bytes(uint64_t bytes, char *ret, size_t size)
 {
     bytes_text(bytes, ret, size);
@@ -175,4 +259,25 @@ void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
     } else {
         snprintf(ret, size, "%.2f s", seconds);
     }
+}
+
+void output_wrapped(FILE *to, int used, int indent, const char *text)
+{
+    bool begins = true;
+
+    for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
+        int length = (int)strcspn(text, " ");
+        if (!begins && used + 1 + length > COLUMNS) {
+            fprintf(to, "\n%*s", indent, "");
+            used = indent;
+        } else if (!begins) {
+            fputc(' ', to);
+            used++;
+        }
+        fprintf(to, "%.*s", length, text);
+        used += length;
+        text += length;
+        begins = false;
+    }
+    fputc('\n', to);
 }

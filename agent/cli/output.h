@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "agent/wire/protocol.h"
 #include "state/base/compiler.h"
@@ -28,16 +29,29 @@ struct output {
     bool json;
 };
 
-/** @argv decides on JSON before it is parsed, so that a usage error is JSON too. */
-void output_init(struct output *output, const char *command, int argc, char **argv);
-
 /** {"schema": 1, "command": ..., "status": ...}. NULL without memory. */
 json_t *output_object(const struct output *output, int status);
 /** A JSON string of a text that somebody else wrote, made safe. NULL without memory. */
 json_t *output_text(const char *value);
 json_t *output_text_of(const char *bytes, size_t size);
+/** A received value as JSON. NULL without memory. */
+json_t *output_value(const msgpack_object *value);
+/** A whole answer as JSON: what it says, but not its type. */
+json_t *output_answer(const struct message *message);
+/**
+ * Add fields of an answer to an object, null where they are missing.
+ *
+ * @fields  Their names, with blanks between. @map, @object: NULL does nothing.
+ */
+void output_add_fields(json_t *object, const msgpack_object *map, const char *fields);
+/** The same of lists, which are empty where they are missing. */
+void output_add_lists(json_t *object, const msgpack_object *map, const char *fields);
+/** Add "error". */
+void output_add_error(json_t *object, const char *code, const char *message);
 /** Print a JSON object on stdout and drop it. Returns @status, or 1 when it cannot be written. */
 int output_print(json_t *object, int status);
+/** Everything was printed. Returns 0, or 1 when it cannot be written. */
+int output_done(void);
 
 /** One line on stderr that changes nothing. What others wrote in it is made safe. */
 void output_note(const struct output *output, const char *format, ...) PRINTF(2, 3);
@@ -53,8 +67,22 @@ int output_usage(const struct output *output, const char *format, ...) PRINTF(2,
 
 int output_status_of(const char *code);
 
+/** "name (pid 12)": a program, as the agent describes it. */
+#define OUTPUT_PROGRAM_MAX (PROTOCOL_WORD_MAX + 32)
+const char *output_program(const msgpack_object *program, char ret[OUTPUT_PROGRAM_MAX]);
+/** Where something is: a device's name, or "host memory" for "". */
+const char *output_place(const char *name);
+
 /** "1.5 GiB". "12.3 ms". */
 void output_bytes(uint64_t bytes, char *ret, size_t size);
 void output_seconds(uint64_t nanoseconds, char *ret, size_t size);
+
+/**
+ * Print a text between blanks, so that no line is wider than a terminal; ends the line.
+ *
+ * @used    Columns of the line that have something in them.
+ * @indent  Blanks in front of each line that follows.
+ */
+void output_wrapped(FILE *to, int used, int indent, const char *text);
 
 #endif

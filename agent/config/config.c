@@ -12,8 +12,6 @@
 #include "agent/config/config_priv.h"
 #include "agent/config/paths.h"
 
-#define LIKENESS_MAX 64
-
 /* ---- errors ---- */
 
 int config_wrong(struct config_error *error, unsigned line, const char *format, ...)
@@ -40,40 +38,6 @@ void config_error_format(const struct config_error *error, char *ret_text, size_
     } else {
         snprintf(ret_text, size, "%s:%u: %s", error->file, error->line, error->reason);
     }
-}
-
-/** How many letters have to change, come or go to make one word of the other. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[LIKENESS_MAX + 1];
-    size_t length = strnlen(b, LIKENESS_MAX);
-
-    for (size_t j = 0; j <= length; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 0; i < LIKENESS_MAX && a[i]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < length; j++) {
-            size_t changed = diagonal + (tolower((unsigned char)a[i]) != b[j]);
-            size_t shorter = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
-            diagonal = row[j + 1];
-            row[j + 1] = changed < shorter ? changed : shorter;
-        }
-    }
-    return row[length];
-}
-
-const char *config_nearest(const char *name, const char *const *names, size_t count)
-{
-    const char *nearest = names[0];
-
-    for (size_t i = 1; i < count; i++) {
-        if (distance(name, names[i]) < distance(name, nearest)) {
-            nearest = names[i];
-        }
-    }
-    return nearest;
 }
 
 /* ---- where it is ---- */

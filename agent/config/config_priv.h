@@ -115,7 +115,4 @@ MUST_CHECK int config_scan(const char *text, size_t size, struct config_error *r
 MUST_CHECK int config_read_text(const char *text, struct config *config,
                                 struct config_error *ret_error);
 
-/** The one of @count @names that is most like @name. */
-const char *config_nearest(const char *name, const char *const *names, size_t count);
-
 #endif

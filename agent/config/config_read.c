@@ -7,6 +7,7 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/config_priv.h"
+#include "agent/config/nearest.h"
 #include "agent/wire/size.h"
 
 /* From libconfig's settings to ours. Nothing is taken that is not known, and of its type and range.
@@ -62,7 +63,7 @@ static int unknown(struct reader *reader, const config_setting_t *setting, const
     return config_wrong(reader->error, config_setting_source_line(setting),
                         "there is no \"%.64s\" %s; did you mean \"%s\"?",
                         config_setting_name(setting), where,
-                        config_nearest(config_setting_name(setting), names, count));
+                        nearest_name(config_setting_name(setting), names, count, SIZE_MAX));
 }
 
 /* ---- policy ---- */

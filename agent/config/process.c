@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "agent/config/cleanup.h"
 
@@ -36,4 +37,11 @@ bool process_alive(pid_t pid, uint64_t start)
     uint64_t now;
 
     return process_start_time(pid, &now) == 0 && now == start;
+}
+
+uint64_t process_address_limit(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? 0 : limit.rlim_cur;
 }

@@ -17,4 +17,7 @@ MUST_CHECK int process_start_time(pid_t pid, uint64_t *ret_ticks);
 /** True while the process of that pid is the one that started then. */
 bool process_alive(pid_t pid, uint64_t start);
 
+/** What this process, and a program that it becomes, may have of addresses in bytes; 0: any. */
+uint64_t process_address_limit(void);
+
 #endif

@@ -8,19 +8,39 @@
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
 #include "agent/config/paths.h"
+#include "agent/daemon/devices/ledger.h"
 #include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
 #include "state/base/compiler.h"
 
 /*
- * The agent: one loop, one thread. Peers (connections) own their sockets, apps are the programs,
- * requests are what clients asked of programs and wait for, devices is the list.
+ * The agent: one loop, one thread. Peers (connections) own their sockets, programs are the
+ * programs, requests are what clients asked of programs and wait for, devices is the list.
  */
 
 struct peer;
-struct app;
+struct program;
 struct request;
 struct governor;
+struct agent;
+
+/** What happens below, for what is above: set once, before anything does. */
+struct agent_events {
+    /** @peer said something. May take @message. */
+    void (*message)(struct peer *peer, struct message *message);
+    /** The connection is closed: who refers to @peer forgets it. */
+    void (*peer_closed)(struct peer *peer);
+    /** The list of devices was made anew, or that failed (devices.problem). */
+    void (*devices_listed)(struct agent *agent);
+    /** The program's connection ended. It may come back. */
+    void (*program_lost)(struct agent *agent, struct program *program);
+    /** It can answer no more: it ended, or did not come back. */
+    void (*program_unreachable)(struct agent *agent, struct program *program, bool ended);
+    /** It is removed: who refers to it forgets it. */
+    void (*program_removed)(struct agent *agent, struct program *program);
+};
+/** Those of the agent, in events.c. */
+extern const struct agent_events agent_events;
 
 struct devices {
     struct device_names names;
@@ -42,20 +62,24 @@ struct devices {
 };
 
 struct agent {
+    const struct agent_events *events;
     uv_loop_t loop;
     uv_pipe_t listener;
     uv_timer_t sweep;
     uv_signal_t terminate[2];
     uv_signal_t hangup;
     struct paths paths;
-    char apps_folder[PATH_MAX];
+    char programs_folder[PATH_MAX];
     struct peer *peers;
     unsigned peer_count;
-    struct app *apps;
-    unsigned next_app;
+    struct program *programs;
+    unsigned next_program;
     struct request *requests;
     uint64_t next_request;
     struct devices devices;
+    struct ledger ledger;
+    bool changed;     /**< Something that the policy may answer. */
+    uint64_t tickets; /**< The last that was given to who waits. */
     struct config config;
     const struct config_option *options; /**< Of the command line. */
     size_t option_count;

@@ -9,14 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/daemon/app_wish.h"
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern.h"
-#include "agent/daemon/listed.h"
-#include "agent/daemon/reconfigure.h"
-#include "agent/daemon/requests.h"
-#include "agent/daemon/silence.h"
 #include "agent/wire/access.h"
 
 #define BACKLOG    128
@@ -60,16 +52,14 @@ void peer_close(struct peer *peer)
             break;
         }
     }
-    requests_cancel(peer, true);
-    resume_cancel(peer->agent, peer, true);
-    govern_client_gone(agent, peer);
-    apps_disconnect(agent, peer);
+    agent->events->peer_closed(peer);
     uv_close((uv_handle_t *)&peer->pipe, closed);
 }
 
 /**
- * A peer that cannot be sent to. Whoever sends may be going through peers, apps or requests, which
- * closing it would change: so only its stream ends here, and the loop closes it when it reads that.
+ * A peer that cannot be sent to. Whoever sends may be going through peers, programs or requests,
+ * which closing it would change: so only its stream ends here, and the loop closes it when it reads
+ * that.
  */
 static void peer_break(struct peer *peer)
 {
@@ -140,166 +130,6 @@ void peer_error(struct peer *peer, const char *code, const char *format, ...)
     peer_send(peer, &frame);
 }
 
-/* ---- what peers say ---- */
-
-static void handle_hello(struct peer *peer, const msgpack_object *map)
-{
-    struct agent *agent = peer->agent;
-    struct frame frame;
-
-    if (!field_is(map, "type", MSG_HELLO)) {
-        peer_error(peer, ERR_PROTOCOL, "the first frame must be a hello");
-        peer_close(peer);
-        return;
-    }
-    if (field_u64(map, "version", 0) != PROTOCOL_VERSION) {
-        peer_error(peer, ERR_PROTOCOL,
-                   "the agent speaks version %d of the protocol; restart it with reseat agent stop "
-                   "and reseat agent start, or use programs of one release",
-                   PROTOCOL_VERSION);
-        return;
-    }
-    frame_init(&frame, MSG_WELCOME);
-    frame_u64(&frame, "version", PROTOCOL_VERSION);
-    if (field_is(map, "role", "program")) {
-        bool first;
-        int error = apps_connect(agent, peer, map, &first);
-        if (error) {
-            frame_finish(&frame);
-            peer_close(peer);
-            return;
-        }
-        peer->role = PEER_PROGRAM;
-        frame_string(&frame, "id", peer->app->id);
-        app_put_devices(peer->app, &frame);
-        govern_welcome(agent, peer->app, first, map, &frame);
-    } else {
-        peer->role = PEER_CLIENT;
-    }
-    peer_send(peer, &frame);
-    if (peer->app) {
-        govern_greeted(agent, peer->app);
-    }
-}
-
-static void handle_program(struct peer *peer, const msgpack_object *map)
-{
-    if (!peer->app) {
-        return;
-    }
-    silence_ends(peer->agent, peer->app);
-    if (field_is(map, "type", MSG_STATUS)) {
-        apps_status(peer->app, map);
-        govern_status(peer->agent, peer->app);
-    } else if (field_is(map, "type", MSG_WISH)) {
-        govern_wish(peer->agent, peer->app, map);
-    } else if (field_is(map, "type", MSG_PROGRESS)) {
-        requests_progress(peer->app, map);
-    } else if (field_is(map, "type", MSG_REPORT)) {
-        requests_report(peer->app, map);
-    } else {
-        (void)govern_message(peer->agent, peer->app, map);
-    }
-}
-
-static void handle_apps(struct peer *peer)
-{
-    struct frame frame;
-
-    apps_sweep(peer->agent);
-    frame_init(&frame, MSG_APPS);
-    frame_array(&frame, "apps");
-    for (const struct app *app = peer->agent->apps; app; app = app->next) {
-        if (access_may_act(peer->uid, app->uid)) {
-            frame_map(&frame, NULL);
-            app_describe(peer->agent, app, &frame);
-            frame_end(&frame);
-        }
-    }
-    frame_end(&frame);
-    peer_send(peer, &frame);
-}
-
-static void handle_agent(struct peer *peer)
-{
-    unsigned count = 0;
-    struct frame frame;
-
-    for (const struct app *app = peer->agent->apps; app; app = app->next) {
-        count++;
-    }
-    frame_init(&frame, MSG_AGENT);
-    frame_u64(&frame, "pid", (uint64_t)getpid());
-    frame_string(&frame, "release", RESEAT_VERSION);
-    frame_string(&frame, "folder", peer->agent->paths.folder);
-    frame_u64(&frame, "apps", count);
-    frame_string(&frame, "config", peer->agent->config.path);
-    frame_string(&frame, "config_problem", peer->agent->config_problem);
-    peer_send(peer, &frame);
-}
-
-static void handle_stop(struct peer *peer)
-{
-    struct frame frame;
-
-    if (!access_may_stop(geteuid(), peer->uid)) {
-        peer_error(peer, ERR_DENIED, "only the agent's own user and root may stop it");
-        return;
-    }
-    frame_init(&frame, MSG_STOP);
-    frame_u64(&frame, "pid", (uint64_t)getpid());
-    peer_send(peer, &frame);
-    agent_stop(peer->agent);
-}
-
-static void handle_client(struct peer *peer, struct message *message)
-{
-    const msgpack_object *map = &message->root;
-    char type[PROTOCOL_WORD_MAX];
-
-    if (field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
-        field_is(map, "type", MSG_RESUME)) {
-        requests_start(peer, message);
-    } else if (field_is(map, "type", MSG_DEVICES) || field_is(map, "type", MSG_REGISTER)) {
-        listed_handle(peer, message);
-    } else if (field_is(map, "type", MSG_APPS)) {
-        handle_apps(peer);
-    } else if (field_is(map, "type", MSG_CANCEL)) {
-        requests_cancel(peer, false);
-        resume_cancel(peer->agent, peer, false);
-    } else if (field_is(map, "type", MSG_NOTICE)) {
-        app_notify(peer, map);
-    } else if (field_is(map, "type", MSG_AGENT)) {
-        handle_agent(peer);
-    } else if (field_is(map, "type", MSG_RELOAD)) {
-        if (reconfigure_handle(peer)) {
-            govern_reconfigured(peer->agent);
-            devices_renew(peer->agent);
-        }
-    } else if (field_is(map, "type", MSG_STOP)) {
-        handle_stop(peer);
-    } else if (!govern_client(peer, message)) {
-        field_string(map, "type", type, sizeof(type));
-        peer_error(peer, ERR_PROTOCOL,
-                   "the agent knows no request \"%s\"; is it of another release?", type);
-    }
-}
-
-static void handle(struct peer *peer, struct message *message)
-{
-    switch (peer->role) {
-    case PEER_UNKNOWN:
-        handle_hello(peer, &message->root);
-        break;
-    case PEER_PROGRAM:
-        handle_program(peer, &message->root);
-        break;
-    case PEER_CLIENT:
-        handle_client(peer, message);
-        break;
-    }
-}
-
 /** Handle the frames that have come, until one has to wait. */
 static void drain(struct peer *peer)
 {
@@ -316,9 +146,8 @@ static void drain(struct peer *peer)
             peer_close(peer);
             return;
         }
-        handle(peer, &message);
+        peer->agent->events->message(peer, &message);
         message_finish(&message);
-        govern_run(peer->agent);
     }
 }
 
@@ -340,7 +169,7 @@ void peers_devices_ready(struct agent *agent)
         struct message message = peer->pending;
         peer->is_pending = false;
         peer->pending = (struct message){0};
-        handle(peer, &message);
+        agent->events->message(peer, &message);
         message_finish(&message);
         drain(peer);
         if (peer->closing || !peer->is_pending) {

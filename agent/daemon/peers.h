@@ -3,6 +3,9 @@
 
 #include "agent/daemon/agent.h"
 
+/** Who is at the other end, as its hello says. */
+enum peer_role { PEER_UNKNOWN, PEER_PROGRAM, PEER_CLIENT };
+
 /** One connection: a program or a client. Destroyed when its socket is closed. */
 struct peer {
     struct peer *next;
@@ -11,11 +14,11 @@ struct peer {
     pid_t pid; /**< From SO_PEERCRED, as is the user. */
     uid_t uid;
     struct frame_reader reader;
-    enum { PEER_UNKNOWN, PEER_PROGRAM, PEER_CLIENT } role;
+    enum peer_role role;
     bool closing;
-    bool broken;            /**< It cannot be sent to: closed as soon as the loop runs. */
-    struct app *app;        /**< Of a program. */
-    struct message pending; /**< A request that waits for the list of devices. */
+    bool broken;             /**< It cannot be sent to: closed as soon as the loop runs. */
+    struct program *program; /**< Of a program. */
+    struct message pending;  /**< A request that waits for the list of devices. */
     bool is_pending;
     bool retried; /**< The pending request has had the list made anew once. */
     uint64_t since_ms;

@@ -12,13 +12,13 @@
 
 #include "agent/config/lock.h"
 #include "agent/daemon/agent.h"
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/liveness.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/reconfigure.h"
-#include "agent/daemon/requests.h"
-#include "agent/daemon/silence.h"
+#include "agent/daemon/programs/registry.h"
+#include "agent/daemon/reload.h"
 #include "state/base/text.h"
 
 /*
@@ -42,30 +42,13 @@ static const char usage[] =
     "                            the environment and the configuration file (reseat.conf(5))\n"
     "  --help, --version\n";
 
-void agent_log(const char *format, ...)
-{
-    char text[PROTOCOL_TEXT_MAX], when[32];
-    struct timespec now;
-    struct tm parts;
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    text_make_safe(text, sizeof(text), text, strlen(text));
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &parts);
-    strftime(when, sizeof(when), "%F %T", &parts);
-    fprintf(stderr, "%s.%03ld reseatd: %s\n", when, now.tv_nsec / 1000000, text);
-}
-
 static void on_sweep(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
 
-    apps_sweep(agent);
+    programs_sweep(agent);
     requests_sweep(agent);
-    silence_sweep(agent);
+    liveness_sweep(agent);
     peers_sweep(agent);
     govern_tick(agent);
 }
@@ -81,45 +64,9 @@ static void on_hangup(uv_signal_t *handle, int number)
     struct config_error error; /* It is in the log. */
 
     (void)number;
-    agent_reconfigure(handle->data, &error);
-    govern_reconfigured(handle->data);
+    agent_reload(handle->data, &error);
+    govern_reloaded(handle->data);
     devices_renew(handle->data);
-}
-
-static void close_if_open(uv_handle_t *handle)
-{
-    if (!uv_is_closing(handle)) {
-        uv_close(handle, NULL);
-    }
-}
-
-static void drop_peers(uv_timer_t *timer)
-{
-    struct agent *agent = timer->data;
-
-    while (agent->peers) {
-        peer_close(agent->peers);
-    }
-    close_if_open((uv_handle_t *)&agent->sweep);
-}
-
-void agent_stop(struct agent *agent)
-{
-    if (agent->stopping) {
-        return;
-    }
-    agent->stopping = true;
-    if (agent->devices.listing) {
-        uv_process_kill(&agent->devices.lister, SIGKILL);
-    }
-    close_if_open((uv_handle_t *)&agent->listener);
-    close_if_open((uv_handle_t *)&agent->terminate[0]);
-    close_if_open((uv_handle_t *)&agent->terminate[1]);
-    close_if_open((uv_handle_t *)&agent->hangup);
-    close_if_open((uv_handle_t *)&agent->devices.timeout);
-    unlink(agent->paths.socket);
-    /* Let what is being sent, the answer to a stop among it, leave first. */
-    uv_timer_start(&agent->sweep, drop_peers, 50, 0);
 }
 
 /** Closing stderr's old target and all else that came from whoever started us. */
@@ -190,13 +137,13 @@ static int start(struct agent *agent, uint64_t timeout_ms)
 {
     static const int signals[2] = {SIGTERM, SIGINT};
     struct config_error wrong;
-    int error = agent_reconfigure(agent, &wrong);
+    int error = agent_reload(agent, &wrong);
 
     if (!error) {
-        error = paths_join(agent->paths.folder, "apps", agent->apps_folder);
+        error = paths_join(agent->paths.folder, "apps", agent->programs_folder);
     }
     if (!error) {
-        error = paths_make(agent->apps_folder);
+        error = paths_make(agent->programs_folder);
     }
     if (!error) {
         error = uv_loop_init(&agent->loop);
@@ -229,7 +176,7 @@ static int start(struct agent *agent, uint64_t timeout_ms)
     }
     agent->sweep.data = agent;
     uv_timer_start(&agent->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
-    apps_load(agent);
+    programs_load(agent);
     return peers_listen(agent);
 }
 
@@ -261,7 +208,7 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
     requests_finish(agent);
-    apps_finish(agent);
+    programs_finish(agent);
     govern_finish(agent);
     devices_finish(agent);
     config_finish(&agent->config);
@@ -370,6 +317,7 @@ static int serve(const struct arguments *arguments)
         free(agent);
         return 1;
     }
+    agent->events = &agent_events;
     agent->options = arguments->settings;
     agent->option_count = arguments->setting_count;
     umask(077);

@@ -11,27 +11,27 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/doctor_priv.h"
+#include "agent/doctor/inspection.h"
 #include "state/base/text.h"
 
 #define TEXT_MAX (1u << 20)
 
-void doctor_say(struct doctor *doctor, const char *mark, const char *format, ...)
+void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
 {
     va_list arguments;
 
     char text[2 * PATH_MAX];
 
-    doctor->stopped = doctor->stopped || strcmp(mark, "stop") == 0;
+    inspection->stopped = inspection->stopped || strcmp(mark, "stop") == 0;
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     /* Files that are looked at may be anybody's. */
     text_make_safe(text, sizeof(text), text, strlen(text));
     if (mark[0]) {
-        fprintf(doctor->to, "%-5s ", mark);
+        fprintf(inspection->to, "%-5s ", mark);
     }
-    fprintf(doctor->to, "%s\n", text);
+    fprintf(inspection->to, "%s\n", text);
 }
 
 static bool is_program(const char *path)
@@ -41,7 +41,7 @@ static bool is_program(const char *path)
     return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
 }
 
-int doctor_find(const char *name, char ret[PATH_MAX], char *ret_asked)
+int inspection_find(const char *name, char ret[PATH_MAX], char *ret_asked)
 {
     const char *list = getenv("PATH");
 
@@ -66,7 +66,7 @@ int doctor_find(const char *name, char ret[PATH_MAX], char *ret_asked)
     return -ENOENT;
 }
 
-char *doctor_read(const char *path, size_t *ret_size)
+char *inspection_read(const char *path, size_t *ret_size)
 {
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     char *text = fd < 0 ? NULL : malloc(TEXT_MAX + 1);
@@ -110,24 +110,27 @@ static int interpreter(const char *path, char ret[PATH_MAX])
     return 0;
 }
 
-static void check_privilege(struct doctor *doctor, const char *path, bool script)
+static void check_privilege(struct inspection *inspection, const char *path, bool script)
 {
     struct stat now;
     bool other = stat(path, &now) == 0 && now.st_mode & (S_ISUID | S_ISGID);
 
     if (other && script) {
-        doctor_say(doctor, "note", "%s is a script: that it is set-user-id has no effect", path);
+        inspection_say(inspection, "note", "%s is a script: that it is set-user-id has no effect",
+                       path);
     } else if (other) {
-        doctor_say(doctor, "stop",
-                   "%s is set-user-id or set-group-id: the dynamic linker ignores LD_PRELOAD and "
-                   "loaders ignore OCL_ICD_VENDORS; run a copy without that bit",
-                   path);
+        inspection_say(
+            inspection, "stop",
+            "%s is set-user-id or set-group-id: the dynamic linker ignores LD_PRELOAD and "
+            "loaders ignore OCL_ICD_VENDORS; run a copy without that bit",
+            path);
     }
     if (getxattr(path, "security.capability", NULL, 0) > 0) {
-        doctor_say(doctor, "stop",
-                   "%s has file capabilities: the dynamic linker ignores LD_PRELOAD; run a copy "
-                   "without them",
-                   path);
+        inspection_say(
+            inspection, "stop",
+            "%s has file capabilities: the dynamic linker ignores LD_PRELOAD; run a copy "
+            "without them",
+            path);
     }
 }
 
@@ -158,15 +161,15 @@ static bool is_python(const char *path)
 }
 
 /** An ELF file that is run. */
-static int take_program(struct doctor *doctor, const char *path)
+static int take_program(struct inspection *inspection, const char *path)
 {
-    int error = strings_add(&doctor->programs, path);
+    int error = strings_add(&inspection->programs, path);
 
-    return error ? error : strings_add(&doctor->seen, path);
+    return error ? error : strings_add(&inspection->seen, path);
 }
 
 /** What python's arguments say it runs. */
-static int look_python(struct doctor *doctor, char *const *arguments, const char *asked)
+static int look_python(struct inspection *inspection, char *const *arguments, const char *asked)
 {
     size_t at = 0;
 
@@ -178,91 +181,92 @@ static int look_python(struct doctor *doctor, char *const *arguments, const char
         }
     }
     if (!arguments[at] || strcmp(arguments[at], "-c") == 0) {
-        doctor->machine = true;
+        inspection->machine = true;
         return 0;
     }
     if (strcmp(arguments[at], "-m") == 0) {
-        return arguments[at + 1] ? doctor_python_module(doctor, arguments[at + 1], ".", asked) : 0;
+        return arguments[at + 1] ? doctor_python_module(inspection, arguments[at + 1], ".", asked)
+                                 : 0;
     }
-    return doctor_python(doctor, arguments[at], asked);
+    return doctor_python(inspection, arguments[at], asked);
 }
 
-static int look_script(struct doctor *doctor, const char *path, const char *named)
+static int look_script(struct inspection *inspection, const char *path, const char *named)
 {
     char *const script[] = {NULL};
     char found[PATH_MAX], asked[PATH_MAX];
     int error;
 
-    if (doctor_find(named, found, asked)) {
-        doctor_say(doctor, "stop", "%s is a script whose interpreter is not there", path);
+    if (inspection_find(named, found, asked)) {
+        inspection_say(inspection, "stop", "%s is a script whose interpreter is not there", path);
         return 0;
     }
-    doctor_say(doctor, "ok", "%s is a script, run by %s", path, found);
+    inspection_say(inspection, "ok", "%s is a script, run by %s", path, found);
     if (is_shell(found) || is_shell(asked)) {
-        check_privilege(doctor, found, false);
-        return doctor_shell(doctor, path);
+        check_privilege(inspection, found, false);
+        return doctor_shell(inspection, path);
     }
     if (is_python(found) || is_python(asked)) {
-        error = doctor_python(doctor, path, asked);
-        return error ? error : take_program(doctor, found);
+        error = doctor_python(inspection, path, asked);
+        return error ? error : take_program(inspection, found);
     }
-    error = doctor_text(doctor, path);
-    return error ? error : doctor_look(doctor, named, script);
+    error = doctor_text(inspection, path);
+    return error ? error : doctor_look(inspection, named, script);
 }
 
-int doctor_look(struct doctor *doctor, const char *program, char *const *arguments)
+int doctor_look(struct inspection *inspection, const char *program, char *const *arguments)
 {
     char *const archive[] = {"-jar", (char *)program, NULL};
     char path[PATH_MAX], asked[PATH_MAX], next[PATH_MAX];
-    int error = doctor_find(program, path, asked);
+    int error = inspection_find(program, path, asked);
 
-    if (error || doctor->depth == DOCTOR_DEPTH_MAX) {
+    if (error || inspection->depth == DOCTOR_DEPTH_MAX) {
         return error;
     }
-    doctor->depth++;
+    inspection->depth++;
     bool script = !interpreter(path, next);
-    check_privilege(doctor, path, script);
+    check_privilege(inspection, path, script);
     if (script) {
-        error = look_script(doctor, path, next);
+        error = look_script(inspection, path, next);
         /* pyenv's python3 is a script. */
         if (!error && is_python(asked)) {
-            error = look_python(doctor, arguments, asked);
+            error = look_python(inspection, arguments, asked);
         }
     } else if (doctor_is_archive(path)) {
-        error = doctor_look(doctor, "java", archive);
+        error = doctor_look(inspection, "java", archive);
         if (error == -ENOENT) {
-            doctor_say(doctor, "stop", "%s is a Java program, and java is not there", path);
+            inspection_say(inspection, "stop", "%s is a Java program, and java is not there", path);
             error = 0;
         }
     } else if (is_shell(path) && arguments[0] && arguments[0][0] != '-') {
-        error = doctor_shell(doctor, arguments[0]);
+        error = doctor_shell(inspection, arguments[0]);
     } else {
-        error = take_program(doctor, path);
+        error = take_program(inspection, path);
         if (!error && (is_python(path) || is_python(asked))) {
-            error = look_python(doctor, arguments, asked);
+            error = look_python(inspection, arguments, asked);
         } else if (!error && is_called(asked, "java")) {
-            error = doctor_java(doctor, arguments);
+            error = doctor_java(inspection, arguments);
         }
     }
-    doctor->depth--;
+    inspection->depth--;
     return error;
 }
 
-static void finish(struct doctor *doctor)
+static void finish(struct inspection *inspection)
 {
-    strings_finish(&doctor->programs);
-    strings_finish(&doctor->seen);
-    strings_finish(&doctor->names);
-    strings_finish(&doctor->modules);
-    strings_finish(&doctor->uses);
-    strings_finish(&doctor->search);
+    strings_finish(&inspection->programs);
+    strings_finish(&inspection->seen);
+    strings_finish(&inspection->names);
+    strings_finish(&inspection->modules);
+    strings_finish(&inspection->uses);
+    strings_finish(&inspection->search);
 }
 
-int doctor_look_quietly(struct doctor *doctor, const char *program, char *const *arguments)
+int doctor_look_quietly(struct inspection *inspection, const char *program, char *const *arguments)
 {
     CLEANUP(cleanup_free) char *said = NULL;
     size_t size = 0;
-    struct doctor part = {.to = open_memstream(&said, &size), .depth = doctor->depth};
+    struct inspection part = {.to = open_memstream(&said, &size), .depth = inspection->depth};
     int error = part.to ? doctor_look(&part, program, arguments) : -ENOMEM;
 
     if (!error) {
@@ -274,92 +278,95 @@ int doctor_look_quietly(struct doctor *doctor, const char *program, char *const 
     /* A command that cannot be found is one that a script may never get to. */
     error = error == -ENOENT ? 0 : error;
     if (!error && (part.linked || part.opens)) {
-        fwrite(said, 1, size, doctor->to);
-        doctor->stopped = doctor->stopped || part.stopped;
-        doctor->linked = doctor->linked || part.linked;
-        doctor->opens = doctor->opens || part.opens;
+        fwrite(said, 1, size, inspection->to);
+        inspection->stopped = inspection->stopped || part.stopped;
+        inspection->linked = inspection->linked || part.linked;
+        inspection->opens = inspection->opens || part.opens;
         for (size_t i = 0; i < part.uses.count && !error; i++) {
-            error = strings_add(&doctor->uses, part.uses.items[i]);
+            error = strings_add(&inspection->uses, part.uses.items[i]);
         }
     }
     finish(&part);
     return error;
 }
 
-static int check_entry_points(struct doctor *doctor, const char *library)
+static int check_entry_points(struct inspection *inspection, const char *library)
 {
     struct elf_facts facts = {0};
     size_t missing = 0;
 
     if (!library) {
-        doctor_say(doctor, "stop",
-                   "libreseat.so is not installed beside this binary; reinstall reseat");
+        inspection_say(inspection, "stop",
+                       "libreseat.so is not installed beside this binary; reinstall reseat");
         return 0;
     }
     int error = elf_facts_read(library, &facts);
     if (error) {
-        doctor_say(doctor, "stop", "%s cannot be read: %s", library, strerror(-error));
+        inspection_say(inspection, "stop", "%s cannot be read: %s", library, strerror(-error));
         return error == -ENOMEM ? error : 0;
     }
     char list[512] = "";
     size_t used = 0;
-    for (size_t i = 0; i < doctor->uses.count; i++) {
-        if (strings_have(&facts.offers, doctor->uses.items[i])) {
+    for (size_t i = 0; i < inspection->uses.count; i++) {
+        if (strings_have(&facts.offers, inspection->uses.items[i])) {
             continue;
         }
         missing++;
         if (used < sizeof(list)) {
             int length = snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
-                                  doctor->uses.items[i]);
+                                  inspection->uses.items[i]);
             used += length > 0 ? (size_t)length : 0;
         }
     }
     if (missing) {
-        doctor_say(doctor, "stop", "it calls %zu OpenCL functions that reseat does not cover: %s%s",
-                   missing, list, used >= sizeof(list) ? "..." : "");
+        inspection_say(inspection, "stop",
+                       "it calls %zu OpenCL functions that reseat does not cover: %s%s", missing,
+                       list, used >= sizeof(list) ? "..." : "");
     }
-    if (doctor->uses.count && !missing) {
-        doctor_say(doctor, "ok", "all %zu OpenCL functions that it is linked against are covered",
-                   doctor->uses.count);
+    if (inspection->uses.count && !missing) {
+        inspection_say(inspection, "ok",
+                       "all %zu OpenCL functions that it is linked against are covered",
+                       inspection->uses.count);
     }
     elf_facts_finish(&facts);
     return 0;
 }
 
-static void sum_up(struct doctor *doctor, const char *program, enum road *ret_road)
+static void sum_up(struct inspection *inspection, const char *program, enum road *ret_road)
 {
-    if (doctor->stopped) {
+    if (inspection->stopped) {
         *ret_road = ROAD_NONE;
-        doctor_say(doctor, "", "%s cannot be moved by reseat as it is", program);
-    } else if (doctor->linked) {
+        inspection_say(inspection, "", "%s cannot be moved by reseat as it is", program);
+    } else if (inspection->linked) {
         *ret_road = ROAD_PRELOAD;
-        doctor_say(doctor, "", "%s takes road preload%s", program,
-                   doctor->opens ? ", and ICD for what it opens at run time" : "");
-    } else if (doctor->opens) {
+        inspection_say(inspection, "", "%s takes road preload%s", program,
+                       inspection->opens ? ", and ICD for what it opens at run time" : "");
+    } else if (inspection->opens) {
         *ret_road = ROAD_ICD;
-        doctor_say(doctor, "", "%s takes road ICD", program);
+        inspection_say(inspection, "", "%s takes road ICD", program);
     } else {
         *ret_road = ROAD_UNKNOWN;
-        doctor_say(doctor, "", "%s shows no sign of OpenCL; %s that it %s take road preload or ICD",
-                   program, doctor->machine ? "programs" : "plugins and modules",
-                   doctor->machine ? "runs" : "opens");
+        inspection_say(inspection, "",
+                       "%s shows no sign of OpenCL; %s that it %s take road preload or ICD",
+                       program, inspection->machine ? "programs" : "plugins and modules",
+                       inspection->machine ? "runs" : "opens");
     }
 }
 
 int doctor_program(char *const *command, const char *library, FILE *to, enum road *ret_road)
 {
-    struct doctor doctor = {.to = to};
-    int error = doctor_look(&doctor, command[0], command + 1);
+    struct inspection inspection = {.to = to};
+    int error = doctor_look(&inspection, command[0], command + 1);
 
     if (!error) {
-        error = doctor_files(&doctor);
+        error = doctor_files(&inspection);
     }
     if (!error) {
-        error = check_entry_points(&doctor, library);
+        error = check_entry_points(&inspection, library);
     }
     if (!error) {
-        sum_up(&doctor, command[0], ret_road);
+        sum_up(&inspection, command[0], ret_road);
     }
-    finish(&doctor);
+    finish(&inspection);
     return error;
 }

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "agent/doctor/doctor_elf.h"
+#include "agent/doctor/elf_facts.h"
 
 /** How a program reaches OpenCL, as far as its files say. */
 enum road {

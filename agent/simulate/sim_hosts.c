@@ -1,4 +1,4 @@
-#include "agent/simulate/sim_world.h"
+#include "agent/simulate/sim_hosts.h"
 
 /* Host memory is a node's, and so are its links to storage and to other nodes: each carries one
  * transfer after the other. */
@@ -69,6 +69,14 @@ void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64
             return;
         }
     }
+}
+
+uint64_t sim_in_host(const struct sim_world *world, uint32_t task)
+{
+    const struct policy_program *slot = sim_slot(world, task);
+
+    return sim_task(world, task)->host +
+           (slot->wanted > slot->granted ? slot->wanted - slot->granted : 0);
 }
 
 uint64_t sim_size(const struct sim_world *world, uint32_t task)

@@ -1,5 +1,9 @@
+#include "agent/simulate/sim_nodes.h"
+
+#include "agent/simulate/sim_cluster.h"
+#include "agent/simulate/sim_hosts.h"
 #include "agent/simulate/sim_random.h"
-#include "agent/simulate/sim_world.h"
+#include "agent/simulate/sim_steps.h"
 
 /* Nodes come and go, and what is saved before they do. */
 
@@ -183,6 +187,84 @@ static void noticed(struct sim_world *world, uint32_t node)
     }
 }
 
+/* ---- what is lost ---- */
+
+/* The target of a step is gone: the program is where it was. */
+static void roll_back(struct sim_world *world, uint32_t task)
+{
+    struct sim_program *program = &world->shared->programs[task];
+    bool queues = program->step == POLICY_DO_RESUME || program->waits;
+
+    sim_unreserve(world, program->target, program->reserved);
+    sim_log(world, SIM_HOLD, task, program->target, 0);
+    sim_unreserve_others(world, task, sim_node(world, program->target), program->target_others);
+    program->target = SIM_NONE;
+    program->target_others = 0;
+    program->generation++;
+    sim_slot(world, task)->busy_moving = sim_task(world, task)->more > 0;
+    if (sim_slot(world, task)->device != POLICY_NONE) {
+        sim_host_keep(world, task, sim_node(world, sim_slot(world, task)->device),
+                      sim_in_host(world, task));
+    } else {
+        sim_host_keep(world, task, program->home,
+                      sim_task(world, task)->host + sim_slot(world, task)->wanted);
+    }
+    sim_set_mode(world, task,
+                 program->step == POLICY_DO_RESUME ? SIM_QUEUED
+                 : program->waits                  ? SIM_BLOCKED
+                                                   : SIM_RUNNING);
+    program->step = POLICY_NOTHING;
+    if (queues) {
+        sim_queue_add(world, task, false);
+    }
+}
+
+/* Everything that it has is on the node, or it is nowhere yet. */
+static bool is_lost(const struct sim_world *world, uint32_t task, uint32_t node)
+{
+    const struct sim_program *program = &world->shared->programs[task];
+    const struct policy_program *slot = sim_slot(world, task);
+
+    if (slot->device != POLICY_NONE) {
+        return sim_node(world, slot->device) == node;
+    }
+    if (program->home != SIM_NONE) {
+        return program->home == node;
+    }
+    return program->target != SIM_NONE && sim_node(world, program->target) == node;
+}
+
+static void lose(struct sim_world *world, uint32_t task)
+{
+    bool had = sim_slot(world, task)->device != POLICY_NONE ||
+               world->shared->programs[task].home != SIM_NONE;
+
+    sim_settle(world, task);
+    if (world->shared->programs[task].progress >= sim_task(world, task)->work) {
+        sim_end(world, task, false);
+        return;
+    }
+    world->shared->result->terminations += had;
+    sim_put_off(world, task);
+    sim_queue_up(world->shared, task);
+}
+
+/* With all that is on it or goes there. */
+static void lose_node(struct sim_world *world, uint32_t node)
+{
+    for (uint32_t i = 0; i < world->slot_count;) {
+        uint32_t task = world->tasks[i], target = world->shared->programs[task].target;
+        if (is_lost(world, task, node)) {
+            lose(world, task); /* The last slot is the i-th now. */
+            continue;
+        }
+        if (target != SIM_NONE && sim_node(world, target) == node) {
+            roll_back(world, task);
+        }
+        i++;
+    }
+}
+
 static void gone(struct sim_world *world, uint32_t node)
 {
     const struct sim_node *n = &world->trace.nodes[node];
@@ -195,7 +277,7 @@ static void gone(struct sim_world *world, uint32_t node)
     }
     host->phase = SIM_AWAY;
     open_devices(world, node, false);
-    sim_node_lost(world, node);
+    lose_node(world, node);
     for (uint32_t i = n->first; i < n->first + n->count; i++) {
         sim_log(world, SIM_DEVICE, SIM_NONE, i, 0);
     }

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/simulate/sim_world.h"
+#include "agent/simulate/sim_cluster.h"
+#include "agent/simulate/sim_nodes.h"
+#include "agent/simulate/sim_steps.h"
 
-#define HOUR_MS     3600000.0
-#define LOOK_MAX_MS 3600000
-#define LARGE_TIMES 60
+#define HOUR_MS 3600000.0
 
 const char *sim_regime_name(enum sim_regime regime)
 {
@@ -43,30 +43,7 @@ void sim_options_init(struct sim_options *ret_options)
     settings_init(&ret_options->settings);
 }
 
-/* ---- programs ---- */
-
-/*
- * The policy looks at a cell after what happened there, as the agent's does, and then less and less
- * often: what changes with time alone are stays and waits. Many devices are looked at less often.
- */
-void sim_look(struct sim_world *world, bool again)
-{
-    uint64_t least = world->options->balance_ms;
-
-    least *= world->trace.device_count > SIM_NODE_MAX ? LARGE_TIMES : 1;
-    if (again) {
-        world->look_ms = 2 * world->look_ms < LOOK_MAX_MS ? 2 * world->look_ms : LOOK_MAX_MS;
-    } else {
-        world->look_ms = least;
-    }
-    uint64_t at = sim_now(world) + world->look_ms;
-    if (!world->slot_count || (sim_is_rigid(world) && !world->queue_count) ||
-        (world->looks_at_ms && world->looks_at_ms <= at)) {
-        return;
-    }
-    world->looks_at_ms = at;
-    sim_push(world, at, SIM_DUE_BALANCE, 0, ++world->look);
-}
+/* ---- what happens ---- */
 
 /* It allocates more: its call waits until the policy says how it goes on. */
 static void grow(struct sim_world *world, uint32_t task)
@@ -129,7 +106,9 @@ static void on_due(struct sim_world *world, const struct sim_due *due)
         }
         break;
     case SIM_DUE_STEP:
-        if (now) {
+        if (now && shared->programs[due->index].saves) {
+            sim_saved(world, due->index);
+        } else if (now) {
             sim_step_done(world, due->index);
         }
         break;
@@ -351,6 +330,7 @@ int sim_run(const struct sim_trace *trace, const struct sim_options *options,
     struct run run = {.shared = {.trace = trace,
                                  .options = options,
                                  .result = &result,
+                                 .offer = sim_offer,
                                  .claimer = SIM_NONE,
                                  .cells = cells_of(trace, options, regime)}};
     int error = prepare(&run, level);

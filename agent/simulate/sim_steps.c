@@ -1,4 +1,6 @@
-#include "agent/simulate/sim_world.h"
+#include "agent/simulate/sim_steps.h"
+
+#include "agent/simulate/sim_hosts.h"
 
 /* How often the policy is asked for one program, and of itself, before time goes on. */
 #define ASKS_MAX  64
@@ -169,15 +171,6 @@ static void arrive(struct sim_world *world, uint32_t task)
     slot->need = 0;
 }
 
-/* What it spilled, and what it has in host memory anyway. */
-static uint64_t in_host(const struct sim_world *world, uint32_t task)
-{
-    const struct policy_program *slot = sim_slot(world, task);
-
-    return sim_task(world, task)->host +
-           (slot->wanted > slot->granted ? slot->wanted - slot->granted : 0);
-}
-
 static void suspended(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
@@ -219,10 +212,6 @@ void sim_step_done(struct sim_world *world, uint32_t task)
     bool frees = step != POLICY_DO_SPILL || program->bytes < slot->granted;
     uint32_t freed = frees ? slot->device : POLICY_NONE;
 
-    if (program->saves) {
-        sim_saved(world, task);
-        return;
-    }
     program->generation++;
     program->step = POLICY_NOTHING;
     program->asker = SIM_NONE;
@@ -239,7 +228,7 @@ void sim_step_done(struct sim_world *world, uint32_t task)
         } else {
             arrive(world, task);
         }
-        sim_host_keep(world, task, sim_node(world, slot->device), in_host(world, task));
+        sim_host_keep(world, task, sim_node(world, slot->device), sim_in_host(world, task));
         sim_go_on(world, task);
     }
     if (slot->device != POLICY_NONE) {
@@ -312,7 +301,7 @@ bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint
         if (slot->state == POLICY_WAITING && slot->granted >= slot->need) {
             granted(world, task);
         }
-        sim_host_keep(world, task, sim_node(world, slot->device), in_host(world, task));
+        sim_host_keep(world, task, sim_node(world, slot->device), sim_in_host(world, task));
         return true;
     case POLICY_DO_REFUSE:
         sim_end(world, task, true);
@@ -438,7 +427,7 @@ void sim_serve(struct sim_world *world, uint32_t device)
         /* Whoever was served is out of the queue. */
         at += !done || world->queue_count >= before;
     }
-    sim_offer(world, device);
+    world->shared->offer(world, device);
 }
 
 /* ---- ends ---- */
@@ -508,79 +497,4 @@ void sim_put_off(struct sim_world *world, uint32_t task)
     }
     program->mode = SIM_QUEUED;
     program->since_ms = sim_now(world);
-}
-
-/* The target of a step is gone: the program is where it was. */
-static void roll_back(struct sim_world *world, uint32_t task)
-{
-    struct sim_program *program = &world->shared->programs[task];
-    bool queues = program->step == POLICY_DO_RESUME || program->waits;
-
-    sim_unreserve(world, program->target, program->reserved);
-    sim_log(world, SIM_HOLD, task, program->target, 0);
-    sim_unreserve_others(world, task, sim_node(world, program->target), program->target_others);
-    program->target = SIM_NONE;
-    program->target_others = 0;
-    program->generation++;
-    sim_slot(world, task)->busy_moving = sim_task(world, task)->more > 0;
-    if (sim_slot(world, task)->device != POLICY_NONE) {
-        sim_host_keep(world, task, sim_node(world, sim_slot(world, task)->device),
-                      in_host(world, task));
-    } else {
-        sim_host_keep(world, task, program->home,
-                      sim_task(world, task)->host + sim_slot(world, task)->wanted);
-    }
-    sim_set_mode(world, task,
-                 program->step == POLICY_DO_RESUME ? SIM_QUEUED
-                 : program->waits                  ? SIM_BLOCKED
-                                                   : SIM_RUNNING);
-    program->step = POLICY_NOTHING;
-    if (queues) {
-        sim_queue_add(world, task, false);
-    }
-}
-
-/* Everything that it has is on the node, or it is nowhere yet. */
-static bool is_lost(const struct sim_world *world, uint32_t task, uint32_t node)
-{
-    const struct sim_program *program = &world->shared->programs[task];
-    const struct policy_program *slot = sim_slot(world, task);
-
-    if (slot->device != POLICY_NONE) {
-        return sim_node(world, slot->device) == node;
-    }
-    if (program->home != SIM_NONE) {
-        return program->home == node;
-    }
-    return program->target != SIM_NONE && sim_node(world, program->target) == node;
-}
-
-static void lose(struct sim_world *world, uint32_t task)
-{
-    bool had = sim_slot(world, task)->device != POLICY_NONE ||
-               world->shared->programs[task].home != SIM_NONE;
-
-    sim_settle(world, task);
-    if (world->shared->programs[task].progress >= sim_task(world, task)->work) {
-        sim_end(world, task, false);
-        return;
-    }
-    world->shared->result->terminations += had;
-    sim_put_off(world, task);
-    sim_queue_up(world->shared, task);
-}
-
-void sim_node_lost(struct sim_world *world, uint32_t node)
-{
-    for (uint32_t i = 0; i < world->slot_count;) {
-        uint32_t task = world->tasks[i], target = world->shared->programs[task].target;
-        if (is_lost(world, task, node)) {
-            lose(world, task); /* The last slot is the i-th now. */
-            continue;
-        }
-        if (target != SIM_NONE && sim_node(world, target) == node) {
-            roll_back(world, task);
-        }
-        i++;
-    }
 }

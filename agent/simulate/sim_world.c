@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Between two looks of the policy at most, and how many times less often it looks at many devices.
+ */
+#define LOOK_MAX_MS 3600000
+#define LARGE_TIMES 60
+
 static int allocate(struct sim_world *world)
 {
     const struct sim_trace *trace = &world->trace;
@@ -333,6 +338,29 @@ static uint32_t place_in_queue(const struct sim_world *world, uint32_t slot)
         }
     }
     return low;
+}
+
+/*
+ * The policy looks at a cell after what happened there, as the agent's does, and then less and less
+ * often: what changes with time alone are stays and waits. Many devices are looked at less often.
+ */
+void sim_look(struct sim_world *world, bool again)
+{
+    uint64_t least = world->options->balance_ms;
+
+    least *= world->trace.device_count > SIM_NODE_MAX ? LARGE_TIMES : 1;
+    if (again) {
+        world->look_ms = 2 * world->look_ms < LOOK_MAX_MS ? 2 * world->look_ms : LOOK_MAX_MS;
+    } else {
+        world->look_ms = least;
+    }
+    uint64_t at = sim_now(world) + world->look_ms;
+    if (!world->slot_count || (sim_is_rigid(world) && !world->queue_count) ||
+        (world->looks_at_ms && world->looks_at_ms <= at)) {
+        return;
+    }
+    world->looks_at_ms = at;
+    sim_push(world, at, SIM_DUE_BALANCE, 0, ++world->look);
 }
 
 /* ---- programs ---- */

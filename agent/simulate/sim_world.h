@@ -93,6 +93,9 @@ struct sim_shared {
     struct sim_world *worlds; /**< By cell. */
     struct sim_heap heap;
     uint64_t now_ms;
+    /** sim_offer(): where the policy is done with what became free, the cluster's scheduler is
+     * asked, which is above it. */
+    void (*offer)(struct sim_world *world, uint32_t device);
     struct sim_waiter *queue;
     uint32_t queue_count;
     struct policy_device *candidates; /**< Room to choose a device of the cluster. */
@@ -148,7 +151,6 @@ struct sim_world {
     uint32_t look;                 /**< Its generation. */
 };
 
-/* sim_world.c: the books. */
 /** A cell; sim_world_finish() follows either way. Returns 0 or -ENOMEM. */
 MUST_CHECK int sim_world_init(struct sim_world *world, struct sim_shared *shared, uint32_t cell,
                               size_t level);
@@ -163,9 +165,9 @@ void sim_push(struct sim_world *world, uint64_t time_ms, enum sim_due_kind kind,
 bool sim_enter(struct sim_world *world, uint32_t task);
 /** And no more; it must be on no device and in no queue. Its mode is left as it is. */
 void sim_leave(struct sim_world *world, uint32_t task);
-/** Reserve, or give back, memory on a device, without being there. */
 /** Count what a node in use costs until now. */
 void sim_pay(struct sim_world *world, uint32_t node);
+/** Reserve, or give back, memory on a device, without being there. */
 void sim_reserve(struct sim_world *world, uint32_t device, uint64_t bytes);
 void sim_unreserve(struct sim_world *world, uint32_t device, uint64_t bytes);
 /** Put a program on a device, of which @bytes are reserved for it already; on others, too. */
@@ -185,6 +187,8 @@ uint64_t sim_wanted(const struct sim_world *world, uint32_t task);
 /** Its next step of growth, or the end. */
 uint64_t sim_milestone(const struct sim_world *world, uint32_t task);
 void sim_settle(struct sim_world *world, uint32_t task);
+/** Something happened in the cell, or (@again) nothing did: when the policy looks at it next. */
+void sim_look(struct sim_world *world, bool again);
 /** What storage has of it, and what it loses when it goes back to that. */
 void sim_lose(struct sim_world *world, uint32_t task);
 /** Its next checkpoint, as progress; UINT64_MAX: none. */
@@ -221,69 +225,5 @@ static inline bool sim_is_rigid(const struct sim_world *world)
 {
     return world->ways == POLICY_WAIT;
 }
-
-/* sim_run.c. */
-/** Something happened in the cell, or (@again) nothing did: when the policy looks at it next. */
-void sim_look(struct sim_world *world, bool again);
-
-/* sim_hosts.c: host memory, and the links of nodes. */
-/** Let it have @bytes of a node's host memory, or more where it has. False where they do not fit.
- */
-bool sim_host_take(struct sim_world *world, uint32_t task, uint32_t node, uint64_t bytes);
-/** Let it keep that much of what it has there, and none of another node; SIM_NONE: none. */
-void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64_t bytes);
-bool sim_host_fits(const struct sim_world *world, uint32_t node, uint64_t bytes);
-/** Bytes of device memory that it has in all. */
-uint64_t sim_size(const struct sim_world *world, uint32_t task);
-/** How long from now until so much has come from, or is in storage, after what goes before. */
-uint64_t sim_store(struct sim_world *world, uint32_t node, uint64_t bytes);
-/** The same from one node to another. */
-uint64_t sim_send_over(struct sim_world *world, uint32_t from, uint32_t to, uint64_t bytes);
-
-/* sim_nodes.c: nodes come and go, and what is saved before. */
-void sim_nodes_start(struct sim_world *world);
-void sim_on_node(struct sim_world *world, uint32_t node);
-/** Save the work of a program, which stands meanwhile; @leaves: and end it here. */
-void sim_save(struct sim_world *world, uint32_t task, bool leaves);
-/** It is in storage. */
-void sim_saved(struct sim_world *world, uint32_t task);
-
-/* sim_cluster.c: the cluster's scheduler, which is not ours: which node a program is sent to. */
-/** Have it wait for a node. */
-void sim_queue_up(struct sim_shared *shared, uint32_t task);
-/** Send it to a node where it can start, or have it wait for one. */
-void sim_send(struct sim_shared *shared, uint32_t task);
-/** Memory of @device is free: those in the cluster's queue may have it. */
-void sim_offer(struct sim_world *world, uint32_t device);
-/** Look at the queue again in a while. */
-void sim_cluster_wait(struct sim_shared *shared);
-/** Send those in the queue that can start somewhere. */
-void sim_cluster_tick(struct sim_shared *shared);
-/** One that has several devices goes to another node, whole. False: none has room. */
-bool sim_move_whole(struct sim_world *world, uint32_t task);
-/** True where some node has devices for it, once they are free. */
-bool sim_is_possible(const struct sim_shared *shared, uint32_t task);
-
-/* sim_steps.c: what the policy decides, carried out. */
-/** Carry out a step of the policy, for @asker or SIM_NONE. False: nothing came of it. */
-bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint32_t asker);
-/** Ask what to do for one that waits, and do it. Returns whether anything was done. */
-bool sim_ask(struct sim_world *world, uint32_t task);
-/** Let the policy do all that is to be done of itself. Returns whether anything was. */
-bool sim_next(struct sim_world *world);
-/** Let it empty a device that drains, where it does. */
-void sim_drain(struct sim_world *world, uint32_t device);
-/** Memory of @device is free: ask for those it might do for. */
-void sim_serve(struct sim_world *world, uint32_t device);
-/** The step of a program is done. */
-void sim_step_done(struct sim_world *world, uint32_t task);
-/** A node is gone, with all that is on it or goes there. */
-void sim_node_lost(struct sim_world *world, uint32_t node);
-/** It goes on after a step that is not the policy's. */
-void sim_go_on(struct sim_world *world, uint32_t task);
-/** It leaves its node, to begin again with what storage has. */
-void sim_put_off(struct sim_world *world, uint32_t task);
-/** It is over for a program, one way or the other. */
-void sim_end(struct sim_world *world, uint32_t task, bool refused);
 
 #endif

@@ -13,20 +13,14 @@ bool access_may_connect(uid_t agent, uid_t peer);
 /** May this user see and act on a program of @owner? Their own; root all. */
 bool access_may_act(uid_t peer, uid_t owner);
 
-/** May this user stop the agent? Its own user, and root. */
-bool access_may_stop(uid_t agent, uid_t peer);
-
-/** May this user have the agent read its configuration again? As to stop it. */
-bool access_may_reconfigure(uid_t agent, uid_t peer);
-
-/** May this user's environment say which drivers the agent's helper loads? It loads them with the
- * agent's rights: its own user, and root. */
-bool access_may_load(uid_t agent, uid_t peer);
+/**
+ * May this user do what concerns all that the agent does: stop it, have it read its configuration
+ * again, say which drivers its helper loads (with the agent's rights), take devices from all
+ * programs? Its own user, and root.
+ */
+bool access_may_manage(uid_t agent, uid_t peer);
 
 /** May this user believe what an agent of that user says? Their own, and root's. */
 bool access_may_believe(uid_t user, uid_t agent);
-
-/** May this user take devices from all programs: limit, drain, rebalance? As to stop the agent. */
-bool access_may_operate(uid_t agent, uid_t peer);
 
 #endif

@@ -4,7 +4,7 @@
 #include "interpose/aware/aware_priv.h"
 #include "interpose/entry/entry.h"
 #include "policy/wish.h"
-#include "state/object/offer.h"
+#include "state/driver/offer.h"
 #include "state/room/room.h"
 
 /* What a program that registered is told of its devices. */

@@ -2,8 +2,8 @@
 #define RESEAT_INTERPOSE_ENTRY_ENTRY_H
 
 #include "interpose/entry/calls.h"
-#include "interpose/entry/info.h"
 #include "interpose/entry/start.h"
+#include "state/base/info.h"
 #include "state/object/context.h"
 
 /* What the hand-written entry points have in common. */

@@ -2,6 +2,7 @@
 
 #include "interpose/aware/aware.h"
 #include "interpose/entry/entry.h"
+#include "state/move/move.h"
 #include "state/object/sub_device.h"
 
 #define TYPES                                                                                      \
@@ -158,8 +159,12 @@ cl_int clCreateSubDevices(cl_device_id in_device, const cl_device_partition_prop
         return CL_INVALID_DEVICE;
     if (!properties || !is_offered(seat, properties[0]))
         return CL_INVALID_VALUE;
-    cl_int error =
-        sub_device_create(seat, properties, num_devices, out_devices ? seats : NULL, &count);
+    bool stray;
+    cl_int error;
+    do
+        error = sub_device_create(seat, properties, num_devices, out_devices ? seats : NULL, &count,
+                                  &stray);
+    while (stray && move_home(seat));
     if (error != CL_SUCCESS)
         return error;
     for (cl_uint i = 0; out_devices && i < count; i++)

@@ -2,6 +2,7 @@
 #include "interpose/entry/entry_sync.h"
 #include "state/command/launch.h"
 #include "state/command/native.h"
+#include "state/move/move.h"
 #include "state/program/kernel.h"
 
 static cl_int check_owners(const struct queue *queue, const struct kernel *kernel)
@@ -153,5 +154,11 @@ cl_int clEnqueueNativeKernel(cl_command_queue command_queue, void(CL_CALLBACK *u
         .objects = (struct memory *const *)mem_list,
         .locations = args_mem_loc,
     };
-    return native_enqueue(queue, &call, num_events_in_wait_list, event_wait_list, event);
+    struct seat *stray;
+    cl_int error;
+    do
+        error =
+            native_enqueue(queue, &call, num_events_in_wait_list, event_wait_list, event, &stray);
+    while (stray && move_home(stray));
+    return error;
 }

@@ -1,4 +1,4 @@
-#include "state/memory/map.h"
+#include "state/command/map.h"
 
 #include "interpose/entry/entry.h"
 

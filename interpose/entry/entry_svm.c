@@ -4,6 +4,7 @@
 #include "calls_generated.h"
 #include "interpose/entry/entry.h"
 #include "state/memory/svm.h"
+#include "state/move/move.h"
 #include "state/program/kernel.h"
 
 /* Shared virtual memory (5.6), where the program was told of it: under --profile native. */
@@ -35,7 +36,12 @@ void *clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uin
     if (!c || !flags_valid(flags) || size == 0 || size > limits_allocation(c) ||
         (alignment & (alignment - 1)) != 0)
         return NULL;
-    return svm_alloc(c, flags, size, alignment);
+    struct seat *stray;
+    void *pointer;
+    do
+        pointer = svm_alloc(c, flags, size, alignment, &stray);
+    while (stray && move_home(stray));
+    return pointer;
 }
 
 void clSVMFree(cl_context context, void *svm_pointer)

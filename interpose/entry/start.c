@@ -26,7 +26,7 @@
 #include "state/command/watch.h"
 #include "state/move/move.h"
 #include "state/object/context.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 #include "state/program/program.h"
 #include "state/room/room.h"
 
@@ -266,7 +266,7 @@ static int build_present(struct machine *machine, const struct start *start)
 
 void seat_limits_set(struct seat_limits *limits, const struct devinfo *device)
 {
-    group_limits_set(&limits->groups, device);
+    devinfo_group_limits(device, &limits->groups);
     atomic_store(&limits->allocation,
                  devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX));
 }
@@ -313,6 +313,7 @@ static int start_all(struct machine *machine)
         return err;
     }
     read_limits();
+    move_begin();
     control_room_begin();
     program_prologue = the_present.prologue;
     aware_started();

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "state/base/cancel.h"
-#include "state/room/room.h"
+#include "state/command/turn.h"
+#include "state/object/upcalls.h"
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
@@ -83,7 +84,7 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
         struct memory *root = memory->root;
         bytes += root->size;
         if (UNLIKELY(tight))
-            room_stamp(root);
+            memory_stamp(root);
         if (UNLIKELY(!memory->real[place] || !replica_is_latest_whole(root, place) ||
                      (writes && !may_write(command, root, place))) &&
             lacks(command, i - 1, memory, writes, place))
@@ -156,7 +157,7 @@ static cl_int issue_failed(struct command *command, struct residence *residence,
                            cl_int error)
 {
     const struct command_ops *ops = command->ops;
-    if (!room_is_short(error) || command->squeezes > COMMAND_SQUEEZES ||
+    if (!is_shortage(error) || command->squeezes > COMMAND_SQUEEZES ||
         (error == CL_OUT_OF_RESOURCES && ops->exceeds && ops->exceeds(command, residence, place)))
         return error;
     command->squeezes++;
@@ -182,7 +183,7 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
         return issue_failed(command, residence, place, error);
     given(command, place);
     if (UNLIKELY(command->turn != 0))
-        room_turn_end(command);
+        turn_end(command);
     return CL_SUCCESS;
 }
 
@@ -268,7 +269,7 @@ static cl_int run_held(const struct call *call)
     struct queue *queue = call->command->queue;
     struct event *event = call->event;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
-    room_turn_end(call->command);
+    turn_end(call->command);
     if (!event && call->blocking)
         event = event_create(queue->context, queue, call->command->ops->type);
     if (event || !call->blocking)
@@ -310,9 +311,9 @@ static inline cl_int run(struct call *call)
             gate_leave();
         }
         if (error == COMMAND_ABSENT)
-            error = command_bring(command);
+            error = the_upcalls->bring(command);
         if (error != CL_SUCCESS) {
-            room_turn_end(command);
+            turn_end(command);
             event_discard(call->event);
             return error;
         }

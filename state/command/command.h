@@ -104,7 +104,7 @@ struct command_ops {
     /** The driver refused it for CL_OUT_OF_RESOURCES: true when the device's limits are why, and no
      *  memory that is freed would help. Inside the gate. Or NULL. */
     bool (*exceeds)(const struct command *command, struct residence *residence, uint8_t place);
-    /** What command_bring does first, outside the gate; it may move the program. Or NULL. */
+    /** What bringing (upcalls.h) does first, outside the gate; it may move the program. Or NULL. */
     void (*relocate)(struct command *command);
     /** What it does last, with the gate closed and every memory object ready in place. Or NULL. */
     cl_int (*bring)(struct command *command, uint8_t place);
@@ -119,7 +119,7 @@ struct command {
     uint8_t use_count;
     uint8_t writes; /**< Bit i: uses[i] gets a new version. */
     bool wait_list_empty;
-    cl_int refused;  /**< What command_bring said of it last. */
+    cl_int refused;  /**< What bringing said of it last. */
     cl_int shortage; /**< The driver, given it, said that there is no room. */
     uint8_t spills;  /**< How often it was told to go on by spilling, when it had asked for room. */
     uint8_t squeezes; /**< How often: each has more spilled; the last asks the policy. */
@@ -183,9 +183,6 @@ struct range command_range(const struct command *command, unsigned use,
  * to give the program. Inside the gate.
  */
 cl_int command_ready(struct command *command, struct residence *residence, uint8_t place);
-/** Bring there what is absent. Outside the gate; blocks on the device that wrote it, and on the
- *  link. bring.c */
-cl_int command_bring(struct command *command);
 /** Give a ready command to the driver; events of @wait_list that it knows are passed on. Inside the
  *  gate. *ret_real is set if @ret_real is not NULL. */
 cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
@@ -195,8 +192,6 @@ cl_int queue_drain(struct context *context, uint8_t place);
 /** Drain the siblings of @residence (residence_is_sibling), before host memory that it was given is
  * taken from it. By a mover, with the gate closed. False where there are none. */
 bool queue_drain_siblings(const struct residence *residence);
-
-extern const struct object_class queue_class;
 
 /*
  * Held commands (hold.c).

@@ -47,10 +47,18 @@ static void event_destroy(struct object *object)
     object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
 }
 
-const struct object_class event_class = {
+static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)kept;
+    cl->clReleaseEvent(real);
+}
+
+OBJECT_CLASS(event_class) = {
+    .type = OBJECT_EVENT,
     .size = sizeof(struct event),
     .leave = event_leave,
     .destroy = event_destroy,
+    .release = event_release_real,
 };
 
 void event_issued(struct event *event, uint8_t place, cl_event real)
@@ -356,7 +364,7 @@ static void settle(struct event *event, struct residence *residence)
         status = CL_COMPLETE;
     if (event->profiled && status == CL_COMPLETE)
         keep_times(event);
-    residence_doom(residence, OBJECT_EVENT, event->real, NULL);
+    residence_retire(residence, OBJECT_EVENT, event->real, NULL);
     event->real = NULL;
     end(event, status);
 }

@@ -107,11 +107,9 @@ cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *re
 
 /**
  * Everything of @seat in @place is complete: keep each event's end and let its real one go, into
- * @residence's doomed. By a mover, at COMMIT. Reserve object_count(OBJECT_EVENT) before.
+ * @residence's retired. By a mover, at COMMIT. Reserve object_count(OBJECT_EVENT) before.
  */
 void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
                       const struct seat *seat);
-
-extern const struct object_class event_class;
 
 #endif

@@ -5,7 +5,8 @@
 #include "state/base/cancel.h"
 #include "state/base/fork.h"
 #include "state/command/command.h"
-#include "state/room/room.h"
+#include "state/command/turn.h"
+#include "state/object/upcalls.h"
 
 /* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
 struct held {
@@ -189,7 +190,7 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
     }
     if (error == COMMAND_ABSENT)
         return error;
-    room_turn_end(command);
+    turn_end(command);
     if (error != CL_SUCCESS && command->ops->cancel)
         command->ops->cancel(command);
     if (held->event && error == CL_SUCCESS) {
@@ -203,7 +204,7 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
 
 /*
  * Issue what is ready in one queue, one thread at a time so that the order stays. Returns whether
- * anything went; sets *ret_absent to what needs command_bring, outside the gate.
+ * anything went; sets *ret_absent to what is to be brought, outside the gate.
  */
 static bool pump_inside(struct queue *queue, struct held **ret_absent)
 {
@@ -254,7 +255,7 @@ static bool pump_queue(struct queue *queue)
         gate_leave();
         again = absent != NULL;
         if (again) {
-            cl_int error = command_bring(absent->command);
+            cl_int error = the_upcalls->bring(absent->command);
             pthread_mutex_lock(&engine_lock);
             absent->error = error;
             queue->pumping = false;

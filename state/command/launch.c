@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "state/base/log.h"
-#include "state/move/move.h"
+#include "state/object/upcalls.h"
+#include "state/program/group.h"
 
 struct launch {
     struct command base;
@@ -178,31 +178,6 @@ static bool device_refuses(cl_int error)
            error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-/*
- * @here cannot run it: go back to where the program began, or else (that device may be gone) to
- * where it was before. True when it is somewhere else now, by whomever it was moved.
- */
-static bool go_back(struct seat *seat, struct device *here, const char *kernel)
-{
-    struct device *const ways[] = {seat->origin, atomic_load(&seat->last)};
-    for (size_t i = 0; here && i < ARRAY_SIZE(ways); i++) {
-        if (atomic_load(&seat->device) != here)
-            return true;
-        if (ways[i] == here || (i > 0 && ways[i] == ways[0]))
-            continue;
-        log_info("kernel %s cannot run on %s: going back to %s", kernel, here->key.device,
-                 ways[i]->key.device);
-        struct move_request request = {
-            .target = &ways[i]->key, .seat = seat->index, .manner = MOVE_NEEDED};
-        struct move_report report;
-        move_run(&request, &report);
-        if (report.result == MOVE_DONE)
-            return true;
-        log_warn("kernel %s: no way back to %s: %s", kernel, ways[i]->key.device, report.reason);
-    }
-    return false;
-}
-
 static void launch_relocate(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
@@ -214,7 +189,7 @@ static void launch_relocate(struct command *command)
     bool fits = !launch->snapshot || place == PLACE_NONE ||
                 !launch_exceeds(command, queue->context->at[place], place);
     gate_leave();
-    if (!fits && !go_back(queue->seat, here, launch->kernel->name))
+    if (!fits && !the_upcalls->move_back(queue->seat, here, launch->kernel->name))
         launch->refused = here;
 }
 
@@ -260,7 +235,8 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         launch.refused = NULL;
         launch_scatter(&launch);
         error = command_run(&launch.base, false, waits, wait_list, ret_event);
-        again = UNLIKELY(device_refuses(error)) && go_back(queue->seat, here, kernel->name);
+        again = UNLIKELY(device_refuses(error)) &&
+                the_upcalls->move_back(queue->seat, here, kernel->name);
     } while (again);
     if (error == CL_SUCCESS)
         kernel_note_launch(kernel, space);

@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_COMMAND_LAUNCH_H
 #define RESEAT_STATE_COMMAND_LAUNCH_H
 
+#include "state/command/command.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
 

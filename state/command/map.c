@@ -1,8 +1,10 @@
-#include "state/memory/map_priv.h"
+#include "state/command/map.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "state/memory/mapping_priv.h"
 
 struct map_command {
     struct command base;
@@ -136,7 +138,11 @@ static cl_int unmap_ready(struct command *command, struct residence *residence, 
 /* Mapped by the driver of one device, unmapped in a queue of another. */
 static cl_int unmap_bring(struct command *command, uint8_t place)
 {
-    return mapping_carry(((struct map_command *)command)->mapping, place);
+    struct mapping *mapping = ((struct map_command *)command)->mapping;
+    cl_int error = CL_SUCCESS;
+    if (mapping->place != PLACE_NONE && mapping->place != place)
+        error = queue_drain(mapping->memory->context, mapping->place);
+    return error == CL_SUCCESS ? mapping_carry(mapping, place) : error;
 }
 
 static cl_int unmap_issue(struct command *command, struct residence *residence, uint8_t place,

@@ -115,9 +115,10 @@ static const struct command_ops native_ops = {
 };
 
 cl_int native_enqueue(struct queue *queue, const struct native_call *call, cl_uint waits,
-                      const cl_event *wait_list, cl_event *ret_event)
+                      const cl_event *wait_list, cl_event *ret_event, struct seat **ret_stray)
 {
     size_t size;
+    *ret_stray = NULL;
     if (__builtin_add_overflow(sizeof(struct header) + sizeof(struct header) - 1, call->size,
                                &size))
         return CL_INVALID_VALUE;
@@ -133,7 +134,8 @@ cl_int native_enqueue(struct queue *queue, const struct native_call *call, cl_ui
         for (cl_uint i = 0; i < call->count; i++)
             offsets[i] = sizeof(struct header) +
                          (size_t)((const char *)call->locations[i] - (const char *)call->args);
-        error = pin_enter(queue->context, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_NATIVE_KERNEL);
+        error = pin_enter(queue->context, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_NATIVE_KERNEL,
+                          ret_stray);
         if (error == CL_SUCCESS) {
             struct pins *pins = &queue->context->pins;
             pin_take(pins, PIN_NATIVE);
@@ -148,7 +150,7 @@ cl_int native_enqueue(struct queue *queue, const struct native_call *call, cl_ui
             };
             error = command_run(&native.base, false, waits, wait_list, ret_event);
             if (error == CL_SUCCESS)
-                pin_stay(pins, PIN_NATIVE);
+                pin_keep(pins, PIN_NATIVE);
             else
                 pin_drop(pins, PIN_NATIVE);
         }

@@ -19,8 +19,10 @@ struct native_call {
  *
  * The driver calls the function when and where it likes, which may be inside an entry point of
  * ours: it runs outside the gate all the same (G3).
+ *
+ * @ret_stray  As of pin_enter.
  */
 cl_int native_enqueue(struct queue *queue, const struct native_call *call, cl_uint waits,
-                      const cl_event *wait_list, cl_event *ret_event);
+                      const cl_event *wait_list, cl_event *ret_event, struct seat **ret_stray);
 
 #endif

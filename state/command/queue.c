@@ -24,10 +24,18 @@ static void queue_destroy(struct object *object)
     object_unhold(queue->context);
 }
 
-const struct object_class queue_class = {
+static void queue_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)kept;
+    cl->clReleaseCommandQueue(real);
+}
+
+OBJECT_CLASS(queue_class) = {
+    .type = OBJECT_QUEUE,
     .size = sizeof(struct queue),
     .leave = queue_leave,
     .destroy = queue_destroy,
+    .release = queue_release_real,
 };
 
 cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret)
@@ -115,7 +123,7 @@ cl_int queue_finish(struct queue *queue)
     struct residence *residence = NULL;
     if (real) {
         residence = queue->context->at[atomic_load(&queue->context->place[queue->seat_index])];
-        residence_ref(residence); /* a mover dooms the real queue with it */
+        residence_ref(residence); /* a mover retires the real queue with it */
     }
     gate_leave();
     if (!real)

@@ -3,6 +3,7 @@
 
 #include "state/base/callback.h"
 #include "state/command/command.h"
+#include "state/memory/svm.h"
 
 /*
  * clEnqueueSVMFree in three steps, because no driver may call the program inside the gate (G3): a

@@ -212,6 +212,18 @@ uint64_t devinfo_scalar(const struct devinfo *info, cl_device_info name, uint64_
     }
 }
 
+void devinfo_group_limits(const struct devinfo *info, struct group_limits *ret_limits)
+{
+    const struct devinfo_value *sizes = devinfo_find(info, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    atomic_store(&ret_limits->items, devinfo_scalar(info, CL_DEVICE_MAX_WORK_GROUP_SIZE, SIZE_MAX));
+    for (size_t i = 0; i < ARRAY_SIZE(ret_limits->sizes); i++) {
+        size_t size = SIZE_MAX;
+        if (sizes && sizes->size >= (i + 1) * sizeof(size))
+            memcpy(&size, sizes->bytes + i * sizeof(size), sizeof(size));
+        atomic_store(&ret_limits->sizes[i], size);
+    }
+}
+
 const char *devinfo_string(const struct devinfo *info, cl_device_info name)
 {
     const struct devinfo_value *value = devinfo_find(info, name);

@@ -2,6 +2,7 @@
 #define RESEAT_STATE_DRIVER_DEVINFO_H
 
 #include <CL/cl_icd.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,11 +12,11 @@
 /*
  * What a device says of itself, as bytes: every answer of clGetDeviceInfo that the headers define
  * (4.2 of the OpenCL 3.0 specification), and its image formats (5.3.2). One table knows each
- * parameter's type and how the answers of several devices meet.
+ * parameter's type and how the answers of several devices are combined.
  */
 
 /** How the portable profile combines the answers of several devices. */
-enum devinfo_meet {
+enum devinfo_rule {
     DEVINFO_MIN,      /**< Unsigned: the least (limits). */
     DEVINFO_MAX,      /**< Unsigned: the largest (alignments). */
     DEVINFO_MAX_ALL,  /**< Unsigned: the largest, or 0 (unsupported) where any says 0. */
@@ -37,7 +38,7 @@ enum devinfo_meet {
 struct devinfo_param {
     cl_device_info name;
     const char *word; /**< "CL_DEVICE_MAX_WORK_GROUP_SIZE". */
-    enum devinfo_meet meet;
+    enum devinfo_rule rule;
     uint8_t size;   /**< Of one element: a scalar, a cl_name_version, a UUID; 0 for strings. */
     uint32_t since; /**< OpenCL version that has it, CL_MAKE_VERSION; 0: no version. */
     const char *extension; /**< That has it too, or alone; NULL: none. */
@@ -110,5 +111,13 @@ bool devinfo_has_extension(const struct devinfo *info, const char *extension);
 bool devinfo_names_have(const char *names, const char *name);
 /** CL_DEVICE_VERSION as CL_MAKE_VERSION(major, minor, 0); 1.0 where it cannot be read. */
 cl_version devinfo_version(const struct devinfo *info);
+
+/** How large a work-group may be: what one is told of a device, or what the device takes. */
+struct group_limits {
+    _Atomic size_t items;    /**< CL_DEVICE_MAX_WORK_GROUP_SIZE. */
+    _Atomic size_t sizes[3]; /**< CL_DEVICE_MAX_WORK_ITEM_SIZES. */
+};
+/** What is not said is without limit. Not atomic as a whole. */
+void devinfo_group_limits(const struct devinfo *info, struct group_limits *ret_limits);
 
 #endif

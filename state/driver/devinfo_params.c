@@ -18,9 +18,9 @@ enum { PCI = sizeof(cl_device_pci_bus_info_khr), VERSIONED = sizeof(cl_name_vers
 #define V21 CL_MAKE_VERSION(2, 1, 0)
 #define V30 CL_MAKE_VERSION(3, 0, 0)
 
-#define PARAM(name, meet, size, since, extension)                                                  \
+#define PARAM(name, rule, size, since, extension)                                                  \
     {                                                                                              \
-        name, #name, DEVINFO_##meet, size, since, extension                                        \
+        name, #name, DEVINFO_##rule, size, since, extension                                        \
     }
 
 /* clang-format off: one row a line. */

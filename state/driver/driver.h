@@ -8,9 +8,9 @@
 
 #include "state/base/compiler.h"
 #include "state/base/reach.h"
+#include "state/driver/account.h"
 #include "state/driver/devinfo.h"
-#include "state/object/account.h"
-#include "state/transfer/cost.h"
+#include "state/driver/link.h"
 
 /*
  * The vendors' drivers, opened by us through their ICD entry points and called through their

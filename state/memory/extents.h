@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "state/base/compiler.h"
+#include "state/object/image_shape.h"
 
 /*
  * Which bytes of a root are the latest where (invariants R1 to R4, for each extent).
@@ -24,11 +24,6 @@
  */
 
 struct memory;
-
-/** Bytes [begin, end) of a root, in its window's layout. */
-struct range {
-    size_t begin, end;
-};
 
 /** Of a root's `writer`: it is told apart. */
 #define PLACE_APART 0xfe

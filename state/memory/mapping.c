@@ -2,7 +2,7 @@
 
 #include "state/base/cancel.h"
 #include "state/base/fork.h"
-#include "state/memory/map_priv.h"
+#include "state/memory/mapping_priv.h"
 
 /* Guards every root's list of mappings, and visits. Nothing else is locked under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -151,9 +151,7 @@ cl_int mapping_carry(struct mapping *mapping, uint8_t place)
     cl_int error = CL_SUCCESS;
     if (mapping->place != PLACE_NONE && mapping->place != place) {
         struct residence *from = context->at[mapping->place];
-        error = queue_drain(context, mapping->place);
-        if (error == CL_SUCCESS)
-            error = leave(mapping, from);
+        error = leave(mapping, from);
         if (error == CL_SUCCESS)
             error = from->cl->clFinish(from->io);
         if (error != CL_SUCCESS)

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
+#include "state/memory/svm.h"
+#include "state/object/upcalls.h"
 #include "state/object/usage.h"
-#include "state/room/room.h"
 
 #define ACCESS_FLAGS      (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
 #define HOST_ACCESS_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
@@ -217,7 +218,21 @@ static void begin_content(struct memory *memory, uint8_t place)
         extents_refreshed(memory, PLACE_HOST, replica_whole(memory), atomic_load(&memory->version));
 }
 
-/* Inside the gate. The error of room_is_short: nothing was made, and @ret_device has no room. */
+static _Atomic uint64_t stamps;
+
+void memory_stamp(struct memory *root)
+{
+    atomic_store_explicit(&root->stamp,
+                          atomic_fetch_add_explicit(&stamps, 1, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+uint64_t memory_stamp_latest(void)
+{
+    return atomic_load(&stamps);
+}
+
+/* Inside the gate. The error of is_shortage: nothing was made, and @ret_device has no room. */
 static cl_int make_at_home(struct memory *memory, const void *initial, bool in_host,
                            struct device **ret_device)
 {
@@ -250,13 +265,13 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         error = make_at_home(memory, initial, answer == ROOM_SPILL, &device);
         if (LIKELY(error == CL_SUCCESS))
             break;
-        bool ask = room_is_short(error) && memory->root == memory && answer == ROOM_AGAIN;
+        bool ask = is_shortage(error) && memory->root == memory && answer == ROOM_AGAIN;
         if (!ask)
             memory_discard(memory);
         gate_leave();
         if (!ask)
             return error;
-        answer = room_ask(device, memory->size, memory->size, false, error);
+        answer = the_upcalls->ask_for_room(device, memory->size, memory->size, false, error);
         if (answer == ROOM_REFUSE) {
             memory_discard(memory);
             return error == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;
@@ -404,7 +419,9 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
         !inherit_flags(source, ACCESS_FLAGS | HOST_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE,
                        &flags))
         return CL_INVALID_VALUE;
-    if (!image_desc_valid(desc, image_element_size(format), host_ptr, source))
+    if (!image_desc_valid(desc, image_element_size(format), host_ptr,
+                          source && !source->image ? source->size : 0,
+                          source ? source->image : NULL))
         return CL_INVALID_IMAGE_DESCRIPTOR;
     struct memory *memory =
         memory_new(context, desc->image_type, flags, source ? source->root : NULL);

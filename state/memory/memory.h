@@ -3,6 +3,7 @@
 
 #include "state/memory/extents.h"
 #include "state/object/context.h"
+#include "state/object/image_shape.h"
 
 /*
  * Memory objects and their replicas (invariants R1 to R4).
@@ -23,17 +24,6 @@
  * from it stands that it is gone; drivers that would copy by themselves are not given it again.
  */
 
-struct image_shape {
-    cl_image_format format;
-    cl_image_desc desc; /**< Normalised: pitches filled in, mem_object is the virtual buffer. */
-    size_t element_size;
-    size_t dims[3]; /**< Extent as origin/region count it; arrays use the layer's axis. */
-    size_t row_pitch, slice_pitch; /**< Of the window; of the program's pointer if it gave one.
-                                        A 1D array's are the same: the distance of its layers. */
-    size_t size;                   /**< Bytes of the window. */
-    cl_mem_flags buffer_flags;
-};
-
 /**
  * The host bytes of a memory object. Counted: drivers may still use them after the program released
  * the object.
@@ -46,9 +36,11 @@ struct window {
     struct farewell
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
 };
-static inline void window_ref(struct window *window)
+static inline struct window *window_ref(struct window *window)
 {
-    atomic_fetch_add_explicit(&window->refs, 1, memory_order_relaxed);
+    if (window)
+        atomic_fetch_add_explicit(&window->refs, 1, memory_order_relaxed);
+    return window;
 }
 void window_unref(struct window *window); /**< NULL is allowed. */
 
@@ -137,22 +129,6 @@ static inline void replica_written_whole(struct memory *root, uint8_t place)
                           memory_order_relaxed);
 }
 
-/** Bytes of a row and slice in the window, and elements, of one image. */
-void image_shape_init(struct image_shape *shape, const cl_image_format *format,
-                      const cl_image_desc *desc, size_t element_size);
-/** The bytes of the window from the first to the last of a region. */
-struct range image_range(const struct image_shape *shape, const size_t origin[3],
-                         const size_t region[3]);
-/** The slice pitch that calls take for it: 0 where an image has no slices (5.3.3). */
-size_t image_slice_argument(const struct image_shape *shape);
-/** The row pitch that the program is told: of a 1D array not the distance of its layers. */
-size_t image_row_answer(const struct image_shape *shape);
-/** 5.3.1.3: pitches that fit the extents, and the object that the image is made from, if any. */
-bool image_desc_valid(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
-                      const struct memory *source);
-/** Bytes per element of a format (5.3.1.1), 0 for one that we do not know. */
-size_t image_element_size(const cl_image_format *format);
-
 /** The three creators. Validate as the specification asks; the driver validates the rest. */
 cl_int memory_create_buffer(struct context *context, const cl_mem_properties *properties,
                             cl_mem_flags flags, size_t size, void *host_ptr,
@@ -168,7 +144,7 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
 /**
  * Make the real object of @memory in @place, its root's first. Not its content: its replica there
  * is stale afterwards, unless the object was never written.
- * Inside the gate, or by a mover. CL_SUCCESS, what the driver says, or NO_ROOM (room.h).
+ * Inside the gate, or by a mover. CL_SUCCESS, what the driver says, or NO_ROOM (account.h).
  */
 cl_int memory_make_real(struct memory *memory, struct residence *residence, uint8_t place);
 
@@ -182,6 +158,11 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
     if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << place))
         atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << place), memory_order_relaxed);
 }
+
+/** A command names @root, which was used last from now on. Inside the gate. */
+void memory_stamp(struct memory *root);
+/** The latest stamp that any has. */
+uint64_t memory_stamp_latest(void);
 
 /** Allocate the root's window if it has none. 0 or -ENOMEM. */
 MUST_CHECK int memory_window(struct memory *root);
@@ -220,7 +201,5 @@ MUST_CHECK int memory_add_destructor(struct memory *memory, void(CL_CALLBACK *ca
  * blocks while a mover copies from or to that. False when there was no reference left to drop.
  */
 bool memory_release(struct memory *memory);
-
-extern const struct object_class memory_class;
 
 #endif

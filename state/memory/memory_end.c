@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "state/base/callback.h"
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 
 /*
@@ -153,8 +153,16 @@ static void memory_destroy(struct object *object)
     object_unhold(memory->context);
 }
 
-const struct object_class memory_class = {
+static void memory_release_one(const cl_icd_dispatch *cl, void *real, void *window)
+{
+    cl->clReleaseMemObject(real);
+    window_unref(window);
+}
+
+OBJECT_CLASS(memory_class) = {
+    .type = OBJECT_MEMORY,
     .size = sizeof(struct memory),
     .leave = memory_leave,
     .destroy = memory_destroy,
+    .release = memory_release_one,
 };

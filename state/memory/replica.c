@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/transfer/transfer.h"
 
 /* An extent that batch->to lacks. */

@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_MEMORY_REPLICA_H
 #define RESEAT_STATE_MEMORY_REPLICA_H
 
+#include "state/memory/memory.h"
 #include "state/transfer/transfer.h"
 
 /*

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "state/base/fork.h"
-#include "state/object/context.h"
 
 struct svm_block {
     char *start;
@@ -87,12 +86,6 @@ static bool take_out(struct svm_table *table, const void *pointer)
     return found;
 }
 
-void svm_forget(struct svm_table *table)
-{
-    free(table->blocks);
-    *table = (struct svm_table){0};
-}
-
 /* The capabilities that an allocation takes (5.6.1). */
 static uint64_t capabilities(cl_svm_mem_flags flags)
 {
@@ -109,12 +102,15 @@ static bool in_one_place(const struct context *context)
     return true;
 }
 
-void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
+void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl_uint alignment,
+                struct seat **ret_stray)
 {
     void *pointer = NULL;
+    *ret_stray = NULL;
     if (!reserve(&context->svm))
         return NULL;
-    if (pin_enter(context, CL_DEVICE_SVM_CAPABILITIES, capabilities(flags)) == CL_SUCCESS) {
+    if (pin_enter(context, CL_DEVICE_SVM_CAPABILITIES, capabilities(flags), ret_stray) ==
+        CL_SUCCESS) {
         const struct residence *residence = context->at[context_home(context)];
         if (in_one_place(context) && residence->cl->clSVMAlloc)
             pointer = residence->cl->clSVMAlloc(residence->context, flags, size, alignment);

@@ -1,9 +1,7 @@
 #ifndef RESEAT_STATE_MEMORY_SVM_H
 #define RESEAT_STATE_MEMORY_SVM_H
 
-#include <CL/cl.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include "state/object/context.h"
 
 /*
  * Shared virtual memory (5.6): addresses of a device's in the program's hands. It cannot be
@@ -11,28 +9,22 @@
  * driver's own.
  */
 
-struct context;
 struct queue;
-
-/** The allocations of a context, by address. Guarded by svm.c's lock. */
-struct svm_table {
-    struct svm_block *blocks;
-    size_t count, reserved, capacity;
-};
 
 /**
  * clSVMAlloc. The devices of a context with several must be on one real device: others could not
  * follow the addresses. Waits while the context is suspended; not inside the gate.
+ *
+ * @ret_stray  As of pin_enter.
  * Returns NULL on failure, as 5.6.1 does.
  */
-void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl_uint alignment);
+void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl_uint alignment,
+                struct seat **ret_stray);
 /** clSVMFree. A pointer that is none of the context's allocations is left alone. */
 void svm_free(struct context *context, void *pointer);
 
 /** True when @pointer lies in an allocation of the table. Any thread. */
 bool svm_has(const struct svm_table *table, const void *pointer);
-/** The context is gone: so are the pins with it, and nobody can free its allocations any more. */
-void svm_forget(struct svm_table *table);
 
 /**
  * clEnqueueSVMFree (5.6.2).

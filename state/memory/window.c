@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 #include "state/transfer/transfer.h"
 

@@ -14,16 +14,16 @@
 #include "state/base/long_lock.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
+#include "state/driver/offer.h"
 #include "state/move/move_priv.h"
-#include "state/object/offer.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/room/room.h"
 
 /* A program that never stops making contexts or building: give up rather than chase it. */
 #define ATTEMPTS 10
 /* How often a move that waits for what goes first looks at its deadline and cancellation. */
-#define STAY_STEP_NS 10000000u
+#define RETRY_STEP_NS 10000000u
 
 static struct long_lock one_at_a_time = LONG_LOCK_INITIALIZER;
 
@@ -35,12 +35,6 @@ void move_lock(void)
 void move_unlock(void)
 {
     long_lock_release(&one_at_a_time);
-}
-
-void move_await(void)
-{
-    move_lock();
-    move_unlock();
 }
 
 uint64_t move_now(void)
@@ -220,7 +214,7 @@ static int prepare_and_pause(struct move *move)
         if (error == 0 && attempt == 0)
             error = move_copy_ahead(move);
         if (error == 0)
-            error = move_calm(move);
+            error = move_quiesce(move);
         if (error != 0)
             return error;
         move_enter_phase(move, MOVE_PAUSE);
@@ -237,7 +231,7 @@ static int prepare_and_pause(struct move *move)
                                   "can be made on the target");
 }
 
-static int transact(struct move *move, struct move_waste *ret_waste)
+static int transact(struct move *move)
 {
     int error = prepare_and_pause(move);
     if (error == 0)
@@ -252,12 +246,10 @@ static int transact(struct move *move, struct move_waste *ret_waste)
         error = move_reserve(move);
     if (error == 0)
         error = move_check(move);
-    if (error == 0)
-        error = move_waste_init(move, ret_waste);
     if (error != 0)
         return error;
     move_enter_phase(move, MOVE_COMMIT);
-    move_commit(move, ret_waste);
+    move_commit(move);
     return 0;
 }
 
@@ -300,7 +292,6 @@ static void conclude(struct move *move, int error)
 
 static void run(struct move *move)
 {
-    struct move_waste waste = {0};
     move_enter_phase(move, MOVE_PLAN);
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_renew();
@@ -314,21 +305,21 @@ static void run(struct move *move)
     atomic_store(&move->seat->moving, true);
     if (move->target && move->request->grant)
         room_reserve(move->target, *move->request->grant);
-    error = transact(move, &waste);
+    error = transact(move);
     pause_end(move);
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
         atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
         context_wake();
         hold_pump_soon();
-        move_waste_release(&waste);
+        move_release_left(move);
     } else {
         move_undo(move);
         room_unreserve();
     }
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_end(error != 0);
-    move_remains_sweep();
+    move_release_vacant();
     conclude(move, error);
     atomic_store(&move->seat->moving, false);
     move_forget_contexts(move);
@@ -344,10 +335,10 @@ static int lock_to_move(struct move *move)
         if (!long_lock_take(&one_at_a_time, move->limits.deadline_ns))
             return move_fail(move, -ETIMEDOUT, "another move of the program went on");
         move->resumes = move->request->target && !atomic_load(&move->seat->device);
-        if (move->resumes || move->request->dry_run || !stay_holds(move->seat))
+        if (move->resumes || move->request->dry_run || !retry_delays_moves(move->seat))
             return 0;
         long_lock_release(&one_at_a_time);
-        stay_wait(STAY_STEP_NS);
+        retry_wait(RETRY_STEP_NS);
         int error = move_check(move);
         if (error != 0)
             return move_fail(move, error,
@@ -355,16 +346,53 @@ static int lock_to_move(struct move *move)
     }
 }
 
+/* To @to, wherever it is now; it has to be elsewhere. @ret_report says how that went. */
+static bool move_to(struct seat *seat, const struct device *to, struct move_report *ret_report)
+{
+    struct move_request request = {.target = &to->key, .seat = seat->index, .manner = MOVE_NEEDED};
+    move_run(&request, ret_report);
+    return ret_report->result == MOVE_DONE;
+}
+
 bool move_home(struct seat *seat)
 {
     struct device *here = atomic_load(&seat->device);
-    if (!here || here == seat->origin)
-        return false;
-    struct move_request request = {
-        .target = &seat->origin->key, .seat = seat->index, .manner = MOVE_NEEDED};
     struct move_report report;
-    move_run(&request, &report);
-    return report.result == MOVE_DONE;
+    return here && here != seat->origin && move_to(seat, seat->origin, &report);
+}
+
+/* To where the program began, or else (that device may be gone) to where it was before. */
+static bool move_back(struct seat *seat, struct device *here, const char *kernel)
+{
+    struct device *const ways[] = {seat->origin, atomic_load(&seat->last)};
+    struct move_report report;
+    for (size_t i = 0; here && i < ARRAY_SIZE(ways); i++) {
+        if (atomic_load(&seat->device) != here)
+            return true;
+        if (ways[i] == here || (i > 0 && ways[i] == ways[0]))
+            continue;
+        log_info("kernel %s cannot run on %s: going back to %s", kernel, here->key.device,
+                 ways[i]->key.device);
+        if (move_to(seat, ways[i], &report))
+            return true;
+        log_warn("kernel %s: no way back to %s: %s", kernel, ways[i]->key.device, report.reason);
+    }
+    return false;
+}
+
+static void await_move(void)
+{
+    move_lock();
+    move_unlock();
+}
+
+void move_begin(void)
+{
+    static const struct upcalls upcalls = {.ask_for_room = room_ask,
+                                           .bring = command_bring,
+                                           .move_back = move_back,
+                                           .await_move = await_move};
+    the_upcalls = &upcalls;
 }
 
 void move_transact(struct move *move)

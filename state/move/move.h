@@ -114,6 +114,10 @@ struct move_partner {
     /** What else happened to its seat. Never blocks. */
     void (*told)(const struct move_request *request, enum move_news news);
 };
+/** From now on what lies below may ask for moves and for room (upcalls.h). Before the program's
+ *  first object. */
+void move_begin(void);
+
 /** For good. Static storage. */
 void move_set_partner(const struct move_partner *partner);
 
@@ -123,8 +127,6 @@ void move_set_partner(const struct move_partner *partner);
  */
 struct seat;
 bool move_home(struct seat *seat);
-/** Wait until the move that runs, if any, has ended. As move_run. */
-void move_await(void);
 
 const char *move_phase_name(enum move_phase phase);
 const char *move_result_name(enum move_result result);

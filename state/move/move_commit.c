@@ -1,27 +1,8 @@
-#include <errno.h>
-#include <stdlib.h>
-
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/move/move_priv.h"
 #include "state/program/kernel.h"
 #include "state/program/sampler.h"
 #include "state/room/room.h"
-
-/* Where real objects go when a place is vacated: aside, or at once when there is no memory for that
- * (only on the way back: a commit has reserved it). */
-static void let_go(struct residence *residence, enum object_type kind, void *real,
-                   struct window *window)
-{
-    if (!real)
-        return;
-    if (residence->doomed_count < residence->doomed_capacity) {
-        if (window)
-            window_ref(window);
-        residence_doom(residence, kind, real, window);
-    } else {
-        residence_release(residence->cl, kind, real);
-    }
-}
 
 /* @drained  Host memory is taken from the residence here and now (queue_drain_siblings). */
 static void vacate_memory(struct memory *memory, struct residence *residence, uint8_t place,
@@ -31,8 +12,8 @@ static void vacate_memory(struct memory *memory, struct residence *residence, ui
     if (over_host && drained)
         residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
     else
-        let_go(residence, OBJECT_MEMORY, memory->real[place],
-               memory->root == memory && over_host ? memory->window : NULL);
+        residence_retire(residence, OBJECT_MEMORY, memory->real[place],
+                         memory->root == memory && over_host ? window_ref(memory->window) : NULL);
     memory_left(memory, residence, place);
     extents_dropped(memory, place);
 }
@@ -53,19 +34,19 @@ static void vacate(struct context *context, uint8_t place)
     struct sampler *sampler;
     for (cursor = 0; (sampler = object_next(OBJECT_SAMPLER, &cursor)); object_unhold(sampler))
         if (sampler->context == context) {
-            let_go(residence, OBJECT_SAMPLER, sampler->real[place], NULL);
+            residence_retire(residence, OBJECT_SAMPLER, sampler->real[place], NULL);
             sampler->real[place] = NULL;
         }
     struct kernel *kernel;
     for (cursor = 0; (kernel = object_next(OBJECT_KERNEL, &cursor)); object_unhold(kernel))
         if (kernel->program->context == context) {
-            let_go(residence, OBJECT_KERNEL, kernel->real[place], NULL);
+            residence_retire(residence, OBJECT_KERNEL, kernel->real[place], NULL);
             kernel->real[place] = NULL;
         }
     struct program *program;
     for (cursor = 0; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program))
         if (program->context == context) {
-            let_go(residence, OBJECT_PROGRAM, program->real[place], NULL);
+            residence_retire(residence, OBJECT_PROGRAM, program->real[place], NULL);
             program->real[place] = NULL;
             atomic_store(&program->made[place], 0);
         }
@@ -74,7 +55,7 @@ static void vacate(struct context *context, uint8_t place)
 int move_reserve(struct move *move)
 {
     size_t all = 0;
-    for (int type = OBJECT_QUEUE; type < OBJECT_TYPES; type++)
+    for (int type = OBJECT_CONTEXT + 1; type < OBJECT_TYPES; type++)
         all += object_count(type);
     int error = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++)
@@ -111,7 +92,7 @@ static void commit_queues(struct move *move, const struct move_context *entry)
     while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
         if (queue->context == entry->context && queue->seat == move->seat) {
             if (entry->from != PLACE_HOST)
-                let_go(entry->context->at[entry->from], OBJECT_QUEUE, queue->real, NULL);
+                residence_retire(entry->context->at[entry->from], OBJECT_QUEUE, queue->real, NULL);
             queue->real = queue->next;
             queue->next = NULL;
         }
@@ -148,38 +129,15 @@ static void drop_windows(const struct move_context *entry)
     }
 }
 
-/* What the seat leaves in residences that stay, where another seat lives. */
-static void sweep(struct context *context, struct move_waste *waste)
+void move_release_left(struct move *move)
 {
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (context->at[place])
-            residence_sweep(context->at[place], &waste->lists[waste->list_count++]);
-}
-
-int move_waste_init(const struct move *move, struct move_waste *ret_waste)
-{
-    struct move_waste waste = {
-        .left = calloc(move->context_count + 1, sizeof(struct residence *)),
-        .lists = calloc(move->context_count * PLACES + 1, sizeof(struct doomed_list)),
-    };
-    if (!waste.left || !waste.lists) {
-        free(waste.left);
-        free(waste.lists);
-        return -ENOMEM;
+    retired_release(move->retired);
+    move->retired = NULL;
+    while (move->left) {
+        struct residence *residence = move->left;
+        move->left = residence->next;
+        residence_unref(residence);
     }
-    *ret_waste = waste;
-    return 0;
-}
-
-void move_waste_release(struct move_waste *waste)
-{
-    for (size_t i = 0; i < waste->list_count; i++)
-        doomed_release(&waste->lists[i]);
-    for (size_t i = 0; i < waste->left_count; i++)
-        residence_unref(waste->left[i]);
-    free(waste->lists);
-    free(waste->left);
-    *waste = (struct move_waste){0};
 }
 
 /* What a command of it needs at once is so on every device, unless it let go of what it had. */
@@ -192,7 +150,7 @@ static void keep_least(const struct move *move)
         account_raise(&move->target->account.least, atomic_load(&from->account.least));
 }
 
-void move_commit(struct move *move, struct move_waste *waste)
+void move_commit(struct move *move)
 {
     program_flush_output();
     settle(move);
@@ -206,14 +164,15 @@ void move_commit(struct move *move, struct move_waste *waste)
                      entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
         if (entry->leaves) {
             vacate(context, entry->from);
-            waste->left[waste->left_count++] = context->at[entry->from];
+            context->at[entry->from]->next = move->left;
+            move->left = context->at[entry->from];
             context->at[entry->from] = NULL;
         }
         drop_windows(entry);
-        sweep(context, waste);
+        for (uint8_t place = 0; place < PLACES; place++)
+            if (context->at[place])
+                residence_take_retired(context->at[place], &move->retired);
         entry->made = false; /* the context's now */
-        free(entry->remains);
-        entry->remains = NULL;
     }
     if (move->target)
         reach_read(&move->target->reach);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
 #include "state/program/kernel.h"
@@ -306,7 +306,7 @@ static int mark_all(struct move *move, struct markers *ret_markers)
     return error;
 }
 
-int move_calm(struct move *move)
+int move_quiesce(struct move *move)
 {
     struct markers markers = {0};
     int error = mark_all(move, &markers);

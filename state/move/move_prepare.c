@@ -64,12 +64,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
             added.to = free_place(context);
             if (added.to == PLACES)
                 return move_fail(move, -ENOSPC, "a context has no room for another residence");
-            added.remains = move_remains_create();
-            if (!added.remains)
-                return -ENOMEM;
             int failed = residence_create(context, move->target, &made, &error);
-            if (failed != 0)
-                free(added.remains);
             if (failed == -EIO)
                 return move_fail(move, failed, "%s gives no context (OpenCL error %d)",
                                  device_name(move->target), error);
@@ -80,8 +75,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
             context->at[added.to] = made;
             gate_leave();
         } else {
-            added.remains = move_remains_take(context, added.to);
-            added.made = added.remains != NULL;
+            added.made = move_take_vacant(context->at[added.to]);
         }
     }
     object_hold(context);
@@ -392,7 +386,7 @@ int move_rehearse(struct move *move)
         error = for_each(&resume, OBJECT_PROGRAM, prepare_program);
     move_undo(&resume);
     move_forget_contexts(&resume);
-    move_remains_sweep();
+    move_release_vacant();
     if (error == 0)
         here->reach = now;
     if (error == 0 || error == -ETIMEDOUT || error == -ECANCELED)

@@ -11,8 +11,7 @@ struct move_context {
     int seat_index;
     uint8_t from, to; /**< Places; PLACE_HOST for a suspended seat, PLACE_HOST to suspend. */
     bool made;        /**< The target residence is ours: it was made for this move. */
-    struct move_remains *remains; /**< Owned while made: memory for a rollback. */
-    bool leaves;                  /**< No other seat of the context stays in `from`. */
+    bool leaves;      /**< No other seat of the context stays in `from`. */
 };
 
 /** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
@@ -46,6 +45,8 @@ struct move {
     bool rehearses; /**< Every context gets a residence of its own: move_rehearse. */
     bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
     uint64_t paused_at;
+    struct residence *left;       /**< By COMMIT: residences. Owned. */
+    struct retired_list *retired; /**< And what was left in those that stay. Owned. */
 };
 
 uint64_t move_now(void);
@@ -90,7 +91,7 @@ MUST_CHECK int move_prepare_rest(struct move *move);
 MUST_CHECK int move_drain(struct move *move);
 /** Wait, with the program running, until what was given to the source so far has ended: what is
  * left to drain once the gate is closed is what came since. */
-MUST_CHECK int move_calm(struct move *move);
+MUST_CHECK int move_quiesce(struct move *move);
 /** Copy ahead what the program does not write at the moment. The program runs. */
 MUST_CHECK int move_copy_ahead(struct move *move);
 /** Bring the rest up to date, give kernels their arguments, map what is mapped. Gate closed. */
@@ -102,18 +103,11 @@ MUST_CHECK int move_copy_rest(struct move *move);
 
 /** Memory for what move_commit will set aside, so that it cannot fail. Gate closed. */
 MUST_CHECK int move_reserve(struct move *move);
-/** What nothing refers to any more after a commit: released once the gate is open. */
-struct move_waste {
-    struct residence **left; /**< Owned; referred to. */
-    size_t left_count;
-    struct doomed_list *lists; /**< Owned. */
-    size_t list_count;
-};
-/** Room for what move_commit leaves. 0 or -ENOMEM. */
-MUST_CHECK int move_waste_init(const struct move *move, struct move_waste *ret_waste);
-void move_waste_release(struct move_waste *waste);
-/** Point every object at the target. Gate closed. */
-void move_commit(struct move *move, struct move_waste *waste);
+/** Point every object at the target; what nothing refers to any more is left in @move. Gate closed.
+ */
+void move_commit(struct move *move);
+/** Release what move_commit left. Gate open. */
+void move_release_left(struct move *move);
 
 /*
  * move_undo.c: the way back.
@@ -125,15 +119,14 @@ void move_commit(struct move *move, struct move_waste *waste);
  * later, or is the target of the next move.
  */
 
-/** Memory for one residence that a rollback may have to leave behind. NULL without memory. */
-struct move_remains *move_remains_create(void);
-/** Take everything out of the target again. Gate open; move_run's lock held. */
+/** Take everything out of the target again, and leave residences that were made for it vacant. Gate
+ *  open; move_run's lock held. */
 void move_undo(struct move *move);
-/** The remains at @place of @context are this move's target again, and not remains any more; NULL
- *  where there are none. move_run's lock held. */
-struct move_remains *move_remains_take(const struct context *context, uint8_t place);
-/** Another try for what earlier rollbacks left behind. Gate open; move_run's lock held. */
-void move_remains_sweep(void);
+/** True when @residence was left vacant: it is this move's target now. move_run's lock held. */
+bool move_take_vacant(const struct residence *residence);
+/** Another try for the residences that earlier rollbacks left vacant. Gate open; move_run's lock
+ *  held. */
+void move_release_vacant(void);
 /** move.c: the lock of move_run. */
 void move_lock(void);
 void move_unlock(void);
@@ -144,7 +137,7 @@ void move_unlock(void);
  */
 void move_transact(struct move *move);
 
-/** reconfigure.c: the body of move_run. The report has no times yet. */
+/** move_reconfigure.c: the body of move_run. The report has no times yet. */
 void reconfigure_run(const struct move_request *request, struct move_report *ret_report);
 /** What the program did is past: what is alive is noted anew. It was not past after all, if
  *  @restore. move_run's lock held. */

@@ -6,6 +6,7 @@
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
+#include "state/command/command.h"
 #include "state/move/move_priv.h"
 #include "state/program/kernel.h"
 #include "state/program/sampler.h"
@@ -16,33 +17,21 @@
 #define PAUSE_LEAST_NS 10000000
 #define PAUSE_MOST_NS  500000000
 
-/* An empty residence that is still in its context's table. */
-struct move_remains {
-    struct move_remains *next;
-    struct context *context; /* held */
-    uint8_t place;
-};
+/* Residences that are still in their contexts' tables, which are held. Guarded by move_run's lock.
+ */
+static struct residence *vacant;
+static bool releasing; /* a thread is at it */
 
-/* Guarded by move_run's lock. */
-static struct move_remains *all;
-static bool sweeping; /* a thread is at it */
-
-struct move_remains *move_remains_create(void)
+bool move_take_vacant(const struct residence *residence)
 {
-    return calloc(1, sizeof(struct move_remains));
-}
-
-struct move_remains *move_remains_take(const struct context *context, uint8_t place)
-{
-    for (struct move_remains **at = &all; *at; at = &(*at)->next) {
-        struct move_remains *remains = *at;
-        if (remains->context != context || remains->place != place)
-            continue;
-        *at = remains->next;
-        object_unhold(remains->context); /* the caller has it from the table of objects */
-        return remains;
-    }
-    return NULL;
+    struct residence **at = &vacant;
+    while (*at && *at != residence)
+        at = &(*at)->next;
+    if (!*at)
+        return false;
+    *at = residence->next;
+    object_unhold(residence->owner); /* the caller has it from the table of objects */
+    return true;
 }
 
 static void undo_queues(const struct move *move, const struct move_context *entry)
@@ -97,22 +86,24 @@ static void empty(struct context *context, uint8_t place)
 }
 
 /* Take the first residence out of its context's table; false when threads do not leave in time. */
-static bool sweep_first(void)
+static bool release_first(void)
 {
-    struct move_remains *remains = all;
+    struct residence *residence = vacant;
+    struct context *context = residence->owner;
+    uint8_t place = 0;
     if (gate_close(move_now() + PATIENCE_NS) != 0)
         return false;
-    struct residence *residence = remains->context->at[remains->place];
-    remains->context->at[remains->place] = NULL;
+    while (context->at[place] != residence)
+        place++;
+    context->at[place] = NULL;
     gate_open();
-    all = remains->next;
+    vacant = residence->next;
     residence_unref(residence);
-    object_unhold(remains->context);
-    free(remains);
+    object_unhold(context);
     return true;
 }
 
-static void *sweep_thread(void *unused)
+static void *release_thread(void *unused)
 {
     struct timespec pause = {0, PAUSE_LEAST_NS};
     bool more = true;
@@ -124,23 +115,23 @@ static void *sweep_thread(void *unused)
         move_lock();
         /* Once the process ends, what is left goes with it. */
         bool goes_on = work_begin();
-        while (goes_on && all && sweep_first())
+        while (goes_on && vacant && release_first())
             ;
         work_end();
-        more = sweeping = goes_on && all != NULL;
+        more = releasing = goes_on && vacant != NULL;
         move_unlock();
     }
     return NULL;
 }
 
-void move_remains_sweep(void)
+void move_release_vacant(void)
 {
-    while (all && sweep_first())
+    while (vacant && release_first())
         ;
-    if (!all || sweeping)
+    if (!vacant || releasing)
         return;
     /* Without a thread the next move tries again. */
-    sweeping = thread_start("reseat-undo", 0, sweep_thread, NULL, NULL) == 0;
+    releasing = thread_start("reseat-undo", 0, release_thread, NULL, NULL) == 0;
 }
 
 void move_undo(struct move *move)
@@ -153,18 +144,17 @@ void move_undo(struct move *move)
         if (!entry->made)
             continue;
         empty(entry->context, entry->to);
-        *entry->remains = (struct move_remains){all, entry->context, entry->to};
         object_hold(entry->context);
-        all = entry->remains;
-        entry->remains = NULL;
+        entry->context->at[entry->to]->next = vacant;
+        vacant = entry->context->at[entry->to];
         entry->made = false;
     }
 }
 
 static void in_child(void)
 {
-    all = NULL;
-    sweeping = false;
+    vacant = NULL;
+    releasing = false;
 }
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -8,7 +8,8 @@
 #include "state/base/callback.h"
 #include "state/base/cancel.h"
 #include "state/base/fork.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
+#include "state/object/sub_device.h"
 
 struct platform *the_platform;
 struct seat *the_seats[SEATS];
@@ -17,7 +18,26 @@ uint32_t the_seat_count;
 static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
 
-const struct object_class platform_class = {.size = sizeof(struct platform)};
+static void seat_leave(struct object *object)
+{
+    struct seat *seat = (struct seat *)object;
+    if (seat->part)
+        pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
+}
+
+static void seat_destroy(struct object *object)
+{
+    sub_device_destroy(((struct seat *)object)->part);
+}
+
+OBJECT_CLASS(seat_class) = {
+    .type = OBJECT_DEVICE,
+    .size = sizeof(struct seat),
+    .leave = seat_leave,
+    .destroy = seat_destroy,
+};
+
+OBJECT_CLASS(platform_class) = {.type = OBJECT_PLATFORM, .size = sizeof(struct platform)};
 
 int destructor_add(struct destructor *_Atomic *list, void(CL_CALLBACK *call)(void *, void *),
                    void *data)
@@ -252,12 +272,13 @@ static void context_destroy(struct object *object)
 {
     struct context *context = (struct context *)object;
     destructor_run(&context->destructors, context);
-    svm_forget(&context->svm);
+    free(context->svm.blocks); /* nobody can free the allocations any more; their pins go with it */
     unhold_seats(context);
     free(context->properties);
 }
 
-const struct object_class context_class = {
+OBJECT_CLASS(context_class) = {
+    .type = OBJECT_CONTEXT,
     .size = sizeof(struct context),
     .leave = context_leave,
     .destroy = context_destroy,
@@ -291,7 +312,7 @@ static cl_int create(const cl_context_properties *properties, cl_uint seat_count
     }
     /* A move may come between looking where the seats are and being one of what moves. */
     struct device *devices[SEATS] = {NULL};
-    struct stay stay = {context->seats, context->seat_count, 0};
+    struct retry retry = {context->seats, context->seat_count, 0};
     bool settled = false;
     do {
         unsettle(context);
@@ -299,9 +320,9 @@ static cl_int create(const cl_context_properties *properties, cl_uint seat_count
         error = settle(context, devices);
         settled = error == CL_SUCCESS && publish_if_settled(context, devices);
         if (error == CL_SUCCESS && !settled)
-            stay_again(&stay);
+            retry_again(&retry);
     } while (error == CL_SUCCESS && !settled);
-    stay_end(&stay);
+    retry_end(&retry);
     if (error != CL_SUCCESS)
         goto failed;
     *ret_context = context;

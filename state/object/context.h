@@ -5,7 +5,6 @@
 
 #include "state/base/clock.h"
 #include "state/base/gate.h"
-#include "state/memory/svm.h"
 #include "state/object/object.h"
 #include "state/object/pin.h"
 #include "state/object/residence.h"
@@ -36,10 +35,16 @@ struct seat {
     _Atomic bool moving;
     uint64_t granted;        /**< Its part of what the program may have on `device`. By room.c. */
     bool limited;            /**< Somebody says what it may have. Likewise. */
-    uint32_t stays;          /**< Pieces of work that moves wait for: stay.c's, as is... */
-    uint64_t stay_until;     /**< ...how long at most. CLOCK_MONOTONIC. */
+    uint32_t retries;        /**< Pieces of work that moves wait for: retry.c's, as is... */
+    uint64_t retry_until;    /**< ...how long at most. CLOCK_MONOTONIC. */
     struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
     struct pins pins;        /**< Its own; those of its contexts count as well. */
+};
+
+/** The shared virtual memory allocations of a context, by address. Guarded by svm.c's lock. */
+struct svm_table {
+    struct svm_block *blocks; /**< Owned. */
+    size_t count, reserved, capacity;
 };
 
 struct context {
@@ -127,7 +132,5 @@ cl_int context_create(const cl_context_properties *properties, cl_uint seat_coun
                       struct seat *const *seats,
                       void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
                       void *notify_data, struct context **ret_context);
-
-extern const struct object_class platform_class, seat_class, context_class;
 
 #endif

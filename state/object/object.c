@@ -19,6 +19,13 @@
 uintptr_t object_base;
 struct object_region object_regions[OBJECT_TYPES];
 
+const struct object_class *object_classes[OBJECT_TYPES];
+/* All that were linked: the linker names where the section begins and ends, if there is one. */
+extern const struct object_class *const __start_reseat_class[]
+    __attribute__((weak, visibility("hidden")));
+extern const struct object_class *const __stop_reseat_class[]
+    __attribute__((weak, visibility("hidden")));
+
 const cl_icd_dispatch *object_dispatch;
 
 /* A free slot; lies behind the object header, which keeps its generation and state. */
@@ -112,7 +119,11 @@ static uintptr_t unreserved(void)
 
 static void heap_init(void)
 {
-    for (int type = 1; type < OBJECT_TYPES; type++) {
+    const size_t count = ((uintptr_t)__stop_reseat_class - (uintptr_t)__start_reseat_class) /
+                         sizeof(__start_reseat_class[0]);
+    for (size_t i = 0; i < count; i++) {
+        enum object_type type = __start_reseat_class[i]->type;
+        object_classes[type] = __start_reseat_class[i];
         object_regions[type].slot_mask = slot_size(type) - 1;
         atomic_init(&object_regions[type].used, first_slot(type));
     }
@@ -194,10 +205,11 @@ void *object_create(enum object_type type)
 {
     if (UNLIKELY(__atomic_load_n(&object_base, __ATOMIC_ACQUIRE) == 0))
         pthread_once(&once, heap_init);
-    struct object *object = object_base ? slot_take(type) : NULL;
+    const struct object_class *class = object_classes[type];
+    struct object *object = object_base && class ? slot_take(type) : NULL;
     if (!object)
         return NULL;
-    memset(object + 1, 0, object_classes[type]->size - sizeof(*object));
+    memset(object + 1, 0, class->size - sizeof(*object));
     object->dispatch = object_dispatch;
     atomic_store_explicit(&object->refs, 0, memory_order_relaxed);
     atomic_store_explicit(&object->holds, 1, memory_order_relaxed);
@@ -242,21 +254,21 @@ void object_unhold(void *pointer)
     struct object *object = pointer;
     if (!object)
         return;
-    enum object_type type = type_of(object);
+    const struct object_class *class = object_classes[type_of(object)];
     /* Whether it is the last or not: with its reference the program lets go of host memory too,
      * which a mover may be copying with the gate closed. */
     gate_enter();
     bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;
     if (last)
         atomic_store_explicit(&object->state, OBJECT_LEAVING, memory_order_relaxed);
-    if (last && object_classes[type]->leave)
-        object_classes[type]->leave(object);
+    if (last && class->leave)
+        class->leave(object);
     gate_leave();
     if (!last)
         return;
     atomic_store_explicit(&object->refs, 0, memory_order_release); /* it may have been lent */
-    if (object_classes[type]->destroy)
-        object_classes[type]->destroy(object);
+    if (class->destroy)
+        class->destroy(object);
     slot_give(object);
 }
 

@@ -18,17 +18,20 @@
  * generation, so that a handle used after its release is recognised too.
  */
 
+/** In the order in which a move makes them: what an object is made from is of a type before its
+ * own, or of its own. It takes them away in the opposite order. */
 enum object_type {
     OBJECT_NONE, /* so that NULL, and any pointer before the heap exists, is of no type */
     OBJECT_PLATFORM,
     OBJECT_DEVICE,
     OBJECT_CONTEXT,
-    OBJECT_QUEUE,
-    OBJECT_MEMORY,
-    OBJECT_SAMPLER,
     OBJECT_PROGRAM,
     OBJECT_KERNEL,
+    OBJECT_MEMORY,
+    OBJECT_SAMPLER,
+    OBJECT_QUEUE,
     OBJECT_EVENT,
+    OBJECT_EXTRA, /**< None of OpenCL's: tests bring a class of their own. */
     OBJECT_TYPES
 };
 
@@ -82,8 +85,9 @@ static inline void *object_get(const void *handle, enum object_type type)
     return object;
 }
 
-/** What each type does at the end of its life; NULL where there is nothing to do. */
+/** What the engine does with the objects of one type, each of whose files brings its own. */
 struct object_class {
+    enum object_type type;
     size_t size;
     /** All references and holds are gone: release every real object. Inside the gate, in the
      * section in which the last hold went, so that no mover meets an object that is half gone. Or
@@ -91,9 +95,19 @@ struct object_class {
     void (*leave)(struct object *object);
     /** Then, outside that section: everything else. Without locks, in any thread. Or NULL. */
     void (*destroy)(struct object *object);
+    /** Release one real object. @kept: what was kept until then, as residence_retire was given it,
+     * or NULL. Any thread; blocks on the driver. NULL where the type has no real objects. */
+    void (*release)(const cl_icd_dispatch *cl, void *real, void *kept);
 };
-/** classes.c; slots are sized from it. */
-extern const struct object_class *const object_classes[OBJECT_TYPES];
+/** What follows in braces is the class called @name. It is found by the linker. */
+#define OBJECT_CLASS(name)                                                                         \
+    static const struct object_class name;                                                         \
+    static const struct object_class *const name##_here                                            \
+        __attribute__((section("reseat_class"), used)) = &name;                                    \
+    static const struct object_class name
+/** By type; NULL where none was linked: there are no objects of such a type. Written before the
+ *  first object is made. */
+extern const struct object_class *object_classes[OBJECT_TYPES];
 
 /** The table that loaders call through; set once by interpose before any object exists. */
 extern const cl_icd_dispatch *object_dispatch;

@@ -2,7 +2,6 @@
 
 #include <stddef.h>
 
-#include "state/move/move.h"
 #include "state/object/context.h"
 
 void pin_take(struct pins *pins, enum pin_kind pin)
@@ -17,7 +16,7 @@ void pin_drop(struct pins *pins, enum pin_kind pin)
         atomic_fetch_sub_explicit(&pins->count[pin], 1, memory_order_relaxed);
 }
 
-void pin_stay(struct pins *pins, enum pin_kind pin)
+void pin_keep(struct pins *pins, enum pin_kind pin)
 {
     uint32_t count = atomic_load_explicit(&pins->count[pin], memory_order_relaxed);
     while (count > 1 &&
@@ -81,15 +80,13 @@ static void enter_whole(struct context *context)
     }
 }
 
-cl_int pin_enter(struct context *context, cl_device_info name, uint64_t bits)
+cl_int pin_enter(struct context *context, cl_device_info name, uint64_t bits,
+                 struct seat **ret_stray)
 {
-    for (;;) {
-        enter_whole(context);
-        struct seat *without = seat_without(context, name, bits);
-        if (!without)
-            return CL_SUCCESS;
-        gate_leave();
-        if (!move_home(without))
-            return CL_OUT_OF_RESOURCES;
-    }
+    enter_whole(context);
+    *ret_stray = seat_without(context, name, bits);
+    if (!*ret_stray)
+        return CL_SUCCESS;
+    gate_leave();
+    return CL_OUT_OF_RESOURCES;
 }

@@ -43,7 +43,7 @@ void pin_take(struct pins *pins, enum pin_kind pin);
 /** It is gone. Any thread. Free where @pin is PIN_NONE. */
 void pin_drop(struct pins *pins, enum pin_kind pin);
 /** A pin that was taken stays, once for all like it. Any thread. */
-void pin_stay(struct pins *pins, enum pin_kind pin);
+void pin_keep(struct pins *pins, enum pin_kind pin);
 
 /** Why @seat cannot move: static text, or NULL. Walks the contexts. Any thread; exact for a caller
  *  that has closed the gate. */
@@ -51,12 +51,14 @@ const char *pin_reason(struct seat *seat);
 
 /**
  * Enter the gate as context_enter does, with every seat of @context on a device whose answer to
- * @name has @bits. A program that was promised them by its first device, and was moved to one
- * without before it made use of the promise, is moved back first.
+ * @name has @bits.
  *
- * Blocks on that move. Returns CL_SUCCESS inside the gate, which the caller leaves, or
- * CL_OUT_OF_RESOURCES outside it.
+ * @ret_stray  The seat that is on a device without them: the program was promised them by its first
+ *             device, and was moved before it made use of the promise. It is to be moved home
+ *             (move_home) before another try. NULL on success.
+ * Returns CL_SUCCESS inside the gate, which the caller leaves, or CL_OUT_OF_RESOURCES outside it.
  */
-cl_int pin_enter(struct context *context, cl_device_info name, uint64_t bits);
+cl_int pin_enter(struct context *context, cl_device_info name, uint64_t bits,
+                 struct seat **ret_stray);
 
 #endif

@@ -9,37 +9,12 @@
 #include "state/base/cancel.h"
 #include "state/base/gate.h"
 #include "state/base/log.h"
-#include "state/memory/memory.h"
+#include "state/object/context.h"
 
-void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle)
+void residence_release(const cl_icd_dispatch *cl, enum object_type type, void *real)
 {
-    if (!handle)
-        return;
-    switch (kind) {
-    case OBJECT_CONTEXT:
-        cl->clReleaseContext(handle);
-        break;
-    case OBJECT_QUEUE:
-        cl->clReleaseCommandQueue(handle);
-        break;
-    case OBJECT_MEMORY:
-        cl->clReleaseMemObject(handle);
-        break;
-    case OBJECT_SAMPLER:
-        cl->clReleaseSampler(handle);
-        break;
-    case OBJECT_PROGRAM:
-        cl->clReleaseProgram(handle);
-        break;
-    case OBJECT_KERNEL:
-        cl->clReleaseKernel(handle);
-        break;
-    case OBJECT_EVENT:
-        cl->clReleaseEvent(handle);
-        break;
-    default:
-        break;
-    }
+    if (real)
+        object_classes[type]->release(cl, real, NULL);
 }
 
 /* A context's error reports, handed to the program on the callback thread. */
@@ -230,9 +205,10 @@ int residence_create(struct context *context, struct device *device,
     if (!residence)
         return -ENOMEM;
     atomic_init(&residence->refs, 1);
+    residence->owner = context;
     residence->device = device;
     residence->cl = device->cl;
-    group_limits_set(&residence->groups, &device->info);
+    devinfo_group_limits(&device->info, &residence->groups);
     /* A simulator without threads, or locks. */
     residence->runs_in_caller = strcmp(device->key.platform, "Oclgrind") == 0;
     /* Mesa 22.3. */
@@ -268,52 +244,68 @@ bool residence_is_sibling(const struct residence *residence, const struct reside
            residence->cl == other->cl && residence->device != other->device;
 }
 
-void doomed_release(struct doomed_list *list)
+void retired_release(struct retired_list *list)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        residence_release(list->cl, list->items[i].kind, list->items[i].handle);
-        window_unref(list->items[i].window);
+    while (list) {
+        struct retired_list *next = list->next;
+        for (size_t i = 0; i < list->count; i++) {
+            const struct retired *item = &list->items[i];
+            object_classes[item->type]->release(list->cl, item->real, item->kept);
+        }
+        free(list);
+        list = next;
     }
-    free(list->items);
 }
 
-void residence_sweep(struct residence *residence, struct doomed_list *ret_list)
+void residence_take_retired(struct residence *residence, struct retired_list **list)
 {
     /* With the gate closed no new reference is taken. */
-    if (residence->doomed_count == 0 ||
+    if (!residence->retired || residence->retired->count == 0 ||
         atomic_load_explicit(&residence->refs, memory_order_acquire) != 1)
         return;
-    *ret_list = (struct doomed_list){residence->cl, residence->doomed, residence->doomed_count};
-    residence->doomed = NULL;
-    residence->doomed_count = residence->doomed_capacity = 0;
+    residence->retired->next = *list;
+    *list = residence->retired;
+    residence->retired = NULL;
 }
 
 void residence_unref(struct residence *residence)
 {
     if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
         return;
-    struct doomed_list list = {residence->cl, residence->doomed, residence->doomed_count};
-    doomed_release(&list);
-    residence_release(residence->cl, OBJECT_QUEUE, residence->io);
-    residence_release(residence->cl, OBJECT_CONTEXT, residence->context);
+    retired_release(residence->retired);
+    if (residence->io)
+        residence->cl->clReleaseCommandQueue(residence->io);
+    if (residence->context)
+        residence->cl->clReleaseContext(residence->context);
     free(residence);
 }
 
 int residence_reserve(struct residence *residence, size_t more)
 {
-    size_t wanted = residence->doomed_count + more;
-    if (wanted <= residence->doomed_capacity)
+    struct retired_list *list = residence->retired;
+    size_t wanted = (list ? list->count : 0) + more, size;
+    if (list && wanted <= list->capacity)
         return 0;
-    struct doomed *grown = reallocarray(residence->doomed, wanted, sizeof(*grown));
+    if (__builtin_mul_overflow(wanted, sizeof(list->items[0]), &size) ||
+        __builtin_add_overflow(size, sizeof(*list), &size))
+        return -ENOMEM;
+    struct retired_list *grown = realloc(list, size);
     if (!grown)
         return -ENOMEM;
-    residence->doomed = grown;
-    residence->doomed_capacity = wanted;
+    if (!list)
+        *grown = (struct retired_list){.cl = residence->cl};
+    grown->capacity = wanted;
+    residence->retired = grown;
     return 0;
 }
 
-void residence_doom(struct residence *residence, enum object_type kind, void *handle,
-                    struct window *window)
+void residence_retire(struct residence *residence, enum object_type type, void *real, void *kept)
 {
-    residence->doomed[residence->doomed_count++] = (struct doomed){handle, kind, window};
+    struct retired_list *list = residence->retired;
+    if (!real)
+        return;
+    if (list && list->count < list->capacity)
+        list->items[list->count++] = (struct retired){real, type, kept};
+    else
+        object_classes[type]->release(residence->cl, real, kept);
 }

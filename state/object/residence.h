@@ -5,7 +5,6 @@
 
 #include "state/driver/driver.h"
 #include "state/object/object.h"
-#include "state/program/group.h"
 
 /*
  * A residence is one real OpenCL context on one real device. A context of the program keeps its
@@ -18,7 +17,6 @@
 #define PLACE_NONE 0xff   /**< Suspended: nowhere. */
 
 struct context;
-struct window;
 
 /** What a device does with CL_MEM_USE_HOST_PTR: tried out by its first residence. */
 enum host_ptr {
@@ -27,8 +25,22 @@ enum host_ptr {
     HOST_PTR_MAPPED, /**< Maps give the pointer, as 5.2.1 demands. */
 };
 
+/** Real objects of one residence that nothing refers to any more, on their way to being released.
+ */
+struct retired_list {
+    struct retired_list *next; /**< Taken from another residence. */
+    const cl_icd_dispatch *cl;
+    size_t count, capacity;
+    struct retired {
+        void *real;
+        enum object_type type;
+        void *kept; /**< For the class's release; or NULL. */
+    } items[];
+};
+
 struct residence {
     _Atomic uint32_t refs; /**< The context's table, and each thread that waits in the driver. */
+    struct context *owner; /**< In whose table it is; or NULL. Borrowed. */
     struct device *device;
     const cl_icd_dispatch *cl;
     cl_context context;
@@ -38,14 +50,8 @@ struct residence {
     bool in_place;       /**< And the device works on those very bytes: nothing is ever copied. */
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
     bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
-    /** Real objects that nothing refers to any more; released with the residence. By movers only.
-     */
-    struct doomed {
-        void *handle;
-        enum object_type kind;
-        struct window *window; /**< Held for a buffer made over it; or NULL. */
-    } * doomed;
-    size_t doomed_count, doomed_capacity;
+    struct retired_list *retired; /**< Released with it; NULL: room for none. By movers only. */
+    struct residence *next;       /**< In the list of whoever takes it apart. */
 };
 
 /**
@@ -61,25 +67,24 @@ static inline void residence_ref(struct residence *residence)
 {
     atomic_fetch_add_explicit(&residence->refs, 1, memory_order_relaxed);
 }
-/** The last one releases the doomed objects, the queue and the context. NULL is allowed. */
+/** The last one releases what was retired, the queue and the context. NULL is allowed. */
 void residence_unref(struct residence *residence);
 
-/** Set real objects aside for release with the residence. 0 or -ENOMEM (then nothing changed). */
+/** Room for @more to be retired. 0 or -ENOMEM (then nothing changed). By a mover. */
 MUST_CHECK int residence_reserve(struct residence *residence, size_t more);
-/** @window  A hold on it is taken over; or NULL. */
-void residence_doom(struct residence *residence, enum object_type kind, void *handle,
-                    struct window *window);
-/** What was set aside in a residence that stays. */
-struct doomed_list {
-    const cl_icd_dispatch *cl;
-    struct doomed *items; /**< Owned. */
-    size_t count;
-};
-/** Take it, unless a thread still waits in the driver: then it is left for the next time. By a
- *  mover with the gate closed. */
-void residence_sweep(struct residence *residence, struct doomed_list *ret_list);
-/** Release it. Gate open. */
-void doomed_release(struct doomed_list *list);
+/**
+ * Nothing refers to @real any more: set it aside, to be released with @residence or with what
+ * residence_take_retired takes. Where there is no room it is released at once. By a mover.
+ *
+ * @real  NULL is allowed.
+ * @kept  For the class's release; or NULL.
+ */
+void residence_retire(struct residence *residence, enum object_type type, void *real, void *kept);
+/** Of a residence that stays: move what was set aside to the front of *@list, unless a thread still
+ *  waits in the driver: then it is left for the next time. By a mover with the gate closed. */
+void residence_take_retired(struct residence *residence, struct retired_list **list);
+/** Release all that is in the list. Gate open. NULL is allowed. */
+void retired_release(struct retired_list *list);
 
 /**
  * clWaitForEvents and clFinish for a thread of the program: outside the gate (G2), where the caller
@@ -106,6 +111,6 @@ bool residence_has_link(const struct residence *residence);
 bool residence_is_sibling(const struct residence *residence, const struct residence *other);
 
 /** Release one real object; NULL is allowed. */
-void residence_release(const cl_icd_dispatch *cl, enum object_type kind, void *handle);
+void residence_release(const cl_icd_dispatch *cl, enum object_type type, void *real);
 
 #endif

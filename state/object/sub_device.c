@@ -3,20 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/move/move.h"
-
 /*
  * The real part stays: POCL's threads look at a queue's device after what they did there was waited
  * for, and the queue and the device were released; no call tells when they have. It is 1 KiB.
  */
-static void seat_leave(struct object *object)
-{
-    struct seat *seat = (struct seat *)object;
-    if (seat->part)
-        pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
-}
-
-static void part_free(struct sub_device *part)
+void sub_device_destroy(struct sub_device *part)
 {
     if (!part)
         return;
@@ -24,17 +15,6 @@ static void part_free(struct sub_device *part)
     free(part->properties);
     free(part);
 }
-
-static void seat_destroy(struct object *object)
-{
-    part_free(((struct seat *)object)->part);
-}
-
-const struct object_class seat_class = {
-    .size = sizeof(struct seat),
-    .leave = seat_leave,
-    .destroy = seat_destroy,
-};
 
 /* Elements of the one partition that a list names, with the 0 that ends it. */
 static size_t list_length(const cl_device_partition_property *properties)
@@ -82,7 +62,7 @@ static void seat_discard(struct seat *seat)
     if (!seat)
         return;
     pin_drop(&seat->part->parent->pins, PIN_SUB_DEVICES);
-    part_free(seat->part);
+    sub_device_destroy(seat->part);
     object_discard(seat);
 }
 
@@ -98,20 +78,20 @@ static bool can_divide(const struct device *device, cl_device_partition_property
     return found;
 }
 
-/* Inside the gate with @parent on a device that can be divided so. */
-static cl_int enter(struct seat *parent, cl_device_partition_property kind)
+/* Inside the gate with @parent on a device, which can be divided so. */
+static cl_int enter(struct seat *parent, cl_device_partition_property kind, bool *ret_stray)
 {
-    for (;;) {
-        struct device *device;
+    struct device *device;
+    do {
         seats_wait(1, &parent, &device);
         gate_enter();
         device = atomic_load(&parent->device);
         if (device && can_divide(device, kind))
             return CL_SUCCESS;
         gate_leave();
-        if (device && !move_home(parent))
-            return CL_DEVICE_PARTITION_FAILED;
-    }
+    } while (!device);
+    *ret_stray = true;
+    return CL_DEVICE_PARTITION_FAILED;
 }
 
 /* The real sub-devices, @count of them, each with its seat. Inside the gate. */
@@ -140,10 +120,12 @@ static cl_int divide(struct seat *parent, const cl_device_partition_property *pr
 }
 
 cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
-                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count)
+                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count,
+                         bool *ret_stray)
 {
     cl_uint made = 0;
-    cl_int error = enter(parent, properties[0]);
+    *ret_stray = false;
+    cl_int error = enter(parent, properties[0], ret_stray);
     if (error != CL_SUCCESS)
         return error;
     struct device *device = atomic_load(&parent->device);

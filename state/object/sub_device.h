@@ -25,12 +25,17 @@ struct sub_device {
  * @count       Room in @ret_seats, which may be NULL.
  * @ret_seats   Published, with one reference of the program's.
  * @ret_count   How many there are, or would be. May be NULL.
+ * @ret_stray   @parent is on a device that cannot be divided, and is to be moved home (move_home)
+ *              before another try. Always set.
  *
- * Waits while @parent is suspended, and moves it home from a device that cannot be divided; not
- * inside the gate. Untouched on failure. A context takes no more than SEATS devices, so no more
- * parts than that are made: CL_DEVICE_PARTITION_FAILED.
+ * Waits while @parent is suspended; not inside the gate. Untouched on failure. A context takes no
+ * more than SEATS devices, so no more parts than that are made: CL_DEVICE_PARTITION_FAILED.
  */
 cl_int sub_device_create(struct seat *parent, const cl_device_partition_property *properties,
-                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count);
+                         cl_uint count, struct seat **ret_seats, cl_uint *ret_count,
+                         bool *ret_stray);
+
+/** What a seat that was a part had. NULL is allowed. */
+void sub_device_destroy(struct sub_device *part);
 
 #endif

@@ -12,7 +12,7 @@
  */
 
 struct memory;
-struct group_limits; /* group.h */
+struct group_limits; /* devinfo.h */
 struct image_shape;
 
 /** The index space of a launch (5.8). */

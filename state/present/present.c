@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/entry/info.h"
-#include "state/present/draft.h"
-#include "state/present/hide.h"
-#include "state/present/meet.h"
+#include "state/base/info.h"
+#include "state/present/common_answers.h"
+#include "state/present/prologue.h"
+#include "state/present/proposal.h"
 #include "state/present/reply.h"
 
 #define PRODUCT     "reseat"
@@ -49,9 +49,9 @@ static bool answers_everything(const struct devinfo *device)
     for (size_t i = 0; i < devinfo_param_count; i++) {
         const struct devinfo_param *param = &devinfo_params[i];
 
-        if (param->since > VERSION_1_2 && param->meet != DEVINFO_OURS &&
-            param->meet != DEVINFO_NONE && param->meet != DEVINFO_PINS &&
-            !meet_answers(device, param))
+        if (param->since > VERSION_1_2 && param->rule != DEVINFO_OURS &&
+            param->rule != DEVINFO_NONE && param->rule != DEVINFO_PINS &&
+            !common_answers(device, param))
             return false;
     }
     return true;
@@ -75,81 +75,81 @@ static cl_version device_version(const struct devinfo *device, const char **ret_
  * OpenCL C: 1.2 at most. A later one may only be told where all of its features are offered
  * (CL_DEVICE_OPENCL_C_VERSION, 4.2), and pipes never are.
  */
-static void draft_versions(struct draft *draft)
+static void proposal_versions(struct proposal *proposal)
 {
-    const struct meet *meet = &draft->meet;
-    cl_version first = device_version(meet->devices[0], &(const char *){NULL});
+    const struct common *common = &proposal->common;
+    cl_version first = device_version(common->devices[0], &(const char *){NULL});
     const char *because = NULL, *least = NULL;
     struct reason *reason;
     bool differ = false;
 
-    draft->version = first;
-    draft->c_version = VERSION_1_2;
-    for (size_t i = 0; i < meet->count; i++) {
-        cl_version version = device_version(meet->devices[i], &because);
-        cl_version c = c_version(meet->devices[i]);
+    proposal->version = first;
+    proposal->c_version = VERSION_1_2;
+    for (size_t i = 0; i < common->count; i++) {
+        cl_version version = device_version(common->devices[i], &because);
+        cl_version c = c_version(common->devices[i]);
 
         differ = differ || version != first;
-        if (i == 0 || version < draft->version)
+        if (i == 0 || version < proposal->version)
             least = because;
-        draft->version = version < draft->version ? version : draft->version;
-        draft->c_version = c < draft->c_version ? c : draft->c_version;
+        proposal->version = version < proposal->version ? version : proposal->version;
+        proposal->c_version = c < proposal->c_version ? c : proposal->c_version;
     }
-    if (draft->c_version > draft->version)
-        draft->c_version = draft->version;
+    if (proposal->c_version > proposal->version)
+        proposal->c_version = proposal->version;
 
-    reason = reasons_note_answer(meet->reasons, CL_DEVICE_VERSION,
+    reason = reasons_note_answer(common->reasons, CL_DEVICE_VERSION,
                                  differ ? REASON_LEAST : REASON_EQUAL, least);
-    for (size_t i = 0; differ && i < meet->count; i++) {
-        if (device_version(meet->devices[i], &because) == draft->version)
+    for (size_t i = 0; differ && i < common->count; i++) {
+        if (device_version(common->devices[i], &because) == proposal->version)
             reason_by(reason, i);
     }
 }
 
 /* An extension that nobody may be told of is noted once, whoever has it. */
-static int note_refused(const struct meet *meet)
+static int note_refused(const struct common *common)
 {
-    for (size_t i = 0; meet->reasons && i < meet->count; i++) {
+    for (size_t i = 0; common->reasons && i < common->count; i++) {
         char CLEANUP(free_pointer) *words =
-            strdup(devinfo_string(meet->devices[i], CL_DEVICE_EXTENSIONS));
+            strdup(devinfo_string(common->devices[i], CL_DEVICE_EXTENSIONS));
         const struct devinfo_value *features =
-            devinfo_find(meet->devices[i], CL_DEVICE_OPENCL_C_FEATURES);
+            devinfo_find(common->devices[i], CL_DEVICE_OPENCL_C_FEATURES);
         char *rest = NULL;
 
         if (!words)
             return -ENOMEM;
         for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-            if (allow_extension_find(word) < 0)
-                reasons_note_name(meet->reasons, REASON_EXTENSION, word, REASON_NOT_CARRIED,
-                                  allow_refusal(word));
+            if (carried_extension_find(word) < 0)
+                reasons_note_name(common->reasons, REASON_EXTENSION, word, REASON_NOT_CARRIED,
+                                  carried_refusal(word));
         }
         for (size_t j = 0; features && j < features->size / sizeof(cl_name_version); j++) {
             cl_name_version entry;
 
             memcpy(&entry, features->bytes + j * sizeof(entry), sizeof(entry));
             entry.name[sizeof(entry.name) - 1] = '\0';
-            if (allow_feature_find(entry.name) < 0)
-                reasons_note_name(meet->reasons, REASON_FEATURE, entry.name, REASON_NOT_CARRIED,
-                                  allow_refusal(entry.name));
+            if (carried_feature_find(entry.name) < 0)
+                reasons_note_name(common->reasons, REASON_FEATURE, entry.name, REASON_NOT_CARRIED,
+                                  carried_refusal(entry.name));
         }
     }
     return 0;
 }
 
-static int draft_names(struct draft *draft)
+static int proposal_names(struct proposal *proposal)
 {
-    for (size_t i = 0; i < allow_extension_count; i++)
-        draft->extensions[i] = meet_extension(&draft->meet, allow_extensions[i]);
-    for (size_t i = 0; i < allow_feature_count; i++)
-        draft->features[i] = meet_feature(&draft->meet, allow_features[i]);
-    return note_refused(&draft->meet);
+    for (size_t i = 0; i < carried_extension_count; i++)
+        proposal->extensions[i] = common_extension(&proposal->common, carried_extensions[i]);
+    for (size_t i = 0; i < carried_feature_count; i++)
+        proposal->features[i] = common_feature(&proposal->common, carried_features[i]);
+    return note_refused(&proposal->common);
 }
 
 /* The names that are left, with the least version that some device gives, or @fallback. */
-static int write_versioned(struct draft *draft, cl_device_info list, const char *const *names,
+static int write_versioned(struct proposal *proposal, cl_device_info list, const char *const *names,
                            const bool *has, size_t count, cl_version fallback)
 {
-    cl_name_version entries[ALLOW_MAX] = {0};
+    cl_name_version entries[CARRIED_MAX] = {0};
     size_t used = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -158,60 +158,61 @@ static int write_versioned(struct draft *draft, cl_device_info list, const char 
 
         if (!has[i])
             continue;
-        version = meet_name_version(&draft->meet, list, names[i], &in_all);
+        version = common_name_version(&proposal->common, list, names[i], &in_all);
         entries[used].version = version ? version : fallback;
         snprintf(entries[used].name, sizeof(entries[used].name), "%s", names[i]);
         used++;
     }
-    return reply_set(&draft->answers, list, entries, used * sizeof(entries[0]));
+    return reply_set(&proposal->answers, list, entries, used * sizeof(entries[0]));
 }
 
-static int write_names(struct draft *draft)
+static int write_names(struct proposal *proposal)
 {
-    char text[ALLOW_MAX * CL_NAME_VERSION_MAX_NAME_SIZE] = "";
+    char text[CARRIED_MAX * CL_NAME_VERSION_MAX_NAME_SIZE] = "";
     int err;
 
-    for (size_t i = 0; i < allow_extension_count; i++) {
-        if (!draft->extensions[i])
+    for (size_t i = 0; i < carried_extension_count; i++) {
+        if (!proposal->extensions[i])
             continue;
         if (text[0])
             strcat(text, " ");
-        strcat(text, allow_extensions[i]);
+        strcat(text, carried_extensions[i]);
     }
-    err = reply_set_string(&draft->answers, CL_DEVICE_EXTENSIONS, text);
+    err = reply_set_string(&proposal->answers, CL_DEVICE_EXTENSIONS, text);
     if (!err)
-        err = write_versioned(draft, CL_DEVICE_EXTENSIONS_WITH_VERSION, allow_extensions,
-                              draft->extensions, allow_extension_count, CL_MAKE_VERSION(1, 0, 0));
+        err = write_versioned(proposal, CL_DEVICE_EXTENSIONS_WITH_VERSION, carried_extensions,
+                              proposal->extensions, carried_extension_count,
+                              CL_MAKE_VERSION(1, 0, 0));
     if (!err)
-        err = write_versioned(draft, CL_DEVICE_OPENCL_C_FEATURES, allow_features, draft->features,
-                              allow_feature_count, VERSION_3);
+        err = write_versioned(proposal, CL_DEVICE_OPENCL_C_FEATURES, carried_features,
+                              proposal->features, carried_feature_count, VERSION_3);
     return err;
 }
 
 /* OpenCL C 2.0 requires what is not carried, as OpenCL 2.0 does. */
-static int write_c_versions(struct draft *draft)
+static int write_c_versions(struct proposal *proposal)
 {
-    const struct devinfo_value *met =
-        devinfo_find(&draft->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS);
-    size_t count = met ? met->size / sizeof(cl_name_version) : 0, used = 0;
+    const struct devinfo_value *combined =
+        devinfo_find(&proposal->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS);
+    size_t count = combined ? combined->size / sizeof(cl_name_version) : 0, used = 0;
     cl_name_version CLEANUP(free_pointer) *entries = calloc(count + 1, sizeof(*entries));
 
     if (!entries)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++) {
-        memcpy(&entries[used], met->bytes + i * sizeof(*entries), sizeof(*entries));
+        memcpy(&entries[used], combined->bytes + i * sizeof(*entries), sizeof(*entries));
         if (carried_version(entries[used].version) == entries[used].version &&
-            entries[used].version <= draft->version)
+            entries[used].version <= proposal->version)
             used++;
     }
-    return reply_set(&draft->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS, entries,
+    return reply_set(&proposal->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS, entries,
                      used * sizeof(*entries));
 }
 
 /* CL_DEVICE_IL_VERSION in the words of CL_DEVICE_ILS_WITH_VERSION, which is the finer list. */
-static int write_ils(struct draft *draft)
+static int write_ils(struct proposal *proposal)
 {
-    const struct devinfo_value *ils = devinfo_find(&draft->answers, CL_DEVICE_ILS_WITH_VERSION);
+    const struct devinfo_value *ils = devinfo_find(&proposal->answers, CL_DEVICE_ILS_WITH_VERSION);
     char text[1024] = "";
     size_t used = 0;
 
@@ -229,7 +230,7 @@ static int write_ils(struct draft *draft)
             break;
         used += (size_t)length;
     }
-    return reply_set_string(&draft->answers, CL_DEVICE_IL_VERSION, text);
+    return reply_set_string(&proposal->answers, CL_DEVICE_IL_VERSION, text);
 }
 
 static const char *kind_name(cl_device_type type)
@@ -241,15 +242,15 @@ static const char *kind_name(cl_device_type type)
     return type & CL_DEVICE_TYPE_CPU ? "CPU" : "custom";
 }
 
-static const char *profile_name(const struct draft *draft)
+static const char *profile_name(const struct proposal *proposal)
 {
-    return draft_is_embedded(draft) ? "EMBEDDED_PROFILE" : "FULL_PROFILE";
+    return proposal_is_embedded(proposal) ? "EMBEDDED_PROFILE" : "FULL_PROFILE";
 }
 
 /* Strings of our own; the first device's in the native profile, where they still tell the truth. */
-static int write_strings(struct draft *draft, bool native, cl_device_type type)
+static int write_strings(struct proposal *proposal, bool native, cl_device_type type)
 {
-    const struct devinfo *first = draft->meet.devices[0];
+    const struct devinfo *first = proposal->common.devices[0];
     char name[64], version[64], c[64];
     const struct {
         cl_device_info name;
@@ -261,24 +262,25 @@ static int write_strings(struct draft *draft, bool native, cl_device_type type)
         {CL_DEVICE_VENDOR, PRODUCT, true, "so that programs take no vendor's path"},
         {CL_DRIVER_VERSION, RESEAT_VERSION, true, NULL},
         {CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED, NOT_CONFORMANT, true, NULL},
-        {CL_DEVICE_PROFILE, profile_name(draft), false, "full where every device has it"},
-        {CL_DEVICE_VERSION, version, devinfo_version(first) == draft->version, NULL},
-        {CL_DEVICE_OPENCL_C_VERSION, c, c_version(first) == draft->c_version,
+        {CL_DEVICE_PROFILE, profile_name(proposal), false, "full where every device has it"},
+        {CL_DEVICE_VERSION, version, devinfo_version(first) == proposal->version, NULL},
+        {CL_DEVICE_OPENCL_C_VERSION, c, c_version(first) == proposal->c_version,
          "a later one is only told where all of its features are"},
     };
 
     snprintf(name, sizeof(name), "%s virtual device (%s)", PRODUCT, kind_name(type));
-    snprintf(version, sizeof(version), "OpenCL %u.%u %s %s", CL_VERSION_MAJOR(draft->version),
-             CL_VERSION_MINOR(draft->version), PRODUCT, RESEAT_VERSION);
-    snprintf(c, sizeof(c), "OpenCL C %u.%u %s", CL_VERSION_MAJOR(draft->c_version),
-             CL_VERSION_MINOR(draft->c_version), PRODUCT);
+    snprintf(version, sizeof(version), "OpenCL %u.%u %s %s", CL_VERSION_MAJOR(proposal->version),
+             CL_VERSION_MINOR(proposal->version), PRODUCT, RESEAT_VERSION);
+    snprintf(c, sizeof(c), "OpenCL C %u.%u %s", CL_VERSION_MAJOR(proposal->c_version),
+             CL_VERSION_MINOR(proposal->c_version), PRODUCT);
     for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
         const char *own = devinfo_string(first, strings[i].name);
         bool keep = native && strings[i].own && own[0];
-        int err = reply_set_string(&draft->answers, strings[i].name, keep ? own : strings[i].ours);
+        int err =
+            reply_set_string(&proposal->answers, strings[i].name, keep ? own : strings[i].ours);
 
         if (strings[i].name != CL_DEVICE_VERSION)
-            reasons_note_answer(draft->meet.reasons, strings[i].name,
+            reasons_note_answer(proposal->common.reasons, strings[i].name,
                                 keep ? REASON_FIRST : REASON_OURS, strings[i].because);
 
         if (err)
@@ -287,10 +289,10 @@ static int write_strings(struct draft *draft, bool native, cl_device_type type)
     return 0;
 }
 
-static int write_numbers(struct draft *draft, bool native, cl_device_type type)
+static int write_numbers(struct proposal *proposal, bool native, cl_device_type type)
 {
-    const struct devinfo *first = draft->meet.devices[0];
-    struct devinfo *answers = &draft->answers;
+    const struct devinfo *first = proposal->common.devices[0];
+    struct devinfo *answers = &proposal->answers;
     /* 0 is no vendor's, so that a program takes no vendor's path. */
     uint64_t vendor = native ? devinfo_scalar(first, CL_DEVICE_VENDOR_ID, 0) : 0;
     int err = reply_set_scalar(answers, CL_DEVICE_TYPE, type, sizeof(cl_device_type));
@@ -298,79 +300,79 @@ static int write_numbers(struct draft *draft, bool native, cl_device_type type)
     if (!err)
         err = reply_set_scalar(answers, CL_DEVICE_VENDOR_ID, vendor, sizeof(cl_uint));
     if (!err)
-        err = reply_set_scalar(answers, CL_DEVICE_NUMERIC_VERSION, draft->version,
+        err = reply_set_scalar(answers, CL_DEVICE_NUMERIC_VERSION, proposal->version,
                                sizeof(cl_version));
     if (!err)
-        err = reply_set_scalar(answers, CL_DEVICE_OPENCL_C_NUMERIC_VERSION_KHR, draft->c_version,
+        err = reply_set_scalar(answers, CL_DEVICE_OPENCL_C_NUMERIC_VERSION_KHR, proposal->c_version,
                                sizeof(cl_version_khr));
     return err;
 }
 
 /* Last: the answers that the presented version and extensions do not have. */
-static void drop_unoffered(struct draft *draft)
+static void drop_unoffered(struct proposal *proposal)
 {
     for (size_t i = 0; i < devinfo_param_count; i++) {
         const struct devinfo_param *param = &devinfo_params[i];
 
-        if (param->since && param->since <= draft->version)
+        if (param->since && param->since <= proposal->version)
             continue;
-        if (!param->extension || !draft_has_extension(draft, param->extension))
-            reply_drop(&draft->answers, param->name);
+        if (!param->extension || !proposal_has_extension(proposal, param->extension))
+            reply_drop(&proposal->answers, param->name);
     }
 }
 
-static int write_param(struct draft *draft, const struct devinfo_param *param)
+static int write_param(struct proposal *proposal, const struct devinfo_param *param)
 {
-    const struct devinfo_value *own = devinfo_find(draft->meet.devices[0], param->name);
+    const struct devinfo_value *own = devinfo_find(proposal->common.devices[0], param->name);
 
-    if (!draft->native || param->meet != DEVINFO_PINS || !own)
-        return meet_param(&draft->meet, param);
-    reason_by(reasons_note_answer(draft->meet.reasons, param->name, REASON_FIRST,
+    if (!proposal->native || param->rule != DEVINFO_PINS || !own)
+        return common_param(&proposal->common, param);
+    reason_by(reasons_note_answer(proposal->common.reasons, param->name, REASON_FIRST,
                                   "it pins the program that uses it"),
               0);
-    return reply_set(&draft->answers, param->name, own->bytes, own->size);
+    return reply_set(&proposal->answers, param->name, own->bytes, own->size);
 }
 
-static int draft_write(struct draft *draft, bool native, cl_device_type forced_type)
+static int proposal_write(struct proposal *proposal, bool native, cl_device_type forced_type)
 {
     cl_device_type type =
-        forced_type ? forced_type : devinfo_scalar(draft->meet.devices[0], CL_DEVICE_TYPE, 0);
+        forced_type ? forced_type : devinfo_scalar(proposal->common.devices[0], CL_DEVICE_TYPE, 0);
     int err = 0;
 
-    reason_by(reasons_note_answer(draft->meet.reasons, CL_DEVICE_TYPE,
+    reason_by(reasons_note_answer(proposal->common.reasons, CL_DEVICE_TYPE,
                                   forced_type ? REASON_OURS : REASON_FIRST,
                                   forced_type ? "as --present says" : NULL),
               0);
-    draft_versions(draft);
-    err = draft_names(draft);
+    proposal_versions(proposal);
+    err = proposal_names(proposal);
     for (size_t i = 0; !err && i < devinfo_param_count; i++)
-        err = write_param(draft, &devinfo_params[i]);
+        err = write_param(proposal, &devinfo_params[i]);
     if (!err)
-        err = meet_formats(&draft->meet);
+        err = common_formats(&proposal->common);
     if (!err)
-        err = write_ils(draft);
+        err = write_ils(proposal);
     if (err)
         return err;
-    draft_agree(draft);
-    err = write_names(draft);
+    proposal_agree(proposal);
+    err = write_names(proposal);
     if (!err)
-        err = write_c_versions(draft);
+        err = write_c_versions(proposal);
     if (!err)
-        err = write_strings(draft, native, type);
+        err = write_strings(proposal, native, type);
     if (!err)
-        err = write_numbers(draft, native, type);
+        err = write_numbers(proposal, native, type);
     if (!err)
-        drop_unoffered(draft);
+        drop_unoffered(proposal);
     return err;
 }
 
 /* 4.1: what every device of the platform has, and the platform's own. */
-static int platform_extensions(const struct draft *draft, struct devinfo *platform)
+static int platform_extensions(const struct proposal *proposal, struct devinfo *platform)
 {
-    const char *names = devinfo_string(&draft->answers, CL_DEVICE_EXTENSIONS);
+    const char *names = devinfo_string(&proposal->answers, CL_DEVICE_EXTENSIONS);
     const struct devinfo_value *versions =
-        devinfo_find(&draft->answers, CL_DEVICE_EXTENSIONS_WITH_VERSION);
-    cl_name_version list[ALLOW_MAX + 1] = {{CL_MAKE_VERSION(1, 0, 0), PLATFORM_ICD}};
+        devinfo_find(&proposal->answers, CL_DEVICE_EXTENSIONS_WITH_VERSION);
+    cl_name_version list[CARRIED_MAX + 1] = {{CL_MAKE_VERSION(1, 0, 0), PLATFORM_ICD}};
     char CLEANUP(free_pointer) *text = malloc(sizeof(PLATFORM_ICD) + strlen(names) + 2);
     int err;
 
@@ -385,14 +387,14 @@ static int platform_extensions(const struct draft *draft, struct devinfo *platfo
                      sizeof(list[0]) + versions->size);
 }
 
-static int platform_write(const struct draft *draft, struct devinfo *platform)
+static int platform_write(const struct proposal *proposal, struct devinfo *platform)
 {
     char version[64];
     const struct {
         cl_platform_info name;
         const char *text;
     } strings[] = {
-        {CL_PLATFORM_PROFILE, profile_name(draft)},
+        {CL_PLATFORM_PROFILE, profile_name(proposal)},
         {CL_PLATFORM_VERSION, version},
         {CL_PLATFORM_NAME, PRODUCT},
         {CL_PLATFORM_VENDOR, PRODUCT},
@@ -400,20 +402,20 @@ static int platform_write(const struct draft *draft, struct devinfo *platform)
     };
     int err;
 
-    snprintf(version, sizeof(version), "OpenCL %u.%u %s %s", CL_VERSION_MAJOR(draft->version),
-             CL_VERSION_MINOR(draft->version), PRODUCT, RESEAT_VERSION);
+    snprintf(version, sizeof(version), "OpenCL %u.%u %s %s", CL_VERSION_MAJOR(proposal->version),
+             CL_VERSION_MINOR(proposal->version), PRODUCT, RESEAT_VERSION);
     for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
         err = reply_set_string(platform, strings[i].name, strings[i].text);
         if (err)
             return err;
     }
-    err = platform_extensions(draft, platform);
+    err = platform_extensions(proposal, platform);
     /* Parallel to the device: there by version, or by cl_khr_extended_versioning. */
-    if (!err && devinfo_find(&draft->answers, CL_DEVICE_NUMERIC_VERSION))
-        err = reply_set_scalar(platform, CL_PLATFORM_NUMERIC_VERSION, draft->version,
+    if (!err && devinfo_find(&proposal->answers, CL_DEVICE_NUMERIC_VERSION))
+        err = reply_set_scalar(platform, CL_PLATFORM_NUMERIC_VERSION, proposal->version,
                                sizeof(cl_version));
     /* 0: device and host timers are not synchronised (they would not stay so across a move). */
-    if (!err && draft->version >= VERSION_3)
+    if (!err && proposal->version >= VERSION_3)
         err = reply_set_scalar(platform, CL_PLATFORM_HOST_TIMER_RESOLUTION, 0, sizeof(cl_ulong));
     return err;
 }
@@ -471,38 +473,38 @@ int present_explain(const struct devinfo *const *devices, size_t count,
     struct reasons reasons = {.device_count = count};
     struct devinfo platform = {0};
     char *prologue = NULL;
-    struct draft draft = {.native = terms->profile == PRESENT_NATIVE,
-                          .memory = terms->profile == PRESENT_PORTABLE ? terms->memory : 0,
-                          .meet = {.devices = chosen,
-                                   .least_memory = terms->profile == PRESENT_COMMON,
-                                   .answers = &draft.answers,
-                                   .reasons = ret_reasons ? &reasons : NULL}};
+    struct proposal proposal = {.native = terms->profile == PRESENT_NATIVE,
+                                .memory = terms->profile == PRESENT_PORTABLE ? terms->memory : 0,
+                                .common = {.devices = chosen,
+                                           .least_memory = terms->profile == PRESENT_COMMON,
+                                           .answers = &proposal.answers,
+                                           .reasons = ret_reasons ? &reasons : NULL}};
     int err = chosen && place ? 0 : -ENOMEM;
 
     if (!err && !count)
         err = -EINVAL;
     if (!err) {
-        draft.meet.count = choose(devices, count, terms->profile, chosen, place);
-        err = draft_write(&draft, terms->profile == PRESENT_NATIVE, terms->type);
+        proposal.common.count = choose(devices, count, terms->profile, chosen, place);
+        err = proposal_write(&proposal, terms->profile == PRESENT_NATIVE, terms->type);
     }
     if (!err)
-        err = platform_write(&draft, &platform);
+        err = platform_write(&proposal, &platform);
     if (!err)
-        err = hide_text(&draft, &prologue);
+        err = prologue_text(&proposal, &prologue);
     if (!err)
-        name_all_devices(draft.meet.reasons, place, draft.meet.count, terms->profile);
+        name_all_devices(proposal.common.reasons, place, proposal.common.count, terms->profile);
     if (!err && reasons.failed)
         err = -ENOMEM;
     free(chosen);
     free(place);
     if (err) {
-        devinfo_finish(&draft.answers);
+        devinfo_finish(&proposal.answers);
         devinfo_finish(&platform);
         reasons_finish(&reasons);
         free(prologue);
         return err;
     }
-    *ret = (struct present){draft.answers, platform, draft.version, prologue};
+    *ret = (struct present){proposal.answers, platform, proposal.version, prologue};
     if (ret_reasons)
         *ret_reasons = reasons;
     return 0;

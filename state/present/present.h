@@ -29,7 +29,7 @@ struct present {
     struct devinfo device;   /**< Answers of clGetDeviceInfo, and image formats. */
     struct devinfo platform; /**< Answers of clGetPlatformInfo. */
     cl_version version;      /**< Of both, as CL_MAKE_VERSION. */
-    char *prologue;          /**< Goes before every source: see hide_text. */
+    char *prologue;          /**< Goes before every source: see prologue_text. */
 };
 
 /**

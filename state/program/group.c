@@ -4,18 +4,6 @@
 
 #include "state/program/kernel_priv.h"
 
-void group_limits_set(struct group_limits *limits, const struct devinfo *device)
-{
-    const struct devinfo_value *sizes = devinfo_find(device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
-    atomic_store(&limits->items, devinfo_scalar(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, SIZE_MAX));
-    for (size_t i = 0; i < ARRAY_SIZE(limits->sizes); i++) {
-        size_t size = SIZE_MAX;
-        if (sizes && sizes->size >= (i + 1) * sizeof(size))
-            memcpy(&size, sizes->bytes + i * sizeof(size), sizeof(size));
-        atomic_store(&limits->sizes[i], size);
-    }
-}
-
 static size_t get(const _Atomic size_t *limit)
 {
     return atomic_load_explicit(limit, memory_order_relaxed);

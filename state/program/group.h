@@ -1,8 +1,6 @@
 #ifndef RESEAT_STATE_PROGRAM_GROUP_H
 #define RESEAT_STATE_PROGRAM_GROUP_H
 
-#include <stdatomic.h>
-
 #include "state/driver/devinfo.h"
 
 /*
@@ -15,14 +13,6 @@
 struct kernel;
 struct launch_space; /* usage.h */
 struct residence;
-
-/** Of a device: what one is told to be or what one is. */
-struct group_limits {
-    _Atomic size_t items;    /**< CL_DEVICE_MAX_WORK_GROUP_SIZE. */
-    _Atomic size_t sizes[3]; /**< CL_DEVICE_MAX_WORK_ITEM_SIZES. */
-};
-/** What is not said is without limit. Not atomic as a whole. */
-void group_limits_set(struct group_limits *limits, const struct devinfo *device);
 
 /**
  * The largest sizes that divide @global each, and fit into @sizes each and @items together, the

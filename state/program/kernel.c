@@ -46,10 +46,18 @@ static void kernel_destroy(struct object *object)
     kernel_finish((struct kernel *)object);
 }
 
-const struct object_class kernel_class = {
+static void kernel_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)kept;
+    cl->clReleaseKernel(real);
+}
+
+OBJECT_CLASS(kernel_class) = {
+    .type = OBJECT_KERNEL,
     .size = sizeof(struct kernel),
     .leave = kernel_leave,
     .destroy = kernel_destroy,
+    .release = kernel_release_real,
 };
 
 /* Unpublished; NULL without memory. */

@@ -1,7 +1,7 @@
 #ifndef RESEAT_STATE_PROGRAM_KERNEL_H
 #define RESEAT_STATE_PROGRAM_KERNEL_H
 
-#include "state/command/command.h"
+#include "state/memory/memory.h"
 #include "state/program/program.h"
 
 struct launch_space; /* usage.h */
@@ -173,7 +173,5 @@ struct kernel_marks {
  *  time. */
 void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before);
 void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before);
-
-extern const struct object_class kernel_class;
 
 #endif

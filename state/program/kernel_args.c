@@ -5,7 +5,6 @@
 #include "state/memory/memory.h"
 #include "state/program/kernel_priv.h"
 #include "state/program/sampler.h"
-#include "state/room/room.h"
 
 /* The way that most calls take is one function without calls but the driver's; the rest is kept out
  * of it, so that it needs few registers. */

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/memory/svm.h"
 #include "state/program/kernel_priv.h"
 
 /* What kernels are told of shared virtual memory. It is kept as arguments are: for clones, and for
@@ -36,7 +37,7 @@ static cl_int home_kernel(struct kernel *kernel, struct residence **ret_residenc
 static void pin_for_good(struct context *context)
 {
     pin_take(&context->pins, PIN_POINTERS);
-    pin_stay(&context->pins, PIN_POINTERS);
+    pin_keep(&context->pins, PIN_POINTERS);
 }
 
 static cl_int set_arg(struct kernel *kernel, cl_uint index, const void *pointer)

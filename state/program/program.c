@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "state/base/log.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/program_priv.h"
 #include "state/program/variables.h"
@@ -155,10 +155,18 @@ static void program_destroy(struct object *object)
     program_finish(program);
 }
 
-const struct object_class program_class = {
+static void program_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)kept;
+    cl->clReleaseProgram(real);
+}
+
+OBJECT_CLASS(program_class) = {
+    .type = OBJECT_PROGRAM,
     .size = sizeof(struct program),
     .leave = program_leave,
     .destroy = program_destroy,
+    .release = program_release_real,
 };
 
 /* CL_PROGRAM_BINARY_TYPE of a program that was loaded and not built yet. */
@@ -179,7 +187,7 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         return CL_OUT_OF_HOST_MEMORY;
     if (from_binary)
         seats_from_container(program);
-    struct stay stay = {context->seats, context->seat_count, 0};
+    struct retry retry = {context->seats, context->seat_count, 0};
     cl_int error;
     bool settled;
     do {
@@ -204,9 +212,9 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
             residence_release(sites.site[s].residence->cl, OBJECT_PROGRAM, reals[s]);
         program_sites_drop(&sites);
         if (!settled)
-            stay_again(&stay);
+            retry_again(&retry);
     } while (!settled);
-    stay_end(&stay);
+    retry_end(&retry);
     if (error != CL_SUCCESS) {
         program_discard(program);
         return error;
@@ -240,7 +248,7 @@ static cl_int make_anew(struct program *program, struct recipe *recipe, struct r
         residence_release(residence->cl, OBJECT_PROGRAM, real);
         return CL_OUT_OF_HOST_MEMORY;
     }
-    residence_doom(residence, OBJECT_PROGRAM, program->real[place], NULL);
+    residence_retire(residence, OBJECT_PROGRAM, program->real[place], NULL);
     program->real[place] = real;
     atomic_store(&program->made[place], edition);
     if (!owner)

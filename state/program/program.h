@@ -157,6 +157,4 @@ extern const char *program_prologue;
  */
 void program_flush_output(void);
 
-extern const struct object_class program_class;
-
 #endif

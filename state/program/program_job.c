@@ -7,7 +7,7 @@
 #include "state/base/log.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
 #include "state/program/program_priv.h"
@@ -137,13 +137,13 @@ static cl_int work(struct program_job *job)
 {
     bool (*once)(struct program_job * job, cl_int * ret_error) =
         job->work == PROGRAM_LINK ? program_link_once : program_build_once;
-    struct stay stay = {job->program->context->seats, job->program->context->seat_count, 0};
+    struct retry retry = {job->program->context->seats, job->program->context->seat_count, 0};
     cl_int error;
     while (!once(job, &error)) {
         log_info("a program was moved while it was built: once more on its new device");
-        stay_again(&stay);
+        retry_again(&retry);
     }
-    stay_end(&stay);
+    retry_end(&retry);
     if (error == CL_SUCCESS)
         usage_note_recipe(job->recipe);
     program_job_unclaim(job);

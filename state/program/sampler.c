@@ -18,10 +18,18 @@ static void sampler_destroy(struct object *object)
     object_unhold(sampler->context);
 }
 
-const struct object_class sampler_class = {
+static void sampler_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)kept;
+    cl->clReleaseSampler(real);
+}
+
+OBJECT_CLASS(sampler_class) = {
+    .type = OBJECT_SAMPLER,
     .size = sizeof(struct sampler),
     .leave = sampler_leave,
     .destroy = sampler_destroy,
+    .release = sampler_release_real,
 };
 
 cl_int sampler_make_real(struct sampler *sampler, struct residence *residence, uint8_t place)

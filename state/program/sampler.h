@@ -24,6 +24,4 @@ cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing
 /** Make real[place]; inside the gate or by a mover. */
 cl_int sampler_make_real(struct sampler *sampler, struct residence *residence, uint8_t place);
 
-extern const struct object_class sampler_class;
-
 #endif

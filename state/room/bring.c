@@ -1,10 +1,9 @@
 #include <stdlib.h>
 
 #include "state/base/log.h"
-#include "state/command/command.h"
-#include "state/memory/map.h"
+#include "state/command/turn.h"
+#include "state/memory/mapping.h"
 #include "state/memory/replica.h"
-#include "state/move/move.h"
 #include "state/room/room.h"
 
 /*
@@ -109,7 +108,7 @@ static cl_int make_real(const struct bringing *b, uint8_t place, uint64_t *ret_m
     *ret_missing = 0;
     for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));) {
         cl_int error = memory_make_real(memory, b->context->at[place], place);
-        if (room_is_short(error)) {
+        if (is_shortage(error)) {
             *ret_missing += memory->root->size;
             *ret_short = error;
         } else if (error != CL_SUCCESS) {
@@ -161,7 +160,7 @@ static cl_int find_room(struct bringing *b, uint8_t place)
         cl_int error = make_real(b, place, &b->missing, &reason);
         if (error != CL_SUCCESS || b->missing == 0)
             return error;
-        if (!room_has_turn(b->command) ||
+        if (!turn_has(b->command) ||
             room_make(residence, to_free(&residence->device->account, b->missing), b->command,
                       &b->later) == 0)
             return reason;
@@ -325,7 +324,7 @@ static cl_int ask(struct bringing *b, struct device *device, cl_int reason)
     bool writes;
     for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));)
         least += memory->root->size;
-    room_turn_end(b->command);
+    turn_end(b->command);
     enum room_answer answer = room_ask(device, b->missing, least, true, reason);
     /* With what it may have now others can be spilled for it, unless they could not before. */
     if (answer == ROOM_AGAIN ||
@@ -355,17 +354,17 @@ static cl_int prepare(struct bringing *b, struct device **ret_device)
 static cl_int bring(struct bringing *b)
 {
     struct device *device = NULL;
-    bool had_turn = room_has_turn(b->command);
+    bool had_turn = turn_has(b->command);
     cl_int error = prepare(b, &device);
-    if (room_is_short(error) && b->missing != 0) {
+    if (is_shortage(error) && b->missing != 0) {
         if (had_turn && b->later) {
-            room_turn_end(b->command);
-            move_await();
+            turn_end(b->command);
+            the_upcalls->await_move();
             return CL_SUCCESS;
         }
         if (had_turn)
             return ask(b, device, error);
-        room_turn_take(b->command);
+        turn_take(b->command);
         return CL_SUCCESS; /* looked at again, with the turn */
     }
     /* How a command ended is its own event's affair. */
@@ -382,7 +381,7 @@ cl_int command_bring(struct command *command)
     if (command->ops->relocate)
         command->ops->relocate(command);
     if (command->shortage != CL_SUCCESS)
-        room_turn_take(command);
+        turn_take(command);
     cl_int error = bring(&b);
     finish(&b);
     command->refused = error;

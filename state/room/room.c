@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/cancel.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/work.h"
+#include "state/command/turn.h"
 #include "state/program/kernel.h"
 
 /* What was granted beyond what is held is kept up to this, so that a program which makes and
@@ -21,12 +21,6 @@ static struct {
     struct device *device; /* or NULL */
     uint64_t bytes;
 } reserved;
-
-bool room_is_short(cl_int error)
-{
-    return error == NO_ROOM || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
-           error == CL_OUT_OF_RESOURCES;
-}
 
 void room_set_policy(enum room_answer (*ask)(const struct room_need *need))
 {
@@ -264,52 +258,6 @@ void room_read(uint32_t index, struct room_use *ret_use)
     *ret_use = use;
 }
 
-/*
- * The turn belongs to a command, not to a thread: a held one may be given to the driver by another
- * thread than had its objects brought.
- */
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t free;
-    uint64_t last;            /* serial number */
-    _Atomic uint64_t current; /* 0: free */
-} turn = {.lock = PTHREAD_MUTEX_INITIALIZER, .free = PTHREAD_COND_INITIALIZER};
-
-bool room_has_turn(const struct command *command)
-{
-    return command->turn != 0 && command->turn == atomic_load(&turn.current);
-}
-
-void room_turn_take(struct command *command)
-{
-    int before = cancel_hold();
-    pthread_mutex_lock(&turn.lock);
-    while (!room_has_turn(command) && turn.current != 0)
-        pthread_cond_wait(&turn.free, &turn.lock);
-    if (turn.current == 0)
-        turn.current = command->turn = ++turn.last;
-    pthread_mutex_unlock(&turn.lock);
-    cancel_allow(before);
-}
-
-/* Whose turn @serial is not any more may be anybody's. */
-static void end_turn(uint64_t serial)
-{
-    pthread_mutex_lock(&turn.lock);
-    if (turn.current == serial) {
-        turn.current = 0;
-        pthread_cond_broadcast(&turn.free);
-    }
-    pthread_mutex_unlock(&turn.lock);
-}
-
-void room_turn_end(struct command *command)
-{
-    if (command->turn != 0)
-        end_turn(command->turn);
-    command->turn = 0;
-}
-
 void room_reserve(struct device *device, uint64_t grant)
 {
     pthread_mutex_lock(&grants);
@@ -348,7 +296,7 @@ void room_unreserve(void)
 
 void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
 {
-    uint64_t serial = atomic_load(&turn.current);
+    uint64_t serial = turn_current();
     pthread_mutex_lock(&grants);
     struct device *from = atomic_load(&seat->device);
     /* In this order, so that nobody sees it suspended from where it was before that. */
@@ -365,12 +313,11 @@ void room_arrive(struct seat *seat, struct device *to, const uint64_t *grant)
     pthread_mutex_unlock(&grants);
     /* Whoever had it may have nothing to be given to for long. */
     if (serial != 0)
-        end_turn(serial);
+        turn_end_of(serial);
 }
 
 static void in_child(void)
 {
-    turn.current = 0;
     unreserve();
     /* The child is another program to the agent. */
     for (uint32_t i = 0; i < the_seat_count; i++) {
@@ -383,9 +330,4 @@ static void in_child(void)
     }
 }
 
-/* The other lock is never kept while something is waited for. */
-FORK_PART = {.rank = FORK_TABLE,
-             .lock = &grants,
-             .long_lock = &turn.lock,
-             .changed = {&turn.free},
-             .in_child = in_child};
+FORK_PART = {.rank = FORK_TABLE, .lock = &grants, .in_child = in_child};

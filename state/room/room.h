@@ -2,6 +2,7 @@
 #define RESEAT_STATE_ROOM_ROOM_H
 
 #include "state/command/command.h"
+#include "state/object/upcalls.h"
 
 /*
  * Room on a device. What does not fit (more than the program was granted, or more than the device
@@ -11,12 +12,6 @@
  * Spilling keeps on the device what each command needs and the rest in host memory, least recently
  * used out first; a command that names what is not there has it brought back (bring.c).
  */
-
-/** What memory_make_real says of an object that exceeds the limit: no error of OpenCL's. */
-#define NO_ROOM 2
-
-/** True for NO_ROOM, and for what drivers say when memory runs out. */
-bool room_is_short(cl_int error);
 
 /** What the policy is asked. */
 struct room_need {
@@ -28,28 +23,16 @@ struct room_need {
     bool failed;     /**< It is within the limit: the device itself had no more. */
 };
 
-enum room_answer {
-    ROOM_AGAIN, /**< There is room now, or the program is elsewhere. */
-    ROOM_SPILL,
-    ROOM_REFUSE,
-    ROOM_FORCE, /**< Nobody decides: whatever the device gives. */
-};
-
 /**
  * Have @ask decide; NULL (at first): nobody does. It is called outside the gate and every lock by
  * the thread that needs room, and may block it for as long as it takes.
  */
 void room_set_policy(enum room_answer (*ask)(const struct room_need *need));
 
-/**
- * @size bytes more did not fit on @device, for @reason (room_is_short). Blocks on the policy;
- * outside the gate. ROOM_AGAIN, ROOM_SPILL or ROOM_REFUSE.
- *
- * @least  As in struct room_need.
- * @owns   They are of objects that the program has, not of one that it makes.
- */
+/** upcalls.h: ask_for_room and bring. */
 enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, bool owns,
                           cl_int reason);
+cl_int command_bring(struct command *command);
 
 /** The program may have @bytes more on the device of @seat. The first one makes it limited. */
 void room_grant(uint32_t seat, uint64_t bytes);
@@ -87,18 +70,6 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
                    bool *ret_later);
 /** What @command needs at once; marks it as used last. */
 uint64_t room_least(const struct command *command);
-
-/**
- * The turn: while one thread has room made for a command no other may have its objects spilled
- * again, until the command was given to the driver. A move ends it. room_turn_take blocks; outside
- * the gate.
- */
-void room_turn_take(struct command *command);
-bool room_has_turn(const struct command *command);
-void room_turn_end(struct command *command);
-
-/** A command names @root. Inside the gate. */
-void room_stamp(struct memory *root);
 
 /** A move prepares @device, where it may use @grant; and it failed, or the program is there. */
 void room_reserve(struct device *device, uint64_t grant);

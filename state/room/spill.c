@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "state/base/log.h"
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 #include "state/memory/replica.h"
 #include "state/program/kernel.h"
@@ -13,25 +13,16 @@
  * for its room.
  */
 
-static _Atomic uint64_t clock_ticks;
-
-void room_stamp(struct memory *root)
-{
-    atomic_store_explicit(&root->stamp,
-                          atomic_fetch_add_explicit(&clock_ticks, 1, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-}
-
 uint64_t room_least(const struct command *command)
 {
-    uint64_t least = 0, before = atomic_load(&clock_ticks);
+    uint64_t least = 0, before = memory_stamp_latest();
     struct memory *memory;
     bool writes;
     /* An object that is named twice counts once. */
     for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
         if (atomic_load(&memory->root->stamp) <= before)
             least += memory->root->size;
-        room_stamp(memory->root);
+        memory_stamp(memory->root);
     }
     return least;
 }
@@ -202,7 +193,7 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
 {
     struct victims victims = {0};
     struct account *account = &residence->device->account;
-    uint64_t freed = 0, since = atomic_load(&clock_ticks);
+    uint64_t freed = 0, since = memory_stamp_latest();
     if (command)
         account_raise(&account->least, room_least(command));
     collect(residence->device, since, &victims);

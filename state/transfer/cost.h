@@ -5,28 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "state/driver/link.h"
+
 /*
  * The cost model of transfers: how long a pipeline takes whose stages each have a set-up time and a
  * bandwidth, and which chunk size and thread count make that shortest. Pure: no clock, no globals.
  */
-
-enum cost_kind {
-    COST_LINK, /**< One chunk at a time, whatever the threads: a device's read or write. */
-    COST_COPY, /**< A memory copy, shared by the copy threads. */
-    COST_RING, /**< Paid once, for the bytes of all chunks: faulting and registering them. */
-};
-
-struct cost_stage {
-    enum cost_kind kind;
-    double setup;     /**< Seconds for each chunk (COST_RING: once). */
-    double bandwidth; /**< Bytes a second, of one thread where threads share it. */
-};
-
-/** What a device's link was measured to do. */
-struct link_figures {
-    struct cost_stage read, write;             /**< To and from registered memory. */
-    struct cost_stage plain_read, plain_write; /**< To and from warm pageable memory. */
-};
 
 struct cost_choice {
     size_t chunk;     /**< Bytes. */

@@ -96,13 +96,13 @@ static bool make_ring(struct transfer *transfer)
     shape->registered = true;
     for (int i = 0; i < 2; i++) {
         if (residence_has_link(ends[i]) &&
-            !pin_create(ends[i], transfer->memory, size, &transfer->pins[i]))
+            !pinned_create(ends[i], transfer->memory, size, &transfer->pins[i]))
             shape->registered = false;
     }
     /* A copy stage pays only where the link runs faster for it. */
     if (!shape->registered && !(transfer->from && transfer->to) && !transfer->limits.lent) {
-        pin_destroy(&transfer->pins[0]);
-        pin_destroy(&transfer->pins[1]);
+        pinned_destroy(&transfer->pins[0]);
+        pinned_destroy(&transfer->pins[1]);
         host_ring_destroy(transfer->memory, size);
         transfer->memory = NULL;
         return false;
@@ -284,7 +284,7 @@ void transfer_destroy(struct transfer *transfer)
     (void)slots_drain(transfer);
     threads_stop(transfer);
     for (int i = 0; i < 2; i++)
-        pin_destroy(&transfer->pins[i]);
+        pinned_destroy(&transfer->pins[i]);
     host_ring_destroy(transfer->memory, transfer->memory_size);
     pthread_cond_destroy(&transfer->work);
     pthread_cond_destroy(&transfer->progress);

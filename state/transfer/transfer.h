@@ -1,7 +1,8 @@
 #ifndef RESEAT_STATE_TRANSFER_TRANSFER_H
 #define RESEAT_STATE_TRANSFER_TRANSFER_H
 
-#include "state/memory/memory.h"
+#include "state/object/image_shape.h"
+#include "state/object/residence.h"
 
 /*
  * The transfer engine: bytes of many objects from one end to another, as fast as the link.

@@ -149,10 +149,10 @@ void host_ring_destroy(char *memory, size_t size)
         munmap(memory, size);
 }
 
-bool pin_create(struct residence *residence, char *memory, size_t size, struct pin *ret_pin)
+bool pinned_create(struct residence *residence, char *memory, size_t size, struct pinned *ret_pin)
 {
     const cl_icd_dispatch *cl = residence->cl;
-    struct pin pin = {.residence = residence};
+    struct pinned pin = {.residence = residence};
     cl_int error = CL_SUCCESS;
     pin.buffer = cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
                                     size, memory, &error);
@@ -167,11 +167,11 @@ bool pin_create(struct residence *residence, char *memory, size_t size, struct p
 refused:
     log_info("%s does not register memory (error %d): transfers use plain pointers",
              residence->device->key.device, error);
-    pin_destroy(&pin);
+    pinned_destroy(&pin);
     return false;
 }
 
-void pin_destroy(struct pin *pin)
+void pinned_destroy(struct pinned *pin)
 {
     if (!pin->buffer)
         return;

@@ -67,15 +67,15 @@ void host_ring_destroy(char *memory, size_t size);
 #define HOST_STACK ((size_t)1 << 20)
 
 /** Memory of ours as one driver knows it: CL_MEM_USE_HOST_PTR, mapped for as long as it lives. */
-struct pin {
+struct pinned {
     struct residence *residence;
     cl_mem buffer;
     void *map;
 };
 /** False when the driver refuses, or maps elsewhere; then nothing is left behind. Blocks. */
-bool pin_create(struct residence *residence, char *memory, size_t size, struct pin *ret_pin);
+bool pinned_create(struct residence *residence, char *memory, size_t size, struct pinned *ret_pin);
 /** Blocks until the driver let go of the memory. A zeroed pin is allowed. */
-void pin_destroy(struct pin *pin);
+void pinned_destroy(struct pinned *pin);
 
 /* Measured figures (transfer_probe.c). */
 
@@ -127,7 +127,7 @@ struct transfer {
     struct slot *filling; /**< The caller's. */
     char *memory;
     size_t memory_size;
-    struct pin pins[2];
+    struct pinned pins[2];
 
     pthread_mutex_t lock;    /**< Guards what follows, and units of slots in copying. */
     pthread_cond_t work;     /**< For threads: queued, copying, stopping, leading. */

@@ -79,7 +79,7 @@ static bool measure(struct residence *residence, cl_mem buffer, char *memory, bo
 static bool measure_link(struct residence *residence, struct link_figures *ret_figures)
 {
     struct link_figures figures = guess;
-    struct pin pin = {0};
+    struct pinned pin = {0};
     cl_int error;
     bool done = false;
     char *memory = host_ring_create(LARGE, 1);
@@ -94,11 +94,11 @@ static bool measure_link(struct residence *residence, struct link_figures *ret_f
            measure(residence, buffer, memory, true, &figures.plain_read);
     figures.read = figures.plain_read;
     figures.write = figures.plain_write;
-    if (done && residence_has_link(residence) && pin_create(residence, memory, LARGE, &pin))
+    if (done && residence_has_link(residence) && pinned_create(residence, memory, LARGE, &pin))
         done = measure(residence, buffer, memory, false, &figures.write) &&
                measure(residence, buffer, memory, true, &figures.read);
 out:
-    pin_destroy(&pin);
+    pinned_destroy(&pin);
     if (buffer) {
         residence->cl->clFinish(residence->io);
         residence->cl->clReleaseMemObject(buffer);

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/history.h"
-#include "agent/daemon/ledger.h"
+#include "agent/daemon/devices/history.h"
+#include "agent/daemon/devices/ledger.h"
 
 #define MIB      (1ull << 20)
 #define DEVICES  4

@@ -190,11 +190,9 @@ Test(access, a_user_acts_on_their_own_and_root_on_all)
     cr_assert(!access_may_act(1000, 1001));
     cr_assert(!access_may_act(1000, 0));
     cr_assert(access_may_act(0, 1000));
-    cr_assert(access_may_load(1000, 1000));
-    cr_assert(access_may_load(1000, 0));
-    cr_assert(!access_may_load(0, 1000));
-    cr_assert(access_may_stop(1000, 1000));
-    cr_assert(!access_may_stop(0, 1000));
+    cr_assert(access_may_manage(1000, 1000));
+    cr_assert(access_may_manage(1000, 0));
+    cr_assert(!access_may_manage(0, 1000));
 }
 
 Test(paths, a_runtime_folder_that_others_may_enter_is_refused)

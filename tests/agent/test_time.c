@@ -9,9 +9,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/apps.h"
-#include "agent/daemon/govern_priv.h"
+#include "agent/daemon/govern/admit.h"
+#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
+#include "agent/daemon/programs/registry.h"
 
 /* What the agent does as time passes, with a clock that the test sets. */
 
@@ -37,7 +40,8 @@ static void begin(void)
     cr_assert(mkdtemp(folder));
     setenv("XDG_STATE_HOME", folder, 1);
     snprintf(agent.paths.socket, sizeof(agent.paths.socket), "%s/agent.sock", folder);
-    snprintf(agent.apps_folder, sizeof(agent.apps_folder), "%s", folder);
+    snprintf(agent.programs_folder, sizeof(agent.programs_folder), "%s", folder);
+    agent.events = &agent_events;
     cr_assert_eq(uv_loop_init(&agent.loop), 0);
     cr_assert_eq(config_load(&nothing, &agent.config, &wrong), 0);
     cr_assert_eq(govern_init(&agent), 0);
@@ -108,7 +112,7 @@ static bool is_closed(int fd)
 Test(time, who_connects_and_says_nothing_is_closed_and_who_said_hello_is_not)
 {
     cr_assert_eq(peers_listen(&agent), 0);
-    int silent = connect_to_it(), client = connect_to_it();
+    int unresponsive = connect_to_it(), client = connect_to_it();
     say_hello(client);
     run();
     cr_assert_eq(agent.peer_count, 2);
@@ -117,75 +121,76 @@ Test(time, who_connects_and_says_nothing_is_closed_and_who_said_hello_is_not)
     agent.loop.time = connected + 5000;
     peers_sweep(&agent);
     run();
-    cr_expect(!is_closed(silent), "it was given no time");
+    cr_expect(!is_closed(unresponsive), "it was given no time");
     agent.loop.time = connected + 60000;
     peers_sweep(&agent);
     run();
-    cr_expect(is_closed(silent), "it keeps its place for ever");
+    cr_expect(is_closed(unresponsive), "it keeps its place for ever");
     cr_expect(!is_closed(client));
     cr_expect_eq(agent.peer_count, 1);
-    close(silent);
+    close(unresponsive);
     close(client);
 }
 
 /* ---- steps that fail ---- */
 
-static struct app *program(void)
+static struct program *known_program(void)
 {
-    static struct app app;
+    static struct program program;
 
-    memset(&app, 0, sizeof(app));
-    strcpy(app.id, "a1");
-    app.seat_count = 1;
-    govern_know(&agent, &app);
-    return &app;
+    memset(&program, 0, sizeof(program));
+    strcpy(program.id, "a1");
+    program.seat_count = 1;
+    program_open(&agent, &program);
+    return &program;
 }
 
 static const uint64_t rests[] = {1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000};
 
 Test(time, one_whose_step_failed_is_left_alone_twice_as_long_each_time)
 {
-    struct app *app = program();
+    struct program *program = known_program();
 
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
         agent.loop.time += 100000;
-        step_rest(&agent, app);
-        cr_expect_eq(app->fate.rest_until_ms - agent.loop.time, rests[i], "failure %zu", i);
+        bars_rest(&agent, program);
+        cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, rests[i], "failure %zu", i);
     }
-    govern_forget(&agent, app);
+    program_close(&agent, program);
 }
 
 Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
 {
-    struct app *app = program();
+    struct program *program = known_program();
 
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
         agent.loop.time += 100000;
-        step_bar(&agent, app, 3, BAR_FAILED, "it failed");
-        cr_expect_eq(app->fate.bar_count, 1);
-        cr_expect_eq(app->fate.bars[0].until_ms - agent.loop.time, rests[i], "failure %zu", i);
+        bars_add(&agent, program, 3, BAR_FAILED, "it failed");
+        cr_expect_eq(program->governed.bar_count, 1);
+        cr_expect_eq(program->governed.bars[0].until_ms - agent.loop.time, rests[i], "failure %zu",
+                     i);
     }
-    step_bar(&agent, app, 4, BAR_REFUSED, "it refused");
-    cr_expect_eq(app->fate.bar_count, 2);
+    bars_add(&agent, program, 4, BAR_REFUSED, "it refused");
+    cr_expect_eq(program->governed.bar_count, 2);
     agent.loop.time += 1000000;
-    cr_expect_not(step_barred(&agent, app, &app->fate.bars[0]));
-    cr_expect(step_barred(&agent, app, &app->fate.bars[1]),
+    cr_expect_not(bars_hold(&agent, program, &program->governed.bars[0]));
+    cr_expect(bars_hold(&agent, program, &program->governed.bars[1]),
               "what refused it does so until it changes");
-    govern_forget(&agent, app);
+    program_close(&agent, program);
 }
 
 Test(time, after_a_step_that_was_done_it_begins_anew)
 {
-    struct app *app = program();
+    struct program *program = known_program();
     struct request request = {
-        .app = app, .seats = 1, .target = LEDGER_NONE, .ours = true, .verb = MSG_SUSPEND};
+        .program = program, .seats = 1, .target = LEDGER_NONE, .ours = true, .verb = MSG_SUSPEND};
 
-    step_rest(&agent, app);
-    step_rest(&agent, app);
-    govern_settle(&agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
-    cr_expect_eq(app->fate.rest_until_ms - agent.loop.time, 4000);
-    govern_settle(&agent, &request, 1, RESULT_DONE, "", false);
-    step_rest(&agent, app);
-    cr_expect_eq(app->fate.rest_until_ms - agent.loop.time, 1000);
-    govern_forget(&agent, app);
+    bars_rest(&agent, program);
+    bars_rest(&agent, program);
+    admit_settle(&agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
+    cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, 4000);
+    admit_settle(&agent, &request, 1, RESULT_DONE, "", false);
+    bars_rest(&agent, program);
+    cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, 1000);
+    program_close(&agent, program);
 }

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/requests.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
 
 #define PROCESSES 5
@@ -190,7 +190,7 @@ static void empty(const char *path)
 }
 
 /* A program that an earlier agent knew. */
-static void write_app(const struct agent *agent, uint8_t kind)
+static void write_program(const struct agent *agent, uint8_t kind)
 {
     char path[PATH_MAX + 8], key[DEVICE_KEY_TEXT_MAX];
     struct frame frame;
@@ -204,7 +204,7 @@ static void write_app(const struct agent *agent, uint8_t kind)
     frame_bool(&frame, "connected", kind & 4);
     frame_string(&frame, "device", key);
     EXPECT(frame_seal(&frame) == 0);
-    snprintf(path, sizeof(path), "%s/%s", agent->apps_folder, kind & 2 ? "a7" : "a1");
+    snprintf(path, sizeof(path), "%s/%s", agent->programs_folder, kind & 2 ? "a7" : "a1");
     FILE *file = fopen(path, "we");
     EXPECT(file);
     EXPECT(fwrite(frame.buffer.data, 1, frame.buffer.size, file) == frame.buffer.size);
@@ -241,20 +241,21 @@ struct agent *world_begin(uint8_t kind)
     setenv("RESEAT_LISTER", "/proc/self/exe", 1);
     snprintf(agent->paths.folder, sizeof(agent->paths.folder), "%s", fuzz_folder());
     snprintf(agent->paths.socket, sizeof(agent->paths.socket), "%s/agent.sock", fuzz_folder());
-    snprintf(agent->apps_folder, sizeof(agent->apps_folder), "%s/apps", fuzz_folder());
+    snprintf(agent->programs_folder, sizeof(agent->programs_folder), "%s/apps", fuzz_folder());
     snprintf(names, sizeof(names), "%s/reseat", fuzz_folder());
-    mkdir(agent->apps_folder, 0700);
-    empty(agent->apps_folder);
+    agent->events = &agent_events;
+    mkdir(agent->programs_folder, 0700);
+    empty(agent->programs_folder);
     empty(names);
     empty(fuzz_folder());
     write_config(kind);
     if (kind & 1)
-        write_app(agent, kind);
+        write_program(agent, kind);
     EXPECT(uv_loop_init(&agent->loop) == 0);
     EXPECT(config_load(&nothing, &agent->config, &wrong) == 0);
     EXPECT(devices_init(agent, 1000) == 0);
     EXPECT(govern_init(agent) == 0);
-    apps_load(agent);
+    programs_load(agent);
     EXPECT(peers_listen(agent) == 0);
     return agent;
 }
@@ -268,7 +269,7 @@ void world_end(struct agent *agent)
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     EXPECT(uv_loop_close(&agent->loop) == 0);
     requests_finish(agent);
-    apps_finish(agent);
+    programs_finish(agent);
     govern_finish(agent);
     config_finish(&agent->config);
     devices_finish(agent);

@@ -6,11 +6,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/apps.h"
-#include "agent/daemon/devices.h"
-#include "agent/daemon/govern_priv.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/requests.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
 #include "tests/fuzz/agent_world.h"
 #include "tests/fuzz/fuzz.h"
@@ -212,7 +215,7 @@ static void step(struct input *input)
         break;
     case 3:
         world_pass(input_short(input));
-        apps_sweep(agent);
+        programs_sweep(agent);
         requests_sweep(agent);
         peers_sweep(agent);
         govern_tick(agent);
@@ -237,10 +240,10 @@ static void step(struct input *input)
         listen_to(i);
 }
 
-static bool app_is_known(const struct app *app)
+static bool program_is_known(const struct program *program)
 {
-    const struct app *known = agent->apps;
-    while (known && known != app)
+    const struct program *known = agent->programs;
+    while (known && known != program)
         known = known->next;
     return known != NULL;
 }
@@ -260,22 +263,24 @@ static void check(void)
     for (const struct peer *peer = agent->peers; peer; peer = peer->next) {
         count++;
         EXPECT(!peer->closing);
-        EXPECT(!peer->app || peer->app->peer == peer);
-        EXPECT((peer->role == PEER_PROGRAM) || !peer->app);
+        EXPECT(!peer->program || peer->program->peer == peer);
+        EXPECT((peer->role == PEER_PROGRAM) || !peer->program);
     }
     EXPECT(count == agent->peer_count);
-    for (const struct app *app = agent->apps; app; app = app->next) {
-        EXPECT(!app->peer || app->peer->app == app);
-        for (const struct app *other = app->next; other; other = other->next)
-            EXPECT(strcmp(app->id, other->id) != 0);
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        EXPECT(!program->peer || program->peer->program == program);
+        for (const struct program *other = program->next; other; other = other->next)
+            EXPECT(strcmp(program->id, other->id) != 0);
     }
-    EXPECT(ledger_check(&agent->governor->ledger));
+    EXPECT(ledger_check(&agent->ledger));
     for (const struct need *need = agent->governor->needs; need; need = need->next)
-        EXPECT(app_is_known(need->app) && need->app->peer);
-    for (const struct watch *watch = agent->governor->watches; watch; watch = watch->next)
-        EXPECT(peer_is_known(watch->client));
+        EXPECT(program_is_known(need->program) && need->program->peer);
+    for (const struct follower *follower = agent->governor->followers; follower;
+         follower = follower->next)
+        EXPECT(peer_is_known(follower->client));
     for (const struct request *request = agent->requests; request; request = request->next)
-        EXPECT(app_is_known(request->app) && (!request->client || peer_is_known(request->client)));
+        EXPECT(program_is_known(request->program) &&
+               (!request->client || peer_is_known(request->client)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

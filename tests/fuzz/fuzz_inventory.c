@@ -5,7 +5,7 @@
 #include "agent/config/device_names.h"
 #include "agent/wire/device_key.h"
 #include "agent/wire/inventory.h"
-#include "state/object/offer.h"
+#include "state/driver/offer.h"
 #include "state/present/present.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -113,7 +113,7 @@ static void describe(struct devinfo *info, unsigned device)
     for (size_t i = 0; i < devinfo_param_count; i++) {
         const struct devinfo_param *param = &devinfo_params[i];
         struct devinfo_value *value = &info->values[info->value_count++];
-        size_t count = param->meet == DEVINFO_MIN_EACH ? 3 : 1;
+        size_t count = param->rule == DEVINFO_MIN_EACH ? 3 : 1;
         value->name = param->name;
         value->size = (uint32_t)(param->size ? param->size * count : sizeof(names));
         value->bytes = calloc(1, value->size + 1);

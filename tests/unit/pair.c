@@ -47,13 +47,13 @@ void pair_move(struct pair *pair)
     cr_assert_eq(
         residence_reserve(home, object_count(OBJECT_KERNEL) + object_count(OBJECT_PROGRAM)), 0);
     while ((kernel = object_next(OBJECT_KERNEL, &cursor))) {
-        residence_doom(home, OBJECT_KERNEL, kernel->real[HOME], NULL);
+        residence_retire(home, OBJECT_KERNEL, kernel->real[HOME], NULL);
         kernel->real[HOME] = NULL;
         object_unhold(kernel);
     }
     cursor = 0;
     while ((program = object_next(OBJECT_PROGRAM, &cursor))) {
-        residence_doom(home, OBJECT_PROGRAM, program->real[HOME], NULL);
+        residence_retire(home, OBJECT_PROGRAM, program->real[HOME], NULL);
         program->real[HOME] = NULL;
         object_unhold(program);
     }

@@ -1,7 +1,7 @@
 #include <stdarg.h>
 
 #include "agent/daemon/peers.h"
-#include "agent/daemon/reconfigure.h"
+#include "agent/daemon/reload.h"
 #include "tests/unit/config_rig.h"
 #include "tests/unit/leaks.h"
 
@@ -9,7 +9,6 @@
 
 static struct agent *agent;
 static char said[PROTOCOL_TEXT_MAX]; /* In the log, last. */
-static char denied[PROTOCOL_TEXT_MAX];
 static struct message answer;
 
 static void init(void)
@@ -18,7 +17,7 @@ static void init(void)
     agent = calloc(1, sizeof(*agent));
     cr_assert_not_null(agent);
     agent->peer_count = 3;
-    agent->next_app = 4;
+    agent->next_program = 4;
     agent->next_request = 5;
 }
 
@@ -40,13 +39,6 @@ void agent_log(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(said, sizeof(said), format, arguments);
     va_end(arguments);
-}
-
-void peer_error(struct peer *peer, const char *code, const char *format, ...)
-{
-    cr_assert_eq(peer->agent, agent);
-    cr_assert_not_null(format);
-    snprintf(denied, sizeof(denied), "%s", code);
 }
 
 void peer_send(struct peer *peer, struct frame *frame)
@@ -98,12 +90,12 @@ Test(config_reload, the_new_one_takes_the_place_of_the_old_one)
 
     memcpy(before, agent, sizeof(*before));
     configure("policy = { gain = 20; };\nprograms = ( { match = \"a\"; quota = \"1GiB\"; } );");
-    cr_assert_eq(agent_reconfigure(agent, &error), 0);
+    cr_assert_eq(agent_reload(agent, &error), 0);
     cr_expect_eq(config_policy(&agent->config)->gain, 20);
     cr_expect_eq(quota("a"), 1u << 30);
     cr_expect(strstr(said, "reseat.conf"), "%s", said);
     configure("programs = ( { match = \"b\"; quota = \"2MiB\"; } );");
-    cr_assert_eq(agent_reconfigure(agent, &error), 0);
+    cr_assert_eq(agent_reload(agent, &error), 0);
     cr_expect_eq(config_policy(&agent->config)->gain, 250);
     cr_expect_eq(quota("a"), CONFIG_UNLIMITED);
     cr_expect_eq(quota("b"), 2u << 20);
@@ -120,12 +112,12 @@ Test(config_reload, a_wrong_one_leaves_the_old_one_as_it_is)
     struct config_error error;
 
     configure("policy = { gain = 20; };\nprograms = ( { match = \"a\"; quota = \"1GiB\"; } );");
-    cr_assert_eq(agent_reconfigure(agent, &error), 0);
+    cr_assert_eq(agent_reload(agent, &error), 0);
     memcpy(before, agent, sizeof(*before));
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
         char expected[PATH_MAX + CONFIG_REASON_MAX];
         configure(wrong[i]);
-        cr_expect_eq(agent_reconfigure(agent, &error), -EINVAL);
+        cr_expect_eq(agent_reload(agent, &error), -EINVAL);
         config_error_format(&error, expected, sizeof(expected));
         cr_expect_str_eq(agent->config_problem, expected);
         cr_expect(strstr(said, expected), "%s", said);
@@ -134,10 +126,10 @@ Test(config_reload, a_wrong_one_leaves_the_old_one_as_it_is)
         expect_rest(before);
     }
     setenv("RESEAT_CONFIG", "/nonexistent", 1);
-    cr_expect_eq(agent_reconfigure(agent, &error), -ENOENT);
+    cr_expect_eq(agent_reload(agent, &error), -ENOENT);
     cr_expect_eq(config_policy(&agent->config)->gain, 20);
     configure("");
-    cr_expect_eq(agent_reconfigure(agent, &error), 0);
+    cr_expect_eq(agent_reload(agent, &error), 0);
     cr_expect_str_eq(agent->config_problem, "");
     cr_expect_eq(quota("a"), CONFIG_UNLIMITED);
     free(before);
@@ -152,7 +144,7 @@ Test(config_reload, the_command_lines_options_stay_before_every_file)
     agent->option_count = 1;
     for (int i = 0; i < 2; i++) {
         configure(i ? "policy = { gain = 30; budget = 3; };" : "policy = { gain = 20; };");
-        cr_assert_eq(agent_reconfigure(agent, &error), 0);
+        cr_assert_eq(agent_reload(agent, &error), 0);
         cr_expect_eq(config_policy(&agent->config)->gain, 40);
         cr_expect_eq(config_policy(&agent->config)->budget, i ? 3 : 12);
     }
@@ -164,26 +156,16 @@ Test(config_reload, a_client_is_told_what_came_of_it)
     char text[PATH_MAX];
 
     configure("policy = { gain = 20; };");
-    reconfigure_handle(&peer);
+    reload_answer(&peer);
     cr_expect(field_is(&answer.root, "type", MSG_RELOAD));
     cr_expect_not(field_bool(&answer.root, "refused", true));
     cr_expect(field_is(&answer.root, "file", getenv("RESEAT_CONFIG")));
     configure("\n\npolicy = 5;");
-    reconfigure_handle(&peer);
+    reload_answer(&peer);
     cr_expect(field_bool(&answer.root, "refused", false));
     cr_expect(field_is(&answer.root, "file", getenv("RESEAT_CONFIG")));
     cr_expect_eq(field_u64(&answer.root, "line", 0), 3);
     cr_expect(field_string(&answer.root, "reason", text, sizeof(text)) && strstr(text, "group"));
     cr_expect_eq(config_policy(&agent->config)->gain, 20);
     message_finish(&answer);
-}
-
-Test(config_reload, another_user_may_not_ask_for_it)
-{
-    struct peer peer = {.agent = agent, .uid = geteuid() + 1};
-
-    configure("policy = { gain = 20; };");
-    reconfigure_handle(&peer);
-    cr_expect_str_eq(denied, ERR_DENIED);
-    cr_expect_str_eq(agent->config.path, "");
 }

@@ -31,7 +31,7 @@ Test(devinfo, table_knows_types_and_versions)
 {
     static const struct {
         cl_device_info name;
-        enum devinfo_meet meet;
+        enum devinfo_rule rule;
         size_t size;
         uint32_t since;
     } expected[] = {
@@ -55,7 +55,7 @@ Test(devinfo, table_knows_types_and_versions)
         const struct devinfo_param *param = devinfo_param_find(expected[i].name);
 
         cr_assert_not_null(param);
-        cr_expect_eq(param->meet, expected[i].meet, "%s", param->word);
+        cr_expect_eq(param->rule, expected[i].rule, "%s", param->word);
         cr_expect_eq(param->size, expected[i].size, "%s", param->word);
         cr_expect_eq(param->since, expected[i].since, "%s", param->word);
     }

@@ -1,6 +1,6 @@
 #include <criterion/criterion.h>
 
-#include "interpose/entry/info.h"
+#include "state/base/info.h"
 #include "tests/unit/leaks.h"
 
 TestSuite(info, .fini = leaks_check, .timeout = 60);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "state/memory/memory.h"
 #include "tests/unit/test_invariants_common.h"
 

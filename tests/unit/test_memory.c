@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/memory/map.h"
+#include "state/memory/mapping.h"
 #include "tests/unit/test_invariants_common.h"
 
 /* How memory objects end, and what the program may do with its own memory then. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "state/base/work.h"
-#include "state/object/stay.h"
+#include "state/object/retry.h"
 #include "tests/unit/test_moves_common.h"
 
 /* Builds end, however often the program is moved meanwhile. */
@@ -13,7 +13,7 @@ TestSuite(moves_builds, .timeout = 120);
 
 /* Longer than a move takes, so that each attempt that may be moved is. */
 #define SLOW "[one] name=one build_ms=150 [two] name=two build_ms=150"
-/* More than a round calls a compiler: for each of its two steps at most STAY_AFTER attempts until
+/* More than a round calls a compiler: for each of its two steps at most RETRY_AFTER attempts until
  * moves wait, one that the move under way makes vain, and the last; and what movers carry. */
 #define MOST   20
 #define ROUNDS 2
@@ -98,18 +98,18 @@ Test(moves_builds, a_link_ends_between_moves_that_never_do)
 /* What moves wait for, without anything that is built. */
 struct stopped {
     struct engine_rig rig;
-    struct stay stay;
+    struct retry retry;
 };
 
 static void stop_moves(struct stopped *s)
 {
     engine_rig_open(&s->rig, CONFIG);
-    s->stay = (struct stay){the_seats, 1, 0};
-    for (int i = 0; i < STAY_AFTER; i++) {
-        cr_assert_not(stay_holds(the_seats[0]));
-        stay_again(&s->stay);
+    s->retry = (struct retry){the_seats, 1, 0};
+    for (int i = 0; i < RETRY_AFTER; i++) {
+        cr_assert_not(retry_delays_moves(the_seats[0]));
+        retry_again(&s->retry);
     }
-    cr_assert(stay_holds(the_seats[0]));
+    cr_assert(retry_delays_moves(the_seats[0]));
 }
 
 Test(moves_builds, a_move_that_waits_for_a_build_keeps_its_deadline)
@@ -125,7 +125,7 @@ Test(moves_builds, a_move_that_waits_for_a_build_keeps_its_deadline)
     request.target = NULL;
     move_run(&request, &report);
     cr_expect_eq(report.result, MOVE_EXPIRED, "%s", move_result_name(report.result));
-    stay_end(&s.stay);
+    retry_end(&s.retry);
     engine_rig_moves(&s.rig, "two");
 }
 
@@ -142,7 +142,7 @@ Test(moves_builds, a_move_that_waits_for_a_build_can_be_canceled)
     request.dry_run = true;
     move_run(&request, &report);
     cr_expect_eq(report.result, MOVE_DONE, "PLAN alone moves nothing: %s", report.reason);
-    stay_end(&s.stay);
+    retry_end(&s.retry);
 }
 
 static void *move_once(void *data)
@@ -161,7 +161,7 @@ Test(moves_builds, a_move_goes_once_the_build_has_ended)
     cr_assert_eq(pthread_create(&mover, NULL, move_once, &s.rig), 0);
     engine_rig_sleep(50);
     cr_expect_str_eq(place_of_seat(), "one");
-    stay_end(&s.stay);
+    retry_end(&s.retry);
     cr_assert_eq(pthread_join(mover, &result), 0);
     cr_expect_eq(((struct move_report *)result)->result, MOVE_DONE);
     cr_expect_str_eq(place_of_seat(), "two");
@@ -172,11 +172,11 @@ Test(moves_builds, a_suspended_device_is_resumed_for_what_is_built)
     static struct stopped s;
     engine_rig_open(&s.rig, CONFIG);
     engine_rig_moves(&s.rig, NULL);
-    s.stay = (struct stay){the_seats, 1, 0};
-    for (int i = 0; i < STAY_AFTER; i++)
-        stay_again(&s.stay);
+    s.retry = (struct retry){the_seats, 1, 0};
+    for (int i = 0; i < RETRY_AFTER; i++)
+        retry_again(&s.retry);
     engine_rig_moves(&s.rig, "two");
-    stay_end(&s.stay);
+    retry_end(&s.retry);
 }
 
 /* What a mover said of builds. */

@@ -20,7 +20,6 @@ static void thing_destroy(struct object *object)
     (void)object;
     destroyed++;
 }
-static const struct object_class thing_class = {sizeof(struct thing), NULL, thing_destroy};
 static struct object_weak watched;
 static void *found_while_leaving = &watched;
 static void looks_at_itself(struct object *object)
@@ -28,15 +27,20 @@ static void looks_at_itself(struct object *object)
     (void)object;
     found_while_leaving = object_weak_get(watched);
 }
-static const struct object_class leaving_class = {sizeof(struct thing), looks_at_itself, NULL};
-
-const struct object_class *const object_classes[OBJECT_TYPES] = {
-    [OBJECT_PLATFORM] = &thing_class, [OBJECT_DEVICE] = &thing_class,
-    [OBJECT_CONTEXT] = &thing_class,  [OBJECT_QUEUE] = &thing_class,
-    [OBJECT_MEMORY] = &thing_class,   [OBJECT_SAMPLER] = &leaving_class,
-    [OBJECT_PROGRAM] = &thing_class,  [OBJECT_KERNEL] = &thing_class,
-    [OBJECT_EVENT] = &thing_class,
-};
+#define THINGS(of, left)                                                                           \
+    OBJECT_CLASS(of##_class) = {                                                                   \
+        .type = (of), .size = sizeof(struct thing), .leave = (left), .destroy = thing_destroy}
+THINGS(OBJECT_PLATFORM, NULL);
+THINGS(OBJECT_DEVICE, NULL);
+THINGS(OBJECT_CONTEXT, NULL);
+THINGS(OBJECT_PROGRAM, NULL);
+THINGS(OBJECT_KERNEL, NULL);
+THINGS(OBJECT_MEMORY, NULL);
+THINGS(OBJECT_SAMPLER, looks_at_itself);
+THINGS(OBJECT_QUEUE, NULL);
+THINGS(OBJECT_EVENT, NULL);
+/* There is no class of OBJECT_EXTRA. */
+#define TYPES OBJECT_EXTRA
 
 static struct thing *publish(enum object_type type)
 {
@@ -67,19 +71,19 @@ static void limit_address_space(size_t more)
 Test(object, objects_are_had_where_the_address_space_is_limited)
 {
     enum { EACH = 20000 };
-    static struct thing *things[OBJECT_TYPES][EACH];
+    static struct thing *things[TYPES][EACH];
     limit_address_space((size_t)64 << 20);
-    for (enum object_type type = OBJECT_PLATFORM; type < OBJECT_TYPES; type++)
+    for (enum object_type type = OBJECT_PLATFORM; type < TYPES; type++)
         for (int i = 0; i < EACH; i++) {
             things[type][i] = object_create(type);
             cr_assert_not_null(things[type][i], "%d of type %d", i, type);
             memset(things[type][i]->payload, type, sizeof(things[type][i]->payload));
             object_publish(things[type][i]);
         }
-    for (enum object_type type = OBJECT_PLATFORM; type < OBJECT_TYPES; type++)
+    for (enum object_type type = OBJECT_PLATFORM; type < TYPES; type++)
         for (int i = 0; i < EACH; i++) {
             handle = things[type][i];
-            for (enum object_type other = OBJECT_PLATFORM; other < OBJECT_TYPES; other++)
+            for (enum object_type other = OBJECT_PLATFORM; other < TYPES; other++)
                 cr_assert_eq(object_get(handle, other), other == type ? handle : NULL);
             cr_assert_eq(((char *)things[type][i]->payload)[7], (char)type);
         }
@@ -99,7 +103,7 @@ Test(object, objects_are_had_where_the_address_space_is_limited)
 Test(object, any_pointer_is_recognised_before_the_heap_exists)
 {
     int on_stack;
-    for (enum object_type type = OBJECT_PLATFORM; type < OBJECT_TYPES; type++) {
+    for (enum object_type type = OBJECT_PLATFORM; type < TYPES; type++) {
         const void *handles[] = {NULL, &on_stack, (void *)UINTPTR_MAX,
                                  (void *)(((uintptr_t)type << OBJECT_REGION_SHIFT) + 64)};
         for (size_t i = 0; i < ARRAY_SIZE(handles); i++) {
@@ -107,6 +111,18 @@ Test(object, any_pointer_is_recognised_before_the_heap_exists)
             cr_assert_null(object_get(handle, type));
         }
     }
+}
+
+Test(object, none_is_of_a_type_without_a_class)
+{
+    uintptr_t cursor = 0;
+    struct thing *thing = publish(OBJECT_MEMORY);
+    cr_assert_null(object_create(OBJECT_EXTRA));
+    cr_assert_null(object_next(OBJECT_EXTRA, &cursor));
+    cr_assert_eq(object_count(OBJECT_EXTRA), 0);
+    /* Any address of its region. */
+    handle = (char *)thing + (((uintptr_t)OBJECT_EXTRA - OBJECT_MEMORY) << OBJECT_REGION_SHIFT);
+    cr_assert_null(object_get(handle, OBJECT_EXTRA));
 }
 
 Test(object, only_a_live_handle_of_the_type_is_one)

@@ -4,7 +4,7 @@
 
 #include "policy/plan.h"
 #include "policy/wish.h"
-#include "state/object/offer.h"
+#include "state/driver/offer.h"
 #include "tests/unit/leaks.h"
 
 TestSuite(plan, .fini = leaks_check, .timeout = 60);

@@ -1,7 +1,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "policy/decide_priv.h"
 #include "tests/unit/leaks.h"
 #include "tests/unit/policy_world.h"
 
@@ -128,72 +127,4 @@ Test(policy_worlds, come_to_rest_and_break_no_rule_on_the_way)
         policy_next(&w.world, &w.settings, &step);
         cr_assert_eq(step.action, POLICY_NOTHING);
     }
-}
-
-#define MANY (TABLE_DEVICES + 1)
-
-/* The same world with so many devices more, closed and of no memory, that there are no tables. */
-struct padded {
-    struct policy_world world;
-    struct policy_device devices[MANY + WORLD_DEVICES];
-    struct policy_program programs[WORLD_PROGRAMS];
-    uint64_t barred[WORLD_PROGRAMS][(MANY + WORLD_DEVICES) / 64 + 1];
-};
-
-static void pad(struct padded *padded, const struct world *w)
-{
-    padded->world = w->world;
-    padded->world.devices = padded->devices;
-    padded->world.programs = padded->programs;
-    padded->world.device_count += MANY;
-    memcpy(padded->devices, w->devices, w->world.device_count * sizeof(*w->devices));
-    for (uint32_t i = w->world.device_count; i < padded->world.device_count; i++)
-        padded->devices[i] =
-            (struct policy_device){.name = "none", .first = POLICY_NONE, .closed = true};
-    for (uint32_t i = 0; i < w->world.program_count; i++) {
-        padded->programs[i] = w->programs[i];
-        padded->programs[i].barred = padded->barred[i];
-        memset(padded->barred[i], 0xff, sizeof(padded->barred[i]));
-        *padded->barred[i] = w->barred[i] | ~UINT64_C(0) << w->world.device_count;
-    }
-}
-
-/* False: they may differ, since more is tried in small worlds. */
-static bool expect_same(uint64_t seed, const struct policy_step *small,
-                        const struct policy_step *large)
-{
-    if (strstr(small->reason, "makes room on"))
-        return false;
-    cr_assert_eq(large->action, small->action, "seed %lu: %s: %s", seed, small->reason,
-                 large->reason);
-    cr_assert_eq(large->program, small->program, "seed %lu: %s", seed, large->reason);
-    cr_assert_eq(large->device, small->device, "seed %lu: %s", seed, large->reason);
-    cr_assert(small->action == POLICY_NOTHING || large->bytes == small->bytes, "seed %lu: %s", seed,
-              large->reason);
-    return true;
-}
-
-Test(policy_worlds, are_decided_alike_with_tables_and_without)
-{
-    static struct padded padded;
-    unsigned same = 0, displaced = 0;
-
-    for (uint64_t seed = 1; seed <= 5000; seed++) {
-        struct policy_step small, large;
-        struct world w;
-
-        random_world(&w, seed, WORLD_DEVICES, WORLD_PROGRAMS);
-        pad(&padded, &w);
-        for (uint32_t i = 0; i < w.world.queue_count; i++) {
-            policy_answer(&w.world, &w.settings, w.queue[i], &small);
-            policy_answer(&padded.world, &w.settings, w.queue[i], &large);
-            same += expect_same(seed, &small, &large);
-            displaced += small.program != w.queue[i];
-        }
-        policy_next(&w.world, &w.settings, &small);
-        policy_next(&padded.world, &w.settings, &large);
-        same += expect_same(seed, &small, &large);
-    }
-    cr_expect_gt(same, 20000);
-    cr_expect_gt(displaced, 1000);
 }

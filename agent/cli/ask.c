@@ -1,0 +1,108 @@
+#include "agent/cli/ask.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "agent/config/environment.h"
+
+#define LAUNCHES        50
+#define LAUNCH_PAUSE_NS 20000000
+/* How long an agent that carries out something long may say nothing; it may be listing devices. */
+#define PATIENCE_MS 60000
+
+static bool nobody_there(int error)
+{
+    return error == -ENOENT || error == -ECONNREFUSED || error == -EPIPE;
+}
+
+int ask_connect(const struct output *output, bool launch, const char *what,
+                struct client *ret_client)
+{
+    struct paths paths;
+    char why[PROTOCOL_TEXT_MAX / 2];
+    int error = paths_find(&paths);
+
+    *ret_client = (struct client){.fd = -1};
+    if (error) {
+        return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
+                           paths.problem);
+    }
+    error = client_connect(&paths, ret_client);
+    /* One that was killed a moment ago may still be listening, or hold its lock. */
+    for (int tried = 0; launch && nobody_there(error) && tried < LAUNCHES; tried++) {
+        const struct timespec pause = {.tv_nsec = tried ? LAUNCH_PAUSE_NS : 0};
+        nanosleep(&pause, NULL);
+        error = client_launch_agent(why, sizeof(why));
+        if (error) {
+            return output_fail(output, ERR_NO_AGENT,
+                               "the agent cannot be started (%s); see %s/agent.log", why,
+                               paths.folder);
+        }
+        error = client_connect(&paths, ret_client);
+    }
+    if (error == -EPROTO && ret_client->problem[0]) {
+        return output_fail(output, ERR_PROTOCOL, "%s", ret_client->problem);
+    }
+    return error ? output_fail_agent(output, error, what) : 0;
+}
+
+int ask(const struct output *output, const struct question *question, struct frame *frame,
+        struct message *ret_message)
+{
+    struct client client;
+    int status = ask_connect(output, question->launch, question->what, &client);
+
+    if (status) {
+        frame_finish(frame);
+        client_close(&client);
+        return status;
+    }
+    int result = client_send(&client, frame);
+    if (!result) {
+        result = client_receive(&client, question->timeout_ms, -1, ret_message);
+    }
+    client_close(&client);
+    if (result != 1) {
+        return output_fail_agent(output, result ? result : -EPROTO, question->what);
+    }
+    if (field_is(&ret_message->root, "type", question->type)) {
+        return 0;
+    }
+    status = output_fail_message(output, ret_message);
+    message_finish(ret_message);
+    return status;
+}
+
+int ask_follow(struct client *client, struct frame *frame, const struct news *news,
+               struct message *ret_message)
+{
+    int result = client_send(client, frame);
+
+    while (!result) {
+        result = client_follow(client, PATIENCE_MS, news->other, ret_message);
+        if (result == 0) {
+            result = news->on_other(news->context, client);
+        } else if (result == 1 && news->take(news->context, ret_message)) {
+            message_finish(ret_message);
+            result = 0;
+        }
+    }
+    return result;
+}
+
+void ask_put_environment(struct frame *frame)
+{
+    const char **variables;
+    size_t count;
+
+    if (environment_of_drivers(&variables, &count)) {
+        return;
+    }
+    frame_array(frame, "environment");
+    for (size_t i = 0; i < count; i++) {
+        frame_string(frame, NULL, variables[i]);
+    }
+    frame_end(frame);
+    free(variables);
+}

@@ -1,0 +1,66 @@
+#include <string.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/verb.h"
+#include "agent/wire/inventory.h"
+
+/* Names for a shell to complete. Nothing is started for it, and nothing said where there is none.
+ */
+
+#define PROGRAMS_MS 1000
+
+/** From the list that the last agent left: asking one may start drivers. */
+static void print_devices(const struct paths *paths)
+{
+    struct inventory inventory = {0};
+    char path[PATH_MAX];
+
+    if (!paths_join(paths->folder, "inventory", path) && !inventory_read(path, &inventory)) {
+        for (size_t i = 0; i < inventory.count; i++) {
+            puts(inventory.entries[i].name);
+        }
+    }
+    inventory_finish(&inventory);
+}
+
+static void print_programs(const struct paths *paths)
+{
+    struct client client = {.fd = -1};
+    struct message message;
+    struct frame frame;
+
+    if (client_connect(paths, &client)) {
+        return;
+    }
+    frame_init(&frame, MSG_APPS);
+    if (!client_send(&client, &frame) && client_receive(&client, PROGRAMS_MS, -1, &message) == 1) {
+        const msgpack_object *programs;
+        size_t count = field_array(&message.root, "apps", &programs);
+        for (size_t i = 0; i < count; i++) {
+            char name[PROTOCOL_WORD_MAX];
+            field_text(&programs[i], "name", name, sizeof(name));
+            puts(name);
+        }
+        message_finish(&message);
+    }
+    client_close(&client);
+}
+
+static int run(struct call *call)
+{
+    struct paths paths;
+
+    if (paths_find(&paths) == 0) {
+        (strcmp(call->words[0], "devices") == 0 ? print_devices : print_programs)(&paths);
+    }
+    return output_done();
+}
+
+const struct verb verb_complete = {
+    .name = "complete",
+    .arguments = "devices|programs",
+    .summary = "Print names for a shell to complete.",
+    .plain = true,
+    .hidden = true,
+    .run = run,
+};

@@ -1,0 +1,27 @@
+#include "agent/cli/help.h"
+
+static int run(struct call *call)
+{
+    size_t taken;
+    int status = STATUS_USAGE;
+
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        json_object_set_new(object, "verbs", help_json(call->verbs));
+        return output_print(object, STATUS_DONE);
+    }
+    if (!call->count) {
+        help_print_all(call->verbs, stdout);
+    } else if (!help_print(call->verbs, call->words[0])) {
+        (void)verb_find(call->verbs, &call->output, call->words, 1, &taken, &status);
+        return status;
+    }
+    return output_done();
+}
+
+const struct verb verb_help = {
+    .name = "help",
+    .arguments = "[COMMAND]",
+    .summary = "Say what there is, or what a command does.",
+    .run = run,
+};

@@ -1,0 +1,188 @@
+#include "agent/cli/help.h"
+
+#include <string.h>
+
+/* Options that are listed one by one in the line of usage; where there are more, "[OPTION...]". */
+#define USAGE_OPTIONS 4
+/* Columns of what stands in front of a help text; what is longer has a line of its own. */
+#define LABEL_MAX  26
+#define LABEL_TEXT (LABEL_MAX + 4)
+
+static void label_of(const struct verb_option *option, char *ret, size_t size)
+{
+    snprintf(ret, size, "--%s%s%s", option->name, option->argument ? " " : "",
+             option->argument ? option->argument : "");
+}
+
+static size_t option_count(const struct verb *verb)
+{
+    const struct verb_option *option = verb_options(verb);
+
+    while (option->name) {
+        option++;
+    }
+    return (size_t)(option - verb_options(verb)) + !verb->plain;
+}
+
+static void add_options(const struct verb *verb, char *line, size_t size)
+{
+    size_t used = strlen(line);
+    bool few = option_count(verb) <= USAGE_OPTIONS && !verb_takes_program(verb);
+    char label[160];
+
+    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+        if ((few || option->required) && used < size) {
+            label_of(option, label, sizeof(label));
+            used += (size_t)snprintf(line + used, size - used, option->required ? " %s" : " [%s]",
+                                     label);
+        }
+    }
+    if (option_count(verb) && used < size) {
+        snprintf(line + used, size - used, "%s",
+                 !few           ? " [OPTION...]"
+                 : !verb->plain ? " [--json]"
+                                : "");
+    }
+}
+
+static void print_usage(const struct verb *verb, bool first)
+{
+    char line[512];
+    bool program = verb_takes_program(verb);
+    const char *arguments = verb->arguments ? verb->arguments : "";
+
+    snprintf(line, sizeof(line), "%sreseat %s", first ? "Usage: " : "", verb->name);
+    if (program) {
+        add_options(verb, line, sizeof(line));
+    }
+    snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%s", *arguments ? " " : "",
+             arguments);
+    if (!program) {
+        add_options(verb, line, sizeof(line));
+    }
+    printf("%*s", first ? 0 : 7, "");
+    output_wrapped(stdout, first ? 0 : 7, 15, line);
+}
+
+static void print_labelled(FILE *to, const char *label, int width, const char *text)
+{
+    int length = (int)strlen(label);
+
+    if (length > width) {
+        fprintf(to, "  %s\n%*s", label, width + 4, "");
+    } else {
+        fprintf(to, "  %-*s  ", width, label);
+    }
+    output_wrapped(to, width + 4, width + 4, text);
+}
+
+static void print_paragraphs(const char *text)
+{
+    while (text && *text) {
+        char paragraph[2048];
+        size_t length = strcspn(text, "\n");
+        snprintf(paragraph, sizeof(paragraph), "%.*s", (int)length, text);
+        putchar('\n');
+        output_wrapped(stdout, 0, 0, paragraph);
+        text += length + strspn(text + length, "\n");
+    }
+}
+
+static void print_options(const struct verb *verb)
+{
+    char label[160];
+    int width = 0;
+
+    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+        label_of(option, label, sizeof(label));
+        int length = (int)strlen(label);
+        width = length > width && length <= LABEL_MAX ? length : width;
+    }
+    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+        if (option == verb_options(verb)) {
+            putchar('\n');
+        }
+        label_of(option, label, sizeof(label));
+        print_labelled(stdout, label, width, option->help);
+    }
+}
+
+static bool begins_with(const struct verb *verb, const char *name)
+{
+    size_t length = strlen(name);
+
+    return strncmp(verb->name, name, length) == 0 &&
+           (verb->name[length] == ' ' || !verb->name[length]);
+}
+
+bool help_print(const struct verb *const *verbs, const char *name)
+{
+    bool first = true;
+
+    for (size_t i = 0; verbs[i]; i++) {
+        if (begins_with(verbs[i], name)) {
+            print_usage(verbs[i], first);
+            first = false;
+        }
+    }
+    for (size_t i = 0; verbs[i]; i++) {
+        if (begins_with(verbs[i], name)) {
+            char text[256];
+            bool several = strlen(verbs[i]->name) > strlen(name);
+            snprintf(text, sizeof(text), "%s%s%s", several ? verbs[i]->name : "",
+                     several ? ": " : "", verbs[i]->summary);
+            print_paragraphs(text);
+            print_paragraphs(verbs[i]->text);
+            print_options(verbs[i]);
+        }
+    }
+    return !first;
+}
+
+void help_print_all(const struct verb *const *verbs, FILE *to)
+{
+    fputs("Usage: reseat COMMAND [ARG...]\n\nMove a running OpenCL program between devices.\n\n",
+          to);
+    for (size_t i = 0; verbs[i]; i++) {
+        char label[160];
+        snprintf(label, sizeof(label), "%s%s%s", verbs[i]->name, verbs[i]->arguments ? " " : "",
+                 verbs[i]->arguments ? verbs[i]->arguments : "");
+        if (!verbs[i]->hidden) {
+            print_labelled(to, label, LABEL_MAX, verbs[i]->summary);
+        }
+    }
+    fputs("\nreseat help COMMAND says more. Most take --json.\n"
+          "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "
+          "agent;\n"
+          "4 refused, the device cannot run it or has no room; 5 deadline passed.\n",
+          to);
+}
+
+static json_t *options_json(const struct verb *verb)
+{
+    json_t *list = json_array();
+
+    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b}", "name", option->name,
+                                              "argument", option->argument ? option->argument : "",
+                                              "help", option->help, "required", option->required));
+    }
+    return list;
+}
+
+json_t *help_json(const struct verb *const *verbs)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; verbs[i]; i++) {
+        if (!verbs[i]->hidden) {
+            json_array_append_new(
+                list,
+                json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", verbs[i]->name, "arguments",
+                          verbs[i]->arguments ? verbs[i]->arguments : "", "summary",
+                          verbs[i]->summary, "text", verbs[i]->text ? verbs[i]->text : "", "json",
+                          !verbs[i]->plain, "options", options_json(verbs[i])));
+        }
+    }
+    return list;
+}

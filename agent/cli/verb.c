@@ -1,0 +1,276 @@
+#include "agent/cli/verb.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/config/nearest.h"
+
+#define OPTIONS_MAX 128
+#define NAMES_MAX   128
+#define NEAR        2 /* Letters that a slip of the fingers changes. */
+/* getopt's values of our rows: above every character. */
+#define ROW_FIRST 256
+
+const struct verb_option *verb_options(const struct verb *verb)
+{
+    static const struct verb_option none[] = {{NULL}};
+
+    return verb->other_options ? verb->other_options() : verb->options ? verb->options : none;
+}
+
+/* ---- arguments ---- */
+
+/** Where the argument is a word of its own ("start|stop"), not the name of something. */
+static bool is_choice(const char *argument)
+{
+    return !argument[strcspn(argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")];
+}
+
+static bool is_one_of(const char *choice, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = choice; *at; at += strcspn(at, "|"), at += *at == '|') {
+        if (strcspn(at, "|") == length && strncmp(at, word, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool verb_takes_program(const struct verb *verb)
+{
+    return verb->arguments && strstr(verb->arguments, "ARG...");
+}
+
+static int check_arguments(const struct call *call)
+{
+    const char *at = call->verb->arguments ? call->verb->arguments : "";
+    size_t i = 0;
+
+    for (; *at; at += strspn(at, " "), i++) {
+        bool optional = *at == '[', given = i < call->count;
+        size_t length = strcspn(at, " ");
+        char argument[80];
+        snprintf(argument, sizeof(argument), "%.*s", (int)length - 2 * optional, at + optional);
+        if (!given && !optional) {
+            return output_usage(&call->output, "%s is missing", argument);
+        }
+        if (!given || verb_takes_program(call->verb)) {
+            return 0;
+        }
+        if (!call->words[i][0]) {
+            return output_usage(&call->output, "an empty name names nothing");
+        }
+        if (is_choice(argument) && !is_one_of(argument, call->words[i])) {
+            return output_usage(&call->output, "there is no \"%s\"; say %s", call->words[i],
+                                argument);
+        }
+        at += length;
+    }
+    return i < call->count
+               ? output_usage(&call->output, "too many arguments: \"%s\"", call->words[i])
+               : 0;
+}
+
+/* ---- values ---- */
+
+bool verb_parse_number(const char *text, const struct verb_option *option, uint64_t *ret_value)
+{
+    uint64_t value, unit = 1;
+
+    if (!isdigit((unsigned char)*text) || text[strspn(text, "0123456789.")]) {
+        return false;
+    }
+    for (unsigned i = 0; i < option->places; i++) {
+        unit *= 10;
+    }
+    char *end;
+    errno = 0;
+    if (option->places) {
+        double number = strtod(text, &end) * (double)unit;
+        value = number < 1.8e19 ? (uint64_t)(number + 0.5) : UINT64_MAX;
+    } else {
+        value = strtoull(text, &end, 10);
+    }
+    *ret_value = value;
+    return !*end && !errno && value >= option->least && value <= option->most;
+}
+
+static int take(struct call *call, const struct verb_option *option, const char *text)
+{
+    char *field = (char *)call->options + option->offset;
+    uint64_t number;
+
+    if (option->take) {
+        return option->take(call, option, text);
+    }
+    if (!option->argument) {
+        *(bool *)field = true;
+        return 0;
+    }
+    if (!option->number) {
+        if (is_choice(option->argument) && !is_one_of(option->argument, text)) {
+            return output_usage(&call->output, "--%s is %s, not \"%s\"", option->name,
+                                option->argument, text);
+        }
+        memcpy(field, &text, sizeof(text));
+        return 0;
+    }
+    if (!verb_parse_number(text, option, &number)) {
+        return output_usage(&call->output, "--%s is %s, not \"%s\"", option->name, option->number,
+                            text);
+    }
+    if (option->size == sizeof(uint32_t)) {
+        *(uint32_t *)field = (uint32_t)number;
+    } else {
+        memcpy(field, &number, sizeof(number));
+    }
+    return 0;
+}
+
+/* ---- words ---- */
+
+/** What getopt_long() did not take: @result is ':' or '?', @number what it says it was. */
+static int refuse_option(const struct call *call, int result, int number, const char *word)
+{
+    const char *names[OPTIONS_MAX], *nearest = NULL;
+    size_t count = 0;
+
+    if (result == ':') {
+        return output_usage(&call->output, "option %s lacks its value", word);
+    }
+    if (number && result == '?' && !strchr(word, '=')) {
+        return output_usage(&call->output, "option -%c is unknown", number);
+    }
+    if (number) {
+        return output_usage(&call->output, "option %s takes no value", word);
+    }
+    for (const struct verb_option *option = verb_options(call->verb);
+         option->name && count < OPTIONS_MAX; option++) {
+        names[count++] = option->name;
+    }
+    if (count && strncmp(word, "--", 2) == 0) {
+        nearest = nearest_name(word + 2, names, count, NEAR);
+    }
+    return output_usage(&call->output, "option %s is unknown%s%s%s", word,
+                        nearest ? "; did you mean --" : "", nearest ? nearest : "",
+                        nearest ? "?" : "");
+}
+
+static size_t make_getopt(const struct verb *verb, struct option *ret_options)
+{
+    const struct verb_option *rows = verb_options(verb);
+    size_t count = 0;
+
+    for (; rows[count].name && count < OPTIONS_MAX; count++) {
+        const char *argument = rows[count].argument;
+        ret_options[count] = (struct option){rows[count].name,
+                                             !argument          ? no_argument
+                                             : *argument == '[' ? optional_argument
+                                                                : required_argument,
+                                             NULL, ROW_FIRST + (int)count};
+    }
+    if (!verb->plain) {
+        ret_options[count] = (struct option){"json", no_argument, NULL, 'j'};
+    }
+    ret_options[count + !verb->plain] = (struct option){"help", no_argument, NULL, 'h'};
+    return count;
+}
+
+/** Of `--models FILE`: what may be left out is taken from the next word all the same. */
+static char *optional_value(int argc, char **argv)
+{
+    return optarg || optind == argc || argv[optind][0] == '-' ? optarg : argv[optind++];
+}
+
+static int check_required(const struct call *call, const bool *given)
+{
+    const struct verb_option *rows = verb_options(call->verb);
+
+    for (size_t i = 0; rows[i].name && i < OPTIONS_MAX; i++) {
+        if (rows[i].required && !given[i]) {
+            return output_usage(&call->output, "--%s %s is needed", rows[i].name, rows[i].argument);
+        }
+    }
+    return 0;
+}
+
+int verb_parse(struct call *call, int argc, char **argv)
+{
+    const struct verb_option *rows = verb_options(call->verb);
+    struct option options[OPTIONS_MAX + 3] = {{0}};
+    bool given[OPTIONS_MAX] = {false};
+    size_t count = make_getopt(call->verb, options);
+    int result, status;
+
+    opterr = 0;
+    optind = 0;
+    while ((result = getopt_long(argc, argv, verb_takes_program(call->verb) ? "+:h" : ":h", options,
+                                 NULL)) >= 0) {
+        const char *word = argv[optind - 1 - (optarg && optarg == argv[optind - 1])];
+        size_t row = (size_t)result - ROW_FIRST;
+        /* An abbreviation would mean something else once there is another option. */
+        if (result == 'j'                        ? strcmp(word, "--json") != 0
+            : result >= ROW_FIRST && row < count ? strlen(rows[row].name) != strcspn(word + 2, "=")
+                                                 : result != 'h') {
+            return refuse_option(call, result == ':' ? ':' : '?', result == '?' ? optopt : 0, word);
+        }
+        if (result == 'h') {
+            return VERB_HELP;
+        }
+        if (result == 'j') {
+            continue;
+        }
+        if (rows[row].argument && *rows[row].argument == '[') {
+            optarg = optional_value(argc, argv);
+        }
+        given[row] = true;
+        status = take(call, &rows[row], optarg);
+        if (status) {
+            return status;
+        }
+    }
+    call->words = argv + optind;
+    call->count = (size_t)(argc - optind);
+    status = check_arguments(call);
+    return status ? status : check_required(call, given);
+}
+
+/* ---- which verb ---- */
+
+const struct verb *verb_find(const struct verb *const *verbs, const struct output *output,
+                             char **words, size_t count, size_t *ret_taken, int *ret_status)
+{
+    const char *names[NAMES_MAX], *first = words[0], *nearest;
+    char seconds[256] = "";
+    size_t name_count = 0, used = 0;
+
+    for (size_t i = 0; verbs[i] && name_count < NAMES_MAX; i++) {
+        size_t length = strcspn(verbs[i]->name, " ");
+        const char *second = verbs[i]->name[length] ? verbs[i]->name + length + 1 : NULL;
+        if (strlen(first) != length || strncmp(verbs[i]->name, first, length)) {
+            names[name_count++] = verbs[i]->name;
+        } else if (!second || (count > 1 && strcmp(second, words[1]) == 0)) {
+            *ret_taken = second ? 2 : 1;
+            return verbs[i];
+        } else {
+            used += (size_t)snprintf(seconds + used, sizeof(seconds) - used, "%s%s",
+                                     used ? "|" : "", second);
+        }
+    }
+    if (used) {
+        bool wrong = count > 1 && words[1][0] != '-';
+        *ret_status = output_usage(output, "%s%s%ssay %s", wrong ? "there is no \"" : "",
+                                   wrong ? words[1] : "", wrong ? "\"; " : "", seconds);
+        return NULL;
+    }
+    nearest = nearest_name(first, names, name_count, NEAR);
+    *ret_status =
+        output_fail(output, ERR_USAGE, "there is no command \"%s\"%s%s%s; see reseat --help", first,
+                    nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    return NULL;
+}

@@ -1,0 +1,159 @@
+#include "agent/daemon/clients.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/daemon/devices/device_list.h"
+#include "agent/wire/access.h"
+
+void client_no_memory(struct peer *client)
+{
+    peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+}
+
+struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_seat)
+{
+    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
+    struct program *program;
+
+    if (!field_text(map, "app", name, sizeof(name)) || !name[0]) {
+        peer_error(client, ERR_USAGE, "the request names no program");
+        return NULL;
+    }
+    int result =
+        programs_find(client->agent, client, name, &program, ret_seat, error, sizeof(error));
+    if (result) {
+        peer_error(client,
+                   result == -ESRCH    ? ERR_NO_APP
+                   : result == -ENODEV ? ERR_NO_DEVICE
+                                       : ERR_AMBIGUOUS,
+                   "%s", error);
+        return NULL;
+    }
+    return program;
+}
+
+const struct inventory_entry *client_device(struct peer *client, const msgpack_object *map,
+                                            uint32_t *ret_device)
+{
+    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
+    const struct inventory_entry *entry;
+
+    if (!field_string(map, "device", name, sizeof(name)) || !name[0]) {
+        peer_error(client, ERR_USAGE, "the request names no device");
+        return NULL;
+    }
+    int result =
+        device_resolve(&client->agent->devices.inventory, name, &entry, error, sizeof(error));
+    if (result) {
+        peer_error(client, result == -ENOTUNIQ ? ERR_AMBIGUOUS : ERR_NO_DEVICE, "%s", error);
+        return NULL;
+    }
+    *ret_device = devices_index(client->agent, entry);
+    if (*ret_device == LEDGER_NONE) {
+        client_no_memory(client);
+        return NULL;
+    }
+    return entry;
+}
+
+bool client_program_or_device(struct peer *client, const msgpack_object *map,
+                              struct program **ret_program, size_t *ret_seat, uint32_t *ret_device)
+{
+    struct agent *agent = client->agent;
+    char name[PROTOCOL_WORD_MAX], wrong[PROTOCOL_TEXT_MAX], none[PROTOCOL_TEXT_MAX];
+    const struct inventory_entry *entry = NULL;
+
+    *ret_program = NULL;
+    *ret_device = LEDGER_NONE;
+    if (!field_string(map, "what", name, sizeof(name)) || !name[0]) {
+        peer_error(client, ERR_USAGE, "the request names no device and no program");
+        return false;
+    }
+    int found = device_resolve(&agent->devices.inventory, name, &entry, wrong, sizeof(wrong));
+    int result =
+        found == 0 && strcmp(entry->name, name) == 0
+            ? -ESRCH
+            : programs_find(agent, client, name, ret_program, ret_seat, none, sizeof(none));
+    if (!result) {
+        return true;
+    }
+    if (result == -ENOTUNIQ || found == -ENOTUNIQ) {
+        peer_error(client, ERR_AMBIGUOUS, "%s", result == -ENOTUNIQ ? none : wrong);
+    } else if (found) {
+        peer_error(client, ERR_NO_DEVICE,
+                   "\"%s\" is neither a device (reseat devices) nor a program (reseat ps)", name);
+    } else {
+        *ret_device = devices_index(agent, entry);
+        if (*ret_device == LEDGER_NONE) {
+            client_no_memory(client);
+        }
+    }
+    return *ret_device != LEDGER_NONE;
+}
+
+char *client_environment(const struct peer *client, const msgpack_object *map)
+{
+    const msgpack_object *items;
+    size_t count = field_array(map, "environment", &items), size = 1, used = 0;
+
+    if (!access_may_manage(geteuid(), client->uid)) {
+        count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size += items[i].type == MSGPACK_OBJECT_STR ? items[i].via.str.size + 1 : 0;
+    }
+    char *text = malloc(size);
+    for (size_t i = 0; text && i < count; i++) {
+        const msgpack_object_str *item = &items[i].via.str;
+        if (items[i].type != MSGPACK_OBJECT_STR || memchr(item->ptr, '\n', item->size) ||
+            memchr(item->ptr, '\0', item->size) || !memchr(item->ptr, '=', item->size)) {
+            continue;
+        }
+        memcpy(text + used, item->ptr, item->size);
+        used += item->size;
+        text[used++] = '\n';
+    }
+    if (text) {
+        text[used] = '\0';
+    }
+    return text;
+}
+
+/** A listing in progress may be of another environment: then it is this one's turn next. */
+void client_await_devices(struct peer *client, struct message *message, const char *environment)
+{
+    client->retried = !client->agent->devices.listing;
+    peer_wait_for_devices(client, message);
+    devices_refresh(client->agent, environment);
+}
+
+bool client_lists_devices(struct peer *client, struct message *message, const char *key,
+                          bool or_program)
+{
+    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX], *environment = NULL;
+    const struct inventory_entry *entry;
+    struct program *program;
+    size_t seat;
+
+    field_string(&message->root, key, name, sizeof(name));
+    if (client->retried || !name[0] ||
+        device_resolve(&client->agent->devices.inventory, name, &entry, error, sizeof(error)) !=
+            -ENODEV ||
+        (or_program && programs_find(client->agent, client, name, &program, &seat, error,
+                                     sizeof(error)) != -ESRCH)) {
+        client->retried = false;
+        return false;
+    }
+    /* Of who says nothing of its environment the list is made as it was the last time. */
+    if (field_get(&message->root, "environment") &&
+        !(environment = client_environment(client, &message->root))) {
+        client_no_memory(client);
+        return true;
+    }
+    client_await_devices(client, message, environment);
+    free(environment);
+    return true;
+}

@@ -1,0 +1,384 @@
+#include "agent/daemon/devices/device_list.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/config/cleanup.h"
+#include "agent/config/environment.h"
+#include "agent/config/process.h"
+#include "agent/daemon/programs/registry.h"
+
+#define XXH_INLINE_ALL
+
+#include <xxhash.h>
+
+static void load_last(struct devices *devices)
+{
+    bool grew;
+
+    if (!inventory_read(devices->inventory_path, &devices->inventory) &&
+        device_names_assign(&devices->names, &devices->inventory, &grew)) {
+        inventory_finish(&devices->inventory);
+    }
+}
+
+int devices_init(struct agent *agent, uint64_t timeout_ms)
+{
+    struct devices *devices = &agent->devices;
+    char state[PATH_MAX];
+    int error = paths_state(state);
+
+    if (!error) {
+        error = paths_join(state, "devices", devices->names_path);
+    }
+    if (!error) {
+        error = paths_join(agent->paths.folder, "inventory", devices->inventory_path);
+    }
+    if (!error) {
+        error = paths_join(agent->paths.folder, "inventory.new", devices->fresh_path);
+    }
+    if (!error) {
+        error = device_names_load(devices->names_path, &devices->names);
+    }
+    if (!error) {
+        error = uv_timer_init(&agent->loop, &devices->timeout);
+    }
+    if (error) {
+        return error;
+    }
+    devices->timeout_ms = timeout_ms;
+    load_last(devices);
+    return 0;
+}
+
+void devices_finish(struct agent *agent)
+{
+    struct devices *devices = &agent->devices;
+
+    inventory_finish(&devices->inventory);
+    device_names_finish(&devices->names);
+    free(devices->environment);
+    free(devices->wanted);
+}
+
+/** What stands for an environment; never 0. */
+static uint64_t digest_of(const char *environment)
+{
+    uint64_t digest = XXH64(environment, strlen(environment), 0);
+    return digest ? digest : 1;
+}
+
+static bool sees(const struct inventory_entry *entry, uint64_t digest)
+{
+    size_t i = 0;
+
+    while (i < INVENTORY_SEEN_MAX && entry->seen[i] && entry->seen[i] != digest) {
+        i++;
+    }
+    return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
+}
+
+/** True when a program lives that sees @entry; a digest that no program has any more is dropped. */
+static bool others_see(const struct agent *agent, struct inventory_entry *entry, uint64_t but)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < INVENTORY_SEEN_MAX && entry->seen[i]; i++) {
+        bool lives = false;
+        for (const struct program *program = agent->programs; program && !lives;
+             program = program->next) {
+            lives = program->environment && digest_of(program->environment) == entry->seen[i] &&
+                    (program->peer || process_alive(program->pid, program->start));
+        }
+        if (lives && entry->seen[i] != but) {
+            entry->seen[kept++] = entry->seen[i];
+        }
+    }
+    memset(entry->seen + kept, 0, (INVENTORY_SEEN_MAX - kept) * sizeof(entry->seen[0]));
+    return kept > 0;
+}
+
+bool devices_shown(const struct agent *agent, const char *environment,
+                   const struct inventory_entry *entry)
+{
+    const struct devices *devices = &agent->devices;
+
+    environment = environment ? environment : devices->environment;
+    return !environment || !entry->seen[0] || sees(entry, digest_of(environment));
+}
+
+/** What @fresh shows, for the programs that see just that. */
+static int write_own(struct devices *devices, const struct inventory *fresh)
+{
+    CLEANUP(cleanup_free) char *data = NULL;
+    char path[PATH_MAX];
+    size_t size;
+    int error = inventory_encode(fresh, &data, &size);
+
+    if (!error && snprintf(path, sizeof(path), "%s-%016llx", devices->inventory_path,
+                           (unsigned long long)XXH64(data, size, 0)) >= (int)sizeof(path)) {
+        error = -ENAMETOOLONG;
+    }
+    if (!error && access(path, R_OK)) {
+        error = inventory_write(path, fresh);
+    }
+    if (!error) {
+        strcpy(devices->own_path, path);
+    }
+    return error;
+}
+
+static struct inventory_entry *entry_by_key(const struct inventory *inventory, size_t count,
+                                            const struct device_key *key)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (device_key_equal(&inventory->entries[i].key, key)) {
+            return &inventory->entries[i];
+        }
+    }
+    return NULL;
+}
+
+/**
+ * Keep devices that this listing could not see, because it was made in another environment, while
+ * programs of other environments live.
+ */
+static int keep_others(struct agent *agent, struct inventory *fresh)
+{
+    struct devices *devices = &agent->devices;
+    size_t room = fresh->count + devices->inventory.count;
+    struct inventory_entry *grown;
+    uint64_t digest = digest_of(devices->wanted);
+
+    grown = realloc(fresh->entries, (room ? room : 1) * sizeof(*grown));
+    if (!grown) {
+        return -ENOMEM;
+    }
+    fresh->entries = grown;
+    size_t kept = 0, listed = fresh->count;
+    for (size_t i = 0; i < devices->inventory.count; i++) {
+        struct inventory_entry *entry = &devices->inventory.entries[i];
+        bool shared = others_see(agent, entry, digest);
+        struct inventory_entry *same = entry_by_key(fresh, listed, &entry->key);
+        if (same) {
+            memcpy(same->seen, entry->seen, sizeof(same->seen));
+        }
+        if (same || !shared) {
+            devices->inventory.entries[kept++] = *entry;
+        } else {
+            fresh->entries[fresh->count++] = *entry;
+        }
+    }
+    devices->inventory.count = kept;
+    for (size_t i = 0; i < listed; i++) {
+        struct inventory_entry *entry = &fresh->entries[i];
+        memmove(entry->seen + 1, entry->seen, sizeof(entry->seen) - sizeof(entry->seen[0]));
+        entry->seen[0] = digest;
+    }
+    return 0;
+}
+
+static int take_fresh(struct agent *agent)
+{
+    struct devices *devices = &agent->devices;
+    struct inventory fresh = {0};
+    bool grew = false;
+    int error = inventory_read(devices->fresh_path, &fresh);
+
+    unlink(devices->fresh_path);
+    if (!error) {
+        error = device_names_assign(&devices->names, &fresh, &grew);
+    }
+    if (!error) {
+        error = write_own(devices, &fresh);
+    }
+    if (!error) {
+        error = keep_others(agent, &fresh);
+    }
+    if (!error) {
+        error = inventory_write(devices->inventory_path, &fresh);
+    }
+    if (error) {
+        inventory_finish(&fresh);
+        return error;
+    }
+    if (grew && (error = device_names_save(devices->names_path, &devices->names))) {
+        agent_log("%s: cannot keep the names of devices (%s); they may change at the next start",
+                  devices->names_path, strerror(-error));
+    }
+    inventory_finish(&devices->inventory);
+    devices->inventory = fresh;
+    return 0;
+}
+
+static void ready(struct agent *agent)
+{
+    struct devices *devices = &agent->devices;
+
+    devices->listing = false;
+    devices->listed_ms = uv_now(&agent->loop) + 1;
+    if (devices->problem[0] && devices->wanted && devices->environment &&
+        strcmp(devices->wanted, devices->environment)) {
+        devices->own_path[0] = '\0'; /* It is another environment's. */
+    }
+    free(devices->environment);
+    devices->environment = devices->wanted;
+    devices->wanted = NULL;
+    if (devices->problem[0]) {
+        agent_log("devices: %s; the list stays as it was", devices->problem);
+    }
+    agent->events->devices_listed(agent);
+}
+
+static void lister_closed(uv_handle_t *handle)
+{
+    ready(handle->data);
+}
+
+static void lister_exited(uv_process_t *process, int64_t status, int signal)
+{
+    struct agent *agent = process->data;
+    struct devices *devices = &agent->devices;
+    int error;
+
+    uv_timer_stop(&devices->timeout);
+    if (devices->hung) {
+        snprintf(devices->problem, sizeof(devices->problem),
+                 "the helper that lists them did not end within %llu s and was killed",
+                 (unsigned long long)devices->timeout_ms / 1000);
+    } else if (signal) {
+        snprintf(devices->problem, sizeof(devices->problem),
+                 "the helper that lists them was ended by signal %d", signal);
+    } else if (status) {
+        snprintf(devices->problem, sizeof(devices->problem),
+                 "the helper that lists them failed (status %d)", (int)status);
+    } else if ((error = take_fresh(agent))) {
+        snprintf(devices->problem, sizeof(devices->problem), "cannot take the new list: %s",
+                 strerror(-error));
+    }
+    uv_close((uv_handle_t *)process, lister_closed);
+}
+
+static void lister_hangs(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+
+    agent->devices.hung = true;
+    uv_kill(-uv_process_get_pid(&agent->devices.lister), SIGKILL);
+    uv_process_kill(&agent->devices.lister, SIGKILL);
+}
+
+static int spawn_lister(struct agent *agent)
+{
+    struct devices *devices = &agent->devices;
+    char path[PATH_MAX];
+    char *arguments[] = {path, devices->fresh_path, NULL};
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_IGNORE},
+        {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
+        {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
+    };
+    uv_process_options_t options = {
+        .exit_cb = lister_exited,
+        .file = path,
+        .args = arguments,
+        .flags = UV_PROCESS_DETACHED,
+        .stdio = stdio,
+        .stdio_count = 3,
+    };
+    int error = paths_lister(path);
+
+    if (!error) {
+        error = environment_for_lister(environ, devices->wanted, &options.env);
+    }
+    if (error) {
+        return error;
+    }
+    devices->lister.data = agent;
+    devices->timeout.data = agent;
+    error = uv_spawn(&agent->loop, &devices->lister, &options);
+    free(options.env);
+    if (error) {
+        uv_close((uv_handle_t *)&devices->lister, lister_closed);
+        return -EINPROGRESS;
+    }
+    uv_timer_start(&devices->timeout, lister_hangs, devices->timeout_ms, 0);
+    return 0;
+}
+
+void devices_refresh(struct agent *agent, const char *environment)
+{
+    struct devices *devices = &agent->devices;
+
+    if (devices->listing) {
+        return;
+    }
+    if (!environment) {
+        environment = devices->environment ? devices->environment : "";
+    }
+    devices->wanted = strdup(environment);
+    devices->listing = true;
+    devices->hung = false;
+    devices->problem[0] = '\0';
+    int error = devices->wanted ? spawn_lister(agent) : -ENOMEM;
+    if (error) {
+        snprintf(devices->problem, sizeof(devices->problem),
+                 "the helper that lists them (reseat-lister) cannot be started: %s",
+                 error == -EINPROGRESS ? "spawn failed" : strerror(-error));
+    }
+    if (error && error != -EINPROGRESS) {
+        ready(agent);
+    }
+}
+
+void devices_renew(struct agent *agent)
+{
+    if (agent->devices.environment) {
+        devices_refresh(agent, NULL);
+    }
+}
+
+bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms)
+{
+    const struct devices *devices = &agent->devices;
+
+    return devices->listed_ms && uv_now(&agent->loop) < devices->listed_ms + age_ms &&
+           (!environment ||
+            (devices->environment && strcmp(environment, devices->environment) == 0));
+}
+
+const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t device)
+{
+    const struct inventory *inventory = &agent->devices.inventory;
+
+    if (device >= agent->ledger.count) {
+        return NULL;
+    }
+    for (size_t i = 0; i < inventory->count; i++) {
+        if (strcmp(inventory->entries[i].name, agent->ledger.devices[device].name) == 0) {
+            return &inventory->entries[i];
+        }
+    }
+    return NULL;
+}
+
+uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry)
+{
+    uint32_t index;
+
+    return ledger_device(&agent->ledger, entry->name, &index) ? LEDGER_NONE : index;
+}
+
+uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_device *device)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    if (!device->drains_ms) {
+        return 0;
+    }
+    return (device->drains_ms > now ? device->drains_ms - now : 1) * 1000000;
+}

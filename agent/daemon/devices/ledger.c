@@ -1,0 +1,227 @@
+#include "agent/daemon/devices/ledger.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_LEAST (64ull << 20)
+#define STEP_SHARE 64
+#define PLENTY     4
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+void ledger_init(struct ledger *ret_ledger)
+{
+    *ret_ledger = (struct ledger){0};
+}
+
+void ledger_finish(struct ledger *ledger)
+{
+    free(ledger->devices);
+    *ledger = (struct ledger){0};
+}
+
+int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device)
+{
+    if (!name[0]) {
+        return -EINVAL;
+    }
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        if (strcmp(ledger->devices[i].name, name) == 0) {
+            *ret_device = i;
+            return 0;
+        }
+    }
+    struct ledger_device *grown =
+        realloc(ledger->devices, (ledger->count + 1) * sizeof(*ledger->devices));
+    if (!grown) {
+        return -ENOMEM;
+    }
+    ledger->devices = grown;
+    struct ledger_device *device = &grown[ledger->count];
+    *device = (struct ledger_device){
+        .own = LEDGER_BYTES_MAX, .limit = LEDGER_NO_LIMIT, .tight = LEDGER_NO_LIMIT};
+    snprintf(device->name, sizeof(device->name), "%s", name);
+    *ret_device = ledger->count++;
+    return 0;
+}
+
+uint64_t ledger_lasting(const struct ledger_device *device)
+{
+    /* A limit above what there is promises nothing more. */
+    return least(device->own, device->limit);
+}
+
+uint64_t ledger_capacity(const struct ledger_device *device)
+{
+    return least(ledger_lasting(device), device->tight);
+}
+
+uint64_t ledger_free(const struct ledger_device *device)
+{
+    uint64_t capacity = ledger_capacity(device);
+
+    return capacity > device->reserved ? capacity - device->reserved : 0;
+}
+
+uint64_t ledger_step(const struct ledger_device *device)
+{
+    return most(STEP_LEAST, ledger_capacity(device) / STEP_SHARE);
+}
+
+uint64_t ledger_round(const struct ledger_device *device, uint64_t bytes)
+{
+    uint64_t step = ledger_step(device), room = ledger_free(device);
+    uint64_t more = bytes < step ? step - bytes : 0;
+
+    return bytes + (room > bytes ? least(more, (room - bytes) / PLENTY) : 0);
+}
+
+uint64_t ledger_initial(const struct ledger_device *device)
+{
+    return least(ledger_step(device), ledger_free(device) / PLENTY);
+}
+
+uint64_t ledger_reserved(const struct ledger_account *account)
+{
+    return most(account->granted, account->held);
+}
+
+/** Take an account out of the sums, before it changes; and back in. */
+static void leave(struct ledger *ledger, const struct ledger_account *account)
+{
+    if (account->device != LEDGER_NONE) {
+        struct ledger_device *device = &ledger->devices[account->device];
+        device->reserved -= ledger_reserved(account);
+        device->held -= account->held;
+        device->accounts--;
+    }
+    if (account->target != LEDGER_NONE) {
+        ledger->devices[account->target].reserved -= account->pending;
+    }
+}
+
+static void enter(struct ledger *ledger, struct ledger_account *account)
+{
+    if (account->device != LEDGER_NONE) {
+        struct ledger_device *device = &ledger->devices[account->device];
+        device->reserved += ledger_reserved(account);
+        device->held += account->held;
+        device->accounts++;
+        device->reserved_peak = most(device->reserved_peak, device->reserved);
+        device->held_peak = most(device->held_peak, device->held);
+    }
+    if (account->target != LEDGER_NONE) {
+        struct ledger_device *device = &ledger->devices[account->target];
+        device->reserved += account->pending;
+        device->reserved_peak = most(device->reserved_peak, device->reserved);
+    }
+    account->held_peak = most(account->held_peak, account->held);
+    account->granted_peak = most(account->granted_peak, account->granted);
+}
+
+void ledger_open(struct ledger *ledger, struct ledger_account *ret_account)
+{
+    *ret_account = (struct ledger_account){
+        .next = ledger->accounts, .device = LEDGER_NONE, .target = LEDGER_NONE};
+    ledger->accounts = ret_account;
+}
+
+void ledger_close(struct ledger *ledger, struct ledger_account *account)
+{
+    for (struct ledger_account **at = &ledger->accounts; *at; at = &(*at)->next) {
+        if (*at == account) {
+            *at = account->next;
+            leave(ledger, account);
+            break;
+        }
+    }
+}
+
+void ledger_place(struct ledger *ledger, struct ledger_account *account, uint32_t device)
+{
+    if (account->device == device) {
+        return;
+    }
+    leave(ledger, account);
+    account->device = device;
+    account->granted = 0;
+    account->held = 0;
+    enter(ledger, account);
+}
+
+void ledger_set_granted(struct ledger *ledger, struct ledger_account *account, uint64_t bytes)
+{
+    if (account->device == LEDGER_NONE) {
+        return;
+    }
+    leave(ledger, account);
+    account->granted = least(bytes, LEDGER_BYTES_MAX);
+    enter(ledger, account);
+}
+
+void ledger_set_held(struct ledger *ledger, struct ledger_account *account, uint64_t bytes)
+{
+    if (account->device == LEDGER_NONE) {
+        return;
+    }
+    leave(ledger, account);
+    account->held = least(bytes, LEDGER_BYTES_MAX);
+    enter(ledger, account);
+}
+
+void ledger_keep(struct ledger *ledger, struct ledger_account *account, uint32_t target,
+                 uint64_t bytes)
+{
+    leave(ledger, account);
+    account->target = target;
+    account->pending = target == LEDGER_NONE ? 0 : least(bytes, LEDGER_BYTES_MAX);
+    enter(ledger, account);
+}
+
+void ledger_arrive(struct ledger *ledger, struct ledger_account *account)
+{
+    if (account->target == LEDGER_NONE) {
+        return;
+    }
+    leave(ledger, account);
+    if (account->device != account->target) {
+        account->held = 0;
+    }
+    account->device = account->target;
+    account->granted = account->pending;
+    account->target = LEDGER_NONE;
+    account->pending = 0;
+    enter(ledger, account);
+}
+
+bool ledger_check(const struct ledger *ledger)
+{
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        const struct ledger_device *device = &ledger->devices[i];
+        uint64_t reserved = 0, held = 0;
+        uint32_t accounts = 0;
+        for (const struct ledger_account *one = ledger->accounts; one; one = one->next) {
+            if (one->device == i) {
+                reserved += ledger_reserved(one);
+                held += one->held;
+                accounts++;
+            }
+            reserved += one->target == i ? one->pending : 0;
+        }
+        if (reserved != device->reserved || held != device->held || accounts != device->accounts ||
+            reserved > device->reserved_peak || held > device->held_peak) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,47 @@
+#include "agent/daemon/govern/capacity.h"
+#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/govern/resume.h"
+#include "agent/daemon/messages/messages.h"
+
+/* What follows from what happens to connections, programs and the list of devices. */
+
+static void peer_closed(struct peer *peer)
+{
+    requests_cancel(peer, true);
+    resume_cancel(peer->agent, peer, true);
+    followers_drop(peer->agent, peer);
+    programs_disconnect(peer->agent, peer);
+}
+
+static void devices_listed(struct agent *agent)
+{
+    capacity_update(agent);
+    peers_devices_ready(agent);
+}
+
+/** It asks again what it waited for. */
+static void program_lost(struct agent *agent, struct program *program)
+{
+    needs_drop(agent, program);
+    program->governed.shrinks = false;
+    agent->changed = true;
+}
+
+static void program_removed(struct agent *agent, struct program *program)
+{
+    govern_remember(agent, program);
+    needs_drop(agent, program);
+    resume_forget(agent, program);
+}
+
+const struct agent_events agent_events = {
+    .message = messages_take,
+    .peer_closed = peer_closed,
+    .devices_listed = devices_listed,
+    .program_lost = program_lost,
+    .program_unreachable = requests_fail,
+    .program_removed = program_removed,
+};

@@ -1,0 +1,204 @@
+#include "agent/daemon/govern/accounts.h"
+
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/grants.h"
+#include "agent/daemon/peers.h"
+
+#define RECONCILE_MS 1000
+
+/* ---- what programs say of what they have ---- */
+
+static uint32_t device_of(struct agent *agent, const struct program_device *seat)
+{
+    const struct device_names *names = &agent->devices.names;
+    uint32_t device;
+
+    /* Also one that is not listed any more: the program has it all the same. */
+    for (size_t i = 0; seat->has_device && !seat->suspended && i < names->count; i++) {
+        if (device_key_equal(&names->names[i].key, &seat->device)) {
+            return ledger_device(&agent->ledger, names->names[i].name, &device) ? LEDGER_NONE
+                                                                                : device;
+        }
+    }
+    return LEDGER_NONE;
+}
+
+static void place(struct agent *agent, struct program_device *seat)
+{
+    struct ledger *ledger = &agent->ledger;
+    uint32_t device = device_of(agent, seat);
+
+    if (device == seat->account.device) {
+        return;
+    }
+    if (device != LEDGER_NONE && device == seat->account.target) {
+        seat->arrived = true; /* Its report follows. */
+        return;
+    }
+    ledger_place(ledger, &seat->account, device);
+    seat->placed_ms = uv_now(&agent->loop);
+    agent->changed = true;
+}
+
+/** Of virtual devices on one device only the first says what they hold: spread it over grants. */
+static void spread_held(struct ledger *ledger, struct program *program, size_t first)
+{
+    struct program_device *seat = &program->seats[first];
+    uint32_t device = seat->account.device;
+    uint64_t held = 0;
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        bool same = program->seats[i].account.device == device && !program->seats[i].arrived;
+        if (same && i < first) {
+            return;
+        }
+        held += same ? program->seats[i].device_bytes : 0;
+    }
+    for (size_t i = program->seat_count; i-- > first;) {
+        struct ledger_account *account = &program->seats[i].account;
+        if (account->device != device || program->seats[i].arrived) {
+            continue;
+        }
+        uint64_t share = i == first || held < account->granted ? held : account->granted;
+        ledger_set_held(ledger, account, share);
+        held -= share;
+    }
+}
+
+/**
+ * Grants and returns cross on their way, so what it says counts only where it says more than we
+ * know, or where nothing has been on its way for long.
+ */
+static void adopt(struct agent *agent, struct program *program, uint32_t index)
+{
+    struct program_device *seat = &program->seats[index];
+    struct ledger *ledger = &agent->ledger;
+    struct ledger_account *account = &seat->account;
+    uint64_t unanswered = uv_now(&agent->loop) - seat->exchanged_ms;
+
+    if (!seat->tells_grants) {
+        ledger_set_granted(ledger, account, 0);
+        return;
+    }
+    if (!seat->limited) {
+        /* What it was granted first is its own once it uses OpenCL; and one that had nobody to ask
+         * takes what it likes, until it is granted something, be it nothing. */
+        if (seat->device_bytes && unanswered > RECONCILE_MS) {
+            grants_add(agent, program, index, 0);
+        }
+        return;
+    }
+    if (seat->granted > account->granted ||
+        (seat->granted < account->granted && account->target == LEDGER_NONE &&
+         unanswered > RECONCILE_MS)) {
+        ledger_set_granted(ledger, account, seat->granted);
+        agent->changed = true;
+    }
+}
+
+static void update(struct agent *agent, struct program *program)
+{
+    struct ledger *ledger = &agent->ledger;
+
+    for (uint32_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
+        struct program_device *seat = &program->seats[i];
+        if (i >= program->seat_count) {
+            ledger_place(ledger, &seat->account, LEDGER_NONE);
+            continue;
+        }
+        place(agent, seat);
+        if (!seat->arrived) {
+            adopt(agent, program, i);
+        }
+    }
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (program->seats[i].account.device != LEDGER_NONE && !program->seats[i].arrived) {
+            spread_held(ledger, program, i);
+        }
+    }
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        struct ledger_device *device = &ledger->devices[i];
+        if (device->tight != LEDGER_NO_LIMIT && device->held > device->tight) {
+            device->tight = device->held;
+        }
+    }
+}
+
+/** Programs of an agent before have yet to say what they have: what is free is not known. */
+bool accounts_awaited(const struct agent *agent)
+{
+    bool any = false;
+
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        any = any || program->awaited;
+    }
+    return any && uv_now(&agent->loop) < agent->governor->await_until_ms;
+}
+
+/** What it may allocate before it asks; or what it took without being granted it. */
+static uint64_t first_grant(struct agent *agent, const struct program *program,
+                            struct program_device *seat, bool first)
+{
+    struct ledger *ledger = &agent->ledger;
+    struct ledger_account *account = &seat->account;
+    uint64_t bytes = 0;
+
+    if (account->device == LEDGER_NONE) {
+        return 0;
+    }
+    if (account->held > account->granted) {
+        bytes = account->held - account->granted;
+    } else if (first && !account->granted && !accounts_awaited(agent)) {
+        bytes = ledger_initial(&ledger->devices[account->device]);
+        bytes = bytes < program->policy.quota ? bytes : program->policy.quota;
+    }
+    ledger_set_granted(ledger, account, account->granted + bytes);
+    seat->exchanged_ms = uv_now(&agent->loop);
+    return bytes;
+}
+
+/** A program that has not used OpenCL says as little as one that never did; only where it starts is
+ * known then, and stays.
+ */
+static bool says_something(const msgpack_object *hello)
+{
+    const msgpack_object *seats;
+    size_t count = field_array(hello, "seats", &seats);
+
+    for (size_t i = 0; i < count; i++) {
+        if (field_u64(&seats[i], "granted", 0) || field_u64(&seats[i], "device_bytes", 0) ||
+            field_bool(&seats[i], "suspended", false)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void accounts_welcome(struct agent *agent, struct program *program, bool first,
+                      const msgpack_object *hello, struct frame *welcome)
+{
+    bool said = says_something(hello);
+
+    if (said) {
+        program_take_status(program, hello);
+    }
+    for (size_t i = 0; i < program->seat_count; i++) {
+        program->seats[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
+    }
+    update(agent, program);
+    frame_bool(welcome, "alive", true);
+    if (!first && !said) {
+        return; /* Its first status tells what it was granted. */
+    }
+    frame_array(welcome, "grants");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        frame_u64(welcome, NULL, first_grant(agent, program, &program->seats[i], first));
+    }
+    frame_end(welcome);
+}
+
+void accounts_status(struct peer *peer, struct message *message)
+{
+    program_take_status(peer->program, &message->root);
+    update(peer->agent, peer->program);
+}

@@ -1,0 +1,296 @@
+#include "agent/daemon/govern/admit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/config/bytes.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/requests.h"
+
+/** The seats of @request that would come to @device; those that are there stay. */
+static unsigned arriving(const struct request *request, uint32_t device)
+{
+    unsigned seats = 0;
+
+    for (uint32_t i = 0; i < request->program->seat_count; i++) {
+        const struct program_device *seat = &request->program->seats[i];
+        bool resumes = strcmp(request->verb, MSG_RESUME) == 0;
+        bool comes = resumes ? seat->suspended : seat->suspended || seat->account.device != device;
+        if (request->seats & (1u << i) && comes) {
+            seats |= 1u << i;
+        }
+    }
+    return seats;
+}
+
+static bool may_spill(const struct program *program, unsigned seats)
+{
+    bool may = program->policy.ways & POLICY_SPILL;
+
+    for (uint32_t i = 0; i < program->seat_count; i++) {
+        may = may &&
+              (!(seats & (1u << i)) || (program->seats[i].limited && !program->seats[i].pinned[0]));
+    }
+    return may;
+}
+
+/** Who has how much of it: "enc 1.0 GiB, render 512.0 MiB". */
+static void list_users(const struct agent *agent, const struct program *but, uint32_t device,
+                       char *ret, size_t size)
+{
+    size_t used = 0;
+
+    ret[0] = '\0';
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        uint64_t bytes = 0;
+        char text[32];
+        for (size_t i = 0; i < program->seat_count; i++) {
+            const struct ledger_account *account = &program->seats[i].account;
+            bytes += account->device == device ? ledger_reserved(account) : 0;
+            bytes += account->target == device ? account->pending : 0;
+        }
+        if (program == but || !bytes) {
+            continue;
+        }
+        bytes_text(bytes, text, sizeof(text));
+        int length =
+            snprintf(ret + used, size - used, "%s%s %s", used ? ", " : "", program->name, text);
+        if (length < 0 || (size_t)length >= size - used) {
+            ret[used] = '\0';
+            return;
+        }
+        used += (size_t)length;
+    }
+}
+
+static const char *advice(const struct ledger_device *device, bool users)
+{
+    if (device->limit < device->own) {
+        return users ? "move or suspend one of them, or raise the limit (reseat limit)"
+                     : "raise its limit (reseat limit), or choose another device (reseat devices)";
+    }
+    return users ? "move or suspend one of them, or choose another device (reseat devices)"
+                 : "choose another device (reseat devices)";
+}
+
+static void refuse(const struct agent *agent, const struct request *request, uint32_t index,
+                   uint64_t wanted, uint64_t least, char *ret_error, size_t size)
+{
+    const struct ledger_device *device = &agent->ledger.devices[index];
+    char users[256], need[32], room[32], all[32], few[64] = "";
+
+    list_users(agent, request->program, index, users, sizeof(users));
+    bytes_text(wanted, need, sizeof(need));
+    bytes_text(ledger_free(device), room, sizeof(room));
+    bytes_text(ledger_capacity(device), all, sizeof(all));
+    if (may_spill(request->program, request->seats) && least < wanted) {
+        char text[32];
+        bytes_text(least, text, sizeof(text));
+        snprintf(few, sizeof(few), ", and %s at once", text);
+    }
+    snprintf(ret_error, size, "program %s (pid %d) needs %s%s, but %s has %s free of %s%s%s; %s",
+             request->program->name, (int)request->program->pid, need, few, device->name, room, all,
+             users[0] ? " beside " : "", users, advice(device, users[0]));
+}
+
+/** All of what each wants, or where that does not fit its least and a share of what is left. */
+static void share_room(struct request *request, unsigned seats, uint64_t room, uint64_t wanted,
+                       uint64_t least)
+{
+    double part = 1;
+
+    if (room < wanted) {
+        part = wanted > least ? (double)(room - least) / (double)(wanted - least) : 0;
+    }
+    for (uint32_t i = 0; i < request->program->seat_count; i++) {
+        const struct program_device *seat = &request->program->seats[i];
+        uint64_t want = seat_wanted(seat), few = seat->least < want ? seat->least : want;
+        request->grants[i] = 0;
+        if (seats & (1u << i)) {
+            request->grants[i] = part < 1 ? few + (uint64_t)((double)(want - few) * part) : want;
+        }
+    }
+}
+
+int admit_request(struct agent *agent, struct request *request,
+                  const struct inventory_entry *target, char *ret_error, size_t size)
+{
+    struct ledger *ledger = &agent->ledger;
+    struct program *program = request->program;
+    uint64_t wanted = 0, least = 0;
+    uint32_t index;
+
+    if (ledger_device(ledger, target->name, &index)) {
+        return 0;
+    }
+    struct ledger_device *device = &ledger->devices[index];
+    unsigned seats = arriving(request, index);
+    request->target = index;
+    if (seats && drain_refuses(agent, device->name, ret_error, size)) {
+        return -EBUSY;
+    }
+    for (uint32_t i = 0; i < program->seat_count; i++) {
+        uint64_t want = seats & (1u << i) ? seat_wanted(&program->seats[i]) : 0;
+        wanted += want;
+        least += program->seats[i].least < want ? program->seats[i].least : want;
+    }
+    uint64_t room = ledger_free(device), quota = program->policy.quota;
+    bool spills = may_spill(program, seats);
+    room = spills && room > quota ? quota : room;
+    if (wanted > room && (!spills || least > room)) {
+        refuse(agent, request, index, wanted, least, ret_error, size);
+        return -ENOSPC;
+    }
+    share_room(request, seats, room, wanted, least);
+    /* What it allocates next need not be asked for either, where there is plenty. */
+    for (uint32_t i = 0; i < program->seat_count && wanted <= room; i++) {
+        uint64_t more = ledger_initial(device) / PROTOCOL_SEATS_MAX;
+        if (seats & (1u << i) && more <= (room - wanted) / PROTOCOL_SEATS_MAX) {
+            request->grants[i] += more;
+        }
+    }
+    for (uint32_t i = 0; i < program->seat_count && !request->dry_run; i++) {
+        if (seats & (1u << i)) {
+            ledger_keep(ledger, &program->seats[i].account, index, request->grants[i]);
+        }
+    }
+    return 0;
+}
+
+/* ---- how requests end ---- */
+
+static void arrive(struct agent *agent, const struct request *request, uint32_t index)
+{
+    struct ledger *ledger = &agent->ledger;
+    struct program_device *seat = &request->program->seats[index];
+    const struct inventory_entry *entry = devices_entry(agent, request->target);
+    uint64_t said = seat->granted;
+    bool knows = seat->arrived && seat->limited && said < request->grants[index];
+
+    if (seat->account.target != request->target) {
+        /* Another request took its place: what it says of itself next is what counts. */
+        return;
+    }
+    ledger_arrive(ledger, &seat->account);
+    if (knows) {
+        ledger_set_granted(ledger, &seat->account, said);
+    }
+    if (entry) {
+        seat->device = entry->key;
+        seat->has_device = true;
+    }
+    seat->placed_ms = seat->exchanged_ms = seat->granted_ms = uv_now(&agent->loop);
+    seat->earned_ms = seat->displaced ? seat->placed_ms - seat->queued_ms : 0;
+    seat->arrived = false;
+    seat->suspended = false;
+    seat->displaced = false;
+    seat->only = LEDGER_NONE;
+}
+
+/** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
+static void queue(struct agent *agent, const struct request *request, uint32_t index)
+{
+    struct program_device *seat = &request->program->seats[index];
+
+    seat->displaced = request->ours;
+    seat->only = LEDGER_NONE;
+    need_queue(agent, need_of(agent, request->program, 1u << index), seat);
+}
+
+static void leave(struct agent *agent, const struct request *request, uint32_t index)
+{
+    struct program_device *seat = &request->program->seats[index];
+
+    ledger_place(&agent->ledger, &seat->account, LEDGER_NONE);
+    seat->suspended = true;
+    queue(agent, request, index);
+}
+
+static void count_move(struct agent *agent, struct program *program)
+{
+    struct governor *governor = agent->governor;
+    uint64_t now = uv_now(&agent->loop);
+
+    program->governed.moved_ms[program->governed.moved++ % PROGRAM_MOVES_MAX] = now;
+    governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
+}
+
+static void fail(struct agent *agent, const struct request *request, const char *result,
+                 const char *reason, bool lasting)
+{
+    struct program *program = request->program;
+    bool refused = strcmp(result, RESULT_REFUSED) == 0;
+    enum program_bar_cause cause = lasting ? BAR_BUILD : refused ? BAR_REFUSED : BAR_FAILED;
+
+    if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
+        strcmp(result, RESULT_UNKNOWN) == 0) {
+        return; /* That says nothing of the device. */
+    }
+    /* Whoever asked, the policy need not try what is known to fail. */
+    if (request->target != LEDGER_NONE && (request->ours || lasting)) {
+        bars_add(agent, program, request->target, cause, reason);
+    } else if (request->ours) {
+        bars_rest(agent, program);
+    }
+    if (request->ours) {
+        snprintf(program->governed.why, sizeof(program->governed.why), "its %s was %s: %.180s",
+                 request->verb, refused ? "refused" : "rolled back", reason);
+    }
+}
+
+void admit_settle(struct agent *agent, const struct request *request, unsigned moved,
+                  const char *result, const char *reason, bool lasting)
+{
+    struct program *program = request->program;
+    bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
+
+    if (request->dry_run) {
+        return;
+    }
+    for (uint32_t i = 0; i < program->seat_count; i++) {
+        struct program_device *seat = &program->seats[i];
+        if (!(request->seats & (1u << i))) {
+            continue;
+        }
+        if (moved & (1u << i) && suspends) {
+            leave(agent, request, i);
+        } else if (moved & (1u << i)) {
+            arrive(agent, request, i);
+        } else if (seat->account.target == request->target) {
+            seat->arrived = false;
+            ledger_keep(&agent->ledger, &seat->account, LEDGER_NONE, 0);
+            if (suspends && program->unresponsive) {
+                queue(agent, request, i); /* It may be too late for it to hear of the end. */
+            }
+        }
+        if (!suspends && moved & (1u << i)) {
+            seat->chosen = request->chosen;
+        }
+        if (suspends && !request->ours) {
+            seat->displaced = false; /* Also where the policy had done it: now it is to stay so. */
+        }
+    }
+    if (moved == 0) {
+        fail(agent, request, result, reason, lasting);
+    } else {
+        program->governed.rest_ms = 0;
+        if (request->ours && !suspends) {
+            count_move(agent, program);
+        }
+        if (!suspends) {
+            needs_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
+        }
+        programs_save(agent, program);
+    }
+    agent->changed = true;
+    if (request->ours) {
+        followers_step(agent, request, result, reason);
+    }
+}

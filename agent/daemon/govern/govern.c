@@ -1,0 +1,212 @@
+#include "agent/daemon/govern/govern.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/accounts.h"
+#include "agent/daemon/govern/capacity.h"
+#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/grants.h"
+#include "agent/daemon/govern/limits.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/rebalance.h"
+#include "agent/daemon/govern/resume.h"
+#include "agent/daemon/govern/steps.h"
+
+#define STEPS_MAX 256 /* Of one run; what is left follows with the next. */
+#define TICK_MS   1000
+
+/* Programs look for an agent twice a second, and those that wait give up after three. */
+#define AWAIT_MS 5000
+
+int govern_init(struct agent *agent)
+{
+    struct governor *governor = calloc(1, sizeof(*governor));
+
+    if (!governor) {
+        return -ENOMEM;
+    }
+    agent->governor = governor;
+    ledger_init(&agent->ledger);
+    governor->await_until_ms = uv_now(&agent->loop) + AWAIT_MS;
+    int result = limits_load(agent);
+    if (result) {
+        agent_log("%s: cannot read the limits of devices (%s); none hold", governor->state_path,
+                  strerror(-result));
+    }
+    capacity_update(agent);
+    return 0;
+}
+
+void govern_finish(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+
+    needs_drop(agent, NULL);
+    followers_drop(agent, NULL);
+    resume_finish(agent);
+    world_finish(&governor->world);
+    ledger_finish(&agent->ledger);
+    free(governor->histories);
+    free(governor);
+    agent->governor = NULL;
+}
+
+void govern_remember(struct agent *agent, const struct program *program)
+{
+    struct governor *governor = agent->governor;
+    struct ended *ended = &governor->ended[governor->ended_count % ENDED_MAX];
+    const struct ledger_account *account = &program->seats[0].account;
+
+    if (!program->connected) {
+        return;
+    }
+    *ended =
+        (struct ended){.waits = program->governed.waits, .waited_ms = program->governed.waited_ms};
+    memcpy(ended->id, program->id, sizeof(ended->id));
+    memcpy(ended->name, program->name, sizeof(ended->name));
+    for (size_t i = 0; i < program->seat_count; i++) {
+        ended->wanted_peak += program->seats[i].wanted_peak;
+        ended->held_peak += program->seats[i].account.held_peak;
+        ended->granted_peak += program->seats[i].account.granted_peak;
+    }
+    if (account->device != LEDGER_NONE) {
+        const struct ledger_device *device = &agent->ledger.devices[account->device];
+        memcpy(ended->device, device->name, sizeof(ended->device));
+        ended->own = device->own;
+    }
+    governor->ended_count++;
+}
+
+void govern_reloaded(struct agent *agent)
+{
+    for (struct program *program = agent->programs; program; program = program->next) {
+        program_configure(agent, program);
+    }
+    capacity_update(agent);
+    devices_renew(agent);
+}
+
+/* ---- what follows ---- */
+
+/** One step for those who wait, in their order. False when all of them go on waiting. */
+static bool serve_queue(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    struct world *world = &governor->world;
+
+    for (uint32_t i = 0; i < world->policy.queue_count; i++) {
+        uint32_t index = world->queue[i];
+        struct governed *governed = &world->groups[index].program->governed;
+        struct policy_step step;
+        if (world->programs[index].busy_moving) {
+            continue;
+        }
+        if (step_trim(agent, index)) {
+            world->programs[index].busy_moving = true; /* Room is on its way. */
+            continue;
+        }
+        policy_answer(&world->policy, config_policy(&agent->config), index, &step);
+        if (step.action == POLICY_DO_WAIT || step.action == POLICY_NOTHING) {
+            memcpy(governed->why, step.reason, sizeof(governed->why));
+        } else if (step_do(agent, &step)) {
+            governed->displaces =
+                governed->displaces || (step.program != index && step.action == POLICY_DO_SPILL);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool serve_others(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    struct policy_settings settings = *config_policy(&agent->config);
+    struct policy_step step;
+
+    settings.automatic = settings.automatic && governor->automatic;
+    policy_next(&governor->world.policy, &settings, &step);
+    return step.action != POLICY_NOTHING && step.action != POLICY_DO_WAIT && step_do(agent, &step);
+}
+
+void govern_run(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+
+    if (governor->running || agent->stopping || !agent->changed || accounts_awaited(agent)) {
+        return;
+    }
+    governor->running = true;
+    for (unsigned i = 0; i < STEPS_MAX && agent->changed; i++) {
+        agent->changed = false;
+        if (world_build(agent)) {
+            break;
+        }
+        agent->changed =
+            step_quota(agent) || serve_queue(agent) || serve_others(agent) || agent->changed;
+    }
+    governor->running = false;
+    governor->automatic = false;
+    followers_tick(agent, rebalance_step);
+}
+
+static void sample(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    const struct ledger *ledger = &agent->ledger;
+    uint64_t now = uv_now(&agent->loop);
+
+    if (ledger->count > governor->history_count) {
+        struct history *grown =
+            realloc(governor->histories, ledger->count * sizeof(*governor->histories));
+        if (!grown) {
+            return;
+        }
+        memset(grown + governor->history_count, 0,
+               (ledger->count - governor->history_count) * sizeof(*grown));
+        governor->histories = grown;
+        governor->history_count = ledger->count;
+    }
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        history_add(&governor->histories[i], now, ledger->devices[i].reserved,
+                    ledger->devices[i].held);
+    }
+    for (struct program *program = agent->programs; program; program = program->next) {
+        uint64_t granted = 0, held = 0;
+        for (size_t i = 0; i < program->seat_count; i++) {
+            granted += ledger_reserved(&program->seats[i].account);
+            held += program->seats[i].account.held;
+        }
+        if (program->connected) {
+            history_add(&program->governed.history, now, granted, held);
+        }
+    }
+}
+
+void govern_tick(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    uint64_t now = uv_now(&agent->loop);
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        if (device->tight != LEDGER_NO_LIMIT && now >= device->tight_until_ms) {
+            device->tight = LEDGER_NO_LIMIT;
+        }
+    }
+    grants_tick(agent);
+    drain_tick(agent);
+    resume_tick(agent);
+    if (now - governor->ticked_ms >= TICK_MS) {
+        governor->ticked_ms = now;
+        governor->automatic = true;
+        agent->changed = true;
+        sample(agent);
+    }
+    govern_run(agent);
+}

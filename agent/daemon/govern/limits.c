@@ -1,0 +1,210 @@
+#include "agent/daemon/govern/limits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/config/bytes.h"
+#include "agent/config/cleanup.h"
+#include "agent/daemon/clients.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/capacity.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/request_report.h"
+#include "agent/wire/access.h"
+
+#define LIMITS_FILE_MAX (1u << 20)
+
+static uint64_t wall_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void take_line(struct agent *agent, char *line)
+{
+    const char *name = strsep(&line, " "), *what = line ? strsep(&line, " ") : NULL;
+    char *end = NULL;
+    uint32_t index;
+
+    if (!what || name[0] == '#' || strlen(name) >= sizeof(agent->ledger.devices->name) ||
+        ledger_device(&agent->ledger, name, &index)) {
+        return;
+    }
+    struct ledger_device *device = &agent->ledger.devices[index];
+    if (strcmp(what, "drain") == 0) {
+        device->drains = true;
+    } else if (strcmp(what, "drain-at") == 0 && line) {
+        uint64_t at = strtoull(line, &end, 10), now = wall_ms();
+        if (end != line && !*end) {
+            device->drains_ms = uv_now(&agent->loop) + 1 + (at > now ? at - now : 0);
+        }
+    } else if (strcmp(what, "memory") == 0 && line) {
+        uint64_t bytes = strtoull(line, &end, 10);
+        device->limit = end != line && !*end ? bytes : device->limit;
+    }
+}
+
+int limits_load(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    CLEANUP(cleanup_free) char *text = NULL;
+    char folder[PATH_MAX];
+    size_t size;
+    int error = paths_state(folder);
+
+    if (!error) {
+        error = paths_join(folder, "limits", governor->state_path);
+    }
+    if (!error) {
+        error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size);
+    }
+    if (error) {
+        return error == -ENOENT ? 0 : error;
+    }
+    char *rest = text;
+    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+        take_line(agent, line);
+    }
+    return 0;
+}
+
+int limits_save(const struct agent *agent)
+{
+    const struct governor *governor = agent->governor;
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+
+    if (!file) {
+        return -errno;
+    }
+    fputs("# What reseat limit and reseat drain set. The agent writes this file.\n", file);
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct ledger_device *device = &agent->ledger.devices[i];
+        if (device->limit != LEDGER_NO_LIMIT) {
+            fprintf(file, "%s memory %" PRIu64 "\n", device->name, device->limit);
+        }
+        if (device->drains) {
+            fprintf(file, "%s drain\n", device->name);
+        }
+        if (device->drains_ms) {
+            fprintf(file, "%s drain-at %" PRIu64 "\n", device->name,
+                    wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
+        }
+    }
+    if (fclose(file)) {
+        return -ENOMEM;
+    }
+    return paths_write(governor->state_path, text, size);
+}
+
+static void put_amount(struct frame *frame, const char *key, uint64_t bytes)
+{
+    frame_bool(frame, "limited", bytes != LEDGER_NO_LIMIT);
+    frame_u64(frame, key, bytes == LEDGER_NO_LIMIT ? 0 : bytes);
+}
+
+static void limit_device(struct peer *client, uint32_t index, uint64_t bytes)
+{
+    struct agent *agent = client->agent;
+    struct ledger_device *device = &agent->ledger.devices[index];
+    uint64_t before = device->limit, had = ledger_lasting(device);
+    struct frame frame;
+
+    if (!access_may_manage(geteuid(), client->uid)) {
+        peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
+        return;
+    }
+    device->limit = bytes;
+    int error = limits_save(agent);
+    if (error) {
+        device->limit = before;
+        peer_error(client, ERR_FAILED,
+                   "the limit of %s cannot be kept in %s: %s; it stays as it was", device->name,
+                   agent->governor->state_path, strerror(-error));
+        return;
+    }
+    agent->changed = true;
+    capacity_notify_more(agent, device, had);
+    frame_init(&frame, MSG_LIMIT);
+    frame_string(&frame, "device", device->name);
+    put_amount(&frame, "memory_bytes", bytes);
+    frame_u64(&frame, "capacity_bytes", ledger_capacity(device));
+    frame_u64(&frame, "granted_bytes", device->reserved);
+    frame_u64(&frame, "held_bytes", device->held);
+    peer_send(client, &frame);
+}
+
+/** What @program has to have on a device at once, wherever it is. */
+static uint64_t needs_at_once(const struct program *program)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
+        bool spills = program->policy.ways & POLICY_SPILL && seat->limited && !seat->pinned[0];
+        uint64_t own = spills ? seat->least : seat_wanted(seat);
+        bytes = own > bytes ? own : bytes;
+    }
+    return bytes;
+}
+
+static void limit_program(struct peer *client, struct program *program, uint64_t bytes)
+{
+    struct agent *agent = client->agent;
+    uint64_t granted = 0, held = 0, needs = needs_at_once(program);
+    struct frame frame;
+
+    if (bytes < needs) {
+        char least[32];
+        bytes_text(needs, least, sizeof(least));
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) needs %s at once and could not go on with less; set a "
+                   "limit of that at least, or take it off its device (reseat suspend %s)",
+                   program->name, (int)program->pid, least, program->id);
+        return;
+    }
+    program->policy.said |= OVERRIDE_QUOTA;
+    program_set_quota(agent, program, bytes, "an operator set its limit");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        granted += ledger_reserved(&program->seats[i].account);
+        held += program->seats[i].account.held;
+    }
+    frame_init(&frame, MSG_LIMIT);
+    report_put_program(&frame, program);
+    put_amount(&frame, "memory_bytes", bytes);
+    frame_u64(&frame, "capacity_bytes", 0);
+    frame_u64(&frame, "granted_bytes", granted);
+    frame_u64(&frame, "held_bytes", held);
+    peer_send(client, &frame);
+}
+
+void limits_handle(struct peer *client, struct message *message)
+{
+    bool limited = field_bool(&message->root, "limited", false);
+    uint64_t bytes = field_u64(&message->root, "memory_bytes", 0);
+    struct program *program;
+    uint32_t device;
+    size_t seat;
+
+    bytes = !limited ? LEDGER_NO_LIMIT : bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
+    if (!client_program_or_device(client, &message->root, &program, &seat, &device)) {
+        return;
+    }
+    if (!program) {
+        limit_device(client, device, bytes);
+    } else if (seat == PROGRAM_ALL_SEATS) {
+        limit_program(client, program, bytes);
+    } else {
+        peer_error(client, ERR_USAGE,
+                   "a limit is for a whole program, not for one virtual device; name it as %s",
+                   program->id);
+    }
+}

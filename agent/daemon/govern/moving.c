@@ -1,0 +1,230 @@
+#include "agent/daemon/govern/moving.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/daemon/clients.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/admit.h"
+#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/request_report.h"
+#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/govern/resume.h"
+#include "agent/wire/device_key.h"
+
+/** A program that has not called OpenCL: nothing to move, only where it will start. */
+static void move_starting(struct peer *client, struct program *program, size_t seat,
+                          const struct message *message, const struct inventory_entry *target)
+{
+    struct agent *agent = client->agent;
+    bool dry_run = field_bool(&message->root, "dry_run", false);
+    char from[160], reason[PROTOCOL_TEXT_MAX];
+
+    if (!target) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) has not used OpenCL yet, so it holds no device; try again "
+                   "when reseat ps shows it running",
+                   program->name, (int)program->pid);
+        return;
+    }
+    if (drain_refuses(agent, target->name, reason, sizeof(reason))) {
+        peer_error(client, ERR_REFUSED, "%s", reason);
+        return;
+    }
+    program_device_names(agent, program, seat, false, from, sizeof(from));
+    if (!dry_run) {
+        programs_set_device(agent, program, seat, &target->key);
+    }
+    report_plain(client, program, from, target->name, RESULT_DONE, false);
+}
+
+/** Where each resumes that @seat means, when nobody says: NULL where that is not one device. */
+static const struct inventory_entry *last_device(const struct agent *agent,
+                                                 const struct program *program, unsigned seats)
+{
+    const struct inventory_entry *all = NULL;
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *one = &program->seats[i];
+        if (!(seats & (1u << i)) || !one->suspended) {
+            continue;
+        }
+        const struct inventory_entry *entry =
+            one->has_device ? device_by_key(&agent->devices.inventory, &one->device) : NULL;
+        if (!entry || (all && all != entry)) {
+            return NULL;
+        }
+        all = entry;
+    }
+    return all;
+}
+
+/** Whether each that @wish means fits where it was, which is not one device. As admit_request(). */
+static int admit_back(struct agent *agent, const struct request *wish, char *ret_error, size_t size)
+{
+    unsigned left = wish->seats;
+    int full = 0;
+
+    for (size_t i = 0; i < wish->program->seat_count && !full; i++) {
+        const struct program_device *seat = &wish->program->seats[i];
+        struct request part = *wish;
+        part.dry_run = true;
+        part.seats = 0;
+        for (size_t j = i; left & (1u << i) && seat->has_device && j < wish->program->seat_count;
+             j++) {
+            const struct program_device *other = &wish->program->seats[j];
+            if (other->has_device && device_key_equal(&other->device, &seat->device)) {
+                part.seats |= left & (1u << j);
+            }
+        }
+        left &= ~part.seats;
+        const struct inventory_entry *entry =
+            part.seats ? device_by_key(&agent->devices.inventory, &seat->device) : NULL;
+        full = entry ? admit_request(agent, &part, entry, ret_error, size) : 0;
+    }
+    return full;
+}
+
+static void forward(struct peer *client, struct program *program, size_t seat,
+                    const struct message *message, const struct inventory_entry *target,
+                    const char *verb)
+{
+    struct agent *agent = client->agent;
+    char error[PROTOCOL_TEXT_MAX];
+    struct request wish = {
+        .client = client,
+        .program = program,
+        .seats = seat == PROGRAM_ALL_SEATS ? (1u << program->seat_count) - 1 : 1u << seat,
+        .seat = seat,
+        .target = LEDGER_NONE,
+        .dry_run = field_bool(&message->root, "dry_run", false),
+        .taken = field_is(&message->root, "manner", MANNER_TAKEN),
+        .chosen = target != NULL,
+    };
+    bool resumes = strcmp(verb, MSG_RESUME) == 0;
+    uint64_t timeout_ms = field_u64(&message->root, "timeout_ms", 0);
+    uint32_t only = LEDGER_NONE;
+    const struct inventory_entry *there =
+        target || !resumes ? target : last_device(agent, program, wish.seats);
+
+    snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
+    if (resumes && target) {
+        only = devices_index(agent, target);
+    }
+    if (resumes && field_bool(&message->root, "queue", false)) {
+        resume_hand_back(client, program, seat, wish.seats, only);
+        return;
+    }
+    int full = there     ? admit_request(agent, &wish, there, error, sizeof(error))
+               : resumes ? admit_back(agent, &wish, error, sizeof(error))
+                         : 0;
+    if (full && resumes && (full == -ENOSPC || !target)) {
+        resume_queue(client, program, seat, wish.seats, only, timeout_ms, error);
+        return;
+    }
+    if (full) {
+        peer_error(client, ERR_REFUSED, "%s", error);
+        return;
+    }
+    if (requests_begin(agent, &wish, target, timeout_ms)) {
+        peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+        admit_settle(agent, &wish, 0, RESULT_ROLLED_BACK, "", false);
+    }
+}
+
+static bool any_suspended(const struct program *program, size_t seat)
+{
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if ((seat == PROGRAM_ALL_SEATS || seat == i) && program->seats[i].suspended) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/** All of it that @seat means is where the request would have it. */
+static bool is_there(const struct agent *agent, const struct program *program, size_t seat,
+                     const char *verb, const struct inventory_entry *target)
+{
+    bool there = program->status.known && !program_moving(program);
+
+    for (const struct request *request = agent->requests; request; request = request->next) {
+        there = there && (request->program != program || request->dry_run);
+    }
+    for (size_t i = 0; there && i < program->seat_count; i++) {
+        const struct program_device *one = &program->seats[i];
+        if (seat == PROGRAM_ALL_SEATS || seat == i) {
+            there = strcmp(verb, MSG_SUSPEND) == 0
+                        ? one->suspended
+                        : !one->suspended &&
+                              (!target ||
+                               (one->has_device && device_key_equal(&one->device, &target->key)));
+        }
+    }
+    return there;
+}
+
+/** It stays there because an operator wants that, whoever had it there before. */
+static void stay(struct agent *agent, struct program *program, size_t seat, const char *verb,
+                 bool really)
+{
+    for (size_t i = 0; really && i < program->seat_count; i++) {
+        if (seat != PROGRAM_ALL_SEATS && seat != i) {
+            continue;
+        }
+        program->seats[i].displaced = program->seats[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
+        program->seats[i].chosen = program->seats[i].chosen || strcmp(verb, MSG_MOVE) == 0;
+    }
+    if (really) {
+        programs_save(agent, program);
+    }
+}
+
+void moving_handle(struct peer *client, struct message *message)
+{
+    struct agent *agent = client->agent;
+    const struct inventory_entry *target = NULL;
+    char device[PROTOCOL_WORD_MAX], verb[16];
+    uint32_t index;
+    size_t seat;
+    struct program *program = client_program(client, &message->root, &seat);
+
+    if (!program) {
+        return;
+    }
+    field_string(&message->root, "type", verb, sizeof(verb));
+    if (field_string(&message->root, "device", device, sizeof(device)) && device[0]) {
+        target = client_device(client, &message->root, &index);
+        if (!target) {
+            return;
+        }
+    }
+    if (!target && strcmp(verb, MSG_MOVE) == 0) {
+        peer_error(client, ERR_USAGE, "the request names no device");
+        return;
+    }
+    if (!program->connected) {
+        move_starting(client, program, seat, message, target);
+        return;
+    }
+    if (!program->peer) {
+        peer_error(client, ERR_GONE,
+                   "program %s (pid %d) has not found this agent yet; try again in a second",
+                   program->name, (int)program->pid);
+        return;
+    }
+    if (is_there(agent, program, seat, verb, target)) {
+        stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
+        report_devices(client, program, seat, RESULT_DONE, true);
+        return;
+    }
+    if (strcmp(verb, MSG_RESUME) == 0 && program->status.known && !any_suspended(program, seat) &&
+        !program_moving(program)) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) is not suspended; use reseat move to change its device",
+                   program->name, (int)program->pid);
+        return;
+    }
+    forward(client, program, seat, message, target, verb);
+}

@@ -1,0 +1,145 @@
+#include "agent/daemon/govern/needs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/peers.h"
+
+/* Calls of programs that are blocked until there is room. */
+
+#define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */
+#define TIGHT_MS  30000
+
+struct need *need_of(const struct agent *agent, const struct program *program, unsigned seats)
+{
+    for (struct need *need = agent->governor->needs; need; need = need->next) {
+        if (need->program == program && seats & (1u << need->seat)) {
+            return need;
+        }
+    }
+    return NULL;
+}
+
+static void drop(struct agent *agent, struct need *need)
+{
+    for (struct need **at = &agent->governor->needs; *at; at = &(*at)->next) {
+        if (*at == need) {
+            *at = need->next;
+            break;
+        }
+    }
+    need->program->governed.waiting--;
+    free(need);
+}
+
+static void answer(const struct program *program, uint64_t id, const char *way, const char *reason)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_ANSWER);
+    frame_u64(&frame, "id", id);
+    frame_string(&frame, "way", way);
+    frame_string(&frame, "reason", reason);
+    peer_send(program->peer, &frame);
+}
+
+static uint64_t amount(const msgpack_object *message, const char *key)
+{
+    uint64_t bytes = field_u64(message, key, 0);
+
+    return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
+}
+
+/** A driver that had no more: what is held there now is all that there is, for a while. */
+static void note_failure(struct agent *agent, const struct program_device *seat)
+{
+    if (seat->account.device != LEDGER_NONE) {
+        struct ledger_device *device = &agent->ledger.devices[seat->account.device];
+        device->tight = device->held;
+        device->tight_until_ms = uv_now(&agent->loop) + TIGHT_MS;
+        agent_log("%s: its driver has no more memory, with %llu MiB held by programs here",
+                  device->name, (unsigned long long)(device->held >> 20));
+    }
+}
+
+void need_take(struct peer *peer, struct message *whole)
+{
+    const msgpack_object *message = &whole->root;
+    struct program *program = peer->program;
+    struct agent *agent = peer->agent;
+    uint64_t seat = field_u64(message, "seat", 0), id = field_u64(message, "id", 0);
+
+    if (seat >= program->seat_count || program->governed.waiting >= NEEDS_MAX) {
+        answer(program, id, WAY_REFUSE,
+               seat >= program->seat_count ? "the program has no such virtual device"
+                                           : "too many calls of the program wait for memory");
+        return;
+    }
+    struct need *need = calloc(1, sizeof(*need));
+    if (!need) {
+        answer(program, id, WAY_REFUSE, "the agent has no memory to note that the call waits");
+        return;
+    }
+    *need = (struct need){.program = program,
+                          .seat = (uint32_t)seat,
+                          .id = id,
+                          .total = amount(message, "total"),
+                          .least = amount(message, "least"),
+                          .wanted = amount(message, "wanted"),
+                          .owns = field_bool(message, "owns", false),
+                          .failed = field_bool(message, "failed", false),
+                          .ticket = ++agent->tickets,
+                          .since_ms = uv_now(&agent->loop)};
+    struct need **at = &agent->governor->needs;
+    while (*at) {
+        at = &(*at)->next;
+    }
+    *at = need;
+    program->governed.waiting++;
+    if (need->failed) {
+        note_failure(agent, &program->seats[seat]);
+    }
+    agent->changed = true;
+}
+
+void needs_drop(struct agent *agent, const struct program *program)
+{
+    struct need *next;
+
+    for (struct need *need = agent->governor->needs; need; need = next) {
+        next = need->next;
+        if (!program || need->program == program) {
+            drop(agent, need);
+        }
+    }
+}
+
+void need_queue(struct agent *agent, const struct need *need, struct program_device *seat)
+{
+    seat->ticket = need ? need->ticket : ++agent->tickets;
+    seat->queued_ms = need ? need->since_ms : uv_now(&agent->loop);
+}
+
+void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason)
+{
+    struct governed *governed = &need->program->governed;
+    uint64_t waited = uv_now(&agent->loop) - need->since_ms;
+
+    answer(need->program, need->id, way, reason);
+    need->program->seats[need->seat].earned_ms = waited;
+    governed->waits++;
+    governed->waited_ms += waited;
+    governed->refusals += strcmp(way, WAY_REFUSE) == 0;
+    drop(agent, need);
+}
+
+void needs_answer(struct agent *agent, const struct program *program, unsigned seats,
+                  const char *way, const char *reason)
+{
+    struct need *need;
+
+    while ((need = need_of(agent, program, seats))) {
+        need_answer(agent, need, way, reason);
+    }
+}

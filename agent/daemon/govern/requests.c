@@ -1,0 +1,333 @@
+#include "agent/daemon/govern/requests.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/admit.h"
+#include "agent/daemon/govern/request_report.h"
+#include "agent/daemon/govern/resume.h"
+#include "agent/daemon/peers.h"
+#include "agent/daemon/programs/registry.h"
+#include "agent/wire/device_key.h"
+
+/* A program rolls back by itself when its deadline passes; this is how long we then wait to hear.
+ */
+#define GRACE_MS       2000
+#define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
+
+/* A program that grows faster than it is asked goes with what it was granted, or not at all. */
+#define TRIES_MAX 3
+
+static uint64_t monotonic_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/** @moved: the seats that are where they should be; the rest: see admit_settle(). */
+static void end_request(struct agent *agent, struct request *request, unsigned moved,
+                        const char *result, const char *reason, bool lasting)
+{
+    for (struct request **at = &agent->requests; *at; at = &(*at)->next) {
+        if (*at == request) {
+            *at = request->next;
+            break;
+        }
+    }
+    admit_settle(agent, request, moved, result, reason, lasting);
+    free(request);
+}
+
+static void put_numbers(struct frame *frame, const char *key, const uint64_t *numbers, size_t count)
+{
+    frame_array(frame, key);
+    for (size_t i = 0; i < count; i++) {
+        frame_u64(frame, NULL, numbers[i]);
+    }
+    frame_end(frame);
+}
+
+/** @again: the program may say that it has more by now. */
+static void put_grants(struct frame *frame, const struct request *request, bool again)
+{
+    size_t count = request->program->seat_count;
+    uint64_t most = 0, wanted[PROTOCOL_SEATS_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        most = request->grants[i] > most ? request->grants[i] : most;
+        wanted[i] = seat_wanted(&request->program->seats[i]);
+    }
+    frame_u64(frame, "grant",
+              request->seat == PROGRAM_ALL_SEATS ? most : request->grants[request->seat]);
+    if (request->seat == PROGRAM_ALL_SEATS) {
+        put_numbers(frame, "grants", request->grants, count);
+    }
+    if (again) {
+        put_numbers(frame, "wanted", wanted, count);
+    }
+}
+
+static void send_request(const struct request *request, const struct inventory_entry *target)
+{
+    char key[DEVICE_KEY_TEXT_MAX] = "";
+    struct frame frame;
+
+    if (target) {
+        device_key_format(&target->key, key);
+    }
+    frame_init(&frame, request->verb);
+    frame_u64(&frame, "request", request->id);
+    if (request->seat != PROGRAM_ALL_SEATS) {
+        frame_u64(&frame, "seat", request->seat);
+    }
+    frame_string(&frame, "device", key);
+    frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
+    frame_u64(&frame, "deadline_ns", request->deadline_ns);
+    frame_bool(&frame, "dry_run", request->dry_run);
+    if (request->taken) {
+        frame_string(&frame, "manner", MANNER_TAKEN);
+    }
+    if (request->target != LEDGER_NONE) {
+        put_grants(&frame, request, request->tries < TRIES_MAX);
+    }
+    peer_send(request->program->peer, &frame);
+}
+
+int requests_begin(struct agent *agent, const struct request *wish,
+                   const struct inventory_entry *target, uint64_t timeout_ms)
+{
+    struct request *request = malloc(sizeof(*request));
+    struct program *program = wish->program;
+
+    if (!request) {
+        return -ENOMEM;
+    }
+    timeout_ms = timeout_ms > TIMEOUT_MS_MAX ? TIMEOUT_MS_MAX : timeout_ms;
+    *request = *wish;
+    request->id = ++agent->next_request;
+    program_device_names(agent, program, wish->seat, true, request->from, sizeof(request->from));
+    if (target) {
+        snprintf(request->to, sizeof(request->to), "%s", target->name);
+    } else if (strcmp(request->verb, MSG_RESUME) == 0) {
+        program_device_names(agent, program, wish->seat, false, request->to, sizeof(request->to));
+    }
+    request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
+    request->deadline_ns = timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0;
+    request->next = agent->requests;
+    agent->requests = request;
+    agent_log("%s: %s from %s to %s asked by %s %d", program->id, request->verb,
+              request->from[0] ? request->from : "memory", request->to[0] ? request->to : "memory",
+              request->ours ? "policy of agent" : "pid",
+              request->client ? (int)request->client->pid : (int)getpid());
+    send_request(request, target);
+    return 0;
+}
+
+static void send_cancel(const struct request *request)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_CANCEL);
+    frame_u64(&frame, "request", request->id);
+    peer_send(request->program->peer, &frame);
+}
+
+void requests_cancel(struct peer *client, bool gone)
+{
+    struct agent *agent = client->agent;
+
+    for (struct request *request = agent->requests; request; request = request->next) {
+        if (request->client != client) {
+            continue;
+        }
+        if (gone) {
+            request->client = NULL;
+        }
+        if (request->program->peer) {
+            send_cancel(request);
+        }
+    }
+}
+
+/** The request that @message of @program answers, or NULL: nobody may answer for another program.
+ */
+static struct request *request_of(struct program *program, const msgpack_object *message)
+{
+    struct request *request = program->peer->agent->requests;
+    uint64_t id = field_u64(message, "request", 0);
+
+    while (request && (request->id != id || request->program != program)) {
+        request = request->next;
+    }
+    return request;
+}
+
+void requests_progress(struct peer *peer, struct message *whole)
+{
+    const msgpack_object *message = &whole->root;
+    struct request *request = request_of(peer->program, message);
+    char phase[PROTOCOL_WORD_MAX], building[PROTOCOL_WORD_MAX];
+    struct frame frame;
+
+    if (!request || !request->client) {
+        return;
+    }
+    field_string(message, "phase", phase, sizeof(phase));
+    field_string(message, "building", building, sizeof(building));
+    frame_init(&frame, MSG_PROGRESS);
+    frame_string(&frame, "phase", phase);
+    frame_u64(&frame, "done", field_u64(message, "done", 0));
+    frame_u64(&frame, "total", field_u64(message, "total", 0));
+    frame_u64(&frame, "builds", field_u64(message, "builds", 0));
+    frame_u64(&frame, "built", field_u64(message, "built", 0));
+    frame_string(&frame, "building", building);
+    peer_send(request->client, &frame);
+}
+
+/** The seats that are where they should be, as bits. */
+static unsigned moved_seats(const struct request *request, const msgpack_object *message)
+{
+    const msgpack_object *seats;
+    size_t count = field_array(message, "seats", &seats);
+    bool done = field_is(message, "result", RESULT_DONE);
+    unsigned moved = count ? 0 : done ? request->seats : 0;
+
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        uint64_t seat = field_u64(&seats[i], "seat", 0);
+        if (seat < PROTOCOL_SEATS_MAX && field_is(&seats[i], "result", RESULT_DONE)) {
+            moved |= 1u << seat;
+        }
+    }
+    return moved & request->seats;
+}
+
+/** The program has more than we knew: what it may have there is decided anew. */
+static void start_over(struct agent *agent, struct request *request)
+{
+    const struct inventory_entry *target = devices_entry(agent, request->target);
+    char error[PROTOCOL_TEXT_MAX];
+
+    if (request->ours || !request->client) {
+        /* The policy sees for itself. */
+        end_request(agent, request, 0, RESULT_AGAIN,
+                    "it allocated more meanwhile, which is to be decided anew", false);
+        return;
+    }
+    admit_settle(agent, request, 0, RESULT_AGAIN, "", false);
+    if (!target || request->tries == TRIES_MAX) {
+        peer_error(request->client, ERR_FAILED,
+                   "program %s (pid %d) does not say what became of it, and may be where it was; "
+                   "see reseat ps",
+                   request->program->name, (int)request->program->pid);
+        end_request(agent, request, 0, RESULT_UNKNOWN, "", false);
+    } else if (admit_request(agent, request, target, error, sizeof(error))) {
+        peer_error(request->client, ERR_REFUSED, "%s", error);
+        end_request(agent, request, 0, RESULT_AGAIN, "", false);
+    } else {
+        request->tries++;
+        send_request(request, target);
+    }
+}
+
+void requests_report(struct peer *peer, struct message *whole)
+{
+    const msgpack_object *message = &whole->root;
+    struct agent *agent = peer->agent;
+    struct request *request = request_of(peer->program, message);
+    char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
+
+    if (!request) {
+        return;
+    }
+    if (field_is(message, "result", RESULT_AGAIN)) {
+        start_over(agent, request);
+        return;
+    }
+    field_string(message, "result", result, sizeof(result));
+    field_text(message, "reason", reason, sizeof(reason));
+    agent_log("%s: %s %s%s%s", peer->program->id, request->verb, result, reason[0] ? ": " : "",
+              reason);
+    struct peer *client =
+        request->client || !request->ours ? request->client : resume_ends(agent, request, result);
+    if (client) {
+        report_forward(client, request, message);
+    }
+    end_request(agent, request, moved_seats(request, message), result, reason,
+                field_bool(message, "lasting", false));
+}
+
+void requests_fail(struct agent *agent, struct program *program, bool ended)
+{
+    const char *what = ended ? "ended" : "closed its connection to the agent";
+    struct request *next;
+
+    for (struct request *request = agent->requests; request; request = next) {
+        next = request->next;
+        if (request->program != program) {
+            continue;
+        }
+        if (request->client) {
+            peer_error(request->client, ERR_GONE,
+                       "program %s (pid %d) %s during the %s; nothing is left to do for it",
+                       program->name, (int)program->pid, what, request->verb);
+        }
+        end_request(agent, request, 0, ended ? RESULT_ENDED : RESULT_UNKNOWN,
+                    ended ? "the program ended" : "the program closed its connection to the agent",
+                    false);
+    }
+}
+
+void requests_give_up(struct agent *agent, struct program *program)
+{
+    struct request *next;
+
+    for (struct request *request = agent->requests; request; request = next) {
+        next = request->next;
+        if (request->program != program) {
+            continue;
+        }
+        if (request->client) {
+            peer_error(request->client, ERR_EXPIRED,
+                       "program %s (pid %d) does not answer (is it stopped?); the %s is canceled",
+                       program->name, (int)program->pid, request->verb);
+        }
+        send_cancel(request);
+        end_request(agent, request, 0, RESULT_EXPIRED, "it does not answer (is it stopped?)",
+                    false);
+    }
+}
+
+void requests_sweep(struct agent *agent)
+{
+    struct request *next;
+
+    for (struct request *request = agent->requests; request; request = next) {
+        next = request->next;
+        if (!request->expires_ms || uv_now(&agent->loop) < request->expires_ms) {
+            continue;
+        }
+        if (request->client) {
+            peer_error(request->client, ERR_EXPIRED,
+                       "program %s (pid %d) did not answer within the deadline; it rolls back by "
+                       "itself when it runs again (is it stopped?)",
+                       request->program->name, (int)request->program->pid);
+        }
+        end_request(agent, request, 0, RESULT_EXPIRED, "it did not answer in time", false);
+    }
+}
+
+void requests_finish(struct agent *agent)
+{
+    while (agent->requests) {
+        struct request *request = agent->requests;
+        agent->requests = request->next;
+        free(request);
+    }
+}

@@ -1,0 +1,217 @@
+#include "agent/daemon/govern/resume.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/clients.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/request_report.h"
+#include "agent/daemon/govern/requests.h"
+
+/** A client that waits until a program has a device again. */
+struct resume {
+    struct resume *next;
+    struct peer *client;
+    struct program *program;
+    size_t seat;
+    unsigned seats; /**< As bits. */
+    unsigned ours;  /**< Of these, those that would not queue if nobody waited. */
+    uint64_t expires_ms;
+};
+
+static void drop(struct agent *agent, struct resume *resume)
+{
+    for (struct resume **at = &agent->governor->resumes; *at; at = &(*at)->next) {
+        if (*at == resume) {
+            *at = resume->next;
+            break;
+        }
+    }
+    free(resume);
+}
+
+/** Nobody waits any more: what queues only for that stays suspended. */
+static void give_up(struct agent *agent, struct resume *resume)
+{
+    for (size_t i = 0; i < resume->program->seat_count; i++) {
+        struct program_device *seat = &resume->program->seats[i];
+        if (resume->ours & (1u << i) && seat->suspended) {
+            seat->displaced = false;
+            seat->only = LEDGER_NONE;
+        }
+    }
+    programs_save(agent, resume->program);
+    drop(agent, resume);
+}
+
+/** Have the seats of @program queue; those, as bits, that did not before. */
+static unsigned enqueue(struct agent *agent, struct program *program, unsigned seats, uint32_t only)
+{
+    unsigned added = 0;
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        struct program_device *seat = &program->seats[i];
+        if (!(seats & (1u << i)) || !seat->suspended) {
+            continue;
+        }
+        if (!seat->displaced) {
+            seat->displaced = true;
+            need_queue(agent, need_of(agent, program, 1u << i), seat);
+            added |= 1u << i;
+        }
+        seat->only = only;
+    }
+    programs_save(agent, program);
+    agent->changed = true;
+    return added;
+}
+
+void resume_queue(struct peer *client, struct program *program, size_t seat, unsigned seats,
+                  uint32_t only, uint64_t timeout_ms, const char *why)
+{
+    struct agent *agent = client->agent;
+    struct resume *resume = malloc(sizeof(*resume));
+    struct frame frame;
+
+    if (!resume) {
+        client_no_memory(client);
+        return;
+    }
+    *resume = (struct resume){.next = agent->governor->resumes,
+                              .client = client,
+                              .program = program,
+                              .seat = seat,
+                              .seats = seats,
+                              .ours = enqueue(agent, program, seats, only),
+                              .expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms : 0};
+    agent->governor->resumes = resume;
+    frame_init(&frame, MSG_NOTICE);
+    report_put_program(&frame, program);
+    frame_string(&frame, "reason", why);
+    peer_send(client, &frame);
+}
+
+void resume_hand_back(struct peer *client, struct program *program, size_t seat, unsigned seats,
+                      uint32_t only)
+{
+    (void)enqueue(client->agent, program, seats, only);
+    report_devices(client, program, seat, RESULT_QUEUED, false);
+}
+
+static bool waits(const struct resume *resume)
+{
+    for (size_t i = 0; i < resume->program->seat_count; i++) {
+        if (resume->seats & (1u << i) && resume->program->seats[i].suspended) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/** False for one that somebody else wants to stay where it is. */
+static bool queues(const struct resume *resume)
+{
+    for (size_t i = 0; i < resume->program->seat_count; i++) {
+        const struct program_device *seat = &resume->program->seats[i];
+        if (resume->seats & (1u << i) && seat->suspended && !seat->displaced) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct peer *resume_ends(struct agent *agent, const struct request *request, const char *result)
+{
+    struct resume *next;
+
+    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
+        struct peer *client = resume->client;
+        next = resume->next;
+        if (resume->program != request->program || !(resume->seats & request->seats)) {
+            continue;
+        }
+        if (strcmp(result, RESULT_REFUSED) == 0 && request->chosen) {
+            /* Where it was to go it never will. */
+            give_up(agent, resume);
+            return client;
+        }
+        unsigned rest = resume->seats & ~request->seats;
+        for (size_t i = 0; i < resume->program->seat_count; i++) {
+            rest &= resume->program->seats[i].suspended ? ~0u : ~(1u << i);
+        }
+        if (strcmp(result, RESULT_DONE) == 0 && !rest) {
+            drop(agent, resume);
+            return client;
+        }
+    }
+    return NULL;
+}
+
+void resume_cancel(struct agent *agent, const struct peer *client, bool gone)
+{
+    struct resume *next;
+
+    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
+        next = resume->next;
+        if (resume->client == client) {
+            if (!gone) {
+                report_devices(resume->client, resume->program, resume->seat, RESULT_CANCELED,
+                               false);
+            }
+            give_up(agent, resume);
+        }
+    }
+}
+
+void resume_forget(struct agent *agent, const struct program *program)
+{
+    struct resume *next;
+
+    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
+        next = resume->next;
+        if (resume->program == program) {
+            peer_error(resume->client, ERR_GONE, "program %s (pid %d) ended before it had a device",
+                       program->name, (int)program->pid);
+            drop(agent, resume);
+        }
+    }
+}
+
+void resume_tick(struct agent *agent)
+{
+    struct resume *next;
+
+    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
+        const struct program *program = resume->program;
+        next = resume->next;
+        if (!waits(resume)) {
+            report_devices(resume->client, resume->program, resume->seat, RESULT_DONE, false);
+            drop(agent, resume);
+        } else if (!queues(resume)) {
+            peer_error(resume->client, ERR_REFUSED,
+                       "program %s (pid %d) was suspended by another command meanwhile",
+                       program->name, (int)program->pid);
+            drop(agent, resume);
+        } else if (program->unresponsive) {
+            peer_error(resume->client, ERR_EXPIRED,
+                       "program %s (pid %d) does not answer (is it stopped?); the resume is "
+                       "canceled",
+                       program->name, (int)program->pid);
+            give_up(agent, resume);
+        } else if (resume->expires_ms && uv_now(&agent->loop) >= resume->expires_ms) {
+            peer_error(resume->client, ERR_EXPIRED,
+                       "program %s (pid %d) found no room in time and stays suspended: %s",
+                       program->name, (int)program->pid, program->governed.why);
+            give_up(agent, resume);
+        }
+    }
+}
+
+void resume_finish(struct agent *agent)
+{
+    while (agent->governor->resumes) {
+        drop(agent, agent->governor->resumes);
+    }
+}

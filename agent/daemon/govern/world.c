@@ -1,0 +1,342 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/devices/device_settings.h"
+#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/programs/program_wish.h"
+#include "policy/wish.h"
+#include "state/driver/offer.h"
+
+/* The world as the policy sees it. Made anew for each question: programs are few and it is cheap.
+ */
+
+void world_finish(struct world *world)
+{
+    free(world->devices);
+    free(world->programs);
+    free(world->groups);
+    free(world->queue);
+    free(world->barred);
+    free(world->offers);
+    *world = (struct world){0};
+}
+
+static unsigned moves_since(const uint64_t *times, unsigned count, unsigned size, uint64_t since)
+{
+    unsigned recent = 0;
+
+    for (unsigned i = 0; i < count && i < size; i++) {
+        recent += times[i] >= since;
+    }
+    return recent;
+}
+
+static void put_devices(struct agent *agent, struct world *world)
+{
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct ledger_device *own = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        struct policy_device *device = &world->devices[i];
+        *device = (struct policy_device){
+            .kind = PLACE_OTHER, .speed = 1, .price = 1000, .closed = true, .first = POLICY_NONE};
+        if (entry) {
+            struct plan_offer offer;
+            device_settings(agent, entry, device);
+            offer_from_devinfo(&entry->info, &offer);
+            wish_limits(&offer, &world->offers[i]);
+        }
+        device->has = &world->offers[i];
+        device->name = own->name;
+        device->memory = ledger_capacity(own);
+        device->whole = own->own < own->tight ? own->own : own->tight;
+        device->reserved = own->reserved;
+        device->step = ledger_step(own);
+        device->drains = own->drains;
+        device->closed = device->closed || own->drains || own->drains_ms;
+    }
+}
+
+static bool has_requests(const struct agent *agent, const struct program *program)
+{
+    for (const struct request *request = agent->requests; request; request = request->next) {
+        if (request->program == program && !request->dry_run) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void bar(uint64_t *barred, uint32_t device)
+{
+    barred[device / 64] |= 1ull << (device % 64);
+}
+
+/** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
+ * what its environment does not show; what has less than it asked for, and all that it is not bound
+ * to or does not queue for. */
+static void put_bars(const struct agent *agent, const struct group *group, uint32_t own,
+                     uint64_t *barred)
+{
+    const struct program *program = group->program;
+    const struct program_device *seat = &program->seats[group->seat];
+
+    for (unsigned i = 0; i < program->governed.bar_count; i++) {
+        const struct program_bar *one = &program->governed.bars[i];
+        if (one->device != own && bars_hold(agent, program, one)) {
+            bar(barred, one->device);
+        }
+    }
+    for (uint32_t i = 0; program->wish.aware && i < agent->ledger.count; i++) {
+        char ignored[POLICY_REASON];
+        if (!program_wish_fits(agent, program, i, ignored, sizeof(ignored))) {
+            bar(barred, i);
+        }
+    }
+    for (uint32_t i = 0; program->environment && i < agent->ledger.count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        if (i != own && entry && !devices_shown(agent, program->environment, entry)) {
+            bar(barred, i);
+        }
+    }
+    for (uint32_t i = 0; seat->suspended && seat->only != LEDGER_NONE && i < agent->ledger.count;
+         i++) {
+        if (i != seat->only) {
+            bar(barred, i);
+        }
+    }
+    for (uint32_t i = 0; program->policy.pinned_to[0] && i < agent->ledger.count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i), *meant;
+        char ignored[PROTOCOL_TEXT_MAX];
+        if (!entry ||
+            device_resolve(&agent->devices.inventory, program->policy.pinned_to, &meant, ignored,
+                           sizeof(ignored)) ||
+            meant != entry) {
+            bar(barred, i);
+        }
+    }
+}
+
+static void add_seat(struct policy_program *row, const struct program_device *seat)
+{
+    row->granted += ledger_reserved(&seat->account);
+    row->wanted += seat->wanted;
+    row->least = row->least > seat->least ? row->least : seat->least;
+    row->busy += seat->busy;
+    row->pinned = row->pinned || seat->pinned[0];
+    if (!seat->limited) {
+        row->ways &= ~(unsigned)POLICY_SPILL;
+        row->least = row->wanted;
+    }
+}
+
+/** A driver that refused what was granted: what the program holds is all that it has there. */
+static void put_need(struct world *world, struct policy_program *row, const struct need *need)
+{
+    row->state = row->device == POLICY_NONE ? row->state : POLICY_WAITING;
+    row->least = row->least > need->least ? row->least : need->least;
+    row->wanted = row->wanted > need->wanted ? row->wanted : need->wanted;
+    row->ticket = need->ticket;
+    row->owns = need->owns && !need->failed;
+    /* What it says it needs in all: of what was granted it may not have heard yet. */
+    row->need = row->device == POLICY_NONE ? row->wanted : need->total;
+    if (!need->failed || row->device == POLICY_NONE) {
+        return;
+    }
+    uint64_t held = 0;
+    for (unsigned i = 0; i < need->program->seat_count; i++) {
+        const struct program_device *seat = &need->program->seats[i];
+        held += seat->account.device == row->device ? seat->account.held : 0;
+    }
+    if (held < row->granted) {
+        world->devices[row->device].reserved -= row->granted - held;
+        row->granted = held;
+    }
+}
+
+static void put_times(const struct agent *agent, const struct group *group, const struct need *need,
+                      struct policy_program *row)
+{
+    const struct program_device *seat = &group->program->seats[group->seat];
+    uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
+    bool queues = seat->displaced && seat->suspended;
+    uint64_t waited = need     ? now - need->since_ms
+                      : queues ? now - seat->queued_ms
+                               : seat->earned_ms;
+
+    row->waited_s = waited / 1000;
+    row->stayed_s = (now - seat->placed_ms) / 1000;
+    row->recent_moves =
+        moves_since(group->program->governed.moved_ms, group->program->governed.moved,
+                    PROGRAM_MOVES_MAX, now > budget ? now - budget : 0);
+}
+
+static void put_group(struct agent *agent, struct world *world, const struct group *group,
+                      uint32_t device)
+{
+    struct program *program = group->program;
+    uint32_t index = world->policy.program_count++;
+    struct policy_program *row = &world->programs[index];
+    uint64_t *barred = world->barred + (size_t)index * ((agent->ledger.count + 63) / 64);
+    const struct need *need = need_of(agent, program, group->seats);
+    bool displaced = program->seats[group->seat].displaced;
+
+    world->groups[index] = *group;
+    *row = (struct policy_program){
+        .name = program->name,
+        .state = device != LEDGER_NONE ? POLICY_RUNNING
+                 : displaced           ? POLICY_SUSPENDED
+                                       : POLICY_STOPPED,
+        .device = device == LEDGER_NONE ? POLICY_NONE : device,
+        .next = POLICY_NONE,
+        .quota = program->policy.quota,
+        .ticket = program->seats[group->seat].ticket,
+        .priority = program->policy.priority,
+        .ways = program->policy.ways,
+        .preemptible = program->policy.preemptible,
+        .kept = program->seats[group->seat].chosen,
+        .busy_moving = !program->peer || program->unresponsive || has_requests(agent, program) ||
+                       program->governed.shrinks ||
+                       uv_now(&agent->loop) < program->governed.rest_until_ms,
+        .silent = program->unresponsive,
+        .barred = barred,
+        .leaves = drain_leaves(agent, program, device),
+        .prefers = program->wish.aware ? &program->wish.preferred : NULL,
+    };
+    uint64_t held = 0;
+    for (unsigned i = 0; i < program->seat_count; i++) {
+        if (group->seats & (1u << i)) {
+            add_seat(row, &program->seats[i]);
+            held += program->seats[i].device_bytes;
+        }
+    }
+    if (held > row->wanted) {
+        row->wanted = held; /* It has not said what it wants. */
+    }
+    if (program->governed.withholds) {
+        /* It was asked for memory and had none to give. */
+        row->ways &= ~(unsigned)POLICY_SPILL;
+    }
+    if (need) {
+        put_need(world, row, need);
+    }
+    put_times(agent, group, need, row);
+    put_bars(agent, group, row->device, barred);
+    if (row->device != POLICY_NONE) {
+        struct policy_device *on = &world->devices[row->device];
+        row->next = on->first;
+        on->first = index;
+        on->residents++;
+        on->busy += row->busy;
+    }
+}
+
+/** Its virtual devices on one device are one program to the policy: they share what is granted. */
+static void put_program_groups(struct agent *agent, struct world *world, struct program *program)
+{
+    unsigned done = 0;
+
+    for (uint32_t i = 0; program->connected && i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
+        struct group group = {.program = program, .seat = i, .seats = 1u << i};
+        if (done & group.seats || (!seat->suspended && seat->account.device == LEDGER_NONE)) {
+            continue;
+        }
+        for (uint32_t j = i + 1; !seat->suspended && j < program->seat_count; j++) {
+            if (program->seats[j].account.device == seat->account.device &&
+                !program->seats[j].suspended) {
+                group.seats |= 1u << j;
+            }
+        }
+        done |= group.seats;
+        put_group(agent, world, &group, seat->suspended ? LEDGER_NONE : seat->account.device);
+    }
+}
+
+static int compare(const void *a, const void *b, void *data)
+{
+    const struct policy_program *programs = data;
+    const struct policy_program *one = &programs[*(const uint32_t *)a];
+    const struct policy_program *other = &programs[*(const uint32_t *)b];
+
+    if (one->priority != other->priority) {
+        return one->priority > other->priority ? -1 : 1;
+    }
+    return one->ticket < other->ticket ? -1 : one->ticket > other->ticket;
+}
+
+static void put_queue(struct world *world)
+{
+    struct policy_world *policy = &world->policy;
+
+    for (uint32_t i = 0; i < policy->program_count; i++) {
+        enum policy_state state = world->programs[i].state;
+        if (state == POLICY_WAITING || state == POLICY_SUSPENDED) {
+            world->queue[policy->queue_count++] = i;
+        }
+    }
+    qsort_r(world->queue, policy->queue_count, sizeof(*world->queue), compare, world->programs);
+}
+
+static int make_room(struct world *world, size_t devices, size_t programs)
+{
+    world_finish(world);
+    world->devices = calloc(devices + 1, sizeof(*world->devices));
+    world->programs = calloc(programs + 1, sizeof(*world->programs));
+    world->groups = calloc(programs + 1, sizeof(*world->groups));
+    world->queue = calloc(programs + 1, sizeof(*world->queue));
+    world->barred = calloc((programs + 1) * (devices / 64 + 1), sizeof(*world->barred));
+    world->offers = calloc(devices + 1, sizeof(*world->offers));
+    if (world->devices && world->programs && world->groups && world->queue && world->barred &&
+        world->offers) {
+        return 0;
+    }
+    world_finish(world);
+    return -ENOMEM;
+}
+
+int world_build(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    struct world *world = &governor->world;
+    uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
+    size_t programs = 0;
+
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        programs += program->seat_count;
+    }
+    int error = make_room(world, agent->ledger.count, programs);
+    if (error) {
+        return error;
+    }
+    put_devices(agent, world);
+    world->policy = (struct policy_world){
+        .devices = world->devices,
+        .device_count = agent->ledger.count,
+        .programs = world->programs,
+        .queue = world->queue,
+        .recent_moves = moves_since(governor->moved_ms, governor->moved, GOVERN_MOVES_MAX,
+                                    now > budget ? now - budget : 0),
+    };
+    for (struct program *program = agent->programs; program; program = program->next) {
+        put_program_groups(agent, world, program);
+    }
+    put_queue(world);
+    return 0;
+}
+
+uint32_t world_find(const struct world *world, const struct program *program, uint32_t seat)
+{
+    for (uint32_t i = 0; i < world->policy.program_count; i++) {
+        if (world->groups[i].program == program && world->groups[i].seats & (1u << seat)) {
+            return i;
+        }
+    }
+    return POLICY_NONE;
+}

@@ -1,0 +1,212 @@
+#include "agent/daemon/messages/describe.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/programs/program_wish.h"
+#include "agent/wire/access.h"
+
+void describe_account(const struct agent *agent, const struct ledger_device *device,
+                      struct frame *frame)
+{
+    frame_u64(frame, "capacity_bytes", ledger_capacity(device));
+    frame_bool(frame, "limited", device->limit != LEDGER_NO_LIMIT);
+    frame_u64(frame, "granted_bytes", device->reserved);
+    frame_u64(frame, "granted_peak_bytes", device->reserved_peak);
+    frame_u64(frame, "held_peak_bytes", device->held_peak);
+    frame_bool(frame, "drained", device->drains);
+    frame_bool(frame, "draining", device->drains_ms != 0);
+    frame_u64(frame, "drains_in_ns", devices_drain_in_ns(agent, device));
+}
+
+static void put_ways(struct frame *frame, unsigned ways)
+{
+    frame_array(frame, "on_full");
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        if (ways & (1u << i)) {
+            frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
+        }
+    }
+    frame_end(frame);
+}
+
+/** What the ledger and the policy know of it. */
+static void describe_governed(const struct agent *agent, const struct program *program,
+                              struct frame *frame)
+{
+    uint64_t granted = 0, wanted = 0, spilled = 0, peak = 0, wanted_peak = 0, least = 0;
+    const struct need *need = need_of(agent, program, UINT_MAX);
+    uint64_t ticket = need ? need->ticket : 0;
+    char priority[16];
+    bool displaced = false;
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
+        granted += ledger_reserved(&seat->account);
+        wanted += seat->wanted;
+        wanted_peak += seat->wanted_peak;
+        least = seat->least > least ? seat->least : least;
+        spilled += seat->spilled;
+        peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
+        bool queues = seat->displaced && seat->suspended;
+        displaced = displaced || queues;
+        if (queues && (!ticket || seat->ticket < ticket)) {
+            ticket = seat->ticket;
+        }
+    }
+    snprintf(priority, sizeof(priority), "%d", (int)program->policy.priority);
+    frame_u64(frame, "granted_bytes", granted);
+    frame_u64(frame, "wanted_bytes", wanted);
+    frame_u64(frame, "spilled_bytes", spilled);
+    frame_u64(frame, "peak_bytes", peak);
+    frame_u64(frame, "wanted_peak_bytes", wanted_peak);
+    frame_u64(frame, "least_bytes", least);
+    frame_bool(frame, "limited", program->policy.quota != LEDGER_NO_LIMIT);
+    frame_u64(frame, "quota_bytes",
+              program->policy.quota == LEDGER_NO_LIMIT ? 0 : program->policy.quota);
+    frame_string(frame, "priority", priority);
+    frame_bool(frame, "preemptible", program->policy.preemptible);
+    put_ways(frame, program->policy.ways);
+    frame_u64(frame, "waiting", program->governed.waiting);
+    frame_u64(frame, "ticket", ticket);
+    frame_bool(frame, "displaced", displaced);
+    frame_u64(frame, "waits", program->governed.waits);
+    frame_u64(frame, "waited_ms", program->governed.waited_ms);
+    frame_u64(frame, "refusals", program->governed.refusals);
+    frame_string(frame, "why", program->governed.why);
+}
+
+static void describe_seat(const struct agent *agent, const struct program_device *seat,
+                          size_t index, struct frame *frame)
+{
+    frame_map(frame, NULL);
+    frame_u64(frame, "seat", index);
+    frame_string(frame, "device", seat_device_name(agent, seat));
+    frame_string(frame, "device_driver_name", seat->has_device ? seat->device.device : "");
+    frame_bool(frame, "suspended", seat->suspended);
+    frame_bool(frame, "moving", seat->moving);
+    frame_u64(frame, "device_bytes", seat->device_bytes);
+    frame_u64(frame, "moves", seat->moves);
+    frame_u64(frame, "last_downtime_ns", seat->last_downtime_ns);
+    frame_string(frame, "pinned", seat->pinned);
+    frame_bool(frame, "chosen", seat->chosen);
+    frame_u64(frame, "granted_bytes", ledger_reserved(&seat->account));
+    frame_u64(frame, "wanted_bytes", seat->wanted);
+    frame_u64(frame, "spilled_bytes", seat->spilled);
+    frame_end(frame);
+}
+
+void describe_program(const struct agent *agent, const struct program *program, struct frame *frame)
+{
+    const struct program_status *status = &program->status;
+    const struct program_device *first = &program->seats[0];
+    const char *pinned = "";
+    uint64_t bytes = 0, moves = 0;
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        bytes += program->seats[i].device_bytes;
+        moves += program->seats[i].moves;
+        pinned = pinned[0] ? pinned : program->seats[i].pinned;
+    }
+    frame_string(frame, "id", program->id);
+    frame_string(frame, "name", program->name);
+    frame_u64(frame, "pid", (uint64_t)program->pid);
+    frame_u64(frame, "uid", program->uid);
+    frame_string(frame, "state", program_state(program));
+    frame_string(frame, "device", seat_device_name(agent, first));
+    frame_string(frame, "device_driver_name", first->has_device ? first->device.device : "");
+    frame_u64(frame, "device_bytes", bytes);
+    frame_u64(frame, "moves", moves);
+    frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);
+    frame_u64(frame, "contexts", status->contexts);
+    frame_u64(frame, "queues", status->queues);
+    frame_u64(frame, "memories", status->memories);
+    frame_u64(frame, "programs", status->programs);
+    frame_u64(frame, "kernels", status->kernels);
+    frame_u64(frame, "events", status->events);
+    frame_string(frame, "pinned", pinned);
+    describe_governed(agent, program, frame);
+    program_put_wish(program, frame);
+    frame_array(frame, "seats");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        describe_seat(agent, &program->seats[i], i, frame);
+    }
+    frame_end(frame);
+}
+
+/** True when a seat of @program is on the device; all that are there take @ret_bytes of it. */
+static bool uses(const struct program *program, const struct device_key *key, uint64_t *ret_bytes)
+{
+    bool any = false;
+
+    *ret_bytes = 0;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *seat = &program->seats[i];
+        if (seat->has_device && !seat->suspended && device_key_equal(&seat->device, key)) {
+            *ret_bytes += seat->device_bytes;
+            any = true;
+        }
+    }
+    return any;
+}
+
+static void describe_users(struct agent *agent, const struct peer *peer,
+                           const struct inventory_entry *entry, struct frame *frame)
+{
+    uint64_t used = 0;
+
+    frame_array(frame, "apps");
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        uint64_t bytes;
+        if (!program->connected || !access_may_act(peer->uid, program->uid) ||
+            !uses(program, &entry->key, &bytes)) {
+            continue;
+        }
+        used += bytes;
+        frame_map(frame, NULL);
+        frame_string(frame, "id", program->id);
+        frame_string(frame, "name", program->name);
+        frame_u64(frame, "pid", (uint64_t)program->pid);
+        frame_u64(frame, "device_bytes", bytes);
+        frame_end(frame);
+    }
+    frame_end(frame);
+    frame_u64(frame, "used_bytes", used);
+}
+
+void describe_devices(struct agent *agent, const struct peer *peer, struct frame *frame)
+{
+    const struct inventory *inventory = &agent->devices.inventory;
+
+    programs_sweep(agent);
+    frame_string(frame, "problem", agent->devices.problem);
+    frame_string(frame, "inventory", agent->devices.own_path);
+    frame_array(frame, "devices");
+    for (size_t i = 0; i < inventory->count; i++) {
+        const struct inventory_entry *entry = &inventory->entries[i];
+        const struct devinfo *info = &entry->info;
+        frame_map(frame, NULL);
+        frame_string(frame, "name", entry->name);
+        frame_string(frame, "kind", device_kind(info));
+        frame_string(frame, "device", entry->key.device);
+        frame_string(frame, "vendor", devinfo_string(info, CL_DEVICE_VENDOR));
+        frame_string(frame, "platform", entry->key.platform);
+        frame_string(frame, "driver", devinfo_string(info, CL_DRIVER_VERSION));
+        frame_string(frame, "version", devinfo_string(info, CL_DEVICE_VERSION));
+        frame_u64(frame, "compute_units", devinfo_scalar(info, CL_DEVICE_MAX_COMPUTE_UNITS, 0));
+        frame_u64(frame, "memory_bytes", devinfo_scalar(info, CL_DEVICE_GLOBAL_MEM_SIZE, 0));
+        frame_string(frame, "uuid", entry->key.uuid);
+        frame_string(frame, "pci", entry->key.pci);
+        frame_string(frame, "icd", entry->key.icd);
+        uint32_t index = devices_index(agent, entry);
+        if (index != LEDGER_NONE) {
+            describe_account(agent, &agent->ledger.devices[index], frame);
+        }
+        describe_users(agent, peer, entry, frame);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}

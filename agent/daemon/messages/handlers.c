@@ -1,0 +1,184 @@
+#include "agent/daemon/messages/handlers.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/daemon/clients.h"
+#include "agent/daemon/govern/accounts.h"
+#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/governor.h"
+#include "agent/daemon/govern/request_report.h"
+#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/govern/resume.h"
+#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/reload.h"
+#include "agent/wire/access.h"
+
+void hello_handle(struct peer *peer, struct message *message)
+{
+    const msgpack_object *map = &message->root;
+    struct agent *agent = peer->agent;
+    struct frame frame;
+
+    if (field_u64(map, "version", 0) != PROTOCOL_VERSION) {
+        peer_error(peer, ERR_PROTOCOL,
+                   "the agent speaks version %d of the protocol; restart it with reseat agent stop "
+                   "and reseat agent start, or use programs of one release",
+                   PROTOCOL_VERSION);
+        return;
+    }
+    frame_init(&frame, MSG_WELCOME);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    if (field_is(map, "role", "program")) {
+        bool first;
+        int error = programs_connect(agent, peer, map, &first);
+        if (error) {
+            frame_finish(&frame);
+            peer_close(peer);
+            return;
+        }
+        peer->role = PEER_PROGRAM;
+        frame_string(&frame, "id", peer->program->id);
+        program_put_devices(peer->program, &frame);
+        accounts_welcome(agent, peer->program, first, map, &frame);
+    } else {
+        peer->role = PEER_CLIENT;
+    }
+    peer_send(peer, &frame);
+    if (peer->program) {
+        drain_notify(agent, peer->program);
+    }
+}
+
+void wish_handle(struct peer *peer, struct message *message)
+{
+    struct agent *agent = peer->agent;
+    struct program *program = peer->program;
+    bool before = program->wish.aware;
+
+    program_take_wish(program, &message->root);
+    if (before) {
+        program->governed.wished = ++agent->governor->events;
+    } else {
+        drain_notify(agent, program);
+    }
+    agent->changed = true;
+}
+
+void alive_handle(struct peer *peer, struct message *message)
+{
+    struct frame frame;
+
+    (void)message;
+    frame_init(&frame, MSG_ALIVE);
+    peer_send(peer, &frame);
+}
+
+void programs_handle(struct peer *peer, struct message *message)
+{
+    struct frame frame;
+
+    (void)message;
+    programs_sweep(peer->agent);
+    frame_init(&frame, MSG_APPS);
+    frame_array(&frame, "apps");
+    for (const struct program *program = peer->agent->programs; program; program = program->next) {
+        if (access_may_act(peer->uid, program->uid)) {
+            frame_map(&frame, NULL);
+            describe_program(peer->agent, program, &frame);
+            frame_end(&frame);
+        }
+    }
+    frame_end(&frame);
+    peer_send(peer, &frame);
+}
+
+void agent_handle(struct peer *peer, struct message *message)
+{
+    unsigned count = 0;
+    struct frame frame;
+
+    (void)message;
+    for (const struct program *program = peer->agent->programs; program; program = program->next) {
+        count++;
+    }
+    frame_init(&frame, MSG_AGENT);
+    frame_u64(&frame, "pid", (uint64_t)getpid());
+    frame_string(&frame, "release", RESEAT_VERSION);
+    frame_string(&frame, "folder", peer->agent->paths.folder);
+    frame_u64(&frame, "apps", count);
+    frame_string(&frame, "config", peer->agent->config.path);
+    frame_string(&frame, "config_problem", peer->agent->config_problem);
+    peer_send(peer, &frame);
+}
+
+void stop_handle(struct peer *peer, struct message *message)
+{
+    struct frame frame;
+
+    (void)message;
+    frame_init(&frame, MSG_STOP);
+    frame_u64(&frame, "pid", (uint64_t)getpid());
+    peer_send(peer, &frame);
+    agent_stop(peer->agent);
+}
+
+void reload_handle(struct peer *peer, struct message *message)
+{
+    (void)message;
+    reload_answer(peer);
+    govern_reloaded(peer->agent);
+}
+
+void cancel_handle(struct peer *peer, struct message *message)
+{
+    (void)message;
+    requests_cancel(peer, false);
+    resume_cancel(peer->agent, peer, false);
+}
+
+void notice_handle(struct peer *client, struct message *message)
+{
+    const msgpack_object *map = &message->root;
+    char what[PROTOCOL_WORD_MAX], text[PROTOCOL_TEXT_MAX];
+    size_t seat;
+    struct program *program = client_program(client, map, &seat);
+    struct frame frame;
+
+    if (!program) {
+        return;
+    }
+    if (!program->peer || !program->wish.aware) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) %s, so it takes no notice; reseat ps --json shows those "
+                   "that do as \"aware\"",
+                   program->name, (int)program->pid,
+                   program->peer ? "has not registered with reseat.h" : "does not answer");
+        return;
+    }
+    (void)field_string(map, "what", what, sizeof(what));
+    if (!field_text(map, "text", text, sizeof(text)) && field_get(map, "text")) {
+        peer_error(client, ERR_USAGE, "the text of a notice is one line");
+        return;
+    }
+    if ((strcmp(what, NOTICE_POWER) == 0 || strcmp(what, NOTICE_QUOTA) == 0) &&
+        !field_get(map, "value")) {
+        peer_error(client, ERR_USAGE, "a notice of %s has a value", what);
+        return;
+    }
+    if (strcmp(what, NOTICE_ADDED) && strcmp(what, NOTICE_TAKEN) && strcmp(what, NOTICE_POWER) &&
+        strcmp(what, NOTICE_QUOTA)) {
+        peer_error(client, ERR_USAGE, "there is no notice \"%s\"; there are %s, %s, %s and %s",
+                   what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
+        return;
+    }
+    program_notify(program, seat, what, field_u64(map, "in_ns", 0), field_u64(map, "value", 0),
+                   text);
+    frame_init(&frame, MSG_NOTICE);
+    report_put_program(&frame, program);
+    frame_string(&frame, "what", what);
+    peer_send(client, &frame);
+}

@@ -1,0 +1,91 @@
+#include "agent/daemon/messages/messages.h"
+
+#include <unistd.h>
+
+#include "agent/daemon/clients.h"
+#include "agent/daemon/govern/accounts.h"
+#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/govern/grants.h"
+#include "agent/daemon/govern/limits.h"
+#include "agent/daemon/govern/liveness.h"
+#include "agent/daemon/govern/moving.h"
+#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/rebalance.h"
+#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/messages/handlers.h"
+#include "agent/wire/access.h"
+
+const struct message_handler message_handlers[] = {
+    {MSG_HELLO, PEER_UNKNOWN, hello_handle},
+
+    {MSG_STATUS, PEER_PROGRAM, accounts_status},
+    {MSG_WISH, PEER_PROGRAM, wish_handle},
+    {MSG_NEED, PEER_PROGRAM, need_take},
+    {MSG_RETURN, PEER_PROGRAM, grants_return},
+    {MSG_ALIVE, PEER_PROGRAM, alive_handle},
+    {MSG_PROGRESS, PEER_PROGRAM, requests_progress},
+    {MSG_REPORT, PEER_PROGRAM, requests_report},
+
+    {MSG_REGISTER, PEER_CLIENT, register_handle},
+    {MSG_DEVICES, PEER_CLIENT, devices_handle},
+    {MSG_APPS, PEER_CLIENT, programs_handle},
+    {MSG_MOVE, PEER_CLIENT, moving_handle, .device = "device"},
+    {MSG_SUSPEND, PEER_CLIENT, moving_handle, .device = "device"},
+    {MSG_RESUME, PEER_CLIENT, moving_handle, .device = "device"},
+    {MSG_CANCEL, PEER_CLIENT, cancel_handle},
+    {MSG_NOTICE, PEER_CLIENT, notice_handle},
+    {MSG_LIMIT, PEER_CLIENT, limits_handle, .device = "what", .or_program = true},
+    {MSG_DRAIN, PEER_CLIENT, drain_handle, .device = "device", .allowed = access_may_manage,
+     .deed = "drain devices and rebalance programs"},
+    {MSG_BALANCE, PEER_CLIENT, rebalance_handle, .allowed = access_may_manage,
+     .deed = "drain devices and rebalance programs"},
+    {MSG_EXPLAIN, PEER_CLIENT, explain_handle},
+    {MSG_USE, PEER_CLIENT, use_handle, .device = "what", .or_program = true},
+    {MSG_AGENT, PEER_CLIENT, agent_handle},
+    {MSG_RELOAD, PEER_CLIENT, reload_handle, .allowed = access_may_manage,
+     .deed = "have it read its configuration"},
+    {MSG_STOP, PEER_CLIENT, stop_handle, .allowed = access_may_manage, .deed = "stop it"},
+};
+const size_t message_handler_count = ARRAY_SIZE(message_handlers);
+
+static void refuse(struct peer *peer, const msgpack_object *map)
+{
+    char type[PROTOCOL_WORD_MAX];
+
+    if (peer->role == PEER_UNKNOWN) {
+        peer_error(peer, ERR_PROTOCOL, "the first frame must be a hello");
+        peer_close(peer);
+        return;
+    }
+    field_string(map, "type", type, sizeof(type));
+    peer_error(peer, ERR_PROTOCOL, "the agent knows no request \"%s\"; is it of another release?",
+               type);
+}
+
+void messages_take(struct peer *peer, struct message *message)
+{
+    struct agent *agent = peer->agent;
+    const struct message_handler *handler = message_handlers,
+                                 *end = handler + message_handler_count;
+
+    if (peer->role == PEER_PROGRAM) {
+        if (!peer->program) {
+            return; /* It has another connection by now. */
+        }
+        liveness_heard(agent, peer->program);
+    }
+    while (handler < end &&
+           (handler->from != peer->role || !field_is(&message->root, "type", handler->type))) {
+        handler++;
+    }
+    if (handler == end) {
+        refuse(peer, &message->root);
+    } else if (handler->allowed && !handler->allowed(geteuid(), peer->uid)) {
+        peer_error(peer, ERR_DENIED, "only the agent's own user and root may %s", handler->deed);
+    } else if (!handler->device ||
+               !client_lists_devices(peer, message, handler->device, handler->or_program)) {
+        handler->handle(peer, message);
+    }
+    govern_run(agent);
+}

@@ -1,0 +1,137 @@
+#include "agent/daemon/messages/handlers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/config/cleanup.h"
+#include "agent/daemon/clients.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/govern/placing.h"
+#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/programs/registry.h"
+
+/* What is asked of the list of devices: the list itself, and where a new program starts. */
+
+#define LIST_AGE_MS 1000
+#define ANY_AGE_MS  (1ull << 40) /* Any age will do. */
+
+static void reply_registered(struct peer *peer, struct program *program)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "id", program->id);
+    frame_string(&frame, "name", program->name);
+    program_put_devices(program, &frame);
+    frame_string(&frame, "inventory",
+                 peer->agent->devices.own_path[0] ? peer->agent->devices.own_path
+                                                  : peer->agent->devices.inventory_path);
+    frame_string(&frame, "problem", peer->agent->devices.problem);
+    peer_send(peer, &frame);
+}
+
+/** The devices that a client names, and how many virtual ones it wants. Names are in @ret_texts. */
+static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD_MAX],
+                      struct device_wish *ret_wish)
+{
+    const msgpack_object *names;
+    size_t named = field_array(map, "devices", &names);
+    uint64_t count = field_u64(map, "count", named ? named : 1);
+
+    if (count < 1 || count > PROTOCOL_SEATS_MAX || named > count) {
+        return false;
+    }
+    *ret_wish = (struct device_wish){.named = named, .count = (size_t)count};
+    for (size_t i = 0; i < named; i++) {
+        if (!object_string(&names[i], ret_texts[i], PROTOCOL_WORD_MAX)) {
+            return false;
+        }
+        ret_wish->names[i] = ret_texts[i];
+    }
+    return true;
+}
+
+static void register_program(struct peer *peer, struct message *message, const char *environment)
+{
+    struct agent *agent = peer->agent;
+    const struct inventory_entry *entries[PROTOCOL_SEATS_MAX];
+    char devices[PROTOCOL_SEATS_MAX][PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
+    struct device_wish wish;
+    struct program *program;
+
+    field_text(&message->root, "name", name, sizeof(name));
+    if (!read_wish(&message->root, devices, &wish)) {
+        peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_SEATS_MAX);
+        return;
+    }
+    int result = placing_choose(agent, &wish, entries, error, sizeof(error));
+    if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {
+        peer->retried = true;
+        peer_wait_for_devices(peer, message);
+        devices_refresh(agent, environment);
+        return;
+    }
+    peer->retried = false;
+    if (result) {
+        peer_error(peer,
+                   result == -ENODEV     ? ERR_NO_DEVICE
+                   : result == -ENOTUNIQ ? ERR_AMBIGUOUS
+                   : result == -EBUSY    ? ERR_REFUSED
+                                         : ERR_FAILED,
+                   "%s", error);
+        return;
+    }
+    result = programs_register(agent, peer, name, field_bool(&message->root, "named", false),
+                               entries, wish.count, environment, &program);
+    if (result) {
+        peer_error(peer, ERR_FAILED, "the agent cannot register pid %d: %s", (int)peer->pid,
+                   strerror(-result));
+        return;
+    }
+    program_take_overrides(program, &message->root);
+    for (size_t i = 0; i < wish.count; i++) {
+        program->seats[i].chosen = i < wish.named;
+    }
+    programs_save(agent, program);
+    reply_registered(peer, program);
+}
+
+/** The variables of @peer, one a line; NULL: the answer was given, or waits for a list that shows
+ *  them and is not older than @age_ms. */
+static char *fresh_environment(struct peer *peer, struct message *message, uint64_t age_ms)
+{
+    char *environment = client_environment(peer, &message->root);
+
+    if (!environment) {
+        client_no_memory(peer);
+    } else if (!peer->retried && !devices_fresh(peer->agent, environment, age_ms)) {
+        client_await_devices(peer, message, environment);
+        free(environment);
+        environment = NULL;
+    }
+    return environment;
+}
+
+void register_handle(struct peer *peer, struct message *message)
+{
+    CLEANUP(cleanup_free) char *environment = fresh_environment(peer, message, ANY_AGE_MS);
+
+    if (environment) {
+        register_program(peer, message, environment);
+    }
+}
+
+void devices_handle(struct peer *peer, struct message *message)
+{
+    CLEANUP(cleanup_free) char *environment = fresh_environment(peer, message, LIST_AGE_MS);
+    struct frame frame;
+
+    if (environment) {
+        peer->retried = false;
+        frame_init(&frame, MSG_DEVICES);
+        describe_devices(peer->agent, peer, &frame);
+        peer_send(peer, &frame);
+    }
+}

@@ -1,0 +1,151 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/programs/registry.h"
+
+/* How a program is treated: what `reseat run` and `reseat limit` said, kept for the next agent. */
+
+#define PRIORITY_MAX 1000
+
+void program_put_policy(const struct program *program, struct frame *frame)
+{
+    char priority[16];
+
+    snprintf(priority, sizeof(priority), "%" PRId32, program->policy.priority);
+    frame_u64(frame, "said", program->policy.said);
+    frame_string(frame, "priority", priority);
+    frame_bool(frame, "preemptible", program->policy.preemptible);
+    frame_u64(frame, "ways", program->policy.ways);
+    frame_u64(frame, "quota", program->policy.quota);
+    frame_string(frame, "pinned_to", program->policy.pinned_to);
+    frame_array(frame, "displaced");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        frame_u64(frame, NULL, program->seats[i].displaced ? program->seats[i].ticket : 0);
+    }
+    frame_end(frame);
+    frame_array(frame, "chosen");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        frame_bool(frame, NULL, program->seats[i].chosen);
+    }
+    frame_end(frame);
+}
+
+/* Negative numbers are not among what frames carry. */
+static void take_priority(struct program *program, const msgpack_object *map)
+{
+    char text[16], *end;
+
+    if (field_string(map, "priority", text, sizeof(text)) && text[0]) {
+        long value = strtol(text, &end, 10);
+        if (!*end && value >= -PRIORITY_MAX && value <= PRIORITY_MAX) {
+            program->policy.priority = (int32_t)value;
+        }
+    }
+}
+
+void program_take_policy(struct program *program, const msgpack_object *map)
+{
+    struct program_policy *policy = &program->policy;
+    const uint64_t all = (1u << POLICY_WAYS) - 1;
+    const msgpack_object *items;
+    size_t count = field_array(map, "displaced", &items);
+
+    /* What an older agent kept may have been said. */
+    policy->said = (unsigned)(field_u64(map, "said", OVERRIDE_ALL) & OVERRIDE_ALL);
+    take_priority(program, map);
+    policy->preemptible = field_bool(map, "preemptible", policy->preemptible);
+    policy->ways = (unsigned)(field_u64(map, "ways", policy->ways) & all);
+    policy->quota = field_u64(map, "quota", policy->quota);
+    if (field_get(map, "pinned_to")) {
+        field_string(map, "pinned_to", policy->pinned_to, sizeof(policy->pinned_to));
+    }
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        bool is = items[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && items[i].via.u64 > 0;
+        program->seats[i].displaced = is;
+        program->seats[i].ticket = is ? items[i].via.u64 : 0;
+    }
+    count = field_array(map, "chosen", &items);
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        program->seats[i].chosen = items[i].type == MSGPACK_OBJECT_BOOLEAN && items[i].via.boolean;
+    }
+}
+
+void program_take_overrides(struct program *program, const msgpack_object *map)
+{
+    static const struct {
+        const char *key;
+        enum program_override said;
+    } all[] = {{"priority", OVERRIDE_PRIORITY},
+               {"preemptible", OVERRIDE_PREEMPTIBLE},
+               {"ways", OVERRIDE_WAYS},
+               {"quota", OVERRIDE_QUOTA}};
+
+    program_take_policy(program, map);
+    program->policy.said = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        program->policy.said |= field_get(map, all[i].key) ? all[i].said : 0;
+    }
+}
+
+void program_reset_status(struct program *program)
+{
+    program->status = (struct program_status){0};
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
+        struct program_device *seat = &program->seats[i];
+        seat->suspended = seat->moving = seat->limited = seat->tells_grants = false;
+        seat->device_bytes = seat->moves = seat->last_downtime_ns = 0;
+        seat->wanted = seat->least = seat->granted = seat->peak = seat->spilled = 0;
+        seat->busy = 0;
+        seat->pinned[0] = '\0';
+    }
+}
+
+uint64_t program_uses(const struct program *program)
+{
+    const struct program_status *status = &program->status;
+
+    return (status->contexts * 1000003 + status->programs) * 1000003 + status->kernels;
+}
+
+void program_put_queued(const struct agent *agent, const struct program *program,
+                        struct frame *frame)
+{
+    frame_array(frame, "queued_ms");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        frame_u64(frame, NULL, program->seats[i].queued_ms);
+    }
+    frame_end(frame);
+    frame_array(frame, "only");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        uint32_t only = program->seats[i].only;
+        frame_string(frame, NULL, only == LEDGER_NONE ? "" : agent->ledger.devices[only].name);
+    }
+    frame_end(frame);
+}
+
+void program_take_queued(struct agent *agent, struct program *program, const msgpack_object *map)
+{
+    const msgpack_object *times, *names;
+    size_t timed = field_array(map, "queued_ms", &times), named = field_array(map, "only", &names);
+    uint64_t now = uv_now(&agent->loop);
+    char name[PROTOCOL_WORD_MAX];
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        struct program_device *seat = &program->seats[i];
+        /* The clock is one for all agents between two starts of the machine. */
+        seat->queued_ms = now;
+        if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER &&
+            times[i].via.u64 < now) {
+            seat->queued_ms = times[i].via.u64;
+        }
+        if (i < named && object_string(&names[i], name, sizeof(name)) && name[0] &&
+            ledger_device(&agent->ledger, name, &seat->only)) {
+            seat->only = LEDGER_NONE;
+        }
+        if (seat->ticket > agent->tickets) {
+            agent->tickets = seat->ticket;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
+
+/* What of a program outlives the agent, and what the configuration says of it. */
+
+int program_file(const struct agent *agent, const struct program *program, char ret[PATH_MAX])
+{
+    return paths_join(agent->programs_folder, program->id, ret);
+}
+
+/** Write what a later agent must know. Failing is not fatal: connected programs tell it again. */
+void programs_save(const struct agent *agent, const struct program *program)
+{
+    char path[PATH_MAX];
+    struct frame frame;
+
+    frame_init(&frame, "app");
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_string(&frame, "id", program->id);
+    frame_string(&frame, "name", program->name);
+    frame_u64(&frame, "pid", (uint64_t)program->pid);
+    frame_u64(&frame, "start", program->start);
+    frame_u64(&frame, "uid", program->uid);
+    frame_bool(&frame, "named", program->named);
+    frame_bool(&frame, "connected", program->connected);
+    program_put_devices(program, &frame);
+    program_put_policy(program, &frame);
+    program_put_queued(agent, program, &frame);
+    int error = frame_seal(&frame);
+    if (!error) {
+        error = program_file(agent, program, path);
+    }
+    if (!error) {
+        error = paths_write(path, frame.buffer.data, frame.buffer.size);
+    }
+    if (error) {
+        agent_log("%s: cannot note the program (%s); the next agent will not know it until it "
+                  "connects",
+                  program->id, strerror(-error));
+    }
+    frame_finish(&frame);
+}
+
+void program_set_quota(struct agent *agent, struct program *program, uint64_t bytes,
+                       const char *text)
+{
+    program->policy.quota = bytes;
+    programs_save(agent, program);
+    program_notify(program, PROGRAM_ALL_SEATS, NOTICE_QUOTA, 0, bytes, text);
+    agent->changed = true;
+}
+
+/** All that the configuration says of a program, but for what was said of it otherwise. */
+static struct program_policy configured(const struct agent *agent, const struct program *program)
+{
+    struct program_policy policy = program->policy;
+    struct config_program said;
+
+    config_program(&agent->config, program->name, &said);
+    if (!(policy.said & OVERRIDE_PRIORITY)) {
+        policy.priority = said.priority;
+    }
+    if (!(policy.said & OVERRIDE_PREEMPTIBLE)) {
+        policy.preemptible = said.preemptible;
+    }
+    if (!(policy.said & OVERRIDE_WAYS)) {
+        policy.ways = said.ways;
+    }
+    if (!(policy.said & OVERRIDE_QUOTA)) {
+        policy.quota = said.quota;
+    }
+    snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
+    return policy;
+}
+
+void program_named(struct agent *agent, struct program *program)
+{
+    program->policy.said = 0;
+    program->policy = configured(agent, program);
+}
+
+void program_configure(struct agent *agent, struct program *program)
+{
+    uint64_t quota = program->policy.quota;
+
+    program->policy = configured(agent, program);
+    if (program->policy.quota != quota) {
+        program_set_quota(agent, program, program->policy.quota, "the configuration set its limit");
+    } else {
+        programs_save(agent, program);
+    }
+}

@@ -1,0 +1,200 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/daemon/programs/registry.h"
+#include "agent/wire/device_key.h"
+
+/* What is known of programs' virtual devices, and how it is told. */
+
+void program_put_devices(const struct program *program, struct frame *frame)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    frame_array(frame, "devices");
+    for (size_t i = 0; i < program->seat_count; i++) {
+        key[0] = '\0';
+        if (program->seats[i].has_device) {
+            device_key_format(&program->seats[i].device, key);
+        }
+        frame_string(frame, NULL, key);
+    }
+    frame_end(frame);
+}
+
+static void take_key(struct program_device *seat, const msgpack_object *text)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+    struct device_key parsed;
+
+    if (object_string(text, key, sizeof(key)) && key[0] && !device_key_parse(key, &parsed)) {
+        seat->device = parsed;
+        seat->has_device = true;
+    }
+}
+
+void program_take_devices(struct program *program, const msgpack_object *map)
+{
+    const msgpack_object *keys;
+    size_t count = field_array(map, "devices", &keys);
+
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        program->seat_count = i + 1;
+        take_key(&program->seats[i], &keys[i]);
+    }
+}
+
+static uint64_t bytes_of(const msgpack_object *map, const char *key, uint64_t fallback)
+{
+    uint64_t bytes = field_u64(map, key, fallback);
+
+    return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
+}
+
+static void take_seat(struct program *program, size_t index, const msgpack_object *map)
+{
+    struct program_device *seat = &program->seats[index];
+    uint64_t moves = field_u64(map, "moves", 0);
+
+    seat->suspended = field_bool(map, "suspended", false);
+    seat->moving = field_bool(map, "moving", false);
+    seat->device_bytes = bytes_of(map, "device_bytes", 0);
+    seat->last_downtime_ns = field_u64(map, "last_downtime_ns", 0);
+    if (moves != seat->moves || !program->status.known) {
+        program->status.last_downtime_ns = seat->last_downtime_ns;
+    }
+    seat->moves = moves;
+    field_text(map, "pinned", seat->pinned, sizeof(seat->pinned));
+    if (field_get(map, "device")) {
+        take_key(seat, field_get(map, "device"));
+    }
+    seat->tells_grants = field_get(map, "wanted") != NULL;
+    seat->limited = field_get(map, "granted") != NULL;
+    seat->granted = bytes_of(map, "granted", 0);
+    uint64_t wanted = bytes_of(map, "wanted", seat->device_bytes);
+    uint64_t least = bytes_of(map, "least", wanted);
+    /* On no device nothing counts as wanted: what it had is what it comes back with. */
+    seat->wanted = seat->suspended && wanted < seat->wanted ? seat->wanted : wanted;
+    seat->least = seat->suspended && least < seat->least ? seat->least : least;
+    uint64_t most = seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
+    seat->wanted_peak = most > seat->wanted_peak ? most : seat->wanted_peak;
+    seat->peak = bytes_of(map, "peak", seat->device_bytes);
+    seat->spilled = bytes_of(map, "spilled", 0);
+    uint64_t busy = field_u64(map, "busy", 0);
+    seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
+}
+
+void program_take_status(struct program *program, const msgpack_object *message)
+{
+    const msgpack_object *seats;
+    size_t count = field_array(message, "seats", &seats);
+    struct program_status *status = &program->status;
+
+    program->awaited = false;
+    if (!count) {
+        return;
+    }
+    program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
+    for (size_t i = 0; i < program->seat_count; i++) {
+        take_seat(program, i, &seats[i]);
+    }
+    /* These are of the whole program. */
+    const msgpack_object *first = &seats[0];
+    status->known = true;
+    status->contexts = field_u64(first, "contexts", 0);
+    status->queues = field_u64(first, "queues", 0);
+    status->memories = field_u64(first, "memories", 0);
+    status->programs = field_u64(first, "programs", 0);
+    status->kernels = field_u64(first, "kernels", 0);
+    status->events = field_u64(first, "events", 0);
+}
+
+bool program_suspended(const struct program *program)
+{
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (!program->seats[i].suspended) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool program_moving(const struct program *program)
+{
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (program->seats[i].moving) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool program_spilled(const struct program *program)
+{
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (!program->seats[i].suspended && program->seats[i].spilled) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *program_state(const struct program *program)
+{
+    if (!program->connected) {
+        return "starting";
+    }
+    if (!program->peer || program->unresponsive) {
+        return "away";
+    }
+    if (program_moving(program)) {
+        return "moving";
+    }
+    if (program_suspended(program)) {
+        return "suspended";
+    }
+    if (program->governed.waiting) {
+        return "waiting";
+    }
+    return program_spilled(program) ? "spilled" : "running";
+}
+
+const char *seat_device_name(const struct agent *agent, const struct program_device *seat)
+{
+    const struct inventory_entry *entry =
+        seat->has_device ? device_by_key(&agent->devices.inventory, &seat->device) : NULL;
+
+    return entry ? entry->name : "";
+}
+
+void program_device_names(const struct agent *agent, const struct program *program, size_t seat,
+                          bool present, char *ret, size_t size)
+{
+    size_t used = 0;
+    bool any = false;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < program->seat_count; i++) {
+        const struct program_device *one = &program->seats[i];
+        if (seat != PROGRAM_ALL_SEATS && seat != i) {
+            continue;
+        }
+        bool away = present && one->suspended;
+        const char *name = away ? "-" : seat_device_name(agent, one);
+        any = any || !away;
+        int length = snprintf(ret + used, size - used, "%s%s", used ? "," : "", name);
+        if (length < 0 || (size_t)length >= size - used) {
+            break;
+        }
+        used += (size_t)length;
+    }
+    if (!any) {
+        ret[0] = '\0';
+    }
+}
+
+/* Room for what operators ask, and what becomes of room that was kept when a request ends. */
+
+uint64_t seat_wanted(const struct program_device *seat)
+{
+    return seat->wanted > seat->device_bytes ? seat->wanted : seat->device_bytes;
+}

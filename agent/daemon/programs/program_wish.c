@@ -1,0 +1,111 @@
+#include "agent/daemon/programs/program_wish.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/peers.h"
+#include "policy/wish.h"
+#include "state/driver/offer.h"
+
+static void take_limits(const msgpack_object *map, const char *key, struct reseat_limits *ret)
+{
+    const msgpack_object *limits = field_get(map, key);
+    uint64_t groups = field_u64(limits, "compute_units", 0);
+
+    *ret = (struct reseat_limits){
+        .memory = field_u64(limits, "memory", 0),
+        .allocation = field_u64(limits, "allocation", 0),
+        .local_memory = field_u64(limits, "local_memory", 0),
+        .work_group_size = field_u64(limits, "work_group_size", 0),
+        .compute_units = groups < UINT32_MAX ? (uint32_t)groups : UINT32_MAX,
+        .features = (uint32_t)field_u64(limits, "features", 0),
+    };
+}
+
+void program_take_wish(struct program *program, const msgpack_object *map)
+{
+    const msgpack_object *aware = field_get(map, "aware");
+    struct program_wish *wish = &program->wish;
+
+    *wish = (struct program_wish){.aware = aware && aware->type == MSGPACK_OBJECT_MAP};
+    if (wish->aware) {
+        take_limits(aware, "minimum", &wish->minimum);
+        take_limits(aware, "preferred", &wish->preferred);
+    }
+}
+
+static void put_limits(struct frame *frame, const char *key, const struct reseat_limits *limits)
+{
+    const char *feature;
+    uint32_t bit;
+
+    frame_map(frame, key);
+    frame_u64(frame, "memory", limits->memory);
+    frame_u64(frame, "allocation", limits->allocation);
+    frame_u64(frame, "local_memory", limits->local_memory);
+    frame_u64(frame, "work_group_size", limits->work_group_size);
+    frame_u64(frame, "compute_units", limits->compute_units);
+    frame_array(frame, "features");
+    for (size_t i = 0; (feature = wish_feature(i, &bit)); i++) {
+        if (limits->features & bit) {
+            frame_string(frame, NULL, feature);
+        }
+    }
+    frame_end(frame);
+    frame_end(frame);
+}
+
+void program_put_wish(const struct program *program, struct frame *frame)
+{
+    if (!program->wish.aware) {
+        return;
+    }
+    frame_map(frame, "aware");
+    put_limits(frame, "minimum", &program->wish.minimum);
+    put_limits(frame, "preferred", &program->wish.preferred);
+    frame_end(frame);
+}
+
+bool program_wish_fits(const struct agent *agent, const struct program *program, uint32_t device,
+                       char *ret_reason, size_t size)
+{
+    const struct inventory_entry *entry = program->wish.aware ? devices_entry(agent, device) : NULL;
+    struct plan_offer offer;
+    struct plan_use use;
+
+    if (!entry) {
+        return true;
+    }
+    uint64_t memory = ledger_lasting(&agent->ledger.devices[device]);
+    wish_plan(&program->wish.minimum, &use);
+    offer_from_devinfo(&entry->info, &offer);
+    offer.memory_available = memory < offer.memory_available ? memory : offer.memory_available;
+    return plan_fits(&use, &offer, ret_reason, size);
+}
+
+void program_notify(const struct program *program, size_t seat, const char *what, uint64_t in_ns,
+                    uint64_t value, const char *text)
+{
+    struct frame frame;
+
+    if (!program->peer || !program->wish.aware) {
+        return;
+    }
+    frame_init(&frame, MSG_NOTICE);
+    frame_string(&frame, "what", what);
+    if (seat < program->seat_count || (seat == PROGRAM_ALL_SEATS && program->seat_count == 1)) {
+        frame_u64(&frame, "seat", seat < program->seat_count ? seat : 0);
+    }
+    frame_u64(&frame, "in_ns", in_ns);
+    frame_u64(&frame, "value", value);
+    frame_string(&frame, "text", text);
+    peer_send(program->peer, &frame);
+}
+
+void programs_notify_added(const struct agent *agent, uint64_t bytes, const char *text)
+{
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, bytes, text);
+    }
+}

@@ -1,0 +1,462 @@
+#include "agent/daemon/programs/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/config/process.h"
+#include "agent/daemon/peers.h"
+#include "agent/daemon/programs/program_wish.h"
+#include "agent/wire/access.h"
+#include "agent/wire/device_key.h"
+
+#define PROGRAM_FILE_MAX 65536
+#define LOST_MS          1000
+
+void program_open(struct agent *agent, struct program *program)
+{
+    program->policy.ways = (1u << POLICY_WAYS) - 1;
+    program->policy.quota = LEDGER_NO_LIMIT;
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
+        ledger_open(&agent->ledger, &program->seats[i].account);
+        program->seats[i].only = LEDGER_NONE;
+    }
+}
+
+void program_close(struct agent *agent, struct program *program)
+{
+    agent->events->program_removed(agent, program);
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
+        ledger_close(&agent->ledger, &program->seats[i].account);
+    }
+    agent->changed = true;
+}
+
+/** Take it out of the list. */
+static void program_destroy(struct agent *agent, struct program *program)
+{
+    program_close(agent, program);
+    for (struct program **at = &agent->programs; *at; at = &(*at)->next) {
+        if (*at == program) {
+            *at = program->next;
+            break;
+        }
+    }
+    free(program->environment);
+    free(program);
+}
+
+static struct program *program_by_id(const struct agent *agent, const char *id)
+{
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (strcmp(program->id, id) == 0) {
+            return program;
+        }
+    }
+    return NULL;
+}
+
+static struct program *program_by_process(const struct agent *agent, pid_t pid, uint64_t start)
+{
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (program->pid == pid && program->start == start) {
+            return program;
+        }
+    }
+    return NULL;
+}
+
+static struct program *program_create(struct agent *agent, pid_t pid, uint64_t start, uid_t uid)
+{
+    struct program *program = calloc(1, sizeof(*program));
+
+    if (!program) {
+        return NULL;
+    }
+    program->pid = pid;
+    program->start = start;
+    program->uid = uid;
+    program->seat_count = 1;
+    program->next = agent->programs;
+    agent->programs = program;
+    program_open(agent, program);
+    return program;
+}
+
+/** Ids look like "a7": never a pid. */
+static void give_id(struct agent *agent, struct program *program)
+{
+    do {
+        snprintf(program->id, sizeof(program->id), "a%u", agent->next_program++);
+    } while (program_by_id(agent, program->id) != program);
+}
+
+static bool valid_id(const char *id)
+{
+    size_t digits = strspn(id + (id[0] == 'a'), "0123456789");
+
+    return id[0] == 'a' && digits >= 1 && digits <= 9 && id[1 + digits] == '\0';
+}
+
+static void reserve_id(struct agent *agent, const char *id)
+{
+    unsigned long number = strtoul(id + 1, NULL, 10);
+
+    if (number >= agent->next_program) {
+        agent->next_program = (unsigned)number + 1;
+    }
+}
+
+static void set_name(struct program *program, const char *name, const char *fallback)
+{
+    snprintf(program->name, sizeof(program->name), "%s", name && *name ? name : fallback);
+}
+
+static bool load_one(struct agent *agent, const char *path)
+{
+    char *bytes = NULL, id[sizeof(((struct program *)0)->id)], name[64];
+    size_t size;
+    struct message message;
+    struct frame_reader reader;
+    bool alive = false;
+
+    if (paths_read(path, PROGRAM_FILE_MAX, &bytes, &size)) {
+        return false;
+    }
+    frame_reader_init(&reader);
+    int got = frame_reader_feed(&reader, bytes, size);
+    got = got ? got : frame_reader_next(&reader, &message);
+    frame_reader_finish(&reader);
+    free(bytes);
+    if (got != 1) {
+        return false;
+    }
+    const msgpack_object *map = &message.root;
+    uint64_t pid = field_u64(map, "pid", 0), start = field_u64(map, "start", 0);
+    if (field_string(map, "id", id, sizeof(id)) && valid_id(id) && !program_by_id(agent, id) &&
+        field_text(map, "name", name, sizeof(name)) && pid > 0 && pid < INT32_MAX &&
+        process_alive((pid_t)pid, start)) {
+        struct program *program =
+            program_create(agent, (pid_t)pid, start, (uid_t)field_u64(map, "uid", UINT32_MAX));
+        if (program) {
+            snprintf(program->id, sizeof(program->id), "%s", id);
+            set_name(program, name, id);
+            program->named = field_bool(map, "named", false);
+            program->connected = program->awaited = field_bool(map, "connected", false);
+            program_take_devices(program, map);
+            program_take_policy(program, map);
+            program_configure(agent, program);
+            program_take_queued(agent, program, map);
+            program->lost_ms = uv_now(&agent->loop);
+            reserve_id(agent, id);
+            alive = true;
+        }
+    }
+    message_finish(&message);
+    return alive;
+}
+
+void programs_load(struct agent *agent)
+{
+    DIR *folder = opendir(agent->programs_folder);
+    const struct dirent *entry;
+
+    agent->next_program = 1;
+    while (folder && (entry = readdir(folder))) {
+        char path[PATH_MAX];
+        if (entry->d_name[0] == '.' || paths_join(agent->programs_folder, entry->d_name, path)) {
+            continue;
+        }
+        if (!load_one(agent, path)) {
+            unlink(path);
+        }
+    }
+    if (folder) {
+        closedir(folder);
+    }
+}
+
+static void program_remove(struct agent *agent, struct program *program)
+{
+    char path[PATH_MAX];
+
+    if (!program_file(agent, program, path)) {
+        unlink(path);
+    }
+    program_destroy(agent, program);
+}
+
+void programs_finish(struct agent *agent)
+{
+    while (agent->programs) {
+        program_destroy(agent, agent->programs);
+    }
+}
+
+void programs_sweep(struct agent *agent)
+{
+    struct program *next;
+
+    for (struct program *program = agent->programs; program; program = next) {
+        next = program->next;
+        if (program->peer) {
+            continue;
+        }
+        if (!process_alive(program->pid, program->start)) {
+            agent->events->program_unreachable(agent, program, true);
+            program_remove(agent, program);
+        } else if (program->connected && uv_now(&agent->loop) - program->lost_ms > LOST_MS) {
+            agent->events->program_unreachable(agent, program, false);
+        }
+    }
+}
+
+int programs_register(struct agent *agent, struct peer *peer, const char *name, bool named,
+                      const struct inventory_entry *const *devices, size_t seat_count,
+                      const char *environment, struct program **ret_program)
+{
+    uint64_t start;
+    int error = process_start_time(peer->pid, &start);
+
+    if (error) {
+        return error;
+    }
+    char *copy = strdup(environment);
+    struct program *program = program_by_process(agent, peer->pid, start);
+    if (copy && !program) {
+        program = program_create(agent, peer->pid, start, peer->uid);
+        if (program) {
+            give_id(agent, program);
+        }
+    }
+    if (!program || !copy) {
+        free(copy);
+        return -ENOMEM;
+    }
+    free(program->environment);
+    program->environment = copy;
+    program->named = named;
+    set_name(program, name, program->id);
+    program_named(agent, program);
+    program->seat_count = seat_count;
+    for (size_t i = 0; i < seat_count; i++) {
+        if (devices[i]) {
+            program->seats[i].device = devices[i]->key;
+            program->seats[i].has_device = true;
+        }
+    }
+    programs_save(agent, program);
+    *ret_program = program;
+    return 0;
+}
+
+int programs_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
+                     bool *ret_first)
+{
+    char name[sizeof(((struct program *)0)->name)], id[sizeof(((struct program *)0)->id)],
+        command[64];
+    uint64_t start;
+    int error = process_start_time(peer->pid, &start);
+
+    if (error) {
+        return error;
+    }
+    field_text(hello, "name", name, sizeof(name));
+    field_string(hello, "id", id, sizeof(id));
+    field_text(hello, "program", command, sizeof(command));
+    struct program *program = program_by_process(agent, peer->pid, start);
+    if (!program) {
+        /* A child of a program that was started with `run`, or one that an earlier agent knew. */
+        const struct program *known = program_by_id(agent, id), *parent;
+        program = program_create(agent, peer->pid, start, peer->uid);
+        if (!program) {
+            return -ENOMEM;
+        }
+        parent = known && known->uid == program->uid ? known : NULL;
+        if (!known && valid_id(id)) {
+            snprintf(program->id, sizeof(program->id), "%s", id);
+            reserve_id(agent, id);
+        } else {
+            give_id(agent, program);
+        }
+        if (parent) {
+            program->named = parent->named;
+            program->environment = parent->environment ? strdup(parent->environment) : NULL;
+            program->policy = parent->policy;
+            program->seat_count = parent->seat_count;
+            for (size_t i = 0; i < program->seat_count; i++) {
+                program->seats[i].has_device = parent->seats[i].has_device;
+                program->seats[i].device = parent->seats[i].device;
+            }
+        }
+        set_name(program, parent && !parent->named ? command : name,
+                 command[0] ? command : program->id);
+        if (!parent) {
+            program_named(agent, program);
+        }
+    }
+    if (program->peer && program->peer != peer) {
+        program->peer->program = NULL;
+        peer_close(program->peer);
+    }
+    *ret_first = !program->connected;
+    program->peer = peer;
+    program->unresponsive = false;
+    program->connected = true;
+    program_reset_status(program);
+    peer->program = program;
+    program_take_wish(program, hello);
+    programs_save(agent, program);
+    agent_log("%s: %s (pid %d) connected", program->id, program->name, (int)program->pid);
+    return 0;
+}
+
+void programs_disconnect(struct agent *agent, struct peer *peer)
+{
+    struct program *program = peer->program;
+
+    peer->program = NULL;
+    if (!program || program->peer != peer) {
+        return;
+    }
+    program->peer = NULL;
+    program->lost_ms = uv_now(&agent->loop);
+    agent->events->program_lost(agent, program);
+    agent_log("%s: %s (pid %d) disconnected", program->id, program->name, (int)program->pid);
+    programs_sweep(agent);
+}
+
+void programs_set_device(struct agent *agent, struct program *program, size_t seat,
+                         const struct device_key *device)
+{
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (seat == PROGRAM_ALL_SEATS || seat == i) {
+            program->seats[i].device = *device;
+            program->seats[i].has_device = true;
+        }
+    }
+    programs_save(agent, program);
+}
+
+static bool is_pid(const char *text, pid_t *ret)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+
+    *ret = (pid_t)value;
+    return *text >= '0' && *text <= '9' && !*end && value > 0 && value < INT32_MAX;
+}
+
+/** Of programs with one name, the one that is connected, if only one is. */
+static struct program *by_name(const struct agent *agent, const struct peer *peer, const char *name,
+                               bool connected, unsigned *ret_count)
+{
+    struct program *found = NULL;
+
+    *ret_count = 0;
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (strcmp(program->name, name) == 0 && access_may_act(peer->uid, program->uid) &&
+            (!connected || program->peer)) {
+            found = program;
+            ++*ret_count;
+        }
+    }
+    return found;
+}
+
+static void candidates(const struct agent *agent, const struct peer *peer, const char *name,
+                       char *ret, size_t size)
+{
+    size_t used = 0;
+
+    ret[0] = '\0';
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        if ((name && strcmp(program->name, name)) || !access_may_act(peer->uid, program->uid)) {
+            continue;
+        }
+        int length = snprintf(ret + used, size - used, "%s%s (%s, pid %d)", used ? ", " : "",
+                              program->id, program->name, (int)program->pid);
+        if (length < 0 || (size_t)length >= size - used) {
+            return;
+        }
+        used += (size_t)length;
+    }
+}
+
+static int find(struct agent *agent, const struct peer *peer, const char *text,
+                struct program **ret_program, char *ret_error, size_t error_size)
+{
+    char list[512];
+    unsigned count;
+    pid_t pid;
+
+    for (struct program *program = agent->programs; program; program = program->next) {
+        if (access_may_act(peer->uid, program->uid) &&
+            (strcmp(program->id, text) == 0 || (is_pid(text, &pid) && program->pid == pid))) {
+            *ret_program = program;
+            return 0;
+        }
+    }
+    struct program *found = by_name(agent, peer, text, true, &count);
+    if (count == 0) {
+        found = by_name(agent, peer, text, false, &count);
+    }
+    if (count == 1) {
+        *ret_program = found;
+        return 0;
+    }
+    candidates(agent, peer, count ? text : NULL, list, sizeof(list));
+    if (count) {
+        snprintf(ret_error, error_size, "program \"%s\" could be any of %s; use an id or a pid",
+                 text, list);
+        return -ENOTUNIQ;
+    }
+    snprintf(ret_error, error_size, "no program \"%s\" runs under reseat; %s%s", text,
+             list[0] ? "there are " : "start one with reseat run", list);
+    return -ESRCH;
+}
+
+/** Cut ":N" off. False when there is none. */
+static bool cut_seat(char *text, size_t *ret_seat)
+{
+    char *colon = strrchr(text, ':');
+    size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+
+    if (digits == 0 || digits > 4 || colon[1 + digits] || colon == text) {
+        return false;
+    }
+    *ret_seat = (size_t)strtoul(colon + 1, NULL, 10);
+    *colon = '\0';
+    return true;
+}
+
+int programs_find(struct agent *agent, const struct peer *peer, const char *text,
+                  struct program **ret_program, size_t *ret_seat, char *ret_error,
+                  size_t error_size)
+{
+    char name[PROTOCOL_WORD_MAX];
+    size_t seat;
+
+    programs_sweep(agent);
+    int error = find(agent, peer, text, ret_program, ret_error, error_size);
+    *ret_seat = PROGRAM_ALL_SEATS;
+    snprintf(name, sizeof(name), "%s", text);
+    if (error != -ESRCH || !cut_seat(name, &seat)) {
+        return error;
+    }
+    error = find(agent, peer, name, ret_program, ret_error, error_size);
+    if (error) {
+        return error;
+    }
+    if (seat >= (*ret_program)->seat_count) {
+        snprintf(ret_error, error_size, "program %s (pid %d) has %zu virtual device%s, from 0 on",
+                 (*ret_program)->name, (int)(*ret_program)->pid, (*ret_program)->seat_count,
+                 (*ret_program)->seat_count == 1 ? "" : "s");
+        return -ENODEV;
+    }
+    *ret_seat = seat;
+    return 0;
+}

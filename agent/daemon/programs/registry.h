@@ -1,0 +1,240 @@
+#ifndef RESEAT_AGENT_DAEMON_PROGRAMS_REGISTRY_H
+#define RESEAT_AGENT_DAEMON_PROGRAMS_REGISTRY_H
+
+#include "agent/daemon/agent.h"
+#include "agent/daemon/devices/history.h"
+#include "policy/decide.h"
+#include "policy/reseat.h"
+
+/** One virtual device of a program, and what the program last said of it. */
+struct program_device {
+    bool has_device;
+    struct device_key device; /**< Where it is, was last, or will start. */
+    bool suspended;
+    bool moving;
+    uint64_t device_bytes;
+    uint64_t moves;
+    uint64_t last_downtime_ns;
+    char pinned[256];
+    uint64_t wanted, least, granted, peak, spilled; /**< Bytes, as the program says. */
+    uint64_t wanted_peak; /**< The most that it wanted, on a device or spilled. */
+    uint32_t busy;        /**< Thousandths. */
+    bool tells_grants;    /**< It knows of grants, ... */
+    bool limited;         /**< and says what it was granted: it keeps to that. */
+    bool arrived;         /**< It said that it is where its account is on the way to. */
+    struct ledger_account account;
+    uint64_t exchanged_ms; /**< When a grant last went to it or came back. */
+    uint64_t granted_ms;   /**< When it last got memory that it had asked for. */
+    uint64_t placed_ms;    /**< When it came to its device. */
+    uint64_t earned_ms;    /**< How long it waited for that. */
+    bool chosen;           /**< By an operator: policy has it leave only where it must. */
+    bool displaced;        /**< Suspended by the policy, or left to it: the policy resumes it. */
+    uint32_t only; /**< Of the ledger: the one device that it queues for, by an operator's word, or
+                        LEDGER_NONE. */
+    uint64_t ticket; /**< While it is displaced. */
+    uint64_t queued_ms;
+};
+
+/** Devices that did not run a program, until why can have changed. */
+#define PROGRAM_BARS_MAX 32
+enum program_bar_cause {
+    BAR_FAILED,  /**< Something did: for a while. */
+    BAR_REFUSED, /**< It uses more than there is: until it uses something else. */
+    BAR_BUILD,   /**< What it has does not build there: until it has something else, and a while has
+                      passed, or the driver is another. */
+};
+struct program_bar {
+    uint32_t device; /**< Of the ledger. */
+    enum program_bar_cause cause;
+    unsigned tries;  /**< In a row that failed for that, but for the first. */
+    uint64_t uses;   /**< program_uses() at that time. */
+    uint64_t driver; /**< Which one it was. */
+    uint64_t until_ms;
+    char reason[256];
+};
+
+/** Of a program, what its own command line or an operator's command says: bits. */
+enum program_override {
+    OVERRIDE_PRIORITY = 1 << 0,
+    OVERRIDE_PREEMPTIBLE = 1 << 1,
+    OVERRIDE_WAYS = 1 << 2,
+    OVERRIDE_QUOTA = 1 << 3,
+    OVERRIDE_ALL = (1 << 4) - 1,
+};
+
+/** How much memory a program may have and how it goes on when that is not there. */
+struct program_policy {
+    unsigned said; /**< enum program_override; for the rest the configuration holds, whenever it
+                      changes. */
+    int32_t priority;
+    bool preemptible;
+    unsigned ways;                     /**< enum policy_way. */
+    uint64_t quota;                    /**< Bytes, or LEDGER_NO_LIMIT. */
+    char pinned_to[PROTOCOL_WORD_MAX]; /**< The device that it has to be on, or "". */
+};
+
+/** How many moves by policy are remembered; the budget of one program is smaller. */
+#define PROGRAM_MOVES_MAX 16
+
+/** One program as the governor sees it. */
+struct governed {
+    char why[POLICY_REASON]; /**< Of its last step. */
+    uint64_t rest_until_ms;  /**< After one that failed: not before. */
+    uint64_t rest_ms;
+    bool shrinks;       /**< It was told to keep to less and has not said what it gives. */
+    bool trims;         /**< Only what it does not use. */
+    uint64_t shrink_to; /**< Bytes in all that it was to keep to. */
+    uint64_t shrink_until_ms;
+    bool withholds; /**< It kept more than that: it is not asked again for a while. */
+    uint64_t withholds_until_ms;
+    uint64_t trimmed_ms;                  /**< When it was last asked for what it does not use. */
+    uint64_t moved_ms[PROGRAM_MOVES_MAX]; /**< By policy. */
+    unsigned moved;
+    struct program_bar bars[PROGRAM_BARS_MAX];
+    unsigned bar_count;
+    uint64_t wished;  /**< As ledger_device.announced, when it last said what it asks for. */
+    bool displaces;   /**< Others gave room for what it waits for, a step's worth. */
+    unsigned waiting; /**< Calls that are blocked until there is room. */
+    uint64_t waits, waited_ms, refusals;
+    struct history history;
+};
+
+/** What a program last said of itself. */
+struct program_status {
+    bool known;
+    uint64_t last_downtime_ns; /**< Of the last seat that moved. */
+    uint64_t contexts, queues, memories, programs, kernels, events;
+};
+
+/** A program that registered with policy/reseat.h, and what it asks of a device. */
+struct program_wish {
+    bool aware;
+    struct reseat_limits minimum, preferred;
+};
+
+/**
+ * A program. Known from `reseat run` (starting) or from its own hello; kept while its process
+ * lives. Each has a file in the programs folder, so that a new agent knows those that have not
+ * called OpenCL yet.
+ */
+struct program {
+    struct program *next;
+    char id[32];
+    char name[64];
+    pid_t pid;
+    uint64_t start; /**< process_start_time(). */
+    uid_t uid;
+    bool named;          /**< The operator chose the name: children share it. */
+    bool connected;      /**< Has ever been. */
+    unsigned unanswered; /**< How often it was looked for since it last said something. */
+    bool unresponsive;   /**< It does not answer what it is asked: nothing is until it does. */
+    char *environment;   /**< What decides which devices it sees; may be NULL. */
+    size_t seat_count;   /**< 1 to PROTOCOL_SEATS_MAX. */
+    struct program_device seats[PROTOCOL_SEATS_MAX];
+    struct program_status status;
+    struct program_wish wish;
+    struct program_policy policy;
+    struct governed governed;
+    struct peer *peer; /**< NULL while it has no connection. */
+    uint64_t lost_ms;  /**< When the connection ended. */
+    bool awaited;      /**< Another agent knew it connected; this one not yet how it is. */
+};
+
+/** It has accounts from now on, and is treated as nobody said anything else. Until program_close().
+ */
+void program_open(struct agent *agent, struct program *program);
+void program_close(struct agent *agent, struct program *program);
+
+/** Programs that another agent knew and that still live. */
+void programs_load(struct agent *agent);
+void programs_finish(struct agent *agent);
+
+/** Remove the programs that ended. */
+void programs_sweep(struct agent *agent);
+
+/**
+ * A program that `reseat run` is about to become; takes what the operator said. @environment is
+ * copied. @devices: where each seat starts, or NULL. Returns 0, -ESRCH or -ENOMEM.
+ */
+MUST_CHECK int programs_register(struct agent *agent, struct peer *peer, const char *name,
+                                 bool named, const struct inventory_entry *const *devices,
+                                 size_t seat_count, const char *environment,
+                                 struct program **ret_program);
+/** The file in which a later agent finds it. Returns 0 or -errno. */
+MUST_CHECK int program_file(const struct agent *agent, const struct program *program,
+                            char ret[PATH_MAX]);
+/** Write again what a later agent must know of it. */
+void programs_save(const struct agent *agent, const struct program *program);
+
+/** A program said hello on @peer. @ret_first: as never before. Returns 0, -ESRCH, -ENOMEM. */
+MUST_CHECK int programs_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
+                                bool *ret_first);
+void programs_disconnect(struct agent *agent, struct peer *peer);
+/** What a status, or a hello, says of it. */
+void program_take_status(struct program *program, const msgpack_object *message);
+
+/** Which of a program's seats a request means. */
+#define PROGRAM_ALL_SEATS SIZE_MAX
+/** Keep where a program that has not started OpenCL will start, or one seat of it. */
+void programs_set_device(struct agent *agent, struct program *program, size_t seat,
+                         const struct device_key *device);
+
+/**
+ * Find a program of those that @peer may act on, by pid, id or name; of several of one name, one
+ * that is connected. ":N" behind it means one of its virtual devices, unless a program is called
+ * so.
+ *
+ * @ret_seat  Its number, or PROGRAM_ALL_SEATS.
+ * Returns 0, or -ESRCH, -ENODEV (the program has no such virtual device) or -ENOTUNIQ with a line
+ * for the operator in @ret_error.
+ */
+MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const char *text,
+                             struct program **ret_program, size_t *ret_seat, char *ret_error,
+                             size_t error_size);
+
+/** The keys of a program's devices, one for each seat, as "devices" of an open map, and back. */
+void program_put_devices(const struct program *program, struct frame *frame);
+void program_take_devices(struct program *program, const msgpack_object *map);
+
+/** Changes when what it uses of OpenCL does, so that what refused to run it may not any more. */
+uint64_t program_uses(const struct program *program);
+
+/** How it is treated, into an open map, and back: what is missing there stays as it is. */
+void program_put_policy(const struct program *program, struct frame *frame);
+void program_take_policy(struct program *program, const msgpack_object *map);
+/** The same of what its command line says: that holds whatever the configuration says. */
+void program_take_overrides(struct program *program, const msgpack_object *map);
+/** It has its name: what the configuration says of that holds, where nobody says otherwise. */
+void program_named(struct agent *agent, struct program *program);
+/** The same once more, as the configuration is now. */
+void program_configure(struct agent *agent, struct program *program);
+/** Set what @program may have, of all devices together, and tell it so with @text. */
+void program_set_quota(struct agent *agent, struct program *program, uint64_t bytes,
+                       const char *text);
+/** What a later agent has to know of its place in the queue, and back: before it connects. */
+void program_put_queued(const struct agent *agent, const struct program *program,
+                        struct frame *frame);
+void program_take_queued(struct agent *agent, struct program *program, const msgpack_object *map);
+/** Forget what it said of itself: another connection says it anew. */
+void program_reset_status(struct program *program);
+
+/** "starting", "running", "moving", "suspended", "waiting", "spilled" or "away". */
+const char *program_state(const struct program *program);
+/** Bytes that a seat has, on its device and in host memory, as last heard. */
+uint64_t seat_wanted(const struct program_device *seat);
+/** True when all of its seats are. */
+bool program_suspended(const struct program *program);
+/** True when one of its seats is. */
+bool program_moving(const struct program *program);
+/** The short name of the device of a seat, "" when it has none or it is not listed. */
+const char *seat_device_name(const struct agent *agent, const struct program_device *seat);
+/**
+ * The short names of a program's devices, in the order of its seats, one for each ("gpu0,cpu1").
+ *
+ * @seat     One of them alone, or PROGRAM_ALL_SEATS.
+ * @present  Suspended ones are "-", or "" where all that are asked for are.
+ */
+void program_device_names(const struct agent *agent, const struct program *program, size_t seat,
+                          bool present, char *ret, size_t size);
+
+#endif

@@ -1,0 +1,160 @@
+#include "policy/decide.h"
+
+#include "policy/answer.h"
+#include "policy/automatic.h"
+#include "policy/find_room.h"
+#include "policy/operator.h"
+#include "policy/step.h"
+#include "policy/victims.h"
+
+#define ANSWER_PART                                                                                \
+    32 /* An answer to one in the queue costs that part of all devices at least.                   \
+        */
+
+/* What it would come to once nothing is free for it. */
+static bool would_only_wait(const struct view *view, const struct policy_program *p)
+{
+    unsigned ways = ways_of(view, p);
+
+    for (unsigned i = 0; i < POLICY_WAYS && p->state == POLICY_WAITING; i++) {
+        unsigned way = view->settings->order[i] & ways;
+
+        if (way & (POLICY_WAIT | POLICY_SUSPEND))
+            return way == POLICY_WAIT;
+    }
+    return p->state == POLICY_SUSPENDED;
+}
+
+/* Of one on no device that none which takes programs could hold: it is not refused. */
+static bool goes_on_queuing(struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    return !p->need || (!is_overdue(view, p) &&
+                        could_hold(view, program, bytes_at_least(view, p), could_in_time(p)));
+}
+
+/* Without looking at each device: the answer for one behind the head is to wait. */
+static bool surely_waits(struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    uint64_t least = bytes_at_least(view, p);
+    bool leaves = p->device == POLICY_NONE || ways_of(view, p) & POLICY_UPGRADE;
+
+    if (p->busy_moving || p->state == POLICY_STOPPED)
+        return true;
+    if (p->state == POLICY_SUSPENDED && !could_hold(view, program, least, 0))
+        return goes_on_queuing(view, program);
+    if ((leaves && least <= view->free_max) || least > view->memory_max || least > p->quota ||
+        !would_only_wait(view, p))
+        return false;
+    if (p->device != POLICY_NONE &&
+        bytes_more(view, program, p->device, least) <= room_for(view, program, p->device))
+        return false;
+    return !is_overdue(view, p) && !could_make_room(view, program);
+}
+
+static bool acts(const struct view *view, const struct policy_step *step)
+{
+    if (step->action == POLICY_DO_REFUSE)
+        return program_at(view, step->program)->need > 0;
+    return step->action != POLICY_NOTHING && step->action != POLICY_DO_WAIT;
+}
+
+/* What @program is answered, if that is something to do. */
+static bool answer_acts(struct view *view, uint32_t program, struct policy_step *ret_step)
+{
+    view->quiet = true;
+    answer(view, program, ret_step);
+    view->quiet = false;
+    return acts(view, ret_step);
+}
+
+/* Those that would wait in vain where they are are told so, and hold nothing then. */
+static bool end_vain_waits(struct view *view, struct policy_step *ret_step)
+{
+    const struct policy_world *world = view->world;
+
+    for (uint32_t i = 0; i < world->queue_count; i++) {
+        const struct policy_program *p = program_at(view, world->queue[i]);
+
+        if (p->state == POLICY_WAITING && !p->busy_moving &&
+            !could_hold(view, world->queue[i], bytes_at_least(view, p), 0) &&
+            answer_acts(view, world->queue[i], ret_step))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The head first, then whoever fits beside what is kept for it. As long as the head is the same,
+ * nobody behind it is given what it waits for, so a stream of small programs does not starve it.
+ *
+ * Why this cannot come to a stop with everyone waiting: let the head H be the first of those that
+ * some device could hold. Those that no device could hold are refused or suspended first, so they
+ * hold nothing. All that wait are behind H, so find_room counts all that they hold, and
+ * they are suspended as it needs it. What is pinned never waits: it runs, and so does everyone else
+ * who holds memory. If nobody runs, the device that could hold H is therefore emptied for it and H
+ * goes on; if some run, they end, give back or ask for more, and who asks has a place in the queue.
+ * Tickets of one rank are served in order and each is the head in its turn, so everyone goes on.
+ */
+static bool serve_queue(struct view *view, struct policy_step *ret_step)
+{
+    const struct policy_world *world = view->world;
+
+    if (end_vain_waits(view, ret_step))
+        return true;
+    if (view->head != POLICY_NONE && answer_acts(view, view->head, ret_step))
+        return true;
+    for (uint32_t i = 0; i < world->queue_count && view->visits; i++) {
+        uint32_t p = world->queue[i];
+
+        if (p == view->head || surely_waits(view, p))
+            continue;
+        spend_visits(view, world->device_count / ANSWER_PART);
+        if (answer_acts(view, p, ret_step))
+            return true;
+    }
+    return false;
+}
+
+static void nothing(struct policy_step *ret_step)
+{
+    step_set(ret_step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
+}
+
+void policy_answer(const struct policy_world *world, const struct policy_settings *settings,
+                   uint32_t program, struct policy_step *ret_step)
+{
+    struct view view;
+
+    view_init(&view, world, settings);
+    answer(&view, program, ret_step);
+}
+
+void policy_next(const struct policy_world *world, const struct policy_settings *settings,
+                 struct policy_step *ret_step)
+{
+    struct view view;
+
+    view_init(&view, world, settings);
+    if (next_drain(&view, ret_step) || next_limit(&view, ret_step) ||
+        serve_queue(&view, ret_step) || next_unfit(&view, ret_step) || next_regrow(&view, ret_step))
+        return;
+    if (settings->automatic && world->recent_moves < settings->budget &&
+        (next_up(&view, true, ret_step) || next_prefer(&view, true, ret_step) ||
+         next_down(&view, true, ret_step)))
+        return;
+    nothing(ret_step);
+}
+
+void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
+                      struct policy_step *ret_step)
+{
+    struct view view;
+
+    view_init(&view, world, settings);
+    if (!next_up(&view, false, ret_step) && !next_prefer(&view, false, ret_step) &&
+        !next_down(&view, false, ret_step))
+        nothing(ret_step);
+}

@@ -1,0 +1,17 @@
+#ifndef RESEAT_POLICY_OPERATOR_H
+#define RESEAT_POLICY_OPERATOR_H
+
+#include "policy/view.h"
+
+/*
+ * What operators ask for: false where there is nothing to do.
+ */
+
+/** Empty devices that drain, or that will be taken. */
+bool next_drain(struct view *view, struct policy_step *ret_step);
+/** Keep limits that were lowered. */
+bool next_limit(struct view *view, struct policy_step *ret_step);
+/** Move programs off devices that they may not use any more. */
+bool next_unfit(struct view *view, struct policy_step *ret_step);
+
+#endif

@@ -1,0 +1,188 @@
+#include "policy/view.h"
+
+/* How many visits there are: as many as that, or so many times all devices, whichever is more. */
+#define VISITS_MIN   32768
+#define VISITS_TIMES 8
+
+bool goes_before(const struct view *view, uint32_t a, uint32_t b)
+{
+    const struct policy_program *pa = program_at(view, a), *pb = program_at(view, b);
+    int64_t rank_a = rank_waited(view, pa), rank_b = rank_waited(view, pb);
+
+    if (rank_a != rank_b)
+        return rank_a > rank_b;
+    return pa->ticket != pb->ticket ? pa->ticket < pb->ticket : a < b;
+}
+
+bool waits_behind_head(const struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    if (view->head == POLICY_NONE || program == view->head)
+        return false;
+    if (program_queues(p))
+        return goes_before(view, view->head, program);
+    return rank_of(p) <= rank_waited(view, program_at(view, view->head));
+}
+
+uint64_t bytes_at_least(const struct view *view, const struct policy_program *program)
+{
+    return ways_of(view, program) & POLICY_SPILL ? least_of(program->least, program_full(program))
+                                                 : program_full(program);
+}
+
+uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    if (device != p->device)
+        return bytes;
+    /* What is spilled there already needs no more than its call. */
+    if (bytes == program_full(p))
+        bytes = p->need;
+    return bytes > p->granted ? bytes - p->granted : 0;
+}
+
+bool is_overdue(const struct view *view, const struct policy_program *program)
+{
+    uint64_t deadline = view->settings->wait_deadline_s;
+
+    return deadline && program->need && program->waited_s >= deadline;
+}
+
+static bool stays_able(const struct view *view, uint32_t program, uint64_t bytes)
+{
+    const struct policy_program *p = program_at(view, program);
+    const struct policy_device *own;
+
+    if (p->device == POLICY_NONE)
+        return false;
+    own = device_at(view, p->device);
+    return (!own->drains || p->pinned) &&
+           p->granted + bytes_more(view, program, p->device, bytes) <= own->memory;
+}
+
+bool would_leave(const struct view *view, const struct policy_program *program)
+{
+    if (program->device == POLICY_NONE)
+        return true;
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        unsigned way = view->settings->order[i] & ways_of(view, program);
+
+        if (way & (POLICY_UPGRADE | POLICY_WAIT))
+            return way == POLICY_UPGRADE;
+    }
+    return false;
+}
+
+static bool is_held(const struct view *view, const struct policy_program *p, uint64_t bytes,
+                    unsigned flags)
+{
+    bool closed = flags & COULD_CLOSED, lifted = flags & COULD_LIFTED;
+
+    if (!closed && !lifted && !p->barred)
+        return view->open > 0;
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        const struct policy_device *d = device_at(view, i);
+
+        if (bytes <= (lifted ? most_of(d->whole, d->memory) : d->memory) &&
+            (device_open(d) || closed) && !program_barred(p, i))
+            return true;
+    }
+    return false;
+}
+
+bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags)
+{
+    const struct policy_program *p = program_at(view, program);
+    unsigned leaving = POLICY_UPGRADE | (flags & COULD_LEAVE ? POLICY_SUSPEND : 0);
+
+    if (bytes > p->quota && !(flags & COULD_LIFTED))
+        return false;
+    if (bytes <= p->quota && stays_able(view, program, bytes))
+        return true;
+    if (p->device != POLICY_NONE && !(ways_of(view, p) & leaving) && !(flags & COULD_LIFTED))
+        return false;
+    if (bytes > view->memory_max && !(flags & (COULD_CLOSED | COULD_LIFTED)))
+        return false;
+    return is_held(view, p, bytes, flags);
+}
+
+/* The first of those that some device could hold: who fits nowhere must not hold up others. */
+static uint32_t find_head(const struct view *view)
+{
+    const struct policy_world *world = view->world;
+    uint32_t first = POLICY_NONE;
+
+    for (uint32_t i = 0; i < world->queue_count; i++) {
+        uint32_t program = world->queue[i];
+        const struct policy_program *p = program_at(view, program);
+
+        /* Without aging the queue is in order but for what is preemptible. */
+        if (first != POLICY_NONE && !view->settings->age_s &&
+            p->priority < program_at(view, first)->priority)
+            break;
+        if (!p->busy_moving && (first == POLICY_NONE || goes_before(view, program, first)) &&
+            could_hold(view, program, bytes_at_least(view, p), 0))
+            first = program;
+    }
+    return first;
+}
+
+bool spills_first(const struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    unsigned ways = ways_of(view, p);
+
+    if (!(ways & POLICY_SPILL))
+        return false;
+    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+        unsigned way = view->settings->order[i] & ways;
+
+        if (way == POLICY_SPILL)
+            return true;
+        if (way == POLICY_WAIT)
+            break;
+    }
+    return !could_hold(view, program, program_full(p), 0);
+}
+
+static void look_at_devices(struct view *view)
+{
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        const struct policy_device *d = device_at(view, i);
+
+        if (!device_open(d))
+            continue;
+        view->open++;
+        view->memory_max = most_of(view->memory_max, d->memory);
+        view->free_max = most_of(view->free_max, device_free(d));
+    }
+}
+
+static void look_at_programs(struct view *view)
+{
+    for (uint32_t i = 0; i < view->world->program_count; i++) {
+        const struct policy_program *p = program_at(view, i);
+
+        if (p->device == POLICY_NONE)
+            continue;
+        view->placed++;
+        view->any_gives |= p->busy_moving || p->state == POLICY_WAITING;
+        if (!p->pinned && p->granted && rank_of(p) < view->lowest_rank)
+            view->lowest_rank = rank_of(p);
+    }
+}
+
+void view_init(struct view *view, const struct policy_world *world,
+               const struct policy_settings *settings)
+{
+    *view = (struct view){
+        .world = world, .settings = settings, .lowest_rank = INT64_MAX, .head_device = POLICY_NONE};
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
+        view->ways |= settings->order[i];
+    look_at_devices(view);
+    look_at_programs(view);
+    view->head = find_head(view);
+    view->visits = most_of(VISITS_MIN, (uint64_t)VISITS_TIMES * world->device_count);
+}

@@ -1,0 +1,164 @@
+#ifndef RESEAT_POLICY_VIEW_H
+#define RESEAT_POLICY_VIEW_H
+
+#include "policy/decide.h"
+
+/*
+ * A world as one decision sees it: who goes before whom, who is first in the queue, what a program
+ * needs, and which devices could hold that. Lives on the stack of one decision; allocates nothing.
+ */
+
+/** Bytes that programs of one rank could have on a device at most, in addition to what they have.
+ */
+struct policy_reach {
+    bool known;
+    int64_t rank;
+    uint64_t most; /* On any device that takes programs. */
+};
+
+struct view {
+    const struct policy_world *world;
+    const struct policy_settings *settings;
+    unsigned ways;       /* Of settings.order. */
+    uint64_t memory_max; /* Of the largest device that takes programs. */
+    uint64_t free_max;   /* Of the one with the most room. */
+    uint32_t open;       /* Devices that take programs. */
+    uint32_t placed;     /* Programs on devices. */
+    bool any_gives;      /* Some of them wait, or are about to leave. */
+    int64_t lowest_rank; /* Of those of them that could be displaced. */
+    uint32_t head;       /* First in the queue of those that some device could hold, or NONE. */
+    bool kept;           /* The two below are known: see room_for(). */
+    uint32_t head_device;
+    uint64_t head_bytes; /* Kept on head_device for it: what is free there, and more if need be. */
+    struct policy_reach reach[2]; /* By the rank's last bit: see could_make_room(). */
+    /* Visits of devices, and of programs there, that are left to be spent on programs behind the
+     * head of the queue and on moves that nobody asked for: what bounds a decision where everything
+     * waits. */
+    uint64_t visits;
+    bool quiet; /* Why somebody goes on waiting does not matter: words take long. */
+};
+
+void view_init(struct view *view, const struct policy_world *world,
+               const struct policy_settings *settings);
+
+static inline const struct policy_device *device_at(const struct view *view, uint32_t device)
+{
+    return &view->world->devices[device];
+}
+
+static inline const struct policy_program *program_at(const struct view *view, uint32_t program)
+{
+    return &view->world->programs[program];
+}
+
+static inline uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t most_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline void spend_visits(struct view *view, uint64_t visits)
+{
+    view->visits -= least_of(view->visits, visits);
+}
+
+static inline uint64_t device_free(const struct policy_device *device)
+{
+    return device->reserved < device->memory ? device->memory - device->reserved : 0;
+}
+
+static inline bool device_open(const struct policy_device *device)
+{
+    return !device->closed && !device->drains;
+}
+
+static inline bool program_barred(const struct policy_program *program, uint32_t device)
+{
+    return program->barred && program->barred[device / 64] >> (device % 64) & 1;
+}
+
+/** All that it has, and what its call waits for. */
+static inline uint64_t program_full(const struct policy_program *program)
+{
+    return most_of(program->wanted, program->need);
+}
+
+/** What most devices lack: it is another one, takes programs, and has all of it free. */
+static inline bool has_space(const struct view *view, const struct policy_program *program,
+                             uint32_t device)
+{
+    const struct policy_device *d = device_at(view, device);
+
+    return device_free(d) >= program_full(program) && device_open(d) && device != program->device;
+}
+
+static inline bool program_queues(const struct policy_program *program)
+{
+    return program->state == POLICY_WAITING || program->state == POLICY_SUSPENDED;
+}
+
+static inline unsigned ways_of(const struct view *view, const struct policy_program *program)
+{
+    return program->pinned ? 0 : view->ways & program->ways;
+}
+
+/** Of one priority, what is preemptible goes last: the others would displace it at once. */
+static inline int64_t rank_of(const struct policy_program *program)
+{
+    return 2 * (int64_t)program->priority + !program->preemptible;
+}
+
+/** With what waiting has earned it. */
+static inline int64_t rank_waited(const struct view *view, const struct policy_program *program)
+{
+    uint64_t age_s = view->settings->age_s;
+
+    /* Most have not waited for so long, and a division is slow. */
+    if (!age_s || program->waited_s < age_s)
+        return rank_of(program);
+    return rank_of(program) + (int64_t)least_of(program->waited_s / age_s, INT32_MAX) * 2;
+}
+
+/** Whether one of @rank, who waits, may displace @victim. Waiting brings nobody forward against
+ * those that run, or all would take turns; but whom it has brought forward has its stay before a
+ * higher priority takes the place back. */
+static inline bool rank_outranks(const struct view *view, int64_t rank,
+                                 const struct policy_program *victim)
+{
+    return rank > rank_of(victim) &&
+           (victim->stayed_s >= view->settings->stay_s || rank_waited(view, victim) < rank);
+}
+
+bool goes_before(const struct view *view, uint32_t a, uint32_t b);
+bool waits_behind_head(const struct view *view, uint32_t program);
+/** Its call waited for as long as settings.wait_deadline_s allows. */
+bool is_overdue(const struct view *view, const struct policy_program *program);
+
+enum could_flag {
+    COULD_CLOSED = 1 << 0, /**< Counting devices that take no program just now. */
+    COULD_LEAVE = 1 << 1,  /**< Counting those that it reaches by being suspended. */
+    COULD_LIFTED = 1 << 2, /**< As if nobody had limited a device or the program. */
+};
+/** Whether some device that @program may use has @bytes at all, in use or not. */
+bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags);
+/** Whether what @program waits for can come to be without anybody making it so but operators, who
+ * close devices and limit them: then it is not refused. */
+static inline unsigned could_in_time(const struct policy_program *program)
+{
+    return COULD_CLOSED | (program->owns ? COULD_LIFTED : 0u);
+}
+
+/** Whether it would go to another device that has room: one that waits before it moves does not. */
+bool would_leave(const struct view *view, const struct policy_program *program);
+/** Whether it goes on with a part before it waits, or since waiting would be in vain. */
+bool spills_first(const struct view *view, uint32_t program);
+/** Of @bytes, those that it would have to be granted on @device in addition. */
+uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes);
+/** The least that it would go on with. */
+uint64_t bytes_at_least(const struct view *view, const struct policy_program *program);
+
+#endif

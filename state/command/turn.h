@@ -1,0 +1,24 @@
+#ifndef RESEAT_STATE_COMMAND_TURN_H
+#define RESEAT_STATE_COMMAND_TURN_H
+
+#include "state/command/command.h"
+
+/*
+ * The turn: while one thread has room made for a command no other may have its objects spilled
+ * again, until the command was given to the driver. A move ends it.
+ *
+ * It belongs to a command, not to a thread: a held one may be given to the driver by another thread
+ * than had its objects brought.
+ */
+
+/** Blocks; outside the gate. */
+void turn_take(struct command *command);
+bool turn_has(const struct command *command);
+void turn_end(struct command *command);
+
+/** Whose it is now; 0: nobody's. */
+uint64_t turn_current(void);
+/** Whose turn @serial is not any more may be anybody's. Any thread. */
+void turn_end_of(uint64_t serial);
+
+#endif

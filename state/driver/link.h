@@ -1,0 +1,24 @@
+#ifndef RESEAT_STATE_DRIVER_LINK_H
+#define RESEAT_STATE_DRIVER_LINK_H
+
+/* What the ways to a device and its memory cost: a set-up time and a bandwidth each. */
+
+enum cost_kind {
+    COST_LINK, /**< One chunk at a time, whatever the threads: a device's read or write. */
+    COST_COPY, /**< A memory copy, shared by the copy threads. */
+    COST_RING, /**< Paid once, for the bytes of all chunks: faulting and registering them. */
+};
+
+struct cost_stage {
+    enum cost_kind kind;
+    double setup;     /**< Seconds for each chunk (COST_RING: once). */
+    double bandwidth; /**< Bytes a second, of one thread where threads share it. */
+};
+
+/** What a device's link was measured to do. */
+struct link_figures {
+    struct cost_stage read, write;             /**< To and from registered memory. */
+    struct cost_stage plain_read, plain_write; /**< To and from warm pageable memory. */
+};
+
+#endif

@@ -1,0 +1,42 @@
+#ifndef RESEAT_STATE_OBJECT_IMAGE_SHAPE_H
+#define RESEAT_STATE_OBJECT_IMAGE_SHAPE_H
+
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Bytes [begin, end) of an object, as it lies in host memory. */
+struct range {
+    size_t begin, end;
+};
+
+/** How an image lies in host memory. */
+struct image_shape {
+    cl_image_format format;
+    cl_image_desc desc; /**< Normalised: pitches filled in, mem_object is the virtual buffer. */
+    size_t element_size;
+    size_t dims[3]; /**< Extent as origin/region count it; arrays use the layer's axis. */
+    size_t row_pitch, slice_pitch; /**< Of the window; of the program's pointer if it gave one.
+                                        A 1D array's are the same: the distance of its layers. */
+    size_t size;                   /**< Bytes of the window. */
+    cl_mem_flags buffer_flags;
+};
+
+/** Bytes of a row and slice in the window, and elements, of one image. */
+void image_shape_init(struct image_shape *shape, const cl_image_format *format,
+                      const cl_image_desc *desc, size_t element_size);
+/** From the first to the last byte of a region. */
+struct range image_range(const struct image_shape *shape, const size_t origin[3],
+                         const size_t region[3]);
+/** The slice pitch that calls take for it: 0 where an image has no slices (5.3.3). */
+size_t image_slice_argument(const struct image_shape *shape);
+/** The row pitch that the program is told: of a 1D array not the distance of its layers. */
+size_t image_row_answer(const struct image_shape *shape);
+/** 5.3.1.3: pitches that fit the extents, and the object that the image is made from, if any: a
+ * buffer of so many bytes, or an image. */
+bool image_desc_valid(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
+                      size_t buffer_size, const struct image_shape *source);
+/** Bytes per element of a format (5.3.1.1), 0 for one that we do not know. */
+size_t image_element_size(const cl_image_format *format);
+
+#endif

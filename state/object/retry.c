@@ -1,0 +1,64 @@
+#include "state/object/retry.h"
+
+#include <time.h>
+
+#include "state/base/fork.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* seats' retries and retry_until */
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void retry_again(struct retry *retry)
+{
+    if (++retry->attempts < RETRY_AFTER)
+        return;
+    pthread_mutex_lock(&lock);
+    for (cl_uint i = 0; i < retry->count; i++) {
+        if (retry->attempts == RETRY_AFTER)
+            retry->seats[i]->retries++;
+        retry->seats[i]->retry_until = now_ns() + RETRY_NS;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void retry_end(struct retry *retry)
+{
+    if (retry->attempts < RETRY_AFTER)
+        return;
+    pthread_mutex_lock(&lock);
+    for (cl_uint i = 0; i < retry->count; i++)
+        retry->seats[i]->retries--;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+}
+
+bool retry_delays_moves(const struct seat *seat)
+{
+    pthread_mutex_lock(&lock);
+    bool holds = seat->retries != 0 && now_ns() < seat->retry_until;
+    pthread_mutex_unlock(&lock);
+    return holds;
+}
+
+void retry_wait(uint64_t wait_ns)
+{
+    uint64_t at = now_ns() + wait_ns;
+    const struct timespec until = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+    pthread_mutex_lock(&lock);
+    (void)pthread_cond_clockwait(&ended, &lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void)
+{
+    for (uint32_t i = 0; i < the_seat_count; i++)
+        the_seats[i]->retries = 0;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .changed = {&ended}, .in_child = in_child};

@@ -1,0 +1,3 @@
+#include "state/object/upcalls.h"
+
+const struct upcalls *the_upcalls;

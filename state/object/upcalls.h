@@ -1,0 +1,47 @@
+#ifndef RESEAT_STATE_OBJECT_UPCALLS_H
+#define RESEAT_STATE_OBJECT_UPCALLS_H
+
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * What the lower mechanisms of the engine ask of the upper ones: that there is room, or that the
+ * program is elsewhere. Nothing else calls up. All of it blocks, outside the gate and every lock.
+ */
+
+struct command;
+struct device;
+struct seat;
+
+enum room_answer {
+    ROOM_AGAIN, /**< There is room now, or the program is elsewhere. */
+    ROOM_SPILL,
+    ROOM_REFUSE,
+    ROOM_FORCE, /**< Nobody decides: whatever the device gives. */
+};
+
+struct upcalls {
+    /**
+     * @size bytes more did not fit on @device, for @reason (is_shortage). Blocks on the policy.
+     * ROOM_AGAIN, ROOM_SPILL or ROOM_REFUSE.
+     *
+     * @least  What one command needs at once.
+     * @owns   They are of objects that the program has, not of one that it makes.
+     */
+    enum room_answer (*ask_for_room)(struct device *device, uint64_t size, uint64_t least,
+                                     bool owns, cl_int reason);
+    /** Bring what is absent to where @command is to run. Blocks on the device that wrote it, on the
+     *  link and on the policy. CL_SUCCESS: to be looked at again. */
+    cl_int (*bring)(struct command *command);
+    /** @kernel cannot run on @here: move @seat back. True when it is somewhere else now, by
+     *  whomever it was moved. */
+    bool (*move_back)(struct seat *seat, struct device *here, const char *kernel);
+    /** Wait until no move is under way. */
+    void (*await_move)(void);
+};
+
+/** Set once, before the program's first object (move_begin). */
+extern const struct upcalls *the_upcalls;
+
+#endif

@@ -1,0 +1,28 @@
+#ifndef RESEAT_STATE_PRESENT_CARRIED_H
+#define RESEAT_STATE_PRESENT_CARRIED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * What can be carried from device to device, of what devices offer beside the core. A list of what
+ * is allowed, not of what is refused: an extension that nobody has thought about stays out.
+ */
+
+/** Room for either list. */
+#define CARRIED_MAX 64
+
+extern const char *const carried_extensions[];
+extern const size_t carried_extension_count;
+/** Features of OpenCL C 3.0 (the __opencl_c_ macros). */
+extern const char *const carried_features[];
+extern const size_t carried_feature_count;
+
+/** Why an extension or a feature that is not in its list is left out. Static. */
+const char *carried_refusal(const char *name);
+
+/** The place of a name in its list, or -1. */
+int carried_extension_find(const char *name);
+int carried_feature_find(const char *name);
+
+#endif

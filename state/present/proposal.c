@@ -1,0 +1,477 @@
+#include "state/present/proposal.h"
+
+#include <string.h>
+
+#include "state/object/context.h"
+#include "state/present/reply.h"
+
+#define VERSION_3 CL_MAKE_VERSION(3, 0, 0)
+#define ANY_BIT   UINT64_MAX
+
+/* Of image formats: every access, and those for which kernels write. */
+#define WRITTEN      (CL_MEM_WRITE_ONLY | CL_MEM_READ_WRITE | CL_MEM_KERNEL_READ_AND_WRITE)
+#define EVERY_ACCESS (WRITTEN | CL_MEM_READ_ONLY)
+
+#define WITHOUT(name) name, "not offered without " name
+
+/* Limits that the specification wants to be 0 without images (table 5: "if CL_DEVICE_IMAGE_...").
+ */
+static const cl_device_info image_limits[] = {
+    CL_DEVICE_MAX_READ_IMAGE_ARGS,
+    CL_DEVICE_MAX_WRITE_IMAGE_ARGS,
+    CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS,
+    CL_DEVICE_IMAGE2D_MAX_WIDTH,
+    CL_DEVICE_IMAGE2D_MAX_HEIGHT,
+    CL_DEVICE_IMAGE3D_MAX_WIDTH,
+    CL_DEVICE_IMAGE3D_MAX_HEIGHT,
+    CL_DEVICE_IMAGE3D_MAX_DEPTH,
+    CL_DEVICE_MAX_SAMPLERS,
+    CL_DEVICE_IMAGE_MAX_BUFFER_SIZE,
+    CL_DEVICE_IMAGE_MAX_ARRAY_SIZE,
+    CL_DEVICE_IMAGE_PITCH_ALIGNMENT,
+    CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT,
+};
+
+static const char *const image_extensions[] = {
+    "cl_khr_3d_image_writes",
+    "cl_khr_image2d_from_buffer",
+    "cl_khr_depth_images",
+    "cl_khr_srgb_image_writes",
+};
+
+/* An extension and the number that says how far it goes: neither without the other. */
+static const struct {
+    const char *extension, *without;
+    cl_device_info param;
+} extension_numbers[] = {
+    {WITHOUT("cl_khr_fp64"), CL_DEVICE_DOUBLE_FP_CONFIG},
+    {WITHOUT("cl_khr_fp16"), CL_DEVICE_HALF_FP_CONFIG},
+    {WITHOUT("cl_khr_image2d_from_buffer"), CL_DEVICE_IMAGE_PITCH_ALIGNMENT},
+    {WITHOUT("cl_khr_image2d_from_buffer"), CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT},
+    {WITHOUT("cl_khr_integer_dot_product"), CL_DEVICE_INTEGER_DOT_PRODUCT_CAPABILITIES_KHR},
+    {WITHOUT("cl_khr_subgroup_named_barrier"), CL_DEVICE_MAX_NAMED_BARRIER_COUNT_KHR},
+};
+
+/* Numbers that follow from an extension alone. */
+static const struct {
+    const char *extension, *without;
+    cl_device_info param;
+} extension_widths[] = {
+    {WITHOUT("cl_khr_fp64"), CL_DEVICE_PREFERRED_VECTOR_WIDTH_DOUBLE},
+    {WITHOUT("cl_khr_fp64"), CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE},
+    {WITHOUT("cl_khr_fp16"), CL_DEVICE_PREFERRED_VECTOR_WIDTH_HALF},
+    {WITHOUT("cl_khr_fp16"), CL_DEVICE_NATIVE_VECTOR_WIDTH_HALF},
+};
+
+/* A feature of OpenCL C 3.0 and the capability that it stands for: neither without the other. */
+static const struct {
+    const char *feature, *without;
+    cl_device_info param;
+    uint64_t bits;
+} feature_numbers[] = {
+    {WITHOUT("__opencl_c_images"), CL_DEVICE_IMAGE_SUPPORT, ANY_BIT},
+    {WITHOUT("__opencl_c_read_write_images"), CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, ANY_BIT},
+    {WITHOUT("__opencl_c_generic_address_space"), CL_DEVICE_GENERIC_ADDRESS_SPACE_SUPPORT, ANY_BIT},
+    {WITHOUT("__opencl_c_program_scope_global_variables"), CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE,
+     ANY_BIT},
+    {WITHOUT("__opencl_c_work_group_collective_functions"),
+     CL_DEVICE_WORK_GROUP_COLLECTIVE_FUNCTIONS_SUPPORT, ANY_BIT},
+    {WITHOUT("__opencl_c_atomic_order_acq_rel"), CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES,
+     CL_DEVICE_ATOMIC_ORDER_ACQ_REL},
+    {WITHOUT("__opencl_c_atomic_order_seq_cst"), CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES,
+     CL_DEVICE_ATOMIC_ORDER_SEQ_CST},
+    {WITHOUT("__opencl_c_atomic_scope_device"), CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES,
+     CL_DEVICE_ATOMIC_SCOPE_DEVICE},
+};
+
+static const struct {
+    const char *feature, *without;
+    uint64_t bits;
+} fence_features[] = {
+    {WITHOUT("__opencl_c_atomic_order_seq_cst"), CL_DEVICE_ATOMIC_ORDER_SEQ_CST},
+    {WITHOUT("__opencl_c_atomic_scope_device"), CL_DEVICE_ATOMIC_SCOPE_DEVICE},
+};
+
+static const struct {
+    const char *feature, *extension, *without;
+} feature_extensions[] = {
+    {"__opencl_c_fp64", WITHOUT("cl_khr_fp64")},
+    {"__opencl_c_3d_image_writes", WITHOUT("cl_khr_3d_image_writes")},
+    {"__opencl_c_integer_dot_product_input_4x8bit", WITHOUT("cl_khr_integer_dot_product")},
+    {"__opencl_c_integer_dot_product_input_4x8bit_packed", WITHOUT("cl_khr_integer_dot_product")},
+};
+
+bool proposal_has_extension(const struct proposal *proposal, const char *name)
+{
+    int at = carried_extension_find(name);
+
+    return at >= 0 && proposal->extensions[at];
+}
+
+bool proposal_is_embedded(const struct proposal *proposal)
+{
+    for (size_t i = 0; i < proposal->common.count; i++) {
+        if (!strcmp(devinfo_string(proposal->common.devices[i], CL_DEVICE_PROFILE),
+                    "EMBEDDED_PROFILE"))
+            return true;
+    }
+    return false;
+}
+
+bool proposal_has_feature(const struct proposal *proposal, const char *name)
+{
+    int at = carried_feature_find(name);
+
+    return at >= 0 && proposal->features[at];
+}
+
+static void drop_extension(struct proposal *proposal, const char *name, const char *because)
+{
+    int at = carried_extension_find(name);
+
+    if (at < 0 || !proposal->extensions[at])
+        return;
+    proposal->extensions[at] = false;
+    reasons_note_name(proposal->common.reasons, REASON_EXTENSION, name, REASON_AGREES, because);
+}
+
+static void drop_feature(struct proposal *proposal, const char *name, const char *because)
+{
+    int at = carried_feature_find(name);
+
+    if (at < 0 || !proposal->features[at])
+        return;
+    proposal->features[at] = false;
+    reasons_note_name(proposal->common.reasons, REASON_FEATURE, name, REASON_AGREES, because);
+}
+
+static uint64_t number(const struct proposal *proposal, cl_device_info name)
+{
+    return devinfo_scalar(&proposal->answers, name, 0);
+}
+
+static void change(struct proposal *proposal, cl_device_info name, uint64_t value,
+                   const char *because)
+{
+    if (!devinfo_find(&proposal->answers, name) || number(proposal, name) == value)
+        return;
+    reply_change(&proposal->answers, name, value);
+    reasons_note_answer(proposal->common.reasons, name, REASON_AGREES, because);
+}
+
+static void cap(struct proposal *proposal, cl_device_info name, cl_device_info most,
+                const char *because)
+{
+    if (number(proposal, name) > number(proposal, most))
+        change(proposal, name, number(proposal, most), because);
+}
+
+/* How many formats the lists of these accesses have, of one image type (0: all) that @is counts. */
+static size_t formats_of(const struct proposal *proposal, cl_mem_flags accesses,
+                         cl_mem_object_type type, bool (*is)(const cl_image_format *))
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < proposal->answers.format_count; i++) {
+        const struct devinfo_formats *list = &proposal->answers.formats[i];
+
+        if (!(list->flags & accesses) || (type && list->type != type))
+            continue;
+        for (uint32_t j = 0; j < list->count; j++)
+            count += is(&list->formats[j]);
+    }
+    return count;
+}
+
+/* Take away what formats_of counts. */
+static void drop_formats(struct proposal *proposal, cl_mem_flags accesses, cl_mem_object_type type,
+                         bool (*is)(const cl_image_format *), const char *because)
+{
+    for (size_t i = 0; i < proposal->answers.format_count; i++) {
+        struct devinfo_formats *list = &proposal->answers.formats[i];
+        uint32_t kept = 0;
+
+        if (!(list->flags & accesses) || (type && list->type != type))
+            continue;
+        for (uint32_t j = 0; j < list->count; j++) {
+            if (!is(&list->formats[j])) {
+                list->formats[kept++] = list->formats[j];
+                continue;
+            }
+            reasons_note(proposal->common.reasons, &(struct reason){.kind = REASON_FORMAT,
+                                                                    .rule = REASON_AGREES,
+                                                                    .flags = list->flags,
+                                                                    .type = list->type,
+                                                                    .format = list->formats[j],
+                                                                    .because = because});
+        }
+        list->count = kept;
+    }
+}
+
+static bool any_format(const cl_image_format *format)
+{
+    (void)format;
+    return true;
+}
+
+static bool depth_format(const cl_image_format *format)
+{
+    return format->image_channel_order == CL_DEPTH;
+}
+
+static bool shared_format(const cl_image_format *format)
+{
+    return format->image_channel_order == CL_DEPTH_STENCIL;
+}
+
+static void agree_work(struct proposal *proposal)
+{
+    const struct devinfo_value *sizes =
+        devinfo_find(&proposal->answers, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    uint64_t dimensions = number(proposal, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
+    size_t listed = sizes ? sizes->size / sizeof(size_t) : 0;
+
+    if (listed && dimensions > listed)
+        change(proposal, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, listed,
+               "as many as CL_DEVICE_MAX_WORK_ITEM_SIZES lists");
+    else if (dimensions && dimensions < listed)
+        reply_shorten(&proposal->answers, CL_DEVICE_MAX_WORK_ITEM_SIZES,
+                      dimensions * sizeof(size_t));
+}
+
+/* Images whose formats nobody knows cannot be made. */
+static void agree_images(struct proposal *proposal)
+{
+    const char *because = "no images without a format that all devices have";
+
+    drop_formats(proposal, EVERY_ACCESS, 0, shared_format, "a format of images shared with OpenGL");
+    if (formats_of(proposal, EVERY_ACCESS, 0, any_format) &&
+        number(proposal, CL_DEVICE_IMAGE_SUPPORT))
+        return;
+    if (!number(proposal, CL_DEVICE_IMAGE_SUPPORT))
+        because = "no images: CL_DEVICE_IMAGE_SUPPORT is false";
+    change(proposal, CL_DEVICE_IMAGE_SUPPORT, CL_FALSE, because);
+    for (size_t i = 0; i < ARRAY_SIZE(image_limits); i++)
+        change(proposal, image_limits[i], 0, because);
+    for (size_t i = 0; i < ARRAY_SIZE(image_extensions); i++)
+        drop_extension(proposal, image_extensions[i], because);
+    drop_formats(proposal, EVERY_ACCESS, 0, any_format, because);
+}
+
+/* What images can do beyond being read, and the formats that say for which it holds (5.3.2.1). */
+static void agree_image_formats(struct proposal *proposal)
+{
+    if (!formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE2D, depth_format))
+        drop_extension(proposal, "cl_khr_depth_images", "no depth format that all devices have");
+    if (!proposal_has_extension(proposal, "cl_khr_depth_images"))
+        drop_formats(proposal, EVERY_ACCESS, 0, depth_format,
+                     "not offered without cl_khr_depth_images");
+
+    if (!formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, any_format))
+        drop_extension(proposal, "cl_khr_3d_image_writes",
+                       "no 3D format that all devices can write to");
+    /* Before 3.0, read-write says nothing of kernels that write. */
+    if (proposal->version >= VERSION_3 &&
+        !proposal_has_extension(proposal, "cl_khr_3d_image_writes"))
+        drop_formats(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, any_format,
+                     "not offered without cl_khr_3d_image_writes");
+
+    if (!formats_of(proposal, CL_MEM_KERNEL_READ_AND_WRITE, 0, any_format))
+        change(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0,
+               "no format that all devices read and write in one kernel");
+    if (proposal->version >= VERSION_3 &&
+        !proposal_has_feature(proposal, "__opencl_c_read_write_images"))
+        change(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0,
+               "not offered without __opencl_c_read_write_images");
+    if (!number(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS))
+        drop_formats(proposal, CL_MEM_KERNEL_READ_AND_WRITE, 0, any_format,
+                     "CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS is 0");
+}
+
+/* Numbers of sub-groups, the feature, and whatever builds on either. */
+static void agree_subgroups(struct proposal *proposal)
+{
+    const char *because = NULL;
+
+    if (proposal->version < VERSION_3)
+        because = "sub-groups are offered with OpenCL 3.0 only";
+    else if (!number(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS))
+        because = "CL_DEVICE_MAX_NUM_SUB_GROUPS is 0";
+    else if (!proposal_has_feature(proposal, "__opencl_c_subgroups"))
+        because = "not offered without __opencl_c_subgroups";
+    if (!because)
+        return;
+    for (size_t i = 0; i < carried_extension_count; i++) {
+        if (!strncmp(carried_extensions[i], "cl_khr_subgroup", strlen("cl_khr_subgroup")))
+            drop_extension(proposal, carried_extensions[i], because);
+    }
+    drop_feature(proposal, "__opencl_c_subgroups", because);
+    change(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0, because);
+    change(proposal, CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS, 0, because);
+}
+
+static void agree_extensions(struct proposal *proposal)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(extension_numbers); i++) {
+        if (!number(proposal, extension_numbers[i].param))
+            drop_extension(proposal, extension_numbers[i].extension,
+                           "the number that goes with it is 0");
+    }
+    /* Programs in intermediate language need one that every device takes. */
+    if (!devinfo_string(&proposal->answers, CL_DEVICE_IL_VERSION)[0])
+        drop_extension(proposal, "cl_khr_il_program",
+                       "no intermediate language that all devices take");
+    agree_subgroups(proposal);
+    for (size_t i = 0; i < ARRAY_SIZE(extension_numbers); i++) {
+        if (!proposal_has_extension(proposal, extension_numbers[i].extension))
+            change(proposal, extension_numbers[i].param, 0, extension_numbers[i].without);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(extension_widths); i++) {
+        if (!proposal_has_extension(proposal, extension_widths[i].extension))
+            change(proposal, extension_widths[i].param, 0, extension_widths[i].without);
+        else if (!number(proposal, extension_widths[i].param))
+            change(proposal, extension_widths[i].param, 1,
+                   "the type is there: a width of 1 at least");
+    }
+}
+
+static void mask(struct proposal *proposal, cl_device_info name, uint64_t bits, const char *because)
+{
+    change(proposal, name, number(proposal, name) & bits, because);
+}
+
+/* Orders and scopes of atomic operations, each with its feature; fences have the same two lists. */
+static void agree_atomics(struct proposal *proposal)
+{
+    static const cl_device_info lists[] = {CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES,
+                                           CL_DEVICE_ATOMIC_FENCE_CAPABILITIES};
+
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+        mask(proposal, lists[i], ~(uint64_t)CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES,
+             "a scope of all devices needs shared virtual memory");
+        if (!(number(proposal, lists[i]) & CL_DEVICE_ATOMIC_ORDER_ACQ_REL))
+            mask(proposal, lists[i], ~(uint64_t)CL_DEVICE_ATOMIC_ORDER_SEQ_CST,
+                 "sequential consistency needs acquire and release");
+    }
+    if (proposal->version < VERSION_3)
+        return;
+    if (!proposal_has_feature(proposal, "__opencl_c_atomic_order_acq_rel"))
+        drop_feature(proposal, "__opencl_c_atomic_order_seq_cst",
+                     "not offered without __opencl_c_atomic_order_acq_rel");
+}
+
+static void agree_features(struct proposal *proposal)
+{
+    agree_atomics(proposal);
+    for (size_t i = 0; i < ARRAY_SIZE(feature_extensions); i++) {
+        if (!proposal_has_extension(proposal, feature_extensions[i].extension))
+            drop_feature(proposal, feature_extensions[i].feature, feature_extensions[i].without);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(feature_numbers); i++) {
+        uint64_t has = number(proposal, feature_numbers[i].param);
+
+        if (!(has & feature_numbers[i].bits))
+            drop_feature(proposal, feature_numbers[i].feature,
+                         "the capability that it stands for is not there");
+        /* Only 3.0 names features, so only there does a missing name mean something. */
+        else if (proposal->version >= VERSION_3 &&
+                 feature_numbers[i].param != CL_DEVICE_IMAGE_SUPPORT &&
+                 !proposal_has_feature(proposal, feature_numbers[i].feature))
+            change(proposal, feature_numbers[i].param, has & ~feature_numbers[i].bits,
+                   feature_numbers[i].without);
+    }
+    /* A fence may always acquire and release; the rest it has with the feature. */
+    for (size_t i = 0; proposal->version >= VERSION_3 && i < ARRAY_SIZE(fence_features); i++) {
+        if (!proposal_has_feature(proposal, fence_features[i].feature))
+            mask(proposal, CL_DEVICE_ATOMIC_FENCE_CAPABILITIES, ~fence_features[i].bits,
+                 fence_features[i].without);
+    }
+}
+
+/* 4.2: how large an object has to be possible where there is so much memory. */
+static uint64_t required_object(const struct proposal *proposal, uint64_t memory)
+{
+    uint64_t share = memory / 4, floor = 1 << 20;
+
+    if (proposal->version >= VERSION_3)
+        share = share < 1 << 30 ? share : 1 << 30;
+    if (!proposal_is_embedded(proposal))
+        floor = proposal->version >= VERSION_3 ? 32 << 20 : 128 << 20;
+    share = share > floor ? share : floor;
+    return share < memory ? share : memory;
+}
+
+static void take_memory(struct proposal *proposal)
+{
+    uint64_t least = required_object(proposal, proposal->memory);
+
+    reply_change(&proposal->answers, CL_DEVICE_GLOBAL_MEM_SIZE, proposal->memory);
+    reasons_note_answer(proposal->common.reasons, CL_DEVICE_GLOBAL_MEM_SIZE, REASON_OURS,
+                        "as --memory says");
+    if (number(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE) < least)
+        change(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE, least,
+               "what OpenCL requires of the memory that --memory says");
+}
+
+static void agree_sizes(struct proposal *proposal)
+{
+    uint64_t object;
+
+    if (proposal->memory)
+        take_memory(proposal);
+    cap(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_GLOBAL_MEM_SIZE,
+        "no more than CL_DEVICE_GLOBAL_MEM_SIZE");
+    /* A device of 3.0 that is told as 1.2 would promise objects that it does not take. */
+    object = number(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    if (!proposal->native && proposal->version < VERSION_3 && object &&
+        object < number(proposal, CL_DEVICE_GLOBAL_MEM_SIZE) / 4)
+        change(proposal, CL_DEVICE_GLOBAL_MEM_SIZE, 4 * object,
+               "before OpenCL 3.0 one object may have a quarter of it");
+    /* A pixel has a byte at least. */
+    if (!proposal->native)
+        cap(proposal, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+            "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
+}
+
+static void agree_memory(struct proposal *proposal)
+{
+    agree_sizes(proposal);
+    cap(proposal, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+        "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
+    if (!number(proposal, CL_DEVICE_LOCAL_MEM_TYPE))
+        change(proposal, CL_DEVICE_LOCAL_MEM_SIZE, 0, "CL_DEVICE_LOCAL_MEM_TYPE is CL_NONE");
+    if (!number(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_TYPE) ||
+        !number(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)) {
+        const char *because = "not every device has a cache";
+
+        change(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_TYPE, CL_NONE, because);
+        change(proposal, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, 0, because);
+        change(proposal, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, 0, because);
+    }
+    if (proposal->native)
+        mask(proposal, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL | CL_EXEC_NATIVE_KERNEL,
+             "of kernels, and of native ones, which pin the program");
+    else
+        mask(proposal, CL_DEVICE_EXECUTION_CAPABILITIES, CL_EXEC_KERNEL,
+             "a native kernel has pointers into one device's memory");
+    if (number(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > SEATS)
+        change(proposal, CL_DEVICE_PARTITION_MAX_SUB_DEVICES, SEATS,
+               "a program has no more virtual devices");
+    if (!number(proposal, CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE))
+        change(proposal, CL_DEVICE_GLOBAL_VARIABLE_PREFERRED_TOTAL_SIZE, 0,
+               "CL_DEVICE_MAX_GLOBAL_VARIABLE_SIZE is 0");
+    /* Linking needs a compiler (4.2: the linker is there whenever the compiler is). */
+    if (!number(proposal, CL_DEVICE_COMPILER_AVAILABLE))
+        change(proposal, CL_DEVICE_LINKER_AVAILABLE, CL_FALSE, "linking needs a compiler");
+}
+
+void proposal_agree(struct proposal *proposal)
+{
+    agree_work(proposal);
+    agree_images(proposal);
+    agree_image_formats(proposal);
+    agree_extensions(proposal);
+    agree_features(proposal);
+    agree_memory(proposal);
+}
