@@ -8,7 +8,8 @@
 
 struct map_command {
     struct command base;
-    struct mapping *mapping;
+    struct mapping *mapping; /* of an unmap: until it was issued */
+    struct range range;      /* of the object's bytes */
 };
 
 static bool backed_at(const struct mapping *mapping, uint8_t place)
@@ -86,13 +87,16 @@ static struct range root_range(const struct mapping *mapping)
     return (struct range){mapping->offset, mapping->offset + mapping->length};
 }
 
+static struct range object_range(const struct mapping *mapping)
+{
+    size_t begin = mapping->offset - mapping->memory->origin;
+    return (struct range){begin, begin + mapping->length};
+}
+
 static void map_range(const struct command *command, unsigned use, struct range *range)
 {
-    const struct mapping *mapping = ((const struct map_command *)command)->mapping;
     (void)use;
-    *range = root_range(mapping);
-    range->begin -= mapping->memory->origin;
-    range->end -= mapping->memory->origin;
+    *range = ((const struct map_command *)command)->range;
 }
 
 /* The window has the bytes already, as the host's replica or as somebody maps them: what the
@@ -309,6 +313,7 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
                  .uses = {memory},
                  .use_count = 1},
         .mapping = mapping,
+        .range = object_range(mapping),
     };
     error = command_run(&map.base, blocking, waits, wait_list, ret_event);
     if (error != CL_SUCCESS) {
@@ -341,6 +346,7 @@ cl_int map_unmap(struct queue *queue, struct memory *memory, void *pointer, cl_u
                  .use_count = 1,
                  .writes = mapping->flags & WRITE_FLAGS ? 1 : 0},
         .mapping = mapping,
+        .range = object_range(mapping),
     };
     cl_int error = command_run(&map.base, false, waits, wait_list, ret_event);
     if (error != CL_SUCCESS)
