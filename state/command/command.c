@@ -39,8 +39,8 @@ static bool may_write(const struct command *command, const struct memory *root, 
 
 /* True when @place has no bytes for what @command does with the object at cursor @use. What was
  * said of all bytes of it was no: they may have been told apart. */
-static bool lacks(const struct command *command, unsigned use, const struct memory *memory,
-                  bool writes, uint8_t place)
+static NOINLINE bool lacks(const struct command *command, unsigned use, const struct memory *memory,
+                           bool writes, uint8_t place)
 {
     const struct memory *root = memory->root;
     if (!memory->real[place])

@@ -104,7 +104,7 @@ static void map_range(const struct command *command, unsigned use, struct range 
 static bool window_has(struct mapping *mapping)
 {
     const struct memory *root = mapping->memory->root;
-    return (!root->store && extents_latest(root, PLACE_HOST, root_range(mapping))) ||
+    return (!root->store && replica_has(root, PLACE_HOST, root_range(mapping))) ||
            mapping_is_covered(mapping);
 }
 
@@ -168,7 +168,7 @@ static cl_int unmap_issue(struct command *command, struct residence *residence, 
         return error;
     /* The version first: a mover that finds nothing mapped must not take the window for idle. */
     if (mapping->flags & WRITE_FLAGS)
-        extents_written(mapping->memory->root, place, root_range(mapping));
+        replica_written(mapping->memory->root, place, root_range(mapping));
     mapping_unlink(mapping);
     return CL_SUCCESS;
 }

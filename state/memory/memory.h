@@ -108,11 +108,17 @@ static inline bool replica_is_latest_whole(const struct memory *root, uint8_t pl
            atomic_load_explicit(&root->held[place], memory_order_relaxed) == version;
 }
 
+/** True when @place (PLACE_HOST too) holds the latest bytes of @range. */
+static inline bool replica_has(const struct memory *root, uint8_t place, struct range range)
+{
+    return replica_is_latest_whole(root, place) ||
+           (UNLIKELY(replica_is_apart(root)) && extents_latest(root, place, range));
+}
+
 /** True when @place (PLACE_HOST too) holds the latest bytes of all of @root. */
 static inline bool replica_is_latest(const struct memory *root, uint8_t place)
 {
-    return replica_is_latest_whole(root, place) ||
-           (UNLIKELY(replica_is_apart(root)) && extents_latest(root, place, replica_whole(root)));
+    return replica_has(root, place, replica_whole(root));
 }
 
 /**
@@ -127,6 +133,15 @@ static inline void replica_written_whole(struct memory *root, uint8_t place)
     atomic_store_explicit(&root->version,
                           atomic_load_explicit(&root->version, memory_order_relaxed) + 1,
                           memory_order_relaxed);
+}
+
+/** The same of @range, the latest bytes of whose extents @place has. */
+static inline void replica_written(struct memory *root, uint8_t place, struct range range)
+{
+    if (LIKELY(!replica_is_apart(root)))
+        replica_written_whole(root, place);
+    else
+        extents_written(root, place, range);
 }
 
 /** The three creators. Validate as the specification asks; the driver validates the rest. */
