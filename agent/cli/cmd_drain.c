@@ -224,10 +224,11 @@ const struct verb verb_drain = {
     .name = "drain",
     .arguments = "DEVICE",
     .summary = "Move every program off a device, and keep new ones away.",
-    .text = "Programs go to where the policy finds room. What fits nowhere is suspended and queues "
-            "for a device. Waits until the device is empty. Exit status 4: some cannot leave it; 1: "
-            "some failed to. It stays drained all the same, also when this command is "
-            "interrupted.",
+    .text =
+        "Programs go to where the policy finds room. What fits nowhere is suspended and queues "
+        "for a device. Waits until the device is empty. Exit status 4: some cannot leave it; 1: "
+        "some failed to. It stays drained all the same, also when this command is "
+        "interrupted.",
     .options = drain_options,
     .size = sizeof(struct steps),
     .run = drain,

@@ -6,7 +6,7 @@
 static void print_line(const char *text, int indent)
 {
     printf("%*s", indent, "");
-    output_wrapped(stdout, indent, indent + 2, text);
+    output_wrapped(stdout, OUTPUT_COLUMNS, indent, indent + 2, text);
 }
 
 static void print_lines(const msgpack_object *unit, int indent)

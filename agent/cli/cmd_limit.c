@@ -45,9 +45,9 @@ static void print_limit(const struct message *message)
     } else {
         field_string(&message->root, "device", name, sizeof(name));
     }
-    output_bytes(field_u64(&message->root, app || limited ? "memory_bytes" : "capacity_bytes", 0),
-                 bytes, sizeof(bytes));
-    output_bytes(field_u64(&message->root, "granted_bytes", 0), granted, sizeof(granted));
+    bytes_text(field_u64(&message->root, app || limited ? "memory_bytes" : "capacity_bytes", 0),
+               bytes, sizeof(bytes));
+    bytes_text(field_u64(&message->root, "granted_bytes", 0), granted, sizeof(granted));
     if (app) {
         printf("%s: %s%s; granted now: %s\n", name, limited ? "at most " : "no limit",
                limited ? bytes : "", granted);

@@ -87,8 +87,8 @@ static void show_progress(struct change *change, const struct message *message)
     memset(bar, ' ', BAR_WIDTH);
     memset(bar, '#', (size_t)full);
     bar[BAR_WIDTH] = '\0';
-    output_bytes(done, have, sizeof(have));
-    output_bytes(total, all, sizeof(all));
+    bytes_text(done, have, sizeof(have));
+    bytes_text(total, all, sizeof(all));
     fprintf(stderr, "\r\033[K%-8s [%s] %s of %s", phase, bar, have, all);
     change->bar = true;
 }
@@ -184,7 +184,7 @@ static void print_done(const struct change *change, const struct message *messag
     field_string(&message->root, "to", to, sizeof(to));
     output_seconds(field_u64(&message->root, "total_ns", 0), total, sizeof(total));
     output_seconds(field_u64(&message->root, "downtime_ns", 0), downtime, sizeof(downtime));
-    output_bytes(field_u64(&message->root, "bytes", 0), bytes, sizeof(bytes));
+    bytes_text(field_u64(&message->root, "bytes", 0), bytes, sizeof(bytes));
     if (field_bool(&message->root, "already", false)) {
         printf("%s is already there: %s\n", name, from[0] ? from : "suspended, in host memory");
     } else if (field_is(&message->root, "result", RESULT_QUEUED)) {

@@ -46,33 +46,27 @@ static void age_text(uint64_t ms, char *ret, size_t size)
     }
 }
 
-static void print_bytes(const msgpack_object *map, const char *key)
-{
-    char text[32];
-
-    output_bytes(field_u64(map, key, 0), text, sizeof(text));
-    printf("%9s", text);
-}
-
 static unsigned percent(uint64_t part, uint64_t whole)
 {
     return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
 }
 
-static void print_device(const msgpack_object *device, int width)
+/** Its name, four sizes, and what it held. @full: the top of the graph. */
+static void print_line(const msgpack_object *one, int width, const char *const fields[4],
+                       uint64_t full)
 {
-    char name[PROTOCOL_WORD_MAX], age[32];
+    char name[PROTOCOL_WORD_MAX], text[32];
 
-    field_text(device, "name", name, sizeof(name));
-    age_text(field_u64(device, "age_ms", 0), age, sizeof(age));
+    field_text(one, "name", name, sizeof(name));
     printf("%-*s", width, name);
-    print_bytes(device, "capacity_bytes");
-    print_bytes(device, "granted_bytes");
-    print_bytes(device, "held_bytes");
-    print_bytes(device, "held_peak_bytes");
+    for (size_t i = 0; i < 4; i++) {
+        bytes_text(field_u64(one, fields[i], 0), text, sizeof(text));
+        printf("%9s", text);
+    }
     putchar(' ');
-    draw(device, field_u64(device, "capacity_bytes", 0));
-    printf(" %s\n", age);
+    draw(one, full);
+    age_text(field_u64(one, "age_ms", 0), text, sizeof(text));
+    printf(" %s\n", text);
 }
 
 /** What it wanted, wherever that was, and how much of the device that would be. */
@@ -82,7 +76,7 @@ static void print_needed(const msgpack_object *one)
     char device[PROTOCOL_WORD_MAX], text[32];
 
     field_string(one, "device", device, sizeof(device));
-    output_bytes(wanted, text, sizeof(text));
+    bytes_text(wanted, text, sizeof(text));
     printf("needed at most %s", text);
     if (device[0] && field_u64(one, "capacity_bytes", 0)) {
         printf(", %u%% of %s", percent(wanted, field_u64(one, "capacity_bytes", 0)), device);
@@ -91,20 +85,11 @@ static void print_needed(const msgpack_object *one)
 
 static void print_app(const msgpack_object *app, int width)
 {
-    char name[PROTOCOL_WORD_MAX], age[32];
-    uint64_t capacity = field_u64(app, "capacity_bytes", 0);
-    uint64_t peak = field_u64(app, "peak_bytes", 0), waits = field_u64(app, "waits", 0);
+    static const char *const fields[] = {"granted_bytes", "device_bytes", "spilled_bytes",
+                                         "peak_bytes"};
+    uint64_t capacity = field_u64(app, "capacity_bytes", 0), waits = field_u64(app, "waits", 0);
 
-    field_text(app, "name", name, sizeof(name));
-    age_text(field_u64(app, "age_ms", 0), age, sizeof(age));
-    printf("%-*s", width, name);
-    print_bytes(app, "granted_bytes");
-    print_bytes(app, "device_bytes");
-    print_bytes(app, "spilled_bytes");
-    print_bytes(app, "peak_bytes");
-    putchar(' ');
-    draw(app, capacity ? capacity : peak);
-    printf(" %s\n", age);
+    print_line(app, width, fields, capacity ? capacity : field_u64(app, "peak_bytes", 0));
     printf("%*s", width, "");
     print_needed(app);
     if (waits) {
@@ -143,6 +128,8 @@ static int width_of(const msgpack_object *root, const char *key, int width)
 
 static int print_report(const msgpack_object *root)
 {
+    static const char *const fields[] = {"capacity_bytes", "granted_bytes", "held_bytes",
+                                         "held_peak_bytes"};
     const msgpack_object *items;
     size_t count = field_array(root, "devices", &items);
     int width = width_of(root, "devices", 8);
@@ -153,7 +140,7 @@ static int print_report(const msgpack_object *root)
                "HELD OVER TIME");
     }
     for (size_t i = 0; i < count; i++) {
-        print_device(&items[i], width);
+        print_line(&items[i], width, fields, field_u64(&items[i], "capacity_bytes", 0));
     }
     bool devices = count > 0;
     count = field_array(root, "apps", &items);

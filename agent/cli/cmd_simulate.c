@@ -33,60 +33,26 @@ struct simulate {
 
 /* ---- options ---- */
 
-/* "0,0.01,0.05", with up to @places. Returns how many, or 0 when it is anything else. */
-static size_t parse_list(const char *text, unsigned places, uint64_t most, uint64_t *ret_values)
+/** "0,0.01,0.05": of each level, into the field of its row. */
+static int take_levels(struct call *call, const struct verb_option *option, const char *text)
 {
-    char copy[256], *rest = NULL;
+    struct simulate *simulate = call->options;
+    bool reclaim = strcmp(option->name, "reclaim") == 0;
     size_t count = 0;
 
-    if (strlen(text) >= sizeof(copy) || !*text || text[strlen(text) - 1] == ',') {
-        return 0;
-    }
-    memcpy(copy, text, strlen(text) + 1);
-    for (char *at = strtok_r(copy, ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
-        if (count == SIM_LEVELS_MAX || !sim_parse(at, places, most, &ret_values[count])) {
-            return 0;
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char number[32];
+        uint64_t value;
+        snprintf(number, sizeof(number), "%.*s", (int)strcspn(at, ","), at);
+        if (count == SIM_LEVELS_MAX || strcspn(at, ",") >= sizeof(number) ||
+            !sim_parse(number, option->places, option->most, &value)) {
+            return output_usage(&call->output, "--%s is up to %d %s, not \"%s\"", option->name,
+                                SIM_LEVELS_MAX, option->number, text);
         }
-        count++;
+        struct sim_level *level = &simulate->options.levels[count++];
+        *(reclaim ? &level->reclaim : &level->price) = (uint32_t)value;
     }
-    return count;
-}
-
-static int take_reclaim(struct call *call, const struct verb_option *option, const char *text)
-{
-    struct simulate *simulate = call->options;
-    uint64_t values[SIM_LEVELS_MAX];
-    size_t count = parse_list(text, 6, 60000000, values);
-
-    if (!count) {
-        return output_usage(&call->output,
-                            "--%s is up to %d numbers from 0 to 60 with commas, reclaims of a node "
-                            "in an hour, not \"%s\"",
-                            option->name, SIM_LEVELS_MAX, text);
-    }
-    simulate->options.level_count = count;
-    for (size_t i = 0; i < count; i++) {
-        simulate->options.levels[i].reclaim = (uint32_t)values[i];
-    }
-    return 0;
-}
-
-static int take_price(struct call *call, const struct verb_option *option, const char *text)
-{
-    struct simulate *simulate = call->options;
-    uint64_t values[SIM_LEVELS_MAX];
-    size_t count = parse_list(text, 3, 1000000, values);
-
-    if (!count) {
-        return output_usage(&call->output,
-                            "--%s is up to %d numbers from 0 to 1000 with commas, parts of the "
-                            "price on demand, not \"%s\"",
-                            option->name, SIM_LEVELS_MAX, text);
-    }
-    simulate->price_count = count;
-    for (size_t i = 0; i < count; i++) {
-        simulate->options.levels[i].price = (uint32_t)values[i];
-    }
+    *(reclaim ? &simulate->options.level_count : &simulate->price_count) = count;
     return 0;
 }
 
@@ -136,12 +102,14 @@ static const struct verb_option simulate_options[] = {
     {"reclaim", "LIST",
      "Levels: reclaims of each node in an hour, with commas. Default: 0,0.01,0.05,0.2. All regimes "
      "see the same reclaims.",
-     .take = take_reclaim},
+     .number = "numbers from 0 to 60 with commas, reclaims of a node in an hour", .places = 6,
+     .most = 60000000, .take = take_levels},
     {"price", "LIST",
      "What is paid for a device at each level, of the price on demand. Default: 1 at level 0, "
      "otherwise 0.35. A device is paid while a program is on it; NODES is what it costs where all "
      "devices of a node are paid while a program is on one of them.",
-     .take = take_price},
+     .number = "numbers from 0 to 1000 with commas, parts of the price on demand", .places = 3,
+     .most = 1000000, .take = take_levels},
     {"notice", "SECONDS", "From the notice to the reclaim (120).",
      NUMBER(options.notice_ms, 3, 0, 86400000, "seconds, 0 to 86400")},
     {"away", "SECONDS", "From the reclaim until the node is back, on average (1800).",
@@ -340,7 +308,7 @@ static int report(struct simulate *simulate, const struct sim_trace *trace)
         }
         return output_print(object, STATUS_DONE);
     }
-    return sim_report_print(&report) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return sim_report_print(&report);
 }
 
 static int show_models(const struct simulate *simulate)
@@ -350,7 +318,7 @@ static int show_models(const struct simulate *simulate)
         json_object_set_new(object, "models", sim_models_json(&simulate->models));
         return output_print(object, STATUS_DONE);
     }
-    return sim_models_print(&simulate->models) ? STATUS_ROLLED_BACK : STATUS_DONE;
+    return sim_models_print(&simulate->models);
 }
 
 static int simulate_trace(struct simulate *simulate)

@@ -2,11 +2,9 @@
 
 #include <string.h>
 
-/* Options that are listed one by one in the line of usage; where there are more, "[OPTION...]". */
-#define USAGE_OPTIONS 4
+#define USAGE 7 /* Columns of "Usage: ". */
 /* Columns of what stands in front of a help text; what is longer has a line of its own. */
-#define LABEL_MAX  26
-#define LABEL_TEXT (LABEL_MAX + 4)
+#define LABEL_MAX 26
 
 static void label_of(const struct verb_option *option, char *ret, size_t size)
 {
@@ -14,54 +12,23 @@ static void label_of(const struct verb_option *option, char *ret, size_t size)
              option->argument ? option->argument : "");
 }
 
-static size_t option_count(const struct verb *verb)
-{
-    const struct verb_option *option = verb_options(verb);
-
-    while (option->name) {
-        option++;
-    }
-    return (size_t)(option - verb_options(verb)) + !verb->plain;
-}
-
-static void add_options(const struct verb *verb, char *line, size_t size)
-{
-    size_t used = strlen(line);
-    bool few = option_count(verb) <= USAGE_OPTIONS && !verb_takes_program(verb);
-    char label[160];
-
-    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
-        if ((few || option->required) && used < size) {
-            label_of(option, label, sizeof(label));
-            used += (size_t)snprintf(line + used, size - used, option->required ? " %s" : " [%s]",
-                                     label);
-        }
-    }
-    if (option_count(verb) && used < size) {
-        snprintf(line + used, size - used, "%s",
-                 !few           ? " [OPTION...]"
-                 : !verb->plain ? " [--json]"
-                                : "");
-    }
-}
-
 static void print_usage(const struct verb *verb, bool first)
 {
-    char line[512];
-    bool program = verb_takes_program(verb);
+    char options[256] = "", line[512], label[160];
     const char *arguments = verb->arguments ? verb->arguments : "";
+    bool program = verb_takes_program(verb);
 
-    snprintf(line, sizeof(line), "%sreseat %s", first ? "Usage: " : "", verb->name);
-    if (program) {
-        add_options(verb, line, sizeof(line));
+    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+        if (option->required) {
+            label_of(option, label, sizeof(label));
+            snprintf(options, sizeof(options), " %s", label);
+        }
     }
-    snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%s", *arguments ? " " : "",
-             arguments);
-    if (!program) {
-        add_options(verb, line, sizeof(line));
-    }
-    printf("%*s", first ? 0 : 7, "");
-    output_wrapped(stdout, first ? 0 : 7, 15, line);
+    strcat(options, " [OPTION...]");
+    snprintf(line, sizeof(line), "%sreseat %s%s%s%s%s", first ? "Usage: " : "", verb->name,
+             program ? options : "", *arguments ? " " : "", arguments, program ? "" : options);
+    printf("%*s", first ? 0 : USAGE, "");
+    output_wrapped(stdout, OUTPUT_COLUMNS, first ? 0 : USAGE, 2 * USAGE, line);
 }
 
 static void print_labelled(FILE *to, const char *label, int width, const char *text)
@@ -73,7 +40,7 @@ static void print_labelled(FILE *to, const char *label, int width, const char *t
     } else {
         fprintf(to, "  %-*s  ", width, label);
     }
-    output_wrapped(to, width + 4, width + 4, text);
+    output_wrapped(to, OUTPUT_COLUMNS, width + 4, width + 4, text);
 }
 
 static void print_paragraphs(const char *text)
@@ -83,7 +50,7 @@ static void print_paragraphs(const char *text)
         size_t length = strcspn(text, "\n");
         snprintf(paragraph, sizeof(paragraph), "%.*s", (int)length, text);
         putchar('\n');
-        output_wrapped(stdout, 0, 0, paragraph);
+        output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, paragraph);
         text += length + strspn(text + length, "\n");
     }
 }
@@ -91,19 +58,20 @@ static void print_paragraphs(const char *text)
 static void print_options(const struct verb *verb)
 {
     char label[160];
-    int width = 0;
+    int width = (int)strlen("--json");
 
     for (const struct verb_option *option = verb_options(verb); option->name; option++) {
         label_of(option, label, sizeof(label));
         int length = (int)strlen(label);
         width = length > width && length <= LABEL_MAX ? length : width;
     }
+    putchar('\n');
     for (const struct verb_option *option = verb_options(verb); option->name; option++) {
-        if (option == verb_options(verb)) {
-            putchar('\n');
-        }
         label_of(option, label, sizeof(label));
         print_labelled(stdout, label, width, option->help);
+    }
+    if (!verb->plain) {
+        print_labelled(stdout, "--json", width, "Print one JSON object, on errors too.");
     }
 }
 

@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config/bytes.h"
 #include "state/base/text.h"
-
-/* Of text: any terminal has as many. */
-#define COLUMNS 79
 
 json_t *output_object(const struct output *output, int status)
 {
@@ -121,6 +117,22 @@ int output_status_of(const char *code)
         }
     }
     return STATUS_ROLLED_BACK;
+}
+
+void words_add(struct words *words, const char *format, ...)
+{
+    va_list arguments;
+    size_t room = sizeof(words->text) - words->used;
+
+    va_start(arguments, format);
+    int length = vsnprintf(words->text + words->used, room, format, arguments);
+    va_end(arguments);
+    if (length > 0) {
+        /* Drivers say what they like. */
+        char *added = words->text + words->used;
+        text_make_safe(added, room, added, strlen(added));
+        words->used += strlen(added);
+    }
 }
 
 json_t *output_text_of(const char *bytes, size_t size)
@@ -245,11 +257,6 @@ const char *output_place(const char *name)
     return name[0] ? name : "host memory";
 }
 
-void output_bytes(uint64_t bytes, char *ret, size_t size)
-{
-    bytes_text(bytes, ret, size);
-}
-
 void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
 {
     double seconds = (double)nanoseconds / 1e9;
@@ -261,13 +268,13 @@ void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
     }
 }
 
-void output_wrapped(FILE *to, int used, int indent, const char *text)
+void output_wrapped(FILE *to, int width, int used, int indent, const char *text)
 {
     bool begins = true;
 
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
         int length = (int)strcspn(text, " ");
-        if (!begins && used + 1 + length > COLUMNS) {
+        if (!begins && used + 1 + length > width) {
             fprintf(to, "\n%*s", indent, "");
             used = indent;
         } else if (!begins) {

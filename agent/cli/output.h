@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "agent/config/bytes.h"
 #include "agent/wire/protocol.h"
 #include "state/base/compiler.h"
 
@@ -28,6 +29,13 @@ struct output {
     const char *command;
     bool json;
 };
+
+/** Text that grows; "" at first. What does not fit any more is left out. */
+struct words {
+    char text[2048];
+    size_t used;
+};
+void words_add(struct words *words, const char *format, ...) PRINTF(2, 3);
 
 /** {"schema": 1, "command": ..., "status": ...}. NULL without memory. */
 json_t *output_object(const struct output *output, int status);
@@ -73,16 +81,18 @@ const char *output_program(const msgpack_object *program, char ret[OUTPUT_PROGRA
 /** Where something is: a device's name, or "host memory" for "". */
 const char *output_place(const char *name);
 
-/** "1.5 GiB". "12.3 ms". */
-void output_bytes(uint64_t bytes, char *ret, size_t size);
+/** "12.3 ms". */
 void output_seconds(uint64_t nanoseconds, char *ret, size_t size);
 
+/** Of text: any terminal has as many. */
+#define OUTPUT_COLUMNS 79
 /**
- * Print a text between blanks, so that no line is wider than a terminal; ends the line.
+ * Print a text, broken between words; ends the line.
  *
+ * @width   Columns of a line.
  * @used    Columns of the line that have something in them.
  * @indent  Blanks in front of each line that follows.
  */
-void output_wrapped(FILE *to, int used, int indent, const char *text);
+void output_wrapped(FILE *to, int width, int used, int indent, const char *text);
 
 #endif

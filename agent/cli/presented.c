@@ -1,32 +1,14 @@
 #include "agent/cli/presented.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/cli/output.h"
-#include "state/base/text.h"
 
 /* How many devices are named one by one. */
 #define NAMED_MAX 8
-
-void words_add(struct words *words, const char *format, ...)
-{
-    va_list arguments;
-    size_t room = sizeof(words->text) - words->used;
-
-    va_start(arguments, format);
-    int length = vsnprintf(words->text + words->used, room, format, arguments);
-    va_end(arguments);
-    if (length > 0) {
-        /* Drivers say what they like. */
-        char *added = words->text + words->used;
-        text_make_safe(added, room, added, strlen(added));
-        words->used += strlen(added);
-    }
-}
 
 static bool is_gpu(const struct inventory_entry *entry)
 {
@@ -235,8 +217,8 @@ static void add_devices(const struct presented *presented, const bool *only,
     }
 }
 
-void presented_why(const struct presented *presented, const struct reason *reason,
-                   const struct devinfo_param *param, struct words *words)
+static void add_why(const struct presented *presented, const struct reason *reason,
+                    const struct devinfo_param *param, struct words *words)
 {
     bool listed = param && (param->size == 0 || param->size == sizeof(cl_name_version)) &&
                   param->name != CL_DEVICE_VERSION;
@@ -286,8 +268,9 @@ void presented_why(const struct presented *presented, const struct reason *reaso
 }
 
 void presented_why_json(const struct presented *presented, const struct reason *reason,
-                        json_t *object)
+                        const struct devinfo_param *param, json_t *object)
 {
+    struct words why = {0};
     static const char *const rules[] = {
         [REASON_EQUAL] = "equal",     [REASON_LEAST] = "least",
         [REASON_LARGEST] = "largest", [REASON_COMMON] = "common",
@@ -302,6 +285,8 @@ void presented_why_json(const struct presented *presented, const struct reason *
             json_array_append_new(by, json_string(presented->devices[i]->name));
         }
     }
+    add_why(presented, reason, param, &why);
+    json_object_set_new(object, "why", output_text(why.text));
     json_object_set_new(object, "rule", json_string(rules[reason->rule]));
     json_object_set_new(object, "by", by);
     json_object_set_new(object, "because", json_string(reason->because ? reason->because : ""));

@@ -1,19 +1,11 @@
 #ifndef RESEAT_AGENT_CLI_PRESENTED_H
 #define RESEAT_AGENT_CLI_PRESENTED_H
 
-#include <jansson.h>
-
+#include "agent/cli/output.h"
 #include "agent/wire/inventory.h"
 #include "state/present/present.h"
 
 /* Answers of devices and the reasons for them, in words and as JSON. Pure. */
-
-/** Text that grows; "" at first. What does not fit any more is left out. */
-struct words {
-    char text[1024];
-    size_t used;
-};
-void words_add(struct words *words, const char *format, ...) PRINTF(2, 3);
 
 /** What explains: the devices in the order in which they met, what came of it, and why. */
 struct presented {
@@ -41,12 +33,12 @@ void presented_value(const struct devinfo_param *param, const struct devinfo_val
 /** The same as JSON; null where there is no answer. NULL without memory. */
 json_t *presented_json(const struct devinfo_param *param, const struct devinfo_value *value);
 
-/** Why: "least of cpu0 4096, gpu0 256". @param: of an answer; NULL for anything else. */
-void presented_why(const struct presented *presented, const struct reason *reason,
-                   const struct devinfo_param *param, struct words *words);
-/** "rule", "by" (names of devices) and "because", into an object. */
+/**
+ * "rule", "by" (names of devices), "because", and "why" for people, "least of cpu0 4096, gpu0 256",
+ * into an object. @param: of an answer; NULL for anything else.
+ */
 void presented_why_json(const struct presented *presented, const struct reason *reason,
-                        json_t *object);
+                        const struct devinfo_param *param, json_t *object);
 
 /** "1.2.0". */
 void presented_version(cl_version version, struct words *words);

@@ -1,4 +1,3 @@
-#include <libsmartcols.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,9 @@
 #include "agent/config/paths.h"
 #include "agent/wire/size.h"
 
-/* reseat devices --presented: what a program is told of its device, and why. */
+/* Columns, on a terminal: of what is told at most, of why at least. */
+#define TOLD_MAX 22
+#define WHY_MIN  24
 
 /* Lists that have a part of their own. */
 static bool has_own_part(cl_device_info name)
@@ -51,239 +52,7 @@ static bool is_told_of(const struct presented *presented, const struct reason *r
     return reason->rule != REASON_MISSING;
 }
 
-static bool is_offered(const struct reason *reason)
-{
-    return reason->rule == REASON_EQUAL;
-}
-
-/* ---- a table ---- */
-
-enum { NAME, TOLD, WHY, COLUMNS };
-
-/* On a terminal no line is longer than it is wide: what is told takes this much at most... */
-#define TOLD_MAX 22
-/* ...and why, at least. */
-#define WHY_MIN 24
-
-static struct libscols_table *make_table(const char *what)
-{
-    const char *titles[COLUMNS] = {what, "TOLD", "WHY"};
-    struct libscols_table *table = scols_new_table();
-
-    for (size_t i = 0; table && i < COLUMNS; i++) {
-        struct libscols_column *column =
-            scols_table_new_column(table, titles[i], 0, i == NAME ? 0 : SCOLS_FL_WRAP);
-        if (column && i != NAME) {
-            scols_column_set_safechars(column, "\n");
-            scols_column_set_wrapfunc(column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk, NULL);
-        }
-    }
-    return table;
-}
-
-/* Break lines between words. */
-static void wrap(char *text, size_t width)
-{
-    char *begin = text, *space = NULL;
-
-    for (char *at = text; *at; at++) {
-        if (*at == ' ') {
-            space = at;
-        }
-        if (space && (size_t)(at - begin) >= width) {
-            *space = '\n';
-            begin = space + 1;
-            space = NULL;
-        }
-    }
-}
-
-static size_t widest(struct libscols_table *table, size_t column)
-{
-    size_t most = 0;
-
-    for (size_t i = 0; i < scols_table_get_nlines(table); i++) {
-        const char *text =
-            scols_cell_get_data(scols_line_get_cell(scols_table_get_line(table, i), column));
-        most = text && strlen(text) > most ? strlen(text) : most;
-    }
-    return most;
-}
-
-static void wrap_column(struct libscols_table *table, size_t column, size_t width)
-{
-    for (size_t i = 0; i < scols_table_get_nlines(table); i++) {
-        struct libscols_line *line = scols_table_get_line(table, i);
-        const char *text = scols_cell_get_data(scols_line_get_cell(line, column));
-        struct words copy = {0};
-        words_add(&copy, "%s", text ? text : "");
-        wrap(copy.text, width);
-        scols_line_set_data(line, column, copy.text);
-    }
-}
-
-static void fit(struct libscols_table *table)
-{
-    struct winsize size;
-
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col) {
-        return;
-    }
-    size_t told = widest(table, TOLD) < TOLD_MAX ? widest(table, TOLD) : TOLD_MAX;
-    size_t before = widest(table, NAME) + (told < 4 ? 4 : told) + 3;
-    wrap_column(table, TOLD, TOLD_MAX);
-    wrap_column(table, WHY, size.ws_col > before + WHY_MIN ? size.ws_col - before : WHY_MIN);
-}
-
-static void add_line(struct libscols_table *table, const char *name, const char *value,
-                     const char *why)
-{
-    struct libscols_line *line = table ? scols_table_new_line(table, NULL) : NULL;
-
-    if (line) {
-        scols_line_set_data(line, NAME, name);
-        scols_line_set_data(line, TOLD, value);
-        scols_line_set_data(line, WHY, why);
-    }
-}
-
-static bool print_table(struct libscols_table *table, const char *after)
-{
-    if (table) {
-        fit(table);
-    }
-    bool failed = !table || scols_print_table(table) || fputs(after, stdout) == EOF;
-
-    scols_unref_table(table);
-    return !failed;
-}
-
-static bool print_answers(const struct presented *presented)
-{
-    struct libscols_table *table = make_table("ANSWER");
-
-    for (size_t i = 0; i < devinfo_param_count; i++) {
-        const struct devinfo_param *param = &devinfo_params[i];
-        const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
-        const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
-        struct words said = {0}, why = {0};
-        if (!reason || has_own_part(param->name) || (!value && !is_asked(presented, param))) {
-            continue;
-        }
-        presented_value(param, value, &said);
-        presented_why(presented, reason, param, &why);
-        add_line(table, param->word, said.text, why.text);
-    }
-    return print_table(table, "\n");
-}
-
-static bool print_names(const struct presented *presented, enum reason_kind kind,
-                        cl_device_info list, const char *title)
-{
-    struct libscols_table *table = make_table(title);
-
-    for (size_t i = 0; i < 2 * presented->reasons.count; i++) {
-        const struct reason *reason = &presented->reasons.items[i % presented->reasons.count];
-        bool offered = i < presented->reasons.count;
-        struct words version = {0}, why = {0};
-        if (reason->kind != kind || is_offered(reason) != offered ||
-            !is_told_of(presented, reason)) {
-            continue;
-        }
-        if (offered && listed_version(presented, list, reason->name)) {
-            presented_version(listed_version(presented, list, reason->name), &version);
-        }
-        presented_why(presented, reason, NULL, &why);
-        add_line(table, reason->name,
-                 !offered          ? "-"
-                 : version.text[0] ? version.text
-                                   : "yes",
-                 offered ? "on all" : why.text);
-    }
-    return print_table(table, "\n");
-}
-
-/* Why formats of one list are left out: each reason once, with how many it took. */
-static void add_format_reasons(const struct presented *presented, cl_mem_flags flags,
-                               cl_mem_object_type type, struct words *words)
-{
-    const struct reason *items = presented->reasons.items;
-    size_t used = 0;
-
-    for (size_t i = 0; i < presented->reasons.count; i++) {
-        struct words why = {0};
-        size_t alike = 0;
-        bool seen = false;
-        if (items[i].kind != REASON_FORMAT || items[i].flags != flags || items[i].type != type) {
-            continue;
-        }
-        presented_why(presented, &items[i], NULL, &why);
-        for (size_t j = 0; j < presented->reasons.count; j++) {
-            struct words other = {0};
-            if (items[j].kind != REASON_FORMAT || items[j].flags != flags ||
-                items[j].type != type) {
-                continue;
-            }
-            presented_why(presented, &items[j], NULL, &other);
-            if (strcmp(why.text, other.text) == 0) {
-                seen = seen || j < i;
-                alike++;
-            }
-        }
-        if (!seen) {
-            words_add(words, "%s%zu left out, %s", used++ ? "; " : "", alike, why.text);
-        }
-    }
-    if (!used) {
-        words_add(words, "all that any device has");
-    }
-}
-
-static bool print_formats(const struct presented *presented)
-{
-    struct libscols_table *table = make_table("IMAGE FORMATS");
-
-    for (size_t i = 0; i < presented->present.device.format_count; i++) {
-        const struct devinfo_formats *list = &presented->present.device.formats[i];
-        struct words name = {0}, count = {0}, why = {0};
-        if (list->flags == CL_MEM_KERNEL_READ_AND_WRITE &&
-            presented->present.version < CL_MAKE_VERSION(2, 0, 0)) {
-            continue;
-        }
-        words_add(&name, "%s, %s", presented_image_type(list->type), presented_access(list->flags));
-        words_add(&count, "%u", list->count);
-        add_format_reasons(presented, list->flags, list->type, &why);
-        add_line(table, name.text, count.text, why.text);
-    }
-    return print_table(table, "");
-}
-
-static int print_text(const struct presented *presented)
-{
-    printf("Told to every program of the portable profile, by ");
-    for (size_t i = 0; i < presented->count; i++) {
-        printf("%s%s", i ? ", " : "", presented->devices[i]->name);
-    }
-    printf(" (it starts on %s)\n", presented->devices[0]->name);
-    for (size_t i = 0; i < presented->reasons.count; i++) {
-        const struct reason *reason = &presented->reasons.items[i];
-        for (size_t j = 0; reason->kind == REASON_DEVICE && j < presented->count; j++) {
-            if (reason->by[j]) {
-                printf("%s takes no part: %s\n", presented->devices[j]->name, reason->because);
-            }
-        }
-    }
-    putchar('\n');
-    bool good =
-        print_answers(presented) &&
-        print_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION, "EXTENSION") &&
-        (presented->present.version < CL_MAKE_VERSION(3, 0, 0) ||
-         print_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES, "FEATURE")) &&
-        print_formats(presented);
-    return good && !fflush(stdout) ? STATUS_DONE : STATUS_ROLLED_BACK;
-}
-
-/* ---- JSON ---- */
+/* ---- as JSON, with what people read in it ---- */
 
 static json_t *json_answers(const struct presented *presented)
 {
@@ -293,19 +62,21 @@ static json_t *json_answers(const struct presented *presented)
         const struct devinfo_param *param = &devinfo_params[i];
         const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
         const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
+        struct words said = {0};
         if (!reason || has_own_part(param->name) || (!value && !is_asked(presented, param))) {
             continue;
         }
-        json_t *own = json_object(), *answer = json_object();
+        json_t *own = json_object();
         for (size_t j = 0; j < presented->count; j++) {
-            json_object_set_new(
-                own, presented->devices[j]->name,
-                presented_json(param, devinfo_find(&presented->devices[j]->info, param->name)));
+            const struct inventory_entry *device = presented->devices[j];
+            json_object_set_new(own, device->name,
+                                presented_json(param, devinfo_find(&device->info, param->name)));
         }
-        json_object_set_new(answer, "name", json_string(param->word));
-        json_object_set_new(answer, "value", presented_json(param, value));
-        presented_why_json(presented, reason, answer);
-        json_object_set_new(answer, "devices", own);
+        presented_value(param, value, &said);
+        json_t *answer =
+            json_pack("{s:s, s:o, s:o, s:o}", "name", param->word, "value",
+                      presented_json(param, value), "devices", own, "told", output_text(said.text));
+        presented_why_json(presented, reason, param, answer);
         json_array_append_new(list, answer);
     }
     return list;
@@ -318,19 +89,21 @@ static json_t *json_names(const struct presented *presented, enum reason_kind ki
 
     for (size_t i = 0; i < presented->reasons.count; i++) {
         const struct reason *reason = &presented->reasons.items[i];
+        bool offered = reason->rule == REASON_EQUAL;
         struct words version = {0};
         if (reason->kind != kind || !is_told_of(presented, reason)) {
             continue;
         }
-        if (is_offered(reason) && listed_version(presented, versions, reason->name)) {
+        if (offered && listed_version(presented, versions, reason->name)) {
             presented_version(listed_version(presented, versions, reason->name), &version);
         }
-        json_t *entry = json_pack("{s:s, s:b, s:s}", "name", reason->name, "offered",
-                                  is_offered(reason), "version", version.text);
-        if (entry) {
-            presented_why_json(presented, reason, entry);
-            json_array_append_new(list, entry);
-        }
+        json_t *entry = json_pack("{s:s, s:b, s:s, s:s}", "name", reason->name, "offered", offered,
+                                  "version", version.text, "told",
+                                  !offered          ? "-"
+                                  : version.text[0] ? version.text
+                                                    : "yes");
+        presented_why_json(presented, reason, NULL, entry);
+        json_array_append_new(list, entry);
     }
     return list;
 }
@@ -348,10 +121,8 @@ static json_t *json_left_out(const struct presented *presented, cl_mem_flags fla
         json_t *entry =
             json_pack("{s:s, s:s}", "order", presented_order(reason->format.image_channel_order),
                       "data_type", presented_data_type(reason->format.image_channel_data_type));
-        if (entry) {
-            presented_why_json(presented, reason, entry);
-            json_array_append_new(list, entry);
-        }
+        presented_why_json(presented, reason, NULL, entry);
+        json_array_append_new(list, entry);
     }
     return list;
 }
@@ -371,7 +142,7 @@ static json_t *json_formats(const struct presented *presented)
     return lists;
 }
 
-static int print_json(const struct output *output, const struct presented *presented)
+static json_t *json_presented(const struct presented *presented)
 {
     json_t *devices = json_array(), *left_out = json_array();
 
@@ -388,15 +159,154 @@ static int print_json(const struct output *output, const struct presented *prese
             }
         }
     }
-    json_t *object = output_object(output, STATUS_DONE);
-    json_object_set_new(
-        object, "presented",
-        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", "portable", "devices", devices,
-                  "left_out", left_out, "answers", json_answers(presented), "extensions",
-                  json_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION),
-                  "features", json_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES),
-                  "image_formats", json_formats(presented)));
-    return output_print(object, STATUS_DONE);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", "portable", "devices",
+                     devices, "left_out", left_out, "answers", json_answers(presented),
+                     "extensions",
+                     json_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION),
+                     "features", json_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES),
+                     "image_formats", json_formats(presented));
+}
+
+/* ---- for people ---- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+static int widest(const json_t *rows, const char *key, const char *title)
+{
+    size_t most = strlen(title), i;
+    const json_t *row;
+
+    json_array_foreach(rows, i, row)
+    {
+        size_t length = strlen(text_of(row, key));
+        most = length > most ? length : most;
+    }
+    return (int)most;
+}
+
+/** On a terminal no line is longer than it is wide, as far as that leaves enough for the reasons.
+ */
+static void print_row(const int widths[2], const char *name, const char *told, const char *why)
+{
+    int used = printf("%-*s %-*s ", widths[0], name, widths[1], told);
+    int indent = widths[0] + widths[1] + 2;
+    struct winsize size;
+
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col) {
+        puts(why);
+        return;
+    }
+    if (used > indent) {
+        printf("\n%*s", indent, "");
+        used = indent;
+    }
+    output_wrapped(stdout, size.ws_col > indent + WHY_MIN ? size.ws_col : indent + WHY_MIN, used,
+                   indent, why);
+}
+
+static void print_rows(const json_t *rows, const char *title)
+{
+    int widths[2] = {widest(rows, "name", title), widest(rows, "told", "TOLD")};
+    const json_t *row;
+    size_t i;
+
+    if (isatty(STDOUT_FILENO) && widths[1] > TOLD_MAX) {
+        widths[1] = TOLD_MAX;
+    }
+    print_row(widths, title, "TOLD", "WHY");
+    /* What is offered comes first; of an answer nothing says whether it is. */
+    for (int left_out = 0; left_out < 2; left_out++) {
+        json_array_foreach(rows, i, row)
+        {
+            const json_t *offered = json_object_get(row, "offered");
+            if (json_is_false(offered) == left_out) {
+                print_row(widths, text_of(row, "name"), text_of(row, "told"),
+                          json_is_true(offered) ? "on all" : text_of(row, "why"));
+            }
+        }
+    }
+}
+
+/** Why formats of one list are left out: each reason once, with how many it took. */
+static void add_format_reasons(const json_t *left_out, struct words *words)
+{
+    const json_t *entry, *other;
+    size_t i, j;
+
+    if (!json_array_size(left_out)) {
+        words_add(words, "all that any device has");
+    }
+    json_array_foreach(left_out, i, entry)
+    {
+        size_t alike = 0, before = 0;
+        json_array_foreach(left_out, j, other)
+        {
+            bool same = strcmp(text_of(entry, "why"), text_of(other, "why")) == 0;
+            alike += same;
+            before += same && j < i;
+        }
+        if (!before) {
+            words_add(words, "%s%zu left out, %s", words->used ? "; " : "", alike,
+                      text_of(entry, "why"));
+        }
+    }
+}
+
+static void print_formats(const json_t *lists, cl_version version)
+{
+    json_t *rows = json_array();
+    const json_t *list;
+    size_t i;
+
+    json_array_foreach(lists, i, list)
+    {
+        const char *access = text_of(list, "access");
+        struct words name = {0}, count = {0}, why = {0};
+        if (version >= CL_MAKE_VERSION(2, 0, 0) ||
+            strcmp(access, presented_access(CL_MEM_KERNEL_READ_AND_WRITE)) != 0) {
+            words_add(&name, "%s, %s", text_of(list, "type"), access);
+            words_add(&count, "%lld", json_integer_value(json_object_get(list, "count")));
+            add_format_reasons(json_object_get(list, "left_out"), &why);
+            json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", name.text, "told",
+                                                  count.text, "why", why.text));
+        }
+    }
+    print_rows(rows, "IMAGE FORMATS");
+    json_decref(rows);
+}
+
+static int print_text(const json_t *object, cl_version version)
+{
+    const json_t *entry;
+    size_t i;
+
+    printf("Told to every program of the portable profile, by ");
+    json_array_foreach(json_object_get(object, "devices"), i, entry)
+    {
+        printf("%s%s", i ? ", " : "", json_string_value(entry));
+    }
+    printf(" (it starts on %s)\n",
+           json_string_value(json_array_get(json_object_get(object, "devices"), 0)));
+    json_array_foreach(json_object_get(object, "left_out"), i, entry)
+    {
+        printf("%s takes no part: %s\n", text_of(entry, "device"), text_of(entry, "because"));
+    }
+    putchar('\n');
+    print_rows(json_object_get(object, "answers"), "ANSWER");
+    putchar('\n');
+    print_rows(json_object_get(object, "extensions"), "EXTENSION");
+    putchar('\n');
+    if (version >= CL_MAKE_VERSION(3, 0, 0)) {
+        print_rows(json_object_get(object, "features"), "FEATURE");
+        putchar('\n');
+    }
+    print_formats(json_object_get(object, "image_formats"), version);
+    return output_done();
 }
 
 int presented_print(const struct output *output, const char *file)
@@ -424,7 +334,16 @@ int presented_print(const struct output *output, const char *file)
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
                            strerror(-error));
     }
-    int status = output->json ? print_json(output, &presented) : print_text(&presented);
+    json_t *object = json_presented(&presented);
+    int status;
+    if (output->json) {
+        json_t *answer = output_object(output, STATUS_DONE);
+        json_object_set_new(answer, "presented", object);
+        status = output_print(answer, STATUS_DONE);
+    } else {
+        status = print_text(object, presented.present.version);
+        json_decref(object);
+    }
     presented_finish(&presented);
     inventory_finish(&inventory);
     return status;

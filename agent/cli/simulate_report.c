@@ -2,14 +2,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <libsmartcols.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define WIDTH    80
-#define HOUR_MS  3600000.0
-#define TEXT_MAX 2048
+#include "agent/cli/table.h"
+
+#define HOUR_MS 3600000.0
 
 struct cell {
     char text[32];
@@ -49,222 +48,169 @@ static struct cell rate(uint32_t millionths)
     return cell("%g/h", millionths / 1e6);
 }
 
-struct column {
-    const char *title;
-    int flags;
-};
-
-static struct libscols_table *make_table(const struct column *columns, size_t count)
+static void put(struct table *table, const struct cell *cells, size_t count)
 {
-    struct libscols_table *table = scols_new_table();
-
-    for (size_t i = 0; table && i < count; i++) {
-        scols_table_new_column(table, columns[i].title, 0, columns[i].flags);
+    table_add(table, NULL);
+    for (size_t i = 0; i < count; i++) {
+        table_put(table, i, cells[i].text);
     }
-    return table;
-}
-
-static void put(struct libscols_line *line, size_t *column, struct cell value)
-{
-    if (line) {
-        scols_line_set_data(line, (*column)++, value.text);
-    }
-}
-
-static int print_table(struct libscols_table *table)
-{
-    int failed = !table || scols_print_table(table) || fflush(stdout);
-
-    scols_unref_table(table);
-    return failed ? -EIO : 0;
 }
 
 static int print_results(const struct sim_report *report)
 {
-    static const struct column columns[] = {
-        {"RECLAIM", SCOLS_FL_RIGHT}, {"REGIME", 0},
-        {"KILLED", SCOLS_FL_RIGHT},  {"SAVED", SCOLS_FL_RIGHT},
-        {"LOST h", SCOLS_FL_RIGHT},  {"WAIT", SCOLS_FL_RIGHT},
-        {"P99", SCOLS_FL_RIGHT},     {"TOOK", SCOLS_FL_RIGHT},
-        {"COST", SCOLS_FL_RIGHT},    {"NODES", SCOLS_FL_RIGHT},
+    static const struct table_column columns[] = {
+        {"RECLAIM", .right = true}, {"REGIME"},
+        {"KILLED", .right = true},  {"SAVED", .right = true},
+        {"LOST h", .right = true},  {"WAIT", .right = true},
+        {"P99", .right = true},     {"TOOK", .right = true},
+        {"COST", .right = true},    {"NODES", .right = true},
     };
-    struct libscols_table *table = make_table(columns, ARRAY_SIZE(columns));
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
 
-    for (size_t i = 0; table && i < report->count; i++) {
+    for (size_t i = 0; i < report->count; i++) {
         const struct sim_result *result = &report->results[i];
-        struct libscols_line *line = scols_table_new_line(table, NULL);
-        size_t column = 0;
-        put(line, &column, i % SIM_REGIMES ? cell(" ") : rate(result->level.reclaim));
-        put(line, &column, cell("%s", sim_regime_name(result->regime)));
-        put(line, &column, cell("%" PRIu64, result->terminations));
-        put(line, &column, cell("%" PRIu64, result->saves));
-        put(line, &column, hours((double)result->lost_ms / HOUR_MS));
-        put(line, &column, span(result->wait_mean_ms));
-        put(line, &column, span(result->wait_p99_ms));
-        put(line, &column, span(result->took_mean_ms));
-        put(line, &column, hours(result->cost));
-        put(line, &column, hours(result->node_cost));
+        const struct cell cells[] = {
+            i % SIM_REGIMES ? cell(" ") : rate(result->level.reclaim),
+            cell("%s", sim_regime_name(result->regime)),
+            cell("%" PRIu64, result->terminations),
+            cell("%" PRIu64, result->saves),
+            hours((double)result->lost_ms / HOUR_MS),
+            span(result->wait_mean_ms),
+            span(result->wait_p99_ms),
+            span(result->took_mean_ms),
+            hours(result->cost),
+            hours(result->node_cost),
+        };
+        put(table, cells, ARRAY_SIZE(cells));
     }
-    return print_table(table);
+    return table_print(table);
 }
 
 /* ---- what it assumes ---- */
-
-struct prose {
-    char text[TEXT_MAX];
-    size_t length;
-};
-
-static void say(struct prose *prose, const char *format, ...) PRINTF(2, 3);
-
-static void say(struct prose *prose, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    int length =
-        vsnprintf(prose->text + prose->length, TEXT_MAX - prose->length, format, arguments);
-    va_end(arguments);
-    prose->length += length > 0 ? (size_t)length : 0;
-    prose->length = prose->length < TEXT_MAX ? prose->length : TEXT_MAX - 1;
-}
-
-/* Lines of at most WIDTH, broken between words. */
-static void print_prose(const struct prose *prose)
-{
-    size_t column = 0;
-
-    for (const char *at = prose->text; *at;) {
-        size_t length = strcspn(at, " ");
-        if (column && column + 1 + length > WIDTH) {
-            putchar('\n');
-            column = 0;
-        }
-        printf("%s%.*s", column ? " " : "", (int)length, at);
-        column += length + (column > 0);
-        at += length + (at[length] == ' ');
-    }
-    putchar('\n');
-}
 
 static void print_trace(const struct sim_report *report)
 {
     const struct sim_trace *trace = report->trace;
     const struct sim_counts *counts = &trace->counts;
-    struct prose prose = {0};
+    struct words words = {0};
 
-    say(&prose, "Simulated: %s, seed %" PRIu64 ", %u devices in %u nodes, %u programs", trace->name,
-        report->options->seed, trace->device_count, trace->node_count, trace->task_count);
-    say(&prose, " (%u bound to some models, %u best effort, %u grow in steps).", counts->ruled,
-        counts->preemptible, counts->growing);
+    words_add(&words, "Simulated: %s, seed %" PRIu64 ", %u devices in %u nodes, %u programs",
+              trace->name, report->options->seed, trace->device_count, trace->node_count,
+              trace->task_count);
+    words_add(&words, " (%u bound to some models, %u best effort, %u grow in steps).",
+              counts->ruled, counts->preemptible, counts->growing);
     if (counts->rows != trace->task_count || counts->failed) {
-        say(&prose, " Of %u tasks %u want no GPU and %u never ran (Pending: %s); ", counts->rows,
-            counts->without_gpu, counts->pending,
-            report->load->pending ? "taken as if they had" : "left out");
-        say(&prose,
-            "%u Failed count as the others; %u want several GPUs: of one node, all or "
-            "none.",
-            counts->failed, counts->several);
+        words_add(&words, " Of %u tasks %u want no GPU and %u never ran (Pending: %s); ",
+                  counts->rows, counts->without_gpu, counts->pending,
+                  report->load->pending ? "taken as if they had" : "left out");
+        words_add(&words,
+                  "%u Failed count as the others; %u want several GPUs: of one node, all or "
+                  "none.",
+                  counts->failed, counts->several);
     }
-    print_prose(&prose);
+    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
 static void print_levels(const struct sim_report *report)
 {
     const struct sim_options *options = report->options;
-    struct prose prose = {0};
+    struct words words = {0};
 
-    say(&prose,
-        "RECLAIM: of each node, with its host memory, %s after a notice, for %s on "
-        "average; price",
-        span(options->notice_ms).text, span(options->away_ms).text);
+    words_add(&words,
+              "RECLAIM: of each node, with its host memory, %s after a notice, for %s on "
+              "average; price",
+              span(options->notice_ms).text, span(options->away_ms).text);
     for (size_t i = 0; i < options->level_count; i++) {
-        say(&prose, "%s %g at %s", i ? "," : "", options->levels[i].price / 1000.0,
-            rate(options->levels[i].reclaim).text);
+        words_add(&words, "%s %g at %s", i ? "," : "", options->levels[i].price / 1000.0,
+                  rate(options->levels[i].reclaim).text);
     }
-    say(&prose, " (on demand: 1). ");
+    words_add(&words, " (on demand: 1). ");
     if (options->fail) {
-        say(&prose, "Failures: %s of each node, for %s. ", rate(options->fail).text,
-            span(options->repair_ms).text);
+        words_add(&words, "Failures: %s of each node, for %s. ", rate(options->fail).text,
+                  span(options->repair_ms).text);
     }
-    say(&prose, "KILLED: programs that lost their node; they begin again, on any, %s%s. ",
-        options->checkpoint_ms ? "with their last checkpoint, one each " : "from zero",
-        options->checkpoint_ms ? span(options->checkpoint_ms).text : "");
+    words_add(&words, "KILLED: programs that lost their node; they begin again, on any, %s%s. ",
+              options->checkpoint_ms ? "with their last checkpoint, one each " : "from zero",
+              options->checkpoint_ms ? span(options->checkpoint_ms).text : "");
     if (options->storage) {
-        say(&prose, "Storage: %g GB/s for each node; who saves or loads stands meanwhile. ",
-            (double)options->storage / 1e6);
+        words_add(&words, "Storage: %g GB/s for each node; who saves or loads stands meanwhile. ",
+                  (double)options->storage / 1e6);
     }
-    say(&prose, "SAVED: programs that were saved within the notice. LOST: work done in vain, in "
-                "hours of the reference device. "
-                "WAIT (mean, P99): of a program in all, without a device or for memory. TOOK: from "
-                "arrival to end, the mean. COST: device time with a program there, by the models' "
-                "prices; 1 is an hour of the reference device on demand. NODES: the same where a "
-                "node with a "
-                "program is paid whole.");
-    print_prose(&prose);
+    words_add(&words,
+              "SAVED: programs that were saved within the notice. LOST: work done in vain, in "
+              "hours of the reference device. "
+              "WAIT (mean, P99): of a program in all, without a device or for memory. TOOK: from "
+              "arrival to end, the mean. COST: device time with a program there, by the models' "
+              "prices; 1 is an hour of the reference device on demand. NODES: the same where a "
+              "node with a "
+              "program is paid whole.");
+    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
 static void print_regimes(const struct sim_report *report)
 {
     const struct sim_options *options = report->options;
-    struct prose prose = {0};
+    struct words words = {0};
 
-    say(&prose, "termination: programs get all memory that they will ever need, wait for it, and "
-                "end with their node. cheapest: the same, on the cheapest device with room. "
-                "saving: termination, and what can be saved within the notice is. overcommit: they "
-                "get what they use; what does not fit spills into host memory. reconfiguration: "
-                "they are moved, spilled and suspended, by the policy that the agent has, ");
+    words_add(&words,
+              "termination: programs get all memory that they will ever need, wait for it, and "
+              "end with their node. cheapest: the same, on the cheapest device with room. "
+              "saving: termination, and what can be saved within the notice is. overcommit: they "
+              "get what they use; what does not fit spills into host memory. reconfiguration: "
+              "they are moved, spilled and suspended, by the policy that the agent has, ");
     if (options->between_hosts) {
-        say(&prose, "also from node to node, at %g GB/s after %g s. ",
-            (double)options->network / 1e6, (double)options->latency_ms / 1e3);
+        words_add(&words, "also from node to node, at %g GB/s after %g s. ",
+                  (double)options->network / 1e6, (double)options->latency_ms / 1e3);
     } else {
-        say(&prose, "each on its node. ");
+        words_add(&words, "each on its node. ");
     }
     if (options->save) {
-        say(&prose, "Under these two what is left at a notice is saved, too. ");
+        words_add(&words, "Under these two what is left at a notice is saved, too. ");
     }
-    say(&prose,
+    words_add(
+        &words,
         "Each step stops its program for %s and what it copies at %g GB/s. A program goes over all "
         "its memory once in %s; what is spilled comes and goes each time. ",
         span(options->fixed_ms).text, (double)options->link / 1e6, span(options->touch_ms).text);
     if (options->between_hosts && report->trace->device_count > options->cell) {
-        say(&prose, "One policy governs about %u devices. ", options->cell);
+        words_add(&words, "One policy governs about %u devices. ", options->cell);
     }
-    say(&prose, "Speed, memory and price of models: reseat simulate --models (%s).",
-        report->trace->models.from);
-    print_prose(&prose);
+    words_add(&words, "Speed, memory and price of models: reseat simulate --models (%s).",
+              report->trace->models.from);
+    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
 }
 
 static void print_rest(const struct sim_report *report)
 {
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_result *result = &report->results[i];
-        struct prose prose = {0};
+        struct words words = {0};
         if (!result->refused && !result->unfinished) {
             continue;
         }
-        say(&prose, "%s, %s: ", rate(result->level.reclaim).text, sim_regime_name(result->regime));
-        say(&prose,
-            "%" PRIu64 " programs fit no device and are left out, %" PRIu64 " had not "
-            "ended when the simulation did.",
-            result->refused, result->unfinished);
-        print_prose(&prose);
+        words_add(&words, "%s, %s: ", rate(result->level.reclaim).text,
+                  sim_regime_name(result->regime));
+        words_add(&words,
+                  "%" PRIu64 " programs fit no device and are left out, %" PRIu64 " had not "
+                  "ended when the simulation did.",
+                  result->refused, result->unfinished);
+        output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
     }
 }
 
 int sim_report_print(const struct sim_report *report)
 {
-    int error = print_results(report);
+    int status = print_results(report);
 
-    if (error) {
-        return error;
+    if (status) {
+        return status;
     }
     putchar('\n');
     print_trace(report);
     print_levels(report);
     print_regimes(report);
     print_rest(report);
-    return fflush(stdout) ? -EIO : 0;
+    return output_done();
 }
 
 /* ---- JSON ---- */
@@ -365,41 +311,39 @@ int sim_report_json(const struct sim_report *report, json_t *object)
 
 int sim_models_print(const struct sim_models *models)
 {
-    static const struct column columns[] = {{"MODEL", 0},
-                                            {"MEMORY", SCOLS_FL_RIGHT},
-                                            {"SPEED", SCOLS_FL_RIGHT},
-                                            {"PRICE", SCOLS_FL_RIGHT}};
-    struct libscols_table *table = make_table(columns, ARRAY_SIZE(columns));
-    struct prose prose = {0};
+    static const struct table_column columns[] = {
+        {"MODEL"}, {"MEMORY", .right = true}, {"SPEED", .right = true}, {"PRICE", .right = true}};
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    struct words words = {0};
 
-    for (size_t i = 0; table && i < models->count; i++) {
+    for (size_t i = 0; i < models->count; i++) {
         const struct sim_model *model = &models->items[i];
-        struct libscols_line *line = scols_table_new_line(table, NULL);
-        struct cell memory = {0};
-        size_t column = 0;
-        output_bytes(model->memory, memory.text, sizeof(memory.text));
-        put(line, &column, cell("%s", model->name));
-        put(line, &column, memory);
-        put(line, &column, cell("%g", model->speed / 1000.0));
-        put(line, &column, cell("%g", model->price / 1000.0));
+        struct cell cells[] = {cell("%s", model->name),
+                               {""},
+                               cell("%g", model->speed / 1000.0),
+                               cell("%g", model->price / 1000.0)};
+        bytes_text(model->memory, cells[1].text, sizeof(cells[1].text));
+        put(table, cells, ARRAY_SIZE(cells));
     }
-    int error = print_table(table);
-    if (error) {
-        return error;
+    int status = table_print(table);
+    if (status) {
+        return status;
     }
     putchar('\n');
-    say(&prose,
-        "Table: %s. Speed and price are relative to the reference device, 1 being its "
-        "speed and what an hour of it costs on demand. ",
-        models->from);
+    words_add(&words,
+              "Table: %s. Speed and price are relative to the reference device, 1 being its "
+              "speed and what an hour of it costs on demand. ",
+              models->from);
     if (strcmp(models->from, "built in") == 0) {
-        say(&prose, "The reference is the T4. G2 and G3 are undisclosed: assumed to be cards of "
-                    "the class of the A10 and of the A100 with 80 GiB. ");
+        words_add(&words,
+                  "The reference is the T4. G2 and G3 are undisclosed: assumed to be cards of "
+                  "the class of the A10 and of the A100 with 80 GiB. ");
     }
-    say(&prose, "For another table, --models FILE: the line model,memory_gib,speed,price, then a "
-                "line for each model.");
-    print_prose(&prose);
-    return fflush(stdout) ? -EIO : 0;
+    words_add(&words,
+              "For another table, --models FILE: the line model,memory_gib,speed,price, then a "
+              "line for each model.");
+    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
+    return output_done();
 }
 
 json_t *sim_models_json(const struct sim_models *models)

@@ -14,12 +14,12 @@ struct sim_report {
     size_t count;
 };
 
-/** A table on stdout, and what it assumes under it. Returns 0 or -EIO. */
+/** A table on stdout, and what it assumes under it. Returns an exit status. */
 MUST_CHECK int sim_report_print(const struct sim_report *report);
 /** The report's members for the command's object. Returns 0 or -ENOMEM. */
 MUST_CHECK int sim_report_json(const struct sim_report *report, json_t *object);
 
-/** The table of models: on stdout, or as an array. */
+/** The table of models: on stdout, returning an exit status, or as an array. */
 MUST_CHECK int sim_models_print(const struct sim_models *models);
 json_t *sim_models_json(const struct sim_models *models);
 

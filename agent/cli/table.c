@@ -41,7 +41,7 @@ static void put_limit(const msgpack_object *entry, const char *field, char *ret,
                  (unsigned long long)(field_u64(entry, "drains_in_ns", 0) + 999999999) /
                      1000000000);
     } else if (field_bool(entry, "limited", false)) {
-        output_bytes(field_u64(entry, field, 0), ret, size);
+        bytes_text(field_u64(entry, field, 0), ret, size);
     }
 }
 
@@ -65,7 +65,7 @@ void table_add(struct table *table, const msgpack_object *entry)
             snprintf(text, sizeof(text), "%llu", (unsigned long long)field_u64(entry, field, 0));
             break;
         case TABLE_BYTES:
-            output_bytes(field_u64(entry, field, 0), text, sizeof(text));
+            bytes_text(field_u64(entry, field, 0), text, sizeof(text));
             break;
         case TABLE_LIMIT:
             put_limit(entry, field, text, sizeof(text));

@@ -23,7 +23,7 @@ struct table;
 
 /** @columns: borrowed. NULL without memory, which all below take. */
 struct table *table_create(const struct table_column *columns, size_t count);
-/** Add a line with the fields of an entry. */
+/** Add a line with the fields of an entry; NULL: an empty one. */
 void table_add(struct table *table, const msgpack_object *entry);
 /** Put a text, or "-" for an empty one, into a column of the last line. */
 void table_put(struct table *table, size_t column, const char *text);

@@ -10,9 +10,8 @@
 
 #define OPTIONS_MAX 128
 #define NAMES_MAX   128
-#define NEAR        2 /* Letters that a slip of the fingers changes. */
-/* getopt's values of our rows: above every character. */
-#define ROW_FIRST 256
+#define NEAR        2   /* Letters that a slip of the fingers changes. */
+#define ROW         256 /* What getopt returns for each of our rows: no character. */
 
 const struct verb_option *verb_options(const struct verb *verb)
 {
@@ -161,24 +160,16 @@ static int refuse_option(const struct call *call, int result, int number, const 
                         nearest ? "?" : "");
 }
 
-static size_t make_getopt(const struct verb *verb, struct option *ret_options)
+static void make_getopt(const struct verb *verb, struct option *ret_options)
 {
-    const struct verb_option *rows = verb_options(verb);
-    size_t count = 0;
-
-    for (; rows[count].name && count < OPTIONS_MAX; count++) {
-        const char *argument = rows[count].argument;
-        ret_options[count] = (struct option){rows[count].name,
-                                             !argument          ? no_argument
-                                             : *argument == '[' ? optional_argument
-                                                                : required_argument,
-                                             NULL, ROW_FIRST + (int)count};
+    for (const struct verb_option *row = verb_options(verb); row->name; row++) {
+        int has = !row->argument          ? no_argument
+                  : *row->argument == '[' ? optional_argument
+                                          : required_argument;
+        *ret_options++ = (struct option){row->name, has, NULL, ROW};
     }
-    if (!verb->plain) {
-        ret_options[count] = (struct option){"json", no_argument, NULL, 'j'};
-    }
-    ret_options[count + !verb->plain] = (struct option){"help", no_argument, NULL, 'h'};
-    return count;
+    *ret_options++ = (struct option){"help", no_argument, NULL, 'h'};
+    *ret_options = (struct option){verb->plain ? NULL : "json", no_argument, NULL, 'j'};
 }
 
 /** Of `--models FILE`: what may be left out is taken from the next word all the same. */
@@ -201,37 +192,33 @@ static int check_required(const struct call *call, const bool *given)
 
 int verb_parse(struct call *call, int argc, char **argv)
 {
-    const struct verb_option *rows = verb_options(call->verb);
+    const char *letters = verb_takes_program(call->verb) ? "+:h" : ":h";
     struct option options[OPTIONS_MAX + 3] = {{0}};
     bool given[OPTIONS_MAX] = {false};
-    size_t count = make_getopt(call->verb, options);
-    int result, status;
+    int result, index, status;
 
+    make_getopt(call->verb, options);
     opterr = 0;
     optind = 0;
-    while ((result = getopt_long(argc, argv, verb_takes_program(call->verb) ? "+:h" : ":h", options,
-                                 NULL)) >= 0) {
+    while ((result = getopt_long(argc, argv, letters, options, (index = -1, &index))) >= 0) {
         const char *word = argv[optind - 1 - (optarg && optarg == argv[optind - 1])];
-        size_t row = (size_t)result - ROW_FIRST;
         /* An abbreviation would mean something else once there is another option. */
-        if (result == 'j'                        ? strcmp(word, "--json") != 0
-            : result >= ROW_FIRST && row < count ? strlen(rows[row].name) != strcspn(word + 2, "=")
-                                                 : result != 'h') {
-            return refuse_option(call, result == ':' ? ':' : '?', result == '?' ? optopt : 0, word);
+        bool whole = index < 0 || strlen(options[index].name) == strcspn(word + 2, "=");
+        if (result == ':' || result == '?' || !whole) {
+            return refuse_option(call, result, result == '?' ? optopt : 0, word);
         }
         if (result == 'h') {
             return VERB_HELP;
         }
-        if (result == 'j') {
-            continue;
-        }
-        if (rows[row].argument && *rows[row].argument == '[') {
-            optarg = optional_value(argc, argv);
-        }
-        given[row] = true;
-        status = take(call, &rows[row], optarg);
-        if (status) {
-            return status;
+        if (result == ROW) {
+            if (options[index].has_arg == optional_argument) {
+                optarg = optional_value(argc, argv);
+            }
+            given[index] = true;
+            status = take(call, &verb_options(call->verb)[index], optarg);
+            if (status) {
+                return status;
+            }
         }
     }
     call->words = argv + optind;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,77 +10,16 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/inspection.h"
-#include "state/base/text.h"
-
-#define TEXT_MAX (1u << 20)
-
-void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
-{
-    va_list arguments;
-
-    char text[2 * PATH_MAX];
-
-    inspection->stopped = inspection->stopped || strcmp(mark, "stop") == 0;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    /* Files that are looked at may be anybody's. */
-    text_make_safe(text, sizeof(text), text, strlen(text));
-    if (mark[0]) {
-        fprintf(inspection->to, "%-5s ", mark);
-    }
-    fprintf(inspection->to, "%s\n", text);
-}
-
-static bool is_program(const char *path)
-{
-    struct stat stat_now;
-
-    return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
-}
-
-int inspection_find(const char *name, char ret[PATH_MAX], char *ret_asked)
-{
-    const char *list = getenv("PATH");
-
-    if (strchr(name, '/')) {
-        if (ret_asked) {
-            snprintf(ret_asked, PATH_MAX, "%s", name);
-        }
-        return is_program(name) && realpath(name, ret) ? 0 : -ENOENT;
-    }
-    CLEANUP(cleanup_free) char *copy = strdup(list ? list : "/usr/local/bin:/usr/bin:/bin");
-    char *rest = copy;
-    for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":")) {
-        char path[PATH_MAX];
-        if (!paths_join(*part ? part : ".", name, path) && is_program(path) &&
-            access(path, X_OK) == 0 && realpath(path, ret)) {
-            if (ret_asked) {
-                memcpy(ret_asked, path, sizeof(path));
-            }
-            return 0;
-        }
-    }
-    return -ENOENT;
-}
-
-char *inspection_read(const char *path, size_t *ret_size)
-{
-    CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char *text = fd < 0 ? NULL : malloc(TEXT_MAX + 1);
-    ssize_t size = text ? read(fd, text, TEXT_MAX) : -1;
-
-    if (size < 0) {
-        free(text);
-        return NULL;
-    }
-    text[size] = '\0';
-    *ret_size = (size_t)size;
-    return text;
-}
+#include "agent/doctor/elf_facts.h"
+#include "agent/doctor/java_archive.h"
+#include "agent/doctor/linkage.h"
+#include "agent/doctor/python_script.h"
+#include "agent/doctor/shell_script.h"
 
 /** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
+
+#define DEPTH_MAX 4 /* Scripts that run scripts. */
+
 static int interpreter(const char *path, char ret[PATH_MAX])
 {
     char line[512];
@@ -185,92 +123,24 @@ static int look_python(struct inspection *inspection, char *const *arguments, co
         return 0;
     }
     if (strcmp(arguments[at], "-m") == 0) {
-        return arguments[at + 1] ? doctor_python_module(inspection, arguments[at + 1], ".", asked)
-                                 : 0;
+        return arguments[at + 1] ? python_module(inspection, arguments[at + 1], ".", asked) : 0;
     }
-    return doctor_python(inspection, arguments[at], asked);
+    return python_script(inspection, arguments[at], asked);
 }
 
-static int look_script(struct inspection *inspection, const char *path, const char *named)
+static int look(struct inspection *inspection, const char *program, char *const *arguments);
+
+/** A command that something else runs; says nothing where it has no sign of OpenCL. */
+static int look_quietly(void *context, char *const *command)
 {
-    char *const script[] = {NULL};
-    char found[PATH_MAX], asked[PATH_MAX];
-    int error;
-
-    if (inspection_find(named, found, asked)) {
-        inspection_say(inspection, "stop", "%s is a script whose interpreter is not there", path);
-        return 0;
-    }
-    inspection_say(inspection, "ok", "%s is a script, run by %s", path, found);
-    if (is_shell(found) || is_shell(asked)) {
-        check_privilege(inspection, found, false);
-        return doctor_shell(inspection, path);
-    }
-    if (is_python(found) || is_python(asked)) {
-        error = doctor_python(inspection, path, asked);
-        return error ? error : take_program(inspection, found);
-    }
-    error = doctor_text(inspection, path);
-    return error ? error : doctor_look(inspection, named, script);
-}
-
-int doctor_look(struct inspection *inspection, const char *program, char *const *arguments)
-{
-    char *const archive[] = {"-jar", (char *)program, NULL};
-    char path[PATH_MAX], asked[PATH_MAX], next[PATH_MAX];
-    int error = inspection_find(program, path, asked);
-
-    if (error || inspection->depth == DOCTOR_DEPTH_MAX) {
-        return error;
-    }
-    inspection->depth++;
-    bool script = !interpreter(path, next);
-    check_privilege(inspection, path, script);
-    if (script) {
-        error = look_script(inspection, path, next);
-        /* pyenv's python3 is a script. */
-        if (!error && is_python(asked)) {
-            error = look_python(inspection, arguments, asked);
-        }
-    } else if (doctor_is_archive(path)) {
-        error = doctor_look(inspection, "java", archive);
-        if (error == -ENOENT) {
-            inspection_say(inspection, "stop", "%s is a Java program, and java is not there", path);
-            error = 0;
-        }
-    } else if (is_shell(path) && arguments[0] && arguments[0][0] != '-') {
-        error = doctor_shell(inspection, arguments[0]);
-    } else {
-        error = take_program(inspection, path);
-        if (!error && (is_python(path) || is_python(asked))) {
-            error = look_python(inspection, arguments, asked);
-        } else if (!error && is_called(asked, "java")) {
-            error = doctor_java(inspection, arguments);
-        }
-    }
-    inspection->depth--;
-    return error;
-}
-
-static void finish(struct inspection *inspection)
-{
-    strings_finish(&inspection->programs);
-    strings_finish(&inspection->seen);
-    strings_finish(&inspection->names);
-    strings_finish(&inspection->modules);
-    strings_finish(&inspection->uses);
-    strings_finish(&inspection->search);
-}
-
-int doctor_look_quietly(struct inspection *inspection, const char *program, char *const *arguments)
-{
+    struct inspection *inspection = context;
     CLEANUP(cleanup_free) char *said = NULL;
     size_t size = 0;
     struct inspection part = {.to = open_memstream(&said, &size), .depth = inspection->depth};
-    int error = part.to ? doctor_look(&part, program, arguments) : -ENOMEM;
+    int error = part.to ? look(&part, command[0], command + 1) : -ENOMEM;
 
     if (!error) {
-        error = doctor_files(&part);
+        error = linkage_check(&part);
     }
     if (part.to) {
         fclose(part.to);
@@ -286,7 +156,74 @@ int doctor_look_quietly(struct inspection *inspection, const char *program, char
             error = strings_add(&inspection->uses, part.uses.items[i]);
         }
     }
-    finish(&part);
+    inspection_finish(&part);
+    return error;
+}
+
+static int look_in_shell(struct inspection *inspection, const char *path)
+{
+    return shell_commands(path, look_quietly, inspection);
+}
+
+static int look_script(struct inspection *inspection, const char *path, const char *named)
+{
+    char *const script[] = {NULL};
+    char found[PATH_MAX], asked[PATH_MAX];
+    int error;
+
+    if (inspection_find(named, found, asked)) {
+        inspection_say(inspection, "stop", "%s is a script whose interpreter is not there", path);
+        return 0;
+    }
+    inspection_say(inspection, "ok", "%s is a script, run by %s", path, found);
+    if (is_shell(found) || is_shell(asked)) {
+        check_privilege(inspection, found, false);
+        return look_in_shell(inspection, path);
+    }
+    if (is_python(found) || is_python(asked)) {
+        error = python_script(inspection, path, asked);
+        return error ? error : take_program(inspection, found);
+    }
+    linkage_text(inspection, path);
+    return look(inspection, named, script);
+}
+
+/** A command: a program and its arguments. What is found goes into @inspection. */
+static int look(struct inspection *inspection, const char *program, char *const *arguments)
+{
+    char *const archive[] = {"-jar", (char *)program, NULL};
+    char path[PATH_MAX], asked[PATH_MAX], next[PATH_MAX];
+    int error = inspection_find(program, path, asked);
+
+    if (error || inspection->depth == DEPTH_MAX) {
+        return error;
+    }
+    inspection->depth++;
+    bool script = !interpreter(path, next);
+    check_privilege(inspection, path, script);
+    if (script) {
+        error = look_script(inspection, path, next);
+        /* pyenv's python3 is a script. */
+        if (!error && is_python(asked)) {
+            error = look_python(inspection, arguments, asked);
+        }
+    } else if (java_is_archive(path)) {
+        error = look(inspection, "java", archive);
+        if (error == -ENOENT) {
+            inspection_say(inspection, "stop", "%s is a Java program, and java is not there", path);
+            error = 0;
+        }
+    } else if (is_shell(path) && arguments[0] && arguments[0][0] != '-') {
+        error = look_in_shell(inspection, arguments[0]);
+    } else {
+        error = take_program(inspection, path);
+        if (!error && (is_python(path) || is_python(asked))) {
+            error = look_python(inspection, arguments, asked);
+        } else if (!error && is_called(asked, "java")) {
+            error = java_program(inspection, arguments);
+        }
+    }
+    inspection->depth--;
     return error;
 }
 
@@ -356,10 +293,10 @@ static void sum_up(struct inspection *inspection, const char *program, enum road
 int doctor_program(char *const *command, const char *library, FILE *to, enum road *ret_road)
 {
     struct inspection inspection = {.to = to};
-    int error = doctor_look(&inspection, command[0], command + 1);
+    int error = look(&inspection, command[0], command + 1);
 
     if (!error) {
-        error = doctor_files(&inspection);
+        error = linkage_check(&inspection);
     }
     if (!error) {
         error = check_entry_points(&inspection, library);
@@ -367,6 +304,6 @@ int doctor_program(char *const *command, const char *library, FILE *to, enum roa
     if (!error) {
         sum_up(&inspection, command[0], ret_road);
     }
-    finish(&inspection);
+    inspection_finish(&inspection);
     return error;
 }

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "agent/doctor/elf_facts.h"
+#include "state/base/compiler.h"
 
 /** How a program reaches OpenCL, as far as its files say. */
 enum road {

@@ -6,18 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/doctor/string_set.h"
 #include "state/base/compiler.h"
-
-/** A growing list of strings. */
-struct strings {
-    char **items;
-    size_t count;
-};
-
-void strings_finish(struct strings *strings);
-/** Returns 0 or -ENOMEM. One that is there already is not added again. */
-MUST_CHECK int strings_add(struct strings *strings, const char *text);
-bool strings_have(const struct strings *strings, const char *text);
 
 /** What an ELF file says of how it reaches OpenCL. */
 struct elf_facts {

@@ -1,3 +1,5 @@
+#include "agent/doctor/java_archive.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -7,7 +9,7 @@
 #include <unistd.h>
 
 #include "agent/config/cleanup.h"
-#include "agent/doctor/inspection.h"
+#include "agent/doctor/linkage.h"
 
 /*
  * Java's archives are zip files: the names in one are in a table at its end, and say which binding
@@ -33,7 +35,7 @@ static uint32_t read4(const unsigned char *at)
     return read2(at) | read2(at + 2) << 16;
 }
 
-bool doctor_is_archive(const char *path)
+bool java_is_archive(const char *path)
 {
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     char begin[4];
@@ -119,7 +121,7 @@ static int look_at_list(struct inspection *inspection, const char *list, bool li
 
     for (char *part = copy ? strsep(&rest, ":") : NULL; part && !error; part = strsep(&rest, ":")) {
         if (libraries) {
-            error = doctor_libraries(inspection, *part ? part : ".", "");
+            error = linkage_libraries(inspection, *part ? part : ".", "");
         } else {
             look_at_archive(inspection, part);
         }
@@ -127,7 +129,7 @@ static int look_at_list(struct inspection *inspection, const char *list, bool li
     return error;
 }
 
-int doctor_java(struct inspection *inspection, char *const *arguments)
+int java_program(struct inspection *inspection, char *const *arguments)
 {
     static const char *const with_path[] = {"-jar", "-cp", "-classpath", "--class-path"};
     const char *classes = getenv("CLASSPATH");

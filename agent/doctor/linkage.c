@@ -1,3 +1,6 @@
+#include "agent/doctor/linkage.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,11 +8,10 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/inspection.h"
+#include "agent/doctor/elf_facts.h"
 
-/* ELF files: programs, what they are linked against, and what all of it wants of OpenCL. */
-
-#define LIBRARIES_MAX 1024
+#define LINKED_MAX    1024
+#define LIBRARIES_MAX 256 /* Of one folder. */
 
 static bool is_file(const char *path)
 {
@@ -193,13 +195,67 @@ static int check_file(struct inspection *inspection, const char *path, bool firs
     return error;
 }
 
-int doctor_files(struct inspection *inspection)
+int linkage_check(struct inspection *inspection)
 {
     int error = 0;
 
-    for (size_t i = 0; !error && i < inspection->seen.count && i < LIBRARIES_MAX; i++) {
+    for (size_t i = 0; !error && i < inspection->seen.count && i < LINKED_MAX; i++) {
         const char *path = inspection->seen.items[i];
         error = check_file(inspection, path, strings_have(&inspection->programs, path));
+    }
+    return error;
+}
+
+void linkage_text(struct inspection *inspection, const char *path)
+{
+    size_t size;
+    CLEANUP(cleanup_free) char *text = inspection_read(path, &size);
+
+    if (text && (memmem(text, size, "libOpenCL", 9) || memmem(text, size, "\"OpenCL\"", 8) ||
+                 memmem(text, size, "'OpenCL'", 8))) {
+        inspection_say(
+            inspection, "ok",
+            "%s opens libOpenCL at run time: road ICD, OCL_ICD_VENDORS names only reseat", path);
+        inspection->opens = true;
+    }
+}
+
+/** A library that something loads at run time, if it has to do with OpenCL. */
+static int take_library(struct inspection *inspection, const char *path)
+{
+    struct elf_facts facts = {0};
+    int error = elf_facts_read(path, &facts);
+    bool concerns = false;
+
+    if (error) {
+        return error == -ENOMEM ? error : 0;
+    }
+    for (size_t i = 0; i < facts.needed.count; i++) {
+        concerns = concerns || elf_is_loader(facts.needed.items[i]);
+    }
+    concerns = concerns || facts.opens || facts.own;
+    elf_facts_finish(&facts);
+    return concerns ? strings_add(&inspection->seen, path) : 0;
+}
+
+int linkage_libraries(struct inspection *inspection, const char *folder, const char *beginning)
+{
+    DIR *entries = opendir(folder);
+    size_t count = 0;
+    int error = 0;
+
+    for (struct dirent *entry = entries ? readdir(entries) : NULL;
+         entry && !error && count < LIBRARIES_MAX; entry = readdir(entries)) {
+        char path[PATH_MAX];
+        if (strncmp(entry->d_name, beginning, strlen(beginning)) || !strstr(entry->d_name, ".so") ||
+            paths_join(folder, entry->d_name, path)) {
+            continue;
+        }
+        error = take_library(inspection, path);
+        count++;
+    }
+    if (entries) {
+        closedir(entries);
     }
     return error;
 }

@@ -5,16 +5,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "interpose/control/control.h"
-#include "interpose/entry/start.h"
 #include "state/base/cancel.h"
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/thread_own.h"
 #include "state/base/work.h"
 
-#define PATIENCE_MS     5000
-#define PATIENCE_MS_MAX 600000
+#define PATIENCE_MS 5000
 /* Of a program that does not take them; more is not kept. */
 #define NOTICES_MAX 64
 
@@ -22,9 +19,6 @@ struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
                       .process = 1,
                       .changed = PTHREAD_COND_INITIALIZER,
                       .notices_end = &aware.notices};
-
-static pthread_once_t hook_once = PTHREAD_ONCE_INIT;
-static int hook_error; /* written once */
 
 uint64_t aware_clock(void)
 {
@@ -65,8 +59,6 @@ void aware_wait(uint64_t until_ns)
 }
 
 /* ---- the thread that calls the program back ---- */
-
-static int start_thread(void);
 
 /* A callback to be made, with copies of all that it needs. */
 struct call {
@@ -238,7 +230,7 @@ static void thread_gone(void *data)
     aware.now.stage = AWARE_IDLE;
     aware.thread = false;
     if (aware.registered)
-        (void)!start_thread();
+        (void)!aware_start_thread();
     pthread_cond_broadcast(&aware.changed);
     pthread_mutex_unlock(&aware.lock);
 }
@@ -286,7 +278,7 @@ static void *thread_main(void *unused)
     return NULL;
 }
 
-static int start_thread(void)
+int aware_start_thread(void)
 {
     int error = aware.thread ? 0 : thread_start("reseat-aware", 0, thread_main, NULL, NULL);
     aware.thread = error == 0;
@@ -306,7 +298,7 @@ static void drop_notices(void)
 }
 
 /* Whatever was under way is the old registration's. Locked. */
-static void forget(void)
+void aware_forget(void)
 {
     aware.registered = false;
     aware.registration++;
@@ -325,149 +317,11 @@ static void in_child(void)
     aware.thread = aware.mover = aware.mover_listens = false;
     aware.now.stage = AWARE_IDLE;
     if (aware.registered)
-        forget();
+        aware_forget();
 }
 
 FORK_PART = {
     .rank = FORK_TABLE, .lock = &aware.lock, .changed = {&aware.changed}, .in_child = in_child};
-
-static void hook(void)
-{
-    hook_error = fork_watch();
-    move_set_partner(&aware_partner);
-}
-
-/* ---- what the program calls ---- */
-
-static bool at_most(uint64_t least, uint64_t most)
-{
-    return most == 0 || least <= most;
-}
-
-static bool limits_valid(const struct reseat_limits *minimum, const struct reseat_limits *preferred)
-{
-    return at_most(minimum->memory, preferred->memory) &&
-           at_most(minimum->allocation, preferred->allocation) &&
-           at_most(minimum->local_memory, preferred->local_memory) &&
-           at_most(minimum->work_group_size, preferred->work_group_size) &&
-           at_most(minimum->compute_units, preferred->compute_units);
-}
-
-static bool program_valid(const struct reseat_program *program)
-{
-    return program->checkpoint_ms <= PATIENCE_MS_MAX && program->clean_up_ms <= PATIENCE_MS_MAX &&
-           program->configure_ms <= PATIENCE_MS_MAX && program->resume_ms <= PATIENCE_MS_MAX &&
-           limits_valid(&program->minimum, &program->preferred);
-}
-
-static int api_add(const struct reseat_program *given)
-{
-    struct reseat_program program;
-    /* A later header's has more at its end, which this library does not know. */
-    if (!given || given->size < sizeof(program))
-        return RESEAT_INVALID;
-    program = *given;
-    if (!program_valid(&program))
-        return RESEAT_INVALID;
-    pthread_once(&hook_once, hook);
-    if (hook_error != 0)
-        return RESEAT_NO_MEMORY;
-    pthread_mutex_lock(&aware.lock);
-    int result = aware.registered ? RESEAT_ALREADY : start_thread() != 0 ? RESEAT_NO_MEMORY : 0;
-    if (result == 0) {
-        aware.program = program;
-        aware.registered = true;
-        aware.edition++;
-        for (uint32_t i = 0; aware.started && i < the_seat_count; i++)
-            aware_follow(i);
-    }
-    pthread_mutex_unlock(&aware.lock);
-    if (result == 0)
-        control_wake();
-    return result;
-}
-
-/* A callback of @registration runs still: wait for it as long as it may take. Locked. */
-static bool await_end(uint64_t registration)
-{
-    const struct aware_now *now = &aware.now;
-    while (now->stage != AWARE_IDLE && now->registration == registration) {
-        if (aware_clock() >= now->deadline_ns)
-            return false;
-        aware_wait(now->deadline_ns);
-    }
-    return true;
-}
-
-static int api_remove(void)
-{
-    pthread_mutex_lock(&aware.lock);
-    if (!aware.registered) {
-        pthread_mutex_unlock(&aware.lock);
-        return RESEAT_UNREGISTERED;
-    }
-    uint64_t registration = aware.registration;
-    forget();
-    pthread_cond_broadcast(&aware.changed);
-    bool from_callback = aware.thread && the_thread.aware != 0 && the_thread.aware == aware.process;
-    bool ended = from_callback || await_end(registration);
-    pthread_mutex_unlock(&aware.lock);
-    control_wake();
-    return ended ? RESEAT_OK : RESEAT_BUSY;
-}
-
-static int api_wish(const struct reseat_limits *minimum, const struct reseat_limits *preferred)
-{
-    int result = RESEAT_UNREGISTERED;
-    pthread_mutex_lock(&aware.lock);
-    struct reseat_program *program = &aware.program;
-    if (aware.registered) {
-        const struct reseat_limits least = minimum ? *minimum : program->minimum;
-        const struct reseat_limits best = preferred ? *preferred : program->preferred;
-        result = limits_valid(&least, &best) ? RESEAT_OK : RESEAT_INVALID;
-        if (result == RESEAT_OK) {
-            program->minimum = least;
-            program->preferred = best;
-            aware.edition++;
-        }
-    }
-    pthread_mutex_unlock(&aware.lock);
-    if (result != RESEAT_OK)
-        return result;
-    return control_wake() ? RESEAT_OK : RESEAT_NO_AGENT;
-}
-
-static int api_current(struct _cl_device_id *handle, struct reseat_device *ret_device)
-{
-    struct reseat_device device;
-    const uint32_t least = offsetof(struct reseat_device, limits);
-    if (!ret_device || ret_device->size < least)
-        return RESEAT_INVALID;
-    if (start() != 0)
-        return RESEAT_NO_DEVICE;
-    const struct seat *seat = handle ? object_get(handle, OBJECT_DEVICE) : the_seats[0];
-    if (!seat)
-        return RESEAT_NO_DEVICE;
-    uint32_t size = ret_device->size < sizeof(device) ? ret_device->size : (uint32_t)sizeof(device);
-    aware_describe(atomic_load(&seat->device), &device);
-    device.granted = aware_granted(seat->index);
-    device.size = size;
-    memcpy(ret_device, &device, size);
-    return RESEAT_OK;
-}
-
-const struct reseat_api *reseat_api(uint32_t version)
-{
-    static const struct reseat_api api = {
-        .size = sizeof(api),
-        .version = RESEAT_API_VERSION,
-        .add = api_add,
-        .remove = api_remove,
-        .wish = api_wish,
-        .current = api_current,
-    };
-    return version >> 16 == RESEAT_API_MAJOR ? &api : NULL;
-}
 
 /* ---- what the rest of the library calls ---- */
 

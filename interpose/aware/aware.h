@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "policy/reseat.h"
+#include "state/driver/devinfo.h"
 
 /*
  * The program's side of policy/reseat.h: who registered, and the thread that calls it back.
@@ -32,12 +33,21 @@ void aware_notice(uint32_t what, uint32_t seat, uint64_t in_ns, uint64_t value, 
 /** The program's virtual devices are there. */
 void aware_started(void);
 
-/** clGetDeviceInfo of what follows the device: false when it is what every program is told. */
-struct info_request;
-bool aware_device_info(uint32_t seat, cl_device_info name, const struct info_request *request,
-                       cl_int *ret_error);
+/** What clGetDeviceInfo says of what follows the device; NULL: what every program is told. */
+const struct devinfo_value *aware_answer(uint32_t seat, cl_device_info name);
 
-/** What libreseat.so exports: see policy/reseat.h. */
-__attribute__((visibility("default"))) const struct reseat_api *reseat_api(uint32_t version);
+struct device;
+/** @device: NULL is none. */
+void aware_describe(const struct device *device, struct reseat_device *ret_device);
+/** Bytes that @seat was granted where it is. */
+uint64_t aware_granted(uint32_t seat);
+
+/* What policy/reseat.h calls, with its results; the agent is to be told after it. Thread-safe. */
+
+int aware_register(const struct reseat_program *program);
+/** Blocks while a callback of the program runs, unless it calls this itself. */
+int aware_unregister(void);
+/** NULL: as it was. */
+int aware_change_wish(const struct reseat_limits *minimum, const struct reseat_limits *preferred);
 
 #endif

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "interpose/aware/aware_priv.h"
-#include "interpose/entry/entry.h"
 #include "policy/wish.h"
 #include "state/driver/offer.h"
+#include "state/present/presented.h"
 #include "state/room/room.h"
 
 /* What a program that registered is told of its devices. */
@@ -63,12 +63,11 @@ void aware_follow_none(void)
     }
 }
 
-bool aware_device_info(uint32_t seat, cl_device_info name, const struct info_request *request,
-                       cl_int *ret_error)
+const struct devinfo_value *aware_answer(uint32_t seat, cl_device_info name)
 {
     const struct device *device = atomic_load(&followed[seat]);
     if (!device)
-        return false;
+        return NULL;
     switch (name) {
     case CL_DEVICE_GLOBAL_MEM_SIZE:
     case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
@@ -76,13 +75,8 @@ bool aware_device_info(uint32_t seat, cl_device_info name, const struct info_req
     case CL_DEVICE_LOCAL_MEM_SIZE:
     case CL_DEVICE_MAX_WORK_GROUP_SIZE:
     case CL_DEVICE_MAX_WORK_ITEM_SIZES:
-        break;
+        return devinfo_find(&device->info, name);
     default:
-        return false;
+        return NULL;
     }
-    const struct devinfo_value *value = devinfo_find(&device->info, name);
-    if (!value)
-        return false;
-    *ret_error = info_bytes(request, value->bytes, value->size);
-    return true;
 }

@@ -85,6 +85,10 @@ uint32_t aware_patience(enum aware_stage stage);
 unsigned aware_due(uint32_t seat);
 /** What @seat has begun will not happen: what is due is what undoes it. Locked. */
 void aware_give_up(uint32_t seat);
+/** Have the thread that calls the program back. Returns 0 or -errno. Locked. */
+int aware_start_thread(void);
+/** Nobody is registered any more, and what was under way is of no concern. Locked. */
+void aware_forget(void);
 /** Wait for a change until @until_ns (CLOCK_MONOTONIC). Locked. */
 void aware_wait(uint64_t until_ns);
 uint64_t aware_clock(void);
@@ -93,13 +97,9 @@ extern const struct move_partner aware_partner;
 
 /* aware_device.c */
 
-/** @device: NULL is none. */
-void aware_describe(const struct device *device, struct reseat_device *ret_device);
 /** The device that the program knows of: the one whose answers @seat gives; NULL: it was told of
  *  none. */
 const struct device *aware_followed(uint32_t seat);
-/** Bytes that @seat was granted where it is. Not under the lock. */
-uint64_t aware_granted(uint32_t seat);
 /** @seat's answers and limits follow the device that it has. */
 void aware_follow(uint32_t seat);
 /** They are what they were before the program registered. */

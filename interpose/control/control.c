@@ -258,21 +258,21 @@ static void serve_jobs(struct link *link)
     }
 }
 
-static void refuse(struct link *link, uint64_t id, const char *why)
+static void refuse(uint64_t id, const char *why)
 {
     struct control_report report = {.whole = {.result = MOVE_ROLLED_BACK, .reached = MOVE_PLAN}};
 
     snprintf(report.whole.reason, sizeof(report.whole.reason), "%s", why);
-    send_report(link, id, &report);
+    send_report(&control.link, id, &report);
 }
 
-static void take_request(struct link *link, const msgpack_object *map)
+static void take_request(const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "request", 0);
 
     struct job *job = calloc(1, sizeof(*job));
     if (!job) {
-        refuse(link, id, "no memory for the request");
+        refuse(id, "no memory for the request");
         return;
     }
     job->id = id;
@@ -282,7 +282,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     job->request.move.data = job;
     const char *wrong = control_request_read(map, &job->request);
     if (wrong) {
-        refuse(link, id, wrong);
+        refuse(id, wrong);
         free(job);
         return;
     }
@@ -290,7 +290,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     if (control.job_count >= JOBS_MAX) {
         pthread_mutex_unlock(&control.lock);
         free(job);
-        refuse(link, id, "too many requests wait for this program; try again later");
+        refuse(id, "too many requests wait for this program; try again later");
         return;
     }
     job->connection = control.connection;
@@ -313,7 +313,7 @@ static void take_request(struct link *link, const msgpack_object *map)
     }
     pthread_mutex_unlock(&control.lock);
     free(job);
-    refuse(link, id, "the program can start no more threads");
+    refuse(id, "the program can start no more threads");
 }
 
 static void take_cancel(const msgpack_object *map)
@@ -329,7 +329,7 @@ static void take_cancel(const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 }
 
-static void take_welcome(struct link *link, const msgpack_object *map)
+static void take_welcome(const msgpack_object *map)
 {
     struct device_key keys[PROTOCOL_SEATS_MAX];
     char text[DEVICE_KEY_TEXT_MAX];
@@ -342,8 +342,8 @@ static void take_welcome(struct link *link, const msgpack_object *map)
            !device_key_parse(text, &keys[good])) {
         good++;
     }
-    link->welcome = true;
-    link->status_due = true;
+    control.link.welcome = true;
+    control.link.status_due = true;
     control_room_connected(map);
     pthread_mutex_lock(&control.lock);
     if (!control.resolved) {
@@ -355,24 +355,35 @@ static void take_welcome(struct link *link, const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 }
 
+static void take_query(const msgpack_object *map)
+{
+    (void)map;
+    control.link.status_due = true;
+}
+
+/** What the agent says, one row a type. Types that are not known are for later versions. */
+static const struct {
+    const char *type;
+    void (*take)(const msgpack_object *map);
+} messages[] = {
+    {MSG_WELCOME, take_welcome},       {MSG_MOVE, take_request},
+    {MSG_SUSPEND, take_request},       {MSG_RESUME, take_request},
+    {MSG_CANCEL, take_cancel},         {MSG_QUERY, take_query},
+    {MSG_NOTICE, aware_take_notice},   {MSG_ANSWER, control_room_answer},
+    {MSG_GRANT, control_room_granted}, {MSG_SHRINK, control_room_shrink},
+};
+
 static void take_message(struct link *link, const msgpack_object *map)
 {
-    if (field_is(map, "type", MSG_WELCOME)) {
-        take_welcome(link, map);
-    } else if (!link->welcome) {
+    if (!link->welcome && !field_is(map, "type", MSG_WELCOME)) {
         link_drop(link);
-    } else if (field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
-               field_is(map, "type", MSG_RESUME)) {
-        take_request(link, map);
-    } else if (field_is(map, "type", MSG_CANCEL)) {
-        take_cancel(map);
-    } else if (field_is(map, "type", MSG_NOTICE)) {
-        aware_take_notice(map);
-    } else if (field_is(map, "type", MSG_QUERY)) {
-        link->status_due = true;
-    } else {
-        /* Types that are not known are for later versions. */
-        (void)control_room_take(map);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
+        if (field_is(map, "type", messages[i].type)) {
+            messages[i].take(map);
+            return;
+        }
     }
 }
 

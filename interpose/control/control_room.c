@@ -311,7 +311,7 @@ static void take_shrink(uint32_t seat, uint64_t bytes)
     }
 }
 
-static void take_answer(const msgpack_object *map)
+void control_room_answer(const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "id", 0);
 
@@ -329,26 +329,25 @@ static void take_answer(const msgpack_object *map)
     pthread_mutex_unlock(&room.lock);
 }
 
-bool control_room_take(const msgpack_object *map)
+/* What does not say whose or how much changes nothing. */
+
+void control_room_granted(const msgpack_object *map)
 {
-    /* What does not say whose or how much changes nothing. */
     uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
     uint64_t bytes = field_u64(map, "bytes", UINT64_MAX);
 
-    if (field_is(map, "type", MSG_ANSWER)) {
-        take_answer(map);
-    } else if (field_is(map, "type", MSG_GRANT)) {
-        if (seat < PROTOCOL_SEATS_MAX && bytes != UINT64_MAX) {
-            room_grant((uint32_t)seat, bytes);
-        }
-    } else if (field_is(map, "type", MSG_SHRINK)) {
-        if (seat < PROTOCOL_SEATS_MAX) {
-            take_shrink((uint32_t)seat, bytes);
-        }
-    } else {
-        return false;
+    if (seat < PROTOCOL_SEATS_MAX && bytes != UINT64_MAX) {
+        room_grant((uint32_t)seat, bytes);
     }
-    return true;
+}
+
+void control_room_shrink(const msgpack_object *map)
+{
+    uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
+
+    if (seat < PROTOCOL_SEATS_MAX) {
+        take_shrink((uint32_t)seat, field_u64(map, "bytes", UINT64_MAX));
+    }
 }
 
 /* What waits in the parent is not waited for. */

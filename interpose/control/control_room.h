@@ -30,7 +30,9 @@ bool control_room_needs(void);
 bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame));
 /** The agent said something, whatever it was. */
 void control_room_heard(void);
-/** False when the message is not one of these. */
-bool control_room_take(const msgpack_object *map);
+/** MSG_ANSWER, MSG_GRANT, MSG_SHRINK. */
+void control_room_answer(const msgpack_object *map);
+void control_room_granted(const msgpack_object *map);
+void control_room_shrink(const msgpack_object *map);
 
 #endif

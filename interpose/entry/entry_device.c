@@ -98,7 +98,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
 {
     const struct info_request request = {param_value_size, param_value, param_value_size_ret};
     const struct seat *seat = seat_get(device);
-    cl_int error;
+    const struct devinfo_value *answer;
     if (!seat)
         return CL_INVALID_DEVICE;
     if (seat->part && is_of_part(param_name))
@@ -111,8 +111,9 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info param_name, size_t pa
     case CL_DEVICE_REFERENCE_COUNT:
         return info_uint(&request, 1);
     default:
-        if (aware_device_info(seat->index, param_name, &request, &error))
-            return error;
+        answer = aware_answer(seat->index, param_name);
+        if (answer)
+            return info_bytes(&request, answer->bytes, answer->size);
         return present_device_info(&the_present, param_name, param_value_size, param_value,
                                    param_value_size_ret);
     }

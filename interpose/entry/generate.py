@@ -241,6 +241,7 @@ class Command:
                 if parameter.pointed == "cl_mem":
                     fail(f"{call.name}: the table says nothing of '{parameter.name}'")
                 self.fields.append(parameter)
+        self.reads_to_host = self.objects and not any(u.writes for u in self.objects)
         self.may_be_empty = self.objects and any(p.name == "size" for p in self.fields)
 
     def is_vector(self, parameter):
@@ -294,6 +295,7 @@ static const struct command_ops {self.name}_ops = {{
     .range = {f"range_{self.name}" if self.objects else "NULL"},
     .defer = hold_uses,
     .drop = unhold_uses,
+    .reads_to_host = {str(bool(self.reads_to_host)).lower()},
 }};
 """
 
@@ -571,7 +573,7 @@ def tried_source(calls):
                 f'    {{"{call.name}", "{tried.name if tried else ""}", {object_type or "OBJECT_NONE"}, '
                 f"{expected}, {'true' if optional else 'false'}, try_{len(thunks) - 1}}},"
             )
-    lines = ['#include "tests/unit/tried.h"', ""] + thunks
+    lines = ['#include "tests/interpose/entry/tried.h"', ""] + thunks
     lines += ["const struct tried tried_calls[] = {"] + rows + ["};"]
     return lines + [f"const size_t tried_call_count = {len(rows)};", ""]
 

@@ -33,10 +33,6 @@
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
 
-struct present the_present;
-struct start_limits the_limits;
-struct seat_limits seat_limits[SEATS];
-
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int result = -EAGAIN; /* written once */
 
@@ -264,26 +260,6 @@ static int build_present(struct machine *machine, const struct start *start)
     return err;
 }
 
-void seat_limits_set(struct seat_limits *limits, const struct devinfo *device)
-{
-    devinfo_group_limits(device, &limits->groups);
-    atomic_store(&limits->allocation,
-                 devinfo_scalar(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, UINT64_MAX));
-}
-
-static void read_limits(void)
-{
-    const struct devinfo *device = &the_present.device;
-    for (size_t i = 0; i < SEATS; i++)
-        seat_limits_set(&seat_limits[i], device);
-    the_limits.uniform_groups =
-        !devinfo_scalar(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_FALSE);
-    the_limits.subgroups =
-        devinfo_scalar(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0) != 0 ||
-        devinfo_names_have(devinfo_string(device, CL_DEVICE_EXTENSIONS), "cl_khr_subgroups");
-    the_limits.empty_commands = the_present.version >= CL_MAKE_VERSION(2, 1, 0);
-}
-
 /* The program's, and all libraries', because we are loaded before the C library. */
 EXPORT void exit(int status)
 {
@@ -312,7 +288,7 @@ static int start_all(struct machine *machine)
                   start.devices[0]->key.device, strerror(-err), limit_words());
         return err;
     }
-    read_limits();
+    presented_limits_read();
     move_begin();
     control_room_begin();
     program_prologue = the_present.prologue;

@@ -88,7 +88,7 @@ static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64
     uint64_t host = clock_host();
     if (residence->cl->clEnqueueMarkerWithWaitList(residence->io, 0, NULL, &event) != CL_SUCCESS)
         return false;
-    if (residence->cl->clWaitForEvents(1, &event) == CL_SUCCESS &&
+    if (residence_await_events(residence, 1, &event) == CL_SUCCESS &&
         marker_time(residence, event, &time)) {
         *ret_host = host;
         *ret_device = time;

@@ -11,7 +11,7 @@
  * process. Drivers whose kernels rely on how a worker's stack lies (POCL, for private long16)
  * compute wrong values when that changes. So it is as large as the largest alignment that OpenCL
  * has, and asks for none itself: every stack then lies as without us, modulo that. A test looks at
- * what the library was linked to (tests/unit/test_tls.py).
+ * what the library was linked to (tests/interpose/entry/test_tls.py).
  */
 
 #define THREAD_OWN_SIZE 128

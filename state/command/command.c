@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "state/base/cancel.h"
+#include "state/command/elsewhere.h"
 #include "state/command/turn.h"
+#include "state/object/lost.h"
 #include "state/object/upcalls.h"
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
@@ -145,7 +147,8 @@ static cl_uint real_waits(uint8_t place, cl_uint waits, struct event *const *wai
 {
     cl_uint count = 0;
     for (cl_uint i = 0; i < waits; i++)
-        if (event_state(wait_list[i]) == EVENT_ISSUED && wait_list[i]->place == place)
+        if (event_state(wait_list[i]) == EVENT_ISSUED && !wait_list[i]->parts &&
+            wait_list[i]->place == place)
             ret_real[count++] = wait_list[i]->real;
     return count;
 }
@@ -205,6 +208,8 @@ static cl_int wait_outside(const struct call *call, struct residence *residence,
 {
     struct queue *queue = call->command->queue;
     cl_int error = residence_wait(residence, 1, &real);
+    if (UNLIKELY(error != CL_SUCCESS) && residence_is_lost(residence))
+        error = CL_OUT_OF_RESOURCES;
     if (error == CL_SUCCESS && queue->in_order)
         queue_ended(queue, call->begun);
     if (error == CL_SUCCESS && call->event)
@@ -226,8 +231,12 @@ static cl_int give(struct call *call, struct residence *residence, uint8_t place
         call->begun = queue_step(call->command->queue);
     cl_int error = command_issue(call->command, residence, place, call->waits, call->wait_list,
                                  call->event || call->blocking ? ret_real : NULL);
-    if (error != CL_SUCCESS) {
+    if (UNLIKELY(error != CL_SUCCESS)) {
+        residence_ref(residence);
         gate_leave();
+        if (residence_failed(residence, error))
+            error = CL_OUT_OF_RESOURCES;
+        residence_unref(residence);
         return error;
     }
     if (call->event) {
@@ -307,6 +316,8 @@ static inline cl_int run(struct call *call)
             error = give(call, residence, place, &real);
             if (LIKELY(error == CL_SUCCESS))
                 return call->blocking ? wait_outside(call, residence, real) : CL_SUCCESS;
+        } else if (error == COMMAND_ABSENT && elsewhere_can(command, place)) {
+            return run_held(call);
         } else {
             gate_leave();
         }

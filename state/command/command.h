@@ -108,6 +108,8 @@ struct command_ops {
     void (*relocate)(struct command *command);
     /** What it does last, with the gate closed and every memory object ready in place. Or NULL. */
     cl_int (*bring)(struct command *command, uint8_t place);
+    bool reads_to_host; /**< It reads uses[0] into the program's memory, and does nothing else:
+                           where the queue is does not matter for it. */
     bool waits_for_all; /**< Marker or barrier: with no wait list, waits for all before it. */
     bool blocks_later;  /**< Barrier: all after it wait for it. */
 };

@@ -4,6 +4,7 @@
 
 #include "state/base/fork.h"
 #include "state/command/command.h"
+#include "state/command/parts.h"
 #include "state/command/watch.h"
 
 pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -38,12 +39,14 @@ static void event_leave(struct object *object)
     struct event *event = (struct event *)object;
     if (event->real)
         event->context->at[event->place]->cl->clReleaseEvent(event->real);
+    parts_release(event->parts, event->context);
 }
 
 static void event_destroy(struct object *object)
 {
     struct event *event = (struct event *)object;
     watch_leave(event);
+    parts_leave(event->parts);
     object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
 }
 
@@ -121,6 +124,10 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
 {
     const struct residence *residence = event->context->at[event->place];
     cl_int status;
+    if (UNLIKELY(residence_is_lost(residence))) {
+        *ret_status = queue_is_past(event->queue, event) ? CL_COMPLETE : CL_OUT_OF_RESOURCES;
+        return true;
+    }
     if (residence->cl->clGetEventInfo(event->real, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                       sizeof(status), &status, NULL) != CL_SUCCESS)
         return false;
@@ -129,14 +136,18 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
     return true;
 }
 
-cl_int event_status_inside(const struct event *event)
+cl_int event_status_inside(struct event *event)
 {
-    if (event_state(event) != EVENT_ISSUED)
+    if (event_state(event) != EVENT_ISSUED || atomic_load(&event->ended))
         return atomic_load(&event->status);
+    if (UNLIKELY(event->parts != NULL))
+        return parts_status(event);
     /* A driver may know less by a query than it said by a callback. */
     cl_int status, reached = watch_reached(event);
     if (!event_real_status(event, &status))
         return CL_OUT_OF_RESOURCES;
+    if (status == CL_COMPLETE) /* what the program was told stays, whatever becomes of the device */
+        atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     return reached < status ? reached : status;
 }
 
@@ -165,7 +176,7 @@ static void collect(struct wait_batch *batch, cl_uint count, struct event *const
     batch->count = 0;
     for (; *at < count; ++*at) {
         struct event *event = events[*at];
-        if (event_state(event) != EVENT_ISSUED)
+        if (event_state(event) != EVENT_ISSUED || event->parts)
             continue;
         struct residence *residence = event->context->at[event->place];
         if (batch->residence && batch->residence != residence)
@@ -189,7 +200,7 @@ static cl_int wait_batch(const struct wait_batch *batch, cl_uint count, struct e
 
 void event_waited(struct event *event)
 {
-    if (event_state(event) != EVENT_ISSUED)
+    if (event_state(event) != EVENT_ISSUED || event->parts)
         return; /* its end is known, or it was given up before it was given to a driver */
     atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     if (event->queue->in_order)
@@ -233,8 +244,12 @@ static void wait_for_all(struct waiter *waiter)
             waiter->result = error;
     }
     for (cl_uint i = 0; i < waiter->count; i++)
-        if (event_state(waiter->events[i]) == EVENT_DONE &&
-            atomic_load(&waiter->events[i]->status) < 0)
+        if (UNLIKELY(waiter->events[i]->parts != NULL)) {
+            parts_wait(waiter->events[i]);
+            hold_pump(); /* what is held behind it */
+        }
+    for (cl_uint i = 0; i < waiter->count; i++)
+        if (event_failed(waiter->events[i]))
             waiter->result = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 }
 
@@ -257,12 +272,12 @@ cl_int event_wait(cl_uint count, struct event *const *events)
 /* As the driver has it. Inside the gate, ISSUED. */
 static cl_int device_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
-    const struct residence *residence = event->context->at[event->place];
+    struct residence *residence = event->context->at[event->place];
     cl_int error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
                                                           ret_time, NULL);
     /* It ended, and its driver has not noticed: asked for this one it will, at once. */
     if (error == CL_PROFILING_INFO_NOT_AVAILABLE && queue_is_past(event->queue, event) &&
-        residence->cl->clWaitForEvents(1, &event->real) == CL_SUCCESS)
+        residence_await_events(residence, 1, &event->real) == CL_SUCCESS)
         error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
                                                        ret_time, NULL);
     /* 2.0 added COMPLETE: without child kernels it is END. */
@@ -323,8 +338,12 @@ cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *re
         return CL_PROFILING_INFO_NOT_AVAILABLE;
     cl_int error = CL_PROFILING_INFO_NOT_AVAILABLE;
     gate_enter();
-    if (event_state(event) == EVENT_ISSUED) {
+    if (event_state(event) == EVENT_ISSUED && event->parts) {
+        error = parts_time(event, name, ret_time);
+    } else if (event_state(event) == EVENT_ISSUED) {
         error = real_time(event, name, ret_time);
+        if (error != CL_SUCCESS && residence_is_lost(event->context->at[event->place]))
+            error = CL_PROFILING_INFO_NOT_AVAILABLE;
     } else if (event_state(event) == EVENT_DONE && atomic_load(&event->status) == CL_COMPLETE) {
         *ret_time = event->times[name - CL_PROFILING_COMMAND_QUEUED];
         error = CL_SUCCESS;
@@ -359,7 +378,7 @@ static void settle(struct event *event, struct residence *residence)
     /* Its queue was finished: a driver may be slow to say so, or not answer. What was waited for
      * has its times, so that none is guessed beside those of commands that came after it. */
     if (event->profiled)
-        (void)residence->cl->clWaitForEvents(1, &event->real);
+        (void)residence_await_events(residence, 1, &event->real);
     if (!event_real_status(event, &status) || status > CL_COMPLETE)
         status = CL_COMPLETE;
     if (event->profiled && status == CL_COMPLETE)
@@ -367,6 +386,16 @@ static void settle(struct event *event, struct residence *residence)
     residence_retire(residence, OBJECT_EVENT, event->real, NULL);
     event->real = NULL;
     end(event, status);
+}
+
+/* Where its last part was, it is DONE. */
+static void settle_parts(struct event *event, struct residence *residence, uint8_t place)
+{
+    if (!parts_settle(event, residence, place))
+        return;
+    for (unsigned i = 0; event->profiled && i < ARRAY_SIZE(event->times); i++)
+        (void)parts_time(event, CL_PROFILING_COMMAND_QUEUED + i, &event->times[i]);
+    end(event, atomic_load(&event->status));
 }
 
 void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
@@ -378,6 +407,8 @@ void event_settle_all(struct context *context, struct residence *residence, uint
         if (event->context == context && event->real && event->place == place &&
             event->queue->seat == seat)
             settle(event, residence);
+        else if (event->context == context && event_state(event) == EVENT_ISSUED && event->parts)
+            settle_parts(event, residence, place);
         object_unhold(event);
     }
 }

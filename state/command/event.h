@@ -11,10 +11,11 @@
 
 enum event_state {
     EVENT_HELD,   /**< Its command waits with us; or a user event that was not set. */
-    EVENT_ISSUED, /**< `real` answers. */
+    EVENT_ISSUED, /**< `real` answers, or `parts`. */
     EVENT_DONE,   /**< `status` and `times` answer. */
 };
 
+struct parts; /* parts.h */
 struct queue;
 struct watch;
 
@@ -38,6 +39,8 @@ struct event {
     _Atomic cl_int status; /**< While HELD: CL_QUEUED or CL_SUBMITTED; ended or DONE: the last. */
     atomic_bool ended;     /**< ISSUED, and its driver said that it ended. */
     cl_event real;
+    struct parts
+        *parts; /**< Owned; of a command that is several for drivers: there is no `real`. */
     /** The queue's `order` just before and after it was given to the driver; `given` is 0 once it
      *  was waited for. */
     uint64_t begun;
@@ -58,6 +61,12 @@ static inline struct event *event_get(cl_event handle)
 static inline enum event_state event_state(const struct event *event)
 {
     return (enum event_state)atomic_load_explicit(&event->state, memory_order_acquire);
+}
+
+/** True when @event is known to have ended. */
+static inline bool event_has_ended(const struct event *event)
+{
+    return event_state(event) == EVENT_DONE || atomic_load(&event->ended);
 }
 
 /** A HELD event, unpublished; NULL without memory. @queue is NULL for user events. */
@@ -83,15 +92,14 @@ cl_int event_set_user_status(struct event *event, cl_int status);
 /** CL_EVENT_COMMAND_EXECUTION_STATUS now. Never blocks on a device. */
 cl_int event_status(struct event *event);
 /** The same, for a caller inside the gate. */
-cl_int event_status_inside(const struct event *event);
+cl_int event_status_inside(struct event *event);
 /** What the driver says of an ISSUED event, but for one that is known to have ended; false when it
  *  does not answer. Inside the gate. */
 bool event_real_status(const struct event *event, cl_int *ret_status);
 /** True when @event is known to have ended in error. */
 static inline bool event_failed(const struct event *event)
 {
-    return (event_state(event) == EVENT_DONE || atomic_load(&event->ended)) &&
-           atomic_load(&event->status) < 0;
+    return event_has_ended(event) && atomic_load(&event->status) < 0;
 }
 
 /**

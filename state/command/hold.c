@@ -4,7 +4,8 @@
 #include "state/base/callback.h"
 #include "state/base/cancel.h"
 #include "state/base/fork.h"
-#include "state/command/command.h"
+#include "state/command/elsewhere.h"
+#include "state/command/parts.h"
 #include "state/command/turn.h"
 #include "state/object/upcalls.h"
 
@@ -13,12 +14,19 @@ struct held {
     struct held *next;
     uint64_t serial;
     bool issuing;
+    bool given;              /* in parts: it stays until all of them have ended */
+    struct event *marker;    /* held; of one that reads elsewhere: it has to end first. Or NULL */
+    uint64_t since;          /* by the host's clock */
     cl_int error;            /* why it is given up, though what it waited for ended well */
     struct command *command; /* owned */
     struct event *event;     /* held; or NULL */
     cl_uint waits;
     struct event *wait_list[]; /* held */
 };
+
+/* Of let_go: neither errors of OpenCL's nor COMMAND_ABSENT. */
+#define MARKED      2
+#define PARTS_GIVEN 3
 
 /* True when a driver can take care of @event for a command in @place. */
 static bool driver_can_wait(const struct event *event, uint8_t place)
@@ -27,7 +35,7 @@ static bool driver_can_wait(const struct event *event, uint8_t place)
     case EVENT_HELD:
         return false;
     case EVENT_ISSUED:
-        return event->place == place || atomic_load(&event->ended);
+        return (event->place == place && !event->parts) || atomic_load(&event->ended);
     default:
         return true;
     }
@@ -67,6 +75,7 @@ static void held_free(struct held *held)
     for (cl_uint i = 0; i < held->waits; i++)
         object_unhold(held->wait_list[i]);
     object_unhold(held->event);
+    object_unhold(held->marker);
     free(held->command);
     free(held);
 }
@@ -105,10 +114,9 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
         return error;
     }
     held->event = event;
-    if (event) {
+    held->since = clock_host();
+    if (event)
         object_hold(event);
-        event->times[0] = clock_host();
-    }
     for (held->waits = 0; held->waits < waits; held->waits++) {
         held->wait_list[held->waits] = wait_list[held->waits];
         object_hold(wait_list[held->waits]);
@@ -128,18 +136,22 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
 
 static bool is_ready(const struct held *held, uint8_t place)
 {
+    if (held->marker && !event_has_ended(held->marker))
+        return false;
     for (cl_uint i = 0; i < held->waits; i++)
         if (!driver_can_wait(held->wait_list[i], place))
             return false;
     return true;
 }
 
-/* The next command of @queue that can go. Under engine_lock. */
+/* The next command of @queue that can go, or has gone and ended. Under engine_lock. */
 static struct held *pick(struct queue *queue, uint8_t place)
 {
     for (struct held *h = queue->held_first; h; h = h->next) {
         bool first = h == queue->held_first;
-        if (!h->issuing && is_ready(h, place) && (first || !waits_for_all(h->command)))
+        if (h->given ? event_has_ended(h->event)
+                     : queue->real && !h->issuing && is_ready(h, place) &&
+                           (first || !waits_for_all(h->command)))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
@@ -171,7 +183,28 @@ static bool waited_for_an_error(const struct held *held)
     return false;
 }
 
-/* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. */
+/* Its bytes are elsewhere: first a marker holds its place in its queue, then it is given there. */
+static cl_int read_elsewhere(struct held *held, struct residence *residence, uint8_t place)
+{
+    struct command *command = held->command;
+    struct queue *queue = command->queue;
+    if (!held->marker) {
+        held->marker =
+            elsewhere_mark(command, residence, place, held->waits, held->wait_list, held->since);
+        return held->marker ? MARKED : COMMAND_ABSENT;
+    }
+    if (!held->event) {
+        held->event = event_create(queue->context, queue, command->ops->type);
+        if (!held->event)
+            return COMMAND_ABSENT;
+        object_publish_internal(held->event); /* movers settle it */
+    }
+    cl_int error = elsewhere_give(command, held->marker, held->event);
+    return error == CL_SUCCESS ? PARTS_GIVEN : error;
+}
+
+/* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
+ * PARTS_GIVEN: it stays held. */
 static cl_int let_go(struct held *held, struct residence *residence, uint8_t place)
 {
     struct command *command = held->command;
@@ -182,19 +215,21 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     if (error == CL_SUCCESS) {
         error = command_ready(command, residence, place);
+        if (error == COMMAND_ABSENT && elsewhere_can(command, place))
+            error = read_elsewhere(held, residence, place);
         if (error == CL_SUCCESS && held->event)
             held->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
             error = command_issue(command, residence, place, held->waits, held->wait_list,
                                   held->event ? &real : NULL);
     }
-    if (error == COMMAND_ABSENT)
+    if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;
     turn_end(command);
     if (error != CL_SUCCESS && command->ops->cancel)
         command->ops->cancel(command);
     if (held->event && error == CL_SUCCESS) {
-        held->event->times[0] = given - held->event->times[0]; /* HELD still: nobody asks for it */
+        held->event->times[0] = given - held->since; /* HELD still: nobody asks for it */
         event_issued_late(held->event, place, real);
     } else if (held->event) {
         event_finish(held->event, error);
@@ -210,9 +245,8 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
 {
     bool progress = false;
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
-    if (!queue->real)
-        return false; /* suspended: whoever resumes it pumps again */
-    struct residence *residence = queue->context->at[place];
+    /* Suspended: whoever resumes it pumps again. */
+    struct residence *residence = queue->real ? queue->context->at[place] : NULL;
     struct held *held;
     pthread_mutex_lock(&engine_lock);
     if (queue->pumping) {
@@ -221,15 +255,23 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
     }
     queue->pumping = true;
     while ((held = pick(queue, place))) {
+        bool ended = held->given;
         held->issuing = true;
         pthread_mutex_unlock(&engine_lock);
-        cl_int error = let_go(held, residence, place);
+        cl_int error = CL_SUCCESS;
+        if (ended)
+            parts_ended(held->event);
+        else
+            error = let_go(held, residence, place);
         pthread_mutex_lock(&engine_lock);
+        held->issuing = false;
         if (error == COMMAND_ABSENT) {
-            held->issuing = false;
             *ret_absent = held;
             break;
         }
+        held->given = error == PARTS_GIVEN;
+        if (error == MARKED || error == PARTS_GIVEN)
+            continue;
         unlink_held(queue, held);
         pthread_mutex_unlock(&engine_lock);
         held->command->ops->drop(held->command);
@@ -298,12 +340,18 @@ void hold_pump_soon(void)
         callback_post(&job);
 }
 
-static bool held_until(const struct queue *queue, uint64_t serial)
+/* Sets *ret_event, held, to that of one whose parts run, if there is one. Under engine_lock. */
+static bool held_until(const struct queue *queue, uint64_t serial, struct event **ret_event)
 {
-    for (const struct held *h = queue->held_first; h; h = h->next)
-        if (h->serial <= serial)
-            return true;
-    return false;
+    bool any = false;
+    for (const struct held *h = queue->held_first; h && !*ret_event; h = h->next) {
+        any = any || h->serial <= serial;
+        if (h->serial <= serial && h->given && !event_has_ended(h->event)) {
+            object_hold(h->event);
+            *ret_event = h->event;
+        }
+    }
+    return any;
 }
 
 static void unlock_engine(void *unused)
@@ -319,8 +367,21 @@ void hold_wait_queue(struct queue *queue)
     pthread_mutex_lock(&engine_lock);
     pthread_cleanup_push(unlock_engine, NULL);
     uint64_t serial = queue->held_serial;
-    while (held_until(queue, serial))
-        pthread_cond_wait(&engine_changed, &engine_lock);
+    struct event *runs = NULL;
+    while (held_until(queue, serial, &runs)) {
+        if (!runs) {
+            pthread_cond_wait(&engine_changed, &engine_lock);
+            continue;
+        }
+        int before = cancel_hold();
+        pthread_mutex_unlock(&engine_lock);
+        parts_wait(runs);
+        object_unhold(runs);
+        runs = NULL;
+        hold_pump();
+        pthread_mutex_lock(&engine_lock);
+        cancel_allow(before);
+    }
     pthread_cleanup_pop(1);
 }
 

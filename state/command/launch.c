@@ -235,7 +235,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         launch.refused = NULL;
         launch_scatter(&launch);
         error = command_run(&launch.base, false, waits, wait_list, ret_event);
-        again = UNLIKELY(device_refuses(error)) &&
+        again = UNLIKELY(device_refuses(error)) && !seat_is_lost(queue->seat) &&
                 the_upcalls->move_back(queue->seat, here, kernel->name);
     } while (again);
     if (error == CL_SUCCESS)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "state/command/command.h"
+#include "state/command/parts.h"
 
 static void release_at(const struct queue *queue, uint8_t place, cl_command_queue real)
 {
@@ -160,10 +161,12 @@ cl_int queue_drain(struct context *context, uint8_t place)
         if (queue->context == context && queue->real &&
             atomic_load(&context->place[queue->seat_index]) == place) {
             cl_int finished = residence_finish(context->at[place], queue->real);
-            if (error == CL_SUCCESS)
+            /* Nothing runs any more on a lost device. */
+            if (error == CL_SUCCESS && !residence_is_lost(context->at[place]))
                 error = finished;
         }
         object_unhold(queue);
     }
+    parts_drain(context, place);
     return error;
 }

@@ -8,6 +8,8 @@
 #include "state/base/thread.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
+#include "state/command/parts.h"
+#include "state/object/lost.h"
 
 /* How long after it was asked a driver that has said nothing is looked at, and how often then. */
 #define LOOK_FIRST_NS 4000000u
@@ -37,6 +39,7 @@ struct watch {
     bool listed;                   /* on the list: the event is held */
     bool posted;                   /* the event is held */
     bool unlisted;                 /* the job is to drop the list's hold */
+    uint64_t since;                /* listed, or its device was asked; by the host's clock */
     bool pumps;                    /* held commands wait for it in another residence */
     _Atomic cl_int reached;        /* written under engine_lock */
     _Atomic uint32_t refs;         /* the event's, and one for each report to come */
@@ -190,8 +193,10 @@ static void enlist(struct watch *watch)
         watched.first = watch;
     watched.last = watch;
     watched.count++;
-    if (!watch->listed)
+    if (!watch->listed) {
         object_hold(watch->event);
+        watch->since = clock_host();
+    }
     watch->listed = true;
     if (watched.count == 1)
         pthread_cond_signal(&watched.listed);
@@ -261,7 +266,6 @@ static void ask(struct event *event, struct watch *watch)
 {
     static void(CL_CALLBACK *const reports[])(cl_event, cl_int, void *) = {has_ended, is_running,
                                                                            is_submitted};
-    const cl_icd_dispatch *cl = event->context->at[event->place]->cl;
     uint8_t wanted = 1u << CL_COMPLETE;
     pthread_mutex_lock(&engine_lock);
     for (const struct event_callback *c = watch->ahead.first; c; c = c->next)
@@ -273,6 +277,12 @@ static void ask(struct event *event, struct watch *watch)
         enlist(watch);
     watch->asked |= wanted;
     pthread_mutex_unlock(&engine_lock);
+    if (event->parts) {
+        if (wanted & (1u << CL_COMPLETE))
+            parts_ask(event);
+        return;
+    }
+    const cl_icd_dispatch *cl = event->context->at[event->place]->cl;
     for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--) {
         if (!(wanted & (1u << type)))
             continue;
@@ -300,17 +310,34 @@ void watch_leave(struct event *event)
     watch_unref(watch);
 }
 
-/* What the driver says of one event, if it did not say so by itself. */
+/* What the driver says of one event, if it did not say so by itself. Nobody may be waiting there
+ * who would notice that its device is lost: where nothing comes for long, that is asked. */
 static void look_at(struct event *event)
 {
     cl_int status;
+    struct residence *doubted = NULL;
+    uint8_t place = PLACE_NONE; /* where it runs */
     gate_enter();
-    bool known = event_state(event) == EVENT_ISSUED && event_real_status(event, &status);
+    bool issued = event_state(event) == EVENT_ISSUED;
+    bool known = issued && !event->parts && event_real_status(event, &status);
+    if (known && status > CL_COMPLETE)
+        place = event->place;
+    else if (issued && event->parts && parts_status(event) > CL_COMPLETE)
+        place = parts_place(event);
     pthread_mutex_lock(&engine_lock);
+    struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
+    if (place != PLACE_NONE && clock_host() > watch->since + lost_patience_ns) {
+        watch->since = clock_host();
+        doubted = event->context->at[place];
+        residence_ref(doubted);
+    }
     if (known)
         watch_advance(event, status);
     pthread_mutex_unlock(&engine_lock);
     gate_leave();
+    if (doubted)
+        residence_doubt(doubted);
+    residence_unref(doubted);
     let_go(event);
 }
 
@@ -397,7 +424,7 @@ static struct watch *watch_of(struct event *event)
 
 bool event_watch(struct event *event)
 {
-    if (event_state(event) == EVENT_DONE || atomic_load(&event->ended))
+    if (event_has_ended(event))
         return true;
     struct watch *watch = watch_of(event);
     if (!watch)

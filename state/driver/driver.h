@@ -2,6 +2,7 @@
 #define RESEAT_STATE_DRIVER_DRIVER_H
 
 #include <CL/cl_icd.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,6 +43,7 @@ struct device {
     struct devinfo info;    /**< Its own answers, queried once. */
     struct account account; /**< What the program has there. */
     struct reach reach; /**< Of the process when its driver last opened it. A mover's later on. */
+    atomic_bool lost;   /**< A residence there was lost, and no new one has answered since. */
     _Atomic uint8_t host_ptr; /**< enum host_ptr (residence.h). */
     struct link_figures link; /**< Of probe_link(), bandwidths of 0 until it measured. */
     const char *_Atomic name; /**< What operators call it; NULL: not heard yet. */

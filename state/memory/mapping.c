@@ -153,7 +153,7 @@ cl_int mapping_carry(struct mapping *mapping, uint8_t place)
         struct residence *from = context->at[mapping->place];
         error = leave(mapping, from);
         if (error == CL_SUCCESS)
-            error = from->cl->clFinish(from->io);
+            error = residence_await_queue(from, from->io);
         if (error != CL_SUCCESS)
             return error;
         mapping->place = PLACE_NONE;
@@ -162,7 +162,7 @@ cl_int mapping_carry(struct mapping *mapping, uint8_t place)
         struct residence *to = context->at[place];
         error = enter_again(mapping, to, place);
         if (error == CL_SUCCESS)
-            error = to->cl->clFinish(to->io);
+            error = residence_await_queue(to, to->io);
         if (error == CL_SUCCESS)
             mapping->place = place;
     }

@@ -6,6 +6,7 @@
 
 #include "state/memory/mapping.h"
 #include "state/memory/svm.h"
+#include "state/object/lost.h"
 #include "state/object/upcalls.h"
 #include "state/object/usage.h"
 
@@ -266,11 +267,17 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         if (LIKELY(error == CL_SUCCESS))
             break;
         bool ask = is_shortage(error) && memory->root == memory && answer == ROOM_AGAIN;
+        struct residence *residence = memory->context->at[context_home(memory->context)];
+        residence_ref(residence);
         if (!ask)
             memory_discard(memory);
         gate_leave();
-        if (!ask)
-            return error;
+        bool lost = residence_failed(residence, error);
+        residence_unref(residence);
+        if (lost && ask)
+            memory_discard(memory);
+        if (lost || !ask)
+            return lost ? CL_OUT_OF_RESOURCES : error;
         answer = the_upcalls->ask_for_room(device, memory->size, memory->size, false, error);
         if (answer == ROOM_REFUSE) {
             memory_discard(memory);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "state/base/callback.h"
+#include "state/driver/lost_calls.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 
@@ -61,7 +62,9 @@ static void keep_for(struct memory *memory, const cl_icd_dispatch *cl, cl_mem re
     struct farewell *farewell = memory->farewell;
     if (window && (window->ours || farewell)) {
         window_ref(window);
-        if (cl->clSetMemObjectDestructorCallback(real, window_let_go, window) != CL_SUCCESS)
+        /* Of a lost device nobody knows when it lets go of the bytes. */
+        if (cl->clSetMemObjectDestructorCallback(real, window_let_go, window) != CL_SUCCESS &&
+            cl != &driver_lost)
             window_unref(window);
     }
     /* POCL says nothing when an image over a buffer goes; it has no memory of its own either. */

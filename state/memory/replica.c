@@ -161,7 +161,7 @@ static int sync_end(const struct replica_batch *batch, uint8_t place, const stru
     if (!synced)
         return 0;
     struct residence *residence = residence_at(batch, place);
-    cl_int error = residence->cl->clFinish(residence->io);
+    cl_int error = residence_await_queue(residence, residence->io);
     if (error == CL_SUCCESS)
         return 0;
     *ret_error = error;

@@ -1,3 +1,4 @@
+#include "state/command/parts.h"
 #include "state/memory/mapping.h"
 #include "state/move/move_priv.h"
 #include "state/program/kernel.h"
@@ -60,7 +61,8 @@ int move_reserve(struct move *move)
     int error = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++)
         if (move->contexts[i].from != PLACE_HOST)
-            error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from], all);
+            error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from],
+                                      all + parts_real_count());
     return error;
 }
 
@@ -115,7 +117,7 @@ static void commit_memory(const struct move_context *entry)
         object_unhold(memory);
     }
     if (entry->from != PLACE_HOST)
-        context->at[entry->from]->cl->clFinish(context->at[entry->from]->io);
+        (void)residence_await_queue(context->at[entry->from], context->at[entry->from]->io);
 }
 
 static void drop_windows(const struct move_context *entry)

@@ -403,7 +403,7 @@ static int arrive_maps(struct move *move, const struct move_context *entry)
         object_unhold(memory);
     }
     if (error == CL_SUCCESS)
-        error = target->cl->clFinish(target->io);
+        error = residence_await_queue(target, target->io);
     if (error != CL_SUCCESS)
         return move_fail(move, -EIO, "%s does not map what is mapped (OpenCL error %d)",
                          device_name(move->target), error);

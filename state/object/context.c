@@ -215,6 +215,21 @@ void seats_wait(cl_uint count, struct seat *const *seats, struct device **ret_de
     cancel_allow(before);
 }
 
+bool seat_is_lost(const struct seat *seat)
+{
+    bool lost = false;
+    uintptr_t cursor = 0;
+    struct context *context;
+    gate_enter();
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
+        int index = context_seat_index(context, seat);
+        uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
+        lost = lost || (place != PLACE_NONE && residence_is_lost(context->at[place]));
+    }
+    gate_leave();
+    return lost;
+}
+
 /* A residence for each device, once; context->place says which seat has which. */
 static cl_int settle(struct context *context, struct device *const *devices)
 {
@@ -251,6 +266,9 @@ static bool publish_if_settled(struct context *context, struct device *const *de
     gate_enter();
     for (cl_uint i = 0; i < context->seat_count; i++)
         same = same && atomic_load(&context->seats[i]->device) == devices[i];
+    for (uint8_t place = 0; same && place < PLACES; place++)
+        if (context->at[place])
+            residence_lives(context->at[place], RESIDENCE_LIVE);
     if (same)
         object_publish(context);
     gate_leave();

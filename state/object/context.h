@@ -127,6 +127,9 @@ static inline bool context_is_inhabited(const struct context *context, uint8_t p
 /** The index of @seat in @context, or -1. */
 int context_seat_index(const struct context *context, const struct seat *seat);
 
+/** True when @seat is in a residence that is lost. */
+bool seat_is_lost(const struct seat *seat);
+
 /** Make a context with a residence for each device its seats are on. Blocks on the drivers. */
 cl_int context_create(const cl_context_properties *properties, cl_uint seat_count,
                       struct seat *const *seats,

@@ -9,7 +9,9 @@
 #include "state/base/cancel.h"
 #include "state/base/gate.h"
 #include "state/base/log.h"
+#include "state/object/await.h"
 #include "state/object/context.h"
+#include "state/object/lost.h"
 
 void residence_release(const cl_icd_dispatch *cl, enum object_type type, void *real)
 {
@@ -51,7 +53,8 @@ static void report_run(struct callback_job *job)
 static void CL_CALLBACK context_notified(const char *text, const void *info, size_t size,
                                          void *data)
 {
-    struct context *context = data;
+    struct residence *residence = data;
+    struct context *context = atomic_load(&residence->notified);
     log_warn("the driver reports: %s", text ? text : "(nothing)");
     if (!context || !context->notify || callback_start() != 0)
         return;
@@ -91,7 +94,7 @@ static bool makes_image_of(const struct residence *residence, cl_mem buffer)
 
 /* Trust, but verify: a write must show through the pointer once it is mapped. HOST_PTR_UNTRIED when
  * the driver fails. */
-static enum host_ptr try_host_pointer(const struct residence *residence)
+static enum host_ptr try_host_pointer(struct residence *residence)
 {
     enum { SIZE = 4096 };
     const cl_icd_dispatch *cl = residence->cl;
@@ -107,23 +110,24 @@ static enum host_ptr try_host_pointer(const struct residence *residence)
     if (!buffer)
         goto out;
     unsigned char pattern[4] = {2, 3, 4, 5};
-    if (cl->clEnqueueWriteBuffer(residence->io, buffer, CL_TRUE, SIZE / 2, sizeof(pattern), pattern,
-                                 0, NULL, NULL) != CL_SUCCESS)
+    if (cl->clEnqueueWriteBuffer(residence->io, buffer, CL_FALSE, SIZE / 2, sizeof(pattern),
+                                 pattern, 0, NULL, NULL) != CL_SUCCESS)
         goto out;
-    void *map = cl->clEnqueueMapBuffer(residence->io, buffer, CL_TRUE, CL_MAP_READ, 0, SIZE, 0,
+    void *map = cl->clEnqueueMapBuffer(residence->io, buffer, CL_FALSE, CL_MAP_READ, 0, SIZE, 0,
                                        NULL, NULL, &error);
-    if (!map)
+    if (residence_await_queue(residence, residence->io) != CL_SUCCESS || !map)
         goto out;
     found = map == bytes && makes_image_of(residence, buffer) && bytes[0] == 1 &&
                     memcmp(bytes + SIZE / 2, pattern, sizeof(pattern)) == 0
                 ? HOST_PTR_MAPPED
                 : HOST_PTR_COPIED;
     cl->clEnqueueUnmapMemObject(residence->io, buffer, map, 0, NULL, NULL);
-    cl->clFinish(residence->io);
+    (void)residence_await_queue(residence, residence->io);
 out:
     if (buffer)
-        cl->clReleaseMemObject(buffer);
-    free(bytes);
+        residence->cl->clReleaseMemObject(buffer);
+    if (!residence_is_lost(residence)) /* whose driver may still write there */
+        free(bytes);
     return found;
 }
 
@@ -157,7 +161,7 @@ cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event
 {
     int before = cancel_hold();
     wait_begin(residence);
-    cl_int error = residence->cl->clWaitForEvents(count, real);
+    cl_int error = residence_await_events(residence, count, real);
     wait_end(residence);
     cancel_allow(before);
     return error;
@@ -171,10 +175,10 @@ cl_int residence_finish(struct residence *residence, cl_command_queue real)
     if (UNLIKELY(residence->finish_forgets) &&
         residence->cl->clEnqueueMarkerWithWaitList(real, 0, NULL, &event) == CL_SUCCESS) {
         residence->cl->clFlush(real);
-        residence->cl->clWaitForEvents(1, &event); /* what ended in error says so itself */
+        (void)residence_await_events(residence, 1, &event); /* it says itself how it ended */
         residence->cl->clReleaseEvent(event);
     }
-    cl_int error = residence->cl->clFinish(real);
+    cl_int error = residence_await_queue(residence, real);
     wait_end(residence);
     cancel_allow(before);
     return error;
@@ -193,8 +197,8 @@ cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer)
     if (error != CL_INVALID_VALUE)
         return error;
     /* Mesa's rusticl knows of a map only once it was executed. */
-    cl->clFinish(residence->io);
-    return cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
+    (void)residence_await_queue(residence, residence->io);
+    return residence->cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
 }
 
 int residence_create(struct context *context, struct device *device,
@@ -205,18 +209,23 @@ int residence_create(struct context *context, struct device *device,
     if (!residence)
         return -ENOMEM;
     atomic_init(&residence->refs, 1);
+    atomic_init(&residence->notified, context);
+    atomic_init(&residence->cl, device->cl);
     residence->owner = context;
     residence->device = device;
-    residence->cl = device->cl;
     devinfo_group_limits(&device->info, &residence->groups);
     /* A simulator without threads, or locks. */
     residence->runs_in_caller = strcmp(device->key.platform, "Oclgrind") == 0;
     /* Mesa 22.3. */
     residence->finish_forgets = strcmp(device->key.platform, "rusticl") == 0;
+    /* NVIDIA's driver ends its waits with an error when the device fails. */
+    residence->waits_aside =
+        !residence->runs_in_caller && strcmp(device->key.platform, "NVIDIA CUDA") != 0 &&
+        !(devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU);
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)device->platform, 0};
     residence->context = residence->cl->clCreateContext(properties, 1, &device->id,
-                                                        context_notified, context, &error);
+                                                        context_notified, residence, &error);
     if (!residence->context)
         goto failed;
     residence->io = residence->cl->clCreateCommandQueue(residence->context, device->id,
@@ -224,12 +233,28 @@ int residence_create(struct context *context, struct device *device,
     if (!residence->io)
         goto failed;
     learn_host_pointers(residence);
+    /* What was lost before is used again once it has answered, in a context of its own. */
+    error = CL_DEVICE_NOT_AVAILABLE;
+    if (atomic_load(&device->lost) && !residence_is_lost(residence) &&
+        await_answer(residence, lost_answer_ns) != ANSWER_GOOD)
+        residence_lose(residence, "it does not answer in a new context either");
+    if (residence_is_lost(residence))
+        goto failed;
+    atomic_store(&device->lost, false);
     *ret_residence = residence;
     return 0;
 failed:
     residence_unref(residence);
     *ret_error = error;
     return -EIO;
+}
+
+void residence_lives(struct residence *residence, enum residence_life life)
+{
+    uint8_t before = atomic_load(&residence->life);
+    while (before != RESIDENCE_LOST &&
+           !atomic_compare_exchange_weak(&residence->life, &before, (uint8_t)life))
+        ;
 }
 
 bool residence_has_link(const struct residence *residence)
@@ -260,7 +285,7 @@ void retired_release(struct retired_list *list)
 void residence_take_retired(struct residence *residence, struct retired_list **list)
 {
     /* With the gate closed no new reference is taken. */
-    if (!residence->retired || residence->retired->count == 0 ||
+    if (!residence->retired || residence->retired->count == 0 || residence_is_lost(residence) ||
         atomic_load_explicit(&residence->refs, memory_order_acquire) != 1)
         return;
     residence->retired->next = *list;
@@ -272,6 +297,13 @@ void residence_unref(struct residence *residence)
 {
     if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
         return;
+    if (residence_is_lost(residence)) {
+        static struct residence *_Atomic lost;
+        residence->next = atomic_load(&lost);
+        while (!atomic_compare_exchange_weak(&lost, &residence->next, residence))
+            ;
+        return;
+    }
     retired_release(residence->retired);
     if (residence->io)
         residence->cl->clReleaseCommandQueue(residence->io);

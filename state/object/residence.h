@@ -25,6 +25,14 @@ enum host_ptr {
     HOST_PTR_MAPPED, /**< Maps give the pointer, as 5.2.1 demands. */
 };
 
+/** What becomes of a residence. Only a loss comes at any time; the rest is a mover's to say. */
+enum residence_life {
+    RESIDENCE_PREPARING, /**< A mover, or who makes its context, makes it. */
+    RESIDENCE_LIVE,      /**< Of a context: commands run there. */
+    RESIDENCE_DRAINING,  /**< No object refers to it any more: it goes with its last reference. */
+    RESIDENCE_LOST,      /**< Its device is gone, for good (lost.h). */
+};
+
 /** Real objects of one residence that nothing refers to any more, on their way to being released.
  */
 struct retired_list {
@@ -42,7 +50,9 @@ struct residence {
     _Atomic uint32_t refs; /**< The context's table, and each thread that waits in the driver. */
     struct context *owner; /**< In whose table it is; or NULL. Borrowed. */
     struct device *device;
-    const cl_icd_dispatch *cl;
+    const cl_icd_dispatch *_Atomic cl; /**< Its driver's; once lost, one that reaches no driver. */
+    _Atomic uint8_t life;              /**< enum residence_life. */
+    struct context *_Atomic notified;  /**< Who hears what the driver reports; or NULL. */
     cl_context context;
     cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
     struct group_limits groups;
@@ -50,9 +60,17 @@ struct residence {
     bool in_place;       /**< And the device works on those very bytes: nothing is ever copied. */
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
     bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
+    bool waits_aside;    /**< Threads of ours wait in its driver (await.h). */
     struct retired_list *retired; /**< Released with it; NULL: room for none. By movers only. */
     struct residence *next;       /**< In the list of whoever takes it apart. */
 };
+
+static inline bool residence_is_lost(const struct residence *residence)
+{
+    return atomic_load_explicit(&residence->life, memory_order_acquire) == RESIDENCE_LOST;
+}
+/** It lives that from now on, unless it is lost. */
+void residence_lives(struct residence *residence, enum residence_life life);
 
 /**
  * Make a residence for @context (or for nobody, NULL) on @device: the real context and the io
@@ -67,7 +85,8 @@ static inline void residence_ref(struct residence *residence)
 {
     atomic_fetch_add_explicit(&residence->refs, 1, memory_order_relaxed);
 }
-/** The last one releases what was retired, the queue and the context. NULL is allowed. */
+/** The last one releases what was retired, the queue and the context; of a lost one everything
+ * stays, for its driver may hang, or still write to host memory. NULL is allowed. */
 void residence_unref(struct residence *residence);
 
 /** Room for @more to be retired. 0 or -ENOMEM (then nothing changed). By a mover. */
@@ -93,6 +112,10 @@ void retired_release(struct retired_list *list);
  */
 cl_int residence_wait(struct residence *residence, cl_uint count, const cl_event *real);
 cl_int residence_finish(struct residence *residence, cl_command_queue real);
+/** The same for movers and threads of ours. CL_SUCCESS, the driver's error, or once the residence
+ * is lost, which ends the wait, what a lost device's driver says (await.c). */
+cl_int residence_await_events(struct residence *residence, cl_uint count, const cl_event *real);
+cl_int residence_await_queue(struct residence *residence, cl_command_queue real);
 /** clFlush from a thread of ours, inside the gate; nothing where that would run commands in it
  * while the program runs others. */
 void residence_flush(struct residence *residence, cl_command_queue real);

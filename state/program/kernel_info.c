@@ -177,8 +177,9 @@ cl_int kernel_work_group_info(struct kernel *kernel, cl_uint seat, cl_kernel_wor
     struct question question = {
         .kernel = kernel, .topic = TOPIC_WORK_GROUP, .name = name, .index = seat};
     key_add(&question, &seat, sizeof(seat));
-    /* For custom devices and built-in kernels (5.9.3), which are not offered. */
-    if (name == CL_KERNEL_GLOBAL_WORK_SIZE)
+    /* The last of the specification's names is for custom devices and built-in kernels (5.9.3),
+     * which are not offered; what a driver says of others is its own. */
+    if (name < CL_KERNEL_WORK_GROUP_SIZE || name >= CL_KERNEL_GLOBAL_WORK_SIZE)
         return CL_INVALID_VALUE;
     if (name == CL_KERNEL_LOCAL_MEM_SIZE) {
         /* Local arguments count, which some drivers forget; compilers differ in the rest. */

@@ -4,6 +4,7 @@
 #include "state/command/turn.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
+#include "state/object/lost.h"
 #include "state/room/room.h"
 
 /*
@@ -351,11 +352,30 @@ static cl_int prepare(struct bringing *b, struct device **ret_device)
     return error;
 }
 
+/* A lost device has no room, and none is to be made or asked for. */
+static bool is_lost(const struct command *command, cl_int error)
+{
+    const struct queue *queue = command->queue;
+    struct residence *residence = NULL;
+    gate_enter();
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    if (place != PLACE_NONE) {
+        residence = queue->context->at[place];
+        residence_ref(residence);
+    }
+    gate_leave();
+    bool lost = residence && residence_failed(residence, error);
+    residence_unref(residence);
+    return lost;
+}
+
 static cl_int bring(struct bringing *b)
 {
     struct device *device = NULL;
     bool had_turn = turn_has(b->command);
     cl_int error = prepare(b, &device);
+    if (error != CL_SUCCESS && is_lost(b->command, error))
+        return CL_OUT_OF_RESOURCES;
     if (is_shortage(error) && b->missing != 0) {
         if (had_turn && b->later) {
             turn_end(b->command);
@@ -378,6 +398,8 @@ static cl_int bring(struct bringing *b)
 cl_int command_bring(struct command *command)
 {
     struct bringing b = {.command = command, .context = command->queue->context};
+    if (is_lost(command, command->shortage))
+        return command->refused = CL_OUT_OF_RESOURCES;
     if (command->ops->relocate)
         command->ops->relocate(command);
     if (command->shortage != CL_SUCCESS)

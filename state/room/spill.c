@@ -170,7 +170,7 @@ static uint64_t spill(const struct victim *victims, size_t count)
         drop(&victims[i]);
     }
     forget(victims);
-    victims->residence->cl->clFinish(victims->residence->io);
+    (void)residence_await_queue(victims->residence, victims->residence->io);
     return bytes;
 }
 

@@ -158,9 +158,9 @@ bool pinned_create(struct residence *residence, char *memory, size_t size, struc
                                     size, memory, &error);
     if (!pin.buffer)
         goto refused;
-    pin.map = cl->clEnqueueMapBuffer(residence->io, pin.buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-                                     0, size, 0, NULL, NULL, &error);
-    if (pin.map != memory)
+    pin.map = cl->clEnqueueMapBuffer(residence->io, pin.buffer, CL_FALSE,
+                                     CL_MAP_READ | CL_MAP_WRITE, 0, size, 0, NULL, NULL, &error);
+    if (residence_await_queue(residence, residence->io) != CL_SUCCESS || pin.map != memory)
         goto refused;
     *ret_pin = pin;
     return true;
@@ -178,7 +178,7 @@ void pinned_destroy(struct pinned *pin)
     const cl_icd_dispatch *cl = pin->residence->cl;
     if (pin->map)
         cl->clEnqueueUnmapMemObject(pin->residence->io, pin->buffer, pin->map, 0, NULL, NULL);
-    cl->clFinish(pin->residence->io);
-    cl->clReleaseMemObject(pin->buffer);
+    (void)residence_await_queue(pin->residence, pin->residence->io);
+    pin->residence->cl->clReleaseMemObject(pin->buffer);
     memset(pin, 0, sizeof(*pin));
 }

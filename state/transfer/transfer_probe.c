@@ -43,10 +43,12 @@ static double time_transfer(struct residence *residence, cl_mem buffer, char *me
     double best = -1;
     for (int i = 0; i < ROUNDS; i++) {
         double begin = seconds();
-        cl_int error = read ? cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, size,
+        cl_int error = read ? cl->clEnqueueReadBuffer(residence->io, buffer, CL_FALSE, 0, size,
                                                       memory, 0, NULL, NULL)
-                            : cl->clEnqueueWriteBuffer(residence->io, buffer, CL_TRUE, 0, size,
+                            : cl->clEnqueueWriteBuffer(residence->io, buffer, CL_FALSE, 0, size,
                                                        memory, 0, NULL, NULL);
+        if (error == CL_SUCCESS)
+            error = residence_await_queue(residence, residence->io);
         double took = seconds() - begin;
         if (error != CL_SUCCESS)
             return -1;
@@ -100,7 +102,7 @@ static bool measure_link(struct residence *residence, struct link_figures *ret_f
 out:
     pinned_destroy(&pin);
     if (buffer) {
-        residence->cl->clFinish(residence->io);
+        (void)residence_await_queue(residence, residence->io);
         residence->cl->clReleaseMemObject(buffer);
     }
     host_ring_destroy(memory, LARGE);

@@ -71,14 +71,15 @@ static int check_limits(struct transfer *transfer)
  * Wait for the events of @slot and release them. Whatever is reported, nothing that was enqueued
  * for it is still running afterwards. CL_SUCCESS or the first error.
  */
-static cl_int wait_events(struct slot *slot, const cl_icd_dispatch *cl, cl_command_queue queue)
+static cl_int wait_events(struct slot *slot, struct residence *residence)
 {
     cl_int error = CL_SUCCESS;
     if (slot->event_count == 0)
         return CL_SUCCESS;
-    cl_int waited = cl->clWaitForEvents(slot->event_count, slot->events);
+    cl_int waited = residence_await_events(residence, slot->event_count, slot->events);
     if (waited != CL_SUCCESS)
-        cl->clFinish(queue);
+        (void)residence_await_queue(residence, residence->io);
+    const cl_icd_dispatch *cl = residence->cl;
     for (unsigned i = 0; i < slot->event_count; i++) {
         cl_int status = CL_COMPLETE;
         cl_int asked = cl->clGetEventInfo(slot->events[i], CL_EVENT_COMMAND_EXECUTION_STATUS,
@@ -137,7 +138,7 @@ static void wait_flight(struct transfer *transfer, struct slot *slot)
 {
     struct residence *last = transfer->to ? transfer->to : transfer->from;
     pthread_mutex_unlock(&transfer->lock);
-    cl_int error = wait_events(slot, last->cl, last->io);
+    cl_int error = wait_events(slot, last);
     pthread_mutex_lock(&transfer->lock);
     if (error != CL_SUCCESS)
         fail_locked(transfer, -EIO, error);
@@ -199,7 +200,7 @@ static void lead(struct transfer *transfer)
     transfer->leading = true;
     if (transfer->from) {
         pthread_mutex_unlock(&transfer->lock);
-        error = wait_events(slot, transfer->from->cl, transfer->from->io);
+        error = wait_events(slot, transfer->from);
         pthread_mutex_lock(&transfer->lock);
     }
     transfer->leading = false;

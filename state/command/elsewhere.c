@@ -1,0 +1,93 @@
+#include "state/command/elsewhere.h"
+
+#include "state/command/parts.h"
+
+/* Where the latest bytes of @memory can be read; PLACE_NONE: in no residence. */
+static uint8_t place_of(const struct memory *memory)
+{
+    const struct context *context = memory->context;
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (memory->real[place] && context_is_inhabited(context, place) &&
+            replica_is_latest(memory->root, place) && !context->at[place]->runs_in_caller)
+            return place;
+    return PLACE_NONE;
+}
+
+bool elsewhere_can(const struct command *command, uint8_t place)
+{
+    return command->ops->reads_to_host && place_of(command->uses[0]) != PLACE_NONE &&
+           !command->queue->context->at[place]->runs_in_caller;
+}
+
+static cl_int mark_issue(struct command *command, struct residence *residence, uint8_t place,
+                         cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                         cl_event *ret_event)
+{
+    (void)command, (void)place;
+    return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
+}
+
+struct event *elsewhere_mark(const struct command *command, struct residence *residence,
+                             uint8_t place, cl_uint waits, struct event *const *wait_list,
+                             uint64_t since)
+{
+    static const struct command_ops ops = {.type = CL_COMMAND_MARKER, .issue = mark_issue};
+    struct queue *queue = command->queue;
+    struct command mark;
+    cl_event real;
+    struct event *marker = event_create(queue->context, queue, ops.type);
+    if (!marker)
+        return NULL;
+    command_init(&mark, &ops, queue);
+    marker->begun = queue_step(queue);
+    if (command_issue(&mark, residence, place, waits, wait_list, &real) != CL_SUCCESS) {
+        event_discard(marker);
+        return NULL;
+    }
+    marker->times[0] = clock_host() - since;
+    event_issued(marker, place, real);
+    object_publish_internal(marker);
+    if (event_watch(marker))
+        return marker;
+    object_unhold(marker);
+    return NULL;
+}
+
+static cl_int read_there(void *data, struct residence *residence, uint8_t place,
+                         cl_command_queue queue, cl_event *ret_event)
+{
+    struct command *command = data;
+    return command->ops->issue(command, residence, place, queue, 0, NULL, ret_event);
+}
+
+/* Of what its driver says nothing, the time is now. */
+static cl_ulong time_of(struct event *marker, cl_profiling_info name)
+{
+    cl_ulong time;
+    return event_profiling(marker, name, &time) == CL_SUCCESS
+               ? time
+               : clock_guess(&marker->queue->seat->clock);
+}
+
+cl_int elsewhere_give(struct command *command, struct event *marker, struct event *event)
+{
+    if (event_failed(marker))
+        return CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    uint8_t place = place_of(command->uses[0]);
+    struct parts *parts = place != PLACE_NONE && event_watch(event) ? parts_create(1) : NULL;
+    if (!parts)
+        return COMMAND_ABSENT;
+    if (part_issue(&parts->of[0], event->context, place, event->profiled, read_there, command) !=
+        CL_SUCCESS) {
+        parts_release(parts, event->context);
+        parts_leave(parts);
+        return COMMAND_ABSENT;
+    }
+    if (event->profiled) {
+        parts->queued = time_of(marker, CL_PROFILING_COMMAND_QUEUED);
+        parts->submit = time_of(marker, CL_PROFILING_COMMAND_SUBMIT);
+        parts->due = time_of(marker, CL_PROFILING_COMMAND_END);
+    }
+    event_issued_in_parts(event, parts);
+    return CL_SUCCESS;
+}

@@ -1,0 +1,91 @@
+#ifndef RESEAT_STATE_COMMAND_PARTS_H
+#define RESEAT_STATE_COMMAND_PARTS_H
+
+#include "state/command/event.h"
+
+/*
+ * A command of several parts: several driver commands, each in some residence, with one event.
+ *
+ * Its parts are given to their drivers once all that it has to come after has ended (it is due), so
+ * that they wait for nothing, and in whatever order they run the program sees one command:
+ *
+ * - It is CL_SUBMITTED once its parts were given to their drivers, CL_RUNNING once one of them runs
+ *   or has ended, and ends when all of them have ended, failed ones too: until then some part may
+ *   still write what the program may free afterwards. It ends in the error of the first part, by
+ *   their order, that failed; what the others did stays done, as of any command that fails.
+ * - A part that its driver refuses has ended, in that error.
+ * - Nothing is taken back: OpenCL cancels no command that was given to a driver, and a part that
+ *   failed is not given again. What waited for it in its driver may have failed with it by then,
+ *   and what comes behind it may have changed what it would read.
+ * - It was queued and submitted when its queue's device says so of what told that it is due. The
+ * times of its parts are by the clocks of their own devices, of which only differences mean
+ * something elsewhere: each part counts as queued when the command was due. So nothing lies before
+ * what the command waited for, and nothing behind what waited for the command.
+ *
+ * What comes behind it in its queue is held until it has ended, and so is what waits for its event,
+ * whatever its residence: drivers wait for single commands of their own.
+ */
+
+struct part {
+    struct parts *all;
+    uint8_t place;
+    cl_command_queue
+        queue; /**< Its own; both are released, or retired by a mover, after its end. */
+    cl_event real;
+    _Atomic cl_int status; /**< CL_COMPLETE or an error once it has ended, CL_SUBMITTED before. */
+    cl_ulong start, end;   /**< Since it was queued; kept once `real` is gone. */
+};
+
+struct parts {
+    _Atomic uint32_t refs; /**< The event's, and one for each report of a driver to come. */
+    struct event *event;   /**< Guarded by engine_lock; NULL: it is gone. */
+    unsigned count;
+    unsigned left;                /**< That have not ended. Guarded by engine_lock. */
+    cl_ulong queued, submit, due; /**< In the program's clock. */
+    struct part of[];
+};
+
+/** @count parts that are in no residence yet; NULL without memory. Owned by the caller. */
+struct parts *parts_create(unsigned count);
+/**
+ * A command on @queue, in no order with any other: @issue gives it to the driver. A refusal is what
+ * becomes of the part. Inside the gate; returns what the driver says.
+ */
+cl_int part_issue(struct part *part, struct context *context, uint8_t place, bool profiled,
+                  cl_int (*issue)(void *data, struct residence *residence, uint8_t place,
+                                  cl_command_queue queue, cl_event *ret_event),
+                  void *data);
+/** Release what is left of them, which nobody waits for. Inside the gate. NULL is allowed. */
+void parts_release(struct parts *parts, const struct context *context);
+/** The event ends its life. Any thread; NULL is allowed. */
+void parts_leave(struct parts *parts);
+
+/**
+ * The parts of @event, HELD, were given to their drivers: it becomes ISSUED, and is watched (a
+ * watch exists: event_watch). Owns @parts. Inside the gate.
+ */
+void event_issued_in_parts(struct event *event, struct parts *parts);
+
+/** Ask the drivers; what has ended is noted. Returns the event's status. Inside the gate. */
+cl_int parts_status(struct event *event);
+/** The place of a part that runs, or PLACE_NONE. Inside the gate. */
+uint8_t parts_place(const struct event *event);
+/** Have the drivers report the ends. Inside the gate; once. */
+void parts_ask(struct event *event);
+/** Wait in the drivers until all have ended. Outside the gate; @event is held. */
+void parts_wait(struct event *event);
+/** As event_profiling, of an event that is ISSUED. Inside the gate. */
+cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
+/** All have ended: give back what drivers need no more. Inside the gate; by one thread. */
+void parts_ended(struct event *event);
+
+/** Wait for every part in @place: no event of @context uses what is there afterwards. By a mover,
+ *  with the gate closed. */
+void parts_drain(const struct context *context, uint8_t place);
+/** Real objects that they have in all; for residence_reserve. */
+size_t parts_real_count(void);
+/** Let go, into @residence's doomed, what the parts of @event have in @place. They were drained. By
+ *  a mover, at COMMIT. True when none has anything anywhere any more. */
+bool parts_settle(struct event *event, struct residence *residence, uint8_t place);
+
+#endif

@@ -1,0 +1,356 @@
+#include "state/object/await.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "state/base/clock.h"
+#include "state/base/fork.h"
+#include "state/base/thread.h"
+#include "state/base/work.h"
+#include "state/object/lost.h"
+
+/* Events in one call of the driver. */
+#define AWAIT_EVENTS 16
+/* How long each side of a wait looks before it sleeps: what is over sooner would take as long again
+ * to wake a thread. Where there are processors to spare. */
+#define SPIN_NS         30000u
+#define SPIN_PROCESSORS 4
+
+/* What a helper does in the driver; it refers to nothing of ours. */
+struct driver_call {
+    cl_int (*run)(const struct driver_call *call);
+    const cl_icd_dispatch *cl;
+    cl_context context;
+    cl_device_id device;
+    cl_command_queue queue;
+    cl_uint count;
+    cl_event events[AWAIT_EVENTS];
+};
+
+/* A thread of ours that waits in drivers for others, one at a time. */
+struct helper {
+    struct helper *next; /* of those that are called, or idle; guarded by lock, like... */
+    const struct residence *waited; /* whose wait that is; not referred to */
+    pthread_cond_t called, ended;
+    struct driver_call call;
+    cl_int result;
+    bool abandoned; /* ...up to here: nobody waits any more */
+    atomic_bool calls, ends;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct helper *idle, *busy; /* guarded by lock */
+
+static void spin(const atomic_bool *flag)
+{
+    static _Atomic long processors;
+    long count = atomic_load_explicit(&processors, memory_order_relaxed);
+    if (UNLIKELY(count == 0)) {
+        count = sysconf(_SC_NPROCESSORS_ONLN);
+        atomic_store_explicit(&processors, count > 0 ? count : 1, memory_order_relaxed);
+    }
+    if (count < SPIN_PROCESSORS)
+        return;
+    uint64_t until = clock_host() + SPIN_NS;
+    while (!atomic_load_explicit(flag, memory_order_acquire) && clock_host() < until)
+        ;
+}
+
+/* Under the lock. */
+static void leave_busy(struct helper *helper)
+{
+    struct helper **link = &busy;
+    while (*link != helper)
+        link = &(*link)->next;
+    *link = helper->next;
+}
+
+static void helper_free(struct helper *helper)
+{
+    pthread_cond_destroy(&helper->called);
+    pthread_cond_destroy(&helper->ended);
+    free(helper);
+}
+
+static void *helper_run(void *data)
+{
+    struct helper *helper = data;
+    bool abandoned = false;
+    while (!abandoned) {
+        spin(&helper->calls);
+        pthread_mutex_lock(&lock);
+        while (!atomic_load(&helper->calls))
+            pthread_cond_wait(&helper->called, &lock);
+        atomic_store(&helper->calls, false);
+        pthread_mutex_unlock(&lock);
+        cl_int result = helper->call.run(&helper->call);
+        pthread_mutex_lock(&lock);
+        helper->result = result;
+        abandoned = helper->abandoned;
+        atomic_store_explicit(&helper->ends, true, memory_order_release);
+        pthread_cond_signal(&helper->ended);
+        pthread_mutex_unlock(&lock);
+    }
+    helper_free(helper);
+    return NULL;
+}
+
+static struct helper *helper_create(void)
+{
+    pthread_condattr_t monotonic;
+    struct helper *helper = calloc(1, sizeof(*helper));
+    if (!helper || pthread_condattr_init(&monotonic) != 0) {
+        free(helper);
+        return NULL;
+    }
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&helper->called, NULL);
+    pthread_cond_init(&helper->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (thread_start("reseat-wait", 0, helper_run, helper, NULL) == 0)
+        return helper;
+    helper_free(helper);
+    return NULL;
+}
+
+/* Have a helper do @call for a wait for @residence; NULL without memory or threads. */
+static struct helper *helper_call(const struct residence *residence, const struct driver_call *call)
+{
+    pthread_mutex_lock(&lock);
+    struct helper *helper = idle;
+    if (helper)
+        idle = helper->next;
+    pthread_mutex_unlock(&lock);
+    if (!helper)
+        helper = helper_create();
+    if (!helper)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    helper->call = *call;
+    helper->waited = residence;
+    helper->next = busy;
+    busy = helper;
+    atomic_store(&helper->ends, false);
+    atomic_store_explicit(&helper->calls, true, memory_order_release);
+    pthread_cond_signal(&helper->called);
+    pthread_mutex_unlock(&lock);
+    return helper;
+}
+
+/* Nobody waits for it any more. True with its result when it had ended; else it ends by itself, or
+ * is in the driver for good. */
+static bool helper_leave(struct helper *helper, cl_int *ret_result)
+{
+    pthread_mutex_lock(&lock);
+    bool ended = atomic_load(&helper->ends);
+    leave_busy(helper);
+    if (ended) {
+        *ret_result = helper->result;
+        helper->next = idle;
+        idle = helper;
+    } else {
+        helper->abandoned = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return ended;
+}
+
+/* Until it ended, the time has come, or @leaves is lost; NULL: whatever becomes of it. */
+static void helper_wait(struct helper *helper, uint64_t until_ns, const struct residence *leaves)
+{
+    const struct timespec until = {(time_t)(until_ns / 1000000000u),
+                                   (long)(until_ns % 1000000000u)};
+    int error = 0;
+    spin(&helper->ends);
+    pthread_mutex_lock(&lock);
+    while (!atomic_load(&helper->ends) && error == 0 && !(leaves && residence_is_lost(leaves)))
+        error = pthread_cond_timedwait(&helper->ended, &lock, &until);
+    pthread_mutex_unlock(&lock);
+}
+
+void await_lost(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct helper *helper = busy; helper; helper = helper->next)
+        if (residence_is_lost(helper->waited))
+            pthread_cond_broadcast(&helper->ended);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Four bytes to the device: a marker alone may be the host's own affair. Where there is no room for
+ * them, nothing is said of the device. */
+static cl_int write_bytes(const struct driver_call *call, cl_command_queue queue)
+{
+    static const cl_uint value;
+    cl_int error, status = CL_COMPLETE;
+    cl_event event = NULL;
+    cl_mem buffer =
+        call->cl->clCreateBuffer(call->context, CL_MEM_READ_WRITE, sizeof(value), NULL, &error);
+    if (!buffer)
+        return CL_SUCCESS;
+    if (call->cl->clEnqueueWriteBuffer(queue, buffer, CL_FALSE, 0, sizeof(value), &value, 0, NULL,
+                                       &event) == CL_SUCCESS) {
+        error = call->cl->clFinish(queue);
+        if (error == CL_SUCCESS)
+            (void)call->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+                                           &status, NULL);
+        call->cl->clReleaseEvent(event);
+    } else {
+        error = CL_SUCCESS;
+    }
+    call->cl->clReleaseMemObject(buffer);
+    return error != CL_SUCCESS ? error : status < 0 ? status : CL_SUCCESS;
+}
+
+/* On a queue of its own, for others may be in those that there are. */
+static cl_int run_probe(const struct driver_call *call)
+{
+    cl_int error;
+    cl_event event = NULL;
+    cl_command_queue queue = call->cl->clCreateCommandQueue(call->context, call->device, 0, &error);
+    if (!queue)
+        queue = call->queue;
+    error = write_bytes(call, queue);
+    if (error == CL_SUCCESS)
+        error = call->cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &event);
+    if (error == CL_SUCCESS) {
+        error = call->cl->clFinish(queue);
+        call->cl->clReleaseEvent(event);
+    }
+    if (queue != call->queue)
+        call->cl->clReleaseCommandQueue(queue);
+    call->cl->clReleaseCommandQueue(call->queue);
+    call->cl->clReleaseContext(call->context);
+    return error;
+}
+
+/* It may be left behind, and the residence go: it has references of its own. */
+static struct helper *probe_start(struct residence *residence)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    const struct driver_call call = {.run = run_probe,
+                                     .cl = cl,
+                                     .context = residence->context,
+                                     .device = residence->device->id,
+                                     .queue = residence->io};
+    cl->clRetainContext(call.context);
+    cl->clRetainCommandQueue(call.queue);
+    struct helper *helper = helper_call(residence, &call);
+    if (!helper) {
+        cl->clReleaseCommandQueue(call.queue);
+        cl->clReleaseContext(call.context);
+    }
+    return helper;
+}
+
+enum answer await_answer(struct residence *residence, uint64_t patience_ns)
+{
+    cl_int result;
+    struct helper *probe = probe_start(residence);
+    if (!probe)
+        return ANSWER_GOOD;
+    helper_wait(probe, clock_host() + patience_ns, NULL);
+    if (!helper_leave(probe, &result))
+        return ANSWER_NONE;
+    return result == CL_SUCCESS ? ANSWER_GOOD : ANSWER_ERROR;
+}
+
+/* What a wait that lasts asks of the device meanwhile. */
+struct look {
+    struct helper *probe; /* under way; or NULL */
+    uint64_t patience_ns;
+};
+
+static void look(struct look *look, struct residence *residence)
+{
+    cl_int result;
+    if (!look->probe) {
+        look->probe = probe_start(residence);
+        return;
+    }
+    if (!atomic_load(&look->probe->ends))
+        return;
+    if (helper_leave(look->probe, &result) && result != CL_SUCCESS)
+        residence_lose(residence, "it does not end what it was given, and answers with errors");
+    look->probe = NULL;
+    look->patience_ns *= 2;
+}
+
+/* False when it could not be done aside. */
+static bool call_aside(struct residence *residence, const struct driver_call *call,
+                       cl_int *ret_result)
+{
+    cl_int ignored;
+    struct look at = {NULL, lost_patience_ns};
+    /* Who comes from a handler of exit() is alone in the driver. */
+    if (!residence->waits_aside || work_is_over())
+        return false;
+    struct helper *helper = helper_call(residence, call);
+    if (!helper)
+        return false;
+    for (;;) {
+        uint64_t step = at.probe ? at.patience_ns / 8 : at.patience_ns;
+        helper_wait(helper, clock_host() + step, residence);
+        if (atomic_load(&helper->ends) || residence_is_lost(residence))
+            break;
+        look(&at, residence);
+    }
+    if (at.probe)
+        (void)helper_leave(at.probe, &ignored);
+    if (!helper_leave(helper, ret_result)) {
+        struct driver_call lost = *call;
+        lost.cl = residence->cl;
+        *ret_result = lost.run(&lost);
+    }
+    return true;
+}
+
+static cl_int run_wait(const struct driver_call *call)
+{
+    return call->cl->clWaitForEvents(call->count, call->events);
+}
+
+static cl_int run_finish(const struct driver_call *call)
+{
+    return call->cl->clFinish(call->queue);
+}
+
+cl_int residence_await_events(struct residence *residence, cl_uint count, const cl_event *real)
+{
+    cl_int error = CL_SUCCESS;
+    for (cl_uint at = 0; residence->waits_aside && at < count; at += AWAIT_EVENTS) {
+        struct driver_call call = {.run = run_wait, .cl = residence->cl};
+        cl_int ended;
+        call.count = count - at < AWAIT_EVENTS ? count - at : AWAIT_EVENTS;
+        memcpy(call.events, real + at, call.count * sizeof(*real));
+        if (!call_aside(residence, &call, &ended))
+            ended = run_wait(&call);
+        error = error != CL_SUCCESS ? error : ended;
+    }
+    if (!residence->waits_aside)
+        error = residence->cl->clWaitForEvents(count, real);
+    return LIKELY(error == CL_SUCCESS) || !residence_failed(residence, error)
+               ? error
+               : CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+}
+
+cl_int residence_await_queue(struct residence *residence, cl_command_queue real)
+{
+    const struct driver_call call = {.run = run_finish, .cl = residence->cl, .queue = real};
+    cl_int error;
+    if (!call_aside(residence, &call, &error))
+        error = run_finish(&call);
+    return LIKELY(error == CL_SUCCESS) || !residence_failed(residence, error) ? error
+                                                                              : CL_OUT_OF_RESOURCES;
+}
+
+static void in_child(void)
+{
+    static struct helper *of_parent[2] __attribute__((used)); /* whose threads are not here */
+    of_parent[0] = idle;
+    of_parent[1] = busy;
+    idle = busy = NULL;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .in_child = in_child};

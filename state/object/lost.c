@@ -1,0 +1,71 @@
+#include "state/object/lost.h"
+
+#include "state/base/log.h"
+#include "state/base/work.h"
+#include "state/driver/lost_calls.h"
+#include "state/object/await.h"
+
+uint64_t lost_patience_ns = 2000000000u;
+uint64_t lost_answer_ns = 5000000000u;
+
+/* Errors from here down are vendors' own: NVIDIA's has -9999 for a kernel that faulted. */
+#define VENDORS_OWN (-1200)
+
+/* What a shortage is reported with as well. */
+static bool is_like_shortage(cl_int error)
+{
+    return error == CL_OUT_OF_RESOURCES || error == CL_OUT_OF_HOST_MEMORY;
+}
+
+static bool is_suspicious(cl_int error)
+{
+    switch (error) {
+    case CL_DEVICE_NOT_AVAILABLE:
+    case CL_INVALID_DEVICE:
+    case CL_INVALID_CONTEXT:
+    case CL_INVALID_COMMAND_QUEUE:
+    case CL_INVALID_EVENT:
+    case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST:
+        return true;
+    default:
+        return is_like_shortage(error) || error <= VENDORS_OWN;
+    }
+}
+
+bool residence_failed(struct residence *residence, cl_int error)
+{
+    if (residence_is_lost(residence))
+        return true;
+    if (!is_suspicious(error) || residence->runs_in_caller || work_is_over())
+        return false;
+    switch (await_answer(residence, lost_answer_ns)) {
+    case ANSWER_ERROR:
+        residence_lose(residence, "it answers with errors only");
+        break;
+    case ANSWER_NONE:
+        if (!is_like_shortage(error))
+            residence_lose(residence, "it does not answer any more");
+        break;
+    case ANSWER_GOOD:
+        break;
+    }
+    return residence_is_lost(residence);
+}
+
+void residence_doubt(struct residence *residence)
+{
+    if (!residence_is_lost(residence) && !residence->runs_in_caller && !work_is_over() &&
+        await_answer(residence, lost_patience_ns / 8) == ANSWER_ERROR)
+        residence_lose(residence, "it does not end what it was given, and answers with errors");
+}
+
+void residence_lose(struct residence *residence, const char *reason)
+{
+    if (atomic_exchange(&residence->life, RESIDENCE_LOST) == RESIDENCE_LOST)
+        return;
+    log_warn("%s is lost: %s", device_name(residence->device), reason);
+    atomic_store(&residence->device->lost, true);
+    atomic_store(&residence->notified, NULL);
+    atomic_store(&residence->cl, &driver_lost);
+    await_lost();
+}

@@ -1,0 +1,47 @@
+#ifndef RESEAT_STATE_PRESENT_PRESENTED_H
+#define RESEAT_STATE_PRESENT_PRESENTED_H
+
+#include "state/object/context.h"
+#include "state/present/present.h"
+
+/* What this program is told, and the limits that its calls are compared with. */
+
+/** What the program is told about its devices, the same of each; constant once the program runs.
+ */
+extern struct present the_present;
+
+/** Of the_present, what every launch is compared with. */
+struct call_limits {
+    bool uniform_groups; /**< Work-groups of one launch all have the same size. */
+    bool subgroups;      /**< The device has any. */
+    bool empty_commands; /**< Launches of no work-items and transfers of no bytes do nothing (2.1),
+                              instead of failing. */
+};
+extern struct call_limits the_limits;
+
+/** The same of a seat, by its index, and of buffers: of a program that registered (policy/reseat.h)
+ *  these follow the device that the seat has. */
+struct seat_limits {
+    struct group_limits groups;
+    _Atomic uint64_t allocation; /**< Bytes of the largest buffer. */
+};
+extern struct seat_limits seat_limits[SEATS];
+/** Those of one device. Not atomic as a whole. */
+void seat_limits_set(struct seat_limits *limits, const struct devinfo *device);
+
+/** Of a context: the largest of its seats' (5.2.1: "for all devices in context"). */
+static inline uint64_t limits_allocation(const struct context *context)
+{
+    uint64_t most = 0;
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        uint64_t one = atomic_load_explicit(&seat_limits[context->seats[i]->index].allocation,
+                                            memory_order_relaxed);
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
+/** Read the limits from the_present, for all seats. */
+void presented_limits_read(void);
+
+#endif

@@ -1,0 +1,232 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/messages/messages.h"
+#include "agent/daemon/programs/registry.h"
+
+/* Which messages the agent takes from whom: each has one row, and all else is refused. */
+
+static char folder[64];
+static struct agent agent;
+
+void agent_log(const char *format, ...)
+{
+    (void)format;
+}
+
+void agent_stop(struct agent *stopped)
+{
+    stopped->stopping = true;
+}
+
+static void begin(void)
+{
+    const struct config_source nothing = {.path = NULL};
+    struct config_error wrong;
+
+    strcpy(folder, "/tmp/reseat-messages-XXXXXX");
+    cr_assert(mkdtemp(folder));
+    setenv("XDG_STATE_HOME", folder, 1);
+    snprintf(agent.paths.socket, sizeof(agent.paths.socket), "%s/agent.sock", folder);
+    snprintf(agent.programs_folder, sizeof(agent.programs_folder), "%s", folder);
+    agent.events = &agent_events;
+    cr_assert_eq(uv_loop_init(&agent.loop), 0);
+    cr_assert_eq(config_load(&nothing, &agent.config, &wrong), 0);
+    cr_assert_eq(govern_init(&agent), 0);
+    cr_assert_eq(peers_listen(&agent), 0);
+}
+
+static void finish(void)
+{
+    char command[128];
+
+    while (agent.peers) {
+        peer_close(agent.peers);
+    }
+    uv_close((uv_handle_t *)&agent.listener, NULL);
+    uv_run(&agent.loop, UV_RUN_DEFAULT);
+    cr_expect_eq(uv_loop_close(&agent.loop), 0);
+    programs_finish(&agent);
+    govern_finish(&agent);
+    config_finish(&agent.config);
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    cr_expect_eq(system(command), 0);
+}
+
+TestSuite(messages, .init = begin, .fini = finish, .timeout = 30);
+
+/* ---- rows ---- */
+
+static unsigned rows_of(const char *type, enum peer_role from)
+{
+    unsigned rows = 0;
+
+    for (size_t i = 0; i < message_handler_count; i++) {
+        rows += message_handlers[i].from == from && strcmp(message_handlers[i].type, type) == 0;
+    }
+    return rows;
+}
+
+/** What the agent only says. */
+static bool is_said(const char *type)
+{
+    static const char *const said[] = {MSG_WELCOME, MSG_QUERY, MSG_STEP,  MSG_ERROR,
+                                       MSG_ANSWER,  MSG_GRANT, MSG_SHRINK};
+
+    for (size_t i = 0; i < ARRAY_SIZE(said); i++) {
+        if (strcmp(said[i], type) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+Test(messages, every_type_of_the_protocol_has_one_row)
+{
+    FILE *header = fopen(PROTOCOL_HEADER, "re");
+    char line[256], name[64], type[64];
+    unsigned types = 0, taken = 0;
+
+    cr_assert_not_null(header);
+    while (fgets(line, sizeof(line), header)) {
+        if (sscanf(line, "#define MSG_%63s \"%63[^\"]\"", name, type) != 2) {
+            continue;
+        }
+        unsigned rows = 0;
+        for (int from = PEER_UNKNOWN; from <= PEER_CLIENT; from++) {
+            rows += rows_of(type, (enum peer_role)from);
+        }
+        cr_expect_eq(rows, is_said(type) ? 0 : 1, "%s has %u rows", type, rows);
+        types++;
+        taken += rows;
+    }
+    fclose(header);
+    cr_expect_gt(types, 25);
+    cr_expect_eq(taken, message_handler_count, "a row is of no type of the protocol");
+}
+
+/* ---- what is refused ---- */
+
+static int connect_to_it(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    memcpy(address.sun_path, agent.paths.socket, sizeof(address.sun_path));
+    cr_assert_eq(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+static void say(int fd, struct frame *frame)
+{
+    cr_assert_eq(frame_seal(frame), 0);
+    cr_assert_eq(send(fd, frame->buffer.data, frame->buffer.size, 0), (ssize_t)frame->buffer.size);
+    frame_finish(frame);
+    for (int i = 0; i < 8; i++) {
+        uv_run(&agent.loop, UV_RUN_NOWAIT);
+    }
+}
+
+/** True when an error of that code is all that comes; and nothing, when @code is NULL. */
+static bool hears(int fd, const char *code)
+{
+    struct frame_reader reader;
+    struct message message;
+    char bytes[4096];
+    unsigned errors = 0, others = 0;
+    ssize_t count;
+
+    frame_reader_init(&reader);
+    while ((count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0) {
+        cr_assert_eq(frame_reader_feed(&reader, bytes, (size_t)count), 0);
+    }
+    while (frame_reader_next(&reader, &message) == 1) {
+        bool is = field_is(&message.root, "type", MSG_ERROR) && code &&
+                  field_is(&message.root, "code", code);
+        errors += is;
+        others += !is;
+        message_finish(&message);
+    }
+    frame_reader_finish(&reader);
+    return errors == (code ? 1 : 0) && others == 0;
+}
+
+static int call_as(const char *role)
+{
+    int fd = connect_to_it();
+    struct frame frame;
+    char bytes[4096];
+
+    frame_init(&frame, MSG_HELLO);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_string(&frame, "role", role);
+    say(fd, &frame);
+    cr_assert_gt(recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT), 0, "no welcome");
+    return fd;
+}
+
+static void expect_refused(int fd, const char *type)
+{
+    struct frame frame;
+
+    frame_init(&frame, type);
+    say(fd, &frame);
+    cr_expect(hears(fd, ERR_PROTOCOL), "%s", type);
+}
+
+Test(messages, what_another_may_say_is_refused_and_changes_nothing)
+{
+    int program = call_as("program"), client = call_as("client");
+
+    for (size_t i = 0; i < message_handler_count; i++) {
+        const struct message_handler *row = &message_handlers[i];
+        if (row->from != PEER_PROGRAM) {
+            expect_refused(program, row->type);
+        }
+        if (row->from != PEER_CLIENT) {
+            expect_refused(client, row->type);
+        }
+    }
+    expect_refused(program, "nothing of the kind");
+    expect_refused(client, "nothing of the kind");
+    expect_refused(client, MSG_GRANT);
+    cr_expect_eq(agent.peer_count, 2, "they are still listened to");
+    cr_expect_not(agent.stopping);
+    close(program);
+    close(client);
+}
+
+Test(messages, the_first_is_a_hello_or_the_last)
+{
+    int fd = connect_to_it();
+
+    expect_refused(fd, MSG_APPS);
+    cr_expect_eq(agent.peer_count, 0);
+    close(fd);
+}
+
+Test(messages, what_concerns_all_is_denied_to_other_users)
+{
+    int fd = call_as("client");
+    unsigned denied = 0;
+
+    agent.peers->uid = geteuid() + 1;
+    for (size_t i = 0; i < message_handler_count; i++) {
+        struct frame frame;
+        if (message_handlers[i].allowed) {
+            frame_init(&frame, message_handlers[i].type);
+            say(fd, &frame);
+            cr_expect(hears(fd, ERR_DENIED), "%s", message_handlers[i].type);
+            denied++;
+        }
+    }
+    cr_expect_eq(denied, 4, "stop, reload, drain and balance");
+    cr_expect_not(agent.stopping);
+    close(fd);
+}

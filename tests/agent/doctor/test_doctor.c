@@ -1,0 +1,343 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+
+/* reseat doctor, on programs made for it. tests/interpose/entry/test_roads.c goes the roads that it
+ * names. */
+
+TestSuite(doctor, .init = harness_init, .fini = harness_finish, .timeout = 60);
+
+static const char *built(const char *name)
+{
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+
+    snprintf(path, sizeof(paths[0]), "%s/%s", getenv("TEST_FOLDER"), name);
+    return path;
+}
+
+Test(doctor, names_the_road)
+{
+    struct result *result = RESEAT("doctor", built("doctor_opens"));
+
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert(strstr(result->out, "takes road ICD"), "%s", result->out);
+    result = RESEAT("doctor", built("doctor_linked"));
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert(strstr(result->out, "takes road preload"), "%s", result->out);
+    cr_assert(strstr(result->out, "all 1 OpenCL functions"), "%s", result->out);
+    result = RESEAT("doctor", built("doctor_plain"));
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert(strstr(result->out, "no sign of OpenCL"), "%s", result->out);
+    cr_assert_eq(RESEAT("doctor", "/nonexistent")->status, 3);
+}
+
+Test(doctor, names_what_stops_it)
+{
+    struct result *result = RESEAT("doctor", built("doctor_uncovered"));
+    char path[128];
+
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->out, "clFinish"), "%s", result->out);
+    result = RESEAT("doctor", built("doctor_static"));
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->out, "statically"), "%s", result->out);
+
+    snprintf(path, sizeof(path), "%s/setuid", harness_folder());
+    harness_run("cp", built("doctor_linked"), path, NULL);
+    cr_assert_eq(chmod(path, 04755), 0);
+    result = RESEAT("doctor", path);
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->out, "set-user-id"), "%s", result->out);
+
+    snprintf(path, sizeof(path), "%s/script", harness_folder());
+    FILE *file = fopen(path, "w");
+    fprintf(file, "#!/usr/bin/env -S %s\n", built("doctor_static"));
+    fclose(file);
+    chmod(path, 0755);
+    result = RESEAT("doctor", path);
+    cr_assert(strstr(result->out, "is a script"), "%s", result->out);
+    cr_assert_eq(result->status, 1);
+    file = fopen(path, "w");
+    fputs("neither\n", file);
+    fclose(file);
+    cr_assert_eq(RESEAT("doctor", path)->status, 1);
+}
+
+Test(doctor, checks_the_setup)
+{
+    cr_assert_eq(RESEAT("doctor")->status, 0);
+    setenv("RESEAT_LIBRARY", "/nonexistent", 1);
+    struct result *result = RESEAT("doctor");
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->out, "stop  library"), "%s", result->out);
+}
+
+/* The sanitizer reserves more. */
+#ifndef __SANITIZE_ADDRESS__
+Test(doctor, says_that_the_address_space_is_limited)
+{
+    struct result *result = RESEAT("doctor");
+    const struct rlimit limit = {(rlim_t)3 << 30, (rlim_t)3 << 30};
+    const struct rlimit cramped = {(rlim_t)1 << 29, (rlim_t)3 << 30};
+
+    cr_assert_not(strstr(result->out, "address space"), "%s", result->out);
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    result = RESEAT("doctor");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->out, "note  address space: limited to 3072 MiB"), "%s", result->out);
+    result = RESEAT("doctor", "true");
+    cr_assert(strstr(result->out, "note  address space"), "%s", result->out);
+    cr_assert_str_eq(RESEAT("run", "true")->err, "");
+    cr_assert_eq(setrlimit(RLIMIT_AS, &cramped), 0);
+    result = RESEAT("run", "true");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->err, "limited to 512 MiB"), "%s", result->err);
+}
+#endif
+
+/** The first check that says @mark; NULL: none does. Borrowed from @object. */
+static const char *check_of(json_t *object, const char *mark)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, "checks"), i, one)
+    {
+        if (strcmp(json_string_value(json_object_get(one, "result")), mark) == 0) {
+            return json_string_value(json_object_get(one, "text"));
+        }
+    }
+    return NULL;
+}
+
+static json_t *doctor_json(struct result *result, int status)
+{
+    json_t *object = json_loads(result->out, 0, NULL);
+
+    cr_assert(object, "not JSON: %s", result->out);
+    cr_assert_eq(result->status, status);
+    cr_assert_eq(json_integer_value(json_object_get(object, "status")), status);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), "doctor");
+    cr_assert_eq(status != 0, json_object_get(object, "error") != NULL);
+    return object;
+}
+
+Test(doctor, says_it_as_json)
+{
+    json_t *object = doctor_json(RESEAT("doctor", "--json"), 0);
+
+    cr_assert(strstr(check_of(object, "ok"), "runtime folder: "));
+    cr_assert_null(check_of(object, "stop"));
+    cr_assert(json_is_null(json_object_get(object, "road")));
+    json_decref(object);
+    object = doctor_json(RESEAT("doctor", "--json", "--", "true", "--json"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "road")), "unknown");
+    cr_assert(strstr(json_string_value(json_object_get(object, "summary")), "no sign of OpenCL"));
+    json_decref(object);
+    object = doctor_json(RESEAT("doctor", "--json", "/nonexistent"), 3);
+    json_decref(object);
+    setenv("RESEAT_LIBRARY", "/nonexistent", 1);
+    object = doctor_json(RESEAT("doctor", "--json"), 1);
+    cr_assert(strstr(check_of(object, "stop"), "library: "));
+    json_decref(object);
+}
+
+static const char *inside(const char *name)
+{
+    static char paths[8][512];
+    static unsigned next;
+    char *path = paths[next++ % 8];
+
+    snprintf(path, sizeof(paths[0]), "%s/%s", harness_folder(), name);
+    return path;
+}
+
+/** A file in the test's folder, executable. */
+static const char *write_file(const char *name, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static const char *write_file(const char *name, const char *format, ...)
+{
+    const char *path = inside(name);
+    FILE *file = fopen(path, "w");
+    va_list arguments;
+
+    cr_assert(file);
+    va_start(arguments, format);
+    vfprintf(file, format, arguments);
+    va_end(arguments);
+    cr_assert_eq(fclose(file), 0);
+    cr_assert_eq(chmod(path, 0755), 0);
+    return path;
+}
+
+static void expect(const struct result *result, int status, const char *line)
+{
+    cr_expect_eq(result->status, status, "%s%s", result->out, result->err);
+    cr_expect(strstr(result->out, line), "no \"%s\" in: %s", line, result->out);
+}
+
+Test(doctor, a_linked_program_with_a_loader_of_its_own_takes_preload)
+{
+    const char *program = inside("program"), *loader = inside("private/libOpenCL.so.1");
+
+    harness_run("cp", built("doctor_private"), program, NULL);
+    cr_assert_eq(mkdir(inside("private"), 0755), 0);
+    harness_run("sh", "-c",
+                "cp \"$(ldconfig -p | sed -n 's/.*libOpenCL.so.1 .*=> //p' | head -1)\" \"$1\"",
+                "sh", loader, NULL);
+    struct result *result = RESEAT("doctor", program);
+    expect(result, 0, "takes road preload");
+    expect(result, 0, "a loader of its own: ");
+    expect(result, 0, "which reads OCL_ICD_VENDORS");
+    /* One that reads no variable. */
+    harness_run("cp", built("doctor_module.so"), loader, NULL);
+    expect(RESEAT("doctor", program), 0, "which does not read OCL_ICD_VENDORS");
+}
+
+Test(doctor, a_static_or_set_uid_program_is_told_what_to_do)
+{
+    expect(RESEAT("doctor", built("doctor_static")), 1, "link it dynamically");
+    harness_run("cp", built("doctor_linked"), inside("setuid"), NULL);
+    cr_assert_eq(chmod(inside("setuid"), 04755), 0);
+    expect(RESEAT("doctor", inside("setuid")), 1, "run a copy without that bit");
+    const char *script = write_file("script", "#!/bin/sh\nexec %s\n", built("doctor_linked"));
+    cr_assert_eq(chmod(script, 04755), 0);
+    expect(RESEAT("doctor", script), 0, "has no effect");
+}
+
+Test(doctor, a_shell_wrapper_takes_the_road_of_what_it_runs)
+{
+    expect(
+        RESEAT("doctor", write_file("one", "#!/bin/sh\nexec %s \"$@\"\n", built("doctor_opens"))),
+        0, "takes road ICD");
+    expect(RESEAT("doctor", write_file("two", "#!/bin/sh\nif true; then X=1 %s; fi\n",
+                                       built("doctor_linked"))),
+           0, "takes road preload");
+    /* Beside itself, by whichever way it finds out where that is. */
+    harness_run("cp", built("doctor_linked"), inside("beside"), NULL);
+    expect(
+        RESEAT("doctor", write_file("three", "#!/bin/bash\nHERE=$(cd \"$(dirname \"$0\")\"; pwd)\n"
+                                             "\"${HERE}/beside\" # not ./static\n")),
+        0, "takes road preload");
+    expect(RESEAT("doctor", write_file("four", "#!/bin/sh\n`dirname $0`/three\n")), 0,
+           "takes road preload");
+    expect(RESEAT("doctor", "sh", inside("four")), 0, "takes road preload");
+    expect(RESEAT("doctor", write_file("five", "#!/bin/sh\n%s\n", built("doctor_uncovered"))), 1,
+           "clFinish");
+    expect(RESEAT("doctor", write_file("six", "#!/bin/sh\n# %s\necho %s\n", built("doctor_linked"),
+                                       built("doctor_linked"))),
+           0, "no sign of OpenCL");
+    expect(RESEAT("doctor", write_file("loop", "#!/bin/sh\n%s\n", inside("loop"))), 0,
+           "no sign of OpenCL");
+}
+
+Test(doctor, a_python_program_takes_the_road_of_its_modules)
+{
+    const char *module = inside("clmodule.so");
+
+    write_file("p1.py", "#!/usr/bin/python3\nimport ctypes\nctypes.CDLL('libOpenCL.so.1')\n");
+    expect(RESEAT("doctor", inside("p1.py")), 0, "takes road ICD");
+    expect(RESEAT("doctor", "/usr/bin/python3", "-u", inside("p1.py"), "argument"), 0,
+           "takes road ICD");
+    write_file("p2.py", "import os\nfrom p1 import something\n");
+    expect(RESEAT("doctor", "/usr/bin/python3", inside("p2.py")), 0, "takes road ICD");
+    /* A module that is a library, of a folder in PYTHONPATH. */
+    harness_run("cp", built("doctor_module.so"), module, NULL);
+    setenv("PYTHONPATH", harness_folder(), 1);
+    mkdir(inside("elsewhere"), 0755);
+    write_file("elsewhere/p3.py", "def f():\n    import sys, clmodule as m, json\n");
+    expect(RESEAT("doctor", "/usr/bin/python3", inside("elsewhere/p3.py")), 0, "takes road ICD");
+    unsetenv("PYTHONPATH");
+    expect(RESEAT("doctor", "/usr/bin/python3", inside("elsewhere/p3.py")), 0, "no sign of OpenCL");
+    expect(RESEAT("doctor",
+                  write_file("wrapped", "#!/bin/sh\nexec /usr/bin/python3 $(dirname $0)/p2.py\n")),
+           0, "takes road ICD");
+    /* Every function that pyopencl is linked to is there in the library itself. */
+    setenv("RESEAT_LIBRARY", getenv("TEST_WHOLE_LIBRARY"), 1);
+    write_file("p4.py", "#!/usr/bin/python3\nimport pyopencl as cl\n");
+    expect(RESEAT("doctor", inside("p4.py")), 0, "takes road preload");
+    expect(RESEAT("doctor", "/usr/bin/python3", "-m", "pyopencl"), 0, "takes road preload");
+    expect(RESEAT("doctor", "/usr/bin/python3"), 0, "programs that it runs");
+}
+
+/** An archive with one empty entry, and room for nonsense: what a jar's names look like. */
+static const char *write_jar(const char *name, const char *entry)
+{
+    const char *path = inside(name);
+    FILE *file = fopen(path, "wb");
+    unsigned char local[30] = "PK\x03\x04", table[46] = "PK\x01\x02", end[22] = "PK\x05\x06";
+    size_t length = strlen(entry), begin = sizeof(local) + length;
+
+    cr_assert(file);
+    local[26] = table[28] = (unsigned char)length;
+    end[8] = end[10] = 1;
+    end[12] = (unsigned char)(sizeof(table) + length);
+    end[16] = (unsigned char)begin;
+    fwrite(local, 1, sizeof(local), file);
+    fwrite(entry, 1, length, file);
+    fwrite(table, 1, sizeof(table), file);
+    fwrite(entry, 1, length, file);
+    fwrite(end, 1, sizeof(end), file);
+    cr_assert_eq(fclose(file), 0);
+    return path;
+}
+
+Test(doctor, a_java_program_takes_the_road_of_its_binding)
+{
+    /* Doctor runs nothing: any file called java will do. */
+    harness_run("cp", built("doctor_plain"), inside("java"), NULL);
+    char path[1024];
+    snprintf(path, sizeof(path), "%s:/usr/bin:/bin", harness_folder());
+    setenv("PATH", path, 1);
+    write_jar("one.jar", "org/jocl/CL.class");
+    write_jar("two.jar", "com/example/Main.class");
+    expect(RESEAT("doctor", inside("one.jar")), 0, "takes road ICD");
+    expect(RESEAT("doctor", "java", "-Xmx1g", "-jar", inside("one.jar")), 0, "takes road ICD");
+    expect(RESEAT("doctor", "java", "-jar", inside("two.jar")), 0, "no sign of OpenCL");
+    snprintf(path, sizeof(path), "%s:%s", inside("two.jar"), inside("one.jar"));
+    expect(RESEAT("doctor", "java", "-cp", path, "Main"), 0, "takes road ICD");
+    expect(RESEAT("doctor",
+                  write_file("wrapper", "#!/bin/sh\nexec java -jar $(dirname $0)/one.jar\n")),
+           0, "takes road ICD");
+    /* A library of JNI, in the folder that the machine is told of. */
+    mkdir(inside("native"), 0755);
+    harness_run("cp", built("doctor_module.so"), inside("native/libwork.so"), NULL);
+    snprintf(path, sizeof(path), "-Djava.library.path=%s", inside("native"));
+    expect(RESEAT("doctor", "java", path, "-jar", inside("two.jar")), 0, "takes road ICD");
+    expect(RESEAT("doctor", "java"), 0, "programs that it runs");
+}
+
+Test(doctor, damaged_files_are_survived)
+{
+    const char *path = write_jar("bad.jar", "org/jocl/CL.class");
+
+    setenv("PATH", "/nonexistent", 1);
+    expect(RESEAT("doctor", path), 1, "java is not there");
+    setenv("PATH", "/usr/bin:/bin", 1);
+    for (long at = 30; at < 130; at++) {
+        write_jar("bad.jar", "org/jocl/CL.class");
+        FILE *file = fopen(path, "r+b");
+        fseek(file, at, SEEK_SET);
+        fputs("\xff\xff\xff", file);
+        fclose(file);
+        if (at % 10 == 0) {
+            cr_assert_lt(RESEAT("doctor", path)->status, 128);
+        }
+    }
+    expect(RESEAT("doctor", write_file("unclosed", "#!/bin/sh\n${a $(b `c \" ' \\")), 0,
+           "no sign of OpenCL");
+    expect(RESEAT("doctor", write_file("gone", "#!/nonexistent/python3\nimport os\n")), 1,
+           "interpreter is not there");
+    expect(RESEAT("doctor", "/usr/bin/python3", "/nonexistent.py"), 0, "cannot be read");
+}

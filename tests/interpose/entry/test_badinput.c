@@ -1,0 +1,128 @@
+#include <criterion/criterion.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "tests/support/leaks.h"
+#include "tests/support/opencl.h"
+
+/* Every entry point with every kind of pointer that is not the handle it asks for. */
+
+#define BAD_KINDS 7
+
+TestSuite(badinput, .fini = leaks_check);
+
+struct bad {
+    const char *kind;
+    void *pointer;
+};
+
+/* The handle of each type in @s; NULL where there is none. */
+static void *handle_of(const struct samples *s, enum object_type type)
+{
+    void *const handles[OBJECT_TYPES] = {
+        [OBJECT_PLATFORM] = s->platform, [OBJECT_DEVICE] = s->device, [OBJECT_CONTEXT] = s->context,
+        [OBJECT_QUEUE] = s->queue,       [OBJECT_MEMORY] = s->buffer, [OBJECT_SAMPLER] = s->sampler,
+        [OBJECT_PROGRAM] = s->program,   [OBJECT_KERNEL] = s->kernel, [OBJECT_EVENT] = s->event,
+    };
+    return handles[type];
+}
+
+static void *freed_handle(const struct samples *freed, enum object_type type)
+{
+    /* Platforms and root devices are never freed. */
+    return type == OBJECT_PLATFORM || type == OBJECT_DEVICE ? NULL : handle_of(freed, type);
+}
+
+static void expect_error(const struct tried *tried, const struct bad *bad, cl_int got)
+{
+    bool good = tried->expected == TRIED_ANY ? got < 0 : got == tried->expected;
+    cr_expect(good, "%s with %s for %s gave %d, not %d", tried->call, bad->kind, tried->parameter,
+              got, tried->expected);
+}
+
+static void try_one(const struct tried *tried, const struct samples *good,
+                    const struct samples *freed)
+{
+    char on_stack[256] = {0};
+    char *on_heap = calloc(1, 256);
+    const struct bad bads[BAD_KINDS] = {
+        {"NULL", NULL},
+        {"a stack address", on_stack},
+        {"a heap address", on_heap},
+        {"an address where nothing is", (void *)(uintptr_t)0x1000},
+        {"an address inside an object", (char *)good->context + sizeof(void *)},
+        {"a handle of another type",
+         tried->type == OBJECT_CONTEXT ? (void *)good->queue : (void *)good->context},
+        {"a freed handle", freed_handle(freed, tried->type)},
+    };
+    for (size_t i = 0; i < BAD_KINDS; i++) {
+        if (!bads[i].pointer && (i != 0 || tried->optional))
+            continue;
+        expect_error(tried, &bads[i], tried->call_with(good, bads[i].pointer));
+    }
+    free(on_heap);
+}
+
+static cl_uint references(const struct samples *s)
+{
+    cl_uint sum = 0, count = 0;
+    clGetContextInfo(s->context, CL_CONTEXT_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    sum += count;
+    clGetCommandQueueInfo(s->queue, CL_QUEUE_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    sum += count;
+    clGetMemObjectInfo(s->buffer, CL_MEM_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    sum += count;
+    clGetMemObjectInfo(s->image, CL_MEM_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    sum += count;
+    clGetSamplerInfo(s->sampler, CL_SAMPLER_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    sum += count;
+    clGetProgramInfo(s->program, CL_PROGRAM_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    sum += count;
+    clGetKernelInfo(s->kernel, CL_KERNEL_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    sum += count;
+    clGetEventInfo(s->event, CL_EVENT_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    return sum + count;
+}
+
+Test(badinput, every_call_names_the_handle_that_is_bad)
+{
+    struct samples good, freed;
+    samples_make(&freed);
+    samples_release(&freed);
+    samples_make(&good);
+    size_t handles = 0;
+    for (size_t i = 0; i < tried_call_count; i++) {
+        if (tried_calls[i].parameter[0] == '\0')
+            continue;
+        try_one(&tried_calls[i], &good, &freed);
+        handles++;
+    }
+    cr_expect_gt(handles, 150);
+    cr_expect_eq(references(&good), 8, "a failed call kept or dropped a reference");
+    samples_release(&good);
+}
+
+Test(badinput, no_call_needs_anything_to_have_been_called_before)
+{
+    /* Nothing was opened: there is not even a range of handles yet. */
+    struct samples none = {.scratch = calloc(1, 65536)};
+    char foreign[64] = {0};
+    for (size_t i = 0; i < tried_call_count; i++) {
+        tried_calls[i].call_with(&none, NULL);
+        if (tried_calls[i].parameter[0] != '\0' && !tried_calls[i].optional)
+            cr_expect_neq(tried_calls[i].call_with(&none, foreign), CL_SUCCESS, "%s: %s",
+                          tried_calls[i].call, tried_calls[i].parameter);
+    }
+    free(none.scratch);
+}
+
+Test(badinput, every_call_survives_nothing_but_zeros)
+{
+    struct samples good;
+    samples_make(&good);
+    for (size_t i = 0; i < tried_call_count; i++)
+        if (tried_calls[i].parameter[0] == '\0')
+            tried_calls[i].call_with(&good, NULL);
+    cr_expect_eq(references(&good), 8);
+    samples_release(&good);
+}

@@ -1,0 +1,177 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/engine_rig.h"
+
+/* Devices with memory of their own, where what the program maps is a copy of it: as GPUs have it.
+ */
+
+#define BYTES ((size_t)4 << 20)
+#define WORDS (BYTES / sizeof(cl_uint))
+
+static const char config[] =
+    "[one] name=one base=1 own_memory=yes [two] name=two base=1 own_memory=yes "
+    "[three] name=three base=1 host_unified=yes";
+static const char source[] =
+    "__kernel void add(__global uint *a, uint k) { a[get_global_id(0)] += k + get_global_id(0); }"
+    "__kernel void late(__global const uint *a, __global uint *out, uint turns, uint words) {"
+    "    uint x = turns;"
+    "    for (uint i = 0; i < turns; i++) x = x * 1664525u + (x >> 7);"
+    "    for (uint i = 0; i < words; i++) out[i] = a[i] + (x == turns);"
+    "}";
+
+struct own {
+    struct engine_rig rig;
+    struct engine_program program;
+    cl_mem buffer;
+    cl_uint *want;
+};
+
+static void own_open(struct own *o, size_t size)
+{
+    engine_rig_open(&o->rig, config);
+    engine_program_open(&o->rig, 0, source, &o->program);
+    o->want = malloc(size);
+    cr_assert_not_null(o->want);
+    for (size_t i = 0; i < size / sizeof(cl_uint); i++)
+        o->want[i] = (cl_uint)i * 2654435761u;
+    o->buffer = engine_buffer(o->program.context, CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR,
+                              size, o->want);
+}
+
+static void own_close(struct own *o)
+{
+    OK(clReleaseMemObject(o->buffer));
+    free(o->want);
+    engine_program_close(&o->program);
+}
+
+static void own_check(const struct own *o, size_t size, const char *when)
+{
+    char *got = malloc(size);
+    cr_assert_not_null(got);
+    OK(clEnqueueReadBuffer(o->program.queue, o->buffer, CL_TRUE, 0, size, got, 0, NULL, NULL));
+    cr_assert(memcmp(got, o->want, size) == 0, "%s", when);
+    free(got);
+}
+
+static void *own_map(const struct own *o, cl_map_flags flags, size_t offset, size_t size)
+{
+    cl_int error;
+    void *map = clEnqueueMapBuffer(o->program.queue, o->buffer, CL_TRUE, flags, offset, size, 0,
+                                   NULL, NULL, &error);
+    OK(error);
+    return map;
+}
+
+/* A driver that has nothing to fetch says at once that it mapped: what is queued before has not
+ * come to the bytes yet. */
+Test(memory, a_map_that_invalidates_waits_for_what_was_queued, .timeout = 60)
+{
+    enum { FEW = 256, SIZE = FEW * 4 };
+    const cl_uint turns = 200000000, words = FEW;
+    const size_t single = 1;
+    static struct own o;
+    cl_uint got[FEW];
+    own_open(&o, SIZE);
+    cl_kernel late = engine_kernel(o.program.program, "late");
+    cl_mem out = engine_buffer(o.program.context, CL_MEM_READ_WRITE, SIZE, NULL);
+    OK(clSetKernelArg(late, 0, sizeof(cl_mem), &o.buffer));
+    OK(clSetKernelArg(late, 1, sizeof(cl_mem), &out));
+    OK(clSetKernelArg(late, 2, sizeof(turns), &turns));
+    OK(clSetKernelArg(late, 3, sizeof(words), &words));
+    cl_uint *map = own_map(&o, CL_MAP_WRITE, 0, SIZE);
+    for (size_t i = 0; i < FEW; i++)
+        o.want[i] = map[i] = (cl_uint)i * 7 + 1;
+    OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(o.program.queue, late, 1, NULL, &single, NULL, 0, NULL, NULL));
+    OK(clFlush(o.program.queue));
+    map = own_map(&o, CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE);
+    memset(map, 0xee, SIZE);
+    OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(o.program.queue, out, CL_TRUE, 0, SIZE, got, 0, NULL, NULL));
+    cr_assert(memcmp(got, o.want, SIZE) == 0, "the kernel saw what was mapped after it");
+    memset(o.want, 0xee, SIZE);
+    own_check(&o, SIZE, "unmapped");
+    OK(clReleaseMemObject(out));
+    OK(clReleaseKernel(late));
+    own_close(&o);
+}
+
+/* What says that the map has ended cannot be made: then nothing is mapped, and the next map works.
+ */
+Test(memory, a_map_whose_end_cannot_be_told_is_none, .timeout = 60)
+{
+    enum { SIZE = 1024 };
+    static struct own o;
+    cl_int error;
+    cl_uint count = 1;
+    own_open(&o, SIZE);
+    cr_assert_eq(
+        emu_shared_arm(o.rig.emu, "one", 1, "clEnqueueMarkerWithWaitList", CL_INVALID_OPERATION),
+        0);
+    cr_assert_null(clEnqueueMapBuffer(o.program.queue, o.buffer, CL_TRUE,
+                                      CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE, 0, NULL, NULL,
+                                      &error));
+    cr_assert_eq(error, CL_INVALID_OPERATION);
+    OK(clGetMemObjectInfo(o.buffer, CL_MEM_MAP_COUNT, sizeof(count), &count, NULL));
+    cr_assert_eq(count, 0);
+    void *map = own_map(&o, CL_MAP_WRITE_INVALIDATE_REGION, 0, SIZE);
+    memset(map, 0x77, SIZE);
+    memset(o.want, 0x77, SIZE);
+    OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+    own_check(&o, SIZE, "mapped after all");
+    engine_rig_moves(&o.rig, "two");
+    own_check(&o, SIZE, "moved");
+    own_close(&o);
+}
+
+/* Mapped in each way at odd places, and not at all, while it goes from each device to each other.
+ */
+Test(memory, copies_are_there_before_they_are_copied_on, .timeout = 120)
+{
+    static const char *const places[] = {"one", "two", "three"};
+    static const cl_map_flags ways[] = {0, CL_MAP_READ, CL_MAP_WRITE,
+                                        CL_MAP_WRITE_INVALIDATE_REGION};
+    const size_t global = WORDS;
+    static struct own o;
+    unsigned at = 0;
+    own_open(&o, BYTES);
+    cl_kernel add = engine_kernel(o.program.program, "add");
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &o.buffer));
+    for (cl_uint step = 0; step < 48; step++) {
+        const cl_map_flags way = ways[step % 4];
+        const bool writes = way & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION);
+        const size_t offset = (size_t)555 * step + step / 4, size = BYTES / 2 + step;
+        char *map = NULL, when[64];
+        OK(clSetKernelArg(add, 1, sizeof(step), &step));
+        OK(clEnqueueNDRangeKernel(o.program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL));
+        for (cl_uint i = 0; i < WORDS; i++)
+            o.want[i] += step + i;
+        if (way)
+            map = own_map(&o, way, offset, size);
+        if (way == CL_MAP_READ || way == CL_MAP_WRITE)
+            cr_assert(memcmp(map, (char *)o.want + offset, size) == 0, "step %u: mapped", step);
+        if (writes)
+            memset(map, (int)step, size / 2);
+        unsigned to = (at + 1 + step / 4 % 2) % 3;
+        if (step / 4 % 3 == 2)
+            engine_rig_moves(&o.rig, NULL);
+        engine_rig_moves(&o.rig, places[to]);
+        snprintf(when, sizeof(when), "step %u, from %s to %s", step, places[at], places[to]);
+        at = to;
+        if (writes) {
+            memset(map + size / 2, (int)step, size - size / 2);
+            memset((char *)o.want + offset, (int)step, size);
+        }
+        if (way == CL_MAP_READ)
+            cr_assert(memcmp(map, (char *)o.want + offset, size) == 0, "%s: kept", when);
+        if (map)
+            OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, map, 0, NULL, NULL));
+        own_check(&o, BYTES, when);
+    }
+    OK(clReleaseKernel(add));
+    own_close(&o);
+}

@@ -1,0 +1,313 @@
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "state/program/kernel_priv.h"
+#include "tests/state/move/test_moves_devices.h"
+
+/* Kernels on the move: threads that share them, launches that a device cannot run. */
+
+/* What a mover compares was forgotten: as if the launch had come while it was about to commit. */
+static void forget_launches(cl_kernel kernel)
+{
+    atomic_store(&((struct kernel *)kernel)->details->marks.group_size, 0);
+}
+
+Test(moves_kernels, held_launches_go_back_to_where_they_can_run)
+{
+    struct engine_program p;
+    const size_t items = WORDS, group = 64;
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel add = adder(p.program, buffer, 5);
+    cl_event go = clCreateUserEvent(p.context, &error);
+    OK(error);
+    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
+    forget_launches(add);
+    engine_rig_moves(&rig, "two");
+    cr_assert_str_eq(place_of_seat(), "two");
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    check_counters(p.queue, buffer, 6);
+    cr_assert_str_eq(place_of_seat(), "one");
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(add));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+/* What became ready while the program was suspended, and cannot run where it is resumed. */
+Test(moves_kernels, held_launches_go_back_from_where_they_were_resumed, .timeout = 60)
+{
+    struct engine_program p;
+    const size_t items = WORDS, group = 64;
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel add = adder(p.program, buffer, 5);
+    cl_event go = clCreateUserEvent(p.context, &error);
+    OK(error);
+    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
+    forget_launches(add);
+    engine_rig_moves(&rig, NULL);
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    engine_rig_moves(&rig, "two");
+    check_counters(p.queue, buffer, 6);
+    cr_assert_str_eq(place_of_seat(), "one");
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(add));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+/* Nobody but the mover can issue it: the program only waits. */
+Test(moves_kernels, what_became_ready_during_a_suspension_runs_at_the_resume, .timeout = 60)
+{
+    struct engine_program p;
+    const size_t items = WORDS;
+    cl_int error, status = CL_QUEUED;
+    engine_rig_open(&rig, "[one] name=one");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel add = adder(p.program, buffer, 5);
+    cl_event go = clCreateUserEvent(p.context, &error), done;
+    OK(error);
+    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, NULL, 1, &go, &done));
+    engine_rig_moves(&rig, NULL);
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    engine_rig_moves(&rig, "one");
+    uint64_t until = engine_rig_now() + 20000000000u;
+    while (status > CL_COMPLETE && engine_rig_now() < until) {
+        OK(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+        engine_rig_sleep(1);
+    }
+    cr_assert_eq(status, CL_COMPLETE, "status %d", status);
+    check_counters(p.queue, buffer, 6);
+    OK(clReleaseEvent(done));
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(add));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory, .timeout = 60)
+{
+    static const char text[] = "__kernel void turn(__global uint *out, __local uint *part)"
+                               "{ size_t i = get_global_id(0), l = get_local_id(0);"
+                               "  part[l] = out[i]; out[i] = part[l] + 1; }";
+    struct engine_program p;
+    const size_t items = WORDS;
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
+    engine_program_open(&rig, 0, text, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel turn = engine_kernel(p.program, "turn");
+    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(turn, 1, 8192, NULL));
+    cl_event go = clCreateUserEvent(p.context, &error);
+    OK(error);
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
+    atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
+    usage_renew();
+    engine_rig_moves(&rig, "two");
+    OK(clSetKernelArg(turn, 1, 64, NULL)); /* what counts is what it was enqueued with */
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    check_counters(p.queue, buffer, 2);
+    cr_assert_str_eq(place_of_seat(), "one");
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(turn));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+/* A launch is made, or held, on a device that cannot run it while its origin is gone. */
+static void origin_is_gone(bool held)
+{
+    struct engine_program p;
+    const size_t items = WORDS, group = 64;
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one [two] name=two [three] name=three "
+                          "kernel_work_group_size=add:16");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel add = adder(p.program, buffer, 5);
+    cl_event go = clCreateUserEvent(p.context, &error);
+    OK(error);
+    engine_rig_moves(&rig, "two");
+    if (held)
+        OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
+    forget_launches(add);
+    engine_rig_moves(&rig, "three");
+    cr_assert_eq(emu_shared_vanish(rig.emu, "one"), 0);
+    if (!held)
+        OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 0, NULL, NULL));
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    check_counters(p.queue, buffer, 6);
+    cr_assert_str_eq(place_of_seat(), "two");
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(add));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+Test(moves_kernels, launches_go_to_the_device_before_where_the_first_is_gone)
+{
+    origin_is_gone(false);
+}
+
+Test(moves_kernels, held_launches_go_to_the_device_before_where_the_first_is_gone)
+{
+    origin_is_gone(true);
+}
+
+/* No device can run it by then: its event says so, and what follows is not kept waiting. */
+Test(moves_kernels, held_launches_that_no_device_can_run_end_in_error)
+{
+    struct engine_program p;
+    const size_t items = WORDS, group = 64;
+    cl_int error, status = 0;
+    engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    cl_mem buffer = counters(p.context, 1);
+    cl_kernel add = adder(p.program, buffer, 5);
+    cl_event go = clCreateUserEvent(p.context, &error), done;
+    OK(error);
+    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, &done));
+    forget_launches(add);
+    engine_rig_moves(&rig, "two");
+    cr_assert_eq(emu_shared_vanish(rig.emu, "one"), 0);
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    cr_assert_eq(clWaitForEvents(1, &done), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    OK(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_eq(status, CL_INVALID_WORK_GROUP_SIZE);
+    check_counters(p.queue, buffer, 1);
+    OK(clReleaseEvent(done));
+    OK(clReleaseEvent(go));
+    OK(clReleaseKernel(add));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+}
+
+/* One kernel, launched by several threads at once, on queues of their own. */
+#define LAUNCHERS 3
+static const char counting[] = "__kernel void count(__global uint *words, uint value)\n"
+                               "{ atomic_add(&words[get_global_id(0)], value); }\n";
+struct launcher {
+    pthread_t thread;
+    cl_kernel kernel;
+    cl_command_queue queue;
+    unsigned launches;
+};
+static atomic_bool stop;
+
+static void *launch_on(void *data)
+{
+    struct launcher *l = data;
+    const size_t items = WORDS;
+    while (!atomic_load(&stop)) {
+        cl_int error =
+            clEnqueueNDRangeKernel(l->queue, l->kernel, 1, NULL, &items, NULL, 0, NULL, NULL);
+        if (error == CL_SUCCESS)
+            error = clFinish(l->queue);
+        cr_assert_eq(error, CL_SUCCESS, "%d", error);
+        l->launches++;
+    }
+    return NULL;
+}
+
+Test(moves_kernels, one_kernel_is_launched_by_many_threads, .timeout = 240)
+{
+    struct engine_program p;
+    struct launcher launchers[LAUNCHERS];
+    cl_int error;
+    cl_uint value = 3, sum = 0;
+    engine_rig_open(&rig, "[one] name=one base=1 [two] name=two base=1");
+    engine_program_open(&rig, 0, counting, &p);
+    cl_mem buffer = counters(p.context, 0);
+    cl_kernel kernel = engine_kernel(p.program, "count");
+    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(kernel, 1, sizeof(value), &value));
+    for (int i = 0; i < LAUNCHERS; i++) {
+        launchers[i] = (struct launcher){.kernel = kernel};
+        launchers[i].queue = clCreateCommandQueue(p.context, rig.device, 0, &error);
+        OK(error);
+        cr_assert_eq(pthread_create(&launchers[i].thread, NULL, launch_on, &launchers[i]), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        engine_rig_moves(&rig, i % 2 ? "one" : "two");
+        engine_rig_sleep(2);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < LAUNCHERS; i++) {
+        cr_assert_eq(pthread_join(launchers[i].thread, NULL), 0);
+        sum += launchers[i].launches * value;
+        OK(clReleaseCommandQueue(launchers[i].queue));
+    }
+    cr_assert_gt(sum, 0);
+    check_counters(p.queue, buffer, sum);
+    OK(clReleaseKernel(kernel));
+    OK(clReleaseMemObject(buffer));
+    engine_program_close(&p);
+    for (int i = 0; i < 2; i++)
+        cr_assert(engine_rig_empties(&rig, i ? "one" : "two"), "alive: %s",
+                  engine_rig_alive(&rig, i ? "one" : "two"));
+}
+
+/* Builds that call back, while the program moves. */
+struct built {
+    _Atomic unsigned calls, good;
+    cl_device_id device;
+};
+
+static void CL_CALLBACK built_call(cl_program program, void *data)
+{
+    struct built *built = data;
+    cl_build_status status = CL_BUILD_NONE;
+    clGetProgramBuildInfo(program, built->device, CL_PROGRAM_BUILD_STATUS, sizeof(status), &status,
+                          NULL);
+    atomic_fetch_add(&built->good, status == CL_BUILD_SUCCESS);
+    atomic_fetch_add(&built->calls, 1);
+}
+
+Test(moves_kernels, builds_in_the_background_call_back_once_each, .timeout = 240)
+{
+    enum { BUILDS = 6 };
+    static struct built built;
+    struct engine_program p;
+    cl_program programs[BUILDS];
+    cl_build_status status = CL_BUILD_NONE;
+    cl_int error;
+    engine_rig_open(&rig, "[one] name=one build_ms=600 [two] name=two build_ms=20");
+    engine_program_open(&rig, 0, SOURCE, &p);
+    built.device = rig.device;
+    for (int i = 0; i < BUILDS; i++) {
+        const char *text = counting;
+        programs[i] = clCreateProgramWithSource(p.context, 1, &text, NULL, &error);
+        OK(error);
+        OK(clBuildProgram(programs[i], 0, NULL, "", built_call, &built));
+    }
+    OK(clGetProgramBuildInfo(programs[BUILDS - 1], rig.device, CL_PROGRAM_BUILD_STATUS,
+                             sizeof(status), &status, NULL));
+    cr_assert_eq(status, CL_BUILD_IN_PROGRESS);
+    cr_assert_eq(clBuildProgram(programs[BUILDS - 1], 0, NULL, "", NULL, NULL),
+                 CL_INVALID_OPERATION);
+    engine_rig_moves(&rig, "two");
+    for (int i = 0; i < BUILDS; i++) {
+        cl_kernel kernel = engine_kernel(programs[i], "count");
+        OK(clReleaseKernel(kernel));
+    }
+    uint64_t until = engine_rig_now() + 60000000000u;
+    while (atomic_load(&built.calls) < BUILDS && engine_rig_now() < until)
+        engine_rig_sleep(5);
+    engine_rig_moves(&rig, "one");
+    cr_assert_eq(atomic_load(&built.calls), BUILDS);
+    cr_assert_eq(atomic_load(&built.good), BUILDS);
+    for (int i = 0; i < BUILDS; i++)
+        OK(clReleaseProgram(programs[i]));
+    engine_program_close(&p);
+    for (int i = 0; i < 2; i++)
+        cr_assert(engine_rig_empties(&rig, i ? "one" : "two"), "alive: %s",
+                  engine_rig_alive(&rig, i ? "one" : "two"));
+}

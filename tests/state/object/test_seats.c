@@ -1,0 +1,436 @@
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/memory/memory.h"
+#include "tests/support/engine_rig.h"
+
+/* Programs with several virtual devices. */
+
+enum { SEATS_USED = 2, WORDS = 4096, SIZE = WORDS * 4, HALF = WORDS / 2 };
+
+static const char config[] = "[one] name=one [two] name=two [three] name=three";
+static const char *const places[] = {"one", "two", "three"};
+static const char source[] =
+    "__kernel void add(__global uint *a, uint k) { a[get_global_id(0)] += k + get_global_id(0); }";
+
+TestSuite(seats, .timeout = 120);
+
+struct duo {
+    struct engine_rig rig;
+    cl_device_id devices[SEATS_USED];
+    cl_context context;
+    cl_program program;
+    cl_command_queue queues[SEATS_USED];
+    cl_kernel add[SEATS_USED];
+    cl_mem buffer, halves[SEATS_USED];
+    cl_uint words[WORDS];
+};
+
+static void duo_open(struct duo *d, const char *text)
+{
+    const char *program = source;
+    cl_int error;
+    engine_rig_open(&d->rig, text);
+    d->devices[0] = d->rig.device;
+    d->devices[1] = engine_rig_seat(&d->rig, "two");
+    d->context = clCreateContext(NULL, SEATS_USED, d->devices, NULL, NULL, &error);
+    OK(error);
+    d->program = clCreateProgramWithSource(d->context, 1, &program, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(d->program, 0, NULL, "", NULL, NULL));
+    for (cl_uint i = 0; i < WORDS; i++)
+        d->words[i] = i * 2654435761u;
+    d->buffer = engine_buffer(d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, d->words);
+    for (cl_uint i = 0; i < SEATS_USED; i++) {
+        const cl_buffer_region region = {i * HALF * 4, HALF * 4};
+        d->halves[i] =
+            clCreateSubBuffer(d->buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+        OK(error);
+        d->queues[i] =
+            clCreateCommandQueue(d->context, d->devices[i], CL_QUEUE_PROFILING_ENABLE, &error);
+        OK(error);
+        d->add[i] = engine_kernel(d->program, "add");
+    }
+}
+
+static void duo_close(struct duo *d)
+{
+    for (cl_uint i = 0; i < SEATS_USED; i++) {
+        OK(clReleaseKernel(d->add[i]));
+        OK(clReleaseCommandQueue(d->queues[i]));
+        OK(clReleaseMemObject(d->halves[i]));
+    }
+    OK(clReleaseMemObject(d->buffer));
+    OK(clReleaseProgram(d->program));
+    OK(clReleaseContext(d->context));
+}
+
+/* @mem: the buffer, or the half that begins at @first. */
+static void add_to(struct duo *d, cl_uint on, cl_mem mem, cl_uint first, cl_uint count, cl_uint k,
+                   const cl_event *wait, cl_event *ret_event)
+{
+    const size_t items = count;
+    OK(clSetKernelArg(d->add[on], 0, sizeof(mem), &mem));
+    OK(clSetKernelArg(d->add[on], 1, sizeof(k), &k));
+    OK(clEnqueueNDRangeKernel(d->queues[on], d->add[on], 1, NULL, &items, NULL, wait ? 1 : 0, wait,
+                              ret_event));
+    for (cl_uint i = 0; i < count; i++)
+        d->words[first + i] += k + i;
+}
+
+static void check(struct duo *d, cl_uint on, const char *when)
+{
+    static cl_uint got[WORDS];
+    OK(clEnqueueReadBuffer(d->queues[on], d->buffer, CL_TRUE, 0, SIZE, got, 0, NULL, NULL));
+    cr_assert(memcmp(got, d->words, SIZE) == 0, "%s, read by %u", when, on);
+    engine_read_there(d->queues[on], d->buffer, 0, SIZE, got);
+    cr_assert(memcmp(got, d->words, SIZE) == 0, "%s, read on %u", when, on);
+}
+
+static enum move_result move_seat(const struct duo *d, uint32_t seat, const char *to)
+{
+    struct move_request request = {.target = to ? engine_rig_key(&d->rig, to) : NULL, .seat = seat};
+    struct move_report report;
+    move_run(&request, &report);
+    return report.result;
+}
+
+static void moves(const struct duo *d, uint32_t seat, const char *to)
+{
+    cr_assert_eq(move_seat(d, seat, to), MOVE_DONE, "seat %u to %s", seat, to ? to : "memory");
+}
+
+Test(seats, what_one_does_goes_on_while_the_other_is_suspended)
+{
+    static struct duo d;
+    cl_int error;
+    duo_open(&d, config);
+    for (cl_uint awake = 0; awake < SEATS_USED; awake++) {
+        cl_uint away = 1 - awake;
+        moves(&d, away, NULL);
+        add_to(&d, awake, d.buffer, 0, WORDS, 3, NULL, NULL);
+        check(&d, awake, "while the other is suspended");
+        cl_mem more = engine_buffer(d.context, CL_MEM_READ_WRITE, SIZE, NULL);
+        cl_kernel kernel = engine_kernel(d.program, "add");
+        OK(clSetKernelArg(kernel, 0, sizeof(more), &more));
+        cl_command_queue queue = clCreateCommandQueue(d.context, d.devices[awake], 0, &error);
+        OK(error);
+        cl_context context = clCreateContext(NULL, SEATS_USED, d.devices, NULL, NULL, &error);
+        OK(error);
+        cl_mem other = engine_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
+        moves(&d, away, places[away]);
+        cl_command_queue late = clCreateCommandQueue(context, d.devices[away], 0, &error);
+        OK(error);
+        OK(clEnqueueWriteBuffer(late, other, CL_TRUE, 0, SIZE, d.words, 0, NULL, NULL));
+        check(&d, away, "resumed");
+        OK(clReleaseMemObject(other));
+        OK(clReleaseCommandQueue(late));
+        OK(clReleaseContext(context));
+        OK(clReleaseCommandQueue(queue));
+        OK(clReleaseKernel(kernel));
+        OK(clReleaseMemObject(more));
+    }
+    duo_close(&d);
+}
+
+/* Two that meet share a residence; what the one that came left elsewhere, and what it leaves when
+ * it parts, is released. */
+Test(seats, meeting_and_parting_leaves_nothing_behind)
+{
+    static struct duo d;
+    int64_t before[3], now;
+    duo_open(&d, config);
+    for (unsigned round = 0; round < 8; round++) {
+        cl_uint mover = round % 2;
+        cl_event events[SEATS_USED];
+        cl_ulong times[2];
+        moves(&d, mover, places[1 - mover]);
+        cr_assert_eq(the_seats[0]->device, the_seats[1]->device);
+        add_to(&d, 0, d.halves[0], 0, HALF, round, NULL, &events[0]);
+        add_to(&d, 1, d.halves[1], HALF, HALF, round, &events[0], &events[1]);
+        OK(clWaitForEvents(2, events));
+        check(&d, mover, "on one device");
+        moves(&d, mover, places[mover]);
+        check(&d, 0, "apart");
+        check(&d, 1, "apart");
+        for (int i = 0; i < SEATS_USED; i++) {
+            OK(clGetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_START, 8, &times[0], NULL));
+            OK(clGetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_END, 8, &times[1], NULL));
+            cr_assert_leq(times[0], times[1]);
+            OK(clReleaseEvent(events[i]));
+        }
+        for (int i = 0; i < 3; i++) {
+            now = emu_shared_live_all(d.rig.emu, places[i]);
+            /* What a thread of ours still waited for goes with the next move. */
+            if (round == 3)
+                before[i] = now;
+            else if (round > 3)
+                cr_assert_leq(now, before[i] + 1, "%s: %s", places[i],
+                              engine_rig_alive(&d.rig, places[i]));
+        }
+    }
+    duo_close(&d);
+    for (int i = 0; i < 3; i++)
+        cr_assert(engine_rig_empties(&d.rig, places[i]), "%s: %s", places[i],
+                  engine_rig_alive(&d.rig, places[i]));
+}
+
+/* Everything at random, each result checked against the host's own. */
+Test(seats, random_moves_of_both_change_no_result)
+{
+    static struct duo d;
+    unsigned seed = 5;
+    duo_open(&d, config);
+    for (unsigned step = 0; step < 300; step++) {
+        cl_uint on = (cl_uint)rand_r(&seed) % SEATS_USED, k = (cl_uint)rand_r(&seed) % 1000;
+        cl_event event;
+        switch (rand_r(&seed) % 6) {
+        case 0: /* disjoint halves at once; 5.2.1 */
+            add_to(&d, 0, d.halves[0], 0, HALF, k, NULL, NULL);
+            add_to(&d, 1, d.halves[1], HALF, HALF, k, NULL, NULL);
+            OK(clFinish(d.queues[0]));
+            OK(clFinish(d.queues[1]));
+            break;
+        case 1: /* from one to the other by an event alone */
+            add_to(&d, on, d.buffer, 0, WORDS, k, NULL, &event);
+            OK(clFlush(d.queues[on]));
+            add_to(&d, 1 - on, d.buffer, 0, WORDS, k + 1, &event, NULL);
+            OK(clReleaseEvent(event));
+            OK(clFinish(d.queues[1 - on]));
+            break;
+        case 2:
+            add_to(&d, on, d.halves[1 - on], (1 - on) * HALF, HALF, k, NULL, NULL);
+            OK(clFinish(d.queues[on]));
+            break;
+        case 3:
+            check(&d, on, "at random");
+            break;
+        default: {
+            const char *to = places[rand_r(&seed) % 3];
+            enum move_result result = move_seat(&d, on, to);
+            cr_assert(result == MOVE_DONE || result == MOVE_REFUSED, "step %u", step);
+            if (step % 25 == 0) {
+                moves(&d, on, NULL);
+                check(&d, 1 - on, "while one is suspended");
+                moves(&d, on, to);
+            }
+        }
+        }
+    }
+    check(&d, 0, "at the end");
+    check(&d, 1, "at the end");
+    duo_close(&d);
+}
+
+/* Devices that do not run commands in the thread that waits for them. */
+static const char at_once[] =
+    "[one] name=one base=1 [two] name=two base=1 [three] name=three base=1";
+
+/* Give a device something to do that takes longer than a move. */
+static void work_long(struct duo *d, cl_uint on, cl_event *ret_event)
+{
+    const char *text = "__kernel void work(__global uint *a, uint n) {\n"
+                       "    uint x = a[0];\n"
+                       "    for (uint i = 0; i < n; i++) x = x * 1664525u + (x >> 7);\n"
+                       "    a[0] = x;\n"
+                       "}\n";
+    const cl_uint turns = 200000000;
+    const size_t one = 1;
+    cl_int error;
+    cl_program program = clCreateProgramWithSource(d->context, 1, &text, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_kernel work = engine_kernel(program, "work");
+    cl_mem word = engine_buffer(d->context, CL_MEM_READ_WRITE, sizeof(cl_uint), NULL);
+    OK(clSetKernelArg(work, 0, sizeof(cl_mem), &word));
+    OK(clSetKernelArg(work, 1, sizeof(turns), &turns));
+    OK(clEnqueueNDRangeKernel(d->queues[on], work, 1, NULL, &one, NULL, 0, NULL, ret_event));
+    OK(clFlush(d->queues[on]));
+    OK(clReleaseKernel(work));
+    OK(clReleaseMemObject(word));
+    OK(clReleaseProgram(program));
+}
+
+/* What one device still reads from host memory stays there while the other moves. */
+Test(seats, what_is_being_unmapped_outlives_a_move_of_the_other)
+{
+    enum { LARGE = 1 << 20 };
+    static struct duo d;
+    static unsigned char got[LARGE], want[LARGE];
+    cl_int error;
+    duo_open(&d, at_once);
+    memset(want, 0x5a, LARGE);
+    cl_mem mapped = engine_buffer(d.context, CL_MEM_READ_WRITE, LARGE, NULL);
+    void *map = clEnqueueMapBuffer(d.queues[1], mapped, CL_TRUE, CL_MAP_WRITE, 0, LARGE, 0, NULL,
+                                   NULL, &error);
+    OK(error);
+    memcpy(map, want, LARGE);
+    /* Behind this the device does not look at the map's bytes yet. */
+    work_long(&d, 1, NULL);
+    OK(clEnqueueUnmapMemObject(d.queues[1], mapped, map, 0, NULL, NULL));
+    OK(clFlush(d.queues[1]));
+    moves(&d, 0, "three");
+    for (cl_uint on = 0; on < SEATS_USED; on++) {
+        memset(got, 0, LARGE);
+        OK(clEnqueueReadBuffer(d.queues[on], mapped, CL_TRUE, 0, LARGE, got, 0, NULL, NULL));
+        cr_assert(memcmp(got, want, LARGE) == 0, "read by %u", on);
+        engine_read_there(d.queues[on], mapped, 0, LARGE, got);
+        cr_assert(memcmp(got, want, LARGE) == 0, "read on %u", on);
+    }
+    OK(clReleaseMemObject(mapped));
+    duo_close(&d);
+}
+
+/* What holds when the program goes on. */
+struct resumed {
+    struct duo *d;
+    cl_event event;
+    cl_int status;
+    int64_t live;
+};
+
+static void look_at_resume(void *data, const struct move_progress *progress)
+{
+    struct resumed *resumed = data;
+    if (progress->phase != MOVE_RESUME)
+        return;
+    OK(clGetEventInfo(resumed->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(cl_int),
+                      &resumed->status, NULL));
+    resumed->live = emu_shared_live(resumed->d->rig.emu, "one", EMU_MEM);
+}
+
+/* A driver copies for one device as another has the host's memory: see residence_is_sibling. */
+Test(seats, host_memory_is_taken_from_a_device_while_no_other_copies)
+{
+    static struct duo d;
+    duo_open(&d, at_once);
+    cl_mem locked =
+        engine_buffer(d.context, CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR, SIZE, d.words);
+    OK(clEnqueueCopyBuffer(d.queues[0], locked, d.buffer, 0, 0, SIZE, 0, NULL, NULL));
+    OK(clFinish(d.queues[0]));
+    int64_t before = emu_shared_live(d.rig.emu, "one", EMU_MEM);
+    struct resumed resumed = {.d = &d};
+    work_long(&d, 1, &resumed.event);
+    struct move_report report;
+    struct move_request request = {
+        .target = engine_rig_key(&d.rig, "three"), .progress = look_at_resume, .data = &resumed};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    cr_assert_eq(resumed.status, CL_COMPLETE, "the other device was at work");
+    cr_assert_eq(resumed.live, before - 1, "%lld of %lld are alive", (long long)resumed.live,
+                 (long long)before);
+    check(&d, 0, "moved");
+    OK(clReleaseEvent(resumed.event));
+    OK(clReleaseMemObject(locked));
+    duo_close(&d);
+}
+
+struct slow {
+    struct duo *d;
+    atomic_bool done;
+};
+
+static void *launch_slowly(void *data)
+{
+    struct slow *slow = data;
+    const size_t items = 1;
+    clEnqueueNDRangeKernel(slow->d->queues[0], slow->d->add[0], 1, NULL, &items, NULL, 0, NULL,
+                           NULL);
+    atomic_store(&slow->done, true);
+    return NULL;
+}
+
+static void expire(struct duo *d, const char *to)
+{
+    struct move_report report;
+    struct move_request request = {.target = engine_rig_key(&d->rig, to),
+                                   .deadline_ns = engine_rig_now() + 100000000u};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_EXPIRED, "%s", report.reason);
+}
+
+/* M4: nor does what another device does keep a move beyond its deadline; and M1. */
+Test(seats, a_move_does_not_wait_for_the_other_beyond_its_deadline)
+{
+    static struct duo d;
+    duo_open(&d, at_once);
+    add_to(&d, 0, d.buffer, 0, WORDS, 3, NULL, NULL);
+    for (int i = 0; i < 4; i++)
+        work_long(&d, 1, NULL);
+    expire(&d, "three");
+    check(&d, 0, "where it was");
+    moves(&d, 0, "three");
+    check(&d, 0, "moved");
+    duo_close(&d);
+}
+
+/* One that is gone has nothing under way. */
+Test(seats, a_move_does_not_need_a_device_that_is_gone)
+{
+    static struct duo d;
+    duo_open(&d, at_once);
+    add_to(&d, 0, d.buffer, 0, WORDS, 3, NULL, NULL);
+    OK(clFinish(d.queues[0]));
+    emu_shared_vanish(d.rig.emu, "two");
+    moves(&d, 0, "three");
+    check(&d, 0, "moved");
+}
+
+/* M4: a rollback does not wait for a thread in a driver's call either. */
+Test(seats, a_rollback_does_not_wait_for_a_slow_call)
+{
+    static struct duo d;
+    struct slow slow = {.d = &d};
+    pthread_t thread;
+    cl_uint word = 0;
+    duo_open(&d, "[one] name=one launch_ms=3000 [two] name=two [three] name=three");
+    OK(clSetKernelArg(d.add[0], 0, sizeof(cl_mem), &d.buffer));
+    OK(clSetKernelArg(d.add[0], 1, sizeof(word), &word));
+    cr_assert_eq(pthread_create(&thread, NULL, launch_slowly, &slow), 0);
+    while (emu_shared_calls(d.rig.emu, "one", "clEnqueueNDRangeKernel") == 0)
+        engine_rig_sleep(1);
+    expire(&d, "three");
+    expire(&d, "three");
+    cr_assert_not(atomic_load(&slow.done), "the rollback waited for it");
+    /* What took memory on the target is gone; the bare context may have to wait. */
+    cr_assert_eq(emu_shared_live(d.rig.emu, "three", EMU_MEM), 0);
+    cr_assert_eq(emu_shared_live(d.rig.emu, "three", EMU_KERNEL), 0);
+    cr_assert_eq(emu_shared_live(d.rig.emu, "three", EMU_PROGRAM), 0);
+    /* Another thread's calls of the other device go on in between. */
+    for (int i = 0; i < 20; i++)
+        OK(clGetMemObjectInfo(d.buffer, CL_MEM_REFERENCE_COUNT, sizeof(word), &word, NULL));
+    cr_assert_not(atomic_load(&slow.done), "the calls waited for it");
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert(engine_rig_empties(&d.rig, "three"), "%s", engine_rig_alive(&d.rig, "three"));
+    check(&d, 1, "rolled back");
+    moves(&d, 0, "three");
+    check(&d, 0, "moved");
+    duo_close(&d);
+}
+
+/* What a rollback had to leave is the next move's target. */
+Test(seats, a_move_takes_over_what_a_rollback_left)
+{
+    static struct duo d;
+    struct slow slow = {.d = &d};
+    pthread_t thread;
+    cl_uint word = 0;
+    duo_open(&d, "[one] name=one launch_ms=1000 [two] name=two [three] name=three");
+    OK(clSetKernelArg(d.add[0], 0, sizeof(cl_mem), &d.buffer));
+    OK(clSetKernelArg(d.add[0], 1, sizeof(word), &word));
+    cr_assert_eq(pthread_create(&thread, NULL, launch_slowly, &slow), 0);
+    while (emu_shared_calls(d.rig.emu, "one", "clEnqueueNDRangeKernel") == 0)
+        engine_rig_sleep(1);
+    expire(&d, "three");
+    moves(&d, 0, "three");
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    for (cl_uint i = 0; i < 1; i++)
+        d.words[i] += word;
+    check(&d, 0, "moved");
+    cr_assert_eq(emu_shared_live(d.rig.emu, "three", EMU_CONTEXT), 1);
+    cr_assert(engine_rig_empties(&d.rig, "one"), "%s", engine_rig_alive(&d.rig, "one"));
+    duo_close(&d);
+    cr_assert(engine_rig_empties(&d.rig, "three"), "%s", engine_rig_alive(&d.rig, "three"));
+}

@@ -1,0 +1,333 @@
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/memory/memory.h"
+#include "state/object/usage.h"
+#include "state/program/sampler.h"
+#include "tests/state/program/pair.h"
+
+static struct pair pair;
+static struct program *program;
+
+static const char source[] =
+    "struct big { int n[20]; };\n"
+    "kernel void k(global int *a, int x, struct big y, constant int *c, local int *l)\n"
+    "{ l[0] = 1; a[0] = x; a[1] = y.n[7]; a[2] = c ? c[0] : -1; a[3] = l[0]; }\n"
+    "kernel void i(global int *a, read_only image2d_t r, write_only image2d_t w, sampler_t s,\n"
+    "              ulong eight)\n"
+    "{ a[0] = read_imagei(r, s, (int2)(0, 0)).x + (int)eight; }\n"
+    "kernel __attribute__((reqd_work_group_size(4, 1, 1))) void r(global int *a) { a[0] = 1; }\n";
+
+static void setup(void)
+{
+    pair_init(&pair);
+    program = pair_source(&pair, source);
+    cr_assert_eq(program_build(program, 1, NULL, (struct program_notify){NULL, NULL}), CL_SUCCESS);
+}
+TestSuite(kernel, .init = setup, .fini = pair_finish);
+
+static struct kernel *make(const char *name)
+{
+    struct kernel *kernel;
+    cr_assert_eq(kernel_create(program, name, &kernel), CL_SUCCESS);
+    return kernel;
+}
+
+static struct memory *buffer(const void *bytes, size_t size)
+{
+    struct memory *memory;
+    cr_assert_eq(memory_create_buffer(pair.context, NULL, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                      size, (void *)(uintptr_t)bytes, &memory),
+                 CL_SUCCESS);
+    return memory;
+}
+
+static cl_int set(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    return kernel_set_arg(kernel, index, size, value);
+}
+
+Test(kernel, knows_what_its_parameters_are)
+{
+    static const uint8_t k[] = {ARG_IS_MEMORY, ARG_IS_VALUE, ARG_ANY, ARG_IS_MEMORY, ARG_IS_LOCAL};
+    static const uint8_t i[] = {ARG_IS_MEMORY, ARG_IS_READ_IMAGE, ARG_IS_WRITE_IMAGE,
+                                ARG_IS_SAMPLER, ARG_IS_VALUE};
+    struct kernel *kernels[] = {make("k"), make("i")};
+    cr_assert_eq(kernels[0]->arg_count, 5);
+    cr_assert_eq(kernels[1]->arg_count, 5);
+    for (int a = 0; a < 5; a++) {
+        cr_assert_eq(kernels[0]->args[a].declared, k[a], "argument %d", a);
+        cr_assert_eq(kernels[1]->args[a].declared, i[a], "argument %d", a);
+    }
+    cr_assert(kernels[0]->args[0].writes);
+    cr_assert(!kernels[0]->args[3].writes);
+    cr_assert(!kernels[1]->args[1].writes);
+    cr_assert(kernels[1]->args[2].writes);
+}
+
+/* Arguments of every kind that the engine remembers, given to a real kernel on the other device. */
+Test(kernel, has_the_same_arguments_on_the_other_device)
+{
+    struct kernel *kernel = make("k");
+    const int x = 11, c = 33;
+    int big[20] = {[7] = 22}, numbers[4];
+    struct memory *a = buffer(big, sizeof(big)), *constant = buffer(&c, sizeof(c));
+    cr_assert_eq(set(kernel, 0, sizeof(cl_mem), &a), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 1, sizeof(x), &x), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 2, sizeof(big), big), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 3, sizeof(cl_mem), &constant), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 4, 64, NULL), CL_SUCCESS);
+    /* The program may reuse its bytes once it has given them. */
+    memset(big, 0, sizeof(big));
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_neq(kernel->applied[OTHER], kernel->edition);
+    cr_assert_eq(memory_make_real(constant, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(pair.other->cl->clEnqueueWriteBuffer(pair.other->io, constant->real[OTHER],
+                                                      CL_TRUE, 0, sizeof(c), &c, 0, NULL, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(kernel_apply(kernel, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(kernel->applied[OTHER], kernel->edition);
+    pair_run(pair.other, kernel->real[OTHER], numbers, 4);
+    cr_assert_eq(numbers[0], 11);
+    cr_assert_eq(numbers[1], 22);
+    cr_assert_eq(numbers[2], 33);
+    cr_assert_eq(numbers[3], 1);
+}
+
+Test(kernel, refuses_what_is_no_argument)
+{
+    struct kernel *kernel = make("k"), *images = make("i");
+    struct memory *memory = buffer("....", 4);
+    int number = 5;
+    void *foreign = &number, *wrong = program, *freed = memory;
+    cr_assert_eq(set(kernel, 5, 4, &number), CL_INVALID_ARG_INDEX);
+    cr_assert_eq(set(kernel, 0, 4, &memory), CL_INVALID_ARG_SIZE);
+    cr_assert_eq(set(kernel, 0, 8, &foreign), CL_INVALID_MEM_OBJECT);
+    cr_assert_eq(set(kernel, 0, 8, &wrong), CL_INVALID_MEM_OBJECT);
+    cr_assert_eq(set(kernel, 1, 8, &memory), CL_INVALID_ARG_SIZE);
+    cr_assert_eq(set(kernel, 1, 4, NULL), CL_INVALID_ARG_VALUE);
+    cr_assert_eq(set(images, 3, 8, &memory), CL_INVALID_SAMPLER);
+    cr_assert_eq(set(kernel, 0, 8, &memory), CL_SUCCESS);
+    object_release(memory);
+    cr_assert_eq(set(kernel, 0, 8, &freed), CL_INVALID_MEM_OBJECT);
+    cr_assert_eq(set(kernel, 0, 8, NULL), CL_SUCCESS);
+}
+
+/* The driver's own clSetKernelArg, counted. */
+static cl_icd_dispatch counting;
+static const cl_icd_dispatch *counted;
+static unsigned calls;
+static cl_int CL_API_CALL count_call(cl_kernel kernel, cl_uint index, size_t size,
+                                     const void *value)
+{
+    calls++;
+    return counted->clSetKernelArg(kernel, index, size, value);
+}
+
+Test(kernel, does_not_tell_the_driver_what_it_knows)
+{
+    struct residence *home = pair.context->at[HOME];
+    struct kernel *kernel = make("k");
+    struct memory *first = buffer("....", 4), *second = buffer("....", 4);
+    int x = 1, big[20] = {0};
+    counted = home->cl;
+    counting = *counted;
+    counting.clSetKernelArg = count_call;
+    home->cl = &counting;
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(set(kernel, 0, 8, &first), CL_SUCCESS);
+        cr_assert_eq(set(kernel, 1, 4, &x), CL_SUCCESS);
+        cr_assert_eq(set(kernel, 2, 80, big), CL_SUCCESS);
+        cr_assert_eq(set(kernel, 4, 64, NULL), CL_SUCCESS);
+    }
+    cr_assert_eq(calls, 4);
+    big[19] = 1;
+    cr_assert_eq(set(kernel, 0, 8, &second), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 0, 8, &first), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 2, 80, big), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 4, 128, NULL), CL_SUCCESS);
+    x = 2;
+    cr_assert_eq(set(kernel, 1, 4, &x), CL_SUCCESS);
+    cr_assert_eq(calls, 9);
+    home->cl = counted;
+}
+
+Test(kernel, a_clone_has_arguments_of_its_own)
+{
+    struct kernel *kernel = make("k"), *clone;
+    int big[20] = {[7] = 3}, numbers[4];
+    int x = 1, other = 2;
+    cr_assert_eq(set(kernel, 1, 4, &x), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 2, 80, big), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 3, 8, NULL), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 4, 64, NULL), CL_SUCCESS);
+    cr_assert_eq(kernel_clone(kernel, &clone), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 1, 4, &other), CL_SUCCESS);
+    object_release(kernel);
+    cr_assert_eq(kernel_apply(clone, pair.context->at[HOME], HOME), CL_SUCCESS);
+    pair_run(pair.context->at[HOME], clone->real[HOME], numbers, 4);
+    cr_assert_eq(numbers[0], 1);
+    cr_assert_eq(numbers[1], 3);
+    cr_assert_eq(numbers[2], -1);
+}
+
+Test(kernel, a_snapshot_keeps_the_arguments_of_its_time)
+{
+    struct kernel *kernel = make("k");
+    struct kernel_snapshot *snapshot;
+    struct memory *memory = buffer("....", 4);
+    int big[20] = {[7] = 3}, numbers[4];
+    int x = 1, other = 2;
+    cl_kernel real;
+    bool writes = true;
+    cr_assert_eq(set(kernel, 0, 8, &memory), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 1, 4, &x), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 2, 80, big), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 3, 8, &memory), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 4, 64, NULL), CL_SUCCESS);
+    cr_assert_eq(kernel_snapshot_take(kernel, &snapshot), 0);
+    big[7] = 4;
+    cr_assert_eq(set(kernel, 1, 4, &other), CL_SUCCESS);
+    cr_assert_eq(set(kernel, 2, 80, big), CL_SUCCESS);
+    /* Held: it outlives the program's own reference. */
+    object_release(memory);
+    cr_assert_eq(kernel_snapshot_memory(snapshot, 0, &writes), memory);
+    cr_assert(writes);
+    cr_assert_eq(kernel_snapshot_memory(snapshot, 1, &writes), memory);
+    cr_assert(!writes);
+    cr_assert_null(kernel_snapshot_memory(snapshot, 2, &writes));
+    cr_assert_eq(kernel_snapshot_make(snapshot, pair.context->at[HOME], HOME, &real), CL_SUCCESS);
+    pair_run(pair.context->at[HOME], real, numbers, 4);
+    cr_assert_eq(numbers[0], 1);
+    cr_assert_eq(numbers[1], 3);
+    pair.context->at[HOME]->cl->clReleaseKernel(real);
+    uint64_t live = object_count(OBJECT_MEMORY);
+    kernel_snapshot_free(snapshot);
+    cr_assert_eq(object_count(OBJECT_MEMORY), live - 1);
+}
+
+static size_t group_size(struct kernel *kernel)
+{
+    const void *value;
+    size_t size, group;
+    cr_assert_eq(kernel_work_group_info(kernel, 0, CL_KERNEL_WORK_GROUP_SIZE, &value, &size),
+                 CL_SUCCESS);
+    cr_assert_eq(size, sizeof(group));
+    memcpy(&group, value, sizeof(group));
+    return group;
+}
+
+/* A device that would answer something else. */
+static cl_int CL_API_CALL other_answer(cl_kernel kernel, cl_device_id device,
+                                       cl_kernel_work_group_info name, size_t size, void *value,
+                                       size_t *ret_size)
+{
+    const size_t number = 3;
+    (void)kernel;
+    (void)device;
+    (void)name;
+    if (value && size >= sizeof(number))
+        memcpy(value, &number, sizeof(number));
+    if (ret_size)
+        *ret_size = sizeof(number);
+    return CL_SUCCESS;
+}
+
+Test(kernel, says_after_a_move_what_it_said_before)
+{
+    struct kernel *kernel = make("k"), *asked_late = make("r");
+    size_t before = group_size(kernel);
+    cr_assert_neq(before, 3);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
+    pair_move(&pair);
+    counting = *pair.other->cl;
+    counting.clGetKernelWorkGroupInfo = other_answer;
+    pair.other->cl = &counting;
+    cr_assert_eq(group_size(kernel), before);
+    cr_assert_eq(group_size(asked_late), 3);
+    char *names = program_text(program, 0, PROGRAM_TEXT_KERNELS);
+    cr_assert(strstr(names, "k"));
+    cr_assert_eq(program_kernel_count(program), 3);
+    free(names);
+}
+
+static cl_int CL_API_CALL nothing_known(cl_kernel kernel, cl_uint index, cl_kernel_arg_info name,
+                                        size_t size, void *value, size_t *ret_size)
+{
+    (void)kernel;
+    (void)index;
+    (void)name;
+    (void)size;
+    (void)value;
+    (void)ret_size;
+    return CL_KERNEL_ARG_INFO_NOT_AVAILABLE;
+}
+
+Test(kernel, errors_stay_after_a_move_as_answers_do)
+{
+    struct kernel *kernel = make("k");
+    struct residence *home = pair.context->at[HOME];
+    const void *value;
+    size_t size;
+    counted = home->cl;
+    counting = *counted;
+    counting.clGetKernelArgInfo = nothing_known;
+    home->cl = &counting;
+    cr_assert_eq(kernel_arg_info(kernel, 0, CL_KERNEL_ARG_NAME, &value, &size),
+                 CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
+    home->cl = counted;
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
+    pair_move(&pair);
+    cr_assert_eq(kernel_arg_info(kernel, 0, CL_KERNEL_ARG_NAME, &value, &size),
+                 CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
+    cr_assert_eq(kernel_arg_info(kernel, 1, CL_KERNEL_ARG_NAME, &value, &size), CL_SUCCESS);
+    cr_assert_str_eq(value, "x");
+}
+
+Test(kernel, local_memory_counts_its_arguments)
+{
+    struct kernel *kernel = make("k");
+    for (size_t bytes = 64; bytes <= 256; bytes *= 2) {
+        const void *value;
+        size_t size;
+        cl_ulong local;
+        cr_assert_eq(set(kernel, 4, bytes, NULL), CL_SUCCESS);
+        cr_assert_eq(kernel_work_group_info(kernel, 0, CL_KERNEL_LOCAL_MEM_SIZE, &value, &size),
+                     CL_SUCCESS);
+        memcpy(&local, value, sizeof(local));
+        cr_assert_geq(local, bytes);
+        cr_assert_lt(local, 2 * bytes);
+    }
+}
+
+Test(kernel, remembers_its_largest_launch)
+{
+    struct kernel *kernel = make("k");
+    struct plan_use use;
+    char reason[256] = "";
+    const size_t global[] = {100, 8}, local[] = {16, 8}, small[] = {32, 1};
+    cr_assert_eq(set(kernel, 4, 4096, NULL), CL_SUCCESS);
+    const struct launch_space even = {2, NULL, global, local, .items = 128, .uneven = true},
+                              wide = {2, NULL, global, small, .items = 32, .uneven = true};
+    kernel_note_launch(kernel, &even);
+    kernel_note_launch(kernel, &wide);
+    usage_read(&use);
+    cr_assert_eq(use.work_group_size, 128);
+    cr_assert_eq(use.work_item_sizes[0], 32);
+    cr_assert_eq(use.work_item_sizes[1], 8);
+    cr_assert_eq(use.work_dimensions, 2);
+    cr_assert_geq(use.local_memory, 4096);
+    cr_assert(use.non_uniform);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(kernel_make_real(kernel, pair.other, OTHER), CL_SUCCESS);
+    cr_assert(kernel_can_launch(kernel, pair.other, OTHER, reason, sizeof(reason)), "%s", reason);
+    counting = *pair.other->cl;
+    counting.clGetKernelWorkGroupInfo = other_answer;
+    pair.other->cl = &counting;
+    cr_assert(!kernel_can_launch(kernel, pair.other, OTHER, reason, sizeof(reason)));
+    cr_assert(strstr(reason, "128") && strstr(reason, "3"), "%s", reason);
+}

@@ -1,0 +1,599 @@
+#include <pthread.h>
+
+#include "interpose/control/control_job.h"
+#include "tests/state/room/test_room_common.h"
+
+/* Policies, moves and threads of programs that do not fit. */
+
+Test(room, what_fits_is_granted_without_a_question, .timeout = 60)
+{
+    begin(plenty, ROOM_REFUSE);
+    room_grant(0, FEW);
+    make(4);
+    rounds(2, 4);
+    check(4);
+    cr_assert_eq(policy.asked, 0);
+    cr_assert_eq(account("one")->held, FEW);
+    cr_assert_eq(account("one")->peak, FEW);
+    end(4);
+    cr_assert_eq(account("one")->held, 0);
+}
+
+Test(room, a_program_of_three_times_its_grant_spills, .timeout = 120)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    rounds(3, BUFFERS);
+    check(BUFFERS);
+    cr_assert_geq(policy.asked, BUFFERS - 4);
+    cr_assert_leq(account("one")->peak, FEW);
+    cr_assert_geq(account("one")->spilled, (BUFFERS - 4) * BYTES);
+    end(BUFFERS);
+    cr_assert_eq(account("one")->held, 0);
+}
+
+/* Which of the buffers are on the device: bit b, buffer b. */
+static unsigned on_device(size_t count)
+{
+    unsigned there = 0;
+    for (size_t b = 0; b < count; b++) {
+        const struct memory *memory = memory_get(buffers[b]);
+        there |= (unsigned)(memory->real[0] != NULL) << b;
+    }
+    return there;
+}
+
+static void use(size_t b, cl_uint n)
+{
+    OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
+    OK(clSetKernelArg(set, 1, sizeof(n), &n));
+    launch(set, program.queue);
+    for (size_t i = 0; i < WORDS; i++)
+        want[b][i] = (cl_uint)i ^ n;
+}
+
+Test(room, what_was_not_used_for_the_longest_goes, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(6);
+    for (size_t b = 0; b < 4; b++)
+        use(b, 1);
+    cr_assert_eq(on_device(6), 0x0f, "%x", on_device(6));
+    use(0, 2);
+    use(4, 3);
+    cr_assert_eq(on_device(6), 0x1d, "%x", on_device(6));
+    use(2, 4);
+    use(5, 5);
+    cr_assert_eq(on_device(6), 0x35, "%x", on_device(6));
+    check(6);
+    end(6);
+}
+
+Test(room, what_is_mapped_stays, .timeout = 60)
+{
+    cl_int error;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(6);
+    for (size_t b = 0; b < 4; b++)
+        use(b, 1);
+    cl_uint *map = clEnqueueMapBuffer(program.queue, buffers[0], CL_TRUE, CL_MAP_WRITE, 0, BYTES, 0,
+                                      NULL, NULL, &error);
+    OK(error);
+    for (size_t b = 1; b < 4; b++)
+        use(b, 2);
+    use(4, 3);
+    cr_assert_eq(on_device(6), 0x1d, "%x", on_device(6));
+    for (size_t i = 0; i < WORDS; i++)
+        want[0][i] = map[i] = (cl_uint)i * 3;
+    OK(clEnqueueUnmapMemObject(program.queue, buffers[0], map, 0, NULL, NULL));
+    check(6);
+    end(6);
+}
+
+/* The driver gives -4 when its memory runs out, and nobody is there to ask. */
+Test(room, a_device_that_runs_out_makes_the_program_spill, .timeout = 120)
+{
+    begin(scarce, ROOM_SPILL);
+    room_set_policy(NULL);
+    make(BUFFERS);
+    rounds(3, BUFFERS);
+    check(BUFFERS);
+    cr_assert_leq(account("one")->peak, FEW);
+    end(BUFFERS);
+}
+
+Test(room, the_policy_learns_what_was_asked_and_who_refused, .timeout = 60)
+{
+    cl_int error;
+    begin(plenty, ROOM_REFUSE);
+    room_grant(0, FEW);
+    make(3);
+    cr_assert_null(clCreateBuffer(program.context, 0, 3 * BYTES, NULL, &error));
+    cr_assert_eq(error, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    cr_assert_eq(policy.asked, 1);
+    cr_assert_eq(policy.failed, 0);
+    cr_assert_eq(policy.total, 6 * BYTES);
+    cr_assert_not(policy.owns);
+    cr_assert_eq(policy.wanted, 6 * BYTES);
+    cr_assert_eq(policy.least, 3 * BYTES);
+    rounds(2, 3);
+    check(3);
+    end(3);
+}
+
+Test(room, a_device_that_runs_out_is_said_to_have_failed, .timeout = 60)
+{
+    cl_int error;
+    begin(scarce, ROOM_REFUSE);
+    room_grant(0, EVERYTHING);
+    make(4);
+    cr_assert_null(clCreateBuffer(program.context, 0, BYTES, NULL, &error));
+    cr_assert_eq(error, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    cr_assert_eq(policy.failed, 1);
+    rounds(1, 4);
+    check(4);
+    end(4);
+}
+
+Test(room, more_is_granted_on_the_way, .timeout = 60)
+{
+    begin(plenty, ROOM_AGAIN);
+    room_grant(0, FEW);
+    policy.grants = FEW;
+    make(BUFFERS);
+    rounds(1, BUFFERS);
+    check(BUFFERS);
+    cr_assert_eq(policy.asked, 2);
+    cr_assert_eq(account("one")->spilled, 0);
+    end(BUFFERS);
+}
+
+Test(room, a_program_that_outgrows_its_device_is_upgraded, .timeout = 60)
+{
+    begin(scarce, ROOM_AGAIN);
+    policy.device = "two";
+    make(4);
+    rounds(1, 4);
+    cr_assert_eq(policy.asked, 0);
+    for (size_t b = 4; b < BUFFERS; b++) {
+        want[b] = calloc(WORDS, sizeof(cl_uint));
+        cr_assert_not_null(want[b]);
+        buffers[b] = engine_buffer(program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES,
+                                   want[b]);
+    }
+    cr_assert_eq(policy.asked, 1);
+    rounds(2, BUFFERS);
+    check(BUFFERS);
+    cr_assert_eq(account("one")->held, 0);
+    cr_assert_eq(account("two")->held, BUFFERS * BYTES);
+    end(BUFFERS);
+}
+
+/* With grants that are less than it has, on either side, and none. */
+Test(room, a_program_that_spills_is_moved, .timeout = 120)
+{
+    static const uint64_t grants[] = {6 * BYTES, EVERYTHING, 3 * BYTES, FEW};
+    struct move_report report;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    for (size_t i = 0; i < 4; i++) {
+        const char *to = i % 2 ? "one" : "two";
+        rounds(1, BUFFERS);
+        struct move_request request = {.target = engine_rig_key(&rig, to), .grant = &grants[i]};
+        move_run(&request, &report);
+        cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+        cr_assert_leq(account(to)->held, grants[i]);
+        cr_assert_eq(account(i % 2 ? "two" : "one")->held, 0);
+        rounds(1, BUFFERS);
+    }
+    engine_rig_moves(&rig, NULL);
+    cr_assert_eq(account("one")->held, 0);
+    struct room_use use;
+    room_read(0, &use);
+    cr_assert_eq(use.wanted, BUFFERS * BYTES);
+    cr_assert_geq(use.least, 2 * BYTES);
+    cr_assert(use.limited);
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .grant = &grants[0]};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    rounds(1, BUFFERS);
+    engine_rig_moves(&rig, "one");
+    rounds(1, BUFFERS);
+    check(BUFFERS);
+    cr_assert_eq(account("one")->held, BUFFERS * BYTES);
+    end(BUFFERS);
+}
+
+Test(room, a_grant_that_no_command_fits_is_refused_before_the_move, .timeout = 60)
+{
+    const uint64_t grant = BYTES;
+    struct move_report report;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS); /* asked, so that what commands need is known */
+    step(0, 1, 1);
+    cl_mem two = engine_buffer(program.context, 0, 2 * BYTES, NULL);
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .grant = &grant};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_REFUSED);
+    cr_assert_str_not_empty(report.reason);
+    cr_assert_eq(account("two")->held, 0);
+    OK(clReleaseMemObject(two));
+    check(BUFFERS);
+    end(BUFFERS);
+}
+
+Test(room, it_shrinks_and_gives_back_what_it_does_not_use, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, EVERYTHING);
+    make(8);
+    rounds(1, 8);
+    cr_assert_eq(room_shrink(0, 3 * BYTES), EVERYTHING - 3 * BYTES);
+    cr_assert_leq(account("one")->held, 3 * BYTES);
+    rounds(1, 8);
+    cr_assert_leq(account("one")->held, 3 * BYTES);
+    room_grant(0, 1024 * MIB);
+    uint64_t slack = room_slack(0);
+    cr_assert_gt(slack, 512 * MIB);
+    cr_assert_eq(account("one")->granted, 1024 * MIB + 3 * BYTES - slack);
+    rounds(1, 8);
+    check(8);
+    end(8);
+}
+
+/* One command that needs more than there may be, and others that do not. */
+Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, BYTES);
+    make(3);
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[1]));
+    OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
+    const size_t global = WORDS;
+    cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
+                 CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    for (size_t b = 0; b < 3; b++) {
+        OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
+        OK(clSetKernelArg(set, 1, sizeof(cl_uint), &(cl_uint){9}));
+        launch(set, program.queue);
+        for (size_t i = 0; i < WORDS; i++)
+            want[b][i] = (cl_uint)i ^ 9;
+    }
+    check(3);
+    end(3);
+}
+
+/* What is spilled comes back as another real object, which the real kernel has not seen. */
+Test(room, a_kernel_keeps_the_arguments_that_were_spilled, .timeout = 60)
+{
+    const cl_uint zero = 0, n = 5;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    const struct memory *memory = (const struct memory *)buffers[0];
+    OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(set, 1, sizeof(n), &n));
+    for (int spilled = 0; spilled < 2; spilled++) {
+        launch(set, program.queue);
+        OK(clFinish(program.queue));
+        cr_assert_not_null(memory->real[memory->context->place[0]]);
+        OK(clEnqueueFillBuffer(program.queue, buffers[0], &zero, sizeof(zero), 0, BYTES, 0, NULL,
+                               NULL));
+        for (size_t b = 1; b < BUFFERS; b++)
+            step(b, b % (BUFFERS - 1) + 1, (cl_uint)b);
+        OK(clFinish(program.queue));
+        cr_assert_null(memory->real[memory->context->place[0]], "it is spilled");
+    }
+    launch(set, program.queue);
+    for (size_t i = 0; i < WORDS; i++)
+        want[0][i] = (cl_uint)i ^ n;
+    check(BUFFERS);
+    end(BUFFERS);
+}
+
+Test(room, a_command_told_to_spill_goes_on_with_what_it_was_granted_for_it, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, BYTES);
+    make(3);
+    policy.grants = BYTES;
+    step(0, 1, 3);
+    cr_assert_eq(policy.asked, 3, "two buffers and the launch");
+    cr_assert(policy.owns);
+    cr_assert_eq(policy.total, 2 * BYTES);
+    cr_assert_eq(policy.wanted, 3 * BYTES);
+    policy.grants = 0;
+    check(3);
+    end(3);
+}
+
+Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .timeout = 60)
+{
+    struct room_use use;
+    begin(plenty, ROOM_REFUSE);
+    room_grant(0, EVERYTHING);
+    make(3);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 0);
+    /* Twice the same object is one. */
+    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
+    launch(add, program.queue);
+    OK(clFinish(program.queue));
+    room_read(0, &use);
+    cr_assert_eq(use.least, BYTES);
+    step(0, 1, 3);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    cr_assert_eq(policy.asked, 0);
+    /* Also where none ran yet. */
+    engine_rig_moves(&rig, "two");
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    engine_rig_moves(&rig, NULL);
+    room_read(0, &use);
+    cr_assert_eq(use.least, 2 * BYTES);
+    engine_rig_moves(&rig, "one");
+    end(3);
+}
+
+Test(room, held_commands_have_their_objects_brought, .timeout = 60)
+{
+    cl_int error;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    cl_event user = clCreateUserEvent(program.context, &error);
+    OK(error);
+    const size_t global = WORDS;
+    for (size_t b = 0; b < BUFFERS; b++) {
+        cl_uint n = (cl_uint)b * 3;
+        OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
+        OK(clSetKernelArg(set, 1, sizeof(n), &n));
+        OK(clEnqueueNDRangeKernel(program.queue, set, 1, NULL, &global, NULL, b == 0,
+                                  b ? NULL : &user, NULL));
+        for (size_t i = 0; i < WORDS; i++)
+            want[b][i] = (cl_uint)i ^ n;
+    }
+    OK(clSetUserEventStatus(user, CL_COMPLETE));
+    check(BUFFERS);
+    OK(clReleaseEvent(user));
+    end(BUFFERS);
+}
+
+/* An agent that answers a need once the move that it asked for was reported. */
+static atomic_bool reported, in_time;
+
+static enum room_answer decide_after_the_report(const struct room_need *need)
+{
+    uint64_t until = engine_rig_now() + 10000000000u;
+    while (!atomic_load(&reported) && engine_rig_now() < until)
+        engine_rig_sleep(1);
+    atomic_store(&in_time, atomic_load(&reported));
+    return decide(need);
+}
+
+Test(room, a_resume_is_over_before_what_was_held_asks_for_room, .timeout = 60)
+{
+    const uint64_t grant = BYTES;
+    struct move_report report;
+    cl_int error;
+    begin(plenty, ROOM_AGAIN);
+    room_set_policy(decide_after_the_report);
+    policy.grants = FEW;
+    make(2);
+    cl_event user = clCreateUserEvent(program.context, &error);
+    OK(error);
+    OK(clEnqueueBarrierWithWaitList(program.queue, 1, &user, NULL));
+    step(0, 1, 3);
+    engine_rig_moves(&rig, NULL);
+    OK(clSetUserEventStatus(user, CL_COMPLETE));
+    struct move_request request = {.target = engine_rig_key(&rig, "two"), .grant = &grant};
+    move_run(&request, &report);
+    atomic_store(&reported, true);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    check(2);
+    cr_assert(atomic_load(&in_time));
+    cr_assert_eq(policy.asked, 1);
+    OK(clReleaseEvent(user));
+    end(2);
+}
+
+/* Virtual devices on one device share its account; each gives up what it was granted alone. */
+Test(room, a_shrink_takes_no_grant_of_another_virtual_device, .timeout = 60)
+{
+    begin(plenty, ROOM_SPILL);
+    engine_rig_seat(&rig, "one");
+    room_grant(0, FEW);
+    room_grant(1, 2 * FEW);
+    cr_assert_eq(room_shrink(0, 0), FEW);
+    cr_assert_eq(account("one")->granted, 2 * FEW);
+    cr_assert_eq(room_shrink(0, 0), 0);
+    cr_assert_eq(room_shrink(1, BYTES), 2 * FEW - BYTES);
+    cr_assert_eq(account("one")->granted, BYTES);
+    end(0);
+}
+
+static bool undecided;
+
+/* Nobody decides any more while another virtual device is on its way to where this one has all it
+ * wants: then neither is owed anything there. */
+static void let_nobody_decide(void *data, const struct move_progress *progress)
+{
+    struct move_request *request = data;
+    if (progress->phase != MOVE_PREPARE || undecided)
+        return;
+    undecided = true;
+    struct device *device;
+    cr_assert_eq(driver_open_device(engine_rig_key(&rig, "two"), &device), 0);
+    cr_assert_eq(device->account.granted, 2 * FEW);
+    cr_assert_eq(room_ask(device, BYTES, BYTES, false, NO_ROOM), ROOM_AGAIN);
+    cr_assert_not(device->account.limited);
+    cr_assert_eq(device->account.granted, FEW, "what is on its way is not counted");
+    if (request->cancel)
+        atomic_store((atomic_bool *)(uintptr_t)request->cancel, true);
+}
+
+static void check_reservation(bool canceled)
+{
+    const uint64_t grant = FEW;
+    atomic_bool cancel = false;
+    struct move_report report;
+    begin(plenty, ROOM_SPILL);
+    engine_rig_seat(&rig, "two");
+    room_set_policy(NULL);
+    room_grant(1, FEW);
+    struct move_request request = {.target = engine_rig_key(&rig, "two"),
+                                   .grant = &grant,
+                                   .cancel = canceled ? &cancel : NULL,
+                                   .progress = let_nobody_decide,
+                                   .data = &request};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, canceled ? MOVE_CANCELED : MOVE_DONE, "%s", report.reason);
+    cr_assert_eq(account("two")->granted, canceled ? 0 : FEW);
+    room_grant(1, BYTES);
+    cr_assert_eq(account("two")->granted, canceled ? BYTES : FEW + BYTES);
+    if (!canceled)
+        engine_rig_moves(&rig, "one");
+    cr_assert_eq(account("two")->granted, BYTES);
+    end(0);
+}
+
+Test(room, without_a_policy_a_move_under_way_keeps_its_grant, .timeout = 60)
+{
+    check_reservation(false);
+}
+
+Test(room, without_a_policy_a_move_that_is_canceled_gives_its_grant_back, .timeout = 60)
+{
+    check_reservation(true);
+}
+
+/* Mapped objects keep their pointers and their room; views go with what they are views of. */
+Test(room, maps_and_views_of_what_spills, .timeout = 60)
+{
+    cl_int error;
+    const cl_buffer_region half = {BYTES / 2, BYTES / 2};
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, FEW);
+    make(BUFFERS);
+    cl_mem part = clCreateSubBuffer(buffers[1], 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
+    OK(error);
+    cl_uint *mapped =
+        clEnqueueMapBuffer(program.queue, buffers[0], CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, BYTES,
+                           0, NULL, NULL, &error);
+    OK(error);
+    cr_assert(memcmp(mapped, want[0], BYTES) == 0);
+    for (unsigned r = 0; r < 2; r++)
+        for (size_t b = 1; b < BUFFERS; b++)
+            step(b, b % (BUFFERS - 1) + 1, r + 1);
+    for (size_t i = 0; i < WORDS; i++)
+        mapped[i] = want[0][i] = (cl_uint)i * 11;
+    OK(clEnqueueUnmapMemObject(program.queue, buffers[0], mapped, 0, NULL, NULL));
+    const cl_uint pattern = 0x5a5a1234;
+    OK(clEnqueueFillBuffer(program.queue, part, &pattern, 4, 0, BYTES / 2, 0, NULL, NULL));
+    for (size_t i = WORDS / 2; i < WORDS; i++)
+        want[1][i] = pattern;
+    rounds(1, BUFFERS);
+    check(BUFFERS);
+    OK(clReleaseMemObject(part));
+    end(BUFFERS);
+}
+
+/* Threads with working sets that do not fit together take turns, and each goes on. */
+struct worker {
+    pthread_t thread;
+    cl_command_queue queue;
+    cl_kernel kernel;
+    size_t first;
+};
+
+static void *work(void *data)
+{
+    struct worker *worker = data;
+    for (cl_uint n = 1; n <= 12; n++)
+        for (size_t b = worker->first; b < worker->first + 3; b++) {
+            OK(clSetKernelArg(worker->kernel, 0, sizeof(cl_mem), &buffers[b]));
+            OK(clSetKernelArg(worker->kernel, 1, sizeof(cl_mem),
+                              &buffers[b + 1 < worker->first + 3 ? b + 1 : worker->first]));
+            OK(clSetKernelArg(worker->kernel, 2, sizeof(n), &n));
+            launch(worker->kernel, worker->queue);
+            const cl_uint *in = want[b + 1 < worker->first + 3 ? b + 1 : worker->first];
+            for (size_t i = 0; i < WORDS; i++)
+                want[b][i] += in[i] * n + (cl_uint)i;
+        }
+    OK(clFinish(worker->queue));
+    return NULL;
+}
+
+Test(room, threads_take_turns, .timeout = 120)
+{
+    struct worker workers[4];
+    cl_int error;
+    begin(plenty, ROOM_SPILL);
+    room_grant(0, 3 * BYTES);
+    make(BUFFERS);
+    for (size_t w = 0; w < 4; w++) {
+        workers[w] = (struct worker){.first = 3 * w};
+        workers[w].queue = clCreateCommandQueue(program.context, rig.device, 0, &error);
+        OK(error);
+        workers[w].kernel = engine_kernel(program.program, "add");
+        cr_assert_eq(pthread_create(&workers[w].thread, NULL, work, &workers[w]), 0);
+    }
+    for (unsigned i = 0; i < 6; i++) {
+        struct move_report report;
+        const uint64_t grant = (3 + i % 2) * BYTES;
+        struct move_request request = {.target = engine_rig_key(&rig, i % 2 ? "one" : "two"),
+                                       .grant = &grant};
+        engine_rig_sleep(10);
+        move_run(&request, &report);
+        cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    }
+    for (size_t w = 0; w < 4; w++) {
+        cr_assert_eq(pthread_join(workers[w].thread, NULL), 0);
+        OK(clReleaseCommandQueue(workers[w].queue));
+        OK(clReleaseKernel(workers[w].kernel));
+    }
+    check(BUFFERS);
+    end(BUFFERS);
+}
+
+static struct control_report move_counted(uint64_t wanted, uint64_t grant)
+{
+    struct control_request request = {.limited = true, .grants = {grant}, .wanted = {wanted}};
+    struct control_report report;
+    request.targets[0] = *engine_rig_key(&rig, "two");
+    control_job_run(&request, &report);
+    return report;
+}
+
+/* What an agent granted for less than the program has by now is not what it is to live with. */
+Test(room, a_move_that_counts_with_too_little_is_asked_for_again, .timeout = 60)
+{
+    struct seat_status status;
+    begin(plenty, ROOM_SPILL);
+    make(4);
+    struct control_report report = move_counted(FEW - 1, FEW - 1);
+    cr_assert(report.again);
+    cr_assert_eq(report.count, 0);
+    status_seat(0, &status);
+    cr_assert_str_eq(status.device.device, "one");
+    report = move_counted(FEW, FEW - BYTES);
+    cr_assert_not(report.again);
+    cr_assert_eq(report.whole.result, MOVE_DONE, "%s", report.whole.reason);
+    cr_assert_leq(account("two")->held, FEW - BYTES);
+    engine_rig_moves(&rig, "one");
+    report = move_counted(1, FEW);
+    cr_assert_not(report.again);
+    cr_assert_eq(report.whole.result, MOVE_DONE, "%s", report.whole.reason);
+    rounds(1, 4);
+    check(4);
+    end(4);
+}
