@@ -2,9 +2,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "agent/config/environment.h"
+#include "state/base/clock.h"
 
 #define LAUNCHES        50
 #define LAUNCH_PAUSE_NS 20000000
@@ -31,8 +31,7 @@ int ask_connect(const struct output *output, bool launch, const char *what,
     error = client_connect(&paths, ret_client);
     /* One that was killed a moment ago may still be listening, or hold its lock. */
     for (int tried = 0; launch && nobody_there(error) && tried < LAUNCHES; tried++) {
-        const struct timespec pause = {.tv_nsec = tried ? LAUNCH_PAUSE_NS : 0};
-        nanosleep(&pause, NULL);
+        clock_sleep(tried ? LAUNCH_PAUSE_NS : 0);
         error = client_launch_agent(why, sizeof(why));
         if (error) {
             return output_fail(output, ERR_NO_AGENT,

@@ -9,32 +9,17 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/config/config.h"
 #include "agent/wire/connect.h"
+#include "state/base/clock.h"
 
 #define HELLO_MS        5000
 #define SEND_MS         5000
 #define LAUNCH_MS       10000
 #define RETRY_MS        20
 #define LAUNCH_PAUSE_MS 2
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static void pause_ms(long milliseconds)
-{
-    const struct timespec pause = {.tv_nsec = milliseconds * 1000000};
-
-    nanosleep(&pause, NULL);
-}
 
 static int say_hello(struct client *client, int64_t until)
 {
@@ -48,7 +33,7 @@ static int say_hello(struct client *client, int64_t until)
     if (result) {
         return result;
     }
-    result = client_receive(client, (int)(until - now_ms()), -1, &message);
+    result = client_receive(client, (int)(until - clock_now_ms()), -1, &message);
     if (result != 1) {
         return result ? result : -EPROTO;
     }
@@ -60,13 +45,14 @@ static int say_hello(struct client *client, int64_t until)
 
 int client_connect(const struct paths *paths, struct client *ret_client)
 {
-    int64_t until = now_ms() + HELLO_MS;
+    int64_t until = clock_now_ms() + HELLO_MS;
     struct client client = {.fd = agent_connect(paths->socket)};
 
     frame_reader_init(&client.reader);
     /* Nothing tells when a full backlog has room again. */
-    for (; client.fd == -EAGAIN && now_ms() < until; client.fd = agent_connect(paths->socket)) {
-        pause_ms(RETRY_MS);
+    for (; client.fd == -EAGAIN && clock_now_ms() < until;
+         client.fd = agent_connect(paths->socket)) {
+        clock_sleep(RETRY_MS * NS_PER_MS);
     }
     int result = client.fd == -EAGAIN ? -ETIMEDOUT : client.fd < 0 ? client.fd : 0;
     if (!result) {
@@ -91,7 +77,7 @@ void client_close(struct client *client)
 /** For something to be read or sent, or @other to be readable. Returns 0, or -ETIMEDOUT. */
 static int wait_for(struct pollfd polled[2], int64_t until)
 {
-    int64_t left = until - now_ms();
+    int64_t left = until - clock_now_ms();
 
     if (left <= 0) {
         return -ETIMEDOUT;
@@ -101,7 +87,7 @@ static int wait_for(struct pollfd polled[2], int64_t until)
 
 int client_send(struct client *client, struct frame *frame)
 {
-    int64_t until = now_ms() + SEND_MS;
+    int64_t until = clock_now_ms() + SEND_MS;
     int result = frame_seal(frame);
     size_t sent = 0;
 
@@ -123,7 +109,7 @@ int client_send(struct client *client, struct frame *frame)
 
 int client_receive(struct client *client, int timeout_ms, int other, struct message *ret_message)
 {
-    int64_t until = now_ms() + timeout_ms;
+    int64_t until = clock_now_ms() + timeout_ms;
 
     for (;;) {
         char bytes[16384];
@@ -158,17 +144,17 @@ int client_receive(struct client *client, int timeout_ms, int other, struct mess
 
 int client_follow(struct client *client, int patience_ms, int other, struct message *ret_message)
 {
-    int64_t until = now_ms() + patience_ms;
+    int64_t until = clock_now_ms() + patience_ms;
 
     for (;;) {
         struct frame frame;
         int result = client_receive(client, patience_ms / 4, other, ret_message);
         if (result == 1 && field_is(&ret_message->root, "type", MSG_AGENT)) {
             message_finish(ret_message);
-            until = now_ms() + patience_ms;
+            until = clock_now_ms() + patience_ms;
             continue;
         }
-        if (result != -ETIMEDOUT || now_ms() >= until) {
+        if (result != -ETIMEDOUT || clock_now_ms() >= until) {
             return result;
         }
         frame_init(&frame, MSG_AGENT);
@@ -216,17 +202,17 @@ static int launch(void)
         return error;
     }
     pid_t ended;
-    int64_t until = now_ms() + LAUNCH_MS;
+    int64_t until = clock_now_ms() + LAUNCH_MS;
     while ((ended = waitpid(child, &status, WNOHANG)) <= 0) {
         if (ended < 0 && errno != EINTR) {
             return -errno;
         }
-        if (now_ms() >= until) {
+        if (clock_now_ms() >= until) {
             kill(child, SIGKILL);
             waitpid(child, &status, 0);
             return -ETIMEDOUT;
         }
-        pause_ms(LAUNCH_PAUSE_MS);
+        clock_sleep(LAUNCH_PAUSE_MS * NS_PER_MS);
     }
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 }

@@ -2,12 +2,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/cli/ask.h"
 #include "agent/cli/verb.h"
 #include "agent/config/lock.h"
 #include "agent/config/process.h"
+#include "state/base/clock.h"
 
 #define ANSWER_MS 5000
 #define STOP_MS   5000
@@ -61,13 +61,11 @@ static int show(const struct output *output, bool launch)
 /** Wait until the process is gone, so that a start right after finds no lock. */
 static bool gone(pid_t pid, uint64_t start, int timeout_ms)
 {
-    const struct timespec pause = {.tv_nsec = 10000000};
-
     for (int waited = 0; waited < timeout_ms; waited += 10) {
         if (!process_alive(pid, start)) {
             return true;
         }
-        nanosleep(&pause, NULL);
+        clock_sleep(10 * NS_PER_MS);
     }
     return false;
 }

@@ -133,45 +133,26 @@ static int detach(int *ret_ready)
     return 0;
 }
 
+static int watch_signal(struct agent *agent, uv_signal_t *handle, uv_signal_cb call, int number)
+{
+    int error = uv_signal_init(&agent->loop, handle);
+
+    handle->data = agent;
+    return error ? error : uv_signal_start(handle, call, number);
+}
+
 static int start(struct agent *agent, uint64_t timeout_ms)
 {
-    static const int signals[2] = {SIGTERM, SIGINT};
     struct config_error wrong;
     int error = agent_reload(agent, &wrong);
 
-    if (!error) {
-        error = paths_join(agent->paths.folder, "apps", agent->programs_folder);
-    }
-    if (!error) {
-        error = paths_make(agent->programs_folder);
-    }
-    if (!error) {
-        error = uv_loop_init(&agent->loop);
-    }
-    if (!error) {
-        error = uv_timer_init(&agent->loop, &agent->sweep);
-    }
-    for (int i = 0; i < 2 && !error; i++) {
-        agent->terminate[i].data = agent;
-        error = uv_signal_init(&agent->loop, &agent->terminate[i]);
-        if (!error) {
-            error = uv_signal_start(&agent->terminate[i], on_signal, signals[i]);
-        }
-    }
-    if (!error) {
-        agent->hangup.data = agent;
-        error = uv_signal_init(&agent->loop, &agent->hangup);
-    }
-    if (!error) {
-        error = uv_signal_start(&agent->hangup, on_hangup, SIGHUP);
-    }
-    if (!error) {
-        error = devices_init(agent, timeout_ms);
-    }
-    if (!error) {
-        error = govern_init(agent);
-    }
-    if (error) {
+    if (error || (error = paths_join(agent->paths.folder, "apps", agent->programs_folder)) ||
+        (error = paths_make(agent->programs_folder)) || (error = uv_loop_init(&agent->loop)) ||
+        (error = uv_timer_init(&agent->loop, &agent->sweep)) ||
+        (error = watch_signal(agent, &agent->terminate[0], on_signal, SIGTERM)) ||
+        (error = watch_signal(agent, &agent->terminate[1], on_signal, SIGINT)) ||
+        (error = watch_signal(agent, &agent->hangup, on_hangup, SIGHUP)) ||
+        (error = devices_init(agent, timeout_ms)) || (error = govern_init(agent))) {
         return error;
     }
     agent->sweep.data = agent;

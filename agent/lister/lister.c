@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/wire/inventory.h"
+#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/driver/icd.h"
 
@@ -127,19 +127,11 @@ static void probe_receive(struct probe *probe)
         probe_close(probe);
 }
 
-static long long now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
 static void receive_all(struct probe *probes, struct pollfd *polls, size_t count,
                         long long deadline)
 {
     for (;;) {
-        long long left = deadline - now_ms();
+        long long left = deadline - clock_now_ms();
         size_t open = 0;
 
         for (size_t i = 0; i < count; i++) {
@@ -169,7 +161,7 @@ static void probe_end(struct probe *probe, bool late, unsigned limit)
     for (int tries = 0; !got && tries < 200; tries++) {
         got = waitpid(probe->pid, &status, WNOHANG);
         if (!got)
-            usleep(10000);
+            clock_sleep(10 * NS_PER_MS);
     }
     kill(-probe->pid, SIGKILL);
     probe->pid = 0;
@@ -230,7 +222,7 @@ static int list_all(unsigned limit, struct inventory *ret_inv)
             fprintf(stderr, "reseat-lister: driver %s left out: %s\n", list.libraries[i],
                     strerror(-failed));
     }
-    receive_all(probes, polls, list.count, now_ms() + limit * 1000LL);
+    receive_all(probes, polls, list.count, clock_now_ms() + limit * 1000LL);
     for (size_t i = 0; i < list.count; i++) {
         int failed = collect(&probes[i], limit, &inv);
 

@@ -358,6 +358,22 @@ void frame_object(struct frame *frame, const char *key, const msgpack_object *va
     check(frame, msgpack_pack_object(&frame->packer, *value));
 }
 
+void frame_forward(struct frame *frame, const msgpack_object *map, const char *const *keys,
+                   size_t count)
+{
+    char text[PROTOCOL_TEXT_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        const msgpack_object *value = field_get(map, keys[i]);
+        if (value && (value->type == MSGPACK_OBJECT_POSITIVE_INTEGER ||
+                      value->type == MSGPACK_OBJECT_BOOLEAN)) {
+            frame_object(frame, keys[i], value);
+        } else if (field_text(map, keys[i], text, sizeof(text))) {
+            frame_string(frame, keys[i], text);
+        }
+    }
+}
+
 int frame_seal(struct frame *frame)
 {
     if (!frame->error && frame->depth != 1) {

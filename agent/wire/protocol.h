@@ -212,6 +212,10 @@ void frame_map(struct frame *frame, const char *key);
 void frame_array(struct frame *frame, const char *key);
 /** End the innermost map or array begun with frame_map() or frame_array(). */
 void frame_end(struct frame *frame);
+/** Copy those of a received map's fields that are numbers, truths, or words; words are made safe,
+ * as field_text() does. What is missing, or anything else, is left out. */
+void frame_forward(struct frame *frame, const msgpack_object *map, const char *const *keys,
+                   size_t count);
 /** Copy a received value as it is. */
 void frame_object(struct frame *frame, const char *key, const msgpack_object *value);
 

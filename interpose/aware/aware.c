@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "state/base/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/thread_own.h"
@@ -19,13 +19,6 @@ struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
                       .process = 1,
                       .changed = PTHREAD_COND_INITIALIZER,
                       .notices_end = &aware.notices};
-
-uint64_t aware_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 const char *aware_stage_name(enum aware_stage stage)
 {
@@ -52,9 +45,8 @@ unsigned aware_due(uint32_t seat)
 
 void aware_wait(uint64_t until_ns)
 {
-    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
     int before = cancel_hold();
-    pthread_cond_clockwait(&aware.changed, &aware.lock, CLOCK_MONOTONIC, &until);
+    clock_wait(&aware.changed, &aware.lock, until_ns);
     cancel_allow(before);
 }
 
@@ -129,7 +121,7 @@ void aware_give_up(uint32_t seat)
 
 static void begin(struct call *call, enum aware_stage stage, uint32_t seat, uint64_t deadline_ns)
 {
-    uint64_t now = aware_clock();
+    uint64_t now = clock_now_ns();
     call->stage = stage;
     call->program = aware.program;
     aware.now = (struct aware_now){

@@ -3,6 +3,7 @@
 
 #include "interpose/aware/aware_priv.h"
 #include "policy/wish.h"
+#include "state/base/clock.h"
 #include "state/base/work.h"
 
 /*
@@ -38,7 +39,7 @@ static int check(const struct move_request *request, char *ret_reason, size_t si
                  runs ? " (its callback " : "", runs ? stage : "", runs ? " runs)" : "");
         return -ECANCELED;
     }
-    if (request->deadline_ns != 0 && aware_clock() >= request->deadline_ns) {
+    if (request->deadline_ns != 0 && clock_now_ns() >= request->deadline_ns) {
         snprintf(ret_reason, size,
                  "the deadline passed while the program reconfigures itself%s%s%s",
                  runs ? " (its callback " : "", runs ? stage : "", runs ? " runs)" : "");
@@ -50,14 +51,14 @@ static int check(const struct move_request *request, char *ret_reason, size_t si
 /* Wait for a change, or until it is time to look again. */
 static void look_later(uint64_t until_ns)
 {
-    uint64_t soon = aware_clock() + LOOK_NS;
+    uint64_t soon = clock_now_ns() + LOOK_NS;
     aware_wait(until_ns != 0 && until_ns < soon ? until_ns : soon);
 }
 
 /* A callback that is not back in time. */
 static bool is_overdue(void)
 {
-    return aware.now.stage != AWARE_IDLE && aware_clock() >= aware.now.deadline_ns;
+    return aware.now.stage != AWARE_IDLE && clock_now_ns() >= aware.now.deadline_ns;
 }
 
 static void say_overdue(char *ret_reason, size_t size)
@@ -70,7 +71,7 @@ static void say_overdue(char *ret_reason, size_t size)
     snprintf(ret_reason, size,
              "the program's %s callback has not returned for %llu ms; it had %llu",
              aware_stage_name(now->stage),
-             (unsigned long long)((aware_clock() - now->since_ns) / 1000000u),
+             (unsigned long long)((clock_now_ns() - now->since_ns) / 1000000u),
              (unsigned long long)((now->deadline_ns - now->since_ns) / 1000000u));
 }
 
@@ -135,7 +136,7 @@ static int ask(const struct move_request *request, enum aware_stage stage,
                const struct device *target, char *ret_reason, size_t size)
 {
     uint64_t registration = aware.registration;
-    uint64_t deadline = aware_clock() + aware_patience(stage) * 1000000ull;
+    uint64_t deadline = clock_now_ns() + aware_patience(stage) * 1000000ull;
     if (request->deadline_ns != 0 && request->deadline_ns < deadline)
         deadline = request->deadline_ns;
     aware.ask = (struct aware_ask){
@@ -152,7 +153,7 @@ static int ask(const struct move_request *request, enum aware_stage stage,
     while (error == 0 && aware.registration == registration &&
            (aware.ask.stage != AWARE_IDLE || aware.now.stage == stage)) {
         error = check(request, ret_reason, size);
-        if (error == 0 && aware_clock() >= deadline) {
+        if (error == 0 && clock_now_ns() >= deadline) {
             say_overdue(ret_reason, size);
             error = -EIO;
         }
@@ -231,7 +232,7 @@ static int await_second_half(const struct move_request *request, char *ret_reaso
     pthread_cond_broadcast(&aware.changed);
     while (error == 0 && aware.failed == AWARE_IDLE && aware.registration == registration &&
            !work_is_over() && !is_settled() &&
-           (request->deadline_ns == 0 || aware_clock() < request->deadline_ns)) {
+           (request->deadline_ns == 0 || clock_now_ns() < request->deadline_ns)) {
         if (is_overdue()) {
             say_overdue(ret_reason, size);
             aware.now.abandoned = true;

@@ -91,7 +91,6 @@ int aware_start_thread(void);
 void aware_forget(void);
 /** Wait for a change until @until_ns (CLOCK_MONOTONIC). Locked. */
 void aware_wait(uint64_t until_ns);
-uint64_t aware_clock(void);
 
 extern const struct move_partner aware_partner;
 

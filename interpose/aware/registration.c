@@ -1,4 +1,5 @@
 #include "interpose/aware/aware_priv.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/thread_own.h"
 
@@ -68,7 +69,7 @@ static bool await_end(uint64_t registration)
 {
     const struct aware_now *now = &aware.now;
     while (now->stage != AWARE_IDLE && now->registration == registration) {
-        if (aware_clock() >= now->deadline_ns)
+        if (clock_now_ns() >= now->deadline_ns)
             return false;
         aware_wait(now->deadline_ns);
     }

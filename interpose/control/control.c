@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
@@ -16,6 +15,7 @@
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_room.h"
 #include "interpose/control/control_wire.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
@@ -77,14 +77,6 @@ static struct control {
              .listened = PTHREAD_COND_INITIALIZER,
              .heard = {.fd = -1},
              .link = {.wire.socket.fd = -1}};
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void wake_locked(void)
 {
@@ -446,9 +438,9 @@ static void turn(struct link *link, uint64_t *next_status)
     }
     serve_jobs(link);
     link->status_due = link->status_due || control_room_needs();
-    if (link->welcome && (link->status_due || now_ns() >= *next_status)) {
+    if (link->welcome && (link->status_due || clock_now_ns() >= *next_status)) {
         send_status(link);
-        *next_status = now_ns() + STATUS_MS * 1000000ull;
+        *next_status = clock_now_ns() + STATUS_MS * 1000000ull;
     }
     if (link->welcome) {
         send_wish(link);
@@ -466,8 +458,7 @@ static void rest(const struct link *link)
 {
     bool open = wire_is_open(&link->wire);
     uint64_t ms = !open ? RETRY_MS : link->wire.out.size ? FLUSH_MS : STATUS_MS;
-    uint64_t at = now_ns() + ms * 1000000;
-    struct timespec until = {(time_t)(at / 1000000000), (long)(at % 1000000000)};
+    uint64_t until = clock_now_ns() + ms * NS_PER_MS;
 
     pthread_mutex_lock(&control.lock);
     control.heard = link->wire.socket;
@@ -475,8 +466,7 @@ static void rest(const struct link *link)
         control.listens = true;
         pthread_cond_signal(&control.listened);
     }
-    while (!control.due &&
-           !pthread_cond_clockwait(&control.woken, &control.lock, CLOCK_MONOTONIC, &until)) {
+    while (!control.due && clock_wait(&control.woken, &control.lock, until) == 0) {
     }
     control.due = false;
     pthread_mutex_unlock(&control.lock);
@@ -589,16 +579,11 @@ bool control_wake(void)
 
 uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
 {
-    struct timespec until;
-
     (void)!control_start();
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    until.tv_sec += (time_t)(timeout_ms / 1000 + (unsigned)(until.tv_nsec / 1000000000));
-    until.tv_nsec %= 1000000000;
+    uint64_t until = clock_now_ns() + timeout_ms * NS_PER_MS;
     pthread_mutex_lock(&control.lock);
     while (control.started && !control.resolved) {
-        if (pthread_cond_clockwait(&control.answered, &control.lock, CLOCK_MONOTONIC, &until)) {
+        if (clock_wait(&control.answered, &control.lock, until) != 0) {
             break;
         }
     }

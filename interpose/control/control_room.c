@@ -3,9 +3,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "state/base/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/move/status.h"
@@ -54,21 +54,13 @@ static struct {
     void (*wake)(void);
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static enum room_answer ask(const struct room_need *asked)
 {
     struct need need = {.asked = asked, .answer = ROOM_FORCE};
 
     pthread_mutex_lock(&room.lock);
     need.id = ++room.last_id;
-    need.answered = !room.connected && now_ns() >= room.until_ns;
+    need.answered = !room.connected && clock_now_ns() >= room.until_ns;
     need.next = room.needs;
     room.needs = &need;
     pthread_mutex_unlock(&room.lock);
@@ -152,13 +144,13 @@ void control_room_alone(void)
 {
     pthread_mutex_lock(&room.lock);
     if (room.connected) {
-        room.until_ns = now_ns() + PATIENCE_NS;
+        room.until_ns = clock_now_ns() + PATIENCE_NS;
         for (struct need *need = room.needs; need; need = need->next) {
             need->sent = false;
         }
     }
     room.connected = false;
-    if (now_ns() >= room.until_ns) {
+    if (clock_now_ns() >= room.until_ns) {
         answer_all();
     }
     pthread_mutex_unlock(&room.lock);
@@ -227,19 +219,19 @@ static bool ask_whether_alive(void *data, void (*send)(void *data, struct frame 
         waits = waits || (room.answers && need->sent && !need->answered);
     }
     /* Counted, not timed: a program that was stopped itself has heard nothing either. */
-    bool due = waits && now_ns() - room.alive_ns >= ALIVE_NS;
+    bool due = waits && clock_now_ns() - room.alive_ns >= ALIVE_NS;
     bool hung = due && room.unheard == UNANSWERED;
     if (!waits) {
         room.unheard = 0;
-        room.alive_ns = now_ns();
+        room.alive_ns = clock_now_ns();
     } else if (hung) {
         room.connected = false;
         room.unheard = 0;
-        room.until_ns = now_ns();
+        room.until_ns = clock_now_ns();
         answer_all();
     } else if (due) {
         room.unheard++;
-        room.alive_ns = now_ns();
+        room.alive_ns = clock_now_ns();
     }
     pthread_mutex_unlock(&room.lock);
     if (due && !hung) {

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "state/base/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/thread_own.h"
@@ -17,8 +17,6 @@
 /* How long one job may keep the others waiting. */
 #define PATIENCE_MS 20
 #define THREADS_MAX 32
-#define NS_PER_MS   1000000
-#define NS_PER_S    1000000000
 
 static struct {
     pthread_mutex_t lock;
@@ -32,25 +30,15 @@ static struct {
           .posted = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
 
-static struct timespec after_ms(unsigned ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += (long)(ms % 1000) * NS_PER_MS;
-    t.tv_sec += ms / 1000 + t.tv_nsec / NS_PER_S;
-    t.tv_nsec %= NS_PER_S;
-    return t;
-}
-
 /* Jobs wait behind busy threads: true when none was taken while patience lasted. Under the lock. */
 static bool stands_still(void)
 {
     uint64_t seen = pool.taken;
-    struct timespec until = after_ms(PATIENCE_MS);
+    uint64_t until = clock_now_ns() + PATIENCE_MS * NS_PER_MS;
     int error = 0;
     pool.timed = true;
     while (error == 0 && pool.first && pool.busy != 0 && pool.taken == seen)
-        error = pthread_cond_clockwait(&pool.posted, &pool.lock, CLOCK_MONOTONIC, &until);
+        error = clock_wait(&pool.posted, &pool.lock, until);
     pool.timed = false;
     return error != 0 && pool.first && pool.taken == seen;
 }
@@ -197,13 +185,13 @@ void callback_program(void (*call)(void *data), void (*gone)(void *data), void *
 
 void callback_settle(unsigned ms)
 {
-    struct timespec until = after_ms(ms);
+    uint64_t until = clock_now_ns() + ms * NS_PER_MS;
     int error = 0;
     if (the_thread.in_job)
         return;
     pthread_mutex_lock(&pool.lock);
     while (error == 0 && (pool.first || pool.busy != 0))
-        error = pthread_cond_clockwait(&pool.done, &pool.lock, CLOCK_MONOTONIC, &until);
+        error = clock_wait(&pool.done, &pool.lock, until);
     pthread_mutex_unlock(&pool.lock);
 }
 

@@ -1,123 +1,28 @@
 #include "state/base/clock.h"
 
-#include <time.h>
-
-#include "state/base/log.h"
-#include "state/object/residence.h"
-
-uint64_t clock_host(void)
+uint64_t clock_now_ns(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* As the host's clock has it since the last move. */
-static uint64_t at_host(const struct clock *clock, uint64_t host)
+uint64_t clock_wall_ms(void)
 {
-    return clock->at_move + (host - clock->host_at_move);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / NS_PER_MS;
 }
 
-void clock_find(struct clock *clock, uint64_t end)
+int clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns)
 {
-    /* Not earlier than it was: so nothing of this device lies before the move. */
-    int64_t unknown = CLOCK_UNKNOWN;
-    atomic_compare_exchange_strong(&clock->shift, &unknown,
-                                   (int64_t)(at_host(clock, clock_host()) - end));
+    const struct timespec until = clock_timespec(deadline_ns);
+    return deadline_ns == 0 ? pthread_cond_wait(cond, lock)
+                            : pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
 }
 
-uint64_t clock_translate(struct clock *clock, uint64_t time)
+void clock_sleep(uint64_t ns)
 {
-    time += (uint64_t)atomic_load_explicit(&clock->shift, memory_order_relaxed);
-    uint64_t latest = atomic_load_explicit(&clock->latest, memory_order_relaxed);
-    while (latest < time)
-        if (atomic_compare_exchange_weak(&clock->latest, &latest, time)) {
-            atomic_store(&clock->host_at_latest, clock_host());
-            break;
-        }
-    return time;
-}
-
-/* What it is at least, at @host: it runs as the host's does. */
-static uint64_t at_least(const struct clock *clock, uint64_t host)
-{
-    uint64_t time = clock->host_at_move ? at_host(clock, host) : 0;
-    uint64_t latest = atomic_load(&clock->latest);
-    if (latest != 0)
-        latest += host - atomic_load(&clock->host_at_latest);
-    return latest > time ? latest : time;
-}
-
-uint64_t clock_guess(const struct clock *clock)
-{
-    return at_least(clock, clock_host());
-}
-
-void clock_inherit(struct clock *clock, const struct clock *whole)
-{
-    atomic_store(&clock->shift, atomic_load(&whole->shift));
-    clock->at_move = whole->at_move;
-    clock->host_at_move = whole->host_at_move;
-}
-
-/* When a marker that ended was queued, by its device; when it ended, where that is not said. */
-static bool marker_time(struct residence *residence, cl_event event, cl_ulong *ret_time)
-{
-    const cl_icd_dispatch *cl = residence->cl;
-    cl_ulong end = 0, queued = 0;
-    if (cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) !=
-            CL_SUCCESS ||
-        end == 0) /* NVIDIA's driver has no times of some commands, and says 0 */
-        return false;
-    bool known = cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED, sizeof(queued),
-                                             &queued, NULL) == CL_SUCCESS;
-    *ret_time = known && queued != 0 && queued < end ? queued : end;
-    return true;
-}
-
-/*
- * Both clocks at one moment: the device's when a marker was queued, the host's right before. A
- * marker may end much later on a busy machine, and each move would add that to the program's clock.
- * It is later at all, so the host's clock is never behind what the device's is taken for.
- */
-static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
-{
-    cl_event event;
-    cl_ulong time = 0;
-    bool known = false;
-    uint64_t host = clock_host();
-    if (residence->cl->clEnqueueMarkerWithWaitList(residence->io, 0, NULL, &event) != CL_SUCCESS)
-        return false;
-    if (residence_await_events(residence, 1, &event) == CL_SUCCESS &&
-        marker_time(residence, event, &time)) {
-        *ret_host = host;
-        *ret_device = time;
-        known = true;
-    }
-    residence->cl->clReleaseEvent(event);
-    if (!known)
-        log_warn("%s does not say what its clock is: profiling times go by the host's",
-                 residence->device->key.device);
-    return known;
-}
-
-void clock_leave(struct clock *clock, struct residence *residence)
-{
-    int64_t shift = atomic_load(&clock->shift);
-    uint64_t device, host = clock_host(), time = 0;
-    if (residence && shift != CLOCK_UNKNOWN && read_clock(residence, &device, &host))
-        time = device + (uint64_t)shift;
-    /* Clocks drift, and some devices' stand still: never back, whichever is behind. */
-    if (at_least(clock, host) > time)
-        time = at_least(clock, host);
-    clock->at_move = time != 0 ? time : host; /* no time was seen: any will do */
-    clock->host_at_move = host;
-    atomic_store(&clock->shift, CLOCK_UNKNOWN);
-}
-
-void clock_arrive(struct clock *clock, struct residence *residence)
-{
-    uint64_t device, host;
-    if (residence && read_clock(residence, &device, &host))
-        atomic_store(&clock->shift, (int64_t)(at_host(clock, host) - device));
+    const struct timespec pause = clock_timespec(ns);
+    nanosleep(&pause, NULL);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "state/base/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/long_lock.h"
 
@@ -102,13 +103,6 @@ void gate_leave_slow(void)
     futex(&someone_left, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Where the kernel has no private expedited membarrier, a global one, slower, does the same. */
 static void barrier_everywhere(void)
 {
@@ -117,8 +111,7 @@ static void barrier_everywhere(void)
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0)
         return;
     /* No membarrier at all (a sandbox): store buffers drain in well under a millisecond. */
-    struct timespec pause = {0, 1000000};
-    nanosleep(&pause, NULL);
+    clock_sleep(NS_PER_MS);
 }
 
 static bool anyone_inside(void)
@@ -156,7 +149,7 @@ static int close_gate(uint64_t deadline_ns)
             the_thread.gate.owner = true;
             return 0;
         }
-        uint64_t now = now_ns();
+        uint64_t now = clock_now_ns();
         if (deadline_ns != 0 && now >= deadline_ns) {
             open_for_all();
             return -ETIMEDOUT;
@@ -165,7 +158,7 @@ static int close_gate(uint64_t deadline_ns)
         uint64_t wait = deadline_ns != 0 ? deadline_ns - now : 0;
         if (!barrier_works && (wait == 0 || wait > LOOK_NS))
             wait = LOOK_NS;
-        struct timespec timeout = {(time_t)(wait / 1000000000u), (long)(wait % 1000000000u)};
+        struct timespec timeout = clock_timespec(wait);
         futex(&someone_left, FUTEX_WAIT, seen, wait != 0 ? &timeout : NULL);
     }
 }

@@ -4,11 +4,12 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "state/base/clock.h"
 
 /*
  * A lock that is held for long: while the program moves, or the gate is closed. One can wait for it
- * until a time of CLOCK_MONOTONIC; pthread_mutex_clocklock, which could as well, is unknown to
+ * until a deadline; pthread_mutex_clocklock, which could as well, is unknown to
  * ThreadSanitizer, to which what it guards is then guarded by nothing.
  */
 struct long_lock {
@@ -33,14 +34,10 @@ static inline void long_lock_init(struct long_lock *lock)
 /** False when it is held by others until @deadline_ns; 0: none. */
 static inline bool long_lock_take(struct long_lock *lock, uint64_t deadline_ns)
 {
-    const struct timespec until = {(time_t)(deadline_ns / 1000000000u),
-                                   (long)(deadline_ns % 1000000000u)};
     int error = 0;
     pthread_mutex_lock(&lock->lock);
     while (lock->held && error == 0)
-        error = deadline_ns == 0
-                    ? pthread_cond_wait(&lock->released, &lock->lock)
-                    : pthread_cond_clockwait(&lock->released, &lock->lock, CLOCK_MONOTONIC, &until);
+        error = clock_wait(&lock->released, &lock->lock, deadline_ns);
     bool taken = !lock->held;
     lock->held = true;
     pthread_mutex_unlock(&lock->lock);

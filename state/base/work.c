@@ -3,10 +3,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "state/base/callback.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/gate.h"
 #include "state/base/log.h"
@@ -100,14 +100,12 @@ static void wait_for_builds(void)
 
 static void wait_for_others(void)
 {
-    struct timespec until;
     unsigned own = the_thread.work_depth != 0 ? 1 : 0;
     int error = 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += WORK_PATIENCE_S;
+    uint64_t until = clock_now_ns() + WORK_PATIENCE_S * NS_PER_S;
     pthread_mutex_lock(&lock);
     while (working > own && error == 0)
-        error = pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until);
+        error = clock_wait(&changed, &lock, until);
     pthread_mutex_unlock(&lock);
     if (error != 0)
         log_warn("the program ends while a driver is at work: not waited for any longer");

@@ -1,5 +1,6 @@
 #include "state/command/elsewhere.h"
 
+#include "state/base/clock.h"
 #include "state/command/parts.h"
 
 /* Where the latest bytes of @memory can be read; PLACE_NONE: in no residence. */
@@ -44,7 +45,7 @@ struct event *elsewhere_mark(const struct command *command, struct residence *re
         event_discard(marker);
         return NULL;
     }
-    marker->times[0] = clock_host() - since;
+    marker->times[0] = clock_now_ns() - since;
     event_issued(marker, place, real);
     object_publish_internal(marker);
     if (event_watch(marker))
@@ -66,7 +67,7 @@ static cl_ulong time_of(struct event *marker, cl_profiling_info name)
     cl_ulong time;
     return event_profiling(marker, name, &time) == CL_SUCCESS
                ? time
-               : clock_guess(&marker->queue->seat->clock);
+               : device_clock_guess(&marker->queue->seat->clock);
 }
 
 cl_int elsewhere_give(struct command *command, struct event *marker, struct event *event)

@@ -299,7 +299,7 @@ static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ul
 /* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
 static cl_ulong guessed_time(struct event *event)
 {
-    cl_ulong none = 0, guess = clock_guess(&event->queue->seat->clock);
+    cl_ulong none = 0, guess = device_clock_guess(&event->queue->seat->clock);
     cl_ulong *kept = &event->times[CL_PROFILING_COMMAND_COMPLETE - CL_PROFILING_COMMAND_QUEUED];
     if (__atomic_compare_exchange_n(kept, &none, guess, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return guess;
@@ -309,21 +309,21 @@ static cl_ulong guessed_time(struct event *event)
 /* In the program's clock. A command that was held was enqueued before the driver had it. */
 static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
-    struct clock *clock = &event->queue->seat->clock;
+    struct device_clock *clock = &event->queue->seat->clock;
     cl_ulong time, end;
     cl_int error = told_time(event, name, &time);
     if (error == CL_SUCCESS && time == 0) {
         *ret_time = guessed_time(event);
         return CL_SUCCESS;
     }
-    if (error == CL_SUCCESS && UNLIKELY(!clock_is_known(clock))) {
+    if (error == CL_SUCCESS && UNLIKELY(!device_clock_is_known(clock))) {
         error = device_time(event, CL_PROFILING_COMMAND_END, &end);
         if (error == CL_SUCCESS)
-            clock_find(clock, end != 0 ? end : time);
+            device_clock_find(clock, end != 0 ? end : time);
     }
     if (error != CL_SUCCESS)
         return error;
-    time = clock_translate(clock, time);
+    time = device_clock_translate(clock, time);
     if (name == CL_PROFILING_COMMAND_QUEUED)
         time -= time > event->times[0] ? event->times[0] : time;
     *ret_time = time;
@@ -364,7 +364,7 @@ static void keep_times(struct event *event)
             known = times[i];
     }
     if (!known)
-        known = clock_guess(&event->queue->seat->clock);
+        known = device_clock_guess(&event->queue->seat->clock);
     for (unsigned i = 0; i < COUNT; i++) {
         if (told[i])
             known = times[i];

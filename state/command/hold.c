@@ -3,6 +3,7 @@
 
 #include "state/base/callback.h"
 #include "state/base/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/command/elsewhere.h"
 #include "state/command/parts.h"
@@ -114,7 +115,7 @@ cl_int hold_add(struct command *command, cl_uint waits, struct event *const *wai
         return error;
     }
     held->event = event;
-    held->since = clock_host();
+    held->since = clock_now_ns();
     if (event)
         object_hold(event);
     for (held->waits = 0; held->waits < waits; held->waits++) {
@@ -209,7 +210,7 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
 {
     struct command *command = held->command;
     cl_event real = NULL;
-    uint64_t given = clock_host();
+    uint64_t given = clock_now_ns();
     cl_int error = held->error;
     if (waited_for_an_error(held))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;

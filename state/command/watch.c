@@ -1,9 +1,9 @@
 #include "state/command/watch.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "state/base/callback.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
@@ -195,7 +195,7 @@ static void enlist(struct watch *watch)
     watched.count++;
     if (!watch->listed) {
         object_hold(watch->event);
-        watch->since = clock_host();
+        watch->since = clock_now_ns();
     }
     watch->listed = true;
     if (watched.count == 1)
@@ -326,8 +326,8 @@ static void look_at(struct event *event)
         place = parts_place(event);
     pthread_mutex_lock(&engine_lock);
     struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
-    if (place != PLACE_NONE && clock_host() > watch->since + lost_patience_ns) {
-        watch->since = clock_host();
+    if (place != PLACE_NONE && clock_now_ns() > watch->since + lost_patience_ns) {
+        watch->since = clock_now_ns();
         doubted = event->context->at[place];
         residence_ref(doubted);
     }
@@ -375,8 +375,7 @@ static void *watch_thread(void *unused)
         while (watched.count == 0)
             pthread_cond_wait(&watched.listed, &engine_lock);
         pthread_mutex_unlock(&engine_lock);
-        const struct timespec nap = {0, (long)pause};
-        nanosleep(&nap, NULL);
+        clock_sleep(pause);
         (void)work_begin();
         look();
         work_end();

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "policy/plan.h"
 #include "state/base/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/long_lock.h"
@@ -35,13 +35,6 @@ void move_lock(void)
 void move_unlock(void)
 {
     long_lock_release(&one_at_a_time);
-}
-
-uint64_t move_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 const char *move_phase_name(enum move_phase phase)
@@ -74,7 +67,7 @@ int move_check(struct move *move)
         return -ESHUTDOWN;
     if (move->limits.cancel && atomic_load(move->limits.cancel))
         return -ECANCELED;
-    if (move->limits.deadline_ns != 0 && move_now() >= move->limits.deadline_ns)
+    if (move->limits.deadline_ns != 0 && clock_now_ns() >= move->limits.deadline_ns)
         return -ETIMEDOUT;
     return 0;
 }
@@ -192,12 +185,12 @@ static void pause_end(struct move *move)
         return;
     gate_open();
     move->paused = false;
-    move->report->downtime_ns += move_now() - move->paused_at;
+    move->report->downtime_ns += clock_now_ns() - move->paused_at;
 }
 
 static int pause_begin(struct move *move)
 {
-    move->paused_at = move_now();
+    move->paused_at = clock_now_ns();
     int error = move_close_gate(move);
     if (error == 0)
         move->paused = true;
@@ -416,12 +409,12 @@ void move_transact(struct move *move)
 
 void move_run(const struct move_request *request, struct move_report *ret_report)
 {
-    uint64_t start = move_now();
+    uint64_t start = clock_now_ns();
     int before = cancel_hold();
     memset(ret_report, 0, sizeof(*ret_report));
     reconfigure_run(request, ret_report);
     cancel_allow(before);
-    ret_report->total_ns = move_now() - start;
+    ret_report->total_ns = clock_now_ns() - start;
     log_info("move to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
              request->target ? request->target->device : "host memory",
              move_result_name(ret_report->result), ret_report->reason[0] ? ": " : "",

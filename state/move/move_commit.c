@@ -70,7 +70,7 @@ int move_reserve(struct move *move)
  * goes on from where it is (M3). */
 static void settle(struct move *move)
 {
-    struct clock *clock = &move->seat->clock;
+    struct device_clock *clock = &move->seat->clock;
     struct residence *from = NULL, *to = NULL;
     for (size_t i = 0; i < move->context_count; i++) {
         const struct move_context *entry = &move->contexts[i];
@@ -83,8 +83,8 @@ static void settle(struct move *move)
         from = first->from != PLACE_HOST ? first->context->at[first->from] : NULL;
         to = first->to != PLACE_HOST ? first->context->at[first->to] : NULL;
     }
-    clock_leave(clock, from);
-    clock_arrive(clock, to);
+    device_clock_leave(clock, from);
+    device_clock_arrive(clock, to);
 }
 
 static void commit_queues(struct move *move, const struct move_context *entry)

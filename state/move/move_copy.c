@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "state/base/clock.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
@@ -175,7 +175,7 @@ static int mark(struct move *move, const struct residence *residence, cl_command
 /* Drivers have no wait with a deadline: look, and sleep a little longer each time. */
 static int await(struct move *move, const struct residence *residence, cl_event event)
 {
-    struct timespec pause = {0, 20000};
+    uint64_t pause = 20000;
     for (;;) {
         cl_int status = CL_QUEUED;
         cl_int error = residence->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
@@ -188,9 +188,9 @@ static int await(struct move *move, const struct residence *residence, cl_event 
         int late = move_check(move);
         if (late != 0)
             return late;
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < 500000)
-            pause.tv_nsec += pause.tv_nsec / 2;
+        clock_sleep(pause);
+        if (pause < 500000)
+            pause += pause / 2;
     }
 }
 
@@ -299,10 +299,10 @@ static int mark_all(struct move *move, struct markers *ret_markers)
     int error = move_close_gate(move);
     if (error != 0)
         return error;
-    uint64_t closed = move_now();
+    uint64_t closed = clock_now_ns();
     error = markers_place(move, ret_markers);
     gate_open();
-    move->report->downtime_ns += move_now() - closed;
+    move->report->downtime_ns += clock_now_ns() - closed;
     return error;
 }
 
@@ -340,12 +340,12 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     int error = move_close_gate(move);
     if (error != 0)
         return error;
-    uint64_t closed = move_now();
+    uint64_t closed = clock_now_ns();
     error = roots_collect(entry, goes_along, true, &roots);
     if (error == 0 && roots.bytes >= AHEAD_WORTH)
         error = markers_place(move, &markers);
     gate_open();
-    move->report->downtime_ns += move_now() - closed;
+    move->report->downtime_ns += clock_now_ns() - closed;
     if (error == 0 && roots.bytes >= AHEAD_WORTH) {
         move->total += roots.bytes;
         error = markers_await(move, &markers);

@@ -49,7 +49,6 @@ struct move {
     struct retired_list *retired; /**< And what was left in those that stay. Owned. */
 };
 
-uint64_t move_now(void);
 /** Write the reason (once) and give @error back. */
 int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
 /** 0, -ETIMEDOUT, -ECANCELED or -ESHUTDOWN. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "policy/plan.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/memory/memory.h"
@@ -223,7 +224,7 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
     const struct move_partner *partner = atomic_load(&the_partner);
     struct plan_use minimum;
     /* Asked for while the program's first OpenCL call is still opening its driver. */
-    uint64_t patience = move_now() + START_PATIENCE_NS;
+    uint64_t patience = clock_now_ns() + START_PATIENCE_NS;
     if (request->deadline_ns != 0 && request->deadline_ns < patience)
         patience = request->deadline_ns;
     if (seats_wait_init(patience) != 0) {

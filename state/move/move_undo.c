@@ -1,8 +1,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/thread.h"
 #include "state/base/work.h"
@@ -91,7 +91,7 @@ static bool release_first(void)
     struct residence *residence = vacant;
     struct context *context = residence->owner;
     uint8_t place = 0;
-    if (gate_close(move_now() + PATIENCE_NS) != 0)
+    if (gate_close(clock_now_ns() + PATIENCE_NS) != 0)
         return false;
     while (context->at[place] != residence)
         place++;
@@ -105,13 +105,13 @@ static bool release_first(void)
 
 static void *release_thread(void *unused)
 {
-    struct timespec pause = {0, PAUSE_LEAST_NS};
+    uint64_t pause = PAUSE_LEAST_NS;
     bool more = true;
     (void)unused;
     while (more) {
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < PAUSE_MOST_NS)
-            pause.tv_nsec += pause.tv_nsec / 2;
+        clock_sleep(pause);
+        if (pause < PAUSE_MOST_NS)
+            pause += pause / 2;
         move_lock();
         /* Once the process ends, what is left goes with it. */
         bool goes_on = work_begin();

@@ -52,8 +52,8 @@ static void spin(const atomic_bool *flag)
     }
     if (count < SPIN_PROCESSORS)
         return;
-    uint64_t until = clock_host() + SPIN_NS;
-    while (!atomic_load_explicit(flag, memory_order_acquire) && clock_host() < until)
+    uint64_t until = clock_now_ns() + SPIN_NS;
+    while (!atomic_load_explicit(flag, memory_order_acquire) && clock_now_ns() < until)
         ;
 }
 
@@ -159,13 +159,11 @@ static bool helper_leave(struct helper *helper, cl_int *ret_result)
 /* Until it ended, the time has come, or @leaves is lost; NULL: whatever becomes of it. */
 static void helper_wait(struct helper *helper, uint64_t until_ns, const struct residence *leaves)
 {
-    const struct timespec until = {(time_t)(until_ns / 1000000000u),
-                                   (long)(until_ns % 1000000000u)};
     int error = 0;
     spin(&helper->ends);
     pthread_mutex_lock(&lock);
     while (!atomic_load(&helper->ends) && error == 0 && !(leaves && residence_is_lost(leaves)))
-        error = pthread_cond_timedwait(&helper->ended, &lock, &until);
+        error = clock_wait(&helper->ended, &lock, until_ns);
     pthread_mutex_unlock(&lock);
 }
 
@@ -250,7 +248,7 @@ enum answer await_answer(struct residence *residence, uint64_t patience_ns)
     struct helper *probe = probe_start(residence);
     if (!probe)
         return ANSWER_GOOD;
-    helper_wait(probe, clock_host() + patience_ns, NULL);
+    helper_wait(probe, clock_now_ns() + patience_ns, NULL);
     if (!helper_leave(probe, &result))
         return ANSWER_NONE;
     return result == CL_SUCCESS ? ANSWER_GOOD : ANSWER_ERROR;
@@ -291,7 +289,7 @@ static bool call_aside(struct residence *residence, const struct driver_call *ca
         return false;
     for (;;) {
         uint64_t step = at.probe ? at.patience_ns / 8 : at.patience_ns;
-        helper_wait(helper, clock_host() + step, residence);
+        helper_wait(helper, clock_now_ns() + step, residence);
         if (atomic_load(&helper->ends) || residence_is_lost(residence))
             break;
         look(&at, residence);

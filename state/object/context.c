@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "state/base/callback.h"
 #include "state/base/cancel.h"
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/object/retry.h"
 #include "state/object/sub_device.h"
@@ -146,13 +146,9 @@ int seats_init(struct device *const *devices, uint32_t count)
 int seats_wait_init(uint64_t deadline_ns)
 {
     int error = 0;
-    struct timespec until = {(time_t)(deadline_ns / 1000000000u),
-                             (long)(deadline_ns % 1000000000u)};
     pthread_mutex_lock(&wake_lock);
     while (!the_platform && error == 0)
-        error = deadline_ns == 0
-                    ? pthread_cond_wait(&woken, &wake_lock)
-                    : pthread_cond_clockwait(&woken, &wake_lock, CLOCK_MONOTONIC, &until);
+        error = clock_wait(&woken, &wake_lock, deadline_ns);
     pthread_mutex_unlock(&wake_lock);
     return -error;
 }

@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 
-#include "state/base/clock.h"
 #include "state/base/gate.h"
+#include "state/object/device_clock.h"
 #include "state/object/object.h"
 #include "state/object/pin.h"
 #include "state/object/residence.h"
@@ -31,7 +31,7 @@ struct seat {
     struct device *origin; /**< Where it started: what it was promised under --profile native. */
     _Atomic uint32_t moves;
     _Atomic uint64_t last_downtime_ns;
-    struct clock clock; /**< Of its profiling times. */
+    struct device_clock clock; /**< Of its profiling times. */
     _Atomic bool moving;
     uint64_t granted;        /**< Its part of what the program may have on `device`. By room.c. */
     bool limited;            /**< Somebody says what it may have. Likewise. */

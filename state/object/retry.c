@@ -1,18 +1,10 @@
 #include "state/object/retry.h"
 
-#include <time.h>
-
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* seats' retries and retry_until */
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 void retry_again(struct retry *retry)
 {
@@ -22,7 +14,7 @@ void retry_again(struct retry *retry)
     for (cl_uint i = 0; i < retry->count; i++) {
         if (retry->attempts == RETRY_AFTER)
             retry->seats[i]->retries++;
-        retry->seats[i]->retry_until = now_ns() + RETRY_NS;
+        retry->seats[i]->retry_until = clock_now_ns() + RETRY_NS;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -41,17 +33,16 @@ void retry_end(struct retry *retry)
 bool retry_delays_moves(const struct seat *seat)
 {
     pthread_mutex_lock(&lock);
-    bool holds = seat->retries != 0 && now_ns() < seat->retry_until;
+    bool holds = seat->retries != 0 && clock_now_ns() < seat->retry_until;
     pthread_mutex_unlock(&lock);
     return holds;
 }
 
 void retry_wait(uint64_t wait_ns)
 {
-    uint64_t at = now_ns() + wait_ns;
-    const struct timespec until = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+    uint64_t until = clock_now_ns() + wait_ns;
     pthread_mutex_lock(&lock);
-    (void)pthread_cond_clockwait(&ended, &lock, CLOCK_MONOTONIC, &until);
+    (void)clock_wait(&ended, &lock, until);
     pthread_mutex_unlock(&lock);
 }
 

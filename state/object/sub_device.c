@@ -51,7 +51,7 @@ static struct seat *seat_new(struct seat *parent, const cl_device_partition_prop
     seat->part = part;
     seat->index = parent->index;
     seat->device = seat->last = seat->origin = &part->device;
-    clock_inherit(&seat->clock, &parent->clock);
+    device_clock_inherit(&seat->clock, &parent->clock);
     pin_take(&parent->pins, PIN_SUB_DEVICES);
     return seat;
 }

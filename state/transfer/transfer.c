@@ -156,7 +156,6 @@ static struct transfer *transfer_new(struct residence *from, struct residence *t
                                      const struct transfer_limits *limits)
 {
     struct transfer *transfer = calloc(1, sizeof(*transfer));
-    pthread_condattr_t attributes;
     if (!transfer)
         return NULL;
     transfer->from = from;
@@ -165,10 +164,7 @@ static struct transfer *transfer_new(struct residence *from, struct residence *t
         transfer->limits = *limits;
     pthread_mutex_init(&transfer->lock, NULL);
     pthread_cond_init(&transfer->work, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&transfer->progress, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&transfer->progress, NULL);
     return transfer;
 }
 

@@ -131,7 +131,7 @@ struct transfer {
 
     pthread_mutex_t lock;    /**< Guards what follows, and units of slots in copying. */
     pthread_cond_t work;     /**< For threads: queued, copying, stopping, leading. */
-    pthread_cond_t progress; /**< For the caller: free, flight. CLOCK_MONOTONIC. */
+    pthread_cond_t progress; /**< For the caller: free, flight. */
     struct fifo free, queued, copying, flight;
     bool leading; /**< A thread waits for the first queued slot's reads. */
     bool stopping;

@@ -1,7 +1,7 @@
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/transfer/transfer_priv.h"
@@ -30,9 +30,7 @@ static struct cost_stage host_copy, host_ring;
 
 static double seconds(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return (double)clock_now_ns() * 1e-9;
 }
 
 /* The best of a few blocking transfers, in seconds; below 0 when one fails. */

@@ -1,12 +1,12 @@
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
+#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
 #include "state/transfer/transfer_priv.h"
 
-#define NS           1000000000ull
+#define LOOK_NS      (5 * NS_PER_MS) /* Between looks at the limits. */
 #define PREFAULT_MIN (1u << 20)
 
 void fifo_push(struct fifo *fifo, struct slot *slot)
@@ -49,20 +49,13 @@ int transfer_fail(struct transfer *transfer, int error, cl_int cl_error)
     return error;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS + (uint64_t)now.tv_nsec;
-}
-
 /* Under the lock: the error kept, which may be that time is up. */
 static int check_limits(struct transfer *transfer)
 {
     const struct transfer_limits *limits = &transfer->limits;
     if (transfer->error == 0 && limits->cancel && atomic_load(limits->cancel))
         return fail_locked(transfer, -ECANCELED, 0);
-    if (transfer->error == 0 && limits->deadline_ns && now_ns() >= limits->deadline_ns)
+    if (transfer->error == 0 && limits->deadline_ns && clock_now_ns() >= limits->deadline_ns)
         return fail_locked(transfer, -ETIMEDOUT, 0);
     return transfer->error;
 }
@@ -284,14 +277,7 @@ static void make_progress(struct transfer *transfer)
         wait_flight(transfer, fifo_pop(flight));
         return;
     }
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 5000000; /* a look at the limits */
-    if (until.tv_nsec >= (long)NS) {
-        until.tv_nsec -= (long)NS;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&transfer->progress, &transfer->lock, &until);
+    clock_wait(&transfer->progress, &transfer->lock, clock_now_ns() + LOOK_NS);
 }
 
 int slot_take(struct transfer *transfer, struct slot **ret_slot)

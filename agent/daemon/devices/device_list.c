@@ -30,24 +30,14 @@ int devices_init(struct agent *agent, uint64_t timeout_ms)
 {
     struct devices *devices = &agent->devices;
     char state[PATH_MAX];
-    int error = paths_state(state);
+    int error;
 
-    if (!error) {
-        error = paths_join(state, "devices", devices->names_path);
-    }
-    if (!error) {
-        error = paths_join(agent->paths.folder, "inventory", devices->inventory_path);
-    }
-    if (!error) {
-        error = paths_join(agent->paths.folder, "inventory.new", devices->fresh_path);
-    }
-    if (!error) {
-        error = device_names_load(devices->names_path, &devices->names);
-    }
-    if (!error) {
-        error = uv_timer_init(&agent->loop, &devices->timeout);
-    }
-    if (error) {
+    if ((error = paths_state(state)) ||
+        (error = paths_join(state, "devices", devices->names_path)) ||
+        (error = paths_join(agent->paths.folder, "inventory", devices->inventory_path)) ||
+        (error = paths_join(agent->paths.folder, "inventory.new", devices->fresh_path)) ||
+        (error = device_names_load(devices->names_path, &devices->names)) ||
+        (error = uv_timer_init(&agent->loop, &devices->timeout))) {
         return error;
     }
     devices->timeout_ms = timeout_ms;
@@ -190,19 +180,9 @@ static int take_fresh(struct agent *agent)
     int error = inventory_read(devices->fresh_path, &fresh);
 
     unlink(devices->fresh_path);
-    if (!error) {
-        error = device_names_assign(&devices->names, &fresh, &grew);
-    }
-    if (!error) {
-        error = write_own(devices, &fresh);
-    }
-    if (!error) {
-        error = keep_others(agent, &fresh);
-    }
-    if (!error) {
-        error = inventory_write(devices->inventory_path, &fresh);
-    }
-    if (error) {
+    if (error || (error = device_names_assign(&devices->names, &fresh, &grew)) ||
+        (error = write_own(devices, &fresh)) || (error = keep_others(agent, &fresh)) ||
+        (error = inventory_write(devices->inventory_path, &fresh))) {
         inventory_finish(&fresh);
         return error;
     }
@@ -290,12 +270,10 @@ static int spawn_lister(struct agent *agent)
         .stdio = stdio,
         .stdio_count = 3,
     };
-    int error = paths_lister(path);
+    int error;
 
-    if (!error) {
-        error = environment_for_lister(environ, devices->wanted, &options.env);
-    }
-    if (error) {
+    if ((error = paths_lister(path)) ||
+        (error = environment_for_lister(environ, devices->wanted, &options.env))) {
         return error;
     }
     devices->lister.data = agent;

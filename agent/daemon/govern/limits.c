@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/config/bytes.h"
@@ -16,16 +15,9 @@
 #include "agent/daemon/govern/governor.h"
 #include "agent/daemon/govern/request_report.h"
 #include "agent/wire/access.h"
+#include "state/base/clock.h"
 
 #define LIMITS_FILE_MAX (1u << 20)
-
-static uint64_t wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void take_line(struct agent *agent, char *line)
 {
@@ -41,7 +33,7 @@ static void take_line(struct agent *agent, char *line)
     if (strcmp(what, "drain") == 0) {
         device->drains = true;
     } else if (strcmp(what, "drain-at") == 0 && line) {
-        uint64_t at = strtoull(line, &end, 10), now = wall_ms();
+        uint64_t at = strtoull(line, &end, 10), now = clock_wall_ms();
         if (end != line && !*end) {
             device->drains_ms = uv_now(&agent->loop) + 1 + (at > now ? at - now : 0);
         }
@@ -57,15 +49,11 @@ int limits_load(struct agent *agent)
     CLEANUP(cleanup_free) char *text = NULL;
     char folder[PATH_MAX];
     size_t size;
-    int error = paths_state(folder);
+    int error;
 
-    if (!error) {
-        error = paths_join(folder, "limits", governor->state_path);
-    }
-    if (!error) {
-        error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size);
-    }
-    if (error) {
+    if ((error = paths_state(folder)) ||
+        (error = paths_join(folder, "limits", governor->state_path)) ||
+        (error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size))) {
         return error == -ENOENT ? 0 : error;
     }
     char *rest = text;
@@ -96,7 +84,7 @@ int limits_save(const struct agent *agent)
         }
         if (device->drains_ms) {
             fprintf(file, "%s drain-at %" PRIu64 "\n", device->name,
-                    wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
+                    clock_wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
         }
     }
     if (fclose(file)) {

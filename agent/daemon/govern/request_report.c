@@ -9,9 +9,7 @@
 void report_put_program(struct frame *frame, const struct program *program)
 {
     frame_map(frame, "app");
-    frame_string(frame, "id", program->id);
-    frame_string(frame, "name", program->name);
-    frame_u64(frame, "pid", (uint64_t)program->pid);
+    program_put_identity(program, frame);
     frame_end(frame);
 }
 
@@ -47,53 +45,29 @@ void report_devices(struct peer *client, const struct program *program, size_t s
     report_plain(client, program, already ? from : "", already ? from : to, result, already);
 }
 
-/** What became of each seat that was tried, as the program says. */
-static void put_seats(struct frame *frame, const msgpack_object *message)
-{
-    const msgpack_object *seats;
-    size_t count = field_array(message, "seats", &seats);
-    char result[PROTOCOL_WORD_MAX], reached[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
-
-    frame_array(frame, "seats");
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
-        field_string(&seats[i], "result", result, sizeof(result));
-        field_string(&seats[i], "reached", reached, sizeof(reached));
-        field_text(&seats[i], "reason", reason, sizeof(reason));
-        frame_map(frame, NULL);
-        frame_u64(frame, "seat", field_u64(&seats[i], "seat", 0));
-        frame_string(frame, "result", result);
-        frame_string(frame, "reached", reached);
-        frame_string(frame, "reason", reason);
-        frame_u64(frame, "total_ns", field_u64(&seats[i], "total_ns", 0));
-        frame_u64(frame, "downtime_ns", field_u64(&seats[i], "downtime_ns", 0));
-        frame_u64(frame, "bytes", field_u64(&seats[i], "bytes", 0));
-        frame_end(frame);
-    }
-    frame_end(frame);
-}
+/** What became of a seat that was tried, or of all together. */
+static const char *const outcome[] = {"seat",    "result",   "reached",     "reason", "already",
+                                      "lasting", "total_ns", "downtime_ns", "bytes"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)
 {
-    char result[PROTOCOL_WORD_MAX], reached[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
+    const msgpack_object *seats;
+    size_t count = field_array(message, "seats", &seats);
     struct frame frame;
 
-    field_string(message, "result", result, sizeof(result));
-    field_string(message, "reached", reached, sizeof(reached));
-    field_text(message, "reason", reason, sizeof(reason));
     frame_init(&frame, MSG_REPORT);
     report_put_program(&frame, request->program);
     frame_string(&frame, "from", request->from);
     frame_string(&frame, "to", request->to);
     frame_bool(&frame, "starting", false);
-    frame_bool(&frame, "already", field_bool(message, "already", false));
-    frame_string(&frame, "result", result);
-    frame_string(&frame, "reached", reached);
-    frame_string(&frame, "reason", reason);
-    frame_bool(&frame, "lasting", field_bool(message, "lasting", false));
-    frame_u64(&frame, "total_ns", field_u64(message, "total_ns", 0));
-    frame_u64(&frame, "downtime_ns", field_u64(message, "downtime_ns", 0));
-    frame_u64(&frame, "bytes", field_u64(message, "bytes", 0));
-    put_seats(&frame, message);
+    frame_forward(&frame, message, outcome, ARRAY_SIZE(outcome));
+    frame_array(&frame, "seats");
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+        frame_map(&frame, NULL);
+        frame_forward(&frame, &seats[i], outcome, ARRAY_SIZE(outcome));
+        frame_end(&frame);
+    }
+    frame_end(&frame);
     peer_send(client, &frame);
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
@@ -14,6 +13,7 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
+#include "state/base/clock.h"
 
 /* A program rolls back by itself when its deadline passes; this is how long we then wait to hear.
  */
@@ -22,14 +22,6 @@
 
 /* A program that grows faster than it is asked goes with what it was granted, or not at all. */
 #define TRIES_MAX 3
-
-static uint64_t monotonic_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /** @moved: the seats that are where they should be; the rest: see admit_settle(). */
 static void end_request(struct agent *agent, struct request *request, unsigned moved,
@@ -119,7 +111,7 @@ int requests_begin(struct agent *agent, const struct request *wish,
         program_device_names(agent, program, wish->seat, false, request->to, sizeof(request->to));
     }
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
-    request->deadline_ns = timeout_ms ? monotonic_ns() + timeout_ms * 1000000 : 0;
+    request->deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     request->next = agent->requests;
     agent->requests = request;
     agent_log("%s: %s from %s to %s asked by %s %d", program->id, request->verb,
@@ -173,21 +165,14 @@ void requests_progress(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
     struct request *request = request_of(peer->program, message);
-    char phase[PROTOCOL_WORD_MAX], building[PROTOCOL_WORD_MAX];
+    static const char *const keys[] = {"phase", "done", "total", "builds", "built", "building"};
     struct frame frame;
 
     if (!request || !request->client) {
         return;
     }
-    field_string(message, "phase", phase, sizeof(phase));
-    field_string(message, "building", building, sizeof(building));
     frame_init(&frame, MSG_PROGRESS);
-    frame_string(&frame, "phase", phase);
-    frame_u64(&frame, "done", field_u64(message, "done", 0));
-    frame_u64(&frame, "total", field_u64(message, "total", 0));
-    frame_u64(&frame, "builds", field_u64(message, "builds", 0));
-    frame_u64(&frame, "built", field_u64(message, "built", 0));
-    frame_string(&frame, "building", building);
+    frame_forward(&frame, message, keys, ARRAY_SIZE(keys));
     peer_send(request->client, &frame);
 }
 
@@ -263,9 +248,11 @@ void requests_report(struct peer *peer, struct message *whole)
                 field_bool(message, "lasting", false));
 }
 
-void requests_fail(struct agent *agent, struct program *program, bool ended)
+/** None of what @program is asked will be answered; who asked is told that it @does so with its
+ *  verb, and what @follows. */
+static void end_all(struct agent *agent, struct program *program, const char *code,
+                    const char *does, const char *follows, const char *result, const char *reason)
 {
-    const char *what = ended ? "ended" : "closed its connection to the agent";
     struct request *next;
 
     for (struct request *request = agent->requests; request; request = next) {
@@ -274,34 +261,28 @@ void requests_fail(struct agent *agent, struct program *program, bool ended)
             continue;
         }
         if (request->client) {
-            peer_error(request->client, ERR_GONE,
-                       "program %s (pid %d) %s during the %s; nothing is left to do for it",
-                       program->name, (int)program->pid, what, request->verb);
+            peer_error(request->client, code, "program %s (pid %d) %s the %s%s", program->name,
+                       (int)program->pid, does, request->verb, follows);
         }
-        end_request(agent, request, 0, ended ? RESULT_ENDED : RESULT_UNKNOWN,
-                    ended ? "the program ended" : "the program closed its connection to the agent",
-                    false);
+        if (program->peer) {
+            send_cancel(request);
+        }
+        end_request(agent, request, 0, result, reason, false);
     }
+}
+
+void requests_fail(struct agent *agent, struct program *program, bool ended)
+{
+    end_all(agent, program, ERR_GONE,
+            ended ? "ended during" : "closed its connection to the agent during",
+            "; nothing is left to do for it", ended ? RESULT_ENDED : RESULT_UNKNOWN,
+            ended ? "the program ended" : "the program closed its connection to the agent");
 }
 
 void requests_give_up(struct agent *agent, struct program *program)
 {
-    struct request *next;
-
-    for (struct request *request = agent->requests; request; request = next) {
-        next = request->next;
-        if (request->program != program) {
-            continue;
-        }
-        if (request->client) {
-            peer_error(request->client, ERR_EXPIRED,
-                       "program %s (pid %d) does not answer (is it stopped?); the %s is canceled",
-                       program->name, (int)program->pid, request->verb);
-        }
-        send_cancel(request);
-        end_request(agent, request, 0, RESULT_EXPIRED, "it does not answer (is it stopped?)",
-                    false);
-    }
+    end_all(agent, program, ERR_EXPIRED, "does not answer (is it stopped?);", " is canceled",
+            RESULT_EXPIRED, "it does not answer (is it stopped?)");
 }
 
 void requests_sweep(struct agent *agent)

@@ -93,31 +93,20 @@ static void put_bars(const struct agent *agent, const struct group *group, uint3
             bar(barred, one->device);
         }
     }
-    for (uint32_t i = 0; program->wish.aware && i < agent->ledger.count; i++) {
-        char ignored[POLICY_REASON];
-        if (!program_wish_fits(agent, program, i, ignored, sizeof(ignored))) {
-            bar(barred, i);
-        }
+    const struct inventory_entry *meant = NULL;
+    const char *pinned_to = program->policy.pinned_to;
+    char ignored[PROTOCOL_TEXT_MAX];
+    if (pinned_to[0] &&
+        device_resolve(&agent->devices.inventory, pinned_to, &meant, ignored, sizeof(ignored))) {
+        meant = NULL;
     }
-    for (uint32_t i = 0; program->environment && i < agent->ledger.count; i++) {
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
         const struct inventory_entry *entry = devices_entry(agent, i);
-        if (i != own && entry && !devices_shown(agent, program->environment, entry)) {
-            bar(barred, i);
-        }
-    }
-    for (uint32_t i = 0; seat->suspended && seat->only != LEDGER_NONE && i < agent->ledger.count;
-         i++) {
-        if (i != seat->only) {
-            bar(barred, i);
-        }
-    }
-    for (uint32_t i = 0; program->policy.pinned_to[0] && i < agent->ledger.count; i++) {
-        const struct inventory_entry *entry = devices_entry(agent, i), *meant;
-        char ignored[PROTOCOL_TEXT_MAX];
-        if (!entry ||
-            device_resolve(&agent->devices.inventory, program->policy.pinned_to, &meant, ignored,
-                           sizeof(ignored)) ||
-            meant != entry) {
+        bool hidden = i != own && program->environment && entry &&
+                      !devices_shown(agent, program->environment, entry);
+        bool queues_elsewhere = seat->suspended && seat->only != LEDGER_NONE && seat->only != i;
+        if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
+            !program_wish_fits(agent, program, i, ignored, sizeof(ignored))) {
             bar(barred, i);
         }
     }

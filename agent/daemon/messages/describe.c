@@ -111,9 +111,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
         moves += program->seats[i].moves;
         pinned = pinned[0] ? pinned : program->seats[i].pinned;
     }
-    frame_string(frame, "id", program->id);
-    frame_string(frame, "name", program->name);
-    frame_u64(frame, "pid", (uint64_t)program->pid);
+    program_put_identity(program, frame);
     frame_u64(frame, "uid", program->uid);
     frame_string(frame, "state", program_state(program));
     frame_string(frame, "device", seat_device_name(agent, first));
@@ -167,9 +165,7 @@ static void describe_users(struct agent *agent, const struct peer *peer,
         }
         used += bytes;
         frame_map(frame, NULL);
-        frame_string(frame, "id", program->id);
-        frame_string(frame, "name", program->name);
-        frame_u64(frame, "pid", (uint64_t)program->pid);
+        program_put_identity(program, frame);
         frame_u64(frame, "device_bytes", bytes);
         frame_end(frame);
     }

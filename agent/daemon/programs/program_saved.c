@@ -19,9 +19,7 @@ void programs_save(const struct agent *agent, const struct program *program)
 
     frame_init(&frame, "app");
     frame_u64(&frame, "version", PROTOCOL_VERSION);
-    frame_string(&frame, "id", program->id);
-    frame_string(&frame, "name", program->name);
-    frame_u64(&frame, "pid", (uint64_t)program->pid);
+    program_put_identity(program, &frame);
     frame_u64(&frame, "start", program->start);
     frame_u64(&frame, "uid", program->uid);
     frame_bool(&frame, "named", program->named);
@@ -29,14 +27,9 @@ void programs_save(const struct agent *agent, const struct program *program)
     program_put_devices(program, &frame);
     program_put_policy(program, &frame);
     program_put_queued(agent, program, &frame);
-    int error = frame_seal(&frame);
-    if (!error) {
-        error = program_file(agent, program, path);
-    }
-    if (!error) {
-        error = paths_write(path, frame.buffer.data, frame.buffer.size);
-    }
-    if (error) {
+    int error;
+    if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
+        (error = paths_write(path, frame.buffer.data, frame.buffer.size))) {
         agent_log("%s: cannot note the program (%s); the next agent will not know it until it "
                   "connects",
                   program->id, strerror(-error));

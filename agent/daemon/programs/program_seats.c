@@ -6,6 +6,13 @@
 
 /* What is known of programs' virtual devices, and how it is told. */
 
+void program_put_identity(const struct program *program, struct frame *frame)
+{
+    frame_string(frame, "id", program->id);
+    frame_string(frame, "name", program->name);
+    frame_u64(frame, "pid", (uint64_t)program->pid);
+}
+
 void program_put_devices(const struct program *program, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];

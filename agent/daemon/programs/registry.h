@@ -192,6 +192,8 @@ MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const
                              struct program **ret_program, size_t *ret_seat, char *ret_error,
                              size_t error_size);
 
+/** "id", "name" and "pid", into an open map. */
+void program_put_identity(const struct program *program, struct frame *frame);
 /** The keys of a program's devices, one for each seat, as "devices" of an open map, and back. */
 void program_put_devices(const struct program *program, struct frame *frame);
 void program_take_devices(struct program *program, const msgpack_object *map);

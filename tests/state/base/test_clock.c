@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 
 #include "state/base/clock.h"
+#include "state/object/device_clock.h"
 #include "state/object/residence.h"
 
 /* The program's clock across moves, on drivers that are nothing but clocks. */
@@ -20,7 +21,7 @@ static cl_int CL_API_CALL enqueue_marker(cl_command_queue queue, cl_uint count,
                                          const cl_event *list, cl_event *ret_event)
 {
     (void)queue, (void)count, (void)list;
-    device.queued = clock_host() + device.ahead;
+    device.queued = clock_now_ns() + device.ahead;
     *ret_event = (cl_event)&device;
     return CL_SUCCESS;
 }
@@ -59,21 +60,21 @@ static struct residence residence = {.cl = &driver};
  * device that is left, and on the one that is next. */
 static int64_t gained_by_moves(int moves, uint64_t late_here, uint64_t late_there)
 {
-    struct clock clock = {0};
-    uint64_t begin = clock_host(), last = clock_translate(&clock, begin + device.ahead);
+    struct device_clock clock = {0};
+    uint64_t begin = clock_now_ns(), last = device_clock_translate(&clock, begin + device.ahead);
     int64_t before = (int64_t)(last - begin);
     for (int i = 0; i < moves; i++) {
         device.late = late_here;
-        clock_leave(&clock, &residence);
+        device_clock_leave(&clock, &residence);
         device.late = late_there;
         device.ahead = (device.ahead + 7919 * MS) % (100000 * (uint64_t)MS);
-        clock_arrive(&clock, &residence);
-        cr_assert(clock_is_known(&clock));
-        uint64_t now = clock_translate(&clock, clock_host() + device.ahead);
+        device_clock_arrive(&clock, &residence);
+        cr_assert(device_clock_is_known(&clock));
+        uint64_t now = device_clock_translate(&clock, clock_now_ns() + device.ahead);
         cr_assert_geq(now, last, "it ran back by %llu ns", (unsigned long long)(last - now));
         last = now;
     }
-    return (int64_t)(last - clock_host()) - before;
+    return (int64_t)(last - clock_now_ns()) - before;
 }
 
 Test(clock, gains_nothing_where_markers_end_late)
@@ -100,32 +101,32 @@ Test(clock, never_runs_back_where_a_driver_says_when_markers_end_alone)
 
 static void pass(uint64_t ns)
 {
-    uint64_t until = clock_host() + ns;
-    while (clock_host() < until)
+    uint64_t until = clock_now_ns() + ns;
+    while (clock_now_ns() < until)
         ;
 }
 
 /* The program's clock at the device's present time. */
-static uint64_t now_of(struct clock *clock)
+static uint64_t now_of(struct device_clock *clock)
 {
-    return clock_translate(clock, clock_host() + device.ahead);
+    return device_clock_translate(clock, clock_now_ns() + device.ahead);
 }
 
 /* A clock of which the program has asked nothing, over a suspension. */
 Test(clock, runs_on_while_nobody_asks)
 {
-    struct clock clock = {0};
+    struct device_clock clock = {0};
     device.says_queued = true;
     device.ahead = 5000 * (uint64_t)MS;
-    uint64_t begin = clock_host(), first = begin + device.ahead;
+    uint64_t begin = clock_now_ns(), first = begin + device.ahead;
     pass(3 * MS);
-    clock_leave(&clock, &residence);
-    clock_arrive(&clock, NULL);
+    device_clock_leave(&clock, &residence);
+    device_clock_arrive(&clock, NULL);
     pass(3 * MS);
-    clock_leave(&clock, NULL);
+    device_clock_leave(&clock, NULL);
     device.ahead = 77 * (uint64_t)MS;
-    clock_arrive(&clock, &residence);
-    uint64_t now = now_of(&clock), passed = clock_host() - begin;
+    device_clock_arrive(&clock, &residence);
+    uint64_t now = now_of(&clock), passed = clock_now_ns() - begin;
     cr_assert_geq(now - first, 6 * (uint64_t)MS, "it stood still");
     cr_assert_leq(now - first, passed + 1000 * (uint64_t)MS);
 }
@@ -133,28 +134,28 @@ Test(clock, runs_on_while_nobody_asks)
 /* The first device does not say what its clock is when it is left. */
 Test(clock, runs_on_until_the_first_move)
 {
-    struct clock clock = {0};
+    struct device_clock clock = {0};
     device.says_queued = true;
     device.ahead = 5000 * (uint64_t)MS;
     uint64_t last = now_of(&clock);
     pass(3 * MS);
-    clock_leave(&clock, NULL);
+    device_clock_leave(&clock, NULL);
     device.ahead = 77 * (uint64_t)MS;
-    clock_arrive(&clock, &residence);
+    device_clock_arrive(&clock, &residence);
     cr_assert_geq(now_of(&clock) - last, 3 * (uint64_t)MS, "it stood still");
 }
 
 /* What ended last there lies before all that comes. */
 Test(clock, is_not_behind_a_device_whose_clock_runs_fast)
 {
-    struct clock clock = {0};
+    struct device_clock clock = {0};
     device.says_queued = true;
     device.ahead = 5000 * (uint64_t)MS;
     (void)now_of(&clock);
     device.ahead += 400 * (uint64_t)MS;
-    uint64_t last = clock_host() + device.ahead;
-    clock_leave(&clock, &residence);
+    uint64_t last = clock_now_ns() + device.ahead;
+    device_clock_leave(&clock, &residence);
     device.ahead = 77 * (uint64_t)MS;
-    clock_arrive(&clock, &residence);
+    device_clock_arrive(&clock, &residence);
     cr_assert_geq(now_of(&clock), last);
 }

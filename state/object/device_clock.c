@@ -1,0 +1,115 @@
+#include "state/object/device_clock.h"
+
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/object/residence.h"
+
+/* As the host's clock has it since the last move. */
+static uint64_t at_host(const struct device_clock *clock, uint64_t host)
+{
+    return clock->at_move + (host - clock->host_at_move);
+}
+
+void device_clock_find(struct device_clock *clock, uint64_t end)
+{
+    /* Not earlier than it was: so nothing of this device lies before the move. */
+    int64_t unknown = DEVICE_CLOCK_UNKNOWN;
+    atomic_compare_exchange_strong(&clock->shift, &unknown,
+                                   (int64_t)(at_host(clock, clock_now_ns()) - end));
+}
+
+uint64_t device_clock_translate(struct device_clock *clock, uint64_t time)
+{
+    time += (uint64_t)atomic_load_explicit(&clock->shift, memory_order_relaxed);
+    uint64_t latest = atomic_load_explicit(&clock->latest, memory_order_relaxed);
+    while (latest < time)
+        if (atomic_compare_exchange_weak(&clock->latest, &latest, time)) {
+            atomic_store(&clock->host_at_latest, clock_now_ns());
+            break;
+        }
+    return time;
+}
+
+/* What it is at least, at @host: it runs as the host's does. */
+static uint64_t at_least(const struct device_clock *clock, uint64_t host)
+{
+    uint64_t time = clock->host_at_move ? at_host(clock, host) : 0;
+    uint64_t latest = atomic_load(&clock->latest);
+    if (latest != 0)
+        latest += host - atomic_load(&clock->host_at_latest);
+    return latest > time ? latest : time;
+}
+
+uint64_t device_clock_guess(const struct device_clock *clock)
+{
+    return at_least(clock, clock_now_ns());
+}
+
+void device_clock_inherit(struct device_clock *clock, const struct device_clock *whole)
+{
+    atomic_store(&clock->shift, atomic_load(&whole->shift));
+    clock->at_move = whole->at_move;
+    clock->host_at_move = whole->host_at_move;
+}
+
+/* When a marker that ended was queued, by its device; when it ended, where that is not said. */
+static bool marker_time(struct residence *residence, cl_event event, cl_ulong *ret_time)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    cl_ulong end = 0, queued = 0;
+    if (cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) !=
+            CL_SUCCESS ||
+        end == 0) /* NVIDIA's driver has no times of some commands, and says 0 */
+        return false;
+    bool known = cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED, sizeof(queued),
+                                             &queued, NULL) == CL_SUCCESS;
+    *ret_time = known && queued != 0 && queued < end ? queued : end;
+    return true;
+}
+
+/*
+ * Both clocks at one moment: the device's when a marker was queued, the host's right before. A
+ * marker may end much later on a busy machine, and each move would add that to the program's clock.
+ * It is later at all, so the host's clock is never behind what the device's is taken for.
+ */
+static bool read_clock(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
+{
+    cl_event event;
+    cl_ulong time = 0;
+    bool known = false;
+    uint64_t host = clock_now_ns();
+    if (residence->cl->clEnqueueMarkerWithWaitList(residence->io, 0, NULL, &event) != CL_SUCCESS)
+        return false;
+    if (residence_await_events(residence, 1, &event) == CL_SUCCESS &&
+        marker_time(residence, event, &time)) {
+        *ret_host = host;
+        *ret_device = time;
+        known = true;
+    }
+    residence->cl->clReleaseEvent(event);
+    if (!known)
+        log_warn("%s does not say what its clock is: profiling times go by the host's",
+                 residence->device->key.device);
+    return known;
+}
+
+void device_clock_leave(struct device_clock *clock, struct residence *residence)
+{
+    int64_t shift = atomic_load(&clock->shift);
+    uint64_t device, host = clock_now_ns(), time = 0;
+    if (residence && shift != DEVICE_CLOCK_UNKNOWN && read_clock(residence, &device, &host))
+        time = device + (uint64_t)shift;
+    /* Clocks drift, and some devices' stand still: never back, whichever is behind. */
+    if (at_least(clock, host) > time)
+        time = at_least(clock, host);
+    clock->at_move = time != 0 ? time : host; /* no time was seen: any will do */
+    clock->host_at_move = host;
+    atomic_store(&clock->shift, DEVICE_CLOCK_UNKNOWN);
+}
+
+void device_clock_arrive(struct device_clock *clock, struct residence *residence)
+{
+    uint64_t device, host;
+    if (residence && read_clock(residence, &device, &host))
+        atomic_store(&clock->shift, (int64_t)(at_host(clock, host) - device));
+}
