@@ -98,6 +98,31 @@ bool next_regrow(struct view *view, struct policy_step *ret_step)
     return true;
 }
 
+/* Of the devices with room for all of it that @is_better says yes to, the one of the highest score;
+ * or NONE. */
+static uint32_t best_where(struct view *view, uint32_t program,
+                           bool (*is_better)(const struct view *, const struct policy_program *,
+                                             uint32_t device))
+{
+    const struct policy_program *p = program_at(view, program);
+    uint32_t best = POLICY_NONE;
+    int64_t best_score = 0;
+
+    spend_visits(view, view->world->device_count);
+    for (uint32_t i = 0; i < view->world->device_count; i++) {
+        int64_t score;
+
+        if (!has_space(view, p, i) || !is_better(view, p, i) || !may_take(view, program, i))
+            continue;
+        score = score_of(view, p, i, program_full(p));
+        if (best == POLICY_NONE || score > best_score) {
+            best = i;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
 /* Busy with it, and so busy that it holds its programs up. */
 static bool held_up(const struct view *view, const struct policy_program *p)
 {
@@ -143,27 +168,9 @@ static bool could_be_faster(const struct view *view, const struct policy_program
     return (uint64_t)from->busy * WHOLE >= load * (WHOLE + view->settings->gain);
 }
 
-static uint32_t best_up(struct view *view, uint32_t program)
+static bool is_up(const struct view *view, const struct policy_program *p, uint32_t device)
 {
-    const struct policy_program *p = program_at(view, program);
-    uint32_t best = POLICY_NONE;
-    int64_t best_score = 0;
-
-    spend_visits(view, view->world->device_count);
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        int64_t score;
-
-        if (!has_space(view, p, i) ||
-            !(spilled(p) ? is_worth_all(view, p, i) : is_faster(view, p, i)) ||
-            !may_take(view, program, i))
-            continue;
-        score = score_of(view, p, i, program_full(p));
-        if (best == POLICY_NONE || score > best_score) {
-            best = i;
-            best_score = score;
-        }
-    }
-    return best;
+    return spilled(p) ? is_worth_all(view, p, device) : is_faster(view, p, device);
 }
 
 static void say_up(const struct view *view, struct policy_step *step)
@@ -195,7 +202,7 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step)
             (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))) ||
             !could_be_faster(view, p, &outlook))
             continue;
-        to = best_up(view, i);
+        to = best_where(view, i, is_up);
         if (to != POLICY_NONE) {
             best = i;
             best_to = to;
@@ -223,29 +230,7 @@ static bool is_saving(const struct view *view, const struct policy_program *p, u
         return false;
     busy = program_load_on(view, p, device);
     return busy <= (s->busy_low + s->busy_high) / 2 &&
-           to->busy + most_of(busy, p->busy) <= s->busy_high;
-}
-
-static uint32_t best_down(struct view *view, uint32_t program)
-{
-    const struct policy_program *p = program_at(view, program);
-    uint32_t best = POLICY_NONE;
-    int64_t best_score = 0;
-
-    spend_visits(view, view->world->device_count);
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        int64_t score;
-
-        if (!has_space(view, p, i) || !is_saving(view, p, i) || !may_take(view, program, i) ||
-            !prefer_keeps(view, p, i))
-            continue;
-        score = score_of(view, p, i, program_full(p));
-        if (best == POLICY_NONE || score > best_score) {
-            best = i;
-            best_score = score;
-        }
-    }
-    return best;
+           to->busy + most_of(busy, p->busy) <= s->busy_high && prefer_keeps(view, p, device);
 }
 
 static bool could_save(const struct view *view, const struct policy_program *p,
@@ -269,7 +254,7 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
         if (!may_move(view, p, held) || !program_light(view, p) || spilled(p) ||
             !could_save(view, p, &outlook))
             continue;
-        device = best_down(view, i);
+        device = best_where(view, i, is_saving);
         if (device == POLICY_NONE)
             continue;
         from = device_at(view, p->device);

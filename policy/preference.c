@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "policy/reseat_limits.h"
 #include "policy/step.h"
-#include "policy/wish.h"
 
 /*
  * What programs said that they would make use of: what devices have of it, and moves to where there
@@ -162,7 +162,7 @@ struct prefer_text prefer_text(const struct view *view, const struct policy_prog
         if (all ? wanted.numbers[i] > 0 : has.numbers[i] < wanted.numbers[i])
             name_thing(things[count++], sizeof(*things), (enum thing)i, wanted.numbers[i]);
     }
-    for (size_t i = 0; (feature = wish_feature(i, &bit)); i++) {
+    for (size_t i = 0; (feature = reseat_limits_feature(i, &bit)); i++) {
         if (wanted.features & bit && (all || !(has.features & bit)))
             snprintf(things[count++], sizeof(*things), "%s", feature);
     }

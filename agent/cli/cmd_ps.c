@@ -24,7 +24,7 @@ static void places(const msgpack_object *app, char *ret, size_t size)
     }
 }
 
-static int print(const struct message *message)
+static int print(const struct output *output, const struct message *message)
 {
     enum { DEVICE = 3, DOWNTIME = 9 };
     static const struct table_column columns[] = {
@@ -45,7 +45,7 @@ static int print(const struct message *message)
     size_t count = field_array(&message->root, "apps", &apps);
 
     if (!count) {
-        fputs("reseat ps: no program runs under reseat; start one with reseat run\n", stderr);
+        output_note(output, "no program runs under reseat; start one with reseat run");
     }
     /* The agent keeps the newest first. */
     for (size_t i = count; i-- > 0;) {
@@ -78,7 +78,7 @@ static int run(struct call *call)
         output_add_lists(object, &message.root, "apps");
         status = output_print(object, STATUS_DONE);
     } else {
-        status = print(&message);
+        status = print(&call->output, &message);
     }
     message_finish(&message);
     return status;

@@ -32,9 +32,8 @@ static struct cell span(uint64_t ms)
 {
     double seconds = (double)ms / 1000;
 
-    if (seconds < 100) {
+    if (seconds < 100)
         return cell(ms ? "%.1f s" : "%.0f s", seconds);
-    }
     return seconds < 6000 ? cell("%.0f min", seconds / 60) : cell("%.1f h", seconds / 3600);
 }
 
@@ -51,9 +50,8 @@ static struct cell rate(uint32_t millionths)
 static void put(struct table *table, const struct cell *cells, size_t count)
 {
     table_add(table, NULL);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         table_put(table, i, cells[i].text);
-    }
 }
 
 static int print_results(const struct sim_report *report)
@@ -164,17 +162,15 @@ static void print_regimes(const struct sim_report *report)
     } else {
         words_add(&words, "each on its node. ");
     }
-    if (options->save) {
+    if (options->save)
         words_add(&words, "Under these two what is left at a notice is saved, too. ");
-    }
     words_add(
         &words,
         "Each step stops its program for %s and what it copies at %g GB/s. A program goes over all "
         "its memory once in %s; what is spilled comes and goes each time. ",
         span(options->fixed_ms).text, (double)options->link / 1e6, span(options->touch_ms).text);
-    if (options->between_hosts && report->trace->device_count > options->cell) {
+    if (options->between_hosts && report->trace->device_count > options->cell)
         words_add(&words, "One policy governs about %u devices. ", options->cell);
-    }
     words_add(&words, "Speed, memory and price of models: reseat simulate --models (%s).",
               report->trace->models.from);
     output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
@@ -185,9 +181,8 @@ static void print_rest(const struct sim_report *report)
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_result *result = &report->results[i];
         struct words words = {0};
-        if (!result->refused && !result->unfinished) {
+        if (!result->refused && !result->unfinished)
             continue;
-        }
         words_add(&words, "%s, %s: ", rate(result->level.reclaim).text,
                   sim_regime_name(result->regime));
         words_add(&words,
@@ -202,9 +197,8 @@ int sim_report_print(const struct sim_report *report)
 {
     int status = print_results(report);
 
-    if (status) {
+    if (status)
         return status;
-    }
     putchar('\n');
     print_trace(report);
     print_levels(report);
@@ -283,12 +277,10 @@ static json_t *result_json(const struct sim_result *result, bool checked)
                   "reclaims_per_hour", result->level.reclaim / 1e6, "price",
                   result->level.price / 1e3, "cost", result->cost, "node_cost", result->node_cost);
 
-    for (size_t i = 0; object && i < ARRAY_SIZE(numbers); i++) {
+    for (size_t i = 0; object && i < ARRAY_SIZE(numbers); i++)
         json_object_set_new(object, numbers[i].key, json_integer((json_int_t)numbers[i].value));
-    }
-    if (object && checked) {
+    if (object && checked)
         json_object_set_new(object, "checked_events", json_integer((json_int_t)result->checked));
-    }
     return object;
 }
 
@@ -296,9 +288,8 @@ int sim_report_json(const struct sim_report *report, json_t *object)
 {
     json_t *runs = json_array();
 
-    for (size_t i = 0; i < report->count; i++) {
+    for (size_t i = 0; i < report->count; i++)
         json_array_append_new(runs, result_json(&report->results[i], report->options->check));
-    }
     return json_object_set_new(object, "trace", trace_json(report)) ||
                    json_object_set_new(object, "assumed", assumed_json(report)) ||
                    json_object_set_new(object, "models", sim_models_json(&report->trace->models)) ||
@@ -326,9 +317,8 @@ int sim_models_print(const struct sim_models *models)
         put(table, cells, ARRAY_SIZE(cells));
     }
     int status = table_print(table);
-    if (status) {
+    if (status)
         return status;
-    }
     putchar('\n');
     words_add(&words,
               "Table: %s. Speed and price are relative to the reference device, 1 being its "

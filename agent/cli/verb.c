@@ -162,11 +162,14 @@ static int refuse_option(const struct call *call, int result, int number, const 
 
 static void make_getopt(const struct verb *verb, struct option *ret_options)
 {
-    for (const struct verb_option *row = verb_options(verb); row->name; row++) {
-        int has = !row->argument          ? no_argument
-                  : *row->argument == '[' ? optional_argument
-                                          : required_argument;
-        *ret_options++ = (struct option){row->name, has, NULL, ROW};
+    const struct verb_option *rows = verb_options(verb);
+
+    for (size_t i = 0; i < OPTIONS_MAX && rows[i].name; i++) {
+        const char *argument = rows[i].argument;
+        int has = !argument          ? no_argument
+                  : *argument == '[' ? optional_argument
+                                     : required_argument;
+        *ret_options++ = (struct option){rows[i].name, has, NULL, ROW};
     }
     *ret_options++ = (struct option){"help", no_argument, NULL, 'h'};
     *ret_options = (struct option){verb->plain ? NULL : "json", no_argument, NULL, 'j'};
@@ -182,7 +185,7 @@ static int check_required(const struct call *call, const bool *given)
 {
     const struct verb_option *rows = verb_options(call->verb);
 
-    for (size_t i = 0; rows[i].name && i < OPTIONS_MAX; i++) {
+    for (size_t i = 0; i < OPTIONS_MAX && rows[i].name; i++) {
         if (rows[i].required && !given[i]) {
             return output_usage(&call->output, "--%s %s is needed", rows[i].name, rows[i].argument);
         }

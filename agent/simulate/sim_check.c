@@ -54,12 +54,10 @@ struct sim_check *sim_check_create(const struct sim_trace *trace, bool between)
     struct sim_check *check = calloc(1, sizeof(*check));
     size_t holds = 0;
 
-    if (!check) {
+    if (!check)
         return NULL;
-    }
-    for (uint32_t i = 0; i < trace->task_count; i++) {
+    for (uint32_t i = 0; i < trace->task_count; i++)
         holds += TIMES * (trace->tasks[i].more + 1u);
-    }
     check->trace = trace;
     check->between = between;
     check->books = calloc(trace->task_count, sizeof(*check->books));
@@ -76,12 +74,10 @@ struct sim_check *sim_check_create(const struct sim_trace *trace, bool between)
         book->on = SIM_NONE;
         book->holds = &check->holds[holds];
         book->hold_count = TIMES * (trace->tasks[i].more + 1u);
-        for (uint32_t j = 0; j < book->hold_count; j++) {
+        for (uint32_t j = 0; j < book->hold_count; j++)
             book->holds[j].of = SIM_NONE;
-        }
-        for (size_t j = 0; j < TIMES; j++) {
+        for (size_t j = 0; j < TIMES; j++)
             book->hosts[j].of = SIM_NONE;
-        }
         holds += book->hold_count;
     }
     return check;
@@ -141,11 +137,9 @@ static bool within_time(struct sim_check *check, uint32_t device)
 
 static struct hold *find(struct hold *holds, size_t count, uint32_t of)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (holds[i].of == of) {
+    for (size_t i = 0; i < count; i++)
+        if (holds[i].of == of)
             return &holds[i];
-        }
-    }
     return NULL;
 }
 
@@ -182,9 +176,8 @@ static bool has_memory(const struct book *book)
 {
     bool host = false;
 
-    for (size_t i = 0; i < TIMES; i++) {
+    for (size_t i = 0; i < TIMES; i++)
         host = host || book->hosts[i].of != SIM_NONE;
-    }
     return host || book->held;
 }
 
@@ -220,9 +213,8 @@ static bool on_hold(struct sim_check *check, const struct sim_event *event)
     struct book *book = &check->books[event->program];
     struct hold *hold = find_hold(book, event->device);
 
-    if (event->amount && !may_have(check, event->program, node_of(check, event->device))) {
+    if (event->amount && !may_have(check, event->program, node_of(check, event->device)))
         return false;
-    }
     hold = hold ? hold : find_hold(book, SIM_NONE);
     if (!hold) {
         return wrong(check, "program %u holds too many devices, and now %u", event->program,
@@ -253,13 +245,11 @@ static bool on_host(struct sim_check *check, const struct sim_event *event)
     uint32_t node = event->device;
     struct hold *hold = find(book->hosts, TIMES, node);
 
-    if (event->amount && !may_have(check, event->program, node)) {
+    if (event->amount && !may_have(check, event->program, node))
         return false;
-    }
     hold = hold ? hold : find(book->hosts, TIMES, SIM_NONE);
-    if (!hold) {
+    if (!hold)
         return wrong(check, "program %u is on a third node, %u", event->program, node);
-    }
     uint64_t before = hold->of == SIM_NONE ? 0 : hold->bytes;
     uint64_t held = check->nodes[node].held - before + event->amount;
     if (event->amount > before &&
@@ -313,23 +303,20 @@ static bool on_rate(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
 
-    if (event->amount && !is_whole(check, event->program, event->device)) {
+    if (event->amount && !is_whole(check, event->program, event->device))
         return false;
-    }
     settle(check, book);
     if (book->rate) {
-        if (!within_time(check, book->on)) {
+        if (!within_time(check, book->on))
             return false;
-        }
         check->devices[book->on].used -= used_by(check, event->program, book->on, book->rate);
         check->devices[book->on].workers--;
     }
     book->rate = (uint32_t)event->amount;
     book->on = event->amount ? event->device : SIM_NONE;
     if (event->amount) {
-        if (!within_time(check, event->device)) {
+        if (!within_time(check, event->device))
             return false;
-        }
         check->devices[event->device].used +=
             used_by(check, event->program, event->device, event->amount);
         check->devices[event->device].workers++;
@@ -421,37 +408,30 @@ static bool known(struct sim_check *check, const struct sim_event *event)
     bool device = event->kind == SIM_DEVICE || event->kind == SIM_HOLD ||
                   (event->kind == SIM_RATE && event->amount);
 
-    if (device && event->device >= check->trace->device_count) {
+    if (device && event->device >= check->trace->device_count)
         return wrong(check, "there is no device %u", event->device);
-    }
-    if (event->kind == SIM_HOST && event->device >= check->trace->node_count) {
+    if (event->kind == SIM_HOST && event->device >= check->trace->node_count)
         return wrong(check, "there is no node %u", event->device);
-    }
-    if (event->kind == SIM_DEVICE) {
+    if (event->kind == SIM_DEVICE)
         return true;
-    }
-    if (event->program >= check->trace->task_count) {
+    if (event->program >= check->trace->task_count)
         return wrong(check, "there is no program %u", event->program);
-    }
     /* Who ended still gives back what it held, and stands. */
     bool leaves = (event->kind == SIM_HOLD || event->kind == SIM_HOST || event->kind == SIM_RATE) &&
                   !event->amount;
     enum stage stage = check->books[event->program].stage;
-    if (stage != (event->kind == SIM_ARRIVE ? FUTURE : PRESENT) && !(leaves && stage > PRESENT)) {
+    if (stage != (event->kind == SIM_ARRIVE ? FUTURE : PRESENT) && !(leaves && stage > PRESENT))
         return wrong(check, "program %u is not there, or there already", event->program);
-    }
     return true;
 }
 
 bool sim_check_event(struct sim_check *check, const struct sim_event *event)
 {
-    if (check->problem[0]) {
+    if (check->problem[0])
         return false;
-    }
     check->events++;
-    if (event->time_ms < check->time_ms) {
+    if (event->time_ms < check->time_ms)
         return wrong(check, "the next event is at %" PRIu64 " ms", event->time_ms);
-    }
     check->time_ms = event->time_ms;
     return known(check, event) && dispatch(check, event);
 }
@@ -460,14 +440,12 @@ bool sim_check_end(struct sim_check *check, uint64_t asked, uint64_t lost)
 {
     uint64_t books_asked = 0, books_lost = 0;
 
-    if (check->problem[0]) {
+    if (check->problem[0])
         return false;
-    }
     for (uint32_t i = 0; i < check->trace->task_count; i++) {
         struct book *book = &check->books[i];
-        if (book->stage > PRESENT && (has_memory(book) || book->rate)) {
+        if (book->stage > PRESENT && (has_memory(book) || book->rate))
             return wrong(check, "program %u ended and still holds a device or host memory", i);
-        }
         books_asked += book->stage == ENDED ? book->asked : 0;
         books_lost += book->lost;
     }

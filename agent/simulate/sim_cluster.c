@@ -83,9 +83,8 @@ static void add(struct search *search, const struct sim_world *world, uint32_t d
     uint64_t model = 1ull << world->trace.devices[device].model;
 
     if (!d->reserved && !d->residents) {
-        if (search->idle & model) {
+        if (search->idle & model)
             return;
-        }
         search->idle |= model;
     }
     search->shared->places[search->count] = (struct sim_place){world->cell, device};
@@ -98,21 +97,17 @@ static void add_node(struct search *search, const struct sim_world *world, uint3
     const struct sim_node *n = &world->trace.nodes[node];
     uint64_t wanted = sim_wanted(world, search->task);
 
-    if (!is_open(world, search->task, node)) {
+    if (!is_open(world, search->task, node))
         return;
-    }
     if (sim_task(world, search->task)->more) {
         uint64_t bits = free_devices(world, search->task, node);
-        if (bits) {
+        if (bits)
             add(search, world, n->first + (uint32_t)__builtin_ctzll(bits));
-        }
         return;
     }
-    for (uint32_t i = n->first; i < n->first + n->count; i++) {
-        if (has_room(world, search->task, i, wanted)) {
+    for (uint32_t i = n->first; i < n->first + n->count; i++)
+        if (has_room(world, search->task, i, wanted))
             add(search, world, i);
-        }
-    }
 }
 
 /*
@@ -124,9 +119,8 @@ static double cost_of(const struct search *search, uint32_t candidate)
     const struct policy_device *device = &search->shared->candidates[candidate];
     uint32_t share = search->shared->trace->tasks[search->task].share;
 
-    if (device->residents && device->busy + sim_busy(device->speed, share) <= 1000) {
+    if (device->residents && device->busy + sim_busy(device->speed, share) <= 1000)
         return -(double)device->reserved / (double)device->memory;
-    }
     return 1000.0 * device->price / sim_rate(device->speed, share) + device->residents / 10.0;
 }
 
@@ -169,15 +163,12 @@ static bool choose(const struct search *search, struct sim_place *ret_place)
                                       .queue_count = 1};
     struct policy_step step = {.action = POLICY_NOTHING};
 
-    if (world->regime == SIM_CHEAPEST) {
+    if (world->regime == SIM_CHEAPEST)
         return choose_cheapest(search, ret_place);
-    }
-    if (search->count) {
+    if (search->count)
         policy_answer(&seen, &world->settings, 0, &step);
-    }
-    if (step.action == POLICY_DO_RESUME) {
+    if (step.action == POLICY_DO_RESUME)
         *ret_place = search->shared->places[step.device];
-    }
     return step.action == POLICY_DO_RESUME;
 }
 
@@ -199,9 +190,8 @@ static uint32_t start_device(const struct sim_world *world, uint32_t task, uint3
                                   .memory_used = d->reserved,
                                   .closed = d->closed || is_barred(world, task, n->first + i)};
     }
-    if (place_choose(devices, n->count, &chosen, reason, sizeof(reason))) {
+    if (place_choose(devices, n->count, &chosen, reason, sizeof(reason)))
         return device;
-    }
     uint32_t start = n->first + (uint32_t)chosen;
     return has_room(world, task, start, sim_wanted(world, task)) ? start : device;
 }
@@ -211,9 +201,8 @@ static bool start_at(struct sim_world *world, uint32_t task, uint32_t device)
     struct sim_program *program = &world->shared->programs[task];
     struct policy_step step = {.action = POLICY_DO_RESUME, .device = device};
 
-    if (!sim_enter(world, task)) {
+    if (!sim_enter(world, task))
         return true; /* The run ends. */
-    }
     step.program = program->slot;
     step.bytes = world->slots[program->slot].wanted;
     if (sim_task(world, task)->more) {
@@ -251,12 +240,10 @@ static bool ask_cell(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
 
-    if (!sim_enter(world, task)) {
+    if (!sim_enter(world, task))
         return true;
-    }
-    if (sim_ask(world, task) || program->slot == SIM_NONE || program->mode != SIM_QUEUED) {
+    if (sim_ask(world, task) || program->slot == SIM_NONE || program->mode != SIM_QUEUED)
         return true;
-    }
     sim_queue_remove(world, task);
     program->rests = false;
     sim_leave(world, task);
@@ -279,11 +266,9 @@ static bool ask_cells(struct sim_shared *shared, uint32_t task)
         rooms[at] = room;
         count += count < TRIES;
     }
-    for (uint32_t i = 0; i < count && rooms[i] > -INFINITY; i++) {
-        if (ask_cell(&shared->worlds[cells[i]], task)) {
+    for (uint32_t i = 0; i < count && rooms[i] > -INFINITY; i++)
+        if (ask_cell(&shared->worlds[cells[i]], task))
             return true;
-        }
-    }
     return false;
 }
 
@@ -294,14 +279,11 @@ static bool try(struct sim_shared *shared, uint32_t task)
     struct search search = {.shared = shared, .task = task};
     struct sim_place place = {0};
 
-    for (uint32_t i = 0; i < shared->cells; i++) {
-        for (uint32_t j = 0; j < shared->worlds[i].trace.node_count; j++) {
+    for (uint32_t i = 0; i < shared->cells; i++)
+        for (uint32_t j = 0; j < shared->worlds[i].trace.node_count; j++)
             add_node(&search, &shared->worlds[i], j);
-        }
-    }
-    if (choose(&search, &place)) {
+    if (choose(&search, &place))
         return start_at(&shared->worlds[place.cell], task, place.device);
-    }
     return !sim_is_rigid(shared->worlds) && !shared->trace->tasks[task].more &&
            ask_cells(shared, task);
 }
@@ -344,9 +326,8 @@ static void claim(struct sim_shared *shared)
 
     if (task != SIM_NONE && task == shared->claimer) {
         const struct sim_world *world = &shared->worlds[shared->claim.cell];
-        if (world->hosts[sim_node(world, shared->claim.device)].phase == SIM_UP) {
+        if (world->hosts[sim_node(world, shared->claim.device)].phase == SIM_UP)
             return;
-        }
     }
     shared->claimer = SIM_NONE;
     for (uint32_t i = 0; task != SIM_NONE && shared->trace->tasks[task].more && i < shared->cells;
@@ -355,9 +336,8 @@ static void claim(struct sim_shared *shared)
         for (uint32_t j = 0; j < world->trace.node_count; j++) {
             const struct sim_node *n = &world->trace.nodes[j];
             uint64_t reserved = 0;
-            for (uint32_t k = n->first; k < n->first + n->count; k++) {
+            for (uint32_t k = n->first; k < n->first + n->count; k++)
                 reserved += world->devices[k].reserved;
-            }
             if (world->hosts[j].phase == SIM_UP && could_hold(world, task, j) && reserved < least) {
                 least = reserved;
                 shared->claimer = task;
@@ -374,11 +354,10 @@ void sim_queue_up(struct sim_shared *shared, uint32_t task)
 
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (shared->queue[middle].key <= key) {
+        if (shared->queue[middle].key <= key)
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     memmove(&shared->queue[low + 1], &shared->queue[low],
             (shared->queue_count - low) * sizeof(*shared->queue));
@@ -391,12 +370,10 @@ void sim_queue_up(struct sim_shared *shared, uint32_t task)
 /* @at  Where it was; others may have come before it since. */
 static void take_from(struct sim_shared *shared, uint32_t at, uint32_t task)
 {
-    while (shared->queue[at].task != task) {
+    while (shared->queue[at].task != task)
         at++;
-    }
-    if (shared->claimer == task) {
+    if (shared->claimer == task)
         shared->claimer = SIM_NONE;
-    }
     memmove(&shared->queue[at], &shared->queue[at + 1],
             (shared->queue_count - at - 1) * sizeof(*shared->queue));
     shared->queue_count--;
@@ -404,19 +381,16 @@ static void take_from(struct sim_shared *shared, uint32_t at, uint32_t task)
 
 void sim_send(struct sim_shared *shared, uint32_t task)
 {
-    if (!try(shared, task)) {
+    if (!try(shared, task))
         sim_queue_up(shared, task);
-    }
 }
 
 bool sim_is_possible(const struct sim_shared *shared, uint32_t task)
 {
     for (uint32_t i = 0; i < shared->cells; i++) {
-        for (uint32_t j = 0; j < shared->worlds[i].trace.node_count; j++) {
-            if (could_hold(&shared->worlds[i], task, j)) {
+        for (uint32_t j = 0; j < shared->worlds[i].trace.node_count; j++)
+            if (could_hold(&shared->worlds[i], task, j))
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -425,15 +399,13 @@ void sim_cluster_tick(struct sim_shared *shared)
 {
     uint32_t at = 0;
 
-    if (shared->offering) {
+    if (shared->offering)
         return;
-    }
     shared->offering = true;
     claim(shared);
     for (int walked = 0, vain = 0; walked < WALK_MAX && vain < VAIN_MAX; walked++) {
-        if (at >= shared->queue_count || shared->error) {
+        if (at >= shared->queue_count || shared->error)
             break;
-        }
         uint32_t task = shared->queue[at].task;
         if (try(shared, task)) {
             take_from(shared, at, task);
@@ -449,17 +421,15 @@ static bool offer_to(struct sim_world *world, uint32_t task, uint32_t device)
 {
     uint32_t node = sim_node(world, device);
 
-    if (!is_open(world, task, node)) {
+    if (!is_open(world, task, node))
         return false;
-    }
     if (sim_task(world, task)->more) {
         uint64_t bits = free_devices(world, task, node);
         return bits && start_at(world, task,
                                 world->trace.nodes[node].first + (uint32_t)__builtin_ctzll(bits));
     }
-    if (has_room(world, task, device, sim_wanted(world, task))) {
+    if (has_room(world, task, device, sim_wanted(world, task)))
         return start_at(world, task, device);
-    }
     return world->ways & POLICY_SPILL &&
            world->devices[device].memory >= sim_task(world, task)->bytes &&
            has_room(world, task, device, sim_wanted(world, task) / SIM_LEAST_PART) &&
@@ -472,21 +442,18 @@ void sim_offer(struct sim_world *world, uint32_t device)
     uint32_t at = 0;
 
     /* Those that wait in the cell come first: what is free is for them. */
-    if (shared->offering || world->queue_count) {
+    if (shared->offering || world->queue_count)
         return;
-    }
     shared->offering = true;
     claim(shared);
     for (int walked = 0; walked < WALK_MAX && at < shared->queue_count; walked++) {
-        if (world->devices[device].closed || !free_of(&world->devices[device])) {
+        if (world->devices[device].closed || !free_of(&world->devices[device]))
             break;
-        }
         uint32_t task = shared->queue[at].task;
-        if (offer_to(world, task, device)) {
+        if (offer_to(world, task, device))
             take_from(shared, at, task);
-        } else {
+        else
             at++;
-        }
     }
     shared->offering = false;
 }
@@ -498,12 +465,10 @@ bool sim_move_whole(struct sim_world *world, uint32_t task)
     struct policy_step step = {.action = POLICY_DO_MOVE, .program = program->slot};
     struct sim_place place = {0};
 
-    for (uint32_t i = 0; i < world->trace.node_count; i++) {
+    for (uint32_t i = 0; i < world->trace.node_count; i++)
         add_node(&search, world, i);
-    }
-    if (!choose(&search, &place)) {
+    if (!choose(&search, &place))
         return false;
-    }
     uint32_t node = sim_node(world, place.device), first = world->trace.nodes[node].first;
     program->target_others = free_devices(world, task, node) & ~(1ull << (place.device - first));
     step.device = place.device;

@@ -25,21 +25,18 @@ static int read_line(struct sim_csv *csv)
 
     csv->line++;
     while ((byte = getc(csv->file)) != EOF && byte != '\n') {
-        if (length + 1 == sizeof(csv->text)) {
+        if (length + 1 == sizeof(csv->text))
             return sim_csv_refuse(csv, "the line is longer than %d bytes", SIM_LINE_MAX - 1);
-        }
         if ((byte < ' ' && byte != '\r') || byte == '"' || byte == 0x7f) {
             return sim_csv_refuse(
                 csv, "there is a byte 0x%02x: only plain text without quotes is read", byte);
         }
         csv->text[length++] = (char)byte;
     }
-    if (ferror(csv->file)) {
+    if (ferror(csv->file))
         return sim_csv_refuse(csv, "it cannot be read: %s", strerror(errno));
-    }
-    if (byte == EOF && !length) {
+    if (byte == EOF && !length)
         return 0;
-    }
     length -= length && csv->text[length - 1] == '\r';
     csv->text[length] = '\0';
     return 1;
@@ -48,29 +45,25 @@ static int read_line(struct sim_csv *csv)
 int sim_csv_open(struct sim_csv *csv, const char *path, const char *header, char *ret_error)
 {
     *csv = (struct sim_csv){.path = path, .header = header, .count = 1, .error = ret_error};
-    for (const char *at = header; *at; at++) {
+    for (const char *at = header; *at; at++)
         csv->count += *at == ',';
-    }
     csv->file = fopen(path, "re");
     if (!csv->file) {
         snprintf(ret_error, SIM_ERROR, "%s cannot be opened: %s", path, strerror(errno));
         return -EINVAL;
     }
     int got = read_line(csv);
-    if (got < 0) {
+    if (got < 0)
         return got;
-    }
-    if (!got || strcmp(csv->text, header)) {
+    if (!got || strcmp(csv->text, header))
         return sim_csv_refuse(csv, "the header is not \"%s\"", header);
-    }
     return 0;
 }
 
 void sim_csv_close(struct sim_csv *csv)
 {
-    if (csv->file) {
+    if (csv->file)
         fclose(csv->file);
-    }
     csv->file = NULL;
 }
 
@@ -79,15 +72,13 @@ int sim_csv_next(struct sim_csv *csv)
     int got = read_line(csv);
     size_t count = 0;
 
-    if (got <= 0) {
+    if (got <= 0)
         return got;
-    }
     char *rest = csv->text;
     do {
         char *field = strsep(&rest, ",");
-        if (count < csv->count) {
+        if (count < csv->count)
             csv->fields[count] = field;
-        }
         count++;
     } while (rest);
     if (count != csv->count) {
@@ -101,9 +92,8 @@ const char *sim_csv_word(const struct sim_csv *csv, size_t field, char *ret)
 {
     const char *at = csv->header;
 
-    for (; field; field--) {
+    for (; field; field--)
         at += strcspn(at, ",") + 1;
-    }
     snprintf(ret, 64, "%.*s", (int)strcspn(at, ","), at);
     return ret;
 }
@@ -118,19 +108,16 @@ bool sim_parse(const char *text, unsigned places, uint64_t most, uint64_t *ret_v
             point = true;
             continue;
         }
-        if (*text < '0' || *text > '9' || (point && !places) || value > UINT64_MAX / 10 - 1) {
+        if (*text < '0' || *text > '9' || (point && !places) || value > UINT64_MAX / 10 - 1)
             return false;
-        }
         places -= point;
         digit = true;
         value = value * 10 + (uint64_t)(*text - '0');
     }
-    for (; places && value <= UINT64_MAX / 10; places--) {
+    for (; places && value <= UINT64_MAX / 10; places--)
         value *= 10;
-    }
-    if (!digit || places || value > most) {
+    if (!digit || places || value > most)
         return false;
-    }
     *ret_value = value;
     return true;
 }

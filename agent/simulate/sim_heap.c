@@ -20,17 +20,15 @@ int sim_heap_push(struct sim_heap *heap, struct sim_due due)
     if (heap->count == heap->room) {
         size_t room = heap->room ? 2 * heap->room : 256;
         struct sim_due *items = reallocarray(heap->items, room, sizeof(*items));
-        if (!items) {
+        if (!items)
             return -ENOMEM;
-        }
         heap->items = items;
         heap->room = room;
     }
     due.number = heap->numbers++;
     size_t at = heap->count++;
-    for (; at && sooner(&due, &heap->items[(at - 1) / 2]); at = (at - 1) / 2) {
+    for (; at && sooner(&due, &heap->items[(at - 1) / 2]); at = (at - 1) / 2)
         heap->items[at] = heap->items[(at - 1) / 2];
-    }
     heap->items[at] = due;
     return 0;
 }
@@ -47,13 +45,11 @@ void sim_heap_pop(struct sim_heap *heap)
 
     for (;;) {
         size_t child = 2 * at + 1;
-        if (child >= heap->count) {
+        if (child >= heap->count)
             break;
-        }
         child += child + 1 < heap->count && sooner(&heap->items[child + 1], &heap->items[child]);
-        if (!sooner(&heap->items[child], &last)) {
+        if (!sooner(&heap->items[child], &last))
             break;
-        }
         heap->items[at] = heap->items[child];
         at = child;
     }

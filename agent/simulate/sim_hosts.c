@@ -5,11 +5,9 @@
 
 static uint64_t of(const struct sim_program *program, uint32_t node)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(program->host); i++) {
-        if (program->host[i].node == node) {
+    for (size_t i = 0; i < ARRAY_SIZE(program->host); i++)
+        if (program->host[i].node == node)
             return program->host[i].bytes;
-        }
-    }
     return 0;
 }
 
@@ -37,15 +35,12 @@ bool sim_host_take(struct sim_world *world, uint32_t task, uint32_t node, uint64
     uint64_t has = of(program, node);
     size_t place = 0;
 
-    if (bytes <= has) {
+    if (bytes <= has)
         return true;
-    }
-    if (!sim_host_fits(world, node, bytes - has)) {
+    if (!sim_host_fits(world, node, bytes - has))
         return false;
-    }
-    while (program->host[place].node != (has ? node : SIM_NONE)) {
+    while (program->host[place].node != (has ? node : SIM_NONE))
         place++;
-    }
     set(world, task, place, node, bytes);
     return true;
 }
@@ -59,9 +54,8 @@ void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64
     bytes = bytes < has ? bytes : has;
     for (size_t i = 0; i < ARRAY_SIZE(program->host); i++) {
         uint32_t there = program->host[i].node;
-        if (there != SIM_NONE && there != node) {
+        if (there != SIM_NONE && there != node)
             set(world, task, i, there, 0);
-        }
     }
     for (size_t i = 0; has != bytes && i < ARRAY_SIZE(program->host); i++) {
         if (program->host[i].node == node) {
@@ -98,9 +92,8 @@ uint64_t sim_store(struct sim_world *world, uint32_t node, uint64_t bytes)
 {
     struct sim_host *host = &world->hosts[node];
 
-    if (!world->options->storage) {
+    if (!world->options->storage)
         return 0;
-    }
     host->storage_ms =
         most(host->storage_ms, sim_now(world)) + over(bytes, world->options->storage);
     return host->storage_ms - sim_now(world);

@@ -29,9 +29,8 @@ uint32_t sim_models_find(const struct sim_models *models, const char *name, size
 {
     for (size_t i = 0; i < models->count; i++) {
         const char *known = models->items[i].name;
-        if (strlen(known) == length && memcmp(known, name, length) == 0) {
+        if (strlen(known) == length && memcmp(known, name, length) == 0)
             return (uint32_t)i;
-        }
     }
     return SIM_NONE;
 }
@@ -55,17 +54,14 @@ static int read_model(struct sim_csv *csv, struct sim_models *models)
         return sim_csv_refuse(csv, "model is \"%.40s\", not 1 to 31 letters, digits and _ . -",
                               name);
     }
-    if (sim_models_find(models, name, strlen(name)) != SIM_NONE) {
+    if (sim_models_find(models, name, strlen(name)) != SIM_NONE)
         return sim_csv_refuse(csv, "model %s is there twice", name);
-    }
-    if (models->count == SIM_MODELS_MAX) {
+    if (models->count == SIM_MODELS_MAX)
         return sim_csv_refuse(csv, "there are more than %d models", SIM_MODELS_MAX);
-    }
     if (sim_csv_thousandths(csv, 1, 1, MEMORY_MAX, &memory) ||
         sim_csv_thousandths(csv, 2, SPEED_MIN, FACTOR_MAX, &speed) ||
-        sim_csv_thousandths(csv, 3, 0, FACTOR_MAX, &price)) {
+        sim_csv_thousandths(csv, 3, 0, FACTOR_MAX, &price))
         return -EINVAL;
-    }
     struct sim_model *model = &models->items[models->count++];
     memcpy(model->name, name, strlen(name) + 1);
     model->memory = memory * GIB / 1000;
@@ -81,15 +77,12 @@ int sim_models_read(const char *path, struct sim_models *ret_models, char *ret_e
     int result = sim_csv_open(&csv, path, "model,memory_gib,speed,price", ret_error);
 
     snprintf(models.from, sizeof(models.from), "%s", path);
-    while (!result && (result = sim_csv_next(&csv)) > 0) {
+    while (!result && (result = sim_csv_next(&csv)) > 0)
         result = read_model(&csv, &models);
-    }
-    if (!result && !models.count) {
+    if (!result && !models.count)
         result = sim_csv_refuse(&csv, "there is no model");
-    }
     sim_csv_close(&csv);
-    if (!result) {
+    if (!result)
         *ret_models = models;
-    }
     return result;
 }

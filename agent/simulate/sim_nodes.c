@@ -50,9 +50,8 @@ static bool is_used(const struct sim_world *world, uint32_t node)
     const struct sim_node *n = &world->trace.nodes[node];
     bool used = world->hosts[node].used;
 
-    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+    for (uint32_t i = n->first; i < n->first + n->count; i++)
         used = used || world->seats[i].used;
-    }
     return used;
 }
 
@@ -69,15 +68,12 @@ static void up(struct sim_world *world, uint32_t node)
     host->taken_ms = sim_now(world) + reclaim;
     host->storage_ms = host->network_ms = 0;
     open_devices(world, node, true);
-    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+    for (uint32_t i = n->first; i < n->first + n->count; i++)
         sim_log(world, SIM_DEVICE, SIM_NONE, i, world->devices[i].memory);
-    }
-    if (host->fails || reclaim < UINT64_MAX / 2) {
+    if (host->fails || reclaim < UINT64_MAX / 2)
         plan(world, node, sim_now(world) + (host->fails ? failure : notice));
-    }
-    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+    for (uint32_t i = n->first; i < n->first + n->count; i++)
         sim_serve(world, i);
-    }
 }
 
 /* ---- what is saved ---- */
@@ -92,11 +88,10 @@ void sim_save(struct sim_world *world, uint32_t task, bool leaves)
     program->leaves = leaves;
     slot->busy_moving = true;
     sim_set_mode(world, task, SIM_STEPPING);
-    if (takes) {
+    if (takes)
         sim_push(world, sim_now(world) + takes, SIM_DUE_STEP, task, program->generation);
-    } else {
+    else
         sim_saved(world, task);
-    }
 }
 
 /* The next one that is saved within the notice: the smallest, so that they are as many as can be.
@@ -110,19 +105,16 @@ static void save_next(struct sim_world *world, uint32_t node)
         uint32_t task = world->tasks[i];
         if (world->shared->programs[task].mode == SIM_RUNNING &&
             sim_node(world, world->slots[i].device) == node &&
-            (best == SIM_NONE || sim_size(world, task) < sim_size(world, best))) {
+            (best == SIM_NONE || sim_size(world, task) < sim_size(world, best)))
             best = task;
-        }
     }
-    if (best == SIM_NONE) {
+    if (best == SIM_NONE)
         return;
-    }
     uint64_t start = host->storage_ms > sim_now(world) ? host->storage_ms : sim_now(world);
     uint64_t link = world->options->storage;
     uint64_t takes = link ? (sim_size(world, best) + link - 1) / link : 0;
-    if (start + takes <= host->taken_ms) {
+    if (start + takes <= host->taken_ms)
         sim_save(world, best, true);
-    }
 }
 
 void sim_saved(struct sim_world *world, uint32_t task)
@@ -143,9 +135,8 @@ void sim_saved(struct sim_world *world, uint32_t task)
         sim_put_off(world, task);
         sim_send(world->shared, task);
     }
-    if (world->hosts[node].phase == SIM_NOTICED && world->saves) {
+    if (world->hosts[node].phase == SIM_NOTICED && world->saves)
         save_next(world, node);
-    }
 }
 
 /* ---- notices and reclaims ---- */
@@ -158,14 +149,12 @@ static void leave(struct sim_world *world, uint32_t node)
         uint32_t first = world->devices[i].first;
         uint32_t task = first == POLICY_NONE ? SIM_NONE : world->tasks[first];
         if (task != SIM_NONE && sim_task(world, task)->more &&
-            world->shared->programs[task].mode == SIM_RUNNING) {
+            world->shared->programs[task].mode == SIM_RUNNING)
             sim_move_whole(world, task);
-        }
         world->devices[i].drains = true;
     }
-    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+    for (uint32_t i = n->first; i < n->first + n->count; i++)
         sim_drain(world, i);
-    }
 }
 
 static void noticed(struct sim_world *world, uint32_t node)
@@ -176,15 +165,12 @@ static void noticed(struct sim_world *world, uint32_t node)
     host->in_use = is_used(world, node);
     open_devices(world, node, false);
     plan(world, node, host->taken_ms);
-    if (!host->in_use || !world->options->notice_ms) {
+    if (!host->in_use || !world->options->notice_ms)
         return;
-    }
-    if (world->regime == SIM_RECONFIGURATION && world->options->between_hosts) {
+    if (world->regime == SIM_RECONFIGURATION && world->options->between_hosts)
         leave(world, node);
-    }
-    if (world->saves) {
+    if (world->saves)
         save_next(world, node);
-    }
 }
 
 /* ---- what is lost ---- */
@@ -214,9 +200,8 @@ static void roll_back(struct sim_world *world, uint32_t task)
                  : program->waits                  ? SIM_BLOCKED
                                                    : SIM_RUNNING);
     program->step = POLICY_NOTHING;
-    if (queues) {
+    if (queues)
         sim_queue_add(world, task, false);
-    }
 }
 
 /* Everything that it has is on the node, or it is nowhere yet. */
@@ -225,12 +210,10 @@ static bool is_lost(const struct sim_world *world, uint32_t task, uint32_t node)
     const struct sim_program *program = &world->shared->programs[task];
     const struct policy_program *slot = sim_slot(world, task);
 
-    if (slot->device != POLICY_NONE) {
+    if (slot->device != POLICY_NONE)
         return sim_node(world, slot->device) == node;
-    }
-    if (program->home != SIM_NONE) {
+    if (program->home != SIM_NONE)
         return program->home == node;
-    }
     return program->target != SIM_NONE && sim_node(world, program->target) == node;
 }
 
@@ -258,9 +241,8 @@ static void lose_node(struct sim_world *world, uint32_t node)
             lose(world, task); /* The last slot is the i-th now. */
             continue;
         }
-        if (target != SIM_NONE && sim_node(world, target) == node) {
+        if (target != SIM_NONE && sim_node(world, target) == node)
             roll_back(world, task);
-        }
         i++;
     }
 }
@@ -278,9 +260,8 @@ static void gone(struct sim_world *world, uint32_t node)
     host->phase = SIM_AWAY;
     open_devices(world, node, false);
     lose_node(world, node);
-    for (uint32_t i = n->first; i < n->first + n->count; i++) {
+    for (uint32_t i = n->first; i < n->first + n->count; i++)
         sim_log(world, SIM_DEVICE, SIM_NONE, i, 0);
-    }
     uint64_t away = draw(world, node, (double)world->options->away_ms);
     plan(world, node, sim_now(world) + (failed ? world->options->repair_ms : away));
     sim_cluster_tick(world->shared);
@@ -290,23 +271,21 @@ void sim_on_node(struct sim_world *world, uint32_t node)
 {
     const struct sim_host *host = &world->hosts[node];
 
-    if (host->phase == SIM_LATE || host->phase == SIM_AWAY) {
+    if (host->phase == SIM_LATE || host->phase == SIM_AWAY)
         up(world, node);
-    } else if (host->phase == SIM_UP && !host->fails) {
+    else if (host->phase == SIM_UP && !host->fails)
         noticed(world, node);
-    } else {
+    else
         gone(world, node);
-    }
 }
 
 void sim_nodes_start(struct sim_world *world)
 {
     for (uint32_t i = 0; i < world->trace.node_count; i++) {
         uint64_t from = world->trace.nodes[i].from_ms;
-        if (from) {
+        if (from)
             plan(world, i, from);
-        } else {
+        else
             up(world, i);
-        }
     }
 }

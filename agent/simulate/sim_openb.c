@@ -35,28 +35,22 @@ static int read_node(struct sim_csv *csv, struct sim_trace *trace)
     const char *name = csv->fields[NODE_MODEL];
     uint64_t count, memory, unused;
 
-    if (!csv->fields[SN][0]) {
+    if (!csv->fields[SN][0])
         return sim_csv_refuse(csv, "sn is empty");
-    }
     if (sim_csv_number(csv, NODE_CPU, 0, HOST_MAX, &unused) ||
         sim_csv_number(csv, NODE_MEMORY, 0, HOST_MAX, &memory) ||
-        sim_csv_number(csv, NODE_GPU, 0, GPUS_MAX, &count)) {
+        sim_csv_number(csv, NODE_GPU, 0, GPUS_MAX, &count))
         return -EINVAL;
-    }
-    if (!count && !*name) {
+    if (!count && !*name)
         return 0;
-    }
     uint32_t model = find_model(csv, &trace->models, name, strlen(name));
-    if (model == SIM_NONE) {
+    if (model == SIM_NONE)
         return -EINVAL;
-    }
-    if (trace->device_count + count > SIM_DEVICES_MAX) {
+    if (trace->device_count + count > SIM_DEVICES_MAX)
         return sim_csv_refuse(csv, "there are more than %d devices", SIM_DEVICES_MAX);
-    }
     int result = count ? sim_trace_add_node(trace, 0, memory * MIB) : 0;
-    for (; !result && count; count--) {
+    for (; !result && count; count--)
         result = sim_trace_add_device(trace, model);
-    }
     return result;
 }
 
@@ -69,14 +63,12 @@ static int read_rule(struct sim_csv *csv, struct sim_trace *trace, uint64_t *ret
     for (; *at; at += *at == '|') {
         size_t length = strcspn(at, "|");
         uint32_t model = find_model(csv, &trace->models, at, length);
-        if (model == SIM_NONE) {
+        if (model == SIM_NONE)
             return -EINVAL;
-        }
         models |= 1ull << model;
         at += length;
-        if (at[0] == '|' && !at[1]) {
+        if (at[0] == '|' && !at[1])
             return sim_csv_refuse(csv, "gpu_spec \"%.40s\" ends with |", csv->fields[SPEC]);
-        }
     }
     *ret_models = models ? models : UINT64_MAX;
     return 0;
@@ -130,13 +122,11 @@ static int read_times(struct sim_csv *csv, enum phase phase, uint64_t *ret_arriv
     uint64_t created, deleted, scheduled;
 
     if (sim_csv_number(csv, CREATED, 0, SIM_SECONDS_MAX, &created) ||
-        sim_csv_number(csv, DELETED, 0, SIM_SECONDS_MAX, &deleted)) {
+        sim_csv_number(csv, DELETED, 0, SIM_SECONDS_MAX, &deleted))
         return -EINVAL;
-    }
     scheduled = created;
-    if (ran && sim_csv_number(csv, SCHEDULED, 0, SIM_SECONDS_MAX, &scheduled)) {
+    if (ran && sim_csv_number(csv, SCHEDULED, 0, SIM_SECONDS_MAX, &scheduled))
         return -EINVAL;
-    }
     if (scheduled < created || deleted < scheduled) {
         return sim_csv_refuse(csv, "%s is before %s",
                               scheduled < created ? "scheduled_time" : "deletion_time",
@@ -174,26 +164,21 @@ static int read_task(struct sim_csv *csv, struct sim_trace *trace, const struct 
     uint64_t unused, memory = 0, count = 0, share = 0, models = 0, arrive = 0, took = 0;
     enum phase phase = RAN;
 
-    if (!csv->fields[NAME][0]) {
+    if (!csv->fields[NAME][0])
         return sim_csv_refuse(csv, "name is empty");
-    }
     if (sim_csv_number(csv, CPU, 0, HOST_MAX, &unused) ||
         sim_csv_number(csv, MEMORY, 0, HOST_MAX, &memory) ||
         sim_csv_number(csv, GPUS, 0, GPUS_MAX, &count) ||
         sim_csv_number(csv, SHARE, count ? 1 : 0, 1000, &share) || read_rule(csv, trace, &models) ||
-        read_class(csv, &task) || read_phase(csv, &phase) ||
-        read_times(csv, phase, &arrive, &took)) {
+        read_class(csv, &task) || read_phase(csv, &phase) || read_times(csv, phase, &arrive, &took))
         return -EINVAL;
-    }
-    if (trace->task_count == SIM_PROGRAMS_MAX || trace->counts.rows == ROWS_MAX) {
+    if (trace->task_count == SIM_PROGRAMS_MAX || trace->counts.rows == ROWS_MAX)
         return sim_csv_refuse(csv, "there are more than %d tasks", SIM_PROGRAMS_MAX);
-    }
     trace->counts.rows++;
     trace->counts.without_gpu += !count;
     trace->counts.pending += count && phase == PENDING;
-    if (!count || (phase == PENDING && !load->pending)) {
+    if (!count || (phase == PENDING && !load->pending))
         return 0;
-    }
     trace->counts.failed += phase == FAILED;
     trace->counts.several += count > 1;
     task.arrive_ms = arrive * MILLISECOND;
@@ -213,20 +198,16 @@ int sim_trace_read(struct sim_trace *trace, const char *nodes, const char *tasks
     int result = sim_csv_open(&csv, nodes, NODES_HEADER, ret_error);
 
     snprintf(trace->name, sizeof(trace->name), "%s", tasks);
-    while (!result && (result = sim_csv_next(&csv)) > 0) {
+    while (!result && (result = sim_csv_next(&csv)) > 0)
         result = read_node(&csv, trace);
-    }
     sim_csv_close(&csv);
-    if (result) {
+    if (result)
         return result;
-    }
-    for (uint32_t i = 0; i < trace->device_count; i++) {
+    for (uint32_t i = 0; i < trace->device_count; i++)
         present |= 1ull << trace->devices[i].model;
-    }
     result = sim_csv_open(&csv, tasks, TASKS_HEADER, ret_error);
-    while (!result && (result = sim_csv_next(&csv)) > 0) {
+    while (!result && (result = sim_csv_next(&csv)) > 0)
         result = read_task(&csv, trace, load, present);
-    }
     sim_csv_close(&csv);
     return result ? result : sim_trace_seal(trace, load, ret_error);
 }

@@ -68,11 +68,10 @@ static void on_program(struct sim_world *world, uint32_t task)
 
     sim_settle(world, task);
     if (program->progress < sim_task(world, task)->work) {
-        if (program->progress >= sim_milestone(world, task)) {
+        if (program->progress >= sim_milestone(world, task))
             grow(world, task);
-        } else {
+        else
             sim_save(world, task, false);
-        }
         return;
     }
     sim_end(world, task, false);
@@ -83,9 +82,8 @@ static void end_rest(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
 
-    if (!program->rests || program->slot == SIM_NONE) {
+    if (!program->rests || program->slot == SIM_NONE)
         return;
-    }
     program->rests = false;
     if (program->mode != SIM_STEPPING) {
         sim_slot(world, task)->busy_moving = sim_task(world, task)->more > 0;
@@ -101,26 +99,22 @@ static void on_due(struct sim_world *world, const struct sim_due *due)
 
     switch (due->kind) {
     case SIM_DUE_PROGRAM:
-        if (now) {
+        if (now)
             on_program(world, due->index);
-        }
         break;
     case SIM_DUE_STEP:
-        if (now && shared->programs[due->index].saves) {
+        if (now && shared->programs[due->index].saves)
             sim_saved(world, due->index);
-        } else if (now) {
+        else if (now)
             sim_step_done(world, due->index);
-        }
         break;
     case SIM_DUE_REST:
-        if (shared->programs[due->index].cell == due->cell) {
+        if (shared->programs[due->index].cell == due->cell)
             end_rest(world, due->index);
-        }
         break;
     case SIM_DUE_NODE:
-        if (world->hosts[due->index].generation == due->generation) {
+        if (world->hosts[due->index].generation == due->generation)
             sim_on_node(world, due->index);
-        }
         break;
     case SIM_DUE_BALANCE:
         if (world->look == due->generation) {
@@ -131,9 +125,8 @@ static void on_due(struct sim_world *world, const struct sim_due *due)
     case SIM_DUE_CLUSTER:
         shared->ticking = false;
         sim_cluster_tick(shared);
-        if (shared->queue_count) {
+        if (shared->queue_count)
             sim_cluster_wait(shared);
-        }
         return;
     }
     sim_look(world, false);
@@ -178,9 +171,8 @@ static void loop(struct run *run)
                                : UINT64_MAX;
         uint64_t next = first ? first->time_ms : UINT64_MAX;
         uint64_t time = next <= arrival ? next : arrival;
-        if (time > shared->options->horizon_ms) {
+        if (time > shared->options->horizon_ms)
             break;
-        }
         shared->now_ms = time;
         if (next > arrival) {
             on_arrival(run);
@@ -211,9 +203,8 @@ static void sum_occupied(struct run *run)
 {
     for (uint32_t i = 0; i < run->shared.cells; i++) {
         struct sim_world *world = &run->shared.worlds[i];
-        for (uint32_t j = 0; j < world->trace.node_count; j++) {
+        for (uint32_t j = 0; j < world->trace.node_count; j++)
             sim_pay(world, j);
-        }
         for (uint32_t j = 0; j < world->trace.device_count; j++) {
             if (world->seats[j].used) {
                 run->shared.occupied_ms[world->trace.devices[j].model] +=
@@ -234,13 +225,11 @@ static void sum_up(struct run *run)
         result->occupied_ms += shared->occupied_ms[i];
         cost += (double)shared->occupied_ms[i] * run->shared.trace->models.items[i].price / 1000;
     }
-    for (size_t i = 0; i < run->shared.trace->models.count; i++) {
+    for (size_t i = 0; i < run->shared.trace->models.count; i++)
         node_cost += (double)shared->paid_ms[i] * run->shared.trace->models.items[i].price / 1000;
-    }
     qsort(shared->waits, result->finished, sizeof(*shared->waits), by_size);
-    for (uint64_t i = 0; i < result->finished; i++) {
+    for (uint64_t i = 0; i < result->finished; i++)
         waited += (double)shared->waits[i];
-    }
     result->cost = cost * result->level.price / 1000 / HOUR_MS;
     result->node_cost = node_cost * result->level.price / 1000 / HOUR_MS;
     result->unfinished = run->shared.trace->task_count - result->finished - result->refused;
@@ -271,13 +260,11 @@ static int prepare(struct run *run, size_t level)
     shared->candidates = calloc(trace->device_count, sizeof(*shared->candidates));
     shared->places = calloc(trace->device_count, sizeof(*shared->places));
     shared->worlds = calloc(shared->cells, sizeof(*shared->worlds));
-    if (shared->options->check) {
+    if (shared->options->check)
         shared->check = sim_check_create(trace, shared->options->between_hosts);
-    }
     if (!shared->programs || !shared->waits || !shared->queue || !shared->candidates ||
-        !shared->places || !shared->worlds || (shared->options->check && !shared->check)) {
+        !shared->places || !shared->worlds || (shared->options->check && !shared->check))
         return -ENOMEM;
-    }
     for (uint32_t i = 0; i < trace->task_count; i++) {
         shared->programs[i] = (struct sim_program){.mode = SIM_GONE,
                                                    .slot = SIM_NONE,
@@ -286,11 +273,9 @@ static int prepare(struct run *run, size_t level)
                                                    .home = SIM_NONE,
                                                    .host = {{SIM_NONE, 0}, {SIM_NONE, 0}}};
     }
-    for (uint32_t i = 0; i < shared->cells; i++) {
-        if (sim_world_init(&shared->worlds[i], shared, i, level)) {
+    for (uint32_t i = 0; i < shared->cells; i++)
+        if (sim_world_init(&shared->worlds[i], shared, i, level))
             return -ENOMEM;
-        }
-    }
     return 0;
 }
 
@@ -298,9 +283,8 @@ static void finish(struct run *run)
 {
     struct sim_shared *shared = &run->shared;
 
-    for (uint32_t i = 0; i < shared->cells && shared->worlds; i++) {
+    for (uint32_t i = 0; i < shared->cells && shared->worlds; i++)
         sim_world_finish(&shared->worlds[i]);
-    }
     sim_heap_finish(&shared->heap);
     sim_check_destroy(shared->check);
     free(shared->programs);
@@ -317,9 +301,8 @@ static uint32_t cells_of(const struct sim_trace *trace, const struct sim_options
 {
     uint32_t cells = (trace->device_count + options->cell - 1) / options->cell;
 
-    if (!options->between_hosts || regime != SIM_RECONFIGURATION || cells > trace->node_count) {
+    if (!options->between_hosts || regime != SIM_RECONFIGURATION || cells > trace->node_count)
         return trace->node_count;
-    }
     return cells;
 }
 
@@ -336,9 +319,8 @@ int sim_run(const struct sim_trace *trace, const struct sim_options *options,
     int error = prepare(&run, level);
 
     if (!error) {
-        for (uint32_t i = 0; i < run.shared.cells; i++) {
+        for (uint32_t i = 0; i < run.shared.cells; i++)
             sim_nodes_start(&run.shared.worlds[i]);
-        }
         loop(&run);
         error = run.shared.error;
     }

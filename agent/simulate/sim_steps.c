@@ -32,12 +32,10 @@ static void refresh_slot(struct sim_world *world, uint32_t slot)
 {
     const struct sim_program *program = &world->shared->programs[world->tasks[slot]];
 
-    if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED) {
+    if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED)
         world->slots[slot].waited_s = (sim_now(world) - program->since_ms) / 1000;
-    }
-    if (world->slots[slot].device != POLICY_NONE) {
+    if (world->slots[slot].device != POLICY_NONE)
         world->slots[slot].stayed_s = (sim_now(world) - program->placed_ms) / 1000;
-    }
 }
 
 static void refresh(struct sim_world *world, uint64_t stale_ms)
@@ -45,28 +43,24 @@ static void refresh(struct sim_world *world, uint64_t stale_ms)
     while (world->move_count) {
         const struct sim_move *move = &world->moves[world->move_first];
         uint32_t slot = world->shared->programs[move->task].slot;
-        if (move->time_ms + world->settings.budget_s * 1000 > sim_now(world)) {
+        if (move->time_ms + world->settings.budget_s * 1000 > sim_now(world))
             break;
-        }
-        if (slot != SIM_NONE) {
+        if (slot != SIM_NONE)
             world->slots[slot].recent_moves--;
-        }
         world->move_first = (world->move_first + 1) % world->move_room;
         world->move_count--;
     }
     if (sim_now(world) - world->refreshed_ms >= stale_ms) {
-        for (uint32_t i = 0; i < world->slot_count; i++) {
+        for (uint32_t i = 0; i < world->slot_count; i++)
             refresh_slot(world, i);
-        }
         world->refreshed_ms = sim_now(world);
     }
 }
 
 static void note_move(struct sim_world *world, uint32_t task)
 {
-    if (world->move_count == world->move_room) {
+    if (world->move_count == world->move_room)
         return;
-    }
     world->moves[(world->move_first + world->move_count++) % world->move_room] =
         (struct sim_move){sim_now(world), task};
     sim_slot(world, task)->recent_moves++;
@@ -135,9 +129,8 @@ static void begin(struct sim_world *world, const struct policy_step *step, uint3
     uint64_t takes = step_time(world, task, step);
 
     program->waits = program->mode == SIM_BLOCKED || slot->need;
-    if (program->mode == SIM_BLOCKED || program->mode == SIM_QUEUED) {
+    if (program->mode == SIM_BLOCKED || program->mode == SIM_QUEUED)
         sim_queue_remove(world, task);
-    }
     program->step = step->action;
     program->asker = asker;
     program->bytes = step->bytes;
@@ -151,11 +144,10 @@ static void begin(struct sim_world *world, const struct policy_step *step, uint3
         sim_reserve_others(world, task, sim_node(world, step->device), program->target_others);
     }
     sim_set_mode(world, task, SIM_STEPPING);
-    if (takes) {
+    if (takes)
         sim_push(world, sim_now(world) + takes, SIM_DUE_STEP, task, program->generation);
-    } else {
+    else
         sim_step_done(world, task);
-    }
 }
 
 /* From the reservation into the place. */
@@ -223,23 +215,19 @@ void sim_step_done(struct sim_world *world, uint32_t task)
             world->shared->result->moves++;
         }
         world->shared->result->resumes += program->brings;
-        if (step == POLICY_DO_SPILL) {
+        if (step == POLICY_DO_SPILL)
             spilled(world, task);
-        } else {
+        else
             arrive(world, task);
-        }
         sim_host_keep(world, task, sim_node(world, slot->device), sim_in_host(world, task));
         sim_go_on(world, task);
     }
-    if (slot->device != POLICY_NONE) {
+    if (slot->device != POLICY_NONE)
         sim_drain(world, slot->device);
-    }
-    if (asker != SIM_NONE) {
+    if (asker != SIM_NONE)
         sim_ask(world, asker);
-    }
-    if (freed != POLICY_NONE) {
+    if (freed != POLICY_NONE)
         sim_serve(world, freed);
-    }
     if (step == POLICY_DO_SUSPEND) {
         /* Whoever had to make room may find it elsewhere. */
         sim_ask(world, task);
@@ -270,9 +258,8 @@ static bool is_affordable(struct sim_world *world, const struct policy_step *ste
     if (step->action == POLICY_DO_SUSPEND) {
         node = sim_node(world, slot->device);
         bytes = 0;
-        if (world->hosts[node].phase != SIM_UP) {
+        if (world->hosts[node].phase != SIM_UP)
             return false;
-        }
     } else if (step->action == POLICY_DO_SPILL) {
         node = sim_node(world, slot->device);
     } else {
@@ -298,9 +285,8 @@ bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint
     switch (step->action) {
     case POLICY_GRANT:
         sim_regrant(world, task, slot->granted + step->bytes);
-        if (slot->state == POLICY_WAITING && slot->granted >= slot->need) {
+        if (slot->state == POLICY_WAITING && slot->granted >= slot->need)
             granted(world, task);
-        }
         sim_host_keep(world, task, sim_node(world, slot->device), sim_in_host(world, task));
         return true;
     case POLICY_DO_REFUSE:
@@ -314,9 +300,8 @@ bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint
         return false;
     }
     /* What a spill leaves it more is its own from now on. */
-    if (step->action == POLICY_DO_SPILL && step->bytes > slot->granted) {
+    if (step->action == POLICY_DO_SPILL && step->bytes > slot->granted)
         sim_regrant(world, task, step->bytes);
-    }
     begin(world, step, asker);
     return true;
 }
@@ -329,24 +314,20 @@ bool sim_ask(struct sim_world *world, uint32_t task)
     refresh(world, STALE_MS);
     for (int i = 0; i < ASKS_MAX && (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED);
          i++) {
-        if (program->slot == SIM_NONE || world->slots[program->slot].busy_moving) {
+        if (program->slot == SIM_NONE || world->slots[program->slot].busy_moving)
             return any;
-        }
         struct policy_world seen = view(world, true);
         struct policy_step step;
         refresh_slot(world, program->slot);
         policy_answer(&seen, &world->settings, program->slot, &step);
-        if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT) {
+        if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT)
             return any;
-        }
         bool own = world->tasks[step.program] == task;
-        if (!sim_carry_out(world, &step, own ? SIM_NONE : task)) {
+        if (!sim_carry_out(world, &step, own ? SIM_NONE : task))
             return any;
-        }
         any = true;
-        if (!own) {
+        if (!own)
             return any;
-        }
     }
     return any;
 }
@@ -356,9 +337,8 @@ static bool is_to_drain(const struct sim_world *world, uint32_t device)
 {
     uint32_t at = world->devices[device].drains ? world->devices[device].first : POLICY_NONE;
 
-    while (at != POLICY_NONE && world->slots[at].busy_moving) {
+    while (at != POLICY_NONE && world->slots[at].busy_moving)
         at = world->slots[at].next;
-    }
     return at != POLICY_NONE;
 }
 
@@ -369,9 +349,8 @@ void sim_drain(struct sim_world *world, uint32_t device)
         struct policy_world seen = view(world, false);
         struct policy_step step;
         policy_next(&seen, &world->settings, &step);
-        if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT) {
+        if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT)
             return;
-        }
         sim_carry_out(world, &step, SIM_NONE);
     }
 }
@@ -385,14 +364,12 @@ bool sim_next(struct sim_world *world)
         struct policy_world seen = view(world, true);
         struct policy_step step;
         policy_next(&seen, &world->settings, &step);
-        if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT) {
+        if (step.action == POLICY_NOTHING || step.action == POLICY_DO_WAIT)
             break;
-        }
         const struct policy_program *slot = &world->slots[step.program];
         if (step.action == POLICY_DO_MOVE && slot->state == POLICY_RUNNING &&
-            !world->devices[slot->device].drains) {
+            !world->devices[slot->device].drains)
             note_move(world, world->tasks[step.program]);
-        }
         any = sim_carry_out(world, &step, SIM_NONE) || any;
     }
     return any;
@@ -406,9 +383,8 @@ static bool might_do(const struct sim_world *world, uint32_t slot, uint32_t devi
     uint64_t free = d->reserved < d->memory ? d->memory - d->reserved : 0;
     uint64_t least = program->ways & POLICY_SPILL ? program->least : program->wanted;
 
-    if (program->device == device) {
+    if (program->device == device)
         return free > 0;
-    }
     return free >= least && !(program->barred && program->barred[device / 64] >> (device % 64) & 1);
 }
 
@@ -417,9 +393,8 @@ void sim_serve(struct sim_world *world, uint32_t device)
     uint32_t at = 0;
 
     for (int walked = 0, vain = 0; walked < WALK_MAX && vain < VAIN_MAX; walked++) {
-        if (at >= world->queue_count || world->devices[device].closed) {
+        if (at >= world->queue_count || world->devices[device].closed)
             break;
-        }
         uint32_t slot = world->queue[at], before = world->queue_count;
         bool asked = might_do(world, slot, device);
         bool done = asked && sim_ask(world, world->tasks[slot]);
@@ -437,9 +412,8 @@ static void take_out(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
 
-    if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED) {
+    if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED)
         sim_queue_remove(world, task);
-    }
     if (program->target != SIM_NONE) {
         sim_unreserve(world, program->target, program->reserved);
         sim_log(world, SIM_HOLD, task, program->target, 0);
@@ -447,9 +421,8 @@ static void take_out(struct sim_world *world, uint32_t task)
         program->target = SIM_NONE;
         program->target_others = 0;
     }
-    if (sim_slot(world, task)->device != POLICY_NONE) {
+    if (sim_slot(world, task)->device != POLICY_NONE)
         sim_detach(world, task);
-    }
     sim_host_keep(world, task, SIM_NONE, 0);
     program->home = SIM_NONE;
     program->step = POLICY_NOTHING;
@@ -490,11 +463,9 @@ void sim_put_off(struct sim_world *world, uint32_t task)
     sim_settle(world, task);
     take_out(world, task);
     sim_lose(world, task);
-    for (program->grown = 0; program->grown < t->steps; program->grown++) {
-        if (program->progress < sim_milestone(world, task)) {
+    for (program->grown = 0; program->grown < t->steps; program->grown++)
+        if (program->progress < sim_milestone(world, task))
             break;
-        }
-    }
     program->mode = SIM_QUEUED;
     program->since_ms = sim_now(world);
 }

@@ -51,9 +51,8 @@ static int read_mix(const struct sim_models *models, const char *text, struct re
         recipe->parts[model] += (uint32_t)part;
         recipe->parts_total += (uint32_t)part;
         at += whole;
-        if (!*at) {
+        if (!*at)
             return 0;
-        }
     }
 }
 
@@ -82,13 +81,11 @@ static int read_pair(const struct sim_models *models, char *pair, struct recipe 
         return -EINVAL;
     }
     *value++ = '\0';
-    if (strcmp(pair, "mix") == 0) {
+    if (strcmp(pair, "mix") == 0)
         return read_mix(models, value, recipe, ret_error);
-    }
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-        if (strcmp(pair, keys[i].key)) {
+        if (strcmp(pair, keys[i].key))
             continue;
-        }
         if (!sim_parse(value, 0, keys[i].most, &number) || number < keys[i].least) {
             snprintf(ret_error, SIM_ERROR,
                      "synthetic: %s is \"%.40s\", not a whole number from %llu to %llu", pair,
@@ -119,11 +116,9 @@ static int read_recipe(const struct sim_models *models, const char *text, struct
         return -EINVAL;
     }
     memcpy(copy, text, strlen(text) + 1);
-    for (char *pair = strtok_r(copy, ",", &rest); pair; pair = strtok_r(NULL, ",", &rest)) {
-        if (read_pair(models, pair, recipe, ret_error)) {
+    for (char *pair = strtok_r(copy, ",", &rest); pair; pair = strtok_r(NULL, ",", &rest))
+        if (read_pair(models, pair, recipe, ret_error))
             return -EINVAL;
-        }
-    }
     return 0;
 }
 
@@ -132,9 +127,8 @@ static int make_node(struct sim_trace *trace, const struct recipe *recipe, uint6
 {
     uint64_t number = sim_random(seed, LATE, trace->node_count), from_ms = 0;
 
-    if (number % 100 < recipe->late) {
+    if (number % 100 < recipe->late)
         from_ms = (number >> 8) % (recipe->hours * HOUR_MS);
-    }
     return sim_trace_add_node(trace, from_ms, count * recipe->host << 30);
 }
 
@@ -145,20 +139,17 @@ static int make_devices(struct sim_trace *trace, const struct recipe *recipe, ui
 
     for (uint64_t i = 0; i < recipe->devices; i++) {
         uint32_t part = (uint32_t)(i * recipe->parts_total / recipe->devices), model = 0;
-        while (part >= recipe->parts[model]) {
+        while (part >= recipe->parts[model])
             part -= recipe->parts[model++];
-        }
         if (model != of || !room) {
             of = model;
             room = (uint32_t)recipe->node;
-            if (make_node(trace, recipe, recipe->node, seed)) {
+            if (make_node(trace, recipe, recipe->node, seed))
                 return -ENOMEM;
-            }
         }
         room--;
-        if (sim_trace_add_device(trace, model)) {
+        if (sim_trace_add_device(trace, model))
             return -ENOMEM;
-        }
     }
     return 0;
 }
@@ -172,9 +163,8 @@ static void draw(struct sim_task *task, const struct recipe *recipe, uint64_t sm
 
     task->arrive_ms = sim_random(seed, ARRIVE, i) % (recipe->hours * HOUR_MS);
     task->bytes = small / 16 * (1 + number % 16);
-    if ((number >> 8) % 10 == 0 && large > small) {
+    if ((number >> 8) % 10 == 0 && large > small)
         task->bytes = small + (large - small) / 16 * (1 + (number >> 16) % 16);
-    }
     task->share = shares[sim_random(seed, SHARE, i) % ARRAY_SIZE(shares)];
     number = sim_random(seed, CLASS, i);
     task->preemptible = number % 100 < recipe->best_effort;
@@ -206,13 +196,11 @@ static int make_tasks(struct sim_trace *trace, const struct recipe *recipe, uint
         struct sim_task task = {0};
         draw(&task, recipe, small, large, seed, i);
         asked += (double)task.work * task.share / 1000;
-        if (sim_trace_rule(trace, UINT64_MAX, &task.rule) || sim_trace_add_task(trace, &task)) {
+        if (sim_trace_rule(trace, UINT64_MAX, &task.rule) || sim_trace_add_task(trace, &task))
             return -ENOMEM;
-        }
     }
-    for (uint32_t i = 0; i < trace->device_count; i++) {
+    for (uint32_t i = 0; i < trace->device_count; i++)
         able += (double)trace->models.items[trace->devices[i].model].speed;
-    }
     double longer = able * (double)(recipe->hours * HOUR_MS) * (double)recipe->load / 100 / asked;
     for (uint32_t i = 0; i < trace->task_count; i++) {
         double work = (double)trace->tasks[i].work * longer;
@@ -233,13 +221,11 @@ int sim_trace_make(struct sim_trace *trace, const char *text, const struct sim_l
                             .node = 4,
                             .host = 64};
 
-    if (read_recipe(&trace->models, text, &recipe, ret_error)) {
+    if (read_recipe(&trace->models, text, &recipe, ret_error))
         return -EINVAL;
-    }
     snprintf(trace->name, sizeof(trace->name), "synthetic%s%.200s", *text ? ":" : "", text);
-    if (make_devices(trace, &recipe, load->seed) || make_tasks(trace, &recipe, load->seed)) {
+    if (make_devices(trace, &recipe, load->seed) || make_tasks(trace, &recipe, load->seed))
         return -ENOMEM;
-    }
     trace->counts.rows = trace->task_count;
     return sim_trace_seal(trace, load, ret_error);
 }

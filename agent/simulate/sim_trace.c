@@ -30,9 +30,8 @@ void sim_trace_init(struct sim_trace *ret_trace, const struct sim_models *models
 
 void sim_trace_finish(struct sim_trace *trace)
 {
-    for (uint32_t i = 0; i < trace->rule_count; i++) {
+    for (uint32_t i = 0; i < trace->rule_count; i++)
         free(trace->rules[i].barred);
-    }
     free(trace->rules);
     free(trace->devices);
     free(trace->nodes);
@@ -43,13 +42,11 @@ void sim_trace_finish(struct sim_trace *trace)
 /* Room for one more of @size bytes in @items, which doubles whenever @count is a power of two. */
 static int grow(void **items, uint32_t count, size_t size)
 {
-    if (count & (count - 1)) {
+    if (count & (count - 1))
         return 0;
-    }
     void *more = reallocarray(*items, count ? (size_t)count * 2 : 1, size);
-    if (!more) {
+    if (!more)
         return -ENOMEM;
-    }
     *items = more;
     return 0;
 }
@@ -58,9 +55,8 @@ static int add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host, ui
 {
     void *items = trace->nodes;
 
-    if (grow(&items, trace->node_count, sizeof(*trace->nodes))) {
+    if (grow(&items, trace->node_count, sizeof(*trace->nodes)))
         return -ENOMEM;
-    }
     trace->nodes = items;
     trace->nodes[trace->node_count++] =
         (struct sim_node){.from_ms = from_ms, .host = host, .first = trace->device_count, .id = id};
@@ -71,9 +67,8 @@ static int add_device(struct sim_trace *trace, uint32_t model, uint32_t id)
 {
     void *items = trace->devices;
 
-    if (grow(&items, trace->device_count, sizeof(*trace->devices))) {
+    if (grow(&items, trace->device_count, sizeof(*trace->devices)))
         return -ENOMEM;
-    }
     trace->devices = items;
     trace->devices[trace->device_count++] =
         (struct sim_device){.model = model, .node = trace->node_count - 1, .id = id};
@@ -95,9 +90,8 @@ int sim_trace_add_task(struct sim_trace *trace, const struct sim_task *task)
 {
     void *items = trace->tasks;
 
-    if (grow(&items, trace->task_count, sizeof(*task))) {
+    if (grow(&items, trace->task_count, sizeof(*task)))
         return -ENOMEM;
-    }
     trace->tasks = items;
     trace->tasks[trace->task_count] = *task;
     trace->tasks[trace->task_count].order = trace->task_count;
@@ -110,13 +104,11 @@ int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule)
     void *items = trace->rules;
     uint32_t i = 0;
 
-    while (i < trace->rule_count && trace->rules[i].models != models) {
+    while (i < trace->rule_count && trace->rules[i].models != models)
         i++;
-    }
     if (i == trace->rule_count) {
-        if (grow(&items, trace->rule_count, sizeof(*trace->rules))) {
+        if (grow(&items, trace->rule_count, sizeof(*trace->rules)))
             return -ENOMEM;
-        }
         trace->rules = items;
         trace->rules[trace->rule_count++] = (struct sim_rule){.models = models};
     }
@@ -141,9 +133,8 @@ static int keep_nodes(struct sim_trace *trace, uint32_t wanted, char *ret_error)
     for (uint64_t i = 0; !result && i < nodes; i++) {
         const struct sim_node *node = &trace->nodes[(2 * i + 1) * trace->node_count / (2 * nodes)];
         result = sim_trace_add_node(&kept, node->from_ms, node->host);
-        for (uint32_t j = 0; !result && j < node->count; j++) {
+        for (uint32_t j = 0; !result && j < node->count; j++)
             result = sim_trace_add_device(&kept, trace->devices[node->first + j].model);
-        }
     }
     free(trace->nodes);
     free(trace->devices);
@@ -158,23 +149,20 @@ static int by_arrival(const void *left, const void *right)
 {
     const struct sim_task *a = left, *b = right;
 
-    if (a->arrive_ms != b->arrive_ms) {
+    if (a->arrive_ms != b->arrive_ms)
         return a->arrive_ms < b->arrive_ms ? -1 : 1;
-    }
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
 static int lay_out(const struct sim_trace *trace, struct sim_rule *rule)
 {
     for (uint32_t i = 0; i < trace->device_count; i++) {
-        if (rule->models >> trace->devices[i].model & 1) {
+        if (rule->models >> trace->devices[i].model & 1)
             continue;
-        }
         if (!rule->barred) {
             rule->barred = calloc((trace->device_count + 63) / 64, sizeof(*rule->barred));
-            if (!rule->barred) {
+            if (!rule->barred)
                 return -ENOMEM;
-            }
         }
         rule->barred[i / 64] |= 1ull << (i % 64);
     }
@@ -186,9 +174,8 @@ static void count_tasks(struct sim_trace *trace, const struct sim_load *load)
     for (uint32_t i = 0; i < trace->task_count; i++) {
         struct sim_task *task = &trace->tasks[i];
         uint64_t number = sim_random(load->seed, STREAM_GROW, task->order);
-        if (!task->steps && !task->more && number % 100 < load->grow_percent) {
+        if (!task->steps && !task->more && number % 100 < load->grow_percent)
             task->steps = (uint8_t)(1 + (number >> 32) % SIM_STEPS_MAX);
-        }
         trace->counts.growing += task->steps > 0;
         trace->counts.preemptible += task->preemptible;
         trace->counts.ruled += trace->rules[task->rule].models != UINT64_MAX;
@@ -205,14 +192,11 @@ int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load, char *r
         return -EINVAL;
     }
     int result = load->devices ? keep_nodes(trace, load->devices, ret_error) : 0;
-    if (result) {
+    if (result)
         return result;
-    }
-    for (uint32_t i = 0; i < trace->rule_count; i++) {
-        if (lay_out(trace, &trace->rules[i])) {
+    for (uint32_t i = 0; i < trace->rule_count; i++)
+        if (lay_out(trace, &trace->rules[i]))
             return -ENOMEM;
-        }
-    }
     for (uint32_t i = 0; i < trace->task_count; i++) {
         if (__builtin_add_overflow(work, trace->tasks[i].work, &work) || work > UINT64_MAX / 4) {
             snprintf(ret_error, SIM_ERROR, "%s: all tasks together take over 100,000 years",
@@ -233,25 +217,20 @@ int sim_trace_part(const struct sim_trace *trace, uint32_t cell, uint32_t cells,
     ret_part->nodes = NULL;
     ret_part->device_count = ret_part->node_count = 0;
     ret_part->rules = calloc(trace->rule_count, sizeof(*trace->rules));
-    if (!ret_part->rules) {
+    if (!ret_part->rules)
         return -ENOMEM;
-    }
     for (uint32_t i = cell; i < trace->node_count; i += cells) {
         const struct sim_node *node = &trace->nodes[i];
-        if (add_node(ret_part, node->from_ms, node->host, i)) {
+        if (add_node(ret_part, node->from_ms, node->host, i))
             return -ENOMEM;
-        }
-        for (uint32_t j = node->first; j < node->first + node->count; j++) {
-            if (add_device(ret_part, trace->devices[j].model, j)) {
+        for (uint32_t j = node->first; j < node->first + node->count; j++)
+            if (add_device(ret_part, trace->devices[j].model, j))
                 return -ENOMEM;
-            }
-        }
     }
     for (uint32_t i = 0; i < trace->rule_count; i++) {
         ret_part->rules[i].models = trace->rules[i].models;
-        if (lay_out(ret_part, &ret_part->rules[i])) {
+        if (lay_out(ret_part, &ret_part->rules[i]))
             return -ENOMEM;
-        }
     }
     return 0;
 }
@@ -259,8 +238,7 @@ int sim_trace_part(const struct sim_trace *trace, uint32_t cell, uint32_t cells,
 void sim_trace_part_finish(struct sim_trace *part)
 {
     part->tasks = NULL;
-    if (!part->rules) {
+    if (!part->rules)
         part->rule_count = 0;
-    }
     sim_trace_finish(part);
 }

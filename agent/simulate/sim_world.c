@@ -45,9 +45,8 @@ int sim_world_init(struct sim_world *world, struct sim_shared *shared, uint32_t 
                            .ways = ways[regime],
                            .saves = regime == SIM_SAVING || (options->save && regime > SIM_SAVING)};
     world->settings.automatic = world->settings.automatic && regime == SIM_RECONFIGURATION;
-    if (sim_trace_part(trace, cell, shared->cells, &world->trace) || allocate(world)) {
+    if (sim_trace_part(trace, cell, shared->cells, &world->trace) || allocate(world))
         return -ENOMEM;
-    }
     for (uint32_t i = 0; i < world->trace.device_count; i++) {
         const struct sim_model *model = &trace->models.items[world->trace.devices[i].model];
         world->devices[i] = (struct policy_device){.name = model->name,
@@ -78,9 +77,8 @@ void sim_tell(const struct sim_shared *shared, enum sim_event_kind kind, uint32_
 {
     const struct sim_event event = {kind, task, id, shared->now_ms, amount};
 
-    if (shared->check) {
+    if (shared->check)
         sim_check_event(shared->check, &event);
-    }
 }
 
 void sim_log(struct sim_world *world, enum sim_event_kind kind, uint32_t task, uint32_t device,
@@ -98,9 +96,8 @@ void sim_push(struct sim_world *world, uint64_t time_ms, enum sim_due_kind kind,
                                 .cell = world->cell,
                                 .kind = kind};
 
-    if (sim_heap_push(&world->shared->heap, due)) {
+    if (sim_heap_push(&world->shared->heap, due))
         world->shared->error = -ENOMEM;
-    }
 }
 
 /* ---- devices ---- */
@@ -110,9 +107,8 @@ void sim_pay(struct sim_world *world, uint32_t node)
     const struct sim_node *n = &world->trace.nodes[node];
     struct sim_host *host = &world->hosts[node];
 
-    for (uint32_t i = n->first; host->devices && i < n->first + n->count; i++) {
+    for (uint32_t i = n->first; host->devices && i < n->first + n->count; i++)
         world->shared->paid_ms[world->trace.devices[i].model] += sim_now(world) - host->paid_ms;
-    }
     host->paid_ms = sim_now(world);
 }
 
@@ -181,9 +177,8 @@ uint64_t sim_next_checkpoint(const struct sim_world *world, uint32_t task)
     const struct sim_program *program = &world->shared->programs[task];
     uint64_t step = world->options->checkpoint_ms * 1000;
 
-    if (!step) {
+    if (!step)
         return UINT64_MAX;
-    }
     uint64_t due = (program->kept / step + 1) * step;
     return due < sim_task(world, task)->work ? due : UINT64_MAX;
 }
@@ -206,9 +201,8 @@ uint64_t sim_milestone(const struct sim_world *world, uint32_t task)
     const struct sim_task *t = &world->trace.tasks[task];
     const struct sim_program *program = &world->shared->programs[task];
 
-    if (sim_is_rigid(world) || program->grown >= t->steps) {
+    if (sim_is_rigid(world) || program->grown >= t->steps)
         return t->work;
-    }
     return t->work / (t->steps + 1u) * (program->grown + 1u);
 }
 
@@ -218,9 +212,8 @@ uint64_t sim_wanted(const struct sim_world *world, uint32_t task)
     const struct sim_program *program = &world->shared->programs[task];
 
     /* Who cannot grow later has to ask for all of it at first. */
-    if (sim_is_rigid(world) || program->grown >= t->steps) {
+    if (sim_is_rigid(world) || program->grown >= t->steps)
         return t->bytes;
-    }
     return t->bytes / (t->steps + 1u) * (program->grown + 1u);
 }
 
@@ -252,12 +245,10 @@ static uint32_t rate_of(const struct sim_world *world, uint32_t task)
     uint64_t off = slot->wanted > slot->granted ? slot->wanted - slot->granted : 0;
     uint64_t rate = sim_rate(device->speed, world->trace.tasks[task].share);
 
-    if (device->busy > 1000) {
+    if (device->busy > 1000)
         rate = rate * 1000 / device->busy;
-    }
-    if (off) {
+    if (off)
         rate = rate * touch / (touch + 2 * off / world->options->link);
-    }
     return rate ? (uint32_t)rate : 1;
 }
 
@@ -287,18 +278,15 @@ static void update_rates(struct sim_world *world, uint32_t device)
     struct policy_device *d = &world->devices[device];
 
     d->busy = 0;
-    for (uint32_t at = d->first; at != POLICY_NONE; at = world->slots[at].next) {
-        if (world->shared->programs[world->tasks[at]].mode == SIM_RUNNING) {
+    for (uint32_t at = d->first; at != POLICY_NONE; at = world->slots[at].next)
+        if (world->shared->programs[world->tasks[at]].mode == SIM_RUNNING)
             d->busy += world->slots[at].busy;
-        }
-    }
     for (uint32_t at = d->first; at != POLICY_NONE; at = world->slots[at].next) {
         uint32_t task = world->tasks[at];
         uint32_t rate =
             world->shared->programs[task].mode == SIM_RUNNING ? rate_of(world, task) : 0;
-        if (rate != world->shared->programs[task].rate) {
+        if (rate != world->shared->programs[task].rate)
             set_rate(world, task, rate);
-        }
     }
 }
 
@@ -310,9 +298,8 @@ void sim_set_mode(struct sim_world *world, uint32_t task, enum sim_mode mode)
     sim_settle(world, task);
     program->mode = mode;
     if (device != POLICY_NONE) {
-        if (mode != SIM_RUNNING) {
+        if (mode != SIM_RUNNING)
             set_rate(world, task, 0);
-        }
         update_rates(world, device);
     }
 }
@@ -331,11 +318,10 @@ static uint32_t place_in_queue(const struct sim_world *world, uint32_t slot)
 
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (before(world, world->queue[middle], slot)) {
+        if (before(world, world->queue[middle], slot))
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low;
 }
@@ -349,16 +335,14 @@ void sim_look(struct sim_world *world, bool again)
     uint64_t least = world->options->balance_ms;
 
     least *= world->trace.device_count > SIM_NODE_MAX ? LARGE_TIMES : 1;
-    if (again) {
+    if (again)
         world->look_ms = 2 * world->look_ms < LOOK_MAX_MS ? 2 * world->look_ms : LOOK_MAX_MS;
-    } else {
+    else
         world->look_ms = least;
-    }
     uint64_t at = sim_now(world) + world->look_ms;
     if (!world->slot_count || (sim_is_rigid(world) && !world->queue_count) ||
-        (world->looks_at_ms && world->looks_at_ms <= at)) {
+        (world->looks_at_ms && world->looks_at_ms <= at))
         return;
-    }
     world->looks_at_ms = at;
     sim_push(world, at, SIM_DUE_BALANCE, 0, ++world->look);
 }
@@ -392,9 +376,8 @@ bool sim_enter(struct sim_world *world, uint32_t task)
     const struct sim_task *t = &world->trace.tasks[task];
     struct sim_program *program = &world->shared->programs[task];
 
-    if (world->slot_count == world->slot_room && !more_slots(world)) {
+    if (world->slot_count == world->slot_room && !more_slots(world))
         return false;
-    }
     program->slot = world->slot_count++;
     program->cell = world->cell;
     world->tasks[program->slot] = task;
@@ -427,15 +410,13 @@ static void renumber(struct sim_world *world, uint32_t from, uint32_t to)
 
     if (slot->device != POLICY_NONE) {
         uint32_t *at = &world->devices[slot->device].first;
-        while (*at != from) {
+        while (*at != from)
             at = &world->slots[*at].next;
-        }
         *at = to;
     }
     uint32_t place = place_in_queue(world, from);
-    if (place < world->queue_count && world->queue[place] == from) {
+    if (place < world->queue_count && world->queue[place] == from)
         world->queue[place] = to;
-    }
 }
 
 void sim_leave(struct sim_world *world, uint32_t task)
@@ -476,15 +457,13 @@ void sim_detach(struct sim_world *world, uint32_t task)
     struct policy_program *slot = sim_slot(world, task);
     uint32_t device = slot->device, *at = &world->devices[device].first;
 
-    while (*at != world->shared->programs[task].slot) {
+    while (*at != world->shared->programs[task].slot)
         at = &world->slots[*at].next;
-    }
     *at = slot->next;
     world->devices[device].residents--;
     world->devices[device].reserved -= slot->granted;
-    if (world->shared->programs[task].rate) {
+    if (world->shared->programs[task].rate)
         set_rate(world, task, 0);
-    }
     sim_log(world, SIM_HOLD, task, device, 0);
     sim_unreserve_others(world, task, sim_node(world, device),
                          world->shared->programs[task].others);

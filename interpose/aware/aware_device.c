@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "interpose/aware/aware_priv.h"
-#include "policy/wish.h"
+#include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 #include "state/present/presented.h"
 #include "state/room/room.h"
@@ -26,7 +26,7 @@ void aware_describe(const struct device *device, struct reseat_device *ret_devic
         offer_from_devinfo(&device->info, &offer);
         told.kind = kind_of(&device->info);
         snprintf(told.name, sizeof(told.name), "%s", device->key.device);
-        wish_limits(&offer, &told.limits);
+        reseat_limits_offered(&offer, &told.limits);
     }
     *ret_device = told;
 }

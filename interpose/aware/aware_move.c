@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "interpose/aware/aware_priv.h"
-#include "policy/wish.h"
+#include "policy/reseat_limits.h"
 #include "state/base/clock.h"
 #include "state/base/work.h"
 
@@ -20,7 +20,7 @@ static bool minimum_of(struct plan_use *ret_use)
     pthread_mutex_lock(&aware.lock);
     bool registered = aware.registered;
     if (registered)
-        wish_plan(&aware.program.minimum, ret_use);
+        reseat_limits_plan(&aware.program.minimum, ret_use);
     pthread_mutex_unlock(&aware.lock);
     return registered;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "policy/plan.h"
-#include "policy/wish.h"
+#include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 #include "tests/support/leaks.h"
 
@@ -259,7 +259,7 @@ Test(plan, what_programs_ask_for_is_compared_with_what_they_are_told_of)
     struct plan_use use;
     char text[256];
 
-    wish_limits(&roomy, &told);
+    reseat_limits_offered(&roomy, &told);
     for (size_t i = 0; i < sizeof(asked) / sizeof(*asked); i++) {
         struct reseat_limits more = asked[i];
 
@@ -268,14 +268,14 @@ Test(plan, what_programs_ask_for_is_compared_with_what_they_are_told_of)
         cr_expect_eq(told.local_memory * (i == 2), asked[i].local_memory);
         cr_expect_eq(told.work_group_size * (i == 3), asked[i].work_group_size);
         cr_expect_eq(told.compute_units * (i == 4), asked[i].compute_units);
-        wish_plan(&asked[i], &use);
+        reseat_limits_plan(&asked[i], &use);
         cr_expect(plan_fits(&use, &roomy, text, sizeof(text)), "%zu: %s", i, text);
         more.memory += i == 0;
         more.allocation += i == 1;
         more.local_memory += i == 2;
         more.work_group_size += i == 3;
         more.compute_units += i == 4;
-        wish_plan(&more, &use);
+        reseat_limits_plan(&more, &use);
         cr_expect_not(plan_fits(&use, &roomy, text, sizeof(text)), "%zu", i);
         cr_expect(strstr(text, "asks for"), "%s", text);
     }
@@ -302,13 +302,13 @@ Test(plan, features_that_programs_ask_for_are_the_flags_of_their_name)
     char text[256];
 
     for (size_t i = 0; i < count; i++) {
-        wish_limits(&all[i].offer, &told);
+        reseat_limits_offered(&all[i].offer, &told);
         cr_expect_eq(told.features, all[i].bit);
-        cr_expect_str_eq(wish_feature(i, &bit), all[i].name);
+        cr_expect_str_eq(reseat_limits_feature(i, &bit), all[i].name);
         cr_expect_eq(bit, all[i].bit);
-        wish_plan(&(struct reseat_limits){.features = all[i].bit}, &use);
+        reseat_limits_plan(&(struct reseat_limits){.features = all[i].bit}, &use);
         for (size_t k = 0; k < count; k++)
             cr_expect_eq(plan_fits(&use, &all[k].offer, text, sizeof(text)), i == k);
     }
-    cr_expect_null(wish_feature(count, &bit));
+    cr_expect_null(reseat_limits_feature(count, &bit));
 }

@@ -38,13 +38,13 @@ uint64_t device_settings_memory(const struct agent *agent, const struct inventor
  */
 static uint32_t guess_speed(const struct inventory_entry *entry, enum place_kind kind)
 {
-    uint64_t groups = devinfo_scalar(&entry->info, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
+    uint64_t units = devinfo_scalar(&entry->info, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
     uint64_t clock = devinfo_scalar(&entry->info, CL_DEVICE_MAX_CLOCK_FREQUENCY, 1000);
     const uint64_t share = kind == PLACE_CPU ? 8 : 1;
 
-    groups = groups < 1u << 20 ? groups : 1u << 20;
+    units = units < 1u << 20 ? units : 1u << 20;
     clock = clock && clock < 1u << 20 ? clock : 1000;
-    uint64_t speed = groups * clock / 60 / share;
+    uint64_t speed = units * clock / 60 / share;
     return (uint32_t)(speed < 1 ? 1 : speed < 1000000 ? speed : 1000000);
 }
 

@@ -74,7 +74,7 @@ static void adopt(struct agent *agent, struct program *program, uint32_t index)
     struct program_device *seat = &program->seats[index];
     struct ledger *ledger = &agent->ledger;
     struct ledger_account *account = &seat->account;
-    uint64_t unanswered = uv_now(&agent->loop) - seat->exchanged_ms;
+    uint64_t quiet = uv_now(&agent->loop) - seat->exchanged_ms;
 
     if (!seat->tells_grants) {
         ledger_set_granted(ledger, account, 0);
@@ -83,14 +83,14 @@ static void adopt(struct agent *agent, struct program *program, uint32_t index)
     if (!seat->limited) {
         /* What it was granted first is its own once it uses OpenCL; and one that had nobody to ask
          * takes what it likes, until it is granted something, be it nothing. */
-        if (seat->device_bytes && unanswered > RECONCILE_MS) {
+        if (seat->device_bytes && quiet > RECONCILE_MS) {
             grants_add(agent, program, index, 0);
         }
         return;
     }
     if (seat->granted > account->granted ||
         (seat->granted < account->granted && account->target == LEDGER_NONE &&
-         unanswered > RECONCILE_MS)) {
+         quiet > RECONCILE_MS)) {
         ledger_set_granted(ledger, account, seat->granted);
         agent->changed = true;
     }

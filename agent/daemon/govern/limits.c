@@ -159,7 +159,7 @@ static void limit_program(struct peer *client, struct program *program, uint64_t
                    program->name, (int)program->pid, least, program->id);
         return;
     }
-    program->policy.said |= OVERRIDE_QUOTA;
+    program->policy.overrides |= OVERRIDE_QUOTA;
     program_set_quota(agent, program, bytes, "an operator set its limit");
     for (size_t i = 0; i < program->seat_count; i++) {
         granted += ledger_reserved(&program->seats[i].account);

@@ -8,8 +8,8 @@
  * A program answers a query at once, however long a request takes it: one of its threads does
  * nothing else. In sweeps (250 ms), so that a stop of the agent itself counts for nothing.
  */
-#define ASK_SWEEPS 4
-#define QUIET_MAX  20
+#define ASK_SWEEPS     4
+#define UNANSWERED_MAX 20
 
 static bool is_awaited(const struct agent *agent, const struct program *program)
 {
@@ -49,7 +49,7 @@ void liveness_sweep(struct agent *agent)
         struct frame frame;
         if (!program->peer || !is_awaited(agent, program)) {
             program->unanswered = 0;
-        } else if (++program->unanswered == QUIET_MAX) {
+        } else if (++program->unanswered == UNANSWERED_MAX) {
             begin(agent, program);
         } else if (program->unanswered % ASK_SWEEPS == 0) {
             frame_init(&frame, MSG_QUERY);

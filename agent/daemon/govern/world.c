@@ -10,7 +10,7 @@
 #include "agent/daemon/govern/needs.h"
 #include "agent/daemon/govern/requests.h"
 #include "agent/daemon/programs/program_wish.h"
-#include "policy/wish.h"
+#include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 
 /* The world as the policy sees it. Made anew for each question: programs are few and it is cheap.
@@ -50,7 +50,7 @@ static void put_devices(struct agent *agent, struct world *world)
             struct plan_offer offer;
             device_settings(agent, entry, device);
             offer_from_devinfo(&entry->info, &offer);
-            wish_limits(&offer, &world->offers[i]);
+            reseat_limits_offered(&offer, &world->offers[i]);
         }
         device->has = &world->offers[i];
         device->name = own->name;

@@ -14,7 +14,7 @@ void program_put_policy(const struct program *program, struct frame *frame)
     char priority[16];
 
     snprintf(priority, sizeof(priority), "%" PRId32, program->policy.priority);
-    frame_u64(frame, "said", program->policy.said);
+    frame_u64(frame, "said", program->policy.overrides);
     frame_string(frame, "priority", priority);
     frame_bool(frame, "preemptible", program->policy.preemptible);
     frame_u64(frame, "ways", program->policy.ways);
@@ -53,7 +53,7 @@ void program_take_policy(struct program *program, const msgpack_object *map)
     size_t count = field_array(map, "displaced", &items);
 
     /* What an older agent kept may have been said. */
-    policy->said = (unsigned)(field_u64(map, "said", OVERRIDE_ALL) & OVERRIDE_ALL);
+    policy->overrides = (unsigned)(field_u64(map, "said", OVERRIDE_ALL) & OVERRIDE_ALL);
     take_priority(program, map);
     policy->preemptible = field_bool(map, "preemptible", policy->preemptible);
     policy->ways = (unsigned)(field_u64(map, "ways", policy->ways) & all);
@@ -83,9 +83,9 @@ void program_take_overrides(struct program *program, const msgpack_object *map)
                {"quota", OVERRIDE_QUOTA}};
 
     program_take_policy(program, map);
-    program->policy.said = 0;
+    program->policy.overrides = 0;
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
-        program->policy.said |= field_get(map, all[i].key) ? all[i].said : 0;
+        program->policy.overrides |= field_get(map, all[i].key) ? all[i].said : 0;
     }
 }
 

@@ -53,16 +53,16 @@ static struct program_policy configured(const struct agent *agent, const struct 
     struct config_program said;
 
     config_program(&agent->config, program->name, &said);
-    if (!(policy.said & OVERRIDE_PRIORITY)) {
+    if (!(policy.overrides & OVERRIDE_PRIORITY)) {
         policy.priority = said.priority;
     }
-    if (!(policy.said & OVERRIDE_PREEMPTIBLE)) {
+    if (!(policy.overrides & OVERRIDE_PREEMPTIBLE)) {
         policy.preemptible = said.preemptible;
     }
-    if (!(policy.said & OVERRIDE_WAYS)) {
+    if (!(policy.overrides & OVERRIDE_WAYS)) {
         policy.ways = said.ways;
     }
-    if (!(policy.said & OVERRIDE_QUOTA)) {
+    if (!(policy.overrides & OVERRIDE_QUOTA)) {
         policy.quota = said.quota;
     }
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
@@ -71,7 +71,7 @@ static struct program_policy configured(const struct agent *agent, const struct 
 
 void program_named(struct agent *agent, struct program *program)
 {
-    program->policy.said = 0;
+    program->policy.overrides = 0;
     program->policy = configured(agent, program);
 }
 

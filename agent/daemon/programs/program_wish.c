@@ -5,20 +5,20 @@
 
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
-#include "policy/wish.h"
+#include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 
 static void take_limits(const msgpack_object *map, const char *key, struct reseat_limits *ret)
 {
     const msgpack_object *limits = field_get(map, key);
-    uint64_t groups = field_u64(limits, "compute_units", 0);
+    uint64_t units = field_u64(limits, "compute_units", 0);
 
     *ret = (struct reseat_limits){
         .memory = field_u64(limits, "memory", 0),
         .allocation = field_u64(limits, "allocation", 0),
         .local_memory = field_u64(limits, "local_memory", 0),
         .work_group_size = field_u64(limits, "work_group_size", 0),
-        .compute_units = groups < UINT32_MAX ? (uint32_t)groups : UINT32_MAX,
+        .compute_units = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX,
         .features = (uint32_t)field_u64(limits, "features", 0),
     };
 }
@@ -47,7 +47,7 @@ static void put_limits(struct frame *frame, const char *key, const struct reseat
     frame_u64(frame, "work_group_size", limits->work_group_size);
     frame_u64(frame, "compute_units", limits->compute_units);
     frame_array(frame, "features");
-    for (size_t i = 0; (feature = wish_feature(i, &bit)); i++) {
+    for (size_t i = 0; (feature = reseat_limits_feature(i, &bit)); i++) {
         if (limits->features & bit) {
             frame_string(frame, NULL, feature);
         }
@@ -78,7 +78,7 @@ bool program_wish_fits(const struct agent *agent, const struct program *program,
         return true;
     }
     uint64_t memory = ledger_lasting(&agent->ledger.devices[device]);
-    wish_plan(&program->wish.minimum, &use);
+    reseat_limits_plan(&program->wish.minimum, &use);
     offer_from_devinfo(&entry->info, &offer);
     offer.memory_available = memory < offer.memory_available ? memory : offer.memory_available;
     return plan_fits(&use, &offer, ret_reason, size);

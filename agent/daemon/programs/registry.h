@@ -64,8 +64,8 @@ enum program_override {
 
 /** How much memory a program may have and how it goes on when that is not there. */
 struct program_policy {
-    unsigned said; /**< enum program_override; for the rest the configuration holds, whenever it
-                      changes. */
+    unsigned overrides; /**< enum program_override; for the rest the configuration holds, whenever
+                      it changes. */
     int32_t priority;
     bool preemptible;
     unsigned ways;                     /**< enum policy_way. */

@@ -112,7 +112,7 @@ static bool is_closed(int fd)
 Test(time, who_connects_and_says_nothing_is_closed_and_who_said_hello_is_not)
 {
     cr_assert_eq(peers_listen(&agent), 0);
-    int unresponsive = connect_to_it(), client = connect_to_it();
+    int silent = connect_to_it(), client = connect_to_it();
     say_hello(client);
     run();
     cr_assert_eq(agent.peer_count, 2);
@@ -121,14 +121,14 @@ Test(time, who_connects_and_says_nothing_is_closed_and_who_said_hello_is_not)
     agent.loop.time = connected + 5000;
     peers_sweep(&agent);
     run();
-    cr_expect(!is_closed(unresponsive), "it was given no time");
+    cr_expect(!is_closed(silent), "it was given no time");
     agent.loop.time = connected + 60000;
     peers_sweep(&agent);
     run();
-    cr_expect(is_closed(unresponsive), "it keeps its place for ever");
+    cr_expect(is_closed(silent), "it keeps its place for ever");
     cr_expect(!is_closed(client));
     cr_expect_eq(agent.peer_count, 1);
-    close(unresponsive);
+    close(silent);
     close(client);
 }
 

@@ -1,4 +1,4 @@
-#include "policy/wish.h"
+#include "policy/reseat_limits.h"
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -15,7 +15,7 @@ static const struct feature {
     {RESEAT_IL, "il", offsetof(struct plan_use, il)},
 };
 
-void wish_plan(const struct reseat_limits *asked, struct plan_use *ret_use)
+void reseat_limits_plan(const struct reseat_limits *asked, struct plan_use *ret_use)
 {
     *ret_use = (struct plan_use){
         .stated = true,
@@ -32,7 +32,7 @@ void wish_plan(const struct reseat_limits *asked, struct plan_use *ret_use)
     }
 }
 
-void wish_limits(const struct plan_offer *offer, struct reseat_limits *ret_limits)
+void reseat_limits_offered(const struct plan_offer *offer, struct reseat_limits *ret_limits)
 {
     *ret_limits = (struct reseat_limits){
         .memory = offer->memory_available,
@@ -48,7 +48,7 @@ void wish_limits(const struct plan_offer *offer, struct reseat_limits *ret_limit
     }
 }
 
-const char *wish_feature(size_t index, uint32_t *ret_bit)
+const char *reseat_limits_feature(size_t index, uint32_t *ret_bit)
 {
     if (index >= COUNT_OF(features))
         return NULL;
