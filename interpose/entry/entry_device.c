@@ -154,7 +154,7 @@ cl_int clCreateSubDevices(cl_device_id in_device, const cl_device_partition_prop
                           cl_uint num_devices, cl_device_id *out_devices, cl_uint *num_devices_ret)
 {
     struct seat *seat = seat_get(in_device);
-    struct seat *seats[SEATS];
+    struct seat *seats[SEATS] = {NULL};
     cl_uint count;
     if (!seat)
         return CL_INVALID_DEVICE;

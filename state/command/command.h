@@ -41,7 +41,8 @@ static inline struct queue *queue_get(cl_command_queue handle)
 /*
  * Which commands a wait was for, whatever their driver says of each afterwards. A command reads the
  * order once it was given to the driver, and a wait steps the order before it begins, or before the
- * command that it is for is given: what read no more than that came before it.
+ * command that it is for is given: what read no more than that came before it. (A driver's own lock
+ * on its queue is between the two; every interleaving: tests/model/past.pml.)
  */
 
 /** Returns the order that commands given before have read at most. */

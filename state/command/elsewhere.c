@@ -87,6 +87,7 @@ cl_int elsewhere_give(struct command *command, struct event *marker, struct even
         parts_leave(parts);
         return COMMAND_ABSENT;
     }
+    event->begun = marker->begun;
     if (event->profiled) {
         parts->queued = time_of(marker, CL_PROFILING_COMMAND_QUEUED);
         parts->submit = time_of(marker, CL_PROFILING_COMMAND_SUBMIT);

@@ -50,20 +50,6 @@ static void event_destroy(struct object *object)
     object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
 }
 
-static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
-{
-    (void)kept;
-    cl->clReleaseEvent(real);
-}
-
-OBJECT_CLASS(event_class) = {
-    .type = OBJECT_EVENT,
-    .size = sizeof(struct event),
-    .leave = event_leave,
-    .destroy = event_destroy,
-    .release = event_release_real,
-};
-
 void event_issued(struct event *event, uint8_t place, cl_event real)
 {
     event->real = real;
@@ -296,10 +282,53 @@ static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ul
     return error;
 }
 
+/* In the program's clock; 0 of what has not ended, or says nothing, or is not known. */
+static cl_ulong known_time(struct event *event, cl_profiling_info name)
+{
+    struct device_clock *clock = &event->queue->seat->clock;
+    enum event_state state = event_state(event);
+    cl_ulong time;
+    if (state == EVENT_DONE)
+        return event->times[name - CL_PROFILING_COMMAND_QUEUED];
+    if (state == EVENT_ISSUED && event->parts)
+        return parts_time(event, name, &time) == CL_SUCCESS ? time : 0;
+    if (state != EVENT_ISSUED)
+        return 0;
+    time = __atomic_load_n(&event->times[ARRAY_SIZE(event->times) - 1], __ATOMIC_RELAXED);
+    if (time != 0) /* guessed before */
+        return time;
+    if (!device_clock_is_known(clock) || told_time(event, name, &time) != CL_SUCCESS || time == 0)
+        return 0;
+    return device_clock_translate(clock, time);
+}
+
+/* A guess at when @event ended may come long after that: it lies behind what ended before it in
+ * order, and in front of what began after it. */
+static cl_ulong among_neighbours(const struct event *event, cl_ulong guess)
+{
+    cl_ulong low = 0, high = CL_ULONG_MAX, time;
+    uintptr_t cursor = 0;
+    struct event *other;
+    while (event->queue->in_order && (other = object_next(OBJECT_EVENT, &cursor))) {
+        bool before = other->begun < event->begun;
+        if (other->queue == event->queue && other != event && other->profiled) {
+            time =
+                known_time(other, before ? CL_PROFILING_COMMAND_END : CL_PROFILING_COMMAND_START);
+            if (before && time > low)
+                low = time;
+            else if (!before && time != 0 && time < high)
+                high = time;
+        }
+        object_unhold(other);
+    }
+    return guess > high ? high : guess < low ? low : guess;
+}
+
 /* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
 static cl_ulong guessed_time(struct event *event)
 {
-    cl_ulong none = 0, guess = device_clock_guess(&event->queue->seat->clock);
+    cl_ulong none = 0;
+    cl_ulong guess = among_neighbours(event, device_clock_guess(&event->queue->seat->clock));
     cl_ulong *kept = &event->times[CL_PROFILING_COMMAND_COMPLETE - CL_PROFILING_COMMAND_QUEUED];
     if (__atomic_compare_exchange_n(kept, &none, guess, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return guess;
@@ -398,19 +427,33 @@ static void settle_parts(struct event *event, struct residence *residence, uint8
     end(event, atomic_load(&event->status));
 }
 
-void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
-                      const struct seat *seat)
+/* Everything of the virtual device in its place is complete. */
+static void event_vacate(struct object *object, const struct move_context *move, uint8_t place)
 {
-    uintptr_t cursor = 0;
-    struct event *event;
-    while ((event = object_next(OBJECT_EVENT, &cursor))) {
-        if (event->context == context && event->real && event->place == place &&
-            event->queue->seat == seat)
-            settle(event, residence);
-        else if (event->context == context && event_state(event) == EVENT_ISSUED && event->parts)
-            settle_parts(event, residence, place);
-        object_unhold(event);
-    }
+    struct event *event = (struct event *)object;
+    if (place != move->from || place == PLACE_HOST)
+        return;
+    if (event->real && event->place == place && event->queue->seat_index == move->seat_index)
+        settle(event, move->context->at[place]);
+    else if (event_state(event) == EVENT_ISSUED && event->parts)
+        settle_parts(event, move->context->at[place], place);
 }
+
+static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)kept;
+    cl->clReleaseEvent(real);
+}
+
+OBJECT_CLASS(event_class) = {
+    .type = OBJECT_EVENT,
+    .size = sizeof(struct event),
+    .leave = event_leave,
+    .destroy = event_destroy,
+    .release = event_release_real,
+    .context = offsetof(struct event, context),
+    .name = "an event",
+    .vacate = event_vacate,
+};
 
 FORK_PART = {.rank = FORK_TABLE, .lock = &engine_lock, .changed = {&engine_changed}};

@@ -113,11 +113,4 @@ cl_int event_set_callback(struct event *event, cl_int type,
                           void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data);
 cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
 
-/**
- * Everything of @seat in @place is complete: keep each event's end and let its real one go, into
- * @residence's retired. By a mover, at COMMIT. Reserve object_count(OBJECT_EVENT) before.
- */
-void event_settle_all(struct context *context, struct residence *residence, uint8_t place,
-                      const struct seat *seat);
-
 #endif

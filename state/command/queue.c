@@ -31,12 +31,41 @@ static void queue_release_real(const cl_icd_dispatch *cl, void *real, void *kept
     cl->clReleaseCommandQueue(real);
 }
 
+static cl_int queue_prepare(struct object *object, struct move_context *move)
+{
+    struct queue *queue = (struct queue *)object;
+    if (queue->seat_index != move->seat_index || queue->next)
+        return CL_SUCCESS;
+    queue->next_place = move->to;
+    return queue_make_real(queue, move->context->at[move->to], &queue->next);
+}
+
+static void queue_vacate(struct object *object, const struct move_context *move, uint8_t place)
+{
+    struct queue *queue = (struct queue *)object;
+    if (queue->seat_index != move->seat_index)
+        return;
+    if (place == move->from) {
+        if (queue->real)
+            residence_retire(move->context->at[place], OBJECT_QUEUE, queue->real, NULL);
+        queue->real = queue->next;
+    } else {
+        /* At once: others may live there, and what they retire is not ours to add to. */
+        residence_release(move->context->at[place]->cl, OBJECT_QUEUE, queue->next);
+    }
+    queue->next = NULL;
+}
+
 OBJECT_CLASS(queue_class) = {
     .type = OBJECT_QUEUE,
     .size = sizeof(struct queue),
     .leave = queue_leave,
     .destroy = queue_destroy,
     .release = queue_release_real,
+    .context = offsetof(struct queue, context),
+    .name = "a queue",
+    .make_real = queue_prepare,
+    .vacate = queue_vacate,
 };
 
 cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret)

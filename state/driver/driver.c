@@ -154,6 +154,7 @@ static int device_create(const struct driver *driver, cl_platform_id platform, c
     }
     memcpy(device->key.icd, driver->icd, sizeof(driver->icd));
     snprintf(device->key.platform, sizeof(device->key.platform), "%s", name);
+    device->quirks = quirks_of(device->key.platform);
     copy_name(device->key.device, sizeof(device->key.device),
               devinfo_string(&device->info, CL_DEVICE_NAME));
     find_uuid(device);

@@ -12,6 +12,7 @@
 #include "state/driver/account.h"
 #include "state/driver/devinfo.h"
 #include "state/driver/link.h"
+#include "state/driver/quirks.h"
 
 /*
  * The vendors' drivers, opened by us through their ICD entry points and called through their
@@ -41,6 +42,7 @@ struct device {
     cl_platform_id platform;
     cl_device_id id;
     struct devinfo info;    /**< Its own answers, queried once. */
+    unsigned quirks;        /**< Of its driver: bits of enum quirk. */
     struct account account; /**< What the program has there. */
     struct reach reach; /**< Of the process when its driver last opened it. A mover's later on. */
     atomic_bool lost;   /**< A residence there was lost, and no new one has answered since. */

@@ -168,4 +168,11 @@ OBJECT_CLASS(memory_class) = {
     .leave = memory_leave,
     .destroy = memory_destroy,
     .release = memory_release_one,
+    .context = offsetof(struct memory, context),
+    .name = "a memory object",
+    .describe = memory_describe,
+    .make_real = memory_prepare,
+    .arrive = memory_arrive,
+    .vacate = memory_vacate,
+    .is_part = memory_is_part,
 };

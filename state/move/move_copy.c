@@ -372,42 +372,33 @@ int move_copy_ahead(struct move *move)
     return error;
 }
 
-static int apply_kernels(struct move *move, const struct move_context *entry)
+static bool has_arrival(const struct object_class *class)
 {
-    uintptr_t cursor = 0;
-    struct kernel *kernel;
-    int error = 0;
-    while (error == 0 && (kernel = object_next(OBJECT_KERNEL, &cursor))) {
-        if (kernel->program->context == entry->context && kernel->real[entry->to] &&
-            kernel->applied[entry->to] != kernel->edition) {
-            cl_int refused = kernel_apply(kernel, entry->context->at[entry->to], entry->to);
-            /* Arguments that there is no room for are given at the next launch. */
-            if (refused != CL_SUCCESS && refused != NO_ROOM)
-                error = move_fail(move, -EIO, "%s refuses the arguments of %s (OpenCL error %d)",
-                                  device_name(move->target), kernel->name, refused);
-        }
-        object_unhold(kernel);
-    }
-    return error;
+    return class->arrive != NULL;
 }
 
-static int arrive_maps(struct move *move, const struct move_context *entry)
+static int arrive(struct move *move, const struct object_class *class, struct object *object,
+                  struct move_context *entry)
 {
-    struct residence *target = entry->context->at[entry->to];
-    uintptr_t cursor = 0;
-    struct memory *memory;
-    cl_int error = CL_SUCCESS;
-    while (error == CL_SUCCESS && (memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->context == entry->context && memory->root == memory && map_any(memory))
-            error = map_arrive(memory, target, entry->from, entry->to);
-        object_unhold(memory);
+    cl_int error = class->arrive(object, entry);
+    return error == CL_SUCCESS ? 0
+                               : move_fail_object(move, class, object, entry, "made ready", error);
+}
+
+/* Kernels get their arguments, and what is mapped is mapped. */
+static int arrive_all(struct move *move)
+{
+    static const struct move_walk all = {.takes = has_arrival, .act = arrive};
+    int error = move->target ? move_walk(move, &all) : 0;
+    for (size_t i = 0; error == 0 && i < move->context_count; i++) {
+        const struct move_context *entry = &move->contexts[i];
+        struct residence *to = move_carries_maps(entry) ? entry->context->at[entry->to] : NULL;
+        cl_int failed = to ? residence_await_queue(to, to->io) : CL_SUCCESS;
+        if (failed != CL_SUCCESS)
+            error = move_fail(move, -EIO, "%s does not map what is mapped (OpenCL error %d)",
+                              device_name(move->target), failed);
     }
-    if (error == CL_SUCCESS)
-        error = residence_await_queue(target, target->io);
-    if (error != CL_SUCCESS)
-        return move_fail(move, -EIO, "%s does not map what is mapped (OpenCL error %d)",
-                         device_name(move->target), error);
-    return 0;
+    return error;
 }
 
 static int copy_group(struct move *move, const struct move_context *entry, uint8_t to,
@@ -431,12 +422,8 @@ int move_copy_rest(struct move *move)
         error = copy_group(move, entry, entry->to, goes_along);
         if (error == 0)
             error = copy_group(move, entry, PLACE_HOST, stays_in_host);
-        if (error == 0 && move->target)
-            error = apply_kernels(move, entry);
-        if (error == 0 && move_carries_maps(entry))
-            error = arrive_maps(move, entry);
-        if (error == 0)
-            error = move_check(move);
     }
-    return error;
+    if (error == 0)
+        error = arrive_all(move);
+    return error == 0 ? move_check(move) : error;
 }

@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "state/move/move_priv.h"
-#include "state/program/kernel.h"
-#include "state/program/sampler.h"
-#include "state/room/room.h"
+#include "state/program/program.h"
 
 static bool known(const struct move *move, const struct context *context)
 {
@@ -108,56 +106,13 @@ void move_forget_contexts(struct move *move)
     move->context_count = 0;
 }
 
-/* The entry of @context, or NULL. */
-static const struct move_context *entry_of(const struct move *move, const struct context *context)
-{
-    for (size_t i = 0; i < move->context_count; i++)
-        if (move->contexts[i].context == context && move->contexts[i].to != PLACE_HOST)
-            return &move->contexts[i];
-    return NULL;
-}
-
-static struct residence *target_of(const struct move_context *entry)
-{
-    return entry->context->at[entry->to];
-}
-
-/* Another virtual device lives there, and the program runs: it makes real objects there itself when
- * it first uses them. Those that are missing then are made when it does not run. */
-static bool is_busy(const struct move *move, const struct move_context *entry)
-{
-    return !entry->made && !move->paused;
-}
-
-/* The seat never used it, and its bytes are elsewhere: it is made when it is first used. */
-static bool stays_away(const struct move_context *entry, const struct memory *memory)
-{
-    return entry->from != PLACE_HOST && !memory->real[entry->from];
-}
-
-bool move_is_stale(struct move *move)
-{
-    bool stale = false;
-    uintptr_t cursor = 0;
-    struct context *context;
-    while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
-        stale = stale || (context_seat_index(context, move->seat) >= 0 && !known(move, context));
-        object_unhold(context);
-    }
-    struct program *program;
-    for (cursor = 0; (program = object_next(OBJECT_PROGRAM, &cursor));) {
-        const struct move_context *entry = entry_of(move, program->context);
-        stale = stale ||
-                (entry && atomic_load(&program->made[entry->to]) != atomic_load(&program->edition));
-        object_unhold(program);
-    }
-    return stale;
-}
-
 static bool is_to_build(const struct move *move, const struct program *program)
 {
-    const struct move_context *entry = entry_of(move, program->context);
-    return entry && atomic_load(&program->made[entry->to]) != atomic_load(&program->edition);
+    for (size_t i = 0; i < move->context_count; i++)
+        if (move->contexts[i].context == program->context && move->target)
+            return atomic_load(&program->made[move->contexts[i].to]) !=
+                   atomic_load(&program->edition);
+    return false;
 }
 
 static uint32_t count_builds(const struct move *move)
@@ -172,17 +127,16 @@ static uint32_t count_builds(const struct move *move)
     return count;
 }
 
-/* Programs have no names: a kernel of it, if there is one. */
-static void name_program(const struct program *program, char *ret_name, size_t size)
+bool move_is_stale(struct move *move)
 {
+    bool stale = count_builds(move) != 0;
     uintptr_t cursor = 0;
-    struct kernel *kernel;
-    ret_name[0] = '\0';
-    while (!ret_name[0] && (kernel = object_next(OBJECT_KERNEL, &cursor))) {
-        if (kernel->program == program)
-            (void)!snprintf(ret_name, size, "%s", kernel->name);
-        object_unhold(kernel);
+    struct context *context;
+    while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
+        stale = stale || (context_seat_index(context, move->seat) >= 0 && !known(move, context));
+        object_unhold(context);
     }
+    return stale;
 }
 
 /* Not for want of memory, nor because the device is gone: so the same again, if it is tried again.
@@ -195,174 +149,61 @@ static bool is_lasting(cl_int error)
            (error <= CL_INVALID_VALUE && error >= CL_INVALID_LINKER_OPTIONS);
 }
 
-static int prepare_program(struct move *move, void *object)
+int move_fail_object(struct move *move, const struct object_class *class,
+                     const struct object *object, const struct move_context *entry,
+                     const char *done, cl_int error)
 {
-    struct program *program = object;
-    const struct move_context *entry = entry_of(move, program->context);
-    if (!entry)
-        return 0;
-    bool builds = is_to_build(move, program);
+    char name[128];
+    move->report->lasting = entry->reason[0] != '\0' || is_lasting(error);
+    if (entry->reason[0] != '\0')
+        return move_fail(move, -ENOTSUP, "%s", entry->reason);
+    (void)!snprintf(name, sizeof(name), "%s", class->name);
+    if (class->describe)
+        class->describe(object, name, sizeof(name));
+    return move_fail(move, -EIO, "%s cannot be %s on %s (OpenCL error %d)", name, done,
+                     device_name(move->target), error);
+}
+
+static bool is_made(const struct object_class *class)
+{
+    return class->make_real != NULL;
+}
+
+static bool is_program(const struct object_class *class)
+{
+    return class->type == OBJECT_PROGRAM;
+}
+
+static int make_real(struct move *move, const struct object_class *class, struct object *object,
+                     struct move_context *entry)
+{
+    bool builds = is_program(class) && is_to_build(move, (struct program *)object);
     if (builds) {
-        name_program(program, move->builds.building, sizeof(move->builds.building));
+        program_kernel_name((struct program *)object, move->builds.building,
+                            sizeof(move->builds.building));
         move_tell(move);
     }
-    cl_int error = program_make_real(program, target_of(entry), entry->to);
+    cl_int error = class->make_real(object, entry);
     move->builds.built += builds;
-    if (error != CL_SUCCESS) {
-        char name[64];
-        name_program(program, name, sizeof(name));
-        move->report->lasting = is_lasting(error);
-        return move_fail(move, -EIO, "a program%s%s does not build on %s (OpenCL error %d)",
-                         name[0] ? " with the kernel " : "", name, device_name(move->target),
-                         error);
-    }
-    return 0;
-}
-
-static int prepare_kernel(struct move *move, void *object)
-{
-    struct kernel *kernel = object;
-    const struct move_context *entry = entry_of(move, kernel->program->context);
-    const struct program *program = kernel->program;
-    char reason[256];
-    /* One of a program that was built since: move_is_stale asks for another pass. */
-    if (!entry || is_busy(move, entry) || kernel->real[entry->to] || !program->real[entry->to] ||
-        atomic_load(&program->made[entry->to]) != atomic_load(&program->edition))
-        return 0;
-    cl_int error = kernel_make_real(kernel, target_of(entry), entry->to);
-    if (error != CL_SUCCESS) {
-        move->report->lasting = is_lasting(error);
-        return move_fail(move, -EIO, "kernel %s cannot be made on %s (OpenCL error %d)",
-                         kernel->name, device_name(move->target), error);
-    }
-    if (!kernel_can_launch(kernel, target_of(entry), entry->to, reason, sizeof(reason))) {
-        move->report->lasting = true;
-        return move_fail(move, -ENOTSUP, "%s", reason);
-    }
-    return 0;
-}
-
-static int prepare_sampler(struct move *move, void *object)
-{
-    struct sampler *sampler = object;
-    const struct move_context *entry = entry_of(move, sampler->context);
-    if (!entry || is_busy(move, entry))
-        return 0;
-    cl_int error = sampler_make_real(sampler, target_of(entry), entry->to);
-    if (error != CL_SUCCESS)
-        return move_fail(move, -EIO, "%s refuses a sampler (OpenCL error %d)",
-                         device_name(move->target), error);
-    return 0;
-}
-
-static int prepare_memory(struct move *move, void *object)
-{
-    struct memory *memory = object;
-    const struct move_context *entry = entry_of(move, memory->context);
-    if (!entry || is_busy(move, entry) || memory->real[entry->to] || stays_away(entry, memory))
-        return 0;
-    /* A view of an object is made with it; inside the gate, lest a command of another virtual
-     * device that is there already makes it at the same time. */
-    gate_enter();
-    cl_int error = memory_make_real(memory, target_of(entry), entry->to);
-    gate_leave();
-    /* More than it may have there: it stays in host memory until a command needs it. */
-    if (error == NO_ROOM) {
-        atomic_store(&move->target->account.tight, true);
-        return 0;
-    }
-    /* The program may have freed its memory since it released the object. */
-    if (error != CL_SUCCESS && !move->paused && object_refs(memory->root) == 0)
-        return 0;
-    if (error != CL_SUCCESS)
-        return move_fail(move, -EIO, "%s has no room for an object of %zu bytes (OpenCL error %d)",
-                         device_name(move->target), memory->size, error);
-    return 0;
-}
-
-static int prepare_queue(struct move *move, void *object)
-{
-    struct queue *queue = object;
-    const struct move_context *entry = entry_of(move, queue->context);
-    if (!entry || queue->seat != move->seat || queue->next)
-        return 0;
-    queue->next_place = entry->to;
-    cl_int error = queue_make_real(queue, target_of(entry), &queue->next);
-    if (error != CL_SUCCESS)
-        return move_fail(move, -EIO, "%s refuses a queue (OpenCL error %d)",
-                         device_name(move->target), error);
-    return 0;
-}
-
-static int for_each(struct move *move, enum object_type type,
-                    int (*prepare)(struct move *move, void *object))
-{
-    uintptr_t cursor = 0;
-    void *object;
-    int error = 0;
-    while (error == 0 && (object = object_next(type, &cursor))) {
-        error = prepare(move, object);
-        if (error == 0)
-            error = move_check(move);
-        object_unhold(object);
-    }
-    return error;
+    return error == CL_SUCCESS ? move_check(move)
+                               : move_fail_object(move, class, object, entry, "made", error);
 }
 
 int move_prepare(struct move *move)
 {
     int error = move_find_contexts(move);
-    if (error == 0 && move->target) {
+    if (error == 0) {
         move->builds = (struct move_progress){.builds = count_builds(move)};
-        error = for_each(move, OBJECT_PROGRAM, prepare_program);
+        error = move_prepare_rest(move);
         move->builds = (struct move_progress){0};
     }
-    return error == 0 ? move_prepare_rest(move) : error;
-}
-
-/*
- * What was to work on the program's memory has been written elsewhere since, so that its bytes
- * would have to be brought there: it is made anew beside it, and so is what was made from it.
- */
-static void part_from_window(struct memory *root, struct residence *residence, uint8_t place)
-{
-    uintptr_t cursor = 0;
-    struct memory *memory;
-    if (!memory_would_write(root, place))
-        return;
-    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
-        if (memory->root == root && memory != root) {
-            residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
-            memory_left(memory, residence, place);
-        }
-    residence_release(residence->cl, OBJECT_MEMORY, root->real[place]);
-    memory_left(root, residence, place);
-    extents_dropped(root, place);
-}
-
-static int part_memory(struct move *move, void *object)
-{
-    struct memory *memory = object;
-    const struct move_context *entry = entry_of(move, memory->context);
-    if (move->paused && entry && entry->made && memory->root == memory)
-        part_from_window(memory, target_of(entry), entry->to);
-    return 0;
+    return error;
 }
 
 int move_prepare_rest(struct move *move)
 {
-    static const struct {
-        enum object_type type;
-        int (*prepare)(struct move *move, void *object);
-    } steps[] = {
-        {OBJECT_MEMORY, part_memory},      {OBJECT_MEMORY, prepare_memory},
-        {OBJECT_SAMPLER, prepare_sampler}, {OBJECT_KERNEL, prepare_kernel},
-        {OBJECT_QUEUE, prepare_queue},
-    };
-    int error = 0;
-    for (size_t i = 0; move->target && error == 0 && i < ARRAY_SIZE(steps); i++)
-        error = for_each(move, steps[i].type, steps[i].prepare);
-    return error;
+    static const struct move_walk all = {.takes = is_made, .act = make_real};
+    return move->target ? move_walk(move, &all) : 0;
 }
 
 int move_rehearse(struct move *move)
@@ -381,9 +222,10 @@ int move_rehearse(struct move *move)
     const char *lost = reach_lost(&here->reach, &now);
     if (!lost)
         return 0;
+    static const struct move_walk programs = {.takes = is_program, .act = make_real};
     int error = move_find_contexts(&resume);
     if (error == 0)
-        error = for_each(&resume, OBJECT_PROGRAM, prepare_program);
+        error = move_walk(&resume, &programs);
     move_undo(&resume);
     move_forget_contexts(&resume);
     move_release_vacant();

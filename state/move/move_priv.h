@@ -5,21 +5,6 @@
 #include "state/object/context.h"
 #include "state/transfer/transfer.h"
 
-/** One context that holds the moving seat. */
-struct move_context {
-    struct context *context; /**< Held. */
-    int seat_index;
-    uint8_t from, to; /**< Places; PLACE_HOST for a suspended seat, PLACE_HOST to suspend. */
-    bool made;        /**< The target residence is ours: it was made for this move. */
-    bool leaves;      /**< No other seat of the context stays in `from`. */
-};
-
-/** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
-static inline bool move_carries_maps(const struct move_context *entry)
-{
-    return entry->to != PLACE_HOST && entry->made && (entry->leaves || entry->from == PLACE_HOST);
-}
-
 /** What PLAN compares with the target. */
 enum move_basis {
     MOVE_BY_USE,     /**< All that the program ever did, and what is alive. */
@@ -62,6 +47,28 @@ void move_enter_phase(struct move *move, enum move_phase phase);
 void move_tell(struct move *move);
 
 /*
+ * move_walk.c: what a move does with objects is up to their classes.
+ */
+
+/** A walk over the objects of the moving contexts in the order of their types, or back: what is
+ *  made from others after them, or before. */
+struct move_walk {
+    bool back;
+    /** Of types with real objects: those to go to. NULL: all. */
+    bool (*takes)(const struct object_class *class);
+    /** @object is held. 0, or what ends the walk. */
+    int (*act)(struct move *move, const struct object_class *class, struct object *object,
+               struct move_context *entry);
+};
+/** 0, or what ended it. */
+int move_walk(struct move *move, const struct move_walk *walk);
+
+/** Write that @object cannot be @done at the target for @error, or what its class said of that. */
+int move_fail_object(struct move *move, const struct object_class *class,
+                     const struct object *object, const struct move_context *entry,
+                     const char *done, cl_int error);
+
+/*
  * move_prepare.c: the target residence and everything in it but content. All are idempotent: a
  * second pass makes what came since the first.
  */
@@ -77,9 +84,9 @@ MUST_CHECK int move_rehearse(struct move *move);
 void move_forget_contexts(struct move *move);
 /** True when the program made a context or built a program since move_prepare. Gate closed. */
 bool move_is_stale(struct move *move);
-/** Residences, programs, kernels and what compiling needs. The program runs. */
+/** Residences, and in them real objects, of programs first. The program runs. */
 MUST_CHECK int move_prepare(struct move *move);
-/** What is quick to make: memory objects, samplers, queues, kernels of programs already built. */
+/** Real objects that came since, which are quick to make: those of programs built already. */
 MUST_CHECK int move_prepare_rest(struct move *move);
 
 /*

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -8,8 +7,6 @@
 #include "state/base/work.h"
 #include "state/command/command.h"
 #include "state/move/move_priv.h"
-#include "state/program/kernel.h"
-#include "state/program/sampler.h"
 
 /* How long threads of the program may be kept out for a residence that nobody needs. */
 #define PATIENCE_NS 5000000u
@@ -32,57 +29,6 @@ bool move_take_vacant(const struct residence *residence)
     *at = residence->next;
     object_unhold(residence->owner); /* the caller has it from the table of objects */
     return true;
-}
-
-static void undo_queues(const struct move *move, const struct move_context *entry)
-{
-    const struct residence *residence = entry->context->at[entry->to];
-    uintptr_t cursor = 0;
-    struct queue *queue;
-    while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
-        if (queue->context == entry->context && queue->seat == move->seat) {
-            residence_release(residence->cl, OBJECT_QUEUE, queue->next);
-            queue->next = NULL;
-        }
-        object_unhold(queue);
-    }
-}
-
-static void empty_memory(struct memory *memory, struct residence *residence, uint8_t place)
-{
-    residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
-    memory_left(memory, residence, place);
-    extents_dropped(memory, place);
-}
-
-/* Nobody but a mover looks at @place: what it holds while it does cannot leave by itself. */
-static void empty(struct context *context, uint8_t place)
-{
-    struct residence *residence = context->at[place];
-    uintptr_t cursor;
-    struct kernel *kernel;
-    for (cursor = 0; (kernel = object_next(OBJECT_KERNEL, &cursor)); object_unhold(kernel))
-        if (kernel->program->context == context) {
-            residence_release(residence->cl, OBJECT_KERNEL, kernel->real[place]);
-            kernel->real[place] = NULL;
-        }
-    struct program *program;
-    for (cursor = 0; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program))
-        if (program->context == context) {
-            residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
-            program->real[place] = NULL;
-            atomic_store(&program->made[place], 0);
-        }
-    struct sampler *sampler;
-    for (cursor = 0; (sampler = object_next(OBJECT_SAMPLER, &cursor)); object_unhold(sampler))
-        if (sampler->context == context) {
-            residence_release(residence->cl, OBJECT_SAMPLER, sampler->real[place]);
-            sampler->real[place] = NULL;
-        }
-    struct memory *memory;
-    for (cursor = 0; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
-        if (memory->context == context)
-            empty_memory(memory, residence, place);
 }
 
 /* Take the first residence out of its context's table; false when threads do not leave in time. */
@@ -134,16 +80,30 @@ void move_release_vacant(void)
     releasing = thread_start("reseat-undo", 0, release_thread, NULL, NULL) == 0;
 }
 
+static bool is_made(const struct object_class *class)
+{
+    return class->make_real != NULL;
+}
+
+/* Of what is shared nobody but a mover looks at the target: what it holds while it does cannot
+ * leave by itself. */
+static int vacate(struct move *move, const struct object_class *class, struct object *object,
+                  struct move_context *entry)
+{
+    (void)move;
+    if (entry->to != PLACE_HOST)
+        class->vacate(object, entry, entry->to);
+    return 0;
+}
+
 void move_undo(struct move *move)
 {
+    static const struct move_walk all = {.back = true, .takes = is_made, .act = vacate};
+    (void)move_walk(move, &all);
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
-        if (entry->to == PLACE_HOST)
-            continue;
-        undo_queues(move, entry);
         if (!entry->made)
             continue;
-        empty(entry->context, entry->to);
         object_hold(entry->context);
         entry->context->at[entry->to]->next = vacant;
         vacant = entry->context->at[entry->to];

@@ -124,6 +124,34 @@ static inline bool context_is_inhabited(const struct context *context, uint8_t p
             inhabited || atomic_load_explicit(&context->place[i], memory_order_relaxed) == place;
     return inhabited;
 }
+/** One context's part in a move of one of its seats: what the classes of its objects are told. */
+struct move_context {
+    struct context *context; /**< Held. */
+    int seat_index;
+    uint8_t from, to; /**< Places; PLACE_HOST for a suspended seat, PLACE_HOST to suspend. */
+    bool made;        /**< The target residence is ours: it was made for this move. */
+    bool leaves;      /**< No other seat of the context stays in `from`. */
+    char reason[256]; /**< Why an object cannot be used at `to`; else empty. */
+    bool drained; /**< COMMIT: nothing copies any more while host memory is taken from `from`. */
+};
+/** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
+static inline bool move_carries_maps(const struct move_context *move)
+{
+    return move->to != PLACE_HOST && move->made && (move->leaves || move->from == PLACE_HOST);
+}
+/** Another virtual device lives at `to`, and the program runs: it makes real objects there itself
+ *  when it first uses them. Those that are missing then are made with the gate closed. */
+static inline bool move_is_busy(const struct move_context *move)
+{
+    return !move->made && !the_thread.gate.owner;
+}
+/** True when no virtual device stays in @place, `from` or `to`: objects that they share leave it.
+ */
+static inline bool move_empties(const struct move_context *move, uint8_t place)
+{
+    return place == move->from ? move->leaves : move->made;
+}
+
 /** The index of @seat in @context, or -1. */
 int context_seat_index(const struct context *context, const struct seat *seat);
 

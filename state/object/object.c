@@ -117,12 +117,23 @@ static uintptr_t unreserved(void)
     return 0;
 }
 
+bool object_class_is_whole(const struct object_class *class)
+{
+    bool known = class->type > OBJECT_NONE && class->type < OBJECT_TYPES &&
+                 class->size >= sizeof(struct object) && class->size <= LARGEST_SLOT;
+    if (!class->release)
+        return known && !class->make_real && !class->arrive && !class->vacate;
+    return known && class->leave && class->context != 0 && class->name && class->vacate;
+}
+
 static void heap_init(void)
 {
     const size_t count = ((uintptr_t)__stop_reseat_class - (uintptr_t)__start_reseat_class) /
                          sizeof(__start_reseat_class[0]);
     for (size_t i = 0; i < count; i++) {
         enum object_type type = __start_reseat_class[i]->type;
+        if (!object_class_is_whole(__start_reseat_class[i]))
+            continue;
         object_classes[type] = __start_reseat_class[i];
         object_regions[type].slot_mask = slot_size(type) - 1;
         atomic_init(&object_regions[type].used, first_slot(type));

@@ -85,20 +85,52 @@ static inline void *object_get(const void *handle, enum object_type type)
     return object;
 }
 
+struct move_context; /* context.h */
+
 /** What the engine does with the objects of one type, each of whose files brings its own. */
 struct object_class {
     enum object_type type;
     size_t size;
     /** All references and holds are gone: release every real object. Inside the gate, in the
-     * section in which the last hold went, so that no mover meets an object that is half gone. Or
-     * NULL. */
+     * section in which the last hold went, so that no mover meets an object that is half gone. NULL
+     * where there is nothing to do. */
     void (*leave)(struct object *object);
     /** Then, outside that section: everything else. Without locks, in any thread. Or NULL. */
     void (*destroy)(struct object *object);
+
+    /*
+     * Of types that have real objects, one for each place. All but the operations that may be NULL
+     * are there or none is, and `leave` with them.
+     */
+
     /** Release one real object. @kept: what was kept until then, as residence_retire was given it,
-     * or NULL. Any thread; blocks on the driver. NULL where the type has no real objects. */
+     * or NULL. Any thread; blocks on the driver. */
     void (*release)(const cl_icd_dispatch *cl, void *real, void *kept);
+    size_t context;   /**< Where the object's struct context * is: offsetof. */
+    const char *name; /**< For operators: "a sampler". */
+    /** Which one, where there is more to say: "kernel blur". @ret_text has the name. Or NULL. */
+    void (*describe)(const struct object *object, char *ret_text, size_t size);
+    /**
+     * PREPARE: make the real object at move->to, if it is not there. The program runs; then once
+     * more with the gate closed. Blocks on the driver. CL_SUCCESS or what ends the move, with
+     * move->reason where that is no driver's error. NULL: none is made before it is needed.
+     */
+    cl_int (*make_real)(struct object *object, struct move_context *move);
+    /** COPY, when all objects and their content are at move->to: what depends on others. Gate
+     *  closed. CL_SUCCESS or what ends the move. Or NULL. */
+    cl_int (*arrive)(struct object *object, const struct move_context *move);
+    /**
+     * Nothing of the object is left in @place, where it was real or not; the real object goes with
+     * residence_retire. COMMIT, gate closed: move->from, or host memory, and what was made at
+     * move->to is the object's now. ROLLBACK, the program runs: move->to.
+     */
+    void (*vacate)(struct object *object, const struct move_context *move, uint8_t place);
+    /** True for what is made from another object of its type: it is made after those that are not,
+     *  and vacated before. NULL: none is. */
+    bool (*is_part)(const struct object *object);
 };
+/** True when @class has all operations that it must have: others have no objects. */
+bool object_class_is_whole(const struct object_class *class);
 /** What follows in braces is the class called @name. It is found by the linker. */
 #define OBJECT_CLASS(name)                                                                         \
     static const struct object_class name;                                                         \

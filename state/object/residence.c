@@ -214,13 +214,10 @@ int residence_create(struct context *context, struct device *device,
     residence->owner = context;
     residence->device = device;
     devinfo_group_limits(&device->info, &residence->groups);
-    /* A simulator without threads, or locks. */
-    residence->runs_in_caller = strcmp(device->key.platform, "Oclgrind") == 0;
-    /* Mesa 22.3. */
-    residence->finish_forgets = strcmp(device->key.platform, "rusticl") == 0;
-    /* NVIDIA's driver ends its waits with an error when the device fails. */
+    residence->runs_in_caller = device->quirks & QUIRK_RUNS_IN_CALLER;
+    residence->finish_forgets = device->quirks & QUIRK_FINISH_FORGETS;
     residence->waits_aside =
-        !residence->runs_in_caller && strcmp(device->key.platform, "NVIDIA CUDA") != 0 &&
+        !(device->quirks & (QUIRK_RUNS_IN_CALLER | QUIRK_WAITS_END)) &&
         !(devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU);
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)device->platform, 0};
@@ -315,13 +312,10 @@ void residence_unref(struct residence *residence)
 int residence_reserve(struct residence *residence, size_t more)
 {
     struct retired_list *list = residence->retired;
-    size_t wanted = (list ? list->count : 0) + more, size;
+    size_t wanted = (list ? list->count : 0) + more;
     if (list && wanted <= list->capacity)
         return 0;
-    if (__builtin_mul_overflow(wanted, sizeof(list->items[0]), &size) ||
-        __builtin_add_overflow(size, sizeof(*list), &size))
-        return -ENOMEM;
-    struct retired_list *grown = realloc(list, size);
+    struct retired_list *grown = realloc(list, sizeof(*list) + wanted * sizeof(list->items[0]));
     if (!grown)
         return -ENOMEM;
     if (!list)

@@ -1,6 +1,7 @@
 #include "state/program/kernel.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,12 +53,58 @@ static void kernel_release_real(const cl_icd_dispatch *cl, void *real, void *kep
     cl->clReleaseKernel(real);
 }
 
+static void kernel_describe_name(const struct object *object, char *ret_text, size_t size)
+{
+    (void)!snprintf(ret_text, size, "kernel %s", ((const struct kernel *)object)->name);
+}
+
+static cl_int kernel_prepare(struct object *object, struct move_context *move)
+{
+    struct kernel *kernel = (struct kernel *)object;
+    const struct program *program = kernel->program;
+    struct residence *target = move->context->at[move->to];
+    /* One of a program that was built since: the move makes another pass. */
+    if (move_is_busy(move) || kernel->real[move->to] || !program->real[move->to] ||
+        atomic_load(&program->made[move->to]) != atomic_load(&program->edition))
+        return CL_SUCCESS;
+    cl_int error = kernel_make_real(kernel, target, move->to);
+    if (error == CL_SUCCESS &&
+        !kernel_can_launch(kernel, target, move->to, move->reason, sizeof(move->reason)))
+        error = CL_INVALID_WORK_GROUP_SIZE;
+    return error;
+}
+
+static cl_int kernel_arrive(struct object *object, const struct move_context *move)
+{
+    struct kernel *kernel = (struct kernel *)object;
+    if (!kernel->real[move->to] || kernel->applied[move->to] == kernel->edition)
+        return CL_SUCCESS;
+    cl_int error = kernel_apply(kernel, move->context->at[move->to], move->to);
+    /* Arguments that there is no room for are given at the next launch. */
+    return error == NO_ROOM ? CL_SUCCESS : error;
+}
+
+static void kernel_vacate(struct object *object, const struct move_context *move, uint8_t place)
+{
+    struct kernel *kernel = (struct kernel *)object;
+    if (!move_empties(move, place))
+        return;
+    residence_retire(kernel->context->at[place], OBJECT_KERNEL, kernel->real[place], NULL);
+    kernel->real[place] = NULL;
+}
+
 OBJECT_CLASS(kernel_class) = {
     .type = OBJECT_KERNEL,
     .size = sizeof(struct kernel),
     .leave = kernel_leave,
     .destroy = kernel_destroy,
     .release = kernel_release_real,
+    .context = offsetof(struct kernel, context),
+    .name = "a kernel",
+    .describe = kernel_describe_name,
+    .make_real = kernel_prepare,
+    .arrive = kernel_arrive,
+    .vacate = kernel_vacate,
 };
 
 /* Unpublished; NULL without memory. */
@@ -124,9 +171,7 @@ static cl_int create(struct program *program, const char *name, const struct ker
     if (error == CL_SUCCESS)
         object_publish(kernel);
     else
-        for (unsigned place = 0; place < PLACES; place++)
-            if (kernel->real[place])
-                kernel->context->at[place]->cl->clReleaseKernel(kernel->real[place]);
+        kernel_leave(&kernel->object);
     gate_leave();
     if (error != CL_SUCCESS) {
         kernel_finish(kernel);

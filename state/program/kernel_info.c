@@ -275,8 +275,7 @@ size_t kernel_largest_group(const struct kernel *kernel, const struct residence 
     size_t group = SIZE_MAX;
     residence->cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE,
                                             sizeof(group), &group, NULL);
-    /* Mesa 22.3's rusticl answers with the preferred multiple, and runs what its device says. */
-    if (strcmp(residence->device->key.platform, "rusticl") == 0)
+    if (residence->device->quirks & QUIRK_GROUP_SIZE_WRONG)
         group = devinfo_scalar(&residence->device->info, CL_DEVICE_MAX_WORK_GROUP_SIZE, group);
     /* It may depend on the local memory that arguments ask for. */
     if (details->local_dynamic == 0 && group <= GROUP_MASK)

@@ -1,10 +1,12 @@
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "state/base/log.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
+#include "state/program/kernel.h"
 #include "state/program/program_priv.h"
 #include "state/program/variables.h"
 
@@ -161,12 +163,52 @@ static void program_release_real(const cl_icd_dispatch *cl, void *real, void *ke
     cl->clReleaseProgram(real);
 }
 
+void program_kernel_name(const struct program *program, char *ret_name, size_t size)
+{
+    uintptr_t cursor = 0;
+    struct kernel *kernel;
+    ret_name[0] = '\0';
+    while (!ret_name[0] && (kernel = object_next(OBJECT_KERNEL, &cursor))) {
+        if (kernel->program == program)
+            (void)!snprintf(ret_name, size, "%s", kernel->name);
+        object_unhold(kernel);
+    }
+}
+
+static void program_describe(const struct object *object, char *ret_text, size_t size)
+{
+    char name[64];
+    program_kernel_name((const struct program *)object, name, sizeof(name));
+    if (name[0])
+        (void)!snprintf(ret_text, size, "a program with the kernel %s", name);
+}
+
+static cl_int program_prepare(struct object *object, struct move_context *move)
+{
+    return program_make_real((struct program *)object, move->context->at[move->to], move->to);
+}
+
+static void program_vacate(struct object *object, const struct move_context *move, uint8_t place)
+{
+    struct program *program = (struct program *)object;
+    if (!move_empties(move, place))
+        return;
+    residence_retire(program->context->at[place], OBJECT_PROGRAM, program->real[place], NULL);
+    program->real[place] = NULL;
+    atomic_store(&program->made[place], 0);
+}
+
 OBJECT_CLASS(program_class) = {
     .type = OBJECT_PROGRAM,
     .size = sizeof(struct program),
     .leave = program_leave,
     .destroy = program_destroy,
     .release = program_release_real,
+    .context = offsetof(struct program, context),
+    .name = "a program",
+    .describe = program_describe,
+    .make_real = program_prepare,
+    .vacate = program_vacate,
 };
 
 /* CL_PROGRAM_BINARY_TYPE of a program that was loaded and not built yet. */
@@ -223,14 +265,6 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
     return CL_SUCCESS;
 }
 
-static bool is_lived_in(const struct context *context, uint8_t place)
-{
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        if (atomic_load(&context->place[i]) == place)
-            return true;
-    return false;
-}
-
 /*
  * A seat is about to join another one, for which the program was not built. The other's threads may
  * be using the real program that is there: a new one takes its part, and it goes with the
@@ -266,7 +300,7 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
     pthread_mutex_unlock(&program->lock);
     if (atomic_load(&program->made[place]) == edition && (program->real[place] || !recipe))
         return CL_SUCCESS;
-    if (program->real[place] && is_lived_in(program->context, place))
+    if (program->real[place] && context_is_inhabited(program->context, place))
         return make_anew(program, recipe, residence, place, edition);
     residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
     program->real[place] = NULL;

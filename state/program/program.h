@@ -127,6 +127,9 @@ struct program_state {
 };
 void program_seat_state(struct program *program, cl_uint seat, struct program_state *ret_state);
 
+/** Programs have no names: that of a kernel of it, or "" where it has none now. */
+void program_kernel_name(const struct program *program, char *ret_name, size_t size);
+
 enum program_text { PROGRAM_TEXT_OPTIONS, PROGRAM_TEXT_LOG, PROGRAM_TEXT_KERNELS };
 /** Owned by the caller (free()); NULL without memory. @seat: ignored for the kernels' names. */
 char *program_text(struct program *program, cl_uint seat, enum program_text which);

@@ -24,12 +24,32 @@ static void sampler_release_real(const cl_icd_dispatch *cl, void *real, void *ke
     cl->clReleaseSampler(real);
 }
 
+static cl_int sampler_prepare(struct object *object, struct move_context *move)
+{
+    return move_is_busy(move)
+               ? CL_SUCCESS
+               : sampler_make_real((struct sampler *)object, move->context->at[move->to], move->to);
+}
+
+static void sampler_vacate(struct object *object, const struct move_context *move, uint8_t place)
+{
+    struct sampler *sampler = (struct sampler *)object;
+    if (!move_empties(move, place))
+        return;
+    residence_retire(sampler->context->at[place], OBJECT_SAMPLER, sampler->real[place], NULL);
+    sampler->real[place] = NULL;
+}
+
 OBJECT_CLASS(sampler_class) = {
     .type = OBJECT_SAMPLER,
     .size = sizeof(struct sampler),
     .leave = sampler_leave,
     .destroy = sampler_destroy,
     .release = sampler_release_real,
+    .context = offsetof(struct sampler, context),
+    .name = "a sampler",
+    .make_real = sampler_prepare,
+    .vacate = sampler_vacate,
 };
 
 cl_int sampler_make_real(struct sampler *sampler, struct residence *residence, uint8_t place)

@@ -157,6 +157,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                  {"no_fp64", &c->no_fp64},
                  {"no_images", &c->no_images},
                  {"no_times", &c->no_times},
+                 {"no_barrier_times", &c->no_barrier_times},
                  {"own_memory", &c->own_memory},
                  {"late_status", &c->late_status},
                  {"greedy", &c->greedy},

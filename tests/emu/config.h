@@ -39,7 +39,7 @@ struct emu_config {
     cl_uint version; /**< 120 for 1.2; never 0. */
     enum emu_callbacks callbacks;
     uint64_t link_mb_s, launch_ms, build_ms, release_ms;
-    bool has_extensions, host_unified, no_fp64, no_images, no_times, has_uuid;
+    bool has_extensions, host_unified, no_fp64, no_images, no_times, no_barrier_times, has_uuid;
     bool own_memory, late_status, greedy, careless;
     unsigned char uuid[EMU_UUID_SIZE];
     struct emu_kernel_rule kernels[EMU_KERNEL_RULES_MAX];

@@ -89,12 +89,16 @@ cl_int emu_do_clGetEventProfilingInfo(struct emu_device *device, cl_event handle
                                       void *param_value, size_t *param_value_size_ret)
 {
     const cl_ulong none = 0;
+    cl_command_type type = 0;
     if (late_to_say((struct emu_event *)handle))
         return CL_PROFILING_INFO_NOT_AVAILABLE;
     cl_int err =
         emu_driver->clGetEventProfilingInfo(((struct emu_event *)handle)->object.real, param_name,
                                             param_value_size, param_value, param_value_size_ret);
-    if (err != CL_SUCCESS || !device->config.no_times)
+    if (device->config.no_barrier_times)
+        (void)emu_driver->clGetEventInfo(((struct emu_event *)handle)->object.real,
+                                         CL_EVENT_COMMAND_TYPE, sizeof(type), &type, NULL);
+    if (err != CL_SUCCESS || (!device->config.no_times && type != CL_COMMAND_BARRIER))
         return err;
     return emu_info(&none, sizeof(none), param_value_size, param_value, param_value_size_ret);
 }

@@ -642,7 +642,7 @@ inline move(what) {
     if
     :: what != RESUME ->
         DRAINED; /* drivers end by themselves */
-        /* event_settle_all */
+        /* event_vacate */
         n = 0;
         do
         :: n < COMMANDS ->

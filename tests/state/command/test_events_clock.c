@@ -148,6 +148,36 @@ Test(clock, goes_on_where_a_driver_says_nothing_of_times, .timeout = 60)
     check_span(times_of(first).queued, before.end, engine_rig_now() - begin);
 }
 
+/* However late they are asked for: by the program, or by a move. */
+Test(clock, what_a_driver_says_nothing_of_lies_between_its_neighbours, .timeout = 60)
+{
+    struct events_scene s;
+    events_open(&s, "[one] name=one base=1 no_barrier_times=yes [two] name=two base=1",
+                CL_QUEUE_PROFILING_ENABLE);
+    for (int moves = 0; moves < 2; moves++) {
+        cl_event barriers[2];
+        cl_event before = run(&s), after;
+        for (int i = 0; i < 2; i++)
+            OK(clEnqueueBarrierWithWaitList(s.program.queue, 0, NULL, &barriers[i]));
+        after = run(&s);
+        (void)times_of(before);
+        engine_rig_sleep(20);
+        if (moves)
+            engine_rig_moves(&s.rig, "two");
+        struct times last = times_of(before);
+        for (int i = 0; i < 2; i++) {
+            struct times t = times_of(barriers[i]);
+            cr_assert_geq(t.start, last.end, "barrier %d began before what it waited for", i);
+            last = t;
+        }
+        cr_assert_geq(times_of(after).start, last.end, "a barrier ended after what waited for it");
+        OK(clReleaseEvent(before));
+        OK(clReleaseEvent(after));
+        OK(clReleaseEvent(barriers[0]));
+        OK(clReleaseEvent(barriers[1]));
+    }
+}
+
 Test(clock, a_held_command_was_queued_when_the_program_enqueued_it, .timeout = 60)
 {
     struct events_scene s;

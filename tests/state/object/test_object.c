@@ -39,7 +39,14 @@ THINGS(OBJECT_MEMORY, NULL);
 THINGS(OBJECT_SAMPLER, looks_at_itself);
 THINGS(OBJECT_QUEUE, NULL);
 THINGS(OBJECT_EVENT, NULL);
-/* There is no class of OBJECT_EXTRA. */
+static void release_nothing(const cl_icd_dispatch *cl, void *real, void *kept)
+{
+    (void)cl, (void)real, (void)kept;
+}
+
+/* It has real objects, and nothing that a move could do with them. */
+OBJECT_CLASS(half_class) = {
+    .type = OBJECT_EXTRA, .size = sizeof(struct thing), .release = release_nothing};
 #define TYPES OBJECT_EXTRA
 
 static struct thing *publish(enum object_type type)
@@ -113,7 +120,7 @@ Test(object, any_pointer_is_recognised_before_the_heap_exists)
     }
 }
 
-Test(object, none_is_of_a_type_without_a_class)
+Test(object, none_is_of_a_class_that_is_not_whole)
 {
     uintptr_t cursor = 0;
     struct thing *thing = publish(OBJECT_MEMORY);
@@ -123,6 +130,47 @@ Test(object, none_is_of_a_type_without_a_class)
     /* Any address of its region. */
     handle = (char *)thing + (((uintptr_t)OBJECT_EXTRA - OBJECT_MEMORY) << OBJECT_REGION_SHIFT);
     cr_assert_null(object_get(handle, OBJECT_EXTRA));
+}
+
+static void vacate_nothing(struct object *object, const struct move_context *move, uint8_t place)
+{
+    (void)object, (void)move, (void)place;
+}
+
+Test(object, a_class_without_an_operation_that_it_needs_is_not_whole)
+{
+    const struct object_class plain = {.type = OBJECT_EXTRA, .size = sizeof(struct thing)};
+    const struct object_class whole = {
+        .type = OBJECT_EXTRA,
+        .size = sizeof(struct thing),
+        .leave = looks_at_itself,
+        .release = release_nothing,
+        .context = sizeof(struct object),
+        .name = "a thing",
+        .vacate = vacate_nothing,
+    };
+    cr_assert(object_class_is_whole(&plain));
+    cr_assert(object_class_is_whole(&whole));
+    for (int without = 0; without < 8; without++) {
+        struct object_class class = whole;
+        if (without == 0)
+            class.leave = NULL;
+        else if (without == 1)
+            class.release = NULL;
+        else if (without == 2)
+            class.context = 0;
+        else if (without == 3)
+            class.name = NULL;
+        else if (without == 4)
+            class.vacate = NULL;
+        else if (without == 5)
+            class.size = sizeof(struct object) - 1;
+        else if (without == 6)
+            class.size = 4096;
+        else
+            class.type = OBJECT_TYPES;
+        cr_assert_not(object_class_is_whole(&class), "%d", without);
+    }
 }
 
 Test(object, only_a_live_handle_of_the_type_is_one)

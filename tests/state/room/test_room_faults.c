@@ -129,7 +129,7 @@ struct spiller {
 
 static uint64_t released(void)
 {
-    return 1 + emu_shared_calls(rig.emu, "two", "clReleaseProgram");
+    return 1 + emu_shared_calls(rig.emu, "two", "clReleaseCommandQueue");
 }
 
 static void *spill_on(void *data)

@@ -1,0 +1,35 @@
+#ifndef RESEAT_STATE_DRIVER_QUIRKS_H
+#define RESEAT_STATE_DRIVER_QUIRKS_H
+
+#include <stddef.h>
+
+/*
+ * What single drivers do that OpenCL does not lead one to expect, in one table: also what is found
+ * by trying, or done for every driver because it costs nothing. Where code has to know whose driver
+ * it has before it, it asks for a bit (struct device), and compares no names.
+ */
+
+enum quirk {
+    QUIRK_RUNS_IN_CALLER = 1u << 0,   /**< Commands run in whichever thread waits for them. */
+    QUIRK_FINISH_FORGETS = 1u << 1,   /**< clFinish returns at once after another's clFlush. */
+    QUIRK_GROUP_SIZE_WRONG = 1u << 2, /**< CL_KERNEL_WORK_GROUP_SIZE says something else. */
+    QUIRK_WAITS_END = 1u << 3,        /**< Waits end, with an error, when the device fails. */
+};
+
+struct quirk_row {
+    unsigned quirk;       /**< One of the bits, or 0: it is not asked for by name. */
+    const char *platform; /**< CL_PLATFORM_NAME. */
+    const char *versions; /**< In which it was seen. Later ones are taken to do the same. */
+    const char *what;     /**< The driver does. */
+    const char *why;      /**< It matters, or what is done about it. */
+    const char *where;    /**< The file that does that. */
+    const char *tested;   /**< The file of a test, program or bench that would notice; or NULL. */
+    const char *untested; /**< Why there is none; NULL where there is. */
+};
+extern const struct quirk_row quirk_rows[];
+extern const size_t quirk_row_count;
+
+/** All bits of a platform. */
+unsigned quirks_of(const char *platform);
+
+#endif

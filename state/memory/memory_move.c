@@ -1,0 +1,102 @@
+#include <stdio.h>
+
+#include "state/memory/mapping.h"
+#include "state/memory/memory_priv.h"
+
+/* What a move does with memory objects, but for their content. */
+
+void memory_describe(const struct object *object, char *ret_text, size_t size)
+{
+    const struct memory *memory = (const struct memory *)object;
+    (void)!snprintf(ret_text, size, "%s of %zu bytes", memory->image ? "an image" : "a buffer",
+                    memory->size);
+}
+
+bool memory_is_part(const struct object *object)
+{
+    const struct memory *memory = (const struct memory *)object;
+    return memory->root != memory;
+}
+
+static void release_now(struct memory *memory, struct residence *residence, uint8_t place)
+{
+    residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
+    memory_left(memory, residence, place);
+}
+
+/*
+ * What was to work on the program's memory has been written elsewhere since, so that its bytes
+ * would have to be brought there: it is made anew beside it, and so is what was made from it.
+ */
+static void part_from_window(struct memory *root, struct residence *residence, uint8_t place)
+{
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (memory->root == root && memory != root)
+            release_now(memory, residence, place);
+    release_now(root, residence, place);
+    extents_dropped(root, place);
+}
+
+cl_int memory_prepare(struct object *object, struct move_context *move)
+{
+    struct memory *memory = (struct memory *)object;
+    struct residence *target = move->context->at[move->to];
+    bool paused = the_thread.gate.owner;
+    if (paused && move->made && memory->root == memory && memory_would_write(memory, move->to))
+        part_from_window(memory, target, move->to);
+    /* Where the seat never used it its bytes are elsewhere: it is made when it is first used. */
+    if (move_is_busy(move) || memory->real[move->to] ||
+        (move->from != PLACE_HOST && !memory->real[move->from]))
+        return CL_SUCCESS;
+    /* What it is made from is made with it; inside the gate, lest a command of another virtual
+     * device that is there already makes it at the same time. */
+    gate_enter();
+    cl_int error = memory_make_real(memory, target, move->to);
+    gate_leave();
+    /* More than it may have there: it stays in host memory until a command needs it. */
+    if (error == NO_ROOM) {
+        atomic_store(&target->device->account.tight, true);
+        return CL_SUCCESS;
+    }
+    /* The program may have freed its memory since it released the object. */
+    return !paused && object_refs(memory->root) == 0 ? CL_SUCCESS : error;
+}
+
+cl_int memory_arrive(struct object *object, const struct move_context *move)
+{
+    struct memory *memory = (struct memory *)object;
+    if (!move_carries_maps(move) || memory->root != memory || !map_any(memory))
+        return CL_SUCCESS;
+    return map_arrive(memory, move->context->at[move->to], move->from, move->to);
+}
+
+/* Its real object goes, with a hold on the window that it was made over. */
+static void leave(struct memory *memory, const struct move_context *move, uint8_t place)
+{
+    struct residence *residence = move->context->at[place];
+    bool root = memory->root == memory, committed = place == move->from;
+    bool over_host = memory->root->backed & (1u << place);
+    if (root && committed)
+        (void)map_leave(memory, residence, place); /* what its driver mapped it unmaps */
+    if (over_host && move->drained)
+        residence_release(residence->cl, OBJECT_MEMORY, memory->real[place]);
+    else
+        residence_retire(residence, OBJECT_MEMORY, memory->real[place],
+                         root && over_host ? window_ref(memory->window) : NULL);
+    memory_left(memory, residence, place);
+    extents_dropped(memory, place);
+}
+
+void memory_vacate(struct object *object, const struct move_context *move, uint8_t place)
+{
+    struct memory *memory = (struct memory *)object;
+    if (move_empties(move, place))
+        leave(memory, move, place);
+    if (memory->root != memory || place != move->from)
+        return;
+    if (move->leaves || place == PLACE_HOST)
+        map_moved(memory, place, move_carries_maps(move) ? move->to : PLACE_HOST);
+    memory_window_drop(memory, place);
+}
