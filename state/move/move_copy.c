@@ -27,6 +27,7 @@ struct roots {
 static void roots_finish(struct roots *roots)
 {
     for (size_t i = 0; i < roots->count; i++) {
+        extents_unwatch(roots->roots[i]);
         atomic_store(&roots->roots[i]->collected, false);
         object_unhold(roots->roots[i]);
     }
@@ -34,7 +35,7 @@ static void roots_finish(struct roots *roots)
     free(roots->versions);
 }
 
-static int roots_push(struct roots *roots, struct memory *root)
+static int roots_push(struct roots *roots, struct memory *root, bool ahead)
 {
     if (roots->count == roots->capacity) {
         size_t capacity = roots->capacity ? 2 * roots->capacity : 256;
@@ -50,9 +51,8 @@ static int roots_push(struct roots *roots, struct memory *root)
     }
     object_hold(root);
     atomic_store(&root->collected, true);
-    roots->versions[roots->count] = atomic_load(&root->version);
+    roots->versions[roots->count] = ahead ? extents_watch(root) : atomic_load(&root->version);
     roots->roots[roots->count++] = root;
-    roots->bytes += root->size;
     return 0;
 }
 
@@ -63,28 +63,30 @@ static bool can_arrive(const struct move_context *entry, const struct memory *me
 }
 
 /*
- * True when @memory goes from one end of the move to the other. Where another virtual device wrote
- * it last its bytes stay with that one, and a command that needs them brings them (R2).
+ * Bytes of @memory that go from one end of the move to the other. What another virtual device wrote
+ * last stays with that one, and a command that needs it brings it (R2).
  */
-static bool goes_along(const struct move_context *entry, const struct memory *memory)
+static uint64_t goes_along(const struct move_context *entry, const struct memory *memory)
 {
-    return replica_needs(memory, entry->to) &&
-           (replica_is_latest(memory, move_source(entry)) ||
-            replica_is_latest(memory, PLACE_HOST)) &&
-           (entry->to == PLACE_HOST ? entry->leaves : can_arrive(entry, memory));
+    return (entry->to == PLACE_HOST ? entry->leaves : can_arrive(entry, memory))
+               ? replica_lacking(memory, move_source(entry), entry->to)
+               : 0;
 }
 
-/* What there is no room for in the target, and the source has alone. */
-static bool stays_in_host(const struct move_context *entry, const struct memory *memory)
+/* Those that there is no room for in the target, and that the source has alone. */
+static uint64_t stays_in_host(const struct move_context *entry, const struct memory *memory)
 {
-    return entry->to != PLACE_HOST && entry->leaves && !can_arrive(entry, memory) &&
-           replica_needs(memory, PLACE_HOST) && replica_is_latest(memory, move_source(entry));
+    return entry->to != PLACE_HOST && entry->leaves && !can_arrive(entry, memory)
+               ? replica_lacking(memory, move_source(entry), PLACE_HOST)
+               : 0;
 }
+
+typedef uint64_t (*counter)(const struct move_context *entry, const struct memory *memory);
 
 /* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
- */
-static int roots_collect(const struct move_context *entry,
-                         bool (*wanted)(const struct move_context *, const struct memory *),
+ *
+ * @ahead  The program runs while they are copied. */
+static int roots_collect(const struct move_context *entry, counter count, bool ahead,
                          struct roots *ret_roots)
 {
     struct roots roots = {.from = move_source(entry)};
@@ -92,8 +94,11 @@ static int roots_collect(const struct move_context *entry,
     struct memory *memory;
     int error = 0;
     while (error == 0 && (memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->context == entry->context && memory->root == memory && wanted(entry, memory))
-            error = roots_push(&roots, memory);
+        bool own = memory->context == entry->context && memory->root == memory;
+        uint64_t bytes = own ? count(entry, memory) : 0;
+        if (bytes != 0)
+            error = roots_push(&roots, memory, ahead);
+        roots.bytes += bytes;
         object_unhold(memory);
     }
     if (error == 0)
@@ -354,7 +359,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     if (error != 0)
         return error;
     uint64_t closed = clock_now_ns();
-    error = roots_collect(entry, goes_along, &roots);
+    error = roots_collect(entry, goes_along, true, &roots);
     if (error == 0 && roots.bytes >= AHEAD_WORTH)
         error = markers_place(move, &markers);
     gate_open();
@@ -415,12 +420,12 @@ static int arrive_all(struct move *move)
 }
 
 static int copy_group(struct move *move, const struct move_context *entry, uint8_t to,
-                      bool (*wanted)(const struct move_context *, const struct memory *))
+                      counter count)
 {
     int error;
     do {
         struct roots roots = {0};
-        error = roots_collect(entry, wanted, &roots);
+        error = roots_collect(entry, count, false, &roots);
         if (error == 0) {
             move->total += roots.bytes;
             error = refresh(move, entry, to, &roots, true);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "state/memory/extents.h"
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
 #include "state/object/lost.h"
@@ -26,13 +27,17 @@ uint8_t move_source(const struct move_context *entry)
 static bool survives(const struct memory *root)
 {
     const struct context *context = root->context;
-    if (replica_is_latest(root, PLACE_HOST))
-        return true;
+    uint32_t places = 1u << PLACE_HOST;
     for (uint8_t place = 0; place < PLACES; place++)
-        if (root->real[place] && context->at[place] && !residence_is_lost(context->at[place]) &&
-            replica_is_latest(root, place))
-            return true;
-    return false;
+        if (root->real[place] && context->at[place] && !residence_is_lost(context->at[place]))
+            places |= 1u << place;
+    for (size_t at = 0; at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        if (extent.version != 0 && !(extent.latest & places))
+            return false;
+        at = extent.range.end;
+    }
+    return true;
 }
 
 /* Its context's residence for @seat is lost. */

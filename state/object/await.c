@@ -98,16 +98,11 @@ static void *helper_run(void *data)
 
 static struct helper *helper_create(void)
 {
-    pthread_condattr_t monotonic;
     struct helper *helper = calloc(1, sizeof(*helper));
-    if (!helper || pthread_condattr_init(&monotonic) != 0) {
-        free(helper);
+    if (!helper)
         return NULL;
-    }
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&helper->called, NULL);
-    pthread_cond_init(&helper->ended, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&helper->ended, NULL);
     if (thread_start("reseat-wait", 0, helper_run, helper, NULL) == 0)
         return helper;
     helper_free(helper);
