@@ -151,8 +151,9 @@ cl_int mapping_carry(struct mapping *mapping, uint8_t place)
     cl_int error = CL_SUCCESS;
     if (mapping->place != PLACE_NONE && mapping->place != place) {
         struct residence *from = context->at[mapping->place];
-        error = leave(mapping, from);
-        if (error == CL_SUCCESS)
+        bool lost = residence_is_lost(from);
+        error = lost ? CL_SUCCESS : leave(mapping, from);
+        if (error == CL_SUCCESS && !lost)
             error = residence_await_queue(from, from->io);
         if (error != CL_SUCCESS)
             return error;

@@ -161,7 +161,8 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                  {"own_memory", &c->own_memory},
                  {"late_status", &c->late_status},
                  {"greedy", &c->greedy},
-                 {"careless", &c->careless}};
+                 {"careless", &c->careless},
+                 {"lost_hangs", &c->lost_hangs}};
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
         if (strcmp(key, numbers[i].key) == 0)
             return parse_number(value, numbers[i].field);
@@ -182,6 +183,10 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
         else
             c->compute_units = (cl_uint)number;
         return 0;
+    }
+    if (strcmp(key, "lost_error") == 0) {
+        c->lost_error = (cl_int)strtol(value, NULL, 10);
+        return c->lost_error < 0 ? 0 : -EINVAL;
     }
     if (strcmp(key, "name") == 0)
         return parse_text(value, c->name, sizeof(c->name));

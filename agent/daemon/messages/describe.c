@@ -88,6 +88,7 @@ static void describe_seat(const struct agent *agent, const struct program_device
     frame_string(frame, "device_driver_name", seat->has_device ? seat->device.device : "");
     frame_bool(frame, "suspended", seat->suspended);
     frame_bool(frame, "moving", seat->moving);
+    frame_bool(frame, "lost", seat->lost);
     frame_u64(frame, "device_bytes", seat->device_bytes);
     frame_u64(frame, "moves", seat->moves);
     frame_u64(frame, "last_downtime_ns", seat->last_downtime_ns);

@@ -64,6 +64,7 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
 
     seat->suspended = field_bool(map, "suspended", false);
     seat->moving = field_bool(map, "moving", false);
+    seat->lost = field_bool(map, "lost", false);
     seat->device_bytes = bytes_of(map, "device_bytes", 0);
     seat->last_downtime_ns = field_u64(map, "last_downtime_ns", 0);
     if (moves != seat->moves || !program->status.known) {
@@ -135,6 +136,16 @@ bool program_moving(const struct program *program)
     return false;
 }
 
+static bool program_lost(const struct program *program)
+{
+    for (size_t i = 0; i < program->seat_count; i++) {
+        if (!program->seats[i].suspended && program->seats[i].lost) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool program_spilled(const struct program *program)
 {
     for (size_t i = 0; i < program->seat_count; i++) {
@@ -155,6 +166,9 @@ const char *program_state(const struct program *program)
     }
     if (program_moving(program)) {
         return "moving";
+    }
+    if (program_lost(program)) {
+        return "lost";
     }
     if (program_suspended(program)) {
         return "suspended";

@@ -12,6 +12,7 @@ struct program_device {
     struct device_key device; /**< Where it is, was last, or will start. */
     bool suspended;
     bool moving;
+    bool lost; /**< Its device is, and has not answered since. */
     uint64_t device_bytes;
     uint64_t moves;
     uint64_t last_downtime_ns;
@@ -220,7 +221,7 @@ void program_take_queued(struct agent *agent, struct program *program, const msg
 /** Forget what it said of itself: another connection says it anew. */
 void program_reset_status(struct program *program);
 
-/** "starting", "running", "moving", "suspended", "waiting", "spilled" or "away". */
+/** "starting", "running", "moving", "lost", "suspended", "waiting", "spilled" or "away". */
 const char *program_state(const struct program *program);
 /** Bytes that a seat has, on its device and in host memory, as last heard. */
 uint64_t seat_wanted(const struct program_device *seat);
