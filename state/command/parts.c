@@ -64,11 +64,11 @@ void parts_release(struct parts *parts, const struct context *context)
 {
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
-        const struct residence *residence = context->at[part->place];
+        /* A place that was left may be a mover's by now: looked at only for what is still there. */
         if (part->real)
-            residence->cl->clReleaseEvent(part->real);
+            context->at[part->place]->cl->clReleaseEvent(part->real);
         if (part->queue)
-            residence->cl->clReleaseCommandQueue(part->queue);
+            context->at[part->place]->cl->clReleaseCommandQueue(part->queue);
         part->real = NULL;
         part->queue = NULL;
     }
