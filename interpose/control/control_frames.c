@@ -30,9 +30,8 @@ void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_st
 {
     char key[DEVICE_KEY_TEXT_MAX] = "";
 
-    if (status->device.icd[0]) {
+    if (status->device.icd[0])
         device_key_format(&status->device, key);
-    }
     frame_map(frame, NULL);
     frame_u64(frame, "seat", seat);
     frame_string(frame, "device", key);

@@ -402,11 +402,10 @@ void move_transact(struct move *move)
         conclude(move, error);
         return;
     }
-    if (work_begin() || move->resumes) {
+    if (work_begin() || move->resumes)
         run(move);
-    } else {
+    else
         conclude(move, -ESHUTDOWN);
-    }
     work_end();
     long_lock_release(&one_at_a_time);
 }

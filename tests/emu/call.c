@@ -90,10 +90,9 @@ static bool arm_fires(struct emu_shared_device *shared, int function)
     int target = atomic_load(&shared->arm_target);
     if (left <= 0 || (target != EMU_EVERY_FUNCTION && target != function))
         return false;
-    while (left > 0) {
+    while (left > 0)
         if (atomic_compare_exchange_weak(&shared->arm_left, &left, left - 1))
             return left == 1;
-    }
     return false;
 }
 

@@ -46,12 +46,10 @@ void capacity_update(struct agent *agent)
 
     for (size_t i = 0; i < inventory->count; i++) {
         uint32_t index;
-        if (!ledger_device(ledger, inventory->entries[i].name, &index)) {
+        if (!ledger_device(ledger, inventory->entries[i].name, &index))
             list_device(agent, &inventory->entries[i], &ledger->devices[index]);
-        }
     }
-    for (uint32_t i = 0; i < ledger->count; i++) {
+    for (uint32_t i = 0; i < ledger->count; i++)
         ledger->devices[i].listed = devices_entry(agent, i) != NULL;
-    }
     agent->changed = true;
 }

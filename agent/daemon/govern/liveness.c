@@ -13,11 +13,9 @@
 
 static bool is_awaited(const struct agent *agent, const struct program *program)
 {
-    for (const struct request *request = agent->requests; request; request = request->next) {
-        if (request->program == program) {
+    for (const struct request *request = agent->requests; request; request = request->next)
+        if (request->program == program)
             return true;
-        }
-    }
     return program->governed.shrinks;
 }
 

@@ -32,10 +32,8 @@ int placing_choose(struct agent *agent, const struct device_wish *wish,
     }
     int result =
         device_place_by(inventory, wish, open ? fills : NULL, ret_entries, ret_error, error_size);
-    for (size_t i = 0; !result && i < wish->named; i++) {
-        if (drain_refuses(agent, ret_entries[i]->name, ret_error, error_size)) {
+    for (size_t i = 0; !result && i < wish->named; i++)
+        if (drain_refuses(agent, ret_entries[i]->name, ret_error, error_size))
             return -EBUSY;
-        }
-    }
     return result;
 }

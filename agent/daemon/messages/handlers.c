@@ -48,9 +48,8 @@ void hello_handle(struct peer *peer, struct message *message)
         peer->role = PEER_CLIENT;
     }
     peer_send(peer, &frame);
-    if (peer->program) {
+    if (peer->program)
         drain_notify(agent, peer->program);
-    }
 }
 
 void wish_handle(struct peer *peer, struct message *message)
@@ -60,11 +59,10 @@ void wish_handle(struct peer *peer, struct message *message)
     bool before = program->wish.aware;
 
     program_take_wish(program, &message->root);
-    if (before) {
+    if (before)
         program->governed.wished = ++agent->governor->events;
-    } else {
+    else
         drain_notify(agent, program);
-    }
     agent->changed = true;
 }
 
@@ -102,9 +100,8 @@ void agent_handle(struct peer *peer, struct message *message)
     struct frame frame;
 
     (void)message;
-    for (const struct program *program = peer->agent->programs; program; program = program->next) {
+    for (const struct program *program = peer->agent->programs; program; program = program->next)
         count++;
-    }
     frame_init(&frame, MSG_AGENT);
     frame_u64(&frame, "pid", (uint64_t)getpid());
     frame_string(&frame, "release", RESEAT_VERSION);
@@ -148,9 +145,8 @@ void notice_handle(struct peer *client, struct message *message)
     struct program *program = client_program(client, map, &seat);
     struct frame frame;
 
-    if (!program) {
+    if (!program)
         return;
-    }
     if (!program->peer || !program->wish.aware) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) %s, so it takes no notice; reseat ps --json shows those "

@@ -70,22 +70,19 @@ void messages_take(struct peer *peer, struct message *message)
                                  *end = handler + message_handler_count;
 
     if (peer->role == PEER_PROGRAM) {
-        if (!peer->program) {
+        if (!peer->program)
             return; /* It has another connection by now. */
-        }
         liveness_heard(agent, peer->program);
     }
     while (handler < end &&
-           (handler->from != peer->role || !field_is(&message->root, "type", handler->type))) {
+           (handler->from != peer->role || !field_is(&message->root, "type", handler->type)))
         handler++;
-    }
-    if (handler == end) {
+    if (handler == end)
         refuse(peer, &message->root);
-    } else if (handler->allowed && !handler->allowed(geteuid(), peer->uid)) {
+    else if (handler->allowed && !handler->allowed(geteuid(), peer->uid))
         peer_error(peer, ERR_DENIED, "only the agent's own user and root may %s", handler->deed);
-    } else if (!handler->device ||
-               !client_lists_devices(peer, message, handler->device, handler->or_program)) {
+    else if (!handler->device ||
+             !client_lists_devices(peer, message, handler->device, handler->or_program))
         handler->handle(peer, message);
-    }
     govern_run(agent);
 }
