@@ -11,6 +11,9 @@ struct question {
     const char *what; /**< What the agent is to do, in messages: "list devices". */
     bool launch;      /**< Start an agent where none runs. */
     int timeout_ms;
+    const char *members; /**< What of the answer --json prints, as output_add_members(). */
+    /** Prints the answer for people; returns an exit status. */
+    int (*print)(const struct output *output, const json_t *answer);
 };
 
 /**
@@ -24,11 +27,14 @@ MUST_CHECK int ask_connect(const struct output *output, bool launch, const char 
 /**
  * Connect, send @frame and finish it, wait for the answer, disconnect.
  *
- * @ret_message  On success the answer, to be given to message_finish().
+ * @ret_answer  On success the answer, to be given to json_decref().
  * Returns 0, or an exit status after having said what is wrong.
  */
 MUST_CHECK int ask(const struct output *output, const struct question *question,
-                   struct frame *frame, struct message *ret_message);
+                   struct frame *frame, json_t **ret_answer);
+/** The same, and print the answer as the question says. Returns an exit status. */
+MUST_CHECK int ask_print(const struct output *output, const struct question *question,
+                         struct frame *frame);
 
 /** What comes while the agent carries out something long. */
 struct news {
