@@ -1,4 +1,4 @@
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
-#include "agent/config/lock.h"
 #include "agent/config/process.h"
 #include "state/base/clock.h"
 

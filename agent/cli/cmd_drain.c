@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
 /* reseat drain and reseat rebalance: moves that the policy chooses, shown as they end. */

@@ -6,7 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 #include "agent/config/cleanup.h"
 

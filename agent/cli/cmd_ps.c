@@ -1,4 +1,4 @@
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/output.h"
 #include "agent/cli/verb.h"
 

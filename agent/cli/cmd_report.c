@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
 #define REPORT_MS 10000

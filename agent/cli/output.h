@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "agent/config/bytes.h"
 #include "agent/wire/protocol.h"
+#include "agent/wire/size.h"
 #include "state/base/compiler.h"
 
 /* What the command line prints: one line for a person, or one JSON object for a program. */
