@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
 #include "agent/doctor/elf_facts.h"
+#include "state/base/cleanup.h"
 
 #define LINKED_MAX    1024
 #define LIBRARIES_MAX 256 /* Of one folder. */

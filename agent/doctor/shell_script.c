@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/doctor/inspection.h"
+#include "state/base/cleanup.h"
 
 /*
  * Nothing of it is run, so what a variable holds is a guess: a path that begins with one is looked
