@@ -273,8 +273,7 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
         say_change_running(&page, &view, program);
     else if (program_queues(p))
         say_change_waiting(&page, &view, program);
-    for (uint32_t i = 0; i < world->device_count; i++) {
+    for (uint32_t i = 0; i < world->device_count; i++)
         if (i != p->device)
             say_device(&page, &view, program, i);
-    }
 }

@@ -53,10 +53,9 @@ int place_choose(const struct place_device *devices, size_t count, size_t *ret_d
     const struct place_device *best = NULL;
     size_t same = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (!devices[i].closed && (!best || better(&devices[i], best)))
             best = &devices[i];
-    }
     if (!best) {
         snprintf(ret_reason, reason_size,
                  count ? "none of the %zu devices takes new programs" : "there is no device",

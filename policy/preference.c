@@ -58,10 +58,9 @@ static struct amounts had_on(const struct view *view, const struct policy_progra
 
 static bool is_less(const struct amounts *a, const struct amounts *b)
 {
-    for (unsigned i = 0; i < NUMBERS; i++) {
+    for (unsigned i = 0; i < NUMBERS; i++)
         if (a->numbers[i] < b->numbers[i])
             return true;
-    }
     return b->features & ~a->features;
 }
 
@@ -84,11 +83,10 @@ bool prefer_better(const struct view *view, const struct policy_program *program
 
     if (is_less(&there, &here))
         return false;
-    for (unsigned i = 0; i < NUMBERS; i++) {
+    for (unsigned i = 0; i < NUMBERS; i++)
         if (there.numbers[i] > here.numbers[i] &&
             (double)there.numbers[i] >= (double)here.numbers[i] * gain)
             return true;
-    }
     return there.features & ~here.features;
 }
 
@@ -158,14 +156,12 @@ struct prefer_text prefer_text(const struct view *view, const struct policy_prog
     size_t used = 0;
     uint32_t bit;
 
-    for (unsigned i = 0; i < NUMBERS; i++) {
+    for (unsigned i = 0; i < NUMBERS; i++)
         if (all ? wanted.numbers[i] > 0 : has.numbers[i] < wanted.numbers[i])
             name_thing(things[count++], sizeof(*things), (enum thing)i, wanted.numbers[i]);
-    }
-    for (size_t i = 0; (feature = reseat_limits_feature(i, &bit)); i++) {
+    for (size_t i = 0; (feature = reseat_limits_feature(i, &bit)); i++)
         if (wanted.features & bit && (all || !(has.features & bit)))
             snprintf(things[count++], sizeof(*things), "%s", feature);
-    }
     for (unsigned i = 0; i < count && i < SAID; i++)
         used += (size_t)snprintf(ret.text + used, sizeof(ret.text) - used, "%s%s",
                                  !i                                ? ""

@@ -79,28 +79,25 @@ static const char *const way_names[POLICY_WAYS] = {"upgrade", "spill", "wait", "
 
 const char *policy_way_name(enum policy_way way)
 {
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
         if (way == 1u << i)
             return way_names[i];
-    }
     return "none";
 }
 
 unsigned policy_way_of(const char *name, size_t length)
 {
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
         if (strlen(way_names[i]) == length && !memcmp(way_names[i], name, length))
             return 1u << i;
-    }
     return 0;
 }
 
 const struct setting *settings_find(const char *name)
 {
-    for (size_t i = 0; i < settings_count; i++) {
+    for (size_t i = 0; i < settings_count; i++)
         if (!strcmp(settings_table[i].name, name))
             return &settings_table[i];
-    }
     return NULL;
 }
 
@@ -143,11 +140,10 @@ static int read_number(const char *text, uint64_t *ret_value, const char **ret_e
     uint64_t value = 0;
     const char *at = text;
 
-    for (; *at >= '0' && *at <= '9'; at++) {
+    for (; *at >= '0' && *at <= '9'; at++)
         if (__builtin_mul_overflow(value, 10, &value) ||
             __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
             return -EINVAL;
-    }
     if (at == text)
         return -EINVAL;
     *ret_value = value;
@@ -167,10 +163,9 @@ static int read_seconds(const char *text, uint64_t *ret_value)
     if (read_number(text, &value, &end))
         return -EINVAL;
     end += *end == ' ';
-    for (size_t i = 0; i < COUNT_OF(units); i++) {
+    for (size_t i = 0; i < COUNT_OF(units); i++)
         if (!strcmp(end, units[i].unit))
             return __builtin_mul_overflow(value, units[i].seconds, ret_value) ? -EINVAL : 0;
-    }
     return -EINVAL;
 }
 
@@ -270,10 +265,9 @@ void settings_init(struct policy_settings *ret_settings)
     char reason[POLICY_REASON];
 
     memset(ret_settings, 0, sizeof(*ret_settings));
-    for (size_t i = 0; i < settings_count; i++) {
+    for (size_t i = 0; i < settings_count; i++)
         if (settings_table[i].type == SETTING_WAYS)
             set_ways(ret_settings, settings_table[i].initial_ways, reason, sizeof(reason));
         else
             store(ret_settings, &settings_table[i], settings_table[i].initial);
-    }
 }

@@ -28,10 +28,9 @@ struct shift {
 
 static bool is_moved(const struct shift *shift, uint32_t program)
 {
-    for (unsigned i = 0; i < shift->count; i++) {
+    for (unsigned i = 0; i < shift->count; i++)
         if (shift->moves[i].program == program)
             return true;
-    }
     return false;
 }
 

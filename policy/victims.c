@@ -181,10 +181,9 @@ static uint64_t reach_most(struct view *view, int64_t rank)
     if (reach->known && reach->rank == rank)
         return reach->most;
     *reach = (struct policy_reach){.known = true, .rank = rank};
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
+    for (uint32_t i = 0; i < view->world->device_count; i++)
         if (device_open(device_at(view, i)))
             reach->most = most_of(reach->most, reach_on(view, rank, i));
-    }
     spend_visits(view, view->placed);
     return reach->most;
 }

@@ -40,9 +40,8 @@ int ask_connect(const struct output *output, bool launch, const char *what,
         }
         error = client_connect(&paths, ret_client);
     }
-    if (error == -EPROTO && ret_client->problem[0]) {
+    if (error == -EPROTO && ret_client->problem[0])
         return output_fail(output, ERR_PROTOCOL, "%s", ret_client->problem);
-    }
     return error ? output_fail_agent(output, error, what) : 0;
 }
 
@@ -58,16 +57,13 @@ int ask(const struct output *output, const struct question *question, struct fra
         return status;
     }
     int result = client_send(&client, frame);
-    if (!result) {
+    if (!result)
         result = client_receive(&client, question->timeout_ms, -1, ret_message);
-    }
     client_close(&client);
-    if (result != 1) {
+    if (result != 1)
         return output_fail_agent(output, result ? result : -EPROTO, question->what);
-    }
-    if (field_is(&ret_message->root, "type", question->type)) {
+    if (field_is(&ret_message->root, "type", question->type))
         return 0;
-    }
     status = output_fail_message(output, ret_message);
     message_finish(ret_message);
     return status;
@@ -95,13 +91,11 @@ void ask_put_environment(struct frame *frame)
     const char **variables;
     size_t count;
 
-    if (environment_of_drivers(&variables, &count)) {
+    if (environment_of_drivers(&variables, &count))
         return;
-    }
     frame_array(frame, "environment");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         frame_string(frame, NULL, variables[i]);
-    }
     frame_end(frame);
     free(variables);
 }

@@ -30,13 +30,11 @@ static int say_hello(struct client *client, int64_t until)
     frame_u64(&frame, "version", PROTOCOL_VERSION);
     frame_string(&frame, "role", "client");
     int result = client_send(client, &frame);
-    if (result) {
+    if (result)
         return result;
-    }
     result = client_receive(client, (int)(until - clock_now_ms()), -1, &message);
-    if (result != 1) {
+    if (result != 1)
         return result ? result : -EPROTO;
-    }
     result = field_is(&message.root, "type", MSG_WELCOME) ? 0 : -EPROTO;
     field_text(&message.root, "message", client->problem, sizeof(client->problem));
     message_finish(&message);
@@ -50,26 +48,21 @@ int client_connect(const struct paths *paths, struct client *ret_client)
 
     frame_reader_init(&client.reader);
     /* Nothing tells when a full backlog has room again. */
-    for (; client.fd == -EAGAIN && clock_now_ms() < until;
-         client.fd = agent_connect(paths->socket)) {
+    for (; client.fd == -EAGAIN && clock_now_ms() < until; client.fd = agent_connect(paths->socket))
         clock_sleep(RETRY_MS * NS_PER_MS);
-    }
     int result = client.fd == -EAGAIN ? -ETIMEDOUT : client.fd < 0 ? client.fd : 0;
-    if (!result) {
+    if (!result)
         result = say_hello(&client, until);
-    }
-    if (result) {
+    if (result)
         client_close(&client);
-    }
     *ret_client = client;
     return result;
 }
 
 void client_close(struct client *client)
 {
-    if (client->fd >= 0) {
+    if (client->fd >= 0)
         close(client->fd);
-    }
     client->fd = -1;
     frame_reader_finish(&client->reader);
 }
@@ -79,9 +72,8 @@ static int wait_for(struct pollfd polled[2], int64_t until)
 {
     int64_t left = until - clock_now_ms();
 
-    if (left <= 0) {
+    if (left <= 0)
         return -ETIMEDOUT;
-    }
     return poll(polled, 2, (int)left) < 0 && errno != EINTR ? -errno : 0;
 }
 
@@ -114,31 +106,24 @@ int client_receive(struct client *client, int timeout_ms, int other, struct mess
     for (;;) {
         char bytes[16384];
         int result = frame_reader_next(&client->reader, ret_message);
-        if (result) {
+        if (result)
             return result == 1 ? 1 : -EPROTO;
-        }
         struct pollfd polled[2] = {{.fd = client->fd, .events = POLLIN},
                                    {.fd = other, .events = POLLIN}};
         result = wait_for(polled, until);
-        if (result) {
+        if (result)
             return result;
-        }
-        if (polled[1].revents) {
+        if (polled[1].revents)
             return 0;
-        }
-        if (!polled[0].revents) {
+        if (!polled[0].revents)
             continue;
-        }
         ssize_t count = recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
-        if (count == 0 || (count < 0 && errno == ECONNRESET)) {
+        if (count == 0 || (count < 0 && errno == ECONNRESET))
             return -EPIPE;
-        }
-        if (count < 0 && errno != EAGAIN && errno != EINTR) {
+        if (count < 0 && errno != EAGAIN && errno != EINTR)
             return -errno;
-        }
-        if (count > 0 && frame_reader_feed(&client->reader, bytes, (size_t)count)) {
+        if (count > 0 && frame_reader_feed(&client->reader, bytes, (size_t)count))
             return -ENOMEM;
-        }
     }
 }
 
@@ -154,14 +139,12 @@ int client_follow(struct client *client, int patience_ms, int other, struct mess
             until = clock_now_ms() + patience_ms;
             continue;
         }
-        if (result != -ETIMEDOUT || clock_now_ms() >= until) {
+        if (result != -ETIMEDOUT || clock_now_ms() >= until)
             return result;
-        }
         frame_init(&frame, MSG_AGENT);
         result = client_send(client, &frame);
-        if (result) {
+        if (result)
             return result;
-        }
     }
 }
 
@@ -189,24 +172,21 @@ static int launch(void)
     pid_t child;
     int error = paths_agent(path);
 
-    if (error) {
+    if (error)
         return error;
-    }
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     error = -posix_spawn(&child, path, &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (error) {
+    if (error)
         return error;
-    }
     pid_t ended;
     int64_t until = clock_now_ms() + LAUNCH_MS;
     while ((ended = waitpid(child, &status, WNOHANG)) <= 0) {
-        if (ended < 0 && errno != EINTR) {
+        if (ended < 0 && errno != EINTR)
             return -errno;
-        }
         if (clock_now_ms() >= until) {
             kill(child, SIGKILL);
             waitpid(child, &status, 0);
@@ -221,8 +201,7 @@ int client_launch_agent(char *ret_why, size_t why_size)
 {
     int result = launch();
 
-    if (result) {
+    if (result)
         say_why(result, ret_why, why_size);
-    }
     return result;
 }

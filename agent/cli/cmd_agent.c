@@ -25,9 +25,8 @@ static int print_agent(const struct output *output, bool running, const msgpack_
         json_t *object = output_object(output, STATUS_DONE);
         json_object_set_new(object, "running", json_boolean(running));
         json_object_set_new(object, "agent", about ? output_value(about) : json_null());
-        if (about) {
+        if (about)
             json_object_del(json_object_get(object, "agent"), "type");
-        }
         return output_print(object, STATUS_DONE);
     }
     if (!running) {
@@ -37,9 +36,8 @@ static int print_agent(const struct output *output, bool running, const msgpack_
                (unsigned long long)field_u64(about, "pid", 0), release,
                (unsigned long long)field_u64(about, "apps", 0), folder);
     }
-    if (problem[0]) {
+    if (problem[0])
         output_note(output, "it keeps an older configuration; the last is refused: %s", problem);
-    }
     return output_done();
 }
 
@@ -62,9 +60,8 @@ static int show(const struct output *output, bool launch)
 static bool gone(pid_t pid, uint64_t start, int timeout_ms)
 {
     for (int waited = 0; waited < timeout_ms; waited += 10) {
-        if (!process_alive(pid, start)) {
+        if (!process_alive(pid, start))
             return true;
-        }
         clock_sleep(10 * NS_PER_MS);
     }
     return false;
@@ -75,12 +72,10 @@ static int end(const struct output *output, pid_t pid, uint64_t start)
 {
     kill(pid, SIGTERM);
     kill(pid, SIGCONT);
-    if (!gone(pid, start, TERM_MS)) {
+    if (!gone(pid, start, TERM_MS))
         kill(pid, SIGKILL);
-    }
-    if (!gone(pid, start, STOP_MS)) {
+    if (!gone(pid, start, STOP_MS))
         return output_fail(output, ERR_FAILED, "the agent (pid %d) does not end", (int)pid);
-    }
     return print_agent(output, false, NULL,
                        "the agent did not answer and was ended; programs run on without it");
 }
@@ -114,15 +109,12 @@ static int stop(const struct output *output)
     int result = ask_to_stop(&paths, &client, &message);
     client_close(&client);
     /* One that hangs, or is of a release that is not understood, is ended all the same. */
-    if ((result == -ETIMEDOUT || result == -EPROTO) && !lock_holder(paths.folder, &pid, &start)) {
+    if ((result == -ETIMEDOUT || result == -EPROTO) && !lock_holder(paths.folder, &pid, &start))
         return end(output, pid, start);
-    }
-    if (result == -EPROTO && client.problem[0]) {
+    if (result == -EPROTO && client.problem[0])
         return output_fail(output, ERR_PROTOCOL, "%s", client.problem);
-    }
-    if (result != 1) {
+    if (result != 1)
         return output_fail_agent(output, result, "stop");
-    }
     if (!field_is(&message.root, "type", MSG_STOP)) {
         int status = output_fail_message(output, &message);
         message_finish(&message);
@@ -130,9 +122,8 @@ static int stop(const struct output *output)
     }
     pid = (pid_t)field_u64(&message.root, "pid", 0);
     message_finish(&message);
-    if (!process_start_time(pid, &start) && !gone(pid, start, STOP_MS)) {
+    if (!process_start_time(pid, &start) && !gone(pid, start, STOP_MS))
         return end(output, pid, start);
-    }
     return print_agent(output, false, NULL, "the agent has ended; programs run on without it");
 }
 

@@ -15,11 +15,9 @@ static void print_devices(const struct paths *paths)
     struct inventory inventory = {0};
     char path[PATH_MAX];
 
-    if (!paths_join(paths->folder, "inventory", path) && !inventory_read(path, &inventory)) {
-        for (size_t i = 0; i < inventory.count; i++) {
+    if (!paths_join(paths->folder, "inventory", path) && !inventory_read(path, &inventory))
+        for (size_t i = 0; i < inventory.count; i++)
             puts(inventory.entries[i].name);
-        }
-    }
     inventory_finish(&inventory);
 }
 
@@ -29,9 +27,8 @@ static void print_programs(const struct paths *paths)
     struct message message;
     struct frame frame;
 
-    if (client_connect(paths, &client)) {
+    if (client_connect(paths, &client))
         return;
-    }
     frame_init(&frame, MSG_APPS);
     if (!client_send(&client, &frame) && client_receive(&client, PROGRAMS_MS, -1, &message) == 1) {
         const msgpack_object *programs;
@@ -50,9 +47,8 @@ static int run(struct call *call)
 {
     struct paths paths;
 
-    if (paths_find(&paths) == 0) {
+    if (paths_find(&paths) == 0)
         (strcmp(call->words[0], "devices") == 0 ? print_devices : print_programs)(&paths);
-    }
     return output_done();
 }
 

@@ -125,9 +125,8 @@ static int take_setting(struct call *call, const struct verb_option *option, con
 {
     struct print *print = call->options;
 
-    if (print->count == GIVEN_MAX) {
+    if (print->count == GIVEN_MAX)
         return output_usage(&call->output, "there are more than %d settings", GIVEN_MAX);
-    }
     print->given[print->count++] = (struct config_option){option->name, text};
     return 0;
 }
@@ -149,9 +148,8 @@ static int run_print(struct call *call)
     struct config_error error;
     struct config config;
 
-    if (config_load_effective(print->given, print->count, &config, &error)) {
+    if (config_load_effective(print->given, print->count, &config, &error))
         return refuse(&call->output, &error);
-    }
     int status = call->output.json               ? print_json(&call->output, &config)
                  : config_print(&config, stdout) ? STATUS_ROLLED_BACK
                                                  : STATUS_DONE;
@@ -209,12 +207,10 @@ static int run_validate(struct call *call)
         status = find(output, path, &exists);
         source.path = path;
     }
-    if (status || !exists) {
+    if (status || !exists)
         return status ? status : say_right(output, path, false);
-    }
-    if (config_load(&source, &config, &error)) {
+    if (config_load(&source, &config, &error))
         return refuse(output, &error);
-    }
     config_finish(&config);
     return say_right(output, source.path, true);
 }
@@ -235,17 +231,14 @@ static int run_path(struct call *call)
     bool exists;
     int status = find(output, path, &exists);
 
-    if (status) {
+    if (status)
         return status;
-    }
     exists = exists && access(path, F_OK) == 0;
-    if (output->json) {
+    if (output->json)
         return say_right(output, path, exists);
-    }
     puts(path);
-    if (output_done()) {
+    if (output_done())
         return STATUS_ROLLED_BACK;
-    }
     if (!exists) {
         /* What is named has to be there. */
         const char *named = getenv("RESEAT_CONFIG");
@@ -268,9 +261,8 @@ static int say_reloaded(const struct output *output, const msgpack_object *answe
     field_text(answer, "file", error.file, sizeof(error.file));
     field_text(answer, "reason", error.reason, sizeof(error.reason));
     if (field_bool(answer, "refused", true)) {
-        if (!output->json) {
+        if (!output->json)
             fputs("reseat config: refused, the agent keeps the one before: ", stderr);
-        }
         return refuse(output, &error);
     }
     if (output->json) {

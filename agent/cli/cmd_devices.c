@@ -1,6 +1,6 @@
 #include "agent/cli/ask.h"
-#include "agent/cli/presented_print.h"
-#include "agent/cli/table.h"
+#include "agent/cli/output.h"
+#include "agent/cli/presented.h"
 #include "agent/cli/verb.h"
 
 #define LIST_MS 60000
@@ -71,9 +71,8 @@ static int print(const struct call *call, const struct message *message)
     size_t count = field_array(&message->root, "devices", &devices);
 
     field_text(&message->root, "problem", problem, sizeof(problem));
-    if (problem[0] && !count) {
+    if (problem[0] && !count)
         return output_fail(&call->output, ERR_FAILED, "%s; see reseat doctor", problem);
-    }
     if (wanted->presented) {
         field_string(&message->root, "inventory", inventory, sizeof(inventory));
         return presented_print(&call->output, inventory);
@@ -88,9 +87,8 @@ static int print(const struct call *call, const struct message *message)
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
     }
     int status = print_devices(devices, count);
-    if (problem[0]) {
+    if (problem[0])
         output_note(&call->output, "the list may be old: %s", problem);
-    }
     return status;
 }
 

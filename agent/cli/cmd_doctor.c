@@ -51,9 +51,8 @@ static int find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
         if (client_send(&client, &frame) == 0 &&
             client_receive(&client, LIST_MS, -1, &message) == 1) {
             char own[PATH_MAX] = "";
-            if (field_string(&message.root, "inventory", own, sizeof(own)) && own[0]) {
+            if (field_string(&message.root, "inventory", own, sizeof(own)) && own[0])
                 strcpy(ret_path, own);
-            }
             message_finish(&message);
         }
     }
@@ -68,19 +67,16 @@ static void say_cost(FILE *to, const struct inventory *inventory)
     struct presented presented;
     size_t extensions = 0, limits = 0;
 
-    if (presented_build(inventory, 0, &presented)) {
+    if (presented_build(inventory, 0, &presented))
         return;
-    }
     for (size_t i = 0; i < presented.reasons.count; i++) {
         const struct reason *reason = &presented.reasons.items[i];
         bool named = reason->kind == REASON_EXTENSION || reason->kind == REASON_FEATURE;
         if (reason->by[0] || (reason->rule != REASON_MISSING && reason->rule != REASON_LEAST &&
-                              reason->rule != REASON_COMMON)) {
+                              reason->rule != REASON_COMMON))
             continue;
-        }
-        if (named && extensions++ < NAMES_MAX) {
+        if (named && extensions++ < NAMES_MAX)
             words_add(&names, "%s%s", names.used ? ", " : "", reason->name);
-        }
         limits += reason->kind == REASON_ANSWER;
     }
     for (size_t d = 1; d < presented.count && extensions + limits; d++) {
@@ -89,9 +85,8 @@ static void say_cost(FILE *to, const struct inventory *inventory)
             const struct reason *reason = &presented.reasons.items[i];
             costs = reason->kind <= REASON_FEATURE && !reason->by[0] && reason->by[d];
         }
-        if (costs) {
+        if (costs)
             words_add(&devices, "%s%s", devices.used ? ", " : "", presented.devices[d]->name);
-        }
     }
     if (devices.used) {
         fprintf(
@@ -113,9 +108,8 @@ static void check_inventory(FILE *to, const struct paths *paths, bool answers)
     int error =
         answers ? find_inventory(paths, path) : paths_join(paths->folder, "inventory", path);
 
-    if (!error) {
+    if (!error)
         error = inventory_read(path, &inventory);
-    }
     if (error) {
         fprintf(to, "note  devices: not listed yet (%s); reseat devices does\n", strerror(-error));
     } else if (!inventory.count) {
@@ -142,9 +136,8 @@ static bool check_vendors(FILE *to, const struct paths *paths, const char *libra
             "note  vendors folder: none beside the library names it; reseat run makes one in %s\n",
             paths->folder);
     }
-    if (vendors && access(vendors, R_OK)) {
+    if (vendors && access(vendors, R_OK))
         return line(to, false, "OCL_ICD_VENDORS", vendors, "it is not there: unset the variable");
-    }
     return true;
 }
 
@@ -197,18 +190,16 @@ static void add_line(json_t *checks, json_t *object, char *line, const char **re
     size_t length = strcspn(line, " ");
 
     for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
-        if (strlen(marks[i]) != length || strncmp(marks[i], line, length) != 0) {
+        if (strlen(marks[i]) != length || strncmp(marks[i], line, length) != 0)
             continue;
-        }
         const char *text = line + length + strspn(line + length, " ");
         json_array_append_new(
             checks, json_pack("{s:s, s:o}", "result", marks[i], "text", output_text(text)));
         *ret_stop = i == 2 && !*ret_stop ? text : *ret_stop;
         return;
     }
-    if (line[0]) {
+    if (line[0])
         json_object_set_new(object, "summary", output_text(line));
-    }
 }
 
 static int print_json(const struct output *output, char *text, const char *road, bool good)
@@ -217,14 +208,12 @@ static int print_json(const struct output *output, char *text, const char *road,
     json_t *checks = json_array();
     const char *stop = NULL;
 
-    for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n")) {
+    for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n"))
         add_line(checks, object, line, &stop);
-    }
     json_object_set_new(object, "checks", checks);
     json_object_set_new(object, "road", road ? json_string(road) : json_null());
-    if (!good) {
+    if (!good)
         output_add_error(object, ERR_FAILED, stop ? stop : "something is broken");
-    }
     return output_print(object, good ? STATUS_DONE : STATUS_ROLLED_BACK);
 }
 
@@ -251,23 +240,19 @@ static int run(struct call *call)
     size_t size;
 
     FILE *to = output->json ? open_memstream(&text, &size) : stdout;
-    if (!to) {
+    if (!to)
         return output_fail(output, ERR_FAILED, "no memory");
-    }
     bool setup = !call->count;
     bool good = setup ? check_setup(to) : true;
     int status = setup ? 0 : look(output, call->words, to, &road);
     check_limit(to);
     good = good && road != ROAD_NONE && !fflush(to);
-    if (output->json && fclose(to)) {
+    if (output->json && fclose(to))
         return STATUS_ROLLED_BACK;
-    }
-    if (status) {
+    if (status)
         return status;
-    }
-    if (output->json) {
+    if (output->json)
         return print_json(output, text, setup ? NULL : roads[road], good);
-    }
     return good ? STATUS_DONE : STATUS_ROLLED_BACK;
 }
 

@@ -87,9 +87,8 @@ static void explain(const msgpack_object *root, char *ret, size_t size)
         field_text(&left[i], "reason", reason, sizeof(reason));
         int length = snprintf(ret + used, size - used, "%s%s stays: %s", used ? "; " : "",
                               output_program(field_get(&left[i], "app"), name), reason);
-        if (length < 0 || (size_t)length >= size - used) {
+        if (length < 0 || (size_t)length >= size - used)
             break;
-        }
         used += (size_t)length;
     }
     snprintf(ret + used, size - used, "; %s takes no new programs (reseat drain %s --undo)", device,
@@ -113,9 +112,8 @@ static int finish_json(struct steps *steps, const msgpack_object *root, int stat
     json_object_set(object, "steps", steps->list);
     json_object_set_new(object, "moved", json_integer((json_int_t)field_u64(root, "moved", 0)));
     json_object_set_new(object, "failed", json_integer((json_int_t)field_u64(root, "failed", 0)));
-    if (status) {
+    if (status)
         output_add_error(object, code, why);
-    }
     return output_print(object, status);
 }
 
@@ -128,21 +126,18 @@ static int finish(struct steps *steps, const struct message *message)
     const char *code = failed ? ERR_FAILED : ERR_REFUSED;
     bool bad = steps->device ? stay > 0 : failed > 0;
 
-    if (field_is(root, "type", MSG_ERROR)) {
+    if (field_is(root, "type", MSG_ERROR))
         return output_fail_message(steps->output, message);
-    }
     if (bad && steps->device) {
         explain(root, why, sizeof(why));
     } else if (bad) {
         snprintf(why, sizeof(why), "%llu moved, %llu did not; what did not is where it was", moved,
                  failed);
     }
-    if (steps->output->json) {
+    if (steps->output->json)
         return finish_json(steps, root, bad ? output_status_of(code) : STATUS_DONE, code, why);
-    }
-    if (bad) {
+    if (bad)
         return output_fail(steps->output, code, "%s", why);
-    }
     field_string(root, "device", device, sizeof(device));
     if (!steps->device) {
         printf("%llu program%s %s\n", moved, moved == 1 ? "" : "s",
@@ -185,9 +180,8 @@ static int carry_out(struct call *call, const char *type, const char *what, bool
     steps->device = call->words[0];
     steps->list = call->output.json ? json_array() : NULL;
     frame_init(&frame, type);
-    if (steps->device) {
+    if (steps->device)
         frame_string(&frame, "device", steps->device);
-    }
     frame_bool(&frame, "undo", steps->undo);
     frame_u64(&frame, "in_ns", steps->in_ns);
     frame_bool(&frame, "dry_run", steps->dry_run);
@@ -209,9 +203,8 @@ static int drain(struct call *call)
 {
     const struct steps *steps = call->options;
 
-    if (steps->undo && steps->in_ns) {
+    if (steps->undo && steps->in_ns)
         return output_usage(&call->output, "--undo is done at once; --in does not go with it");
-    }
     return carry_out(call, MSG_DRAIN, "drain the device", true);
 }
 

@@ -15,11 +15,9 @@ static void print_lines(const msgpack_object *unit, int indent)
     size_t count = field_array(unit, "lines", &lines);
     char text[PROTOCOL_TEXT_MAX];
 
-    for (size_t i = 0; i < count; i++) {
-        if (object_string(&lines[i], text, sizeof(text))) {
+    for (size_t i = 0; i < count; i++)
+        if (object_string(&lines[i], text, sizeof(text)))
             print_line(text, indent);
-        }
-    }
 }
 
 static void print_explanation(const msgpack_object *root)
@@ -66,9 +64,8 @@ static int run(struct call *call)
     frame_init(&frame, MSG_EXPLAIN);
     frame_string(&frame, "app", call->words[0]);
     int status = ask(&call->output, &question, &frame, &message);
-    if (status) {
+    if (status)
         return status;
-    }
     if (call->output.json) {
         json_t *object = output_object(&call->output, STATUS_DONE);
         json_object_set_new(object, "app", output_answer(&message));

@@ -17,9 +17,8 @@ static int take_memory(struct call *call, const struct verb_option *option, cons
     char reason[PROTOCOL_TEXT_MAX];
 
     limit->limited = strcmp(text, "none") != 0;
-    if (limit->limited && size_parse(text, &limit->bytes, reason, sizeof(reason))) {
+    if (limit->limited && size_parse(text, &limit->bytes, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
-    }
     if (limit->limited && !limit->bytes) {
         return output_usage(&call->output,
                             "--%s: with nothing no program runs; empty a device with reseat drain, "
@@ -40,11 +39,10 @@ static void print_limit(const struct message *message)
     const msgpack_object *app = field_get(&message->root, "app");
     bool limited = field_bool(&message->root, "limited", false);
 
-    if (app) {
+    if (app)
         output_program(app, name);
-    } else {
+    else
         field_string(&message->root, "device", name, sizeof(name));
-    }
     bytes_text(field_u64(&message->root, app || limited ? "memory_bytes" : "capacity_bytes", 0),
                bytes, sizeof(bytes));
     bytes_text(field_u64(&message->root, "granted_bytes", 0), granted, sizeof(granted));
@@ -70,9 +68,8 @@ static int run(struct call *call)
     frame_u64(&frame, "memory_bytes", limit->bytes);
     ask_put_environment(&frame);
     int status = ask(&call->output, &question, &frame, &message);
-    if (status) {
+    if (status)
         return status;
-    }
     if (call->output.json) {
         json_t *object = output_object(&call->output, STATUS_DONE);
         output_add_fields(object, &message.root,

@@ -69,9 +69,8 @@ static void show_progress(struct change *change, const struct message *message)
         all[32];
 
     /* In the background the terminal is somebody else's. */
-    if (change->output->json || tcgetpgrp(STDERR_FILENO) != getpgrp()) {
+    if (change->output->json || tcgetpgrp(STDERR_FILENO) != getpgrp())
         return;
-    }
     field_string(&message->root, "phase", phase, sizeof(phase));
     if (builds) {
         field_string(&message->root, "building", building, sizeof(building));
@@ -115,9 +114,8 @@ static void end_bar(struct change *change)
 
 static const char *code_of(const char *result)
 {
-    if (strcmp(result, RESULT_REFUSED) == 0) {
+    if (strcmp(result, RESULT_REFUSED) == 0)
         return ERR_REFUSED;
-    }
     return strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
            : strcmp(result, RESULT_ENDED) == 0 ? ERR_GONE
                                                : ERR_FAILED;
@@ -135,21 +133,19 @@ static void explain(const struct message *message, const char *result, char *ret
     field_string(&message->root, "to", to, sizeof(to));
     field_text(&message->root, "reason", reason, sizeof(reason));
     field_string(&message->root, "reached", reached, sizeof(reached));
-    if (strcmp(result, RESULT_EXPIRED) == 0) {
+    if (strcmp(result, RESULT_EXPIRED) == 0)
         hint = "; try again with a longer --timeout";
-    } else if (strcmp(result, RESULT_REFUSED) == 0 ||
-               (!from[0] && to[0] && strcmp(result, RESULT_CANCELED))) {
+    else if (strcmp(result, RESULT_REFUSED) == 0 ||
+             (!from[0] && to[0] && strcmp(result, RESULT_CANCELED)))
         hint = "; choose another device (reseat devices)";
-    } else if (strcmp(result, RESULT_CANCELED) == 0 && !reason[0]) {
+    else if (strcmp(result, RESULT_CANCELED) == 0 && !reason[0])
         snprintf(reason, sizeof(reason), "canceled");
-    }
     if (strcmp(result, RESULT_ENDED) == 0) {
         snprintf(ret, size, "%s ended before that was done; nothing is left to do for it", name);
         return;
     }
-    if (!reason[0]) {
+    if (!reason[0])
         snprintf(reason, sizeof(reason), "%s in phase %s", result, reached);
-    }
     snprintf(ret, size, "%s %s from %s to %s: %s; %s%s", name,
              strcmp(result, RESULT_REFUSED) ? "was rolled back on its way" : "cannot go",
              output_place(from), output_place(to), reason,
@@ -167,9 +163,8 @@ static int print_json(const struct change *change, const struct message *message
                       "app from to result reached reason total_ns downtime_ns bytes starting "
                       "already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
-    if (status) {
+    if (status)
         output_add_error(object, code_of(result), explanation);
-    }
     return output_print(object, status);
 }
 
@@ -207,20 +202,16 @@ static int finish(struct change *change, const struct message *message)
 
     end_bar(change);
     if (!field_is(&message->root, "type", MSG_REPORT) ||
-        !field_string(&message->root, "result", result, sizeof(result))) {
+        !field_string(&message->root, "result", result, sizeof(result)))
         return output_fail_message(change->output, message);
-    }
     bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
     int status = done ? STATUS_DONE : output_status_of(code_of(result));
-    if (status) {
+    if (status)
         explain(message, result, explanation, sizeof(explanation));
-    }
-    if (change->output->json) {
+    if (change->output->json)
         return print_json(change, message, result, status, explanation);
-    }
-    if (status) {
+    if (status)
         return output_fail(change->output, code_of(result), "%s", explanation);
-    }
     print_done(change, message);
     return output_done();
 }
@@ -242,14 +233,12 @@ static int cancel(void *context, struct client *client)
     struct signalfd_siginfo info;
     struct frame frame;
 
-    if (read(change->signals, &info, sizeof(info)) != sizeof(info)) {
+    if (read(change->signals, &info, sizeof(info)) != sizeof(info))
         return 0;
-    }
     sigprocmask(SIG_UNBLOCK, &change->caught, NULL);
     end_bar(change);
-    if (!change->output->json) {
+    if (!change->output->json)
         output_note(change->output, "canceling; once more to leave at once");
-    }
     frame_init(&frame, MSG_CANCEL);
     return client_send(client, &frame);
 }
@@ -277,9 +266,8 @@ static void make_request(const struct call *call, struct frame *ret_frame)
     frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
     frame_bool(ret_frame, "dry_run", change->dry_run);
     frame_bool(ret_frame, "queue", change->queue);
-    if (change->taken) {
+    if (change->taken)
         frame_string(ret_frame, "manner", MANNER_TAKEN);
-    }
 }
 
 static int run(struct call *call)

@@ -39,9 +39,8 @@ static int take_text(struct call *call, const struct verb_option *option, const 
     size_t length = strlen(text);
     bool line = length < TEXT_MAX;
 
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++)
         line = line && (unsigned char)text[i] >= 0x20 && text[i] != 0x7f;
-    }
     if (!line) {
         return output_usage(&call->output,
                             "--%s is one line of less than %d bytes, without control characters",
@@ -77,18 +76,14 @@ static int check(const struct output *output, const char *what, const struct not
     bool has_in = notice->in_ns != UINT64_MAX;
     size_t i = 0;
 
-    while (strcmp(notices[i].what, what)) {
+    while (strcmp(notices[i].what, what))
         i++;
-    }
-    if (has_in && !notices[i].takes_in) {
+    if (has_in && !notices[i].takes_in)
         return output_usage(output, "%s has no --in", what);
-    }
-    if (notice->has_value && !notices[i].takes_value) {
+    if (notice->has_value && !notices[i].takes_value)
         return output_usage(output, "%s has no --value", what);
-    }
-    if (notice->value == UINT64_MAX && strcmp(what, NOTICE_QUOTA)) {
+    if (notice->value == UINT64_MAX && strcmp(what, NOTICE_QUOTA))
         return output_usage(output, "--value none is for quota only");
-    }
     return notices[i].needs && !has_in && !notice->has_value
                ? output_usage(output, "%s says %s", what, notices[i].needs)
                : 0;
@@ -117,16 +112,14 @@ static int run(struct call *call)
     struct frame frame;
     int status = check(&call->output, call->words[1], notice);
 
-    if (status) {
+    if (status)
         return status;
-    }
     frame_init(&frame, MSG_NOTICE);
     frame_string(&frame, "app", call->words[0]);
     frame_string(&frame, "what", call->words[1]);
     frame_u64(&frame, "in_ns", notice->in_ns == UINT64_MAX ? 0 : notice->in_ns);
-    if (notice->has_value) {
+    if (notice->has_value)
         frame_u64(&frame, "value", notice->value);
-    }
     frame_string(&frame, "text", notice->text);
     status = ask(&call->output, &question, &frame, &message);
     if (!status) {

@@ -1,5 +1,5 @@
 #include "agent/cli/ask.h"
-#include "agent/cli/table.h"
+#include "agent/cli/output.h"
 #include "agent/cli/verb.h"
 
 #define LIST_MS 60000
@@ -44,9 +44,8 @@ static int print(const struct output *output, const struct message *message)
     const msgpack_object *apps;
     size_t count = field_array(&message->root, "apps", &apps);
 
-    if (!count) {
+    if (!count)
         output_note(output, "no program runs under reseat; start one with reseat run");
-    }
     /* The agent keeps the newest first. */
     for (size_t i = count; i-- > 0;) {
         char text[1024];
@@ -54,9 +53,8 @@ static int print(const struct output *output, const struct message *message)
         places(&apps[i], text, sizeof(text));
         table_put(table, DEVICE, text);
         text[0] = '\0';
-        if (field_u64(&apps[i], "moves", 0)) {
+        if (field_u64(&apps[i], "moves", 0))
             output_seconds(field_u64(&apps[i], "last_downtime_ns", 0), text, sizeof(text));
-        }
         table_put(table, DOWNTIME, text);
     }
     return table_print(table);
@@ -70,9 +68,8 @@ static int run(struct call *call)
 
     frame_init(&frame, MSG_APPS);
     int status = ask(&call->output, &question, &frame, &message);
-    if (status) {
+    if (status)
         return status;
-    }
     if (call->output.json) {
         json_t *object = output_object(&call->output, STATUS_DONE);
         output_add_lists(object, &message.root, "apps");

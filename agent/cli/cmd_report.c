@@ -19,14 +19,12 @@ static void draw(const msgpack_object *map, uint64_t full)
     size_t count = field_array(map, "held", &held);
     size_t columns = count < GRAPH ? count : GRAPH;
 
-    for (size_t i = columns; i < GRAPH; i++) {
+    for (size_t i = columns; i < GRAPH; i++)
         putchar(' ');
-    }
     for (size_t i = 0; i < columns; i++) {
         uint64_t most = 0;
-        for (size_t j = i * count / columns; j < (i + 1) * count / columns; j++) {
+        for (size_t j = i * count / columns; j < (i + 1) * count / columns; j++)
             most = value_of(&held[j]) > most ? value_of(&held[j]) : most;
-        }
         double part = full ? (double)most / (double)full : 0;
         int bar = most ? 1 + (int)(part * 7.999) : 0;
         fputs(bars[bar > 8 ? 8 : bar], stdout);
@@ -37,13 +35,12 @@ static void age_text(uint64_t ms, char *ret, size_t size)
 {
     uint64_t seconds = ms / 1000;
 
-    if (seconds < 120) {
+    if (seconds < 120)
         snprintf(ret, size, "%llu s", (unsigned long long)seconds);
-    } else if (seconds < 7200) {
+    else if (seconds < 7200)
         snprintf(ret, size, "%llu min", (unsigned long long)seconds / 60);
-    } else {
+    else
         snprintf(ret, size, "%llu h", (unsigned long long)seconds / 3600);
-    }
 }
 
 static unsigned percent(uint64_t part, uint64_t whole)
@@ -78,9 +75,8 @@ static void print_needed(const msgpack_object *one)
     field_string(one, "device", device, sizeof(device));
     bytes_text(wanted, text, sizeof(text));
     printf("needed at most %s", text);
-    if (device[0] && field_u64(one, "capacity_bytes", 0)) {
+    if (device[0] && field_u64(one, "capacity_bytes", 0))
         printf(", %u%% of %s", percent(wanted, field_u64(one, "capacity_bytes", 0)), device);
-    }
 }
 
 static void print_app(const msgpack_object *app, int width)
@@ -139,25 +135,21 @@ static int print_report(const msgpack_object *root)
         printf("%-*s%9s%9s%9s%9s %s\n", width, "DEVICE", "CAPACITY", "GRANTED", "HELD", "PEAK",
                "HELD OVER TIME");
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         print_line(&items[i], width, fields, field_u64(&items[i], "capacity_bytes", 0));
-    }
     bool devices = count > 0;
     count = field_array(root, "apps", &items);
     if (count) {
         printf("%s%-*s%9s%9s%9s%9s %s\n", devices ? "\n" : "", width, "PROGRAM", "GRANTED", "HELD",
                "SPILLED", "PEAK", "HELD OVER TIME");
     }
-    for (size_t i = count; i-- > 0;) {
+    for (size_t i = count; i-- > 0;)
         print_app(&items[i], width);
-    }
     count = field_array(root, "ended", &items);
-    if (count) {
+    if (count)
         putchar('\n');
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         print_ended(&items[i], width);
-    }
     return output_done();
 }
 
@@ -171,9 +163,8 @@ static int run(struct call *call)
     frame_string(&frame, "what", call->count ? call->words[0] : "");
     ask_put_environment(&frame);
     int status = ask(&call->output, &question, &frame, &message);
-    if (status) {
+    if (status)
         return status;
-    }
     if (call->output.json) {
         json_t *object = output_object(&call->output, STATUS_DONE);
         output_add_lists(object, &message.root, "devices apps ended");

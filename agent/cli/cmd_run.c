@@ -93,17 +93,14 @@ static int take_size(struct call *call, const struct verb_option *option, const 
     char reason[PROTOCOL_TEXT_MAX];
     uint64_t bytes;
 
-    if (size_parse(text, &bytes, reason, sizeof(reason))) {
+    if (size_parse(text, &bytes, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
-    }
-    if (!bytes) {
+    if (!bytes)
         return output_usage(&call->output, "--%s: a program needs more than nothing", option->name);
-    }
-    if (strcmp(option->name, "quota") == 0) {
+    if (strcmp(option->name, "quota") == 0)
         run->quota = bytes;
-    } else {
+    else
         run->memory = text;
-    }
     return 0;
 }
 
@@ -223,30 +220,23 @@ static int register_program(struct run *run, struct client *client, const char *
     frame_bool(&frame, "named", run->name != NULL);
     frame_u64(&frame, "count", run->wish.count);
     frame_array(&frame, "devices");
-    for (size_t i = 0; i < run->wish.named; i++) {
+    for (size_t i = 0; i < run->wish.named; i++)
         frame_string(&frame, NULL, run->wish.names[i]);
-    }
     frame_end(&frame);
-    if (run->priority) {
+    if (run->priority)
         frame_string(&frame, "priority", run->priority);
-    }
-    if (run->preemptible) {
+    if (run->preemptible)
         frame_bool(&frame, "preemptible", true);
-    }
-    if (run->full) {
+    if (run->full)
         frame_u64(&frame, "ways", run->ways);
-    }
-    if (run->quota != UINT64_MAX) {
+    if (run->quota != UINT64_MAX)
         frame_u64(&frame, "quota", run->quota);
-    }
     ask_put_environment(&frame);
     int result = client_send(client, &frame);
-    if (!result) {
+    if (!result)
         result = client_receive(client, REGISTER_MS, -1, &message);
-    }
-    if (result != 1) {
+    if (result != 1)
         return result ? result : -EPROTO;
-    }
     if (!field_is(&message.root, "type", MSG_REGISTER)) {
         int status = output_fail_message(run->output, &message);
         message_finish(&message);
@@ -257,14 +247,12 @@ static int register_program(struct run *run, struct client *client, const char *
     size_t count = field_array(&message.root, "devices", &keys);
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         char key[DEVICE_KEY_TEXT_MAX];
-        if (object_string(&keys[i], key, sizeof(key))) {
+        if (object_string(&keys[i], key, sizeof(key)))
             add_key(run, key);
-        }
     }
     field_path(&message.root, "inventory", run->inventory, sizeof(run->inventory));
-    if (field_text(&message.root, "problem", problem, sizeof(problem)) && problem[0]) {
+    if (field_text(&message.root, "problem", problem, sizeof(problem)) && problem[0])
         output_note(run->output, "devices could not be listed: %s", problem);
-    }
     message_finish(&message);
     return 0;
 }
@@ -278,20 +266,18 @@ static int resolve_alone(struct run *run)
     int result = -ENODEV;
 
     if (run->paths.folder[0] && !paths_join(run->paths.folder, "inventory", run->inventory) &&
-        !inventory_read(run->inventory, &inventory)) {
+        !inventory_read(run->inventory, &inventory))
         result = device_place(&inventory, &run->wish, entries, error, sizeof(error));
-    } else {
+    else
         run->inventory[0] = '\0';
-    }
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX && entries[i]; i++) {
         char key[DEVICE_KEY_TEXT_MAX];
         device_key_format(&entries[i]->key, key);
         add_key(run, key);
     }
     inventory_finish(&inventory);
-    if (result && run->wish.named) {
+    if (result && run->wish.named)
         return output_fail(run->output, ERR_NO_DEVICE, "%s", error);
-    }
     return 0;
 }
 
@@ -308,13 +294,11 @@ static int find_agent(struct run *run, const char *name)
             result = result ? result : client_connect(&run->paths, &client);
         }
     }
-    if (!result) {
+    if (!result)
         result = register_program(run, &client, name);
-    }
     client_close(&client);
-    if (result >= 0) {
+    if (result >= 0)
         return result;
-    }
     const char *problem = result == -EPROTO && client.problem[0] ? client.problem
                           : why[0]                               ? why
                           : run->paths.problem[0]                ? run->paths.problem
@@ -343,29 +327,24 @@ static int find_vendors(const struct run *run, char ret_folder[PATH_MAX])
 {
     char file[PATH_MAX], line[PATH_MAX + 1];
 
-    if (!paths_vendors(run->library, ret_folder)) {
+    if (!paths_vendors(run->library, ret_folder))
         return 0;
-    }
     if (!run->paths.folder[0]) {
         memcpy(ret_folder, run->library, PATH_MAX);
         return 0;
     }
     int error = paths_join(run->paths.folder, "vendors", ret_folder);
-    if (!error) {
+    if (!error)
         error = paths_make(ret_folder);
-    }
-    if (!error) {
+    if (!error)
         error = paths_join(ret_folder, "reseat.icd", file);
-    }
-    if (error) {
+    if (error)
         return error;
-    }
     snprintf(line, sizeof(line), "%s\n", run->library);
     CLEANUP(cleanup_free) char *old = NULL;
     size_t size;
-    if (!paths_read(file, sizeof(line), &old, &size) && strcmp(old, line) == 0) {
+    if (!paths_read(file, sizeof(line), &old, &size) && strcmp(old, line) == 0)
         return 0;
-    }
     return paths_write(file, line, strlen(line));
 }
 
@@ -375,9 +354,8 @@ static int set_first(const char *name, const char *item, const char *known)
     const char *old = getenv(name);
     CLEANUP(cleanup_free) char *all = NULL;
 
-    if (old && strstr(old, known)) {
+    if (old && strstr(old, known))
         return 0;
-    }
     if (asprintf(&all, "%s%s%s", item, old && *old ? ":" : "", old ? old : "") < 0) {
         all = NULL;
         return -ENOMEM;
@@ -398,16 +376,14 @@ static int set_roads(const struct run *run)
 
     if (!error && !nested) {
         error = set(DRIVER_ENV_VENDORS, vendors && *vendors ? vendors : DEFAULT_VENDORS);
-        if (!error && names) {
+        if (!error && names)
             error = set(DRIVER_ENV_FILENAMES, names);
-        } else if (!error) {
+        else if (!error)
             unsetenv(DRIVER_ENV_FILENAMES);
-        }
     }
     unsetenv("OCL_ICD_FILENAMES");
-    if (!error) {
+    if (!error)
         error = set("OCL_ICD_VENDORS", folder);
-    }
     return error ? error : set_first("LD_PRELOAD", run->library, run->library);
 }
 
@@ -429,15 +405,12 @@ static int set_environment(const struct run *run, const char *name)
     error = error ? error : set("RESEAT_DEVICES", count);
     error = error ? error : set_or_clear("RESEAT_ID", run->id);
     error = error ? error : set("RESEAT_NAME", name);
-    if (!error && run->present) {
+    if (!error && run->present)
         error = set("RESEAT_PRESENT", run->present);
-    }
-    if (!error && run->profile) {
+    if (!error && run->profile)
         error = set("RESEAT_PROFILE", run->profile);
-    }
-    if (!error && run->memory) {
+    if (!error && run->memory)
         error = set("RESEAT_MEMORY", run->memory);
-    }
     return error;
 }
 
@@ -446,9 +419,8 @@ static int start(struct run *run, char **program, const char *name)
 {
     int status = find_agent(run, name);
 
-    if (status) {
+    if (status)
         return status;
-    }
     int error = set_environment(run, name);
     if (error) {
         return output_fail(run->output, ERR_FAILED, "cannot set up the environment: %s",
@@ -474,9 +446,8 @@ static int run_program(struct call *call)
 
     run->output = &call->output;
     int status = check(run);
-    if (status) {
+    if (status)
         return status;
-    }
     if (paths_library(run->library)) {
         return output_fail(run->output, ERR_FAILED,
                            "libreseat.so is not installed beside this binary; reinstall reseat, or "

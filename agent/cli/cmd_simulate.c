@@ -62,17 +62,14 @@ static int take_setting(struct call *call, const struct verb_option *option, con
     char name[64], reason[POLICY_REASON];
     const char *value = strchr(text, '=');
 
-    if (!value || value == text || (size_t)(value - text) >= sizeof(name)) {
+    if (!value || value == text || (size_t)(value - text) >= sizeof(name))
         return output_usage(&call->output, "--%s is NAME=VALUE, not \"%s\"", option->name, text);
-    }
     snprintf(name, sizeof(name), "%.*s", (int)(value - text), text);
     const struct setting *setting = settings_find(name);
-    if (!setting) {
+    if (!setting)
         return output_usage(&call->output, "the policy has no setting \"%s\"", name);
-    }
-    if (settings_set(&simulate->options.settings, setting, value + 1, reason, sizeof(reason))) {
+    if (settings_set(&simulate->options.settings, setting, value + 1, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s %s: %s", option->name, name, reason);
-    }
     return 0;
 }
 
@@ -83,9 +80,8 @@ static int take_models(struct call *call, const struct verb_option *option, cons
 
     (void)option;
     simulate->show_models = true;
-    if (path && sim_models_read(path, &simulate->models, error)) {
+    if (path && sim_models_read(path, &simulate->models, error))
         return output_fail(&call->output, ERR_USAGE, "%s", error);
-    }
     return 0;
 }
 
@@ -191,9 +187,8 @@ static int set_levels(struct simulate *simulate)
         return output_usage(simulate->output, "--price has %zu numbers, --reclaim %zu",
                             simulate->price_count, options->level_count);
     }
-    for (size_t i = 0; !simulate->price_count && i < options->level_count; i++) {
+    for (size_t i = 0; !simulate->price_count && i < options->level_count; i++)
         options->levels[i].price = options->levels[i].reclaim ? SPOT_PRICE : 1000;
-    }
     return 0;
 }
 
@@ -210,9 +205,8 @@ static int load(struct simulate *simulate, struct sim_trace *trace)
         return output_usage(simulate->output, "no trace is named: a folder, --nodes and --tasks, "
                                               "or synthetic");
     }
-    if (synthetic && (simulate->nodes || simulate->tasks)) {
+    if (synthetic && (simulate->nodes || simulate->tasks))
         return output_usage(simulate->output, "a synthetic trace has no --nodes and no --tasks");
-    }
     snprintf(nodes, sizeof(nodes), "%s/" NODES_NAME, name ? name : "");
     snprintf(tasks, sizeof(tasks), "%s/" TASKS_NAME, name ? name : "");
     const char *text = synthetic ? name + strlen(SYNTHETIC) : "";
@@ -245,14 +239,12 @@ static void *run_some(void *argument)
 
     for (;;) {
         size_t i = atomic_fetch_add(&work->next, 1);
-        if (i >= work->count || atomic_load(&work->error)) {
+        if (i >= work->count || atomic_load(&work->error))
             return NULL;
-        }
         int error = sim_run(work->trace, work->options, (enum sim_regime)(i % SIM_REGIMES),
                             i / SIM_REGIMES, &work->results[i]);
-        if (error) {
+        if (error)
             atomic_store(&work->error, error);
-        }
     }
 }
 
@@ -264,15 +256,13 @@ static int run_all(struct work *work)
 
     while (started + 1 < (size_t)(processors < THREADS_MAX ? processors : THREADS_MAX) &&
            started + 1 < work->count) {
-        if (pthread_create(&threads[started], NULL, run_some, work)) {
+        if (pthread_create(&threads[started], NULL, run_some, work))
             break;
-        }
         started++;
     }
     run_some(work);
-    while (started) {
+    while (started)
         pthread_join(threads[--started], NULL);
-    }
     return atomic_load(&work->error);
 }
 
@@ -349,12 +339,10 @@ static int run(struct call *call)
     simulate->trace = call->words[0];
     simulate->load.seed = simulate->options.seed;
     int status = set_levels(simulate);
-    if (status) {
+    if (status)
         return status;
-    }
-    if (simulate->show_models && !simulate->trace && !simulate->nodes && !simulate->tasks) {
+    if (simulate->show_models && !simulate->trace && !simulate->nodes && !simulate->tasks)
         return show_models(simulate);
-    }
     return simulate_trace(simulate);
 }
 

@@ -1,4 +1,4 @@
-#include "agent/cli/help.h"
+#include "agent/cli/verb.h"
 
 #include <string.h>
 
@@ -35,11 +35,10 @@ static void print_labelled(FILE *to, const char *label, int width, const char *t
 {
     int length = (int)strlen(label);
 
-    if (length > width) {
+    if (length > width)
         fprintf(to, "  %s\n%*s", label, width + 4, "");
-    } else {
+    else
         fprintf(to, "  %-*s  ", width, label);
-    }
     output_wrapped(to, OUTPUT_COLUMNS, width + 4, width + 4, text);
 }
 
@@ -70,9 +69,8 @@ static void print_options(const struct verb *verb)
         label_of(option, label, sizeof(label));
         print_labelled(stdout, label, width, option->help);
     }
-    if (!verb->plain) {
+    if (!verb->plain)
         print_labelled(stdout, "--json", width, "Print one JSON object, on errors too.");
-    }
 }
 
 static bool begins_with(const struct verb *verb, const char *name)
@@ -115,9 +113,8 @@ void help_print_all(const struct verb *const *verbs, FILE *to)
         char label[160];
         snprintf(label, sizeof(label), "%s%s%s", verbs[i]->name, verbs[i]->arguments ? " " : "",
                  verbs[i]->arguments ? verbs[i]->arguments : "");
-        if (!verbs[i]->hidden) {
+        if (!verbs[i]->hidden)
             print_labelled(to, label, LABEL_MAX, verbs[i]->summary);
-        }
     }
     fputs("\nreseat help COMMAND says more. Most take --json.\n"
           "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device or "

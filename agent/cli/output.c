@@ -27,9 +27,8 @@ json_t *output_value(const msgpack_object *value)
         return output_text_of(value->via.str.size ? value->via.str.ptr : "", value->via.str.size);
     case MSGPACK_OBJECT_ARRAY:
         json = json_array();
-        for (uint32_t i = 0; i < value->via.array.size; i++) {
+        for (uint32_t i = 0; i < value->via.array.size; i++)
             json_array_append_new(json, output_value(&value->via.array.ptr[i]));
-        }
         return json;
     case MSGPACK_OBJECT_MAP:
         json = json_object();
@@ -111,11 +110,9 @@ int output_status_of(const char *code)
         {ERR_REFUSED, STATUS_REFUSED}, {ERR_EXPIRED, STATUS_EXPIRED},
     };
 
-    for (size_t i = 0; i < ARRAY_SIZE(statuses); i++) {
-        if (strcmp(statuses[i].code, code) == 0) {
+    for (size_t i = 0; i < ARRAY_SIZE(statuses); i++)
+        if (strcmp(statuses[i].code, code) == 0)
             return statuses[i].status;
-        }
-    }
     return STATUS_ROLLED_BACK;
 }
 
@@ -261,11 +258,10 @@ void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
 {
     double seconds = (double)nanoseconds / 1e9;
 
-    if (seconds < 1) {
+    if (seconds < 1)
         snprintf(ret, size, "%.1f ms", seconds * 1e3);
-    } else {
+    else
         snprintf(ret, size, "%.2f s", seconds);
-    }
 }
 
 void output_wrapped(FILE *to, int width, int used, int indent, const char *text)

@@ -20,17 +20,13 @@ static void order(const struct inventory *inventory, const struct inventory_entr
 {
     size_t start = 0, used = 1;
 
-    for (size_t i = inventory->count; i-- > 0;) {
-        if (is_gpu(&inventory->entries[i])) {
+    for (size_t i = inventory->count; i-- > 0;)
+        if (is_gpu(&inventory->entries[i]))
             start = i;
-        }
-    }
     ret_devices[0] = &inventory->entries[start];
-    for (size_t i = 0; i < inventory->count; i++) {
-        if (i != start) {
+    for (size_t i = 0; i < inventory->count; i++)
+        if (i != start)
             ret_devices[used++] = &inventory->entries[i];
-        }
-    }
 }
 
 int presented_build(const struct inventory *inventory, uint64_t memory,
@@ -42,14 +38,12 @@ int presented_build(const struct inventory *inventory, uint64_t memory,
     int error = infos ? 0 : -ENOMEM;
 
     presented.devices = calloc(inventory->count, sizeof(struct inventory_entry *));
-    if (!presented.devices) {
+    if (!presented.devices)
         error = -ENOMEM;
-    }
     if (!error) {
         order(inventory, presented.devices);
-        for (size_t i = 0; i < presented.count; i++) {
+        for (size_t i = 0; i < presented.count; i++)
             infos[i] = &presented.devices[i]->info;
-        }
         error =
             present_explain(infos, presented.count, &terms, &presented.present, &presented.reasons);
     }
@@ -104,23 +98,21 @@ static uint64_t number_at(const struct devinfo_value *value, size_t offset, size
 {
     uint64_t number = 0;
 
-    if (offset + size <= value->size && size <= sizeof(number)) {
+    if (offset + size <= value->size && size <= sizeof(number))
         memcpy(&number, value->bytes + offset, size);
-    }
     return number;
 }
 
 static void add_number(const struct devinfo_param *param, uint64_t number, struct words *words)
 {
-    if (is_truth(param)) {
+    if (is_truth(param))
         words_add(words, "%s", number ? "true" : "false");
-    } else if (is_version(param)) {
+    else if (is_version(param))
         presented_version((cl_version)number, words);
-    } else if (param->rule == DEVINFO_AND || param->name == CL_DEVICE_TYPE) {
+    else if (param->rule == DEVINFO_AND || param->name == CL_DEVICE_TYPE)
         words_add(words, "0x%llx", (unsigned long long)number);
-    } else {
+    else
         words_add(words, "%llu", (unsigned long long)number);
-    }
 }
 
 void presented_value(const struct devinfo_param *param, const struct devinfo_value *value,
@@ -148,9 +140,8 @@ static json_t *json_number(const struct devinfo_param *param, uint64_t number)
 {
     struct words words = {0};
 
-    if (is_truth(param)) {
+    if (is_truth(param))
         return json_boolean(number != 0);
-    }
     if (is_version(param)) {
         presented_version((cl_version)number, &words);
         return json_string(words.text);
@@ -162,12 +153,10 @@ json_t *presented_json(const struct devinfo_param *param, const struct devinfo_v
 {
     json_t *list;
 
-    if (!value) {
+    if (!value)
         return json_null();
-    }
-    if (param->size == 0) {
+    if (param->size == 0)
         return output_text((const char *)value->bytes);
-    }
     if (param->size == sizeof(cl_name_version)) {
         list = json_array();
         for (size_t i = 0; i < value->size / sizeof(cl_name_version); i++) {
@@ -179,13 +168,11 @@ json_t *presented_json(const struct devinfo_param *param, const struct devinfo_v
         }
         return list;
     }
-    if (param->rule != DEVINFO_MIN_EACH) {
+    if (param->rule != DEVINFO_MIN_EACH)
         return json_number(param, number_at(value, 0, param->size));
-    }
     list = json_array();
-    for (size_t at = 0; at + param->size <= value->size; at += param->size) {
+    for (size_t at = 0; at + param->size <= value->size; at += param->size)
         json_array_append_new(list, json_number(param, number_at(value, at, param->size)));
-    }
     return list;
 }
 
@@ -196,9 +183,8 @@ static void add_devices(const struct presented *presented, const bool *only,
     size_t named = 0, left = 0;
 
     for (size_t i = 0; i < presented->count; i++) {
-        if (only && !only[i]) {
+        if (only && !only[i])
             continue;
-        }
         if (named == NAMED_MAX) {
             left++;
             continue;
@@ -212,9 +198,8 @@ static void add_devices(const struct presented *presented, const bool *only,
             presented_value(param, devinfo_find(&presented->devices[i]->info, param->name), words);
         }
     }
-    if (left) {
+    if (left)
         words_add(words, " and %zu more", left);
-    }
 }
 
 static void add_why(const struct presented *presented, const struct reason *reason,
@@ -262,9 +247,8 @@ static void add_why(const struct presented *presented, const struct reason *reas
         words_add(words, "%s", reason->because);
         return;
     }
-    if (reason->because) {
+    if (reason->because)
         words_add(words, "; %s", reason->because);
-    }
 }
 
 void presented_why_json(const struct presented *presented, const struct reason *reason,
@@ -280,11 +264,9 @@ void presented_why_json(const struct presented *presented, const struct reason *
     };
     json_t *by = json_array();
 
-    for (size_t i = 0; i < presented->count; i++) {
-        if (reason->by[i]) {
+    for (size_t i = 0; i < presented->count; i++)
+        if (reason->by[i])
             json_array_append_new(by, json_string(presented->devices[i]->name));
-        }
-    }
     add_why(presented, reason, param, &why);
     json_object_set_new(object, "why", output_text(why.text));
     json_object_set_new(object, "rule", json_string(rules[reason->rule]));
@@ -335,11 +317,9 @@ struct name {
 
 static const char *name_of(const struct name *names, size_t count, uint32_t value)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (names[i].value == value) {
+    for (size_t i = 0; i < count; i++)
+        if (names[i].value == value)
             return names[i].word;
-        }
-    }
     return "unknown";
 }
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "agent/cli/presented.h"
-#include "agent/cli/presented_print.h"
 #include "agent/config/paths.h"
 #include "agent/wire/size.h"
 
@@ -34,9 +33,8 @@ static cl_version listed_version(const struct presented *presented, cl_device_in
     for (size_t i = 0; value && i < value->size / sizeof(cl_name_version); i++) {
         cl_name_version entry;
         memcpy(&entry, value->bytes + i * sizeof(entry), sizeof(entry));
-        if (strncmp(entry.name, name, sizeof(entry.name)) == 0) {
+        if (strncmp(entry.name, name, sizeof(entry.name)) == 0)
             return entry.version;
-        }
     }
     return 0;
 }
@@ -44,11 +42,9 @@ static cl_version listed_version(const struct presented *presented, cl_device_in
 /* One that no device has says nothing. */
 static bool is_told_of(const struct presented *presented, const struct reason *reason)
 {
-    for (size_t i = 0; i < presented->count; i++) {
-        if (!reason->by[i]) {
+    for (size_t i = 0; i < presented->count; i++)
+        if (!reason->by[i])
             return true;
-        }
-    }
     return reason->rule != REASON_MISSING;
 }
 
@@ -63,9 +59,8 @@ static json_t *json_answers(const struct presented *presented)
         const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
         const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
         struct words said = {0};
-        if (!reason || has_own_part(param->name) || (!value && !is_asked(presented, param))) {
+        if (!reason || has_own_part(param->name) || (!value && !is_asked(presented, param)))
             continue;
-        }
         json_t *own = json_object();
         for (size_t j = 0; j < presented->count; j++) {
             const struct inventory_entry *device = presented->devices[j];
@@ -91,12 +86,10 @@ static json_t *json_names(const struct presented *presented, enum reason_kind ki
         const struct reason *reason = &presented->reasons.items[i];
         bool offered = reason->rule == REASON_EQUAL;
         struct words version = {0};
-        if (reason->kind != kind || !is_told_of(presented, reason)) {
+        if (reason->kind != kind || !is_told_of(presented, reason))
             continue;
-        }
-        if (offered && listed_version(presented, versions, reason->name)) {
+        if (offered && listed_version(presented, versions, reason->name))
             presented_version(listed_version(presented, versions, reason->name), &version);
-        }
         json_t *entry = json_pack("{s:s, s:b, s:s, s:s}", "name", reason->name, "offered", offered,
                                   "version", version.text, "told",
                                   !offered          ? "-"
@@ -115,9 +108,8 @@ static json_t *json_left_out(const struct presented *presented, cl_mem_flags fla
 
     for (size_t i = 0; i < presented->reasons.count; i++) {
         const struct reason *reason = &presented->reasons.items[i];
-        if (reason->kind != REASON_FORMAT || reason->flags != flags || reason->type != type) {
+        if (reason->kind != REASON_FORMAT || reason->flags != flags || reason->type != type)
             continue;
-        }
         json_t *entry =
             json_pack("{s:s, s:s}", "order", presented_order(reason->format.image_channel_order),
                       "data_type", presented_data_type(reason->format.image_channel_data_type));
@@ -146,9 +138,8 @@ static json_t *json_presented(const struct presented *presented)
 {
     json_t *devices = json_array(), *left_out = json_array();
 
-    for (size_t i = 0; i < presented->count; i++) {
+    for (size_t i = 0; i < presented->count; i++)
         json_array_append_new(devices, json_string(presented->devices[i]->name));
-    }
     for (size_t i = 0; i < presented->reasons.count; i++) {
         const struct reason *reason = &presented->reasons.items[i];
         for (size_t j = 0; reason->kind == REASON_DEVICE && j < presented->count; j++) {
@@ -215,9 +206,8 @@ static void print_rows(const json_t *rows, const char *title)
     const json_t *row;
     size_t i;
 
-    if (isatty(STDOUT_FILENO) && widths[1] > TOLD_MAX) {
+    if (isatty(STDOUT_FILENO) && widths[1] > TOLD_MAX)
         widths[1] = TOLD_MAX;
-    }
     print_row(widths, title, "TOLD", "WHY");
     /* What is offered comes first; of an answer nothing says whether it is. */
     for (int left_out = 0; left_out < 2; left_out++) {
@@ -238,9 +228,8 @@ static void add_format_reasons(const json_t *left_out, struct words *words)
     const json_t *entry, *other;
     size_t i, j;
 
-    if (!json_array_size(left_out)) {
+    if (!json_array_size(left_out))
         words_add(words, "all that any device has");
-    }
     json_array_foreach(left_out, i, entry)
     {
         size_t alike = 0, before = 0;
@@ -318,17 +307,15 @@ int presented_print(const struct output *output, const char *file)
     struct presented presented = {0};
     int error;
 
-    if (size && *size && (size_parse(size, &memory, reason, sizeof(reason)) || !memory)) {
+    if (size && *size && (size_parse(size, &memory, reason, sizeof(reason)) || !memory))
         return output_usage(output, "RESEAT_MEMORY: %s", reason);
-    }
     error = inventory_read(file, &inventory);
     if (!error && !inventory.count) {
         return output_fail(output, ERR_NO_DEVICE,
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
     }
-    if (!error) {
+    if (!error)
         error = presented_build(&inventory, memory, &presented);
-    }
     if (error) {
         inventory_finish(&inventory);
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",

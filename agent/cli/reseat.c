@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/cli/help.h"
+#include "agent/cli/verb.h"
 
 /* The verbs, in the order of help and manual. */
 #define VERBS(V)                                                                                   \
@@ -36,16 +36,13 @@ static const struct verb *const verbs[] = {VERBS(LIST) NULL};
 /** Known before the words are parsed, so that a usage error is JSON too. @verb: NULL: not known. */
 static bool wants_json(const struct verb *verb, int argc, char **argv)
 {
-    if (verb && verb->plain) {
+    if (verb && verb->plain)
         return false;
-    }
     for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-        if (strcmp(argv[i], "--json") == 0) {
+        if (strcmp(argv[i], "--json") == 0)
             return true;
-        }
-        if (verb && verb_takes_program(verb) && argv[i][0] != '-') {
+        if (verb && verb_takes_program(verb) && argv[i][0] != '-')
             return false;
-        }
     }
     return false;
 }
@@ -55,12 +52,10 @@ static int run(struct call *call, int argc, char **argv)
     int status = VERB_HELP;
 
     call->options = calloc(1, call->verb->size + 1);
-    if (!call->options) {
+    if (!call->options)
         return output_fail(&call->output, ERR_FAILED, "there is not enough memory");
-    }
-    if (call->verb->prepare) {
+    if (call->verb->prepare)
         call->verb->prepare(call->options);
-    }
     status = verb_parse(call, argc, argv);
     if (status == VERB_HELP) {
         (void)help_print(verbs, call->verb->name);
@@ -91,13 +86,11 @@ int main(int argc, char **argv)
     argv[1] = is_help(argv[1]) ? help : strcmp(argv[1], "--version") == 0 ? version : argv[1];
     call.output = (struct output){.command = argv[1], .json = wants_json(NULL, argc, argv)};
     /* Of several that begin so, too. */
-    if (argc == 3 && is_help(argv[2]) && help_print(verbs, argv[1])) {
+    if (argc == 3 && is_help(argv[2]) && help_print(verbs, argv[1]))
         return output_done();
-    }
     call.verb = verb_find(verbs, &call.output, argv + 1, (size_t)argc - 1, &taken, &status);
-    if (!call.verb) {
+    if (!call.verb)
         return status;
-    }
     argc -= (int)taken;
     argv += taken;
     call.output.json = wants_json(call.verb, argc, argv);

@@ -1,4 +1,4 @@
-#include "agent/cli/table.h"
+#include "agent/cli/output.h"
 
 #include <libsmartcols.h>
 #include <stdlib.h>
@@ -14,9 +14,8 @@ struct table *table_create(const struct table_column *columns, size_t count)
 {
     struct table *table = malloc(sizeof(*table));
 
-    if (!table) {
+    if (!table)
         return NULL;
-    }
     *table = (struct table){.columns = columns, .count = count, .lines = scols_new_table()};
     for (size_t i = 0; table->lines && i < count; i++) {
         scols_table_new_column(table->lines, columns[i].title, 0,
@@ -27,9 +26,8 @@ struct table *table_create(const struct table_column *columns, size_t count)
 
 void table_put(struct table *table, size_t column, const char *text)
 {
-    if (table && table->last) {
+    if (table && table->last)
         scols_line_set_data(table->last, column, *text ? text : "-");
-    }
 }
 
 static void put_limit(const msgpack_object *entry, const char *field, char *ret, size_t size)
@@ -47,16 +45,14 @@ static void put_limit(const msgpack_object *entry, const char *field, char *ret,
 
 void table_add(struct table *table, const msgpack_object *entry)
 {
-    if (!table || !table->lines) {
+    if (!table || !table->lines)
         return;
-    }
     table->last = scols_table_new_line(table->lines, NULL);
     for (size_t i = 0; i < table->count; i++) {
         const char *field = table->columns[i].field;
         char text[PROTOCOL_TEXT_MAX] = "";
-        if (!field) {
+        if (!field)
             continue;
-        }
         switch (table->columns[i].kind) {
         case TABLE_TEXT:
             field_text(entry, field, text, sizeof(text));

@@ -32,11 +32,9 @@ static bool is_one_of(const char *choice, const char *word)
 {
     size_t length = strlen(word);
 
-    for (const char *at = choice; *at; at += strcspn(at, "|"), at += *at == '|') {
-        if (strcspn(at, "|") == length && strncmp(at, word, length) == 0) {
+    for (const char *at = choice; *at; at += strcspn(at, "|"), at += *at == '|')
+        if (strcspn(at, "|") == length && strncmp(at, word, length) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -55,15 +53,12 @@ static int check_arguments(const struct call *call)
         size_t length = strcspn(at, " ");
         char argument[80];
         snprintf(argument, sizeof(argument), "%.*s", (int)length - 2 * optional, at + optional);
-        if (!given && !optional) {
+        if (!given && !optional)
             return output_usage(&call->output, "%s is missing", argument);
-        }
-        if (!given || verb_takes_program(call->verb)) {
+        if (!given || verb_takes_program(call->verb))
             return 0;
-        }
-        if (!call->words[i][0]) {
+        if (!call->words[i][0])
             return output_usage(&call->output, "an empty name names nothing");
-        }
         if (is_choice(argument) && !is_one_of(argument, call->words[i])) {
             return output_usage(&call->output, "there is no \"%s\"; say %s", call->words[i],
                                 argument);
@@ -81,12 +76,10 @@ bool verb_parse_number(const char *text, const struct verb_option *option, uint6
 {
     uint64_t value, unit = 1;
 
-    if (!isdigit((unsigned char)*text) || text[strspn(text, "0123456789.")]) {
+    if (!isdigit((unsigned char)*text) || text[strspn(text, "0123456789.")])
         return false;
-    }
-    for (unsigned i = 0; i < option->places; i++) {
+    for (unsigned i = 0; i < option->places; i++)
         unit *= 10;
-    }
     char *end;
     errno = 0;
     if (option->places) {
@@ -104,9 +97,8 @@ static int take(struct call *call, const struct verb_option *option, const char 
     char *field = (char *)call->options + option->offset;
     uint64_t number;
 
-    if (option->take) {
+    if (option->take)
         return option->take(call, option, text);
-    }
     if (!option->argument) {
         *(bool *)field = true;
         return 0;
@@ -123,11 +115,10 @@ static int take(struct call *call, const struct verb_option *option, const char 
         return output_usage(&call->output, "--%s is %s, not \"%s\"", option->name, option->number,
                             text);
     }
-    if (option->size == sizeof(uint32_t)) {
+    if (option->size == sizeof(uint32_t))
         *(uint32_t *)field = (uint32_t)number;
-    } else {
+    else
         memcpy(field, &number, sizeof(number));
-    }
     return 0;
 }
 
@@ -139,22 +130,17 @@ static int refuse_option(const struct call *call, int result, int number, const 
     const char *names[OPTIONS_MAX], *nearest = NULL;
     size_t count = 0;
 
-    if (result == ':') {
+    if (result == ':')
         return output_usage(&call->output, "option %s lacks its value", word);
-    }
-    if (number && result == '?' && !strchr(word, '=')) {
+    if (number && result == '?' && !strchr(word, '='))
         return output_usage(&call->output, "option -%c is unknown", number);
-    }
-    if (number) {
+    if (number)
         return output_usage(&call->output, "option %s takes no value", word);
-    }
     for (const struct verb_option *option = verb_options(call->verb);
-         option->name && count < OPTIONS_MAX; option++) {
+         option->name && count < OPTIONS_MAX; option++)
         names[count++] = option->name;
-    }
-    if (count && strncmp(word, "--", 2) == 0) {
+    if (count && strncmp(word, "--", 2) == 0)
         nearest = nearest_name(word + 2, names, count, NEAR);
-    }
     return output_usage(&call->output, "option %s is unknown%s%s%s", word,
                         nearest ? "; did you mean --" : "", nearest ? nearest : "",
                         nearest ? "?" : "");
@@ -185,11 +171,9 @@ static int check_required(const struct call *call, const bool *given)
 {
     const struct verb_option *rows = verb_options(call->verb);
 
-    for (size_t i = 0; i < OPTIONS_MAX && rows[i].name; i++) {
-        if (rows[i].required && !given[i]) {
+    for (size_t i = 0; i < OPTIONS_MAX && rows[i].name; i++)
+        if (rows[i].required && !given[i])
             return output_usage(&call->output, "--%s %s is needed", rows[i].name, rows[i].argument);
-        }
-    }
     return 0;
 }
 
@@ -207,21 +191,17 @@ int verb_parse(struct call *call, int argc, char **argv)
         const char *word = argv[optind - 1 - (optarg && optarg == argv[optind - 1])];
         /* An abbreviation would mean something else once there is another option. */
         bool whole = index < 0 || strlen(options[index].name) == strcspn(word + 2, "=");
-        if (result == ':' || result == '?' || !whole) {
+        if (result == ':' || result == '?' || !whole)
             return refuse_option(call, result, result == '?' ? optopt : 0, word);
-        }
-        if (result == 'h') {
+        if (result == 'h')
             return VERB_HELP;
-        }
         if (result == ROW) {
-            if (options[index].has_arg == optional_argument) {
+            if (options[index].has_arg == optional_argument)
                 optarg = optional_value(argc, argv);
-            }
             given[index] = true;
             status = take(call, &verb_options(call->verb)[index], optarg);
-            if (status) {
+            if (status)
                 return status;
-            }
         }
     }
     call->words = argv + optind;

@@ -14,16 +14,14 @@ static inline void cleanup_free(void *pointer)
 
 static inline void cleanup_close(int *fd)
 {
-    if (*fd >= 0) {
+    if (*fd >= 0)
         close(*fd);
-    }
 }
 
 static inline void cleanup_fclose(FILE **file)
 {
-    if (*file) {
+    if (*file)
         fclose(*file);
-    }
 }
 
 #endif

@@ -22,22 +22,20 @@ int config_wrong(struct config_error *error, unsigned line, const char *format, 
     vsnprintf(error->reason, sizeof(error->reason), format, arguments);
     va_end(arguments);
     /* What the file says is in some: they stay one line. */
-    for (char *at = error->reason; *at; at++) {
+    for (char *at = error->reason; *at; at++)
         *at = iscntrl((unsigned char)*at) ? '?' : *at;
-    }
     error->line = line;
     return -EINVAL;
 }
 
 void config_error_format(const struct config_error *error, char *ret_text, size_t size)
 {
-    if (!error->file[0]) {
+    if (!error->file[0])
         snprintf(ret_text, size, "%s", error->reason);
-    } else if (!error->line) {
+    else if (!error->line)
         snprintf(ret_text, size, "%s: %s", error->file, error->reason);
-    } else {
+    else
         snprintf(ret_text, size, "%s:%u: %s", error->file, error->line, error->reason);
-    }
 }
 
 /* ---- where it is ---- */
@@ -53,23 +51,18 @@ int config_find(const char *system, char ret_path[PATH_MAX])
     const char *named = getenv("RESEAT_CONFIG");
     char folder[PATH_MAX];
 
-    if (named && *named) {
+    if (named && *named)
         return snprintf(ret_path, PATH_MAX, "%s", named) < PATH_MAX ? 0 : -ENAMETOOLONG;
-    }
     int error = paths_home("XDG_CONFIG_HOME", ".config", folder);
-    if (!error) {
+    if (!error)
         error = paths_join(folder, "reseat.conf", ret_path);
-    }
-    if (!error && is_there(ret_path)) {
+    if (!error && is_there(ret_path))
         return 0;
-    }
-    if (error == -ENAMETOOLONG) {
+    if (error == -ENAMETOOLONG)
         return error;
-    }
     bool found = is_there(system);
-    if (found || error) {
+    if (found || error)
         snprintf(ret_path, PATH_MAX, "%s", system);
-    }
     return found ? 0 : -ENOENT;
 }
 
@@ -98,24 +91,20 @@ static int take_file(const char *path, struct config *config, struct config_erro
     snprintf(config->path, sizeof(config->path), "%s", path);
     snprintf(error->file, sizeof(error->file), "%s", path);
     int result = paths_read(path, CONFIG_FILE_MAX, &text, &size);
-    if (result) {
+    if (result)
         return fail_to_read(error, result);
-    }
     result = config_scan(text, size, error);
-    if (result) {
+    if (result)
         return result;
-    }
     /* libconfig takes no comment that ends with the file instead of a line. */
     char *lines = realloc(text, size + 2);
-    if (!lines) {
+    if (!lines)
         return -ENOMEM;
-    }
     memcpy(lines + size, "\n", 2);
     text = lines;
     result = config_read_text(text, config, error);
-    if (!result) {
+    if (!result)
         error->file[0] = '\0';
-    }
     return result;
 }
 
@@ -123,9 +112,8 @@ void config_variable(const struct setting *setting, char *ret, size_t size)
 {
     int length = snprintf(ret, size, "RESEAT_%s", setting->name);
 
-    for (int i = 0; i < length && ret[i]; i++) {
+    for (int i = 0; i < length && ret[i]; i++)
         ret[i] = ret[i] == '-' ? '_' : (char)toupper((unsigned char)ret[i]);
-    }
 }
 
 static int take_environment(struct config *config, struct config_error *error)
@@ -135,9 +123,8 @@ static int take_environment(struct config *config, struct config_error *error)
     for (size_t i = 0; i < settings_count; i++) {
         config_variable(&settings_table[i], variable, sizeof(variable));
         const char *value = getenv(variable);
-        if (!value || !*value) {
+        if (!value || !*value)
             continue;
-        }
         if (settings_set(&config->policy, &settings_table[i], value, reason, sizeof(reason))) {
             return config_wrong(error, 0, "%s in the environment: %s", variable,
                                 config_settings_reason(&settings_table[i], reason));
@@ -155,9 +142,8 @@ static int take_options(const struct config_source *source, struct config *confi
     for (size_t i = 0; i < source->option_count; i++) {
         const struct config_option *option = &source->options[i];
         const struct setting *setting = settings_find(option->name);
-        if (!setting) {
+        if (!setting)
             return config_wrong(error, 0, "there is no option --%.64s", option->name);
-        }
         if (settings_set(&config->policy, setting, option->value, reason, sizeof(reason))) {
             return config_wrong(error, 0, "--%s: %s", option->name,
                                 config_settings_reason(setting, reason));
@@ -178,22 +164,18 @@ int config_load(const struct config_source *source, struct config *ret_config,
     int result = config.origins && config.lines ? 0 : -ENOMEM;
 
     settings_init(&config.policy);
-    if (!result && source->path) {
+    if (!result && source->path)
         result = take_file(source->path, &config, &error);
-    }
-    if (!result && source->environment) {
+    if (!result && source->environment)
         result = take_environment(&config, &error);
-    }
-    if (!result) {
+    if (!result)
         result = take_options(source, &config, &error);
-    }
     if (!result) {
         *ret_config = config;
         return 0;
     }
-    if (result == -ENOMEM) {
+    if (result == -ENOMEM)
         config_wrong(&error, 0, "there is no memory to read the configuration");
-    }
     config_finish(&config);
     *ret_error = error;
     return result;

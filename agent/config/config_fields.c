@@ -110,9 +110,8 @@ int config_ways_parse(const char *text, unsigned *ret_ways, char *ret_reason, si
         snprintf(ret_reason, reason_size, "%s", config_settings_reason(order, reason));
         return -EINVAL;
     }
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
         ways |= settings.order[i];
-    }
     *ret_ways = ways;
     return 0;
 }
@@ -122,11 +121,9 @@ static void ways_text(unsigned ways, char *ret, size_t size)
     struct policy_settings settings = {0};
     unsigned count = 0;
 
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
-        if (ways & 1u << i) {
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
+        if (ways & 1u << i)
             settings.order[count++] = 1u << i;
-        }
-    }
     settings_text(&settings, settings_find("order"), ret, size);
 }
 
@@ -136,9 +133,8 @@ void config_quote(const char *text, char *ret, size_t size)
 
     ret[0] = '"';
     for (; *text && used + 4 < size; text++) {
-        if (*text == '"' || *text == '\\') {
+        if (*text == '"' || *text == '\\')
             ret[used++] = '\\';
-        }
         ret[used++] = *text;
     }
     ret[used++] = '"';
@@ -147,11 +143,9 @@ void config_quote(const char *text, char *ret, size_t size)
 
 static const char *kind_name(int kind)
 {
-    for (size_t i = 0; i < CONFIG_KINDS; i++) {
-        if ((int)config_kinds[i].kind == kind) {
+    for (size_t i = 0; i < CONFIG_KINDS; i++)
+        if ((int)config_kinds[i].kind == kind)
             return config_kinds[i].name;
-        }
-    }
     return "";
 }
 

@@ -22,9 +22,8 @@ static void put_wrapped(FILE *to, const char *first, const char *next, const cha
         size_t length = strlen(text);
         if (length > room) {
             length = room;
-            while (length && text[length] != ' ') {
+            while (length && text[length] != ' ')
                 length--;
-            }
             length = length ? length : room;
         }
         fprintf(to, "%s%.*s\n", margin, (int)length, text);
@@ -42,9 +41,8 @@ static void put_comment(FILE *to, const char *text)
 static void put_place(FILE *to, const struct config *config, unsigned line)
 {
     fputs(" # ", to);
-    for (const char *at = config->path; *at; at++) {
+    for (const char *at = config->path; *at; at++)
         fputc(iscntrl((unsigned char)*at) ? '?' : *at, to);
-    }
     fprintf(to, ":%u\n", line);
 }
 
@@ -113,9 +111,8 @@ static void put_policy(FILE *to, const struct config *config)
     fputs("policy = {\n", to);
     for (size_t i = 0; i < settings_count; i++) {
         const struct setting *setting = &settings_table[i];
-        if (i) {
+        if (i)
             fputc('\n', to);
-        }
         put_wrapped(to, "    # ", "    # ", setting->help);
         put_range(to, setting);
         config_policy_text(config, setting, text, sizeof(text));
@@ -138,9 +135,8 @@ static void put_help(FILE *to, const struct config_list *list)
             length += snprintf(text + length, sizeof(text) - (size_t)length,
                                ", %" PRId64 " to %" PRId64, field->min, field->max);
         }
-        if (field->initial) {
+        if (field->initial)
             snprintf(text + length, sizeof(text) - (size_t)length, "; default: %s", field->initial);
-        }
         snprintf(name, sizeof(name), "#   %-12s ", field->name);
         put_wrapped(to, name, "#                ", text);
     }

@@ -87,23 +87,20 @@ static int policy_text(struct reader *reader, const config_setting_t *value,
 {
     switch (setting->type) {
     case SETTING_FLAG:
-        if (config_setting_type(value) != CONFIG_TYPE_BOOL) {
+        if (config_setting_type(value) != CONFIG_TYPE_BOOL)
             return wrong_type(reader, value, "true or false");
-        }
         snprintf(ret_text, size, "%s", config_setting_get_bool(value) ? "true" : "false");
         return 0;
     case SETTING_WAYS:
-        if (config_setting_type(value) != CONFIG_TYPE_STRING) {
+        if (config_setting_type(value) != CONFIG_TYPE_STRING)
             return wrong_type(reader, value, "a text such as \"upgrade, spill\"");
-        }
         return text_of(reader, value, ret_text, size);
     case SETTING_NUMBER:
     case SETTING_SECONDS:
         break;
     }
-    if (setting->type == SETTING_SECONDS && config_setting_get_string(value)) {
+    if (setting->type == SETTING_SECONDS && config_setting_get_string(value))
         return text_of(reader, value, ret_text, size);
-    }
     if (!is_integer(value)) {
         return wrong_type(reader, value,
                           setting->type == SETTING_SECONDS
@@ -119,24 +116,21 @@ static int read_policy(struct reader *reader, const config_setting_t *group)
     char text[CONFIG_NAME_MAX], reason[CONFIG_REASON_MAX / 2];
     struct config *config = reader->config;
 
-    if (config_setting_type(group) != CONFIG_TYPE_GROUP) {
+    if (config_setting_type(group) != CONFIG_TYPE_GROUP)
         return wrong_type(reader, group, "a group in { }");
-    }
     for (int i = 0; i < config_setting_length(group); i++) {
         const config_setting_t *value = config_setting_get_elem(group, (unsigned)i);
         const struct setting *setting = settings_find(config_setting_name(value));
         if (!setting) {
             const char *names[KEYS_MAX];
             size_t count = settings_count < KEYS_MAX ? settings_count : KEYS_MAX;
-            for (size_t j = 0; j < count; j++) {
+            for (size_t j = 0; j < count; j++)
                 names[j] = settings_table[j].name;
-            }
             return unknown(reader, value, "in \"policy\"", names, count);
         }
         int error = policy_text(reader, value, setting, text, sizeof(text));
-        if (error) {
+        if (error)
             return error;
-        }
         if (settings_set(&config->policy, setting, text, reason, sizeof(reason))) {
             return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
                                 setting->name, config_settings_reason(setting, reason));
@@ -154,9 +148,8 @@ static int read_text(struct reader *reader, const config_setting_t *value, char 
     const char *text = config_setting_get_string(value);
     size_t length = text ? strlen(text) : 0;
 
-    if (!text) {
+    if (!text)
         return wrong_type(reader, value, "a text in \"quotes\"");
-    }
     for (size_t i = 0; i < length; i++) {
         if (iscntrl((unsigned char)text[i])) {
             return config_wrong(reader->error, config_setting_source_line(value),
@@ -182,9 +175,8 @@ static int read_kind(struct reader *reader, const config_setting_t *value, int *
             return 0;
         }
     }
-    if (!text) {
+    if (!text)
         return wrong_type(reader, value, "\"gpu\", \"accel\", \"cpu\" or \"dev\"");
-    }
     return config_wrong(
         reader->error, config_setting_source_line(value),
         "\"%s\" has to be \"gpu\", \"accel\", \"cpu\" or \"dev\" (as reseat devices shows it), not "
@@ -198,9 +190,8 @@ static int read_size(struct reader *reader, const config_setting_t *value, uint6
     char reason[CONFIG_REASON_MAX / 2];
     uint64_t bytes = 0;
 
-    if (!text) {
+    if (!text)
         return wrong_type(reader, value, "a size in quotes, such as \"512MiB\"");
-    }
     if (size_parse(text, &bytes, reason, sizeof(reason))) {
         return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
                             config_setting_name(value), reason);
@@ -216,9 +207,8 @@ static int read_size(struct reader *reader, const config_setting_t *value, uint6
 static int read_integer(struct reader *reader, const config_setting_t *value,
                         const struct config_field *field, int64_t *ret_integer)
 {
-    if (!is_integer(value)) {
+    if (!is_integer(value))
         return wrong_type(reader, value, "a whole number, without quotes");
-    }
     if (integer_of(value) < field->min || integer_of(value) > field->max) {
         return config_wrong(reader->error, config_setting_source_line(value),
                             "\"%s\" has to be from %" PRId64 " to %" PRId64 ", not %lld",
@@ -233,9 +223,8 @@ static int read_ways(struct reader *reader, const config_setting_t *value, unsig
     const char *text = config_setting_get_string(value);
     char reason[CONFIG_REASON_MAX / 2];
 
-    if (!text) {
+    if (!text)
         return wrong_type(reader, value, "a text such as \"upgrade, spill\"");
-    }
     if (config_ways_parse(text, ret_ways, reason, sizeof(reason))) {
         return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
                             config_setting_name(value), reason);
@@ -269,9 +258,8 @@ static int read_field(struct reader *reader, const config_setting_t *value,
     case CONFIG_WAYS:
         return read_ways(reader, value, at);
     case CONFIG_TRUTH:
-        if (config_setting_type(value) != CONFIG_TYPE_BOOL) {
+        if (config_setting_type(value) != CONFIG_TYPE_BOOL)
             return wrong_type(reader, value, "true or false, without quotes");
-        }
         *(bool *)at = config_setting_get_bool(value);
         return 0;
     }
@@ -285,9 +273,8 @@ static int unknown_field(struct reader *reader, const config_setting_t *value,
     char where[64];
     size_t count = 0;
 
-    for (; count < list->field_count && count < KEYS_MAX; count++) {
+    for (; count < list->field_count && count < KEYS_MAX; count++)
         names[count] = list->fields[count].name;
-    }
     snprintf(where, sizeof(where), "in \"%s\"", list->name);
     return unknown(reader, value, where, names, count);
 }
@@ -306,16 +293,13 @@ static int read_entry(struct reader *reader, const config_setting_t *group,
         const config_setting_t *value = config_setting_get_elem(group, (unsigned)i);
         unsigned field = 0;
         while (field < list->field_count &&
-               strcmp(list->fields[field].name, config_setting_name(value)) != 0) {
+               strcmp(list->fields[field].name, config_setting_name(value)) != 0)
             field++;
-        }
-        if (field == list->field_count) {
+        if (field == list->field_count)
             return unknown_field(reader, value, list);
-        }
         int error = read_field(reader, value, &list->fields[field], entry);
-        if (error) {
+        if (error)
             return error;
-        }
         entry->given |= 1u << field;
     }
     if (!(entry->given & ((1u << list->selectors) - 1))) {
@@ -331,17 +315,15 @@ static bool same_selection(const struct config_list *list, const struct config_e
 {
     unsigned selectors = (1u << list->selectors) - 1;
 
-    if ((a->given & selectors) != (b->given & selectors)) {
+    if ((a->given & selectors) != (b->given & selectors))
         return false;
-    }
     for (unsigned i = 0; i < list->selectors; i++) {
         const char *of_a = (const char *)a + list->fields[i].offset;
         const char *of_b = (const char *)b + list->fields[i].offset;
         if (a->given & 1u << i &&
             (list->fields[i].type == CONFIG_KIND ? memcmp(of_a, of_b, sizeof(int)) != 0
-                                                 : strcmp(of_a, of_b) != 0)) {
+                                                 : strcmp(of_a, of_b) != 0))
             return false;
-        }
     }
     return true;
 }
@@ -352,25 +334,22 @@ static int read_list(struct reader *reader, const config_setting_t *values,
 {
     int count = config_setting_length(values);
 
-    if (config_setting_type(values) != CONFIG_TYPE_LIST) {
+    if (config_setting_type(values) != CONFIG_TYPE_LIST)
         return wrong_type(reader, values, "a list of groups, ( { ... }, { ... } )");
-    }
     if (count > CONFIG_ENTRIES_MAX) {
         return config_wrong(reader->error, config_setting_source_line(values),
                             "\"%s\" has %d entries; %d are allowed, so use patterns", list->name,
                             count, CONFIG_ENTRIES_MAX);
     }
     char *entries = calloc((size_t)count + 1, list->entry_size);
-    if (!entries) {
+    if (!entries)
         return -ENOMEM;
-    }
     *ret_entries = entries;
     for (int i = 0; i < count; i++) {
         struct config_entry *entry = (void *)(entries + (size_t)i * list->entry_size);
         int error = read_entry(reader, config_setting_get_elem(values, (unsigned)i), list, entry);
-        if (error) {
+        if (error)
             return error;
-        }
         for (int j = 0; j < i; j++) {
             const struct config_entry *before = (void *)(entries + (size_t)j * list->entry_size);
             if (same_selection(list, before, entry)) {

@@ -61,9 +61,8 @@ static int skip_string(struct scan *scan)
             scan->at++;
             return 0;
         }
-        if (ends_text(scan)) {
+        if (ends_text(scan))
             return config_wrong(scan->error, scan->line, "\"\\x00\" ends the text that it is in");
-        }
         scan->at += peek(scan, 0) == '\\' && (peek(scan, 1) == '\\' || peek(scan, 1) == '"');
     }
     return config_wrong(scan->error, scan->line,
@@ -100,9 +99,8 @@ static int close_bracket(struct scan *scan)
     static const char pairs[] = "{}()[]";
     char bracket = *scan->at++;
 
-    if (!scan->depth) {
+    if (!scan->depth)
         return config_wrong(scan->error, scan->line, "\"%c\" closes nothing", bracket);
-    }
     scan->depth--;
     if (strchr(pairs, scan->open[scan->depth].bracket)[1] != bracket) {
         return config_wrong(scan->error, scan->line, "\"%c\" does not close the \"%c\" of line %u",
@@ -120,9 +118,8 @@ static bool number_fits(const char *digits, const char *end, unsigned base, uint
         int digit = tolower((unsigned char)*digits);
         if (__builtin_mul_overflow(value, base, &value) ||
             __builtin_add_overflow(value, (uint64_t)(digit <= '9' ? digit - '0' : digit - 'a' + 10),
-                                   &value)) {
+                                   &value))
             return false;
-        }
     }
     return value <= max;
 }
@@ -134,9 +131,8 @@ static int check_number(struct scan *scan, const char *word, const char *end)
     int length = end - word > WORD_MAX ? WORD_MAX : (int)(end - word);
 
     while (behind < end &&
-           (hex ? isxdigit((unsigned char)*behind) : isdigit((unsigned char)*behind))) {
+           (hex ? isxdigit((unsigned char)*behind) : isdigit((unsigned char)*behind)))
         behind++;
-    }
     bool wide = behind < end && *behind == 'L';
     if (behind < end && !wide) {
         return config_wrong(
@@ -159,9 +155,8 @@ static int check_value(struct scan *scan, const char *word, const char *end)
 
     /* Where it is the next name, it is the value before that is missing. */
     if (*behind == '=' || *behind == ':' || (length == 4 && strncasecmp(word, "true", 4) == 0) ||
-        (length == 5 && strncasecmp(word, "false", 5) == 0)) {
+        (length == 5 && strncasecmp(word, "false", 5) == 0))
         return 0;
-    }
     return config_wrong(scan->error, scan->line,
                         "\"%.*s\" is neither true nor false nor a number; words are in \"quotes\"",
                         length > WORD_MAX ? WORD_MAX : (int)length, word);
@@ -173,12 +168,10 @@ static int skip_word(struct scan *scan)
     const char *word = scan->at;
 
     while (isalnum((unsigned char)peek(scan, 0)) ||
-           (peek(scan, 0) && strchr("_*.-", peek(scan, 0)))) {
+           (peek(scan, 0) && strchr("_*.-", peek(scan, 0))))
         scan->at++;
-    }
-    if (isdigit((unsigned char)*word) || *word == '.') {
+    if (isdigit((unsigned char)*word) || *word == '.')
         return check_number(scan, word, scan->at);
-    }
     return scan->wants_value ? check_value(scan, word, scan->at) : 0;
 }
 
@@ -199,9 +192,8 @@ static int take_sign(struct scan *scan)
         return config_wrong(scan->error, scan->line,
                             "\"%c\" means nothing here; words and sizes are in \"quotes\"", at);
     }
-    if ((at == '=' || at == ':') && ++scan->settings > SETTINGS_MAX) {
+    if ((at == '=' || at == ':') && ++scan->settings > SETTINGS_MAX)
         return config_wrong(scan->error, scan->line, "more than %d settings", SETTINGS_MAX);
-    }
     scan->at++;
     return 0;
 }
@@ -211,17 +203,16 @@ static int take_token(struct scan *scan)
     char at = peek(scan, 0);
     int error;
 
-    if (at == '"') {
+    if (at == '"')
         error = skip_string(scan);
-    } else if (isalnum((unsigned char)at) || at == '*' || at == '.') {
+    else if (isalnum((unsigned char)at) || at == '*' || at == '.')
         error = skip_word(scan);
-    } else if (strchr("{([", at)) {
+    else if (strchr("{([", at))
         error = open_bracket(scan);
-    } else if (strchr("})]", at)) {
+    else if (strchr("})]", at))
         error = close_bracket(scan);
-    } else {
+    else
         error = take_sign(scan);
-    }
     scan->wants_value = at == '=' || at == ':';
     return error;
 }
@@ -235,9 +226,8 @@ static int step(struct scan *scan)
         scan->at++;
         return 0;
     }
-    if (at == '/' && peek(scan, 1) == '*') {
+    if (at == '/' && peek(scan, 1) == '*')
         return skip_comment(scan);
-    }
     if (at == '#' || (at == '/' && peek(scan, 1) == '/')) {
         scan->at += strcspn(scan->at, "\n");
         return 0;
@@ -250,9 +240,8 @@ int config_scan(const char *text, size_t size, struct config_error *ret_error)
     struct scan scan = {.at = text, .end = text + size, .line = 1, .error = ret_error};
     int error = check_characters(text, size, ret_error);
 
-    while (!error && scan.at < scan.end) {
+    while (!error && scan.at < scan.end)
         error = step(&scan);
-    }
     if (!error && scan.depth) {
         error = config_wrong(ret_error, scan.open[scan.depth - 1].line,
                              "the \"%c\" of this line is not closed",

@@ -16,21 +16,17 @@
 
 static bool valid_name(const char *name)
 {
-    for (const char *at = name; *at; at++) {
-        if (!islower((unsigned char)*at) && !isdigit((unsigned char)*at)) {
+    for (const char *at = name; *at; at++)
+        if (!islower((unsigned char)*at) && !isdigit((unsigned char)*at))
             return false;
-        }
-    }
     return islower((unsigned char)name[0]);
 }
 
 static const struct device_name *by_name(const struct device_names *names, const char *name)
 {
-    for (size_t i = 0; i < names->count; i++) {
-        if (strcmp(names->names[i].name, name) == 0) {
+    for (size_t i = 0; i < names->count; i++)
+        if (strcmp(names->names[i].name, name) == 0)
             return &names->names[i];
-        }
-    }
     return NULL;
 }
 
@@ -38,9 +34,8 @@ static int add(struct device_names *names, const char *name, const struct device
 {
     struct device_name *grown = realloc(names->names, (names->count + 1) * sizeof(*names->names));
 
-    if (!grown) {
+    if (!grown)
         return -ENOMEM;
-    }
     names->names = grown;
     snprintf(grown[names->count].name, sizeof(grown->name), "%s", name);
     grown[names->count].key = *key;
@@ -62,14 +57,12 @@ int device_names_load(const char *path, struct device_names *ret_names)
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
         struct device_key key;
         char *space = strchr(line, ' ');
-        if (!space || line[0] == '#') {
+        if (!space || line[0] == '#')
             continue;
-        }
         *space = '\0';
         if (strlen(line) >= sizeof(names.names->name) || !valid_name(line) ||
-            device_key_parse(space + 1, &key) || by_name(&names, line)) {
+            device_key_parse(space + 1, &key) || by_name(&names, line))
             continue;
-        }
         if (add(&names, line, &key)) {
             device_names_finish(&names);
             return -ENOMEM;
@@ -85,17 +78,15 @@ int device_names_save(const char *path, const struct device_names *names)
     size_t size;
     FILE *file = open_memstream(&text, &size);
 
-    if (!file) {
+    if (!file)
         return -errno;
-    }
     for (size_t i = 0; i < names->count; i++) {
         char key[DEVICE_KEY_TEXT_MAX];
         device_key_format(&names->names[i].key, key);
         fprintf(file, "%s %s\n", names->names[i].name, key);
     }
-    if (fclose(file)) {
+    if (fclose(file))
         return -ENOMEM;
-    }
     return paths_write(path, text, size);
 }
 
@@ -109,12 +100,10 @@ const char *device_kind(const struct devinfo *info)
 {
     uint64_t type = devinfo_scalar(info, CL_DEVICE_TYPE, 0);
 
-    if (type & CL_DEVICE_TYPE_GPU) {
+    if (type & CL_DEVICE_TYPE_GPU)
         return "gpu";
-    }
-    if (type & CL_DEVICE_TYPE_CPU) {
+    if (type & CL_DEVICE_TYPE_CPU)
         return "cpu";
-    }
     return type & CL_DEVICE_TYPE_ACCELERATOR ? "accel" : "dev";
 }
 
@@ -138,15 +127,12 @@ int device_names_assign(struct device_names *names, struct inventory *inventory,
     for (size_t i = 0; i < inventory->count; i++) {
         struct inventory_entry *entry = &inventory->entries[i];
         entry->name[0] = '\0';
-        for (size_t j = 0; j < before && !entry->name[0]; j++) {
-            if (device_key_equal(&names->names[j].key, &entry->key)) {
+        for (size_t j = 0; j < before && !entry->name[0]; j++)
+            if (device_key_equal(&names->names[j].key, &entry->key))
                 memcpy(entry->name, names->names[j].name, sizeof(entry->name));
-            }
-        }
         int error = entry->name[0] ? 0 : give_name(names, entry);
-        if (error) {
+        if (error)
             return error;
-        }
     }
     *ret_new = names->count != before;
     return 0;
@@ -162,11 +148,9 @@ static void plain_uuid(const char *text, char *ret, size_t size)
 {
     size_t used = 0;
 
-    for (; *text && used + 1 < size; text++) {
-        if (*text != '-') {
+    for (; *text && used + 1 < size; text++)
+        if (*text != '-')
             ret[used++] = (char)tolower((unsigned char)*text);
-        }
-    }
     ret[used] = '\0';
 }
 
@@ -199,13 +183,11 @@ static void list_names(const struct inventory *inventory, const char *text, int 
     ret[0] = '\0';
     for (size_t i = 0; i < inventory->count; i++) {
         const struct inventory_entry *entry = &inventory->entries[i];
-        if (how >= 0 && !matches(entry, text, how)) {
+        if (how >= 0 && !matches(entry, text, how))
             continue;
-        }
         int length = snprintf(ret + used, size - used, "%s%s", used ? ", " : "", entry->name);
-        if (length < 0 || (size_t)length >= size - used) {
+        if (length < 0 || (size_t)length >= size - used)
             return;
-        }
         used += (size_t)length;
     }
 }
@@ -255,9 +237,8 @@ int device_place_by(const struct inventory *inventory, const struct device_wish 
     unsigned *taken = calloc(inventory->count + 1, sizeof(*taken));
     int result = devices && taken ? 0 : -ENOMEM;
 
-    if (result) {
+    if (result)
         snprintf(ret_error, error_size, "there is no memory to place the program");
-    }
     for (size_t i = 0; !result && i < inventory->count; i++) {
         const struct devinfo *info = &inventory->entries[i].info;
         devices[i] = (struct place_device){
@@ -270,18 +251,15 @@ int device_place_by(const struct inventory *inventory, const struct device_wish 
     }
     for (size_t i = 0; !result && i < wish->count; i++) {
         size_t at;
-        if (i < wish->named) {
+        if (i < wish->named)
             result = device_resolve(inventory, wish->names[i], &entries[i], ret_error, error_size);
-        } else if (place_spread(devices, taken, inventory->count, &at) == 0) {
+        else if (place_spread(devices, taken, inventory->count, &at) == 0)
             entries[i] = &inventory->entries[at];
-        }
-        if (!result && entries[i]) {
+        if (!result && entries[i])
             taken[entries[i] - inventory->entries]++;
-        }
     }
-    if (!result) {
+    if (!result)
         memcpy(ret_entries, entries, sizeof(entries));
-    }
     free(devices);
     free(taken);
     return result;
@@ -296,10 +274,8 @@ int device_place(const struct inventory *inventory, const struct device_wish *wi
 const struct inventory_entry *device_by_key(const struct inventory *inventory,
                                             const struct device_key *key)
 {
-    for (size_t i = 0; i < inventory->count; i++) {
-        if (device_key_equal(&inventory->entries[i].key, key)) {
+    for (size_t i = 0; i < inventory->count; i++)
+        if (device_key_equal(&inventory->entries[i].key, key))
             return &inventory->entries[i];
-        }
-    }
     return NULL;
 }

@@ -15,11 +15,9 @@ bool environment_concerns_drivers(const char *variable)
         "EMU_",     "RESEAT_EMU_",
     };
 
-    for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
-        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0) {
+    for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -32,18 +30,14 @@ int environment_of_drivers(const char ***ret_variables, size_t *ret_count)
 {
     size_t total = 0, count = 0;
 
-    while (environ && environ[total]) {
+    while (environ && environ[total])
         total++;
-    }
     const char **variables = calloc(total + 1, sizeof(*variables));
-    if (!variables) {
+    if (!variables)
         return -ENOMEM;
-    }
-    for (size_t i = 0; i < total; i++) {
-        if (environment_concerns_drivers(environ[i])) {
+    for (size_t i = 0; i < total; i++)
+        if (environment_concerns_drivers(environ[i]))
             variables[count++] = environ[i];
-        }
-    }
     qsort(variables, count, sizeof(*variables), by_text);
     *ret_variables = variables;
     *ret_count = count;
@@ -55,29 +49,22 @@ int environment_for_lister(char *const *base, const char *variables, char ***ret
     size_t base_count = 0, lines = 1, used = 0;
     size_t text = strlen(variables) + 1;
 
-    while (base && base[base_count]) {
+    while (base && base[base_count])
         base_count++;
-    }
-    for (const char *at = variables; *at; at++) {
+    for (const char *at = variables; *at; at++)
         lines += *at == '\n';
-    }
     size_t pointers = (base_count + lines + 1) * sizeof(char *);
     char **list = malloc(pointers + text);
-    if (!list) {
+    if (!list)
         return -ENOMEM;
-    }
-    for (size_t i = 0; i < base_count; i++) {
-        if (!environment_concerns_drivers(base[i])) {
+    for (size_t i = 0; i < base_count; i++)
+        if (!environment_concerns_drivers(base[i]))
             list[used++] = base[i];
-        }
-    }
     char *at = (char *)list + pointers;
     memcpy(at, variables, text);
-    for (char *line = strsep(&at, "\n"); line; line = strsep(&at, "\n")) {
-        if (environment_concerns_drivers(line)) {
+    for (char *line = strsep(&at, "\n"); line; line = strsep(&at, "\n"))
+        if (environment_concerns_drivers(line))
             list[used++] = line;
-        }
-    }
     list[used] = NULL;
     *ret = list;
     return 0;

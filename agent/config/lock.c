@@ -20,9 +20,8 @@ int lock_take(const char *folder)
     int error = paths_join(folder, "lock", path);
     int fd = error ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
-    if (fd < 0) {
+    if (fd < 0)
         return error ? error : -errno;
-    }
     if (flock(fd, LOCK_EX | LOCK_NB)) {
         error = errno == EWOULDBLOCK ? -EALREADY : -errno;
         close(fd);
@@ -46,9 +45,8 @@ int lock_holder(const char *folder, pid_t *ret_pid, uint64_t *ret_start)
     int pid;
 
     if (paths_join(folder, "lock", path) || paths_read(path, TEXT_MAX, &text, &size) ||
-        sscanf(text, "%d %" SCNu64, &pid, &start) != 2 || pid <= 0 || !process_alive(pid, start)) {
+        sscanf(text, "%d %" SCNu64, &pid, &start) != 2 || pid <= 0 || !process_alive(pid, start))
         return -ESRCH;
-    }
     *ret_pid = pid;
     *ret_start = start;
     return 0;

@@ -11,9 +11,8 @@ static size_t distance(const char *a, const char *b)
     size_t row[LIKENESS_MAX + 1];
     size_t length = strnlen(b, LIKENESS_MAX);
 
-    for (size_t j = 0; j <= length; j++) {
+    for (size_t j = 0; j <= length; j++)
         row[j] = j;
-    }
     for (size_t i = 0; i < LIKENESS_MAX && a[i]; i++) {
         size_t diagonal = row[0];
         row[0] = i + 1;

@@ -77,18 +77,14 @@ static int check_above(const char *folder, struct paths *paths)
         char path[PATH_MAX];
         struct stat stat;
         snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
-        if (lstat(path, &stat)) {
+        if (lstat(path, &stat))
             return refuse_error(paths, -errno, path);
-        }
-        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid)) {
+        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid))
             return refuse(paths, -EPERM, path, "belongs to another user");
-        }
-        if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX)) {
+        if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX))
             return refuse(paths, -EPERM, path, "can be changed by other users");
-        }
-        if (!*end) {
+        if (!*end)
             return 0;
-        }
     }
 }
 
@@ -98,23 +94,18 @@ static int make_private(const char *wanted, struct paths *paths)
     const char *slash = strrchr(wanted, '/');
     char above[PATH_MAX], real[PATH_MAX];
 
-    if (put_above(above, sizeof(above), wanted) || !realpath(above, real)) {
+    if (put_above(above, sizeof(above), wanted) || !realpath(above, real))
         return refuse_error(paths, -errno, above);
-    }
     int error = check_above(real, paths);
-    if (error) {
+    if (error)
         return error;
-    }
     error = put(paths->folder, sizeof(paths->folder), real[1] ? real : "", slash);
-    if (!error && mkdir(paths->folder, 0700) && errno != EEXIST) {
+    if (!error && mkdir(paths->folder, 0700) && errno != EEXIST)
         error = -errno;
-    }
-    if (error) {
+    if (error)
         return refuse_error(paths, error, wanted);
-    }
-    if (!ours(paths->folder, false)) {
+    if (!ours(paths->folder, false))
         return refuse(paths, -EPERM, paths->folder, "is not a folder of yours");
-    }
     if (!ours(paths->folder, true)) {
         return refuse(paths, -EPERM, paths->folder,
                       "can be entered by others (its mode is not 0700)");
@@ -127,14 +118,12 @@ int paths_make(const char *folder)
     char path[PATH_MAX];
     int error = put(path, sizeof(path), folder, "");
 
-    if (error) {
+    if (error)
         return error;
-    }
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (mkdir(path, 0700) && errno != EEXIST && errno != EROFS && errno != EACCES) {
+        if (mkdir(path, 0700) && errno != EEXIST && errno != EROFS && errno != EACCES)
             return -errno;
-        }
         *slash = '/';
     }
     return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
@@ -163,13 +152,11 @@ static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
                : *ret_beside   ? put(ret, PATH_MAX, named, ".d")
                                : put_above(ret, PATH_MAX, named);
     }
-    if (may_use(runtime)) {
+    if (may_use(runtime))
         return put(ret, PATH_MAX, runtime, "/reseat");
-    }
     snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
-    if (ours(user, true)) {
+    if (ours(user, true))
         return put(ret, PATH_MAX, user, "/reseat");
-    }
     snprintf(ret, PATH_MAX, "/tmp/reseat-%u", (unsigned)geteuid());
     return 0;
 }
@@ -181,22 +168,19 @@ int paths_find(struct paths *ret_paths)
     bool beside;
     int error = choose_folder(wanted, &beside);
 
-    if (error) {
+    if (error)
         snprintf(paths.problem, sizeof(paths.problem), "RESEAT_SOCKET is not an absolute path");
-    } else {
+    else
         error = make_private(wanted, &paths);
-    }
     if (!error) {
         size_t length = strlen(paths.folder) - (beside ? 2 : 0);
         int needed = snprintf(paths.socket, sizeof(paths.socket), "%.*s%s", (int)length,
                               paths.folder, beside ? "" : "/" SOCKET_NAME);
-        if (needed < 0 || (size_t)needed >= sizeof(paths.socket)) {
+        if (needed < 0 || (size_t)needed >= sizeof(paths.socket))
             error = refuse(&paths, -ENAMETOOLONG, paths.folder, "is too long a name for a socket");
-        }
     }
-    if (error) {
+    if (error)
         paths.folder[0] = paths.socket[0] = '\0';
-    }
     *ret_paths = paths;
     return error;
 }
@@ -208,9 +192,8 @@ int paths_home(const char *variable, const char *beneath, char ret[PATH_MAX])
     char folder[PATH_MAX];
 
     /* As the XDG specification says, one that is not absolute does not count. */
-    if (named && named[0] == '/') {
+    if (named && named[0] == '/')
         return put(ret, PATH_MAX, named, "/reseat");
-    }
     if (!home || home[0] != '/') {
         const struct passwd *entry = getpwuid(geteuid());
         home = entry ? entry->pw_dir : NULL;
@@ -231,13 +214,11 @@ int paths_beside(const char *variable, const char *const *candidates, char ret[P
     const char *named = getenv(variable);
     char binary[PATH_MAX];
 
-    if (named && *named) {
+    if (named && *named)
         return realpath(named, ret) ? 0 : -ENOENT;
-    }
     ssize_t length = readlink("/proc/self/exe", binary, sizeof(binary) - 1);
-    if (length <= 0) {
+    if (length <= 0)
         return -ENOENT;
-    }
     binary[length] = '\0';
     *strrchr(binary, '/') = '\0';
     for (; *candidates; candidates++) {
@@ -245,9 +226,8 @@ int paths_beside(const char *variable, const char *const *candidates, char ret[P
         /* A folder outside the prefix is named by its whole path. */
         int error = **candidates == '/' ? put(path, sizeof(path), *candidates, "")
                                         : paths_join(binary, *candidates, path);
-        if (!error && realpath(path, ret) && access(ret, R_OK) == 0) {
+        if (!error && realpath(path, ret) && access(ret, R_OK) == 0)
             return 0;
-        }
     }
     return -ENOENT;
 }
@@ -270,9 +250,8 @@ static bool names_library(const char *path, const char *library)
     struct stat named, meant;
     size_t size;
 
-    if (paths_read(path, PATH_MAX, &text, &size)) {
+    if (paths_read(path, PATH_MAX, &text, &size))
         return false;
-    }
     text[strcspn(text, "\n")] = '\0';
     return stat(text, &named) == 0 && stat(library, &meant) == 0 && named.st_dev == meant.st_dev &&
            named.st_ino == meant.st_ino;
@@ -283,12 +262,10 @@ int paths_vendors(const char *library, char ret[PATH_MAX])
     static const char *const names[] = {"vendors", "reseat/vendors"};
     char above[PATH_MAX], file[PATH_MAX];
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (!put_above(above, sizeof(above), library) && !paths_join(above, names[i], ret) &&
-            !paths_join(ret, "reseat.icd", file) && names_library(file, library)) {
+            !paths_join(ret, "reseat.icd", file) && names_library(file, library))
             return 0;
-        }
-    }
     return -ENOENT;
 }
 
@@ -310,12 +287,10 @@ static int write_all(int fd, const char *bytes, size_t size)
 {
     while (size) {
         ssize_t written = write(fd, bytes, size);
-        if (written < 0 && errno == EINTR) {
+        if (written < 0 && errno == EINTR)
             continue;
-        }
-        if (written < 0) {
+        if (written < 0)
             return -errno;
-        }
         bytes += written;
         size -= (size_t)written;
     }
@@ -327,20 +302,16 @@ int paths_write(const char *path, const void *bytes, size_t size)
     char temporary[PATH_MAX];
     int error = put(temporary, sizeof(temporary), path, ".XXXXXX");
 
-    if (error) {
+    if (error)
         return error;
-    }
     CLEANUP(cleanup_close) int fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return -errno;
-    }
     error = write_all(fd, bytes, size);
-    if (!error && (fsync(fd) || rename(temporary, path))) {
+    if (!error && (fsync(fd) || rename(temporary, path)))
         error = -errno;
-    }
-    if (error) {
+    if (error)
         unlink(temporary);
-    }
     return error;
 }
 
@@ -349,31 +320,24 @@ int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_siz
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat stat;
 
-    if (fd < 0 || fstat(fd, &stat)) {
+    if (fd < 0 || fstat(fd, &stat))
         return -errno;
-    }
-    if (!S_ISREG(stat.st_mode)) {
+    if (!S_ISREG(stat.st_mode))
         return -EINVAL;
-    }
-    if (stat.st_size < 0 || (size_t)stat.st_size > limit) {
+    if (stat.st_size < 0 || (size_t)stat.st_size > limit)
         return -EFBIG;
-    }
     CLEANUP(cleanup_free) char *bytes = malloc((size_t)stat.st_size + 1);
     size_t used = 0;
-    if (!bytes) {
+    if (!bytes)
         return -ENOMEM;
-    }
     while (used < (size_t)stat.st_size) {
         ssize_t count = read(fd, bytes + used, (size_t)stat.st_size - used);
-        if (count < 0 && errno == EINTR) {
+        if (count < 0 && errno == EINTR)
             continue;
-        }
-        if (count < 0) {
+        if (count < 0)
             return -errno;
-        }
-        if (count == 0) {
+        if (count == 0)
             break;
-        }
         used += (size_t)count;
     }
     bytes[used] = '\0';

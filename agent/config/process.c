@@ -15,9 +15,8 @@ int process_start_time(pid_t pid, uint64_t *ret_ticks)
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     CLEANUP(cleanup_fclose) FILE *file = fopen(path, "re");
-    if (!file) {
+    if (!file)
         return -ESRCH;
-    }
     line[fread(line, 1, sizeof(line) - 1, file)] = '\0'; /* The name may hold a newline, too. */
     /* proc(5): the name, in parentheses, may hold anything; the fields after it may not. */
     const char *after = strrchr(line, ')');
@@ -25,9 +24,8 @@ int process_start_time(pid_t pid, uint64_t *ret_ticks)
         sscanf(after + 1,
                " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
                &state, &start) != 2 ||
-        state == 'Z' || state == 'X') {
+        state == 'Z' || state == 'X')
         return -ESRCH;
-    }
     *ret_ticks = start;
     return 0;
 }

@@ -5,30 +5,26 @@
 
 static void close_if_open(uv_handle_t *handle)
 {
-    if (!uv_is_closing(handle)) {
+    if (!uv_is_closing(handle))
         uv_close(handle, NULL);
-    }
 }
 
 static void drop_peers(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
 
-    while (agent->peers) {
+    while (agent->peers)
         peer_close(agent->peers);
-    }
     close_if_open((uv_handle_t *)&agent->sweep);
 }
 
 void agent_stop(struct agent *agent)
 {
-    if (agent->stopping) {
+    if (agent->stopping)
         return;
-    }
     agent->stopping = true;
-    if (agent->devices.listing) {
+    if (agent->devices.listing)
         uv_process_kill(&agent->devices.lister, SIGKILL);
-    }
     close_if_open((uv_handle_t *)&agent->listener);
     close_if_open((uv_handle_t *)&agent->terminate[0]);
     close_if_open((uv_handle_t *)&agent->terminate[1]);

@@ -77,9 +77,8 @@ bool client_program_or_device(struct peer *client, const msgpack_object *map,
         found == 0 && strcmp(entry->name, name) == 0
             ? -ESRCH
             : programs_find(agent, client, name, ret_program, ret_seat, none, sizeof(none));
-    if (!result) {
+    if (!result)
         return true;
-    }
     if (result == -ENOTUNIQ || found == -ENOTUNIQ) {
         peer_error(client, ERR_AMBIGUOUS, "%s", result == -ENOTUNIQ ? none : wrong);
     } else if (found) {
@@ -87,9 +86,8 @@ bool client_program_or_device(struct peer *client, const msgpack_object *map,
                    "\"%s\" is neither a device (reseat devices) nor a program (reseat ps)", name);
     } else {
         *ret_device = devices_index(agent, entry);
-        if (*ret_device == LEDGER_NONE) {
+        if (*ret_device == LEDGER_NONE)
             client_no_memory(client);
-        }
     }
     return *ret_device != LEDGER_NONE;
 }
@@ -99,26 +97,22 @@ char *client_environment(const struct peer *client, const msgpack_object *map)
     const msgpack_object *items;
     size_t count = field_array(map, "environment", &items), size = 1, used = 0;
 
-    if (!access_may_manage(geteuid(), client->uid)) {
+    if (!access_may_manage(geteuid(), client->uid))
         count = 0;
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         size += items[i].type == MSGPACK_OBJECT_STR ? items[i].via.str.size + 1 : 0;
-    }
     char *text = malloc(size);
     for (size_t i = 0; text && i < count; i++) {
         const msgpack_object_str *item = &items[i].via.str;
         if (items[i].type != MSGPACK_OBJECT_STR || memchr(item->ptr, '\n', item->size) ||
-            memchr(item->ptr, '\0', item->size) || !memchr(item->ptr, '=', item->size)) {
+            memchr(item->ptr, '\0', item->size) || !memchr(item->ptr, '=', item->size))
             continue;
-        }
         memcpy(text + used, item->ptr, item->size);
         used += item->size;
         text[used++] = '\n';
     }
-    if (text) {
+    if (text)
         text[used] = '\0';
-    }
     return text;
 }
 

@@ -31,9 +31,8 @@ static void closed(uv_handle_t *handle)
     struct peer *peer = handle->data;
 
     frame_reader_finish(&peer->reader);
-    if (peer->is_pending) {
+    if (peer->is_pending)
         message_finish(&peer->pending);
-    }
     free(peer);
 }
 
@@ -41,9 +40,8 @@ void peer_close(struct peer *peer)
 {
     struct agent *agent = peer->agent;
 
-    if (peer->closing) {
+    if (peer->closing)
         return;
-    }
     peer->closing = true;
     for (struct peer **at = &agent->peers; *at; at = &(*at)->next) {
         if (*at == peer) {
@@ -66,9 +64,8 @@ static void peer_break(struct peer *peer)
     uv_os_fd_t fd;
 
     peer->broken = true;
-    if (!uv_fileno((uv_handle_t *)&peer->pipe, &fd)) {
+    if (!uv_fileno((uv_handle_t *)&peer->pipe, &fd))
         shutdown(fd, SHUT_RDWR);
-    }
 }
 
 struct outgoing {
@@ -83,18 +80,16 @@ static void sent(uv_write_t *write, int status)
 
     msgpack_sbuffer_destroy(&outgoing->buffer);
     free(outgoing);
-    if (status < 0) {
+    if (status < 0)
         peer_close(peer);
-    }
 }
 
 void peer_send(struct peer *peer, struct frame *frame)
 {
     struct outgoing *outgoing = NULL;
 
-    if (peer->closing || peer->broken) {
+    if (peer->closing || peer->broken)
         goto out;
-    }
     if (frame_seal(frame) || !(outgoing = malloc(sizeof(*outgoing))) ||
         uv_stream_get_write_queue_size((uv_stream_t *)&peer->pipe) > UNSENT_MAX) {
         agent_log("pid %d: cannot send to it; closing its connection", (int)peer->pid);
@@ -136,9 +131,8 @@ static void drain(struct peer *peer)
     while (!peer->closing && !peer->broken && !peer->is_pending) {
         struct message message;
         int got = frame_reader_next(&peer->reader, &message);
-        if (got == 0) {
+        if (got == 0)
             return;
-        }
         if (got < 0) {
             agent_log("pid %d: not a frame of ours (%s); closing its connection", (int)peer->pid,
                       strerror(-got));
@@ -172,11 +166,10 @@ void peers_devices_ready(struct agent *agent)
         agent->events->message(peer, &message);
         message_finish(&message);
         drain(peer);
-        if (peer->closing || !peer->is_pending) {
+        if (peer->closing || !peer->is_pending)
             peer = agent->peers;
-        } else {
+        else
             peer = peer->next;
-        }
     }
 }
 
@@ -184,13 +177,12 @@ static void receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 {
     struct peer *peer = stream->data;
 
-    if (count < 0 || (count > 0 && frame_reader_feed(&peer->reader, buffer->base, (size_t)count))) {
+    if (count < 0 || (count > 0 && frame_reader_feed(&peer->reader, buffer->base, (size_t)count)))
         peer_close(peer);
-    } else if (peer->is_pending && peer->reader.used - peer->reader.start > PROTOCOL_FRAME_MAX) {
+    else if (peer->is_pending && peer->reader.used - peer->reader.start > PROTOCOL_FRAME_MAX)
         peer_close(peer);
-    } else if (count > 0) {
+    else if (count > 0)
         drain(peer);
-    }
     free(buffer->base);
 }
 
@@ -201,9 +193,8 @@ static bool identify(struct peer *peer)
     uv_os_fd_t fd;
 
     if (uv_fileno((uv_handle_t *)&peer->pipe, &fd) ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size)) {
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
         return false;
-    }
     peer->pid = credentials.pid;
     peer->uid = credentials.uid;
     return access_may_connect(geteuid(), peer->uid);
@@ -214,9 +205,8 @@ static void connected(uv_stream_t *listener, int status)
     struct agent *agent = listener->data;
     struct peer *peer = status ? NULL : calloc(1, sizeof(*peer));
 
-    if (!peer) {
+    if (!peer)
         return;
-    }
     peer->agent = agent;
     peer->since_ms = uv_now(&agent->loop);
     frame_reader_init(&peer->reader);
@@ -243,15 +233,13 @@ int peers_listen(struct agent *agent)
 {
     int error = uv_pipe_init(&agent->loop, &agent->listener, 0);
 
-    if (error) {
+    if (error)
         return error;
-    }
     agent->listener.data = agent;
     unlink(agent->paths.socket);
     error = uv_pipe_bind(&agent->listener, agent->paths.socket);
-    if (!error && chmod(agent->paths.socket, geteuid() ? 0600 : 0666)) {
+    if (!error && chmod(agent->paths.socket, geteuid() ? 0600 : 0666))
         error = -errno;
-    }
     return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, connected);
 }
 
@@ -261,8 +249,7 @@ void peers_sweep(struct agent *agent)
 
     for (struct peer *peer = agent->peers; peer; peer = next) {
         next = peer->next;
-        if (peer->role == PEER_UNKNOWN && uv_now(&agent->loop) - peer->since_ms > SILENT_MS) {
+        if (peer->role == PEER_UNKNOWN && uv_now(&agent->loop) - peer->since_ms > SILENT_MS)
             peer_close(peer);
-        }
     }
 }

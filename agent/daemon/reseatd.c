@@ -14,11 +14,8 @@
 #include "agent/daemon/agent.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/liveness.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/daemon/reload.h"
 #include "state/base/text.h"
 
 /*
@@ -76,25 +73,19 @@ static int redirect(const struct agent *agent)
     struct stat stat;
     int error = paths_join(agent->paths.folder, "agent.log", path);
 
-    if (error) {
+    if (error)
         return error;
-    }
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
-    if (lstat(path, &stat) == 0 && stat.st_size > LOG_MAX) {
+    if (lstat(path, &stat) == 0 && stat.st_size > LOG_MAX)
         flags |= O_TRUNC;
-    }
     int log = open(path, flags | O_NOFOLLOW, 0600);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (log < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0 ||
-        dup2(log, 2) < 0) {
+    if (log < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0 || dup2(log, 2) < 0)
         error = -errno;
-    }
-    if (log > 2) {
+    if (log > 2)
         close(log);
-    }
-    if (nothing > 2) {
+    if (nothing > 2)
         close(nothing);
-    }
     return error;
 }
 
@@ -108,27 +99,22 @@ static int detach(int *ret_ready)
     int ends[2];
     char byte;
 
-    if (pipe2(ends, O_CLOEXEC)) {
+    if (pipe2(ends, O_CLOEXEC))
         return -errno;
-    }
     pid_t child = fork();
-    if (child < 0) {
+    if (child < 0)
         return -errno;
-    }
     if (child > 0) {
         close(ends[1]);
         exit(read(ends[0], &byte, 1) == 1 ? byte : 1);
     }
     close(ends[0]);
-    if (setsid() < 0 || chdir("/")) {
+    if (setsid() < 0 || chdir("/"))
         return -errno;
-    }
     int kept = fcntl(ends[1], F_DUPFD_CLOEXEC, 3);
-    for (int fd = 3; fd < 1024; fd++) {
-        if (fd != kept) {
+    for (int fd = 3; fd < 1024; fd++)
+        if (fd != kept)
             close(fd);
-        }
-    }
     *ret_ready = kept;
     return 0;
 }
@@ -152,9 +138,8 @@ static int start(struct agent *agent, uint64_t timeout_ms)
         (error = watch_signal(agent, &agent->terminate[0], on_signal, SIGTERM)) ||
         (error = watch_signal(agent, &agent->terminate[1], on_signal, SIGINT)) ||
         (error = watch_signal(agent, &agent->hangup, on_hangup, SIGHUP)) ||
-        (error = devices_init(agent, timeout_ms)) || (error = govern_init(agent))) {
+        (error = devices_init(agent, timeout_ms)) || (error = govern_init(agent)))
         return error;
-    }
     agent->sweep.data = agent;
     uv_timer_start(&agent->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     programs_load(agent);
@@ -166,9 +151,8 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
     char status = 0;
     int error = daemon ? redirect(agent) : 0;
 
-    if (!error) {
+    if (!error)
         error = lock_take(agent->paths.folder);
-    }
     if (error == -EALREADY) {
         agent_log("%s: another agent runs there; nothing to do", agent->paths.folder);
     } else if (!error && (error = start(agent, timeout_ms))) {
@@ -182,9 +166,8 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
         (void)!write(ready, &status, 1);
         close(ready);
     }
-    if (error) {
+    if (error)
         return error == -EALREADY && daemon ? 0 : 1;
-    }
     agent_log("pid %d listens on %s", (int)getpid(), agent->paths.socket);
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
@@ -202,12 +185,10 @@ static int make_absolute(const char *variable)
     const char *value = getenv(variable);
     char folder[PATH_MAX], path[PATH_MAX];
 
-    if (!value || !*value || value[0] == '/') {
+    if (!value || !*value || value[0] == '/')
         return 0;
-    }
-    if (!getcwd(folder, sizeof(folder))) {
+    if (!getcwd(folder, sizeof(folder)))
         return -errno;
-    }
     int error = paths_join(folder, value, path);
     return error ? error : setenv(variable, path, 1) ? -errno : 0;
 }
@@ -235,9 +216,8 @@ static int arguments_init(struct arguments *arguments, int argc)
         .settings = calloc((size_t)argc + 1, sizeof(*arguments->settings)),
         .seconds = LISTER_SECONDS,
     };
-    if (!arguments->options || !arguments->settings) {
+    if (!arguments->options || !arguments->settings)
         return -ENOMEM;
-    }
     memcpy(arguments->options, ours, sizeof(ours));
     for (size_t i = 0; i < settings_count; i++) {
         arguments->options[ARRAY_SIZE(ours) + i] = (struct option){
@@ -305,9 +285,8 @@ static int serve(const struct arguments *arguments)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     error = make_absolute("RESEAT_CONFIG");
-    if (!error && arguments->daemon) {
+    if (!error && arguments->daemon)
         error = detach(&ready);
-    }
     int status = error ? 1 : run(agent, arguments->daemon, ready, arguments->seconds * 1000);
     free(agent);
     return status;
@@ -318,9 +297,8 @@ int main(int argc, char **argv)
     struct arguments arguments;
     int status = arguments_init(&arguments, argc) ? 1 : parse(&arguments, argc, argv);
 
-    if (status < 0) {
+    if (status < 0)
         status = serve(&arguments);
-    }
     arguments_finish(&arguments);
     return status;
 }

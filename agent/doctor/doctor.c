@@ -10,11 +10,7 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/elf_facts.h"
-#include "agent/doctor/java_archive.h"
-#include "agent/doctor/linkage.h"
-#include "agent/doctor/python_script.h"
-#include "agent/doctor/shell_script.h"
+#include "agent/doctor/inspection.h"
 
 /** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
 
@@ -26,22 +22,19 @@ static int interpreter(const char *path, char ret[PATH_MAX])
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
 
-    if (size < 3 || line[0] != '#' || line[1] != '!') {
+    if (size < 3 || line[0] != '#' || line[1] != '!')
         return -ENOEXEC;
-    }
     line[size] = '\0';
     line[strcspn(line, "\n")] = '\0';
     char *rest = line + 2;
     char *first = strtok_r(rest, " \t", &rest);
-    if (!first) {
+    if (!first)
         return -ENOEXEC;
-    }
     const char *slash = strrchr(first, '/');
     if (slash && strcmp(slash, "/env") == 0) {
         char *word = strtok_r(NULL, " \t", &rest);
-        while (word && (word[0] == '-' || strchr(word, '='))) {
+        while (word && (word[0] == '-' || strchr(word, '=')))
             word = strtok_r(NULL, " \t", &rest);
-        }
         first = word ? word : first;
     }
     snprintf(ret, PATH_MAX, "%s", first);
@@ -86,9 +79,8 @@ static bool is_shell(const char *path)
 
     for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
         const char *slash = strrchr(path, '/');
-        if (strcmp(slash ? slash + 1 : path, shells[i]) == 0) {
+        if (strcmp(slash ? slash + 1 : path, shells[i]) == 0)
             return true;
-        }
     }
     return false;
 }
@@ -114,17 +106,15 @@ static int look_python(struct inspection *inspection, char *const *arguments, co
     while (arguments[at] && arguments[at][0] == '-' && arguments[at][1] &&
            strcmp(arguments[at], "-c") && strcmp(arguments[at], "-m")) {
         at += strcmp(arguments[at], "-W") && strcmp(arguments[at], "-X") ? 1 : 2;
-        if (!arguments[at - 1]) {
+        if (!arguments[at - 1])
             return 0;
-        }
     }
     if (!arguments[at] || strcmp(arguments[at], "-c") == 0) {
         inspection->machine = true;
         return 0;
     }
-    if (strcmp(arguments[at], "-m") == 0) {
+    if (strcmp(arguments[at], "-m") == 0)
         return arguments[at + 1] ? python_module(inspection, arguments[at + 1], ".", asked) : 0;
-    }
     return python_script(inspection, arguments[at], asked);
 }
 
@@ -139,12 +129,10 @@ static int look_quietly(void *context, char *const *command)
     struct inspection part = {.to = open_memstream(&said, &size), .depth = inspection->depth};
     int error = part.to ? look(&part, command[0], command + 1) : -ENOMEM;
 
-    if (!error) {
+    if (!error)
         error = linkage_check(&part);
-    }
-    if (part.to) {
+    if (part.to)
         fclose(part.to);
-    }
     /* A command that cannot be found is one that a script may never get to. */
     error = error == -ENOENT ? 0 : error;
     if (!error && (part.linked || part.opens)) {
@@ -152,9 +140,8 @@ static int look_quietly(void *context, char *const *command)
         inspection->stopped = inspection->stopped || part.stopped;
         inspection->linked = inspection->linked || part.linked;
         inspection->opens = inspection->opens || part.opens;
-        for (size_t i = 0; i < part.uses.count && !error; i++) {
+        for (size_t i = 0; i < part.uses.count && !error; i++)
             error = strings_add(&inspection->uses, part.uses.items[i]);
-        }
     }
     inspection_finish(&part);
     return error;
@@ -195,18 +182,16 @@ static int look(struct inspection *inspection, const char *program, char *const 
     char path[PATH_MAX], asked[PATH_MAX], next[PATH_MAX];
     int error = inspection_find(program, path, asked);
 
-    if (error || inspection->depth == DEPTH_MAX) {
+    if (error || inspection->depth == DEPTH_MAX)
         return error;
-    }
     inspection->depth++;
     bool script = !interpreter(path, next);
     check_privilege(inspection, path, script);
     if (script) {
         error = look_script(inspection, path, next);
         /* pyenv's python3 is a script. */
-        if (!error && is_python(asked)) {
+        if (!error && is_python(asked))
             error = look_python(inspection, arguments, asked);
-        }
     } else if (java_is_archive(path)) {
         error = look(inspection, "java", archive);
         if (error == -ENOENT) {
@@ -217,11 +202,10 @@ static int look(struct inspection *inspection, const char *program, char *const 
         error = look_in_shell(inspection, arguments[0]);
     } else {
         error = take_program(inspection, path);
-        if (!error && (is_python(path) || is_python(asked))) {
+        if (!error && (is_python(path) || is_python(asked)))
             error = look_python(inspection, arguments, asked);
-        } else if (!error && is_called(asked, "java")) {
+        else if (!error && is_called(asked, "java"))
             error = java_program(inspection, arguments);
-        }
     }
     inspection->depth--;
     return error;
@@ -245,9 +229,8 @@ static int check_entry_points(struct inspection *inspection, const char *library
     char list[512] = "";
     size_t used = 0;
     for (size_t i = 0; i < inspection->uses.count; i++) {
-        if (strings_have(&facts.offers, inspection->uses.items[i])) {
+        if (strings_have(&facts.offers, inspection->uses.items[i]))
             continue;
-        }
         missing++;
         if (used < sizeof(list)) {
             int length = snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
@@ -295,15 +278,12 @@ int doctor_program(char *const *command, const char *library, FILE *to, enum roa
     struct inspection inspection = {.to = to};
     int error = look(&inspection, command[0], command + 1);
 
-    if (!error) {
+    if (!error)
         error = linkage_check(&inspection);
-    }
-    if (!error) {
+    if (!error)
         error = check_entry_points(&inspection, library);
-    }
-    if (!error) {
+    if (!error)
         sum_up(&inspection, command[0], ret_road);
-    }
     inspection_finish(&inspection);
     return error;
 }

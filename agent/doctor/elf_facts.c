@@ -1,4 +1,4 @@
-#include "agent/doctor/elf_facts.h"
+#include "agent/doctor/inspection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,16 +45,14 @@ static int add_paths(struct strings *strings, const char *list, const char *orig
     for (char *part = strsep(&rest, ":"); part && !error; part = strsep(&rest, ":")) {
         char path[PATH_MAX];
         const char *after = NULL;
-        if (strncmp(part, "$ORIGIN", 7) == 0) {
+        if (strncmp(part, "$ORIGIN", 7) == 0)
             after = part + 7;
-        } else if (strncmp(part, "${ORIGIN}", 9) == 0) {
+        else if (strncmp(part, "${ORIGIN}", 9) == 0)
             after = part + 9;
-        }
         int length =
             snprintf(path, sizeof(path), "%s%s", after ? origin : "", after ? after : part);
-        if (*part && length > 0 && length < PATH_MAX) {
+        if (*part && length > 0 && length < PATH_MAX)
             error = strings_add(strings, path);
-        }
     }
     return error;
 }
@@ -67,15 +65,13 @@ static int read_dynamic(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, con
     int error = 0;
 
     for (int i = 0; data && !error && gelf_getdyn(data, i, &entry) && entry.d_tag; i++) {
-        if (entry.d_tag != DT_NEEDED && entry.d_tag != DT_RPATH && entry.d_tag != DT_RUNPATH) {
+        if (entry.d_tag != DT_NEEDED && entry.d_tag != DT_RPATH && entry.d_tag != DT_RUNPATH)
             continue;
-        }
         const char *text = elf_strptr(elf, header->sh_link, entry.d_un.d_val);
-        if (text && entry.d_tag == DT_NEEDED) {
+        if (text && entry.d_tag == DT_NEEDED)
             error = strings_add(&facts->needed, text);
-        } else if (text) {
+        else if (text)
             error = add_paths(&facts->rpath, text, origin);
-        }
     }
     return error;
 }
@@ -89,9 +85,8 @@ static int read_symbols(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, boo
 
     for (int i = 0; data && !error && gelf_getsym(data, i, &symbol); i++) {
         const char *name = elf_strptr(elf, header->sh_link, symbol.st_name);
-        if (!name || !is_opencl_function(name)) {
+        if (!name || !is_opencl_function(name))
             continue;
-        }
         if (symbol.st_shndx == SHN_UNDEF) {
             error = exported ? strings_add(&facts->uses, name) : 0;
         } else {
@@ -106,9 +101,8 @@ static void read_text(Elf_Scn *section, struct elf_facts *facts)
 {
     Elf_Data *data = elf_rawdata(section, NULL);
 
-    if (!data || !data->d_buf) {
+    if (!data || !data->d_buf)
         return;
-    }
     facts->opens = facts->opens || memmem(data->d_buf, data->d_size, "libOpenCL", 9);
     facts->reads = facts->reads || memmem(data->d_buf, data->d_size, "OCL_ICD_VENDORS", 15);
 }
@@ -120,9 +114,8 @@ static int read_sections(Elf *elf, const char *origin, struct elf_facts *facts)
 
     while (!error && (section = elf_nextscn(elf, section))) {
         GElf_Shdr header;
-        if (!gelf_getshdr(section, &header)) {
+        if (!gelf_getshdr(section, &header))
             continue;
-        }
         if (header.sh_type == SHT_DYNAMIC) {
             facts->dynamic = true;
             error = read_dynamic(elf, section, &header, origin, facts);
@@ -141,14 +134,12 @@ static bool has_linker(Elf *elf, const GElf_Ehdr *header, const struct elf_facts
 {
     size_t count;
 
-    if (elf_getphdrnum(elf, &count)) {
+    if (elf_getphdrnum(elf, &count))
         return false;
-    }
     for (size_t i = 0; i < count; i++) {
         GElf_Phdr program;
-        if (gelf_getphdr(elf, (int)i, &program) && program.p_type == PT_INTERP) {
+        if (gelf_getphdr(elf, (int)i, &program) && program.p_type == PT_INTERP)
             return true;
-        }
     }
     return header->e_type == ET_DYN && facts->needed.count > 0;
 }
@@ -160,12 +151,10 @@ int elf_facts_read(const char *path, struct elf_facts *ret_facts)
     GElf_Ehdr header;
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-    if (fd < 0) {
+    if (fd < 0)
         return -errno;
-    }
-    if (!realpath(path, origin)) {
+    if (!realpath(path, origin))
         return -errno;
-    }
     *strrchr(origin, '/') = '\0';
     elf_version(EV_CURRENT);
     Elf *elf = elf_begin(fd, ELF_C_READ, NULL);

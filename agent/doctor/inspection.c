@@ -25,9 +25,8 @@ void inspection_say(struct inspection *inspection, const char *mark, const char 
     va_end(arguments);
     /* Files that are looked at may be anybody's. */
     text_make_safe(text, sizeof(text), text, strlen(text));
-    if (mark[0]) {
+    if (mark[0])
         fprintf(inspection->to, "%-5s ", mark);
-    }
     fprintf(inspection->to, "%s\n", text);
 }
 
@@ -43,9 +42,8 @@ int inspection_find(const char *name, char ret[PATH_MAX], char *ret_asked)
     const char *list = getenv("PATH");
 
     if (strchr(name, '/')) {
-        if (ret_asked) {
+        if (ret_asked)
             snprintf(ret_asked, PATH_MAX, "%s", name);
-        }
         return is_program(name) && realpath(name, ret) ? 0 : -ENOENT;
     }
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "/usr/local/bin:/usr/bin:/bin");
@@ -54,9 +52,8 @@ int inspection_find(const char *name, char ret[PATH_MAX], char *ret_asked)
         char path[PATH_MAX];
         if (!paths_join(*part ? part : ".", name, path) && is_program(path) &&
             access(path, X_OK) == 0 && realpath(path, ret)) {
-            if (ret_asked) {
+            if (ret_asked)
                 memcpy(ret_asked, path, sizeof(path));
-            }
             return 0;
         }
     }

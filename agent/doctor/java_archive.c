@@ -1,4 +1,4 @@
-#include "agent/doctor/java_archive.h"
+#include "agent/doctor/inspection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "agent/config/cleanup.h"
-#include "agent/doctor/linkage.h"
 
 /*
  * Java's archives are zip files: the names in one are in a table at its end, and say which binding
@@ -51,15 +50,13 @@ static unsigned char *read_table(const char *path, size_t *ret_size)
     CLEANUP(cleanup_free) unsigned char *tail = malloc(TAIL_MAX);
     struct stat now;
 
-    if (fd < 0 || !tail || fstat(fd, &now) || !S_ISREG(now.st_mode)) {
+    if (fd < 0 || !tail || fstat(fd, &now) || !S_ISREG(now.st_mode))
         return NULL;
-    }
     off_t begin = now.st_size > TAIL_MAX ? now.st_size - TAIL_MAX : 0;
     ssize_t size = pread(fd, tail, TAIL_MAX, begin);
     for (ssize_t at = size - END_SIZE; at >= 0; at--) {
-        if (memcmp(tail + at, END_SIGNATURE, 4)) {
+        if (memcmp(tail + at, END_SIGNATURE, 4))
             continue;
-        }
         uint32_t length = read4(tail + at + 12);
         unsigned char *table = length <= TABLE_MAX ? malloc((size_t)length + 1) : NULL;
         ssize_t got = table ? pread(fd, table, length, read4(tail + at + 16)) : -1;
@@ -79,11 +76,9 @@ static bool concerns_opencl(const char *name, size_t length)
 
     for (size_t i = 0; i < ARRAY_SIZE(signs); i++) {
         size_t size = strlen(signs[i]);
-        for (size_t at = 0; at + size <= length; at++) {
-            if (strncasecmp(name + at, signs[i], size) == 0) {
+        for (size_t at = 0; at + size <= length; at++)
+            if (strncasecmp(name + at, signs[i], size) == 0)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -96,9 +91,8 @@ static void look_at_archive(struct inspection *inspection, const char *path)
     for (size_t at = 0; table && at + ENTRY_SIZE <= size;) {
         size_t length = read2(table + at + ENTRY_NAME);
         const char *name = (const char *)table + at + ENTRY_SIZE;
-        if (length > size - at - ENTRY_SIZE) {
+        if (length > size - at - ENTRY_SIZE)
             return;
-        }
         if (concerns_opencl(name, length)) {
             inspection_say(
                 inspection, "ok",
@@ -119,13 +113,11 @@ static int look_at_list(struct inspection *inspection, const char *list, bool li
     char *rest = copy;
     int error = copy ? 0 : -ENOMEM;
 
-    for (char *part = copy ? strsep(&rest, ":") : NULL; part && !error; part = strsep(&rest, ":")) {
-        if (libraries) {
+    for (char *part = copy ? strsep(&rest, ":") : NULL; part && !error; part = strsep(&rest, ":"))
+        if (libraries)
             error = linkage_libraries(inspection, *part ? part : ".", "");
-        } else {
+        else
             look_at_archive(inspection, part);
-        }
-    }
     return error;
 }
 
@@ -140,11 +132,9 @@ int java_program(struct inspection *inspection, char *const *arguments)
             error = look_at_list(inspection, arguments[i] + strlen(LIBRARY_PATH), true);
             continue;
         }
-        for (size_t j = 0; j < ARRAY_SIZE(with_path) && !error; j++) {
-            if (strcmp(arguments[i], with_path[j]) == 0 && arguments[i + 1]) {
+        for (size_t j = 0; j < ARRAY_SIZE(with_path) && !error; j++)
+            if (strcmp(arguments[i], with_path[j]) == 0 && arguments[i + 1])
                 error = look_at_list(inspection, arguments[i + 1], false);
-            }
-        }
     }
     inspection->machine = true;
     return error;

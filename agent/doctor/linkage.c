@@ -1,4 +1,4 @@
-#include "agent/doctor/linkage.h"
+#include "agent/doctor/inspection.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,6 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/elf_facts.h"
 
 #define LINKED_MAX    1024
 #define LIBRARIES_MAX 256 /* Of one folder. */
@@ -42,26 +41,19 @@ static int find_library(const struct inspection *inspection, const char *name, c
                                         "/usr/lib"};
     const char *list = getenv("LD_LIBRARY_PATH");
 
-    if (strchr(name, '/')) {
+    if (strchr(name, '/'))
         return realpath(name, ret) ? 0 : -ENOENT;
-    }
-    for (size_t i = 0; i < inspection->search.count; i++) {
-        if (try_folder(inspection->search.items[i], name, ret)) {
+    for (size_t i = 0; i < inspection->search.count; i++)
+        if (try_folder(inspection->search.items[i], name, ret))
             return 0;
-        }
-    }
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "");
     char *rest = copy;
-    for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":")) {
-        if (*part && try_folder(part, name, ret)) {
+    for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":"))
+        if (*part && try_folder(part, name, ret))
             return 0;
-        }
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
-        if (try_folder(usual[i], name, ret)) {
+    for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
+        if (try_folder(usual[i], name, ret))
             return 0;
-        }
-    }
     return -ENOENT;
 }
 
@@ -69,9 +61,8 @@ static int merge(struct strings *to, const struct strings *from)
 {
     int error = 0;
 
-    for (size_t i = 0; i < from->count && !error; i++) {
+    for (size_t i = 0; i < from->count && !error; i++)
         error = strings_add(to, from->items[i]);
-    }
     return error;
 }
 
@@ -81,9 +72,8 @@ static void take_loader(struct inspection *inspection, const char *path, const c
     char found[PATH_MAX];
     bool own = false;
 
-    for (size_t i = 0; i < inspection->search.count && !own; i++) {
+    for (size_t i = 0; i < inspection->search.count && !own; i++)
         own = try_folder(inspection->search.items[i], name, found);
-    }
     inspection->linked = true;
     inspection_say(inspection, "ok",
                    "%s is linked against %s%s%s: road preload, LD_PRELOAD comes first", path, name,
@@ -102,13 +92,11 @@ static int take_needed(struct inspection *inspection, const char *path,
             take_loader(inspection, path, name);
             continue;
         }
-        if (strings_have(&inspection->names, name)) {
+        if (strings_have(&inspection->names, name))
             continue;
-        }
         error = strings_add(&inspection->names, name);
-        if (!error && !find_library(inspection, name, found)) {
+        if (!error && !find_library(inspection, name, found))
             error = strings_add(&inspection->seen, found);
-        }
     }
     return error;
 }
@@ -118,9 +106,8 @@ static void check_own_loader(struct inspection *inspection, const char *path, co
 {
     struct elf_facts facts = {0};
 
-    if (elf_facts_read(loader, &facts)) {
+    if (elf_facts_read(loader, &facts))
         return;
-    }
     if (facts.reads) {
         inspection_say(
             inspection, "note",
@@ -144,9 +131,8 @@ static int take_rpath(struct inspection *inspection, const char *path,
     for (size_t i = 0; i < facts->rpath.count; i++) {
         char loader[PATH_MAX];
         if (try_folder(facts->rpath.items[i], "libOpenCL.so.1", loader) ||
-            try_folder(facts->rpath.items[i], "libOpenCL.so", loader)) {
+            try_folder(facts->rpath.items[i], "libOpenCL.so", loader))
             check_own_loader(inspection, path, loader);
-        }
     }
     return merge(&inspection->search, &facts->rpath);
 }
@@ -227,12 +213,10 @@ static int take_library(struct inspection *inspection, const char *path)
     int error = elf_facts_read(path, &facts);
     bool concerns = false;
 
-    if (error) {
+    if (error)
         return error == -ENOMEM ? error : 0;
-    }
-    for (size_t i = 0; i < facts.needed.count; i++) {
+    for (size_t i = 0; i < facts.needed.count; i++)
         concerns = concerns || elf_is_loader(facts.needed.items[i]);
-    }
     concerns = concerns || facts.opens || facts.own;
     elf_facts_finish(&facts);
     return concerns ? strings_add(&inspection->seen, path) : 0;
@@ -248,14 +232,12 @@ int linkage_libraries(struct inspection *inspection, const char *folder, const c
          entry && !error && count < LIBRARIES_MAX; entry = readdir(entries)) {
         char path[PATH_MAX];
         if (strncmp(entry->d_name, beginning, strlen(beginning)) || !strstr(entry->d_name, ".so") ||
-            paths_join(folder, entry->d_name, path)) {
+            paths_join(folder, entry->d_name, path))
             continue;
-        }
         error = take_library(inspection, path);
         count++;
     }
-    if (entries) {
+    if (entries)
         closedir(entries);
-    }
     return error;
 }

@@ -1,4 +1,4 @@
-#include "agent/doctor/shell_script.h"
+#include "agent/doctor/inspection.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "agent/config/cleanup.h"
-#include "agent/doctor/inspection.h"
 
 /*
  * Nothing of it is run, so what a variable holds is a guess: a path that begins with one is looked
@@ -24,9 +23,8 @@ static char *substitution_end(char *at)
     int depth = 0;
 
     for (at += open == '`' ? 1 : 2; *at; at++) {
-        if (*at == close && depth-- == 0) {
+        if (*at == close && depth-- == 0)
             return at + 1;
-        }
         depth += *at == open && open != close;
     }
     return at;
@@ -68,9 +66,8 @@ static char *expand(const char *word, const char *folder)
 
     for (size_t i = 0; slash && i < ARRAY_SIZE(below); i++) {
         int length = snprintf(path, sizeof(path), "%s%s%s", folder, below[i], slash);
-        if (length > 0 && length < PATH_MAX && access(path, F_OK) == 0) {
+        if (length > 0 && length < PATH_MAX && access(path, F_OK) == 0)
             return strdup(path);
-        }
     }
     return strdup(word);
 }
@@ -82,11 +79,9 @@ static bool is_prefix(const char *word)
                                            "nice",  "if",  "then",    "else",  "elif",
                                            "while", "do",  "!",       "setsid"};
 
-    for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
-        if (strcmp(word, prefixes[i]) == 0) {
+    for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+        if (strcmp(word, prefixes[i]) == 0)
             return true;
-        }
-    }
     return word[0] == '-' || strchr(word, '=');
 }
 
@@ -98,21 +93,18 @@ static int take_command(char *command, const char *folder, shell_each *each, voi
 
     for (char *word = strtok_r(command, " \t\r", &rest); word && count < WORDS_MAX;
          word = strtok_r(NULL, " \t\r", &rest)) {
-        if (!count && is_prefix(word)) {
+        if (!count && is_prefix(word))
             continue;
-        }
         words[count] = expand(word, folder);
         if (!words[count++]) {
             error = -ENOMEM;
             break;
         }
     }
-    if (!error && count && words[0][0] != '$') {
+    if (!error && count && words[0][0] != '$')
         error = each(context, words);
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         free(words[i]);
-    }
     return error;
 }
 
@@ -124,15 +116,13 @@ int shell_commands(const char *path, shell_each *each, void *context)
     char *rest = text;
     int error = 0;
 
-    if (!text) {
+    if (!text)
         return 0;
-    }
     inspection_folder(realpath(path, real) ? real : path, folder);
     flatten(text);
     for (char *command = strtok_r(text, "\n;|&(){}<>", &rest);
          command && !error && count < COMMANDS_MAX;
-         command = strtok_r(NULL, "\n;|&(){}<>", &rest), count++) {
+         command = strtok_r(NULL, "\n;|&(){}<>", &rest), count++)
         error = take_command(command, folder, each, context);
-    }
     return error;
 }

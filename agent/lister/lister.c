@@ -142,10 +142,9 @@ static void receive_all(struct probe *probes, struct pollfd *polls, size_t count
             return;
         if (poll(polls, count, (int)left) < 0 && errno != EINTR)
             return;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             if (probes[i].fd >= 0 && polls[i].revents)
                 probe_receive(&probes[i]);
-        }
     }
 }
 

@@ -11,9 +11,8 @@ static const char hex_digits[] = "0123456789abcdef";
 
 static char *put_text(char *at, const char *text)
 {
-    while (*text) {
+    while (*text)
         *at++ = *text++;
-    }
     return at;
 }
 
@@ -65,15 +64,13 @@ static bool take_escaped(const char *text, size_t length, char *ret, size_t size
         if (byte == '%') {
             int high = i + 2 < length ? hex_value(text[i + 1]) : -1;
             int low = i + 2 < length ? hex_value(text[i + 2]) : -1;
-            if (high < 0 || low < 0 || (high == 0 && low == 0)) {
+            if (high < 0 || low < 0 || (high == 0 && low == 0))
                 return false;
-            }
             byte = (char)(high << 4 | low);
             i += 2;
         }
-        if (used + 1 >= size) {
+        if (used + 1 >= size)
             return false;
-        }
         ret[used++] = byte;
     }
     ret[used] = '\0';
@@ -84,13 +81,11 @@ static bool take_number(const char *text, size_t length, uint32_t *ret)
 {
     uint64_t value = 0;
 
-    if (length == 0 || length > 10) {
+    if (length == 0 || length > 10)
         return false;
-    }
     for (size_t i = 0; i < length; i++) {
-        if (text[i] < '0' || text[i] > '9') {
+        if (text[i] < '0' || text[i] > '9')
             return false;
-        }
         value = value * 10 + (uint64_t)(text[i] - '0');
     }
     *ret = (uint32_t)value;
@@ -112,35 +107,29 @@ int device_key_parse(const char *text, struct device_key *ret_key)
         {"pci", key.pci, sizeof(key.pci)},
     };
 
-    if (strnlen(text, DEVICE_KEY_TEXT_MAX) == DEVICE_KEY_TEXT_MAX) {
+    if (strnlen(text, DEVICE_KEY_TEXT_MAX) == DEVICE_KEY_TEXT_MAX)
         return -EINVAL;
-    }
     while (*text) {
         size_t length = strcspn(text, ";");
         const char *equals = memchr(text, '=', length);
-        if (!equals) {
+        if (!equals)
             return -EINVAL;
-        }
         size_t name = (size_t)(equals - text);
         const char *value = equals + 1;
         size_t value_length = length - name - 1;
         if (name == 7 && memcmp(text, "ordinal", 7) == 0) {
-            if (!take_number(value, value_length, &key.ordinal)) {
+            if (!take_number(value, value_length, &key.ordinal))
                 return -EINVAL;
-            }
         }
-        for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
             if (strlen(fields[i].name) == name && memcmp(fields[i].name, text, name) == 0 &&
-                !take_escaped(value, value_length, fields[i].to, fields[i].size)) {
+                !take_escaped(value, value_length, fields[i].to, fields[i].size))
                 return -EINVAL;
-            }
-        }
         text += length;
         text += *text == ';';
     }
-    if (!key.icd[0] || !key.device[0]) {
+    if (!key.icd[0] || !key.device[0])
         return -EINVAL;
-    }
     *ret_key = key;
     return 0;
 }

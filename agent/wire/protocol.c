@@ -17,41 +17,35 @@ static uint32_t load_le32(const uint8_t *bytes)
 
 static void store_le32(char *bytes, uint32_t value)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         bytes[i] = (char)(value >> (8 * i));
-    }
 }
 
 void message_finish(struct message *message)
 {
-    if (message->zone) {
+    if (message->zone)
         msgpack_zone_free(message->zone);
-    }
     free(message->bytes);
     *message = (struct message){0};
 }
 
 static bool keys_are_strings(const msgpack_object *map)
 {
-    for (uint32_t i = 0; i < map->via.map.size; i++) {
-        if (map->via.map.ptr[i].key.type != MSGPACK_OBJECT_STR) {
+    for (uint32_t i = 0; i < map->via.map.size; i++)
+        if (map->via.map.ptr[i].key.type != MSGPACK_OBJECT_STR)
             return false;
-        }
-    }
     return true;
 }
 
 int message_decode(const uint8_t *bytes, size_t size, struct message *ret_message)
 {
-    if (size == 0 || size > PROTOCOL_FRAME_MAX || msgcheck(bytes, size, PROTOCOL_DEPTH_MAX)) {
+    if (size == 0 || size > PROTOCOL_FRAME_MAX || msgcheck(bytes, size, PROTOCOL_DEPTH_MAX))
         return -EPROTO;
-    }
     uint8_t *copy = malloc(size);
     msgpack_unpacked unpacked;
     size_t offset = 0;
-    if (!copy) {
+    if (!copy)
         return -ENOMEM;
-    }
     memcpy(copy, bytes, size);
     msgpack_unpacked_init(&unpacked);
     msgpack_unpack_return result =
@@ -86,25 +80,21 @@ int frame_reader_feed(struct frame_reader *reader, const void *bytes, size_t cou
         reader->used -= reader->start;
         reader->start = 0;
     }
-    if (count > SIZE_MAX - reader->used) {
+    if (count > SIZE_MAX - reader->used)
         return -ENOMEM;
-    }
     size_t need = reader->used + count;
     if (need > reader->size) {
         size_t size = reader->size ? reader->size : 4096;
-        while (size < need) {
+        while (size < need)
             size += size / 2;
-        }
         uint8_t *grown = realloc(reader->bytes, size);
-        if (!grown) {
+        if (!grown)
             return -ENOMEM;
-        }
         reader->bytes = grown;
         reader->size = size;
     }
-    if (count) {
+    if (count)
         memcpy(reader->bytes + reader->used, bytes, count);
-    }
     reader->used = need;
     return 0;
 }
@@ -113,21 +103,17 @@ int frame_reader_next(struct frame_reader *reader, struct message *ret_message)
 {
     size_t available = reader->used - reader->start;
 
-    if (available < PREFIX) {
+    if (available < PREFIX)
         return 0;
-    }
     const uint8_t *at = reader->bytes + reader->start;
     uint32_t length = load_le32(at);
-    if (length > PROTOCOL_FRAME_MAX) {
+    if (length > PROTOCOL_FRAME_MAX)
         return -EMSGSIZE;
-    }
-    if (available - PREFIX < length) {
+    if (available - PREFIX < length)
         return 0;
-    }
     int error = message_decode(at + PREFIX, length, ret_message);
-    if (error == -ENOMEM) {
+    if (error == -ENOMEM)
         return error;
-    }
     reader->start += PREFIX + length;
     return error ? error : 1;
 }
@@ -143,14 +129,12 @@ static bool string_is(const msgpack_object *object, const char *value)
 
 const msgpack_object *field_get(const msgpack_object *map, const char *key)
 {
-    if (!map || map->type != MSGPACK_OBJECT_MAP) {
+    if (!map || map->type != MSGPACK_OBJECT_MAP)
         return NULL;
-    }
     for (uint32_t i = 0; i < map->via.map.size; i++) {
         const msgpack_object_kv *pair = &map->via.map.ptr[i];
-        if (string_is(&pair->key, key)) {
+        if (string_is(&pair->key, key))
             return &pair->val;
-        }
     }
     return NULL;
 }
@@ -184,14 +168,12 @@ bool field_string(const msgpack_object *map, const char *key, char *ret, size_t 
 static bool copy(const msgpack_object *field, bool shown, char *ret, size_t size)
 {
     ret[0] = '\0';
-    if (!field || field->type != MSGPACK_OBJECT_STR || field->via.str.size >= size) {
+    if (!field || field->type != MSGPACK_OBJECT_STR || field->via.str.size >= size)
         return false;
-    }
     size_t length = field->via.str.size;
     const char *text = length ? field->via.str.ptr : "";
-    if (shown ? !text_is_safe(text, length) : memchr(text, '\0', length) != NULL) {
+    if (shown ? !text_is_safe(text, length) : memchr(text, '\0', length) != NULL)
         return false;
-    }
     memcpy(ret, text, length);
     ret[length] = '\0';
     return true;
@@ -222,18 +204,16 @@ size_t field_array(const msgpack_object *map, const char *key, const msgpack_obj
     const msgpack_object *field = field_get(map, key);
 
     *ret_items = NULL;
-    if (!field || field->type != MSGPACK_OBJECT_ARRAY) {
+    if (!field || field->type != MSGPACK_OBJECT_ARRAY)
         return 0;
-    }
     *ret_items = field->via.array.ptr;
     return field->via.array.size;
 }
 
 static void check(struct frame *frame, int result)
 {
-    if (result && !frame->error) {
+    if (result && !frame->error)
         frame->error = -ENOMEM;
-    }
 }
 
 static void put_bytes(struct frame *frame, const char *bytes, size_t size)
@@ -261,9 +241,8 @@ static void put_key(struct frame *frame, const char *key)
         return;
     }
     frame->open[frame->depth - 1].count++;
-    if (key) {
+    if (key)
         put_string(frame, key);
-    }
 }
 
 /** A map or array of the widest form, so that its count can be set when it ends. */
@@ -290,9 +269,8 @@ static void put_close(struct frame *frame)
     }
     frame->depth--;
     char *count = frame->buffer.data + frame->open[frame->depth].header + 1;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         count[i] = (char)(frame->open[frame->depth].count >> (24 - 8 * i));
-    }
 }
 
 void frame_init(struct frame *frame, const char *type)
@@ -366,22 +344,19 @@ void frame_forward(struct frame *frame, const msgpack_object *map, const char *c
     for (size_t i = 0; i < count; i++) {
         const msgpack_object *value = field_get(map, keys[i]);
         if (value && (value->type == MSGPACK_OBJECT_POSITIVE_INTEGER ||
-                      value->type == MSGPACK_OBJECT_BOOLEAN)) {
+                      value->type == MSGPACK_OBJECT_BOOLEAN))
             frame_object(frame, keys[i], value);
-        } else if (field_text(map, keys[i], text, sizeof(text))) {
+        else if (field_text(map, keys[i], text, sizeof(text)))
             frame_string(frame, keys[i], text);
-        }
     }
 }
 
 int frame_seal(struct frame *frame)
 {
-    if (!frame->error && frame->depth != 1) {
+    if (!frame->error && frame->depth != 1)
         frame->error = -EINVAL;
-    }
-    if (frame->error) {
+    if (frame->error)
         return frame->error;
-    }
     put_close(frame);
     size_t length = frame->buffer.size - PREFIX;
     if (length > PROTOCOL_FRAME_MAX) {

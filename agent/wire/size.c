@@ -15,11 +15,9 @@ static const struct unit {
 
 static const struct unit *find_unit(const char *text)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
-        if (strcmp(units[i].name, text) == 0) {
+    for (size_t i = 0; i < ARRAY_SIZE(units); i++)
+        if (strcmp(units[i].name, text) == 0)
             return &units[i];
-        }
-    }
     return NULL;
 }
 
@@ -28,9 +26,8 @@ static void show(const char *text, char ret[SHOWN_MAX])
 {
     size_t i = 0;
 
-    for (; text[i] && i + 1 < SHOWN_MAX; i++) {
+    for (; text[i] && i + 1 < SHOWN_MAX; i++)
         ret[i] = iscntrl((unsigned char)text[i]) ? '?' : text[i];
-    }
     ret[i] = '\0';
 }
 
@@ -67,9 +64,8 @@ void size_format(uint64_t bytes, char ret_text[SIZE_TEXT_MAX])
 {
     const struct unit *unit = units;
 
-    while (unit->shift && (bytes == 0 || bytes & ((1ull << unit->shift) - 1))) {
+    while (unit->shift && (bytes == 0 || bytes & ((1ull << unit->shift) - 1)))
         unit++;
-    }
     snprintf(ret_text, SIZE_TEXT_MAX, "%llu%s", (unsigned long long)(bytes >> unit->shift),
              unit->name);
 }

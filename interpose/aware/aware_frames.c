@@ -14,9 +14,8 @@ static void put_limits(struct frame *frame, const char *key, const struct reseat
 
 void aware_put_wish(struct frame *frame, const struct aware_wish *wish)
 {
-    if (!wish->registered) {
+    if (!wish->registered)
         return;
-    }
     frame_map(frame, "aware");
     put_limits(frame, "minimum", &wish->minimum);
     put_limits(frame, "preferred", &wish->preferred);

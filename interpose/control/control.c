@@ -134,9 +134,8 @@ static void link_drop(struct link *link)
 
     /* Nobody is left who wanted these moves, or would learn what became of them. */
     pthread_mutex_lock(&control.lock);
-    for (struct job *job = control.jobs; job; job = job->next) {
+    for (struct job *job = control.jobs; job; job = job->next)
         atomic_store(&job->cancel, true);
-    }
     control.welcome = false;
     resolve_locked();
     pthread_mutex_unlock(&control.lock);
@@ -144,11 +143,10 @@ static void link_drop(struct link *link)
 
 static void link_send(struct link *link, struct frame *frame)
 {
-    if (!wire_is_open(&link->wire)) {
+    if (!wire_is_open(&link->wire))
         frame_finish(frame);
-    } else if (wire_send(&link->wire, frame)) {
+    else if (wire_send(&link->wire, frame))
         link_drop(link);
-    }
 }
 
 static void send_frame(void *data, struct frame *frame)
@@ -168,14 +166,12 @@ static void send_status(struct link *link)
         changed = changed || !control_status_equal(&status, &link->sent[seat]);
         link->sent[seat] = status;
     }
-    if (!changed) {
+    if (!changed)
         return;
-    }
     struct frame frame;
     control_frame_status(&frame);
-    for (uint32_t seat = 0; seat < count; seat++) {
+    for (uint32_t seat = 0; seat < count; seat++)
         control_frame_seat(&frame, seat, &link->sent[seat]);
-    }
     frame_end(&frame);
     link->status_due = false;
     link_send(link, &frame);
@@ -187,9 +183,8 @@ static void send_wish(struct link *link)
     struct frame frame;
 
     aware_wish(&wish);
-    if (wish.edition == link->wish) {
+    if (wish.edition == link->wish)
         return;
-    }
     link->wish = wish.edition;
     frame_init(&frame, MSG_WISH);
     aware_put_wish(&frame, &wish);
@@ -212,11 +207,9 @@ static void serve_jobs(struct link *link)
         bool finished = false, progress = false, mine = false;
 
         pthread_mutex_lock(&control.lock);
-        for (at = &control.jobs; (job = *at); at = &job->next) {
-            if (job->finished || job->progress_new) {
+        for (at = &control.jobs; (job = *at); at = &job->next)
+            if (job->finished || job->progress_new)
                 break;
-            }
-        }
         if (job) {
             copy.id = job->id;
             copy.report = job->report;
@@ -231,9 +224,8 @@ static void serve_jobs(struct link *link)
             }
         }
         pthread_mutex_unlock(&control.lock);
-        if (!job) {
+        if (!job)
             return;
-        }
         if (mine && progress && !finished) {
             struct frame frame;
             control_frame_progress(&frame, copy.id, &copy.progress);
@@ -292,9 +284,8 @@ static void take_request(const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 
     int error = thread_start("reseat-move", 0, job_main, job, NULL);
-    if (!error) {
+    if (!error)
         return;
-    }
     pthread_mutex_lock(&control.lock);
     for (struct job **at = &control.jobs; *at; at = &(*at)->next) {
         if (*at == job) {
@@ -313,11 +304,9 @@ static void take_cancel(const msgpack_object *map)
     uint64_t id = field_u64(map, "request", 0);
 
     pthread_mutex_lock(&control.lock);
-    for (struct job *job = control.jobs; job; job = job->next) {
-        if (job->id == id && job->connection == control.connection) {
+    for (struct job *job = control.jobs; job; job = job->next)
+        if (job->id == id && job->connection == control.connection)
             atomic_store(&job->cancel, true);
-        }
-    }
     pthread_mutex_unlock(&control.lock);
 }
 
@@ -330,10 +319,8 @@ static void take_welcome(const msgpack_object *map)
     uint32_t good = 0;
 
     while (good < count && good < PROTOCOL_SEATS_MAX &&
-           object_string(&items[good], text, sizeof(text)) &&
-           !device_key_parse(text, &keys[good])) {
+           object_string(&items[good], text, sizeof(text)) && !device_key_parse(text, &keys[good]))
         good++;
-    }
     control.link.welcome = true;
     control.link.status_due = true;
     control_room_connected(map);
@@ -381,15 +368,13 @@ static void take_message(struct link *link, const msgpack_object *map)
 
 static void link_receive(struct link *link)
 {
-    if (wire_receive(&link->wire)) {
+    if (wire_receive(&link->wire))
         link_drop(link);
-    }
     while (wire_is_open(&link->wire)) {
         struct message message;
         int got = frame_reader_next(&link->wire.reader, &message);
-        if (got == 0) {
+        if (got == 0)
             return;
-        }
         if (got < 0) {
             link_drop(link);
             return;
@@ -406,9 +391,8 @@ static void link_connect(struct link *link)
     struct aware_wish wish;
     struct frame frame;
 
-    if (!path || wire_open(&link->wire, path)) {
+    if (!path || wire_open(&link->wire, path))
         return;
-    }
     pthread_mutex_lock(&control.lock);
     control.connection++;
     pthread_mutex_unlock(&control.lock);
@@ -423,14 +407,12 @@ static void link_connect(struct link *link)
 /** Say what there is to say, and take what came. */
 static void turn(struct link *link, uint64_t *next_status)
 {
-    if (!wire_is_open(&link->wire)) {
+    if (!wire_is_open(&link->wire))
         link_connect(link);
-    } else {
+    else
         link_receive(link);
-    }
-    if (wire_is_open(&link->wire) && wire_flush(&link->wire)) {
+    if (wire_is_open(&link->wire) && wire_flush(&link->wire))
         link_drop(link);
-    }
     if (!wire_is_open(&link->wire)) {
         pthread_mutex_lock(&control.lock);
         resolve_locked();
@@ -442,9 +424,8 @@ static void turn(struct link *link, uint64_t *next_status)
         send_status(link);
         *next_status = clock_now_ns() + STATUS_MS * 1000000ull;
     }
-    if (link->welcome) {
+    if (link->welcome)
         send_wish(link);
-    }
     if (!link->welcome) {
         control_room_alone();
     } else if (!control_room_serve(link, send_frame)) {
@@ -493,9 +474,8 @@ static void *listen_main(void *unused)
     (void)unused;
     pthread_mutex_lock(&control.lock);
     for (;;) {
-        while (!control.listens) {
+        while (!control.listens)
             pthread_cond_wait(&control.listened, &control.lock);
-        }
         struct pollfd polled = {.fd = control.heard.fd, .events = POLLIN};
         pthread_mutex_unlock(&control.lock);
         int ready = poll(&polled, 1, LISTEN_MS);
@@ -537,9 +517,8 @@ static int start_locked(void)
 {
     int error = fork_watch();
 
-    if (error) {
+    if (error)
         return error;
-    }
     control_room_start(wake);
     if (!control.listener) {
         error = thread_start("reseat-listen", STACK_SMALL, listen_main, NULL, NULL);
@@ -557,13 +536,11 @@ int control_start(void)
     const char *path = getenv(CONTROL_ENV_SOCKET);
     int error = 0;
 
-    if (!path || !*path) {
+    if (!path || !*path)
         return 0;
-    }
     pthread_mutex_lock(&control.lock);
-    if (!control.started) {
+    if (!control.started)
         error = start_locked();
-    }
     pthread_mutex_unlock(&control.lock);
     return error;
 }
@@ -582,11 +559,9 @@ uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
     (void)!control_start();
     uint64_t until = clock_now_ns() + timeout_ms * NS_PER_MS;
     pthread_mutex_lock(&control.lock);
-    while (control.started && !control.resolved) {
-        if (clock_wait(&control.answered, &control.lock, until) != 0) {
+    while (control.started && !control.resolved)
+        if (clock_wait(&control.answered, &control.lock, until) != 0)
             break;
-        }
-    }
     uint32_t count = control.device_count;
     memcpy(ret_keys, control.devices, count * sizeof(ret_keys[0]));
     pthread_mutex_unlock(&control.lock);

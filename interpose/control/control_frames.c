@@ -30,14 +30,14 @@ void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_st
 {
     char key[DEVICE_KEY_TEXT_MAX] = "";
 
-    if (status->device.icd[0]) {
+    if (status->device.icd[0])
         device_key_format(&status->device, key);
-    }
     frame_map(frame, NULL);
     frame_u64(frame, "seat", seat);
     frame_string(frame, "device", key);
     frame_bool(frame, "suspended", status->suspended);
     frame_bool(frame, "moving", status->moving);
+    frame_bool(frame, "lost", status->lost);
     frame_u64(frame, "device_bytes", status->device_bytes);
     frame_u64(frame, "wanted", status->room.wanted);
     frame_u64(frame, "least", status->room.least);
@@ -125,7 +125,7 @@ void control_frame_report(struct frame *frame, uint64_t request,
 
 bool control_status_equal(const struct seat_status *a, const struct seat_status *b)
 {
-    return a->suspended == b->suspended && a->moving == b->moving &&
+    return a->suspended == b->suspended && a->moving == b->moving && a->lost == b->lost &&
            a->device_bytes == b->device_bytes && a->room.wanted == b->room.wanted &&
            a->room.least == b->room.least && a->room.limited == b->room.limited &&
            a->room.granted == b->room.granted && a->room.peak == b->room.peak &&

@@ -158,14 +158,12 @@ uint32_t control_environment_devices(struct device_key *ret_keys)
 
     while (text && *text && count < PROTOCOL_SEATS_MAX) {
         size_t length = strcspn(text, " ");
-        if (length >= sizeof(key)) {
+        if (length >= sizeof(key))
             break;
-        }
         memcpy(key, text, length);
         key[length] = '\0';
-        if (device_key_parse(key, &ret_keys[count])) {
+        if (device_key_parse(key, &ret_keys[count]))
             break;
-        }
         count++;
         text += length + (text[length] == ' ');
     }

@@ -67,13 +67,11 @@ static enum room_answer ask(const struct room_need *asked)
     int before = cancel_hold();
     room.wake();
     pthread_mutex_lock(&room.lock);
-    while (!need.answered) {
+    while (!need.answered)
         pthread_cond_wait(&room.answered, &room.lock);
-    }
     struct need **at = &room.needs;
-    while (*at != &need) {
+    while (*at != &need)
         at = &(*at)->next;
-    }
     *at = need.next;
     pthread_mutex_unlock(&room.lock);
     cancel_allow(before);
@@ -92,13 +90,11 @@ static void grant_first(void)
     for (uint32_t seat = 0; room.began && seat < room.initial_count; seat++) {
         struct room_use use;
         room_read(seat, &use);
-        if (!use.limited) {
+        if (!use.limited)
             room_grant(seat, room.initial[seat]);
-        }
     }
-    if (room.began) {
+    if (room.began)
         room.initial_count = 0;
-    }
 }
 
 void control_room_begin(void)
@@ -134,9 +130,8 @@ void control_room_connected(const msgpack_object *welcome)
 /** Nobody will answer: who waits goes on. Locked. */
 static void answer_all(void)
 {
-    for (struct need *need = room.needs; need; need = need->next) {
+    for (struct need *need = room.needs; need; need = need->next)
         need->answered = true;
-    }
     pthread_cond_broadcast(&room.answered);
 }
 
@@ -145,14 +140,12 @@ void control_room_alone(void)
     pthread_mutex_lock(&room.lock);
     if (room.connected) {
         room.until_ns = clock_now_ns() + PATIENCE_NS;
-        for (struct need *need = room.needs; need; need = need->next) {
+        for (struct need *need = room.needs; need; need = need->next)
             need->sent = false;
-        }
     }
     room.connected = false;
-    if (clock_now_ns() >= room.until_ns) {
+    if (clock_now_ns() >= room.until_ns)
         answer_all();
-    }
     pthread_mutex_unlock(&room.lock);
 }
 
@@ -161,9 +154,8 @@ static struct need *unsent(void)
 {
     struct need *need = room.connected ? room.needs : NULL;
 
-    while (need && (need->sent || need->answered)) {
+    while (need && (need->sent || need->answered))
         need = need->next;
-    }
     return need;
 }
 
@@ -194,9 +186,8 @@ static void send_needs(void *data, void (*send)(void *data, struct frame *frame)
             frame_bool(&frame, "failed", need->asked->failed);
         }
         pthread_mutex_unlock(&room.lock);
-        if (!need) {
+        if (!need)
             return;
-        }
         send(data, &frame);
     }
 }
@@ -215,9 +206,8 @@ static bool ask_whether_alive(void *data, void (*send)(void *data, struct frame 
     bool waits = false;
 
     pthread_mutex_lock(&room.lock);
-    for (struct need *need = room.needs; need; need = need->next) {
+    for (struct need *need = room.needs; need; need = need->next)
         waits = waits || (room.answers && need->sent && !need->answered);
-    }
     /* Counted, not timed: a program that was stopped itself has heard nothing either. */
     bool due = waits && clock_now_ns() - room.alive_ns >= ALIVE_NS;
     bool hung = due && room.unheard == UNANSWERED;
@@ -245,9 +235,8 @@ bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame
 {
     bool look = ++room.turns % SLACK_TURNS == 0;
 
-    if (!ask_whether_alive(data, send)) {
+    if (!ask_whether_alive(data, send))
         return false;
-    }
     send_needs(data, send);
     for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
         uint64_t bytes = look ? room_slack(seat) : 0;
@@ -258,9 +247,8 @@ bool control_room_serve(void *data, void (*send)(void *data, struct frame *frame
         room.returns[seat] = 0;
         room.shrunk[seat] = false;
         pthread_mutex_unlock(&room.lock);
-        if (!due) {
+        if (!due)
             continue;
-        }
         struct frame frame;
         frame_init(&frame, MSG_RETURN);
         frame_u64(&frame, "seat", seat);
@@ -294,9 +282,8 @@ static void take_shrink(uint32_t seat, uint64_t bytes)
 {
     struct shrink *shrink = malloc(sizeof(*shrink));
 
-    if (shrink) {
+    if (shrink)
         *shrink = (struct shrink){seat, bytes};
-    }
     if (!shrink || thread_start("reseat-shrink", 0, shrink_main, shrink, NULL)) {
         free(shrink);
         shrink_ended(seat, 0);
@@ -309,9 +296,8 @@ void control_room_answer(const msgpack_object *map)
 
     pthread_mutex_lock(&room.lock);
     for (struct need *need = room.needs; need; need = need->next) {
-        if (need->id != id || need->answered) {
+        if (need->id != id || need->answered)
             continue;
-        }
         need->answer = field_is(map, "way", WAY_AGAIN)   ? ROOM_AGAIN
                        : field_is(map, "way", WAY_SPILL) ? ROOM_SPILL
                                                          : ROOM_REFUSE;
@@ -328,18 +314,16 @@ void control_room_granted(const msgpack_object *map)
     uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
     uint64_t bytes = field_u64(map, "bytes", UINT64_MAX);
 
-    if (seat < PROTOCOL_SEATS_MAX && bytes != UINT64_MAX) {
+    if (seat < PROTOCOL_SEATS_MAX && bytes != UINT64_MAX)
         room_grant((uint32_t)seat, bytes);
-    }
 }
 
 void control_room_shrink(const msgpack_object *map)
 {
     uint64_t seat = field_u64(map, "seat", PROTOCOL_SEATS_MAX);
 
-    if (seat < PROTOCOL_SEATS_MAX) {
+    if (seat < PROTOCOL_SEATS_MAX)
         take_shrink((uint32_t)seat, field_u64(map, "bytes", UINT64_MAX));
-    }
 }
 
 /* What waits in the parent is not waited for. */

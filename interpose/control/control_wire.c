@@ -12,13 +12,11 @@ int wire_open(struct wire *wire, const char *path)
     int fd = agent_connect(path);
     struct owned own;
 
-    if (fd < 0) {
+    if (fd < 0)
         return fd;
-    }
     int error = owned_take(fd, &own);
-    if (error) {
+    if (error)
         return error;
-    }
     frame_reader_init(&wire->reader);
     msgpack_sbuffer_init(&wire->out);
     wire->out_sent = 0;
@@ -41,12 +39,10 @@ int wire_flush(struct wire *wire)
     while (wire->out_sent < wire->out.size) {
         ssize_t count = send(owned_fd(&wire->socket), wire->out.data + wire->out_sent,
                              wire->out.size - wire->out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (count < 0 && errno == EINTR) {
+        if (count < 0 && errno == EINTR)
             continue;
-        }
-        if (count < 0) {
+        if (count < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
-        }
         wire->out_sent += (size_t)count;
     }
     wire->out.size = 0;
@@ -58,12 +54,10 @@ int wire_send(struct wire *wire, struct frame *frame)
 {
     int error = frame_seal(frame);
 
-    if (!error && wire->out.size > OUT_MAX) {
+    if (!error && wire->out.size > OUT_MAX)
         error = -ENOBUFS;
-    }
-    if (!error && msgpack_sbuffer_write(&wire->out, frame->buffer.data, frame->buffer.size)) {
+    if (!error && msgpack_sbuffer_write(&wire->out, frame->buffer.data, frame->buffer.size))
         error = -ENOMEM;
-    }
     frame_finish(frame);
     return error ? error : wire_flush(wire);
 }
@@ -73,8 +67,7 @@ int wire_receive(struct wire *wire)
     char bytes[16384];
     ssize_t count = recv(owned_fd(&wire->socket), bytes, sizeof(bytes), MSG_DONTWAIT);
 
-    if (count < 0) {
+    if (count < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
-    }
     return count == 0 ? -EPIPE : frame_reader_feed(&wire->reader, bytes, (size_t)count);
 }

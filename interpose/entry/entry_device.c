@@ -43,7 +43,7 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type device_type, cl_ui
 {
     if (start() != 0 || !platform_get(platform))
         return CL_INVALID_PLATFORM;
-    struct seat *seats[SEATS];
+    struct seat *seats[SEATS] = {NULL};
     cl_uint count;
     cl_int error = device_select(device_type, seats, &count);
     if (error == CL_INVALID_DEVICE_TYPE)

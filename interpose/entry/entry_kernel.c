@@ -50,12 +50,11 @@ cl_int clCreateKernelsInProgram(cl_program program_handle, cl_uint num_kernels, 
             made += error == CL_SUCCESS;
             free(name);
         }
-        for (size_t i = 0; i < made; i++) {
+        for (size_t i = 0; i < made; i++)
             if (error == CL_SUCCESS)
                 kernels[i] = (cl_kernel)all[i];
             else
                 object_release(all[i]);
-        }
         free(all);
         free(names);
     }

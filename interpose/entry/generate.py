@@ -256,7 +256,13 @@ class Command:
                 lines.append(f"    unsigned char {p.name}[{self.bytes[p.name].limit}];")
             else:
                 lines.append(f"    {p.declare()};")
-        lines += ["};", f"cl_int check_{self.name}(const struct {self.name} *command);", ""]
+        lines += [
+            "};",
+            f"cl_int check_{self.name}(const struct {self.name} *command);",
+            "",
+        ]
+        if self.objects:
+            lines.insert(-1, f"command_ranger range_{self.name};")
         return lines
 
     def issue(self):
@@ -286,6 +292,7 @@ static const struct command_ops {self.name}_ops = {{
     .type = {self.type},
     .size = sizeof(struct {self.name}),
     .issue = {self.name}_issue,
+    .range = {f"range_{self.name}" if self.objects else "NULL"},
     .defer = hold_uses,
     .drop = unhold_uses,
     .reads_to_host = {str(bool(self.reads_to_host)).lower()},

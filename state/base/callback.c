@@ -46,12 +46,11 @@ static bool stands_still(void)
 /* Under the lock, which is let go meanwhile. */
 static struct callback_job *take(void)
 {
-    for (;;) {
+    for (;;)
         if (!pool.first || (pool.busy != 0 && pool.timed))
             pthread_cond_wait(&pool.posted, &pool.lock);
         else if (pool.busy == 0 || stands_still())
             break;
-    }
     struct callback_job *job = pool.first;
     pool.first = job->next;
     if (!pool.first)

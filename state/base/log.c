@@ -56,10 +56,9 @@ static void log_start(void)
     if (value) {
         size_t length = strcspn(value, ":");
 
-        for (size_t i = LOG_LEVEL_ERROR; i < ARRAY_SIZE(level_names); i++) {
+        for (size_t i = LOG_LEVEL_ERROR; i < ARRAY_SIZE(level_names); i++)
             if (strlen(level_names[i]) == length && !strncmp(value, level_names[i], length))
                 level = (enum log_level)i;
-        }
         if (value[length] == ':' && value[length + 1] && !keep_path(value + length + 1))
             level = LOG_LEVEL_OFF;
     }

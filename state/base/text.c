@@ -15,17 +15,14 @@ static size_t character(const unsigned char *text, size_t length)
                                 : 4;
     uint32_t value = lead;
 
-    if (more == 0) {
+    if (more == 0)
         return lead >= 0x20 && lead != 0x7f;
-    }
-    if (more >= length || more == 4) {
+    if (more >= length || more == 4)
         return 0;
-    }
     value &= 0x3fu >> more;
     for (size_t i = 1; i <= more; i++) {
-        if ((text[i] & 0xc0) != 0x80) {
+        if ((text[i] & 0xc0) != 0x80)
             return 0;
-        }
         value = value << 6 | (text[i] & 0x3fu);
     }
     /* Overlong forms, C1, surrogates, and what is beyond Unicode. */
@@ -38,9 +35,8 @@ bool text_is_safe(const char *text, size_t length)
 {
     for (size_t i = 0, size; i < length; i += size) {
         size = character((const unsigned char *)text + i, length - i);
-        if (size == 0) {
+        if (size == 0)
             return false;
-        }
     }
     return true;
 }
@@ -52,15 +48,12 @@ void text_make_safe(char *ret, size_t size, const char *text, size_t length)
     for (size_t i = 0; i < length;) {
         size_t whole = character((const unsigned char *)text + i, length - i);
         size_t bytes = whole ? whole : 1;
-        if (used + bytes >= size) {
+        if (used + bytes >= size)
             break;
-        }
-        for (size_t j = 0; j < bytes; j++) {
+        for (size_t j = 0; j < bytes; j++)
             ret[used + j] = text[i + j];
-        }
-        if (!whole) {
+        if (!whole)
             ret[used] = text[i] >= '\t' && text[i] <= '\r' ? ' ' : '?';
-        }
         used += bytes;
         i += bytes;
     }

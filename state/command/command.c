@@ -17,15 +17,39 @@ struct memory *command_use_more(const struct command *command, unsigned *cursor,
     return memory;
 }
 
+struct range command_range(const struct command *command, unsigned use, const struct memory *memory)
+{
+    size_t left = memory->root->size - memory->origin;
+    struct range range = {0, memory->size};
+    if (command->ops->range)
+        command->ops->range(command, use, &range);
+    if (range.end > left) /* of a view the last row's padding may lie outside */
+        range.end = left;
+    return (struct range){memory->origin + range.begin, memory->origin + range.end};
+}
+
 /*
  * Two devices may write parts of one buffer at once, each through a sub-buffer of its own: what one
- * of them was just told to write is not the other's to keep. So who writes is changed with the gate
- * closed only.
+ * of them was just told to write is not the other's to keep. So who writes which part is changed
+ * with the gate closed only.
  */
 static bool may_write(const struct command *command, const struct memory *root, uint8_t place)
 {
     return command->queue->context->seat_count == 1 ||
            atomic_load_explicit(&root->writer, memory_order_relaxed) == place;
+}
+
+/* True when @place has no bytes for what @command does with the object at cursor @use. What was
+ * said of all bytes of it was no: they may have been told apart. */
+static NOINLINE bool lacks(const struct command *command, unsigned use, const struct memory *memory,
+                           bool writes, uint8_t place)
+{
+    const struct memory *root = memory->root;
+    if (!memory->real[place])
+        return true;
+    struct range range = command_range(command, use, memory);
+    return !extents_latest(root, place, range) ||
+           (writes && !may_write(command, root, place) && !extents_written_by(root, place, range));
 }
 
 /* What could not be brought once is not tried for ever: a held command ends in that error. */
@@ -63,8 +87,9 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
         bytes += root->size;
         if (UNLIKELY(tight))
             memory_stamp(root);
-        if (UNLIKELY(!memory->real[place] || !replica_is_latest(root, place) ||
-                     (writes && !may_write(command, root, place))))
+        if (UNLIKELY(!memory->real[place] || !replica_is_latest_whole(root, place) ||
+                     (writes && !may_write(command, root, place))) &&
+            lacks(command, i - 1, memory, writes, place))
             return absent(command);
         if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
             atomic_store_explicit(&root->used, true, memory_order_relaxed);
@@ -83,8 +108,10 @@ static void given(const struct command *command, uint8_t place)
     struct memory *memory;
     bool writes;
     for (unsigned i = 0; (memory = command_use(command, &i, &writes));)
-        if (writes)
-            replica_written(memory->root, place);
+        if (writes && LIKELY(!replica_is_apart(memory->root)))
+            replica_written_whole(memory->root, place);
+        else if (writes)
+            extents_written(memory->root, place, command_range(command, i - 1, memory));
 }
 
 /* Inside the gate with the queue on a device: like context_enter, for one queue. */

@@ -75,6 +75,10 @@ cl_int queue_finish(struct queue *queue);
 
 struct command;
 
+/** Narrow @range, all bytes of uses[@use] counted from its first, to those that @command names:
+ *  nothing else is read or written. */
+typedef void command_ranger(const struct command *command, unsigned use, struct range *range);
+
 struct command_ops {
     cl_command_type type;
     size_t size; /**< Of the struct that begins with struct command. */
@@ -94,6 +98,7 @@ struct command_ops {
     /** Put the objects that `more` would give into uses[], for the walks to come; inside the gate.
      *  Or NULL. */
     void (*gather)(struct command *command);
+    command_ranger *range; /**< NULL: each object is named with all its bytes. */
     /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
      *  bring has to be called first. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
@@ -172,6 +177,10 @@ static inline struct memory *command_use(const struct command *command, unsigned
     }
     return UNLIKELY(command->more != NULL) ? command_use_more(command, cursor, ret_writes) : NULL;
 }
+/** The bytes of its root that @command names in @memory, which command_use gave it at cursor @use.
+ */
+struct range command_range(const struct command *command, unsigned use,
+                           const struct memory *memory);
 /**
  * CL_SUCCESS: to be given to @place with command_issue at once. Else COMMAND_ABSENT, or the error
  * to give the program. Inside the gate.

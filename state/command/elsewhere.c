@@ -3,20 +3,23 @@
 #include "state/base/clock.h"
 #include "state/command/parts.h"
 
-/* Where the latest bytes of @memory can be read; PLACE_NONE: in no residence. */
-static uint8_t place_of(const struct memory *memory)
+/* Where the latest of the bytes that @command reads are; PLACE_NONE: in no residence all of them.
+ */
+static uint8_t place_of(const struct command *command)
 {
+    const struct memory *memory = command->uses[0];
     const struct context *context = memory->context;
+    struct range range = command_range(command, 0, memory);
     for (uint8_t place = 0; place < PLACES; place++)
         if (memory->real[place] && context_is_inhabited(context, place) &&
-            replica_is_latest(memory->root, place) && !context->at[place]->runs_in_caller)
+            replica_has(memory->root, place, range) && !context->at[place]->runs_in_caller)
             return place;
     return PLACE_NONE;
 }
 
 bool elsewhere_can(const struct command *command, uint8_t place)
 {
-    return command->ops->reads_to_host && place_of(command->uses[0]) != PLACE_NONE &&
+    return command->ops->reads_to_host && place_of(command) != PLACE_NONE &&
            !command->queue->context->at[place]->runs_in_caller;
 }
 
@@ -74,7 +77,7 @@ cl_int elsewhere_give(struct command *command, struct event *marker, struct even
 {
     if (event_failed(marker))
         return CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    uint8_t place = place_of(command->uses[0]);
+    uint8_t place = place_of(command);
     struct parts *parts = place != PLACE_NONE && event_watch(event) ? parts_create(1) : NULL;
     if (!parts)
         return COMMAND_ABSENT;

@@ -39,14 +39,16 @@ static void event_leave(struct object *object)
     struct event *event = (struct event *)object;
     if (event->real)
         event->context->at[event->place]->cl->clReleaseEvent(event->real);
-    parts_release(event->parts, event->context);
+    if (UNLIKELY(event->parts != NULL))
+        parts_release(event->parts, event->context);
 }
 
 static void event_destroy(struct object *object)
 {
     struct event *event = (struct event *)object;
     watch_leave(event);
-    parts_leave(event->parts);
+    if (UNLIKELY(event->parts != NULL))
+        parts_leave(event->parts);
     object_unhold(event->queue ? (void *)event->queue : (void *)event->context);
 }
 

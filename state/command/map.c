@@ -8,7 +8,8 @@
 
 struct map_command {
     struct command base;
-    struct mapping *mapping;
+    struct mapping *mapping; /* of an unmap: until it was issued */
+    struct range range;      /* of the object's bytes */
 };
 
 static bool backed_at(const struct mapping *mapping, uint8_t place)
@@ -81,12 +82,30 @@ static cl_int enter_after(const struct mapping *mapping, struct residence *resid
     return error;
 }
 
+static struct range root_range(const struct mapping *mapping)
+{
+    return (struct range){mapping->offset, mapping->offset + mapping->length};
+}
+
+static struct range object_range(const struct mapping *mapping)
+{
+    size_t begin = mapping->offset - mapping->memory->origin;
+    return (struct range){begin, begin + mapping->length};
+}
+
+static void map_range(const struct command *command, unsigned use, struct range *range)
+{
+    (void)use;
+    *range = ((const struct map_command *)command)->range;
+}
+
 /* The window has the bytes already, as the host's replica or as somebody maps them: what the
  * program lent may be read-only. */
 static bool window_has(struct mapping *mapping)
 {
     const struct memory *root = mapping->memory->root;
-    return (!root->store && replica_is_latest(root, PLACE_HOST)) || mapping_is_covered(mapping);
+    return (!root->store && replica_has(root, PLACE_HOST, root_range(mapping))) ||
+           mapping_is_covered(mapping);
 }
 
 static cl_int map_issue(struct command *command, struct residence *residence, uint8_t place,
@@ -149,7 +168,7 @@ static cl_int unmap_issue(struct command *command, struct residence *residence, 
         return error;
     /* The version first: a mover that finds nothing mapped must not take the window for idle. */
     if (mapping->flags & WRITE_FLAGS)
-        replica_written(mapping->memory->root, place);
+        replica_written(mapping->memory->root, place, root_range(mapping));
     mapping_unlink(mapping);
     return CL_SUCCESS;
 }
@@ -183,6 +202,7 @@ static const struct command_ops map_buffer_ops = {
     .type = CL_COMMAND_MAP_BUFFER,
     .size = sizeof(struct map_command),
     .issue = map_issue,
+    .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
     .cancel = map_cancel,
@@ -191,6 +211,7 @@ static const struct command_ops map_image_ops = {
     .type = CL_COMMAND_MAP_IMAGE,
     .size = sizeof(struct map_command),
     .issue = map_issue,
+    .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
     .cancel = map_cancel,
@@ -199,6 +220,7 @@ static const struct command_ops unmap_ops = {
     .type = CL_COMMAND_UNMAP_MEM_OBJECT,
     .size = sizeof(struct map_command),
     .issue = unmap_issue,
+    .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
     .cancel = unmap_cancel,
@@ -245,17 +267,11 @@ static struct mapping *mapping_create(struct memory *memory, cl_map_flags flags,
     memcpy(mapping->region, region, sizeof(mapping->region));
     mapping->place = PLACE_NONE;
     mapping->pending = true;
-    const struct image_shape *image = memory->image;
-    if (image) {
-        size_t element = image->element_size;
-        mapping->offset = memory->origin + origin[2] * image->slice_pitch +
-                          origin[1] * image->row_pitch + origin[0] * element;
-        mapping->length = (region[2] - 1) * image->slice_pitch +
-                          (region[1] - 1) * image->row_pitch + region[0] * element;
-    } else {
-        mapping->offset = memory->origin + origin[0];
-        mapping->length = region[0];
-    }
+    struct range range = {origin[0], origin[0] + region[0]};
+    if (memory->image)
+        range = image_range(memory->image, origin, region);
+    mapping->offset = memory->origin + range.begin;
+    mapping->length = range.end - range.begin;
     return mapping;
 }
 
@@ -297,6 +313,7 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
                  .uses = {memory},
                  .use_count = 1},
         .mapping = mapping,
+        .range = object_range(mapping),
     };
     error = command_run(&map.base, blocking, waits, wait_list, ret_event);
     if (error != CL_SUCCESS) {
@@ -329,6 +346,7 @@ cl_int map_unmap(struct queue *queue, struct memory *memory, void *pointer, cl_u
                  .use_count = 1,
                  .writes = mapping->flags & WRITE_FLAGS ? 1 : 0},
         .mapping = mapping,
+        .range = object_range(mapping),
     };
     cl_int error = command_run(&map.base, false, waits, wait_list, ret_event);
     if (error != CL_SUCCESS)

@@ -62,13 +62,13 @@ cl_int part_issue(struct part *part, struct context *context, uint8_t place, boo
 
 void parts_release(struct parts *parts, const struct context *context)
 {
-    for (unsigned i = 0; parts && i < parts->count; i++) {
+    for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
-        const struct residence *residence = context->at[part->place];
+        /* A place that was left may be a mover's by now: looked at only for what is still there. */
         if (part->real)
-            residence->cl->clReleaseEvent(part->real);
+            context->at[part->place]->cl->clReleaseEvent(part->real);
         if (part->queue)
-            residence->cl->clReleaseCommandQueue(part->queue);
+            context->at[part->place]->cl->clReleaseCommandQueue(part->queue);
         part->real = NULL;
         part->queue = NULL;
     }
@@ -76,8 +76,6 @@ void parts_release(struct parts *parts, const struct context *context)
 
 void parts_leave(struct parts *parts)
 {
-    if (!parts)
-        return;
     pthread_mutex_lock(&engine_lock);
     parts->event = NULL;
     pthread_mutex_unlock(&engine_lock);
@@ -258,7 +256,7 @@ cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_tim
 void parts_ended(struct event *event)
 {
     struct parts *parts = event->parts;
-    for (unsigned i = 0; parts && i < parts->count; i++) {
+    for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
         if (part->queue)
             event->context->at[part->place]->cl->clReleaseCommandQueue(part->queue);

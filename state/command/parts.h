@@ -55,9 +55,9 @@ cl_int part_issue(struct part *part, struct context *context, uint8_t place, boo
                   cl_int (*issue)(void *data, struct residence *residence, uint8_t place,
                                   cl_command_queue queue, cl_event *ret_event),
                   void *data);
-/** Release what is left of them, which nobody waits for. Inside the gate. NULL is allowed. */
+/** Release what is left of them, which nobody waits for. Inside the gate. */
 void parts_release(struct parts *parts, const struct context *context);
-/** The event ends its life. Any thread; NULL is allowed. */
+/** The event ends its life. Any thread. */
 void parts_leave(struct parts *parts);
 
 /**

@@ -340,10 +340,9 @@ static int driver_find(const char *icd, struct driver **ret_driver)
     snprintf(fresh->icd, sizeof(fresh->icd), "%s", icd);
 
     pthread_mutex_lock(&drivers_lock);
-    for (driver = drivers; driver; driver = driver->next) {
+    for (driver = drivers; driver; driver = driver->next)
         if (!strcmp(driver->icd, icd))
             break;
-    }
     if (!driver) {
         fresh->next = drivers;
         drivers = driver = fresh;
@@ -399,10 +398,9 @@ static void read_configured(void)
 
 static bool list_has(const struct icd_list *list, const char *icd)
 {
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count; i++)
         if (!strcmp(list->libraries[i], icd))
             return true;
-    }
     return false;
 }
 

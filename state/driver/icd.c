@@ -47,10 +47,9 @@ static int list_add(struct icd_list *list, const char *library)
     }
     if (icd_is_ours(library))
         return 0;
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count; i++)
         if (!strcmp(list->libraries[i], library))
             return 0;
-    }
     copy = strdup(library);
     if (!copy)
         return -ENOMEM;
@@ -154,10 +153,9 @@ static int add_filenames(struct icd_list *list, const char *value)
 
     if (!copy)
         return -ENOMEM;
-    while (!err && (name = strsep(&rest, ":"))) {
+    while (!err && (name = strsep(&rest, ":")))
         if (name[0])
             err = list_add(list, name);
-    }
     free(copy);
     return err;
 }

@@ -151,8 +151,9 @@ cl_int mapping_carry(struct mapping *mapping, uint8_t place)
     cl_int error = CL_SUCCESS;
     if (mapping->place != PLACE_NONE && mapping->place != place) {
         struct residence *from = context->at[mapping->place];
-        error = leave(mapping, from);
-        if (error == CL_SUCCESS)
+        bool lost = residence_is_lost(from);
+        error = lost ? CL_SUCCESS : leave(mapping, from);
+        if (error == CL_SUCCESS && !lost)
             error = residence_await_queue(from, from->io);
         if (error != CL_SUCCESS)
             return error;
@@ -293,11 +294,12 @@ static bool next_run(const struct mapping *m, size_t at, size_t *ret_from, size_
     return false;
 }
 
-int map_each_gap(struct memory *root, int (*copy)(void *data, size_t from, size_t to), void *data)
+int map_each_gap(struct memory *root, struct range range,
+                 int (*copy)(void *data, size_t from, size_t to), void *data)
 {
-    size_t at = 0;
-    while (at < root->size) {
-        size_t from = root->size, to = from;
+    size_t at = range.begin;
+    while (at < range.end) {
+        size_t from = range.end, to = from;
         for (struct mapping *m = root->mappings; m; m = m->next) {
             size_t run_from, run_to;
             if (!m->pending && (m->flags & WRITE_FLAGS) && next_run(m, at, &run_from, &run_to) &&
@@ -311,7 +313,7 @@ int map_each_gap(struct memory *root, int (*copy)(void *data, size_t from, size_
             if (error != 0)
                 return error;
         }
-        at = to > at ? to : root->size;
+        at = to > at ? to : range.end;
     }
     return 0;
 }

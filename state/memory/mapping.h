@@ -64,9 +64,10 @@ cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from
 /** After COMMIT: which mappings the driver at @to has. PLACE_HOST: map_arrive was not called. */
 void map_moved(struct memory *root, uint8_t from, uint8_t to);
 /**
- * Call @copy for each run of bytes [from, to) of @root's window that nothing has mapped to be
- * written, in order, until it fails.
+ * Call @copy for each run of bytes [from, to) of @range, of @root's window, that nothing has mapped
+ * to be written, in order, until it fails.
  */
-int map_each_gap(struct memory *root, int (*copy)(void *data, size_t from, size_t to), void *data);
+int map_each_gap(struct memory *root, struct range range,
+                 int (*copy)(void *data, size_t from, size_t to), void *data);
 
 #endif

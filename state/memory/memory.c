@@ -76,6 +76,7 @@ static void memory_discard(struct memory *memory)
         object_unhold(memory->root);
     window_unref(memory->window);
     free(memory->store);
+    free(memory->extents);
     free(memory->image);
     free(memory->properties);
     object_unhold(memory->context);
@@ -203,18 +204,19 @@ static cl_int make_in_host(struct memory *memory, const void *initial)
     /* An image's window has the pitches of the program's pointer. */
     if (initial != memory->window->bytes)
         memcpy(memory->window->bytes, initial, memory->size);
-    replica_written(memory, PLACE_HOST);
+    replica_written_whole(memory, PLACE_HOST);
     return CL_SUCCESS;
 }
 
-/* What it begins with is in @place, and where it came from if that stays. */
+/* What it begins with is in @place, and where it came from if that stays. It is not told apart for
+ * that: most are written as a whole first. */
 static void begin_content(struct memory *memory, uint8_t place)
 {
-    replica_written(memory, place);
+    replica_written_whole(memory, place);
     if (memory->host_ptr && memory_window(memory) != 0)
         return;
     if (memory->window)
-        replica_refreshed(memory, PLACE_HOST, atomic_load(&memory->version));
+        extents_refreshed(memory, PLACE_HOST, replica_whole(memory), atomic_load(&memory->version));
 }
 
 static _Atomic uint64_t stamps;

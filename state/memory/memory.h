@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_MEMORY_MEMORY_H
 #define RESEAT_STATE_MEMORY_MEMORY_H
 
+#include "state/memory/extents.h"
 #include "state/object/context.h"
 #include "state/object/image_shape.h"
 
@@ -64,10 +65,11 @@ struct memory {
     struct farewell *_Atomic farewell; /**< Destructor callbacks, or NULL. */
     _Atomic uint32_t map_count;        /**< CL_MEM_MAP_COUNT. */
 
-    /* Of roots only. */
-    _Atomic uint64_t version;          /**< 0: never written. */
+    /* Of roots only. The first three are of all bytes while these have not been told apart. */
+    _Atomic uint64_t version;          /**< 0: never written. Rises. */
     _Atomic uint64_t held[PLACES + 1]; /**< The version that each replica had when it was made. */
     _Atomic uint8_t writer;            /**< Its replica always has the latest version. */
+    struct extents *extents;           /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
     _Atomic uint8_t backed;            /**< Bit p: real[p] was made over the window. */
     _Atomic bool used;                 /**< Some command named it: it may be in flight. */
     struct window *_Atomic window;     /**< Or NULL. While set, its bytes keep their address. */
@@ -85,20 +87,47 @@ static inline struct memory *memory_get(cl_mem handle)
     return object_get(handle, OBJECT_MEMORY);
 }
 
-/** True when @place (PLACE_HOST too) holds the latest bytes of @root. Wait-free. */
-static inline bool replica_is_latest(const struct memory *root, uint8_t place)
+/** True when its extents differ: extents.c knows them. Otherwise only commands inside the gate make
+ *  it so that nothing below is true any more. */
+static inline bool replica_is_apart(const struct memory *root)
+{
+    return atomic_load_explicit(&root->writer, memory_order_acquire) == PLACE_APART;
+}
+
+static inline struct range replica_whole(const struct memory *root)
+{
+    return (struct range){0, root->size};
+}
+
+/** True when @root was not told apart, and @place (PLACE_HOST too) holds its latest bytes.
+ * Wait-free. */
+static inline bool replica_is_latest_whole(const struct memory *root, uint8_t place)
 {
     uint64_t version = atomic_load_explicit(&root->version, memory_order_relaxed);
     return version == 0 || atomic_load_explicit(&root->writer, memory_order_relaxed) == place ||
            atomic_load_explicit(&root->held[place], memory_order_relaxed) == version;
 }
 
+/** True when @place (PLACE_HOST too) holds the latest bytes of @range. */
+static inline bool replica_has(const struct memory *root, uint8_t place, struct range range)
+{
+    return replica_is_latest_whole(root, place) ||
+           (UNLIKELY(replica_is_apart(root)) && extents_latest(root, place, range));
+}
+
+/** True when @place (PLACE_HOST too) holds the latest bytes of all of @root. */
+static inline bool replica_is_latest(const struct memory *root, uint8_t place)
+{
+    return replica_has(root, place, replica_whole(root));
+}
+
 /**
- * A command that was just given to @place writes @root: a new version, held there alone.
- * Inside the gate. Two threads that write the same object at once leave the same writer, and a
- * version that differs from any seen before either came in (movers read it with the gate closed).
+ * A command that was just given to @place writes @root, which is not told apart: a new version,
+ * held there alone. Inside the gate. Two threads that write the same object at once leave the same
+ * writer, and a version that differs from any seen before either came in (movers read it with the
+ * gate closed).
  */
-static inline void replica_written(struct memory *root, uint8_t place)
+static inline void replica_written_whole(struct memory *root, uint8_t place)
 {
     atomic_store_explicit(&root->writer, place, memory_order_relaxed);
     atomic_store_explicit(&root->version,
@@ -106,21 +135,13 @@ static inline void replica_written(struct memory *root, uint8_t place)
                           memory_order_relaxed);
 }
 
-/** @place, which holds the latest bytes, is the one that writes them from now on. Gate closed. */
-static inline void replica_claim(struct memory *root, uint8_t place)
+/** The same of @range, the latest bytes of whose extents @place has. */
+static inline void replica_written(struct memory *root, uint8_t place, struct range range)
 {
-    uint64_t version = atomic_load_explicit(&root->version, memory_order_relaxed);
-    uint8_t writer = atomic_load_explicit(&root->writer, memory_order_relaxed);
-    if (writer <= PLACE_HOST)
-        atomic_store_explicit(&root->held[writer], version, memory_order_relaxed);
-    atomic_store_explicit(&root->held[place], version, memory_order_relaxed);
-    atomic_store_explicit(&root->writer, place, memory_order_relaxed);
-}
-
-/** @place was brought up to @version, read from the object before the copying began. */
-static inline void replica_refreshed(struct memory *root, uint8_t place, uint64_t version)
-{
-    atomic_store_explicit(&root->held[place], version, memory_order_relaxed);
+    if (LIKELY(!replica_is_apart(root)))
+        replica_written_whole(root, place);
+    else
+        extents_written(root, place, range);
 }
 
 /** The three creators. Validate as the specification asks; the driver validates the rest. */

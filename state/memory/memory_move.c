@@ -36,7 +36,7 @@ static void part_from_window(struct memory *root, struct residence *residence, u
         if (memory->root == root && memory != root)
             release_now(memory, residence, place);
     release_now(root, residence, place);
-    atomic_store(&root->held[place], 0);
+    extents_dropped(root, place);
 }
 
 cl_int memory_prepare(struct object *object, struct move_context *move)
@@ -86,9 +86,7 @@ static void leave(struct memory *memory, const struct move_context *move, uint8_
         residence_retire(residence, OBJECT_MEMORY, memory->real[place],
                          root && over_host ? window_ref(memory->window) : NULL);
     memory_left(memory, residence, place);
-    atomic_store(&memory->held[place], 0);
-    if (atomic_load(&memory->writer) == place)
-        atomic_store(&memory->writer, PLACE_NONE);
+    extents_dropped(memory, place);
 }
 
 void memory_vacate(struct object *object, const struct move_context *move, uint8_t place)

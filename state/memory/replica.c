@@ -7,9 +7,37 @@
 #include "state/memory/mapping.h"
 #include "state/transfer/transfer.h"
 
-bool replica_needs(const struct memory *root, uint8_t place)
+/* An extent that batch->to lacks. */
+struct part {
+    struct memory *root;
+    struct range range;
+    uint64_t version; /* what its copy will be */
+};
+
+struct parts {
+    struct part *parts;
+    size_t count, capacity;
+    uint64_t bytes;
+};
+
+static size_t size_of(const struct part *part)
 {
-    return !replica_is_latest(root, place);
+    return part->range.end - part->range.begin;
+}
+
+static int parts_push(struct parts *parts, const struct part *part)
+{
+    if (parts->count == parts->capacity) {
+        size_t capacity = parts->capacity ? 2 * parts->capacity : 64;
+        struct part *grown = reallocarray(parts->parts, capacity, sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        parts->parts = grown;
+        parts->capacity = capacity;
+    }
+    parts->parts[parts->count++] = *part;
+    parts->bytes += size_of(part);
+    return 0;
 }
 
 static struct residence *residence_at(const struct replica_batch *batch, uint8_t place)
@@ -33,20 +61,38 @@ static bool is_in_lent(const struct memory *root)
     return memory_is_lent(root) && !root->store;
 }
 
+/* The window has all bytes of the root, for the device works on them there. */
+static bool in_window(const struct replica_batch *batch, const struct memory *root)
+{
+    return in_place_at(batch, root, batch->from) && replica_is_latest(root, batch->from);
+}
+
 /* True when the device's bytes are read as any others: the driver must not put them where the
  * program lent its memory. */
 static bool reads_device(const struct replica_batch *batch, const struct memory *root)
 {
-    return !backed_at(root, batch->from) ||
-           (memory_is_lent(root) && !in_place_at(batch, root, batch->from));
+    return !backed_at(root, batch->from) || (memory_is_lent(root) && !in_window(batch, root));
+}
+
+static bool has(const struct extent *extent, uint8_t place)
+{
+    return (extent->latest >> place) & 1;
 }
 
 /* From device to device without a stop in host memory. */
-static bool goes_straight(const struct replica_batch *batch, struct memory *root)
+static bool goes_straight(const struct replica_batch *batch, struct memory *root,
+                          const struct extent *extent)
 {
     return batch->from != PLACE_HOST && batch->to != PLACE_HOST && reads_device(batch, root) &&
-           !backed_at(root, batch->to) && !map_any(root) && replica_is_latest(root, batch->from) &&
-           (!replica_is_latest(root, PLACE_HOST) || is_in_lent(root));
+           !backed_at(root, batch->to) && !map_any(root) && has(extent, batch->from) &&
+           (!has(extent, PLACE_HOST) || is_in_lent(root));
+}
+
+/* True when it is to be copied, being there in @version or an older one. */
+static bool wanted(const struct replica_batch *batch, const struct extent *extent, uint64_t version)
+{
+    return !has(extent, batch->to) && (has(extent, batch->from) || has(extent, PLACE_HOST)) &&
+           extent->version <= version;
 }
 
 /* True when a copy meets what the program may do meanwhile: in the window, or in a place that
@@ -60,33 +106,58 @@ static bool meets_program(const struct replica_batch *batch, bool straight)
     return !batch->quiet && (!straight || used);
 }
 
-/* Without the gate closed, a root that was written since its version was read is left for later. */
-static bool wanted(const struct replica_batch *batch, struct memory *root, uint64_t version,
-                   bool straight)
+/* With the program running: true when the copies do not meet it, or the root is visited meanwhile.
+ * False while it is mapped. */
+static bool may_copy(const struct replica_batch *batch, struct memory *root, bool *ret_visited)
 {
-    if (!replica_needs(root, batch->to))
-        return false;
+    bool straight = true;
     if (batch->quiet)
         return true;
+    for (size_t at = 0; straight && at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        straight = !wanted(batch, &extent, UINT64_MAX) || goes_straight(batch, root, &extent);
+        at = extent.range.end;
+    }
     if (!meets_program(batch, straight))
-        return version == atomic_load(&root->version) && !map_any(root);
-    if (!map_visit(root))
-        return false;
-    /* Looked at only now: what was mapped for writing has a new version before it is off the list,
-     * while the driver still takes its bytes from the window. */
-    if (version == atomic_load(&root->version))
         return true;
-    map_visit_end(root);
-    return false;
+    *ret_visited = map_visit(root);
+    return *ret_visited;
+}
+
+/* What the batch wants of one root, by the way that it goes. Looked at only once it is visited:
+ * what was mapped for writing has a new version before it is off the list of maps, while the driver
+ * still takes its bytes from the window. */
+static int sort(const struct replica_batch *batch, size_t i, struct parts *direct,
+                struct parts *windowed, bool *ret_visited)
+{
+    struct memory *root = batch->roots[i];
+    struct range range = batch->ranges ? batch->ranges[i] : replica_whole(root);
+    uint64_t version = batch->versions ? batch->versions[i] : atomic_load(&root->version);
+    int error = 0;
+    if (extents_lacking(root, batch->to, UINT32_MAX, range) == 0 ||
+        !may_copy(batch, root, ret_visited))
+        return 0;
+    if (batch->quiet)
+        range = extents_part(root, range);
+    for (size_t at = range.begin; error == 0 && at < range.end;) {
+        struct extent extent = extent_at(root, at);
+        bool straight = goes_straight(batch, root, &extent);
+        const struct part part = {root, extent.range, version};
+        if (wanted(batch, &extent, version) &&
+            (straight || *ret_visited || !meets_program(batch, false)))
+            error = parts_push(straight ? direct : windowed, &part);
+        at = extent.range.end;
+    }
+    return error;
 }
 
 /* Ends what sync_backed began, so that who copies on, or the program, finds the bytes. */
-static int sync_end(const struct replica_batch *batch, uint8_t place, struct memory *const *roots,
-                    size_t count, cl_int *ret_error)
+static int sync_end(const struct replica_batch *batch, uint8_t place, const struct parts *parts,
+                    cl_int *ret_error)
 {
     bool synced = false;
-    for (size_t i = 0; i < count; i++)
-        synced = synced || backed_at(roots[i], place);
+    for (size_t i = 0; i < parts->count; i++)
+        synced = synced || backed_at(parts->parts[i].root, place);
     if (!synced)
         return 0;
     struct residence *residence = residence_at(batch, place);
@@ -102,31 +173,56 @@ static int sync_end(const struct replica_batch *batch, uint8_t place, struct mem
  * map and unmap. For reading, the device's bytes arrive at the pointer; invalidating, the pointer's
  * bytes are the device's from then on. Where the device works in place it costs nothing.
  */
-static int sync_backed(struct residence *residence, struct memory *root, uint8_t place,
+static int sync_backed(struct residence *residence, const struct part *part, uint8_t place,
                        cl_map_flags flags, cl_int *ret_error)
 {
     cl_int error;
-    void *pointer = residence->cl->clEnqueueMapBuffer(residence->io, root->real[place], CL_FALSE,
-                                                      flags, 0, root->size, 0, NULL, NULL, &error);
+    cl_mem real = part->root->real[place];
+    void *pointer =
+        residence->cl->clEnqueueMapBuffer(residence->io, real, CL_FALSE, flags, part->range.begin,
+                                          size_of(part), 0, NULL, NULL, &error);
     if (pointer)
-        error = residence_unmap(residence, root->real[place], pointer);
+        error = residence_unmap(residence, real, pointer);
     if (error == CL_SUCCESS)
         return 0;
     *ret_error = error;
     return -EIO;
 }
 
+static struct transfer_item item_of(const struct part *part, cl_mem from, cl_mem to, char *host)
+{
+    return (struct transfer_item){.from = from,
+                                  .to = to,
+                                  .host = host,
+                                  .offset = part->range.begin,
+                                  .size = size_of(part),
+                                  .image = part->root->image};
+}
+
 struct gap_copy {
     struct transfer *transfer;
     struct memory *root;
     uint8_t from;
-    const char *image; /* the whole image, downloaded beside the window; or NULL */
+    const char *image; /* the image's rows, downloaded beside the window; or NULL */
+    size_t at;         /* what lies before it was copied */
 };
+
+/* What the program maps it may be writing now: it goes from the window to the store, if there is
+ * one. */
+static void copy_mapped(struct gap_copy *gap, size_t to)
+{
+    const struct memory *root = gap->root;
+    if (root->store)
+        host_copy_lent(root->store + gap->at, root->window->bytes + gap->at, to - gap->at);
+    gap->at = to;
+}
 
 static int copy_gap(void *data, size_t from, size_t to)
 {
     struct gap_copy *gap = data;
     char *host = memory_host_bytes(gap->root);
+    copy_mapped(gap, from);
+    gap->at = to;
     if (gap->image) {
         memcpy(host + from, gap->image + from, to - from);
         return 0;
@@ -137,168 +233,136 @@ static int copy_gap(void *data, size_t from, size_t to)
 }
 
 /* Read what is not mapped: the rest is the program's, who may be writing it now. */
-static int download_around_maps(struct transfer *transfer, struct memory *root, uint8_t from)
+static int download_around_maps(struct transfer *transfer, const struct part *part, uint8_t from)
 {
-    struct gap_copy gap = {.transfer = transfer, .root = root, .from = from};
+    struct memory *root = part->root;
+    struct gap_copy gap = {
+        .transfer = transfer, .root = root, .from = from, .at = part->range.begin};
     char *image = NULL;
     int error = 0;
-    if (root->store)
-        host_copy_lent(root->store, root->window->bytes, root->size);
     if (root->image) {
         gap.image = image = malloc(root->size);
         if (!image)
             return -ENOMEM;
         /* Bytes between rows are nobody's, but must not be lost where the window is the program's.
          */
-        memcpy(image, memory_host_bytes(root), root->size);
-        struct transfer_item item = {
-            .from = root->real[from], .host = image, .size = root->size, .image = root->image};
+        memcpy(image + part->range.begin, memory_host_bytes(root) + part->range.begin,
+               size_of(part));
+        struct transfer_item item = item_of(part, root->real[from], NULL, image);
         error = transfer_add(transfer, &item);
         int flushed = transfer_flush(transfer); /* also on failure: reads may be in flight */
         error = error != 0 ? error : flushed;
     }
     if (error == 0)
-        error = map_each_gap(root, copy_gap, &gap);
+        error = map_each_gap(root, part->range, copy_gap, &gap);
+    if (error == 0)
+        copy_mapped(&gap, part->range.end);
     free(image);
     return error;
 }
 
 static int download(const struct replica_batch *batch, struct transfer *transfer,
-                    struct memory *root, cl_int *ret_error)
+                    const struct part *part, cl_int *ret_error)
 {
     struct residence *residence = residence_at(batch, batch->from);
-    bool in_window = in_place_at(batch, root, batch->from) && replica_is_latest(root, batch->from);
+    struct memory *root = part->root;
+    bool there = in_window(batch, root);
     bool mapped = batch->quiet && map_written(root);
-    if (in_window)
+    if (there)
         memory_host_is_window(root);
-    if (replica_is_latest(root, PLACE_HOST))
+    if (extents_latest(root, PLACE_HOST, part->range))
         return memory_window(root);
-    if (!in_window && memory_host_room(root) != 0)
+    if (!there && memory_host_room(root) != 0)
         return -ENOMEM;
-    if (in_window && mapped)
+    if (there && mapped)
         return 0;
     if (!mapped && !reads_device(batch, root))
-        return sync_backed(residence, root, batch->from, CL_MAP_READ, ret_error);
+        return sync_backed(residence, part, batch->from, CL_MAP_READ, ret_error);
     if (mapped)
-        return download_around_maps(transfer, root, batch->from);
-    struct transfer_item item = {.from = root->real[batch->from],
-                                 .host = memory_host_bytes(root),
-                                 .size = root->size,
-                                 .image = root->image};
+        return download_around_maps(transfer, part, batch->from);
+    struct transfer_item item =
+        item_of(part, root->real[batch->from], NULL, memory_host_bytes(root));
     return transfer_add(transfer, &item);
 }
 
-static int upload(const struct replica_batch *batch, struct transfer *transfer, struct memory *root,
-                  cl_int *ret_error)
+static int upload(const struct replica_batch *batch, struct transfer *transfer,
+                  const struct part *part, cl_int *ret_error)
 {
-    bool in_window = !root->store;
-    if (backed_at(root, batch->to) && in_window &&
+    struct memory *root = part->root;
+    if (backed_at(root, batch->to) && !root->store &&
         (!memory_is_lent(root) || in_place_at(batch, root, batch->to)))
-        return sync_backed(residence_at(batch, batch->to), root, batch->to,
+        return sync_backed(residence_at(batch, batch->to), part, batch->to,
                            CL_MAP_WRITE_INVALIDATE_REGION, ret_error);
-    struct transfer_item item = {.to = root->real[batch->to],
-                                 .host = memory_host_bytes(root),
-                                 .size = root->size,
-                                 .image = root->image,
-                                 .lent = is_in_lent(root)};
+    struct transfer_item item = item_of(part, NULL, root->real[batch->to], memory_host_bytes(root));
+    item.lent = is_in_lent(root);
     return transfer_add(transfer, &item);
 }
 
 static int straight(const struct replica_batch *batch, struct transfer *transfer,
-                    struct memory *root, cl_int *ret_error)
+                    const struct part *part, cl_int *ret_error)
 {
     (void)ret_error;
-    struct transfer_item item = {.from = root->real[batch->from],
-                                 .to = root->real[batch->to],
-                                 .size = root->size,
-                                 .image = root->image};
+    struct transfer_item item =
+        item_of(part, part->root->real[batch->from], part->root->real[batch->to], NULL);
     return transfer_add(transfer, &item);
 }
 
 typedef int (*copier)(const struct replica_batch *batch, struct transfer *transfer,
-                      struct memory *root, cl_int *ret_error);
+                      const struct part *part, cl_int *ret_error);
 
-/* One kind of copy for all roots that want it; afterwards they hold @versions in @place. */
+/* One kind of copy for all parts that want it; afterwards @to has them. */
 static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
-                    struct memory *const *roots, const uint64_t *versions, size_t count,
-                    cl_int *ret_error)
+                    const struct parts *parts, cl_int *ret_error)
 {
     struct transfer *transfer = NULL;
     struct transfer_limits limits = batch->limits ? *batch->limits : (struct transfer_limits){0};
-    uint64_t total = 0;
-    for (size_t i = 0; i < count; i++) {
-        total += roots[i]->size;
-        limits.lent = limits.lent || (from == PLACE_HOST && is_in_lent(roots[i]) &&
-                                      !in_place_at(batch, roots[i], to));
+    for (size_t i = 0; i < parts->count; i++) {
+        const struct memory *root = parts->parts[i].root;
+        limits.lent = limits.lent ||
+                      (from == PLACE_HOST && is_in_lent(root) && !in_place_at(batch, root, to));
     }
-    if (count == 0)
+    if (parts->count == 0)
         return 0;
-    int error = transfer_create(residence_at(batch, from), residence_at(batch, to), total, &limits,
-                                &transfer);
-    for (size_t i = 0; error == 0 && i < count; i++)
-        error = copy(batch, transfer, roots[i], ret_error);
+    int error = transfer_create(residence_at(batch, from), residence_at(batch, to), parts->bytes,
+                                &limits, &transfer);
+    for (size_t i = 0; error == 0 && i < parts->count; i++)
+        error = copy(batch, transfer, &parts->parts[i], ret_error);
     int flushed = transfer ? transfer_flush(transfer) : 0;
     if (error == 0)
         error = flushed;
     if (error == -EIO && transfer && transfer_error(transfer) != CL_SUCCESS)
         *ret_error = transfer_error(transfer);
     transfer_destroy(transfer);
-    int ended = sync_end(batch, from != PLACE_HOST ? from : to, roots, count, ret_error);
+    int ended = sync_end(batch, from != PLACE_HOST ? from : to, parts, ret_error);
     if (error == 0)
         error = ended;
-    for (size_t i = 0; error == 0 && i < count; i++)
-        replica_refreshed(roots[i], to, versions[i]);
+    for (size_t i = 0; error == 0 && i < parts->count; i++)
+        extents_refreshed(parts->parts[i].root, to, parts->parts[i].range, parts->parts[i].version);
     return error;
 }
 
-struct sorted {
-    struct memory **roots;
-    uint64_t *versions;
-    size_t count;
-};
-
 int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_int *ret_error)
 {
-    struct sorted direct = {0}, windowed = {0};
-    uint64_t bytes = 0;
-    int error = -ENOMEM;
-    if (batch->count == 0) {
-        *ret_bytes = 0;
-        return 0;
-    }
-    direct.roots = calloc(2 * batch->count, sizeof(*direct.roots));
-    direct.versions = calloc(2 * batch->count, sizeof(*direct.versions));
-    if (!direct.roots || !direct.versions)
-        goto out;
-    windowed.roots = direct.roots + batch->count;
-    windowed.versions = direct.versions + batch->count;
-    for (size_t i = 0; i < batch->count; i++) {
-        struct memory *root = batch->roots[i];
-        uint64_t version = batch->versions ? batch->versions[i] : atomic_load(&root->version);
-        bool is_straight = goes_straight(batch, root);
-        if (!wanted(batch, root, version, is_straight))
-            continue;
-        struct sorted *group = is_straight ? &direct : &windowed;
-        group->versions[group->count] = version;
-        group->roots[group->count++] = root;
-        bytes += root->size;
-    }
-    error = copy_all(batch, batch->from, batch->to, straight, direct.roots, direct.versions,
-                     direct.count, ret_error);
-    if (error == 0 && batch->from != PLACE_HOST)
-        error = copy_all(batch, batch->from, PLACE_HOST, download, windowed.roots,
-                         windowed.versions, windowed.count, ret_error);
-    if (error == 0 && batch->to != PLACE_HOST)
-        error = copy_all(batch, PLACE_HOST, batch->to, upload, windowed.roots, windowed.versions,
-                         windowed.count, ret_error);
+    struct parts direct = {0}, windowed = {0};
+    bool *visited = calloc(batch->count + 1, sizeof(*visited));
+    int error = visited ? 0 : -ENOMEM;
+    for (size_t i = 0; error == 0 && i < batch->count; i++)
+        error = sort(batch, i, &direct, &windowed, &visited[i]);
     if (error == 0)
-        *ret_bytes = bytes;
-    for (size_t i = 0; meets_program(batch, true) && i < direct.count; i++)
-        map_visit_end(direct.roots[i]);
-    for (size_t i = 0; meets_program(batch, false) && i < windowed.count; i++)
-        map_visit_end(windowed.roots[i]);
-out:
-    free(direct.roots);
-    free(direct.versions);
+        error = copy_all(batch, batch->from, batch->to, straight, &direct, ret_error);
+    if (error == 0 && batch->from != PLACE_HOST)
+        error = copy_all(batch, batch->from, PLACE_HOST, download, &windowed, ret_error);
+    if (error == 0 && batch->to != PLACE_HOST)
+        error = copy_all(batch, PLACE_HOST, batch->to, upload, &windowed, ret_error);
+    if (error == 0)
+        *ret_bytes = direct.bytes + windowed.bytes;
+    for (size_t i = 0; visited && i < batch->count; i++) {
+        extents_settle(batch->roots[i]);
+        if (visited[i])
+            map_visit_end(batch->roots[i]);
+    }
+    free(visited);
+    free(direct.parts);
+    free(windowed.parts);
     return error;
 }

@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_MEMORY_REPLICA_H
 #define RESEAT_STATE_MEMORY_REPLICA_H
 
+#include "state/memory/memory.h"
 #include "state/transfer/transfer.h"
 
 /*
@@ -8,7 +9,7 @@
  * programs with several residences.
  */
 
-/** A batch: roots of one context, from the place that holds their latest bytes to another. */
+/** A batch: roots of one context, or parts of them, from one place to another. */
 struct replica_batch {
     struct context *context;
     uint8_t from, to; /**< A place, or PLACE_HOST. */
@@ -17,24 +18,33 @@ struct replica_batch {
      *  are visited (map.h) where their copies could meet what the program does. */
     bool quiet;
     struct memory *const *roots; /**< Borrowed: held by the caller. */
-    /** What the copies will be: each root's version at a moment when the gate was closed, since
-     * when every command given before has ended. NULL when quiet: the current ones. */
+    /** What is wanted of each, and where that is no whole row or slice of an image, or there is no
+     * room to tell it apart, of what it lies in. NULL: all of them. */
+    const struct range *ranges;
+    /** What the copies will be: each root's version at a moment when the gate was closed
+     * (extents_watch), since when every command given before has ended. What is newer is left for
+     * later. NULL when quiet: the current ones. */
     const uint64_t *versions;
     size_t count;
     const struct transfer_limits *limits;
 };
 
-/** True when @root has bytes that @place lacks. */
-bool replica_needs(const struct memory *root, uint8_t place);
+/** Bytes of @root that a batch from @from to @to would copy: those that @to lacks, and @from or
+ * host memory has. */
+static inline uint64_t replica_lacking(const struct memory *root, uint8_t from, uint8_t to)
+{
+    return extents_lacking(root, to, 1u << from | 1u << PLACE_HOST, replica_whole(root));
+}
 
 /**
- * Bring every root of the batch up to date in batch->to. Those that are already cost nothing. Every
- * root must be real in both places (windows are made here).
+ * Bring what the batch wants up to date in batch->to: the extents that it lacks there, and that
+ * batch->from or host memory has. Those that are there already cost nothing. Every root must be
+ * real in both places (windows are made here).
  *
  * Blocks on the link. Returns 0, -ENOMEM, -EIO (a driver failed a transfer: replicas not yet
  * brought up keep their old version), -ETIMEDOUT or -ECANCELED.
  *
- * @ret_bytes  Sizes of the replicas that were brought up to date.
+ * @ret_bytes  Bytes that were brought up to date.
  * @ret_error  The driver's word with -EIO.
  */
 MUST_CHECK int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes,

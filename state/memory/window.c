@@ -3,6 +3,7 @@
 
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
+#include "state/transfer/transfer.h"
 
 /* Vectors of 16 longs; drivers on CPUs use the window itself as device memory. */
 #define ALIGN_SMALL 128
@@ -56,6 +57,18 @@ int memory_window(struct memory *root)
     return 0;
 }
 
+/* What the program's memory was the replica of is in the store from now on. */
+static void take_from_lent(struct memory *root)
+{
+    for (size_t at = 0; at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        if (extent.version != 0 && (extent.latest & (1u << PLACE_HOST)))
+            host_copy_lent(root->store + at, (const char *)root->host_ptr + at,
+                           extent.range.end - at);
+        at = extent.range.end;
+    }
+}
+
 int memory_host_room(struct memory *root)
 {
     if (!memory_is_lent(root))
@@ -63,7 +76,8 @@ int memory_host_room(struct memory *root)
     if (!root->store) {
         size_t whole = (root->size + ALIGN_LARGE - 1) & ~(size_t)(ALIGN_LARGE - 1);
         root->store = whole >= root->size ? aligned_alloc(ALIGN_LARGE, whole) : NULL;
-        atomic_store_explicit(&root->held[PLACE_HOST], 0, memory_order_relaxed);
+        if (root->store)
+            take_from_lent(root);
     }
     return root->store ? 0 : -ENOMEM;
 }
@@ -81,9 +95,14 @@ static bool works_in_window(const struct memory *root, uint8_t place)
 
 bool memory_window_is_latest(const struct memory *root)
 {
-    bool latest = root->window && !root->store && replica_is_latest(root, PLACE_HOST);
-    for (uint8_t place = 0; !latest && place < PLACES; place++)
-        latest = works_in_window(root, place) && replica_is_latest(root, place);
+    bool latest = true;
+    for (size_t at = 0; latest && at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        latest = root->window && !root->store && (extent.latest & (1u << PLACE_HOST));
+        for (uint8_t place = 0; !latest && place < PLACES; place++)
+            latest = works_in_window(root, place) && (extent.latest & (1u << place));
+        at = extent.range.end;
+    }
     return latest;
 }
 
@@ -92,22 +111,31 @@ bool memory_would_write(const struct memory *root, uint8_t place)
     return memory_is_lent(root) && works_in_window(root, place) && !memory_window_is_latest(root);
 }
 
+/* Some device has the latest bytes of every extent of its own, which nobody brings there any more.
+ */
+static bool is_elsewhere(const struct memory *root, uint8_t drained)
+{
+    bool elsewhere = true;
+    for (size_t at = 0; elsewhere && at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        elsewhere = false;
+        for (uint8_t place = 0; place < PLACES; place++)
+            elsewhere = elsewhere || (root->real[place] && (extent.latest & (1u << place)) &&
+                                      (place != extent.writer || place == drained));
+        at = extent.range.end;
+    }
+    return elsewhere;
+}
+
 void memory_window_drop(struct memory *root, uint8_t drained)
 {
-    uint8_t writer = root->writer;
     bool window = root->window && root->window->ours && root->backed == 0 && !map_any(root);
-    if (!window && !root->store)
-        return;
-    bool elsewhere = false;
-    for (uint8_t place = 0; place < PLACES; place++)
-        elsewhere = elsewhere || (root->real[place] && replica_is_latest(root, place) &&
-                                  (place != writer || place == drained));
-    if (!elsewhere)
+    if ((!window && !root->store) || !is_elsewhere(root, drained))
         return;
     if (window) {
         window_unref(root->window);
         root->window = NULL;
     }
     memory_host_is_window(root);
-    atomic_store_explicit(&root->held[PLACE_HOST], 0, memory_order_relaxed);
+    extents_dropped(root, PLACE_HOST);
 }

@@ -140,9 +140,11 @@ static void limit_to_grant(const struct move *move, struct plan_use *use, struct
 
 static int plan(struct move *move)
 {
-    int pinned = check_pins(move);
-    if (pinned != 0)
-        return pinned;
+    int refused = check_pins(move);
+    if (refused == 0)
+        refused = move_check_survivors(move);
+    if (refused != 0)
+        return refused;
     if (!move->request->target) {
         if (!atomic_load(&move->seat->device))
             return move_fail(move, -EALREADY, "the program is suspended already");
@@ -307,6 +309,8 @@ static void run(struct move *move)
         hold_pump_soon();
         move_release_left(move);
     } else {
+        if (error == -EIO)
+            move_examine_target(move);
         move_undo(move);
         room_unreserve();
     }
@@ -398,11 +402,10 @@ void move_transact(struct move *move)
         conclude(move, error);
         return;
     }
-    if (work_begin() || move->resumes) {
+    if (work_begin() || move->resumes)
         run(move);
-    } else {
+    else
         conclude(move, -ESHUTDOWN);
-    }
     work_end();
     long_lock_release(&one_at_a_time);
 }

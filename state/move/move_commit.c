@@ -41,9 +41,12 @@ static void arrive(struct move *move, struct move_context *entry)
     struct context *context = entry->context;
     atomic_store(&context->place[entry->seat_index],
                  entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
+    if (entry->to != PLACE_HOST)
+        residence_lives(context->at[entry->to], RESIDENCE_LIVE);
     if (entry->leaves) {
         struct residence *from = context->at[entry->from];
         (void)residence_await_queue(from, from->io); /* what its driver mapped was unmapped there */
+        residence_lives(from, RESIDENCE_DRAINING);
         from->next = move->left;
         move->left = from;
         context->at[entry->from] = NULL;

@@ -5,6 +5,7 @@
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
+#include "state/object/lost.h"
 #include "state/program/kernel.h"
 #include "state/room/room.h"
 
@@ -20,11 +21,13 @@ struct roots {
     uint64_t *versions;
     size_t count, capacity;
     uint64_t bytes;
+    uint8_t from; /* move_source when they were collected */
 };
 
 static void roots_finish(struct roots *roots)
 {
     for (size_t i = 0; i < roots->count; i++) {
+        extents_unwatch(roots->roots[i]);
         atomic_store(&roots->roots[i]->collected, false);
         object_unhold(roots->roots[i]);
     }
@@ -32,7 +35,7 @@ static void roots_finish(struct roots *roots)
     free(roots->versions);
 }
 
-static int roots_push(struct roots *roots, struct memory *root)
+static int roots_push(struct roots *roots, struct memory *root, bool ahead)
 {
     if (roots->count == roots->capacity) {
         size_t capacity = roots->capacity ? 2 * roots->capacity : 256;
@@ -48,9 +51,8 @@ static int roots_push(struct roots *roots, struct memory *root)
     }
     object_hold(root);
     atomic_store(&root->collected, true);
-    roots->versions[roots->count] = atomic_load(&root->version);
+    roots->versions[roots->count] = ahead ? extents_watch(root) : atomic_load(&root->version);
     roots->roots[roots->count++] = root;
-    roots->bytes += root->size;
     return 0;
 }
 
@@ -61,36 +63,42 @@ static bool can_arrive(const struct move_context *entry, const struct memory *me
 }
 
 /*
- * True when @memory goes from one end of the move to the other. Where another virtual device wrote
- * it last its bytes stay with that one, and a command that needs them brings them (R2).
+ * Bytes of @memory that go from one end of the move to the other. What another virtual device wrote
+ * last stays with that one, and a command that needs it brings it (R2).
  */
-static bool goes_along(const struct move_context *entry, const struct memory *memory)
+static uint64_t goes_along(const struct move_context *entry, const struct memory *memory)
 {
-    return replica_needs(memory, entry->to) &&
-           (replica_is_latest(memory, entry->from) || replica_is_latest(memory, PLACE_HOST)) &&
-           (entry->to == PLACE_HOST ? entry->leaves : can_arrive(entry, memory));
+    return (entry->to == PLACE_HOST ? entry->leaves : can_arrive(entry, memory))
+               ? replica_lacking(memory, move_source(entry), entry->to)
+               : 0;
 }
 
-/* What there is no room for in the target, and the source has alone. */
-static bool stays_in_host(const struct move_context *entry, const struct memory *memory)
+/* Those that there is no room for in the target, and that the source has alone. */
+static uint64_t stays_in_host(const struct move_context *entry, const struct memory *memory)
 {
-    return entry->to != PLACE_HOST && entry->leaves && !can_arrive(entry, memory) &&
-           replica_needs(memory, PLACE_HOST) && replica_is_latest(memory, entry->from);
+    return entry->to != PLACE_HOST && entry->leaves && !can_arrive(entry, memory)
+               ? replica_lacking(memory, move_source(entry), PLACE_HOST)
+               : 0;
 }
+
+typedef uint64_t (*counter)(const struct move_context *entry, const struct memory *memory);
 
 /* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
- */
-static int roots_collect(const struct move_context *entry,
-                         bool (*wanted)(const struct move_context *, const struct memory *),
+ *
+ * @ahead  The program runs while they are copied. */
+static int roots_collect(const struct move_context *entry, counter count, bool ahead,
                          struct roots *ret_roots)
 {
-    struct roots roots = {0};
+    struct roots roots = {.from = move_source(entry)};
     uintptr_t cursor = 0;
     struct memory *memory;
     int error = 0;
     while (error == 0 && (memory = object_next(OBJECT_MEMORY, &cursor))) {
-        if (memory->context == entry->context && memory->root == memory && wanted(entry, memory))
-            error = roots_push(&roots, memory);
+        bool own = memory->context == entry->context && memory->root == memory;
+        uint64_t bytes = own ? count(entry, memory) : 0;
+        if (bytes != 0)
+            error = roots_push(&roots, memory, ahead);
+        roots.bytes += bytes;
         object_unhold(memory);
     }
     if (error == 0)
@@ -117,9 +125,11 @@ static bool nothing_ahead(const struct move_context *entry)
     return from_in_place && to_in_place;
 }
 
+/* -ENODEV: where it was to be read is lost by now, and what can go still is to be listed anew. */
 static int refresh(struct move *move, const struct move_context *entry, uint8_t to,
                    const struct roots *roots, bool quiet)
 {
+    uint8_t from = roots->from;
     int error = 0;
     for (size_t at = 0; error == 0 && at < roots->count;) {
         size_t count = 0;
@@ -128,7 +138,7 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
             bytes += roots->roots[at + count]->size;
         struct replica_batch batch = {
             .context = entry->context,
-            .from = entry->from,
+            .from = from,
             .to = to,
             .quiet = quiet,
             .roots = roots->roots + at,
@@ -139,6 +149,9 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
         uint64_t bytes = 0;
         cl_int reason = CL_SUCCESS;
         error = replica_refresh(&batch, &bytes, &reason);
+        if (error == -EIO && from != PLACE_HOST &&
+            residence_failed(entry->context->at[from], reason))
+            return -ENODEV;
         if (error == -EIO)
             error = move_fail(move, error, "copying failed (OpenCL error %d)", reason);
         if (error == 0)
@@ -150,7 +163,7 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
 }
 
 /* An event behind everything given to @queue so far. */
-static int mark(struct move *move, const struct residence *residence, cl_command_queue queue,
+static int mark(struct move *move, struct residence *residence, cl_command_queue queue,
                 cl_event *ret_event)
 {
     cl_event event = NULL;
@@ -162,18 +175,29 @@ static int mark(struct move *move, const struct residence *residence, cl_command
         return 0;
     }
     residence_release(residence->cl, OBJECT_EVENT, event);
+    if (residence_failed(residence, error))
+        return -ENODEV;
     return move_fail(move, -EIO, "%s does not take commands any more (OpenCL error %d)",
                      device_name(residence->device), error);
 }
 
-/* Drivers have no wait with a deadline: look, and sleep a little longer each time. */
-static int await(struct move *move, const struct residence *residence, cl_event event)
+/* Drivers have no wait with a deadline: look, and sleep a little longer each time. -ENODEV: it is
+ * lost, so that what it had has ended. */
+static int await(struct move *move, struct residence *residence, cl_event event)
 {
-    uint64_t pause = 20000;
+    uint64_t pause = 20000, asked = clock_now_ns();
     for (;;) {
         cl_int status = CL_QUEUED;
         cl_int error = residence->cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                                      sizeof(status), &status, NULL);
+        if (error == CL_SUCCESS && status > CL_COMPLETE &&
+            clock_now_ns() - asked > lost_patience_ns) {
+            residence_doubt(residence);
+            asked = clock_now_ns();
+        }
+        if ((error != CL_SUCCESS || status < 0) &&
+            residence_failed(residence, error != CL_SUCCESS ? error : status))
+            return -ENODEV;
         if (error != CL_SUCCESS || status < 0)
             return move_fail(move, -EIO, "commands on %s ended in error %d",
                              device_name(residence->device), error != CL_SUCCESS ? error : status);
@@ -208,10 +232,12 @@ static void markers_finish(struct markers *markers)
     free(markers->markers);
 }
 
-/* A device that fails keeps nobody from leaving another. */
-static int forgive(struct move *move, int error)
+/* A device that fails keeps nobody from leaving another, and one that is lost nobody. */
+static int forgive(struct move *move, bool beside, int error)
 {
-    if (error != -EIO)
+    if (error == -ENODEV)
+        return 0;
+    if (error != -EIO || !beside)
         return error;
     move->report->reason[0] = '\0';
     return 0;
@@ -263,7 +289,7 @@ static int markers_place(struct move *move, struct markers *ret_markers)
                 residence_ref(marker->residence);
                 markers.count++;
             }
-            error = own ? error : forgive(move, error);
+            error = forgive(move, marker->beside, error);
         }
         object_unhold(queue);
     }
@@ -279,9 +305,7 @@ static int markers_await(struct move *move, const struct markers *markers)
     int error = 0;
     for (size_t i = 0; error == 0 && i < markers->count; i++) {
         const struct marker *marker = &markers->markers[i];
-        error = await(move, marker->residence, marker->event);
-        if (marker->beside)
-            error = forgive(move, error);
+        error = forgive(move, marker->beside, await(move, marker->residence, marker->event));
     }
     return error;
 }
@@ -335,7 +359,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     if (error != 0)
         return error;
     uint64_t closed = clock_now_ns();
-    error = roots_collect(entry, goes_along, &roots);
+    error = roots_collect(entry, goes_along, true, &roots);
     if (error == 0 && roots.bytes >= AHEAD_WORTH)
         error = markers_place(move, &markers);
     gate_open();
@@ -349,7 +373,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     markers_finish(&markers);
     roots_finish(&roots);
     *ret_bytes = move->report->bytes - before;
-    return error;
+    return error == -ENODEV ? 0 : error;
 }
 
 int move_copy_ahead(struct move *move)
@@ -396,15 +420,18 @@ static int arrive_all(struct move *move)
 }
 
 static int copy_group(struct move *move, const struct move_context *entry, uint8_t to,
-                      bool (*wanted)(const struct move_context *, const struct memory *))
+                      counter count)
 {
-    struct roots roots = {0};
-    int error = roots_collect(entry, wanted, &roots);
-    if (error == 0) {
-        move->total += roots.bytes;
-        error = refresh(move, entry, to, &roots, true);
-    }
-    roots_finish(&roots);
+    int error;
+    do {
+        struct roots roots = {0};
+        error = roots_collect(entry, count, false, &roots);
+        if (error == 0) {
+            move->total += roots.bytes;
+            error = refresh(move, entry, to, &roots, true);
+        }
+        roots_finish(&roots);
+    } while (error == -ENODEV);
     return error;
 }
 
@@ -419,5 +446,8 @@ int move_copy_rest(struct move *move)
     }
     if (error == 0)
         error = arrive_all(move);
+    /* The device may have been lost in the middle of it all. */
+    if (error == 0)
+        error = move_check_survivors(move);
     return error == 0 ? move_check(move) : error;
 }

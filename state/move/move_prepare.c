@@ -18,7 +18,8 @@ static bool known(const struct move *move, const struct context *context)
 static uint8_t place_on(const struct context *context, const struct device *device)
 {
     for (uint8_t place = 0; place < PLACES; place++)
-        if (context->at[place] && context->at[place]->device == device)
+        if (context->at[place] && context->at[place]->device == device &&
+            !residence_is_lost(context->at[place]))
             return place;
     return PLACE_NONE;
 }

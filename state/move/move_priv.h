@@ -104,6 +104,19 @@ MUST_CHECK int move_copy_ahead(struct move *move);
 MUST_CHECK int move_copy_rest(struct move *move);
 
 /*
+ * move_lost.c: moves from a device that is lost.
+ */
+
+/** Where the move's bytes are read: `from`, but host memory where that is lost. */
+uint8_t move_source(const struct move_context *entry);
+/** 0, or -EPERM with the reason written: the latest bytes of some object were on the lost device
+ *  of the seat alone. Not with a table locked. */
+MUST_CHECK int move_check_survivors(struct move *move);
+/** A driver failed in the move: find out whether what it made was lost, before it is taken apart.
+ */
+void move_examine_target(const struct move *move);
+
+/*
  * move_commit.c: the point of no return, and the way back from before it.
  */
 

@@ -31,6 +31,7 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.suspended = device == NULL;
         status.device = (device ? device : atomic_load(&seat->last))->key;
         status.moving = atomic_load(&seat->moving);
+        status.lost = device && atomic_load(&device->lost);
         status.moves = atomic_load(&seat->moves);
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
         status.pinned = pin_reason(seat);

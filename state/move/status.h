@@ -11,6 +11,7 @@ struct seat_status {
     struct device_key device; /**< Where it is; of a suspended one, where it was. */
     bool suspended;
     bool moving;
+    bool lost;              /**< The device was lost, and has not answered since. */
     uint64_t device_bytes;  /**< Bytes of memory objects held in residences on this device. */
     uint64_t spilled_bytes; /**< Of those that are in host memory for want of room there. */
     struct room_use room;

@@ -277,7 +277,7 @@ static bool call_aside(struct residence *residence, const struct driver_call *ca
     cl_int ignored;
     struct look at = {NULL, lost_patience_ns};
     /* Who comes from a handler of exit() is alone in the driver. */
-    if (!residence->waits_aside || work_is_over())
+    if (!residence->waits_aside || residence_is_lost(residence) || work_is_over())
         return false;
     struct helper *helper = helper_call(residence, call);
     if (!helper)

@@ -175,6 +175,16 @@ void image_shape_init(struct image_shape *shape, const cl_image_format *format,
     }
 }
 
+struct range image_range(const struct image_shape *shape, const size_t origin[3],
+                         const size_t region[3])
+{
+    size_t begin = origin[2] * shape->slice_pitch + origin[1] * shape->row_pitch +
+                   origin[0] * shape->element_size;
+    return (struct range){begin, begin + (region[2] - 1) * shape->slice_pitch +
+                                     (region[1] - 1) * shape->row_pitch +
+                                     region[0] * shape->element_size};
+}
+
 size_t image_slice_argument(const struct image_shape *shape)
 {
     return is_layered(shape->desc.image_type) ? shape->slice_pitch : 0;

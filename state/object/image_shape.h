@@ -5,6 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/** Bytes [begin, end) of an object, as it lies in host memory. */
+struct range {
+    size_t begin, end;
+};
+
 /** How an image lies in host memory. */
 struct image_shape {
     cl_image_format format;
@@ -20,6 +25,9 @@ struct image_shape {
 /** Bytes of a row and slice in the window, and elements, of one image. */
 void image_shape_init(struct image_shape *shape, const cl_image_format *format,
                       const cl_image_desc *desc, size_t element_size);
+/** From the first to the last byte of a region. */
+struct range image_range(const struct image_shape *shape, const size_t origin[3],
+                         const size_t region[3]);
 /** The slice pitch that calls take for it: 0 where an image has no slices (5.3.3). */
 size_t image_slice_argument(const struct image_shape *shape);
 /** The row pitch that the program is told: of a 1D array not the distance of its layers. */

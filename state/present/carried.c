@@ -108,19 +108,17 @@ static const struct {
 
 const char *carried_refusal(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++)
         if (strncmp(name, refusals[i].beginning, strlen(refusals[i].beginning)) == 0)
             return refusals[i].why;
-    }
     return "not known to work on every target";
 }
 
 static int find(const char *const *list, size_t count, const char *name)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (!strcmp(list[i], name))
             return (int)i;
-    }
     return -1;
 }
 

@@ -124,10 +124,9 @@ static bool all_answer(const struct common *common, const struct devinfo_param *
 
 static bool one_answers(const struct common *common, const struct devinfo_param *param)
 {
-    for (size_t i = 0; i < common->count; i++) {
+    for (size_t i = 0; i < common->count; i++)
         if (common_answers(common->devices[i], param))
             return true;
-    }
     return false;
 }
 
@@ -245,10 +244,9 @@ static int common_memory(const struct common *common, const struct devinfo_param
     struct reason *reason = reasons_note_answer(common->reasons, param->name, REASON_EQUAL, NULL);
     uint64_t result = number_of(common->devices[best], param, 0);
 
-    for (size_t i = 0; reason && i < common->count; i++) {
+    for (size_t i = 0; reason && i < common->count; i++)
         if (number_of(common->devices[i], param, 0) != result)
             reason->rule = REASON_MOST_MEMORY;
-    }
     if (reason && reason->rule == REASON_MOST_MEMORY)
         reason_by(reason, best);
     return reply_set_scalar(common->answers, param->name, result, param->size);
@@ -362,20 +360,18 @@ int common_param(const struct common *common, const struct devinfo_param *param)
 static const struct devinfo_formats *find_formats(const struct devinfo *info, cl_mem_flags flags,
                                                   cl_mem_object_type type)
 {
-    for (size_t i = 0; i < info->format_count; i++) {
+    for (size_t i = 0; i < info->format_count; i++)
         if (info->formats[i].flags == flags && info->formats[i].type == type)
             return &info->formats[i];
-    }
     return NULL;
 }
 
 static bool has_format(const struct devinfo_formats *list, const cl_image_format *format)
 {
-    for (uint32_t i = 0; list && i < list->count; i++) {
+    for (uint32_t i = 0; list && i < list->count; i++)
         if (list->formats[i].image_channel_order == format->image_channel_order &&
             list->formats[i].image_channel_data_type == format->image_channel_data_type)
             return true;
-    }
     return false;
 }
 
@@ -434,10 +430,9 @@ int common_formats(const struct common *common)
         if (!to->formats)
             return -ENOMEM;
         answers->format_count++;
-        for (uint32_t j = 0; j < from->count; j++) {
+        for (uint32_t j = 0; j < from->count; j++)
             if (format_in_all(common, from, &from->formats[j]))
                 to->formats[to->count++] = from->formats[j];
-        }
     }
     return 0;
 }

@@ -100,10 +100,9 @@ static void proposal_versions(struct proposal *proposal)
 
     reason = reasons_note_answer(common->reasons, CL_DEVICE_VERSION,
                                  differ ? REASON_LEAST : REASON_EQUAL, least);
-    for (size_t i = 0; differ && i < common->count; i++) {
+    for (size_t i = 0; differ && i < common->count; i++)
         if (device_version(common->devices[i], &because) == proposal->version)
             reason_by(reason, i);
-    }
 }
 
 /* An extension that nobody may be told of is noted once, whoever has it. */
@@ -575,10 +574,9 @@ cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
         return CL_INVALID_VALUE;
     if (!access)
         access = CL_MEM_READ_WRITE;
-    for (size_t i = 0; !list && i < present->device.format_count; i++) {
+    for (size_t i = 0; !list && i < present->device.format_count; i++)
         if (present->device.formats[i].flags == access && present->device.formats[i].type == type)
             list = &present->device.formats[i];
-    }
     count = list ? list->count : 0;
     if (image_formats && count)
         memcpy(image_formats, list->formats,

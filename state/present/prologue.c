@@ -39,10 +39,9 @@ static void prologue_extensions(const struct proposal *proposal, const struct de
     char *rest = NULL;
 
     for (char *word = words ? strtok_r(words, " ", &rest) : NULL; word;
-         word = strtok_r(NULL, " ", &rest)) {
+         word = strtok_r(NULL, " ", &rest))
         if (!proposal_has_extension(proposal, word))
             hide(text, word, hidden, size);
-    }
 }
 
 static void prologue_features(const struct proposal *proposal, const struct devinfo *device,

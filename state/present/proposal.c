@@ -110,11 +110,10 @@ bool proposal_has_extension(const struct proposal *proposal, const char *name)
 
 bool proposal_is_embedded(const struct proposal *proposal)
 {
-    for (size_t i = 0; i < proposal->common.count; i++) {
+    for (size_t i = 0; i < proposal->common.count; i++)
         if (!strcmp(devinfo_string(proposal->common.devices[i], CL_DEVICE_PROFILE),
                     "EMBEDDED_PROFILE"))
             return true;
-    }
     return false;
 }
 
@@ -302,10 +301,9 @@ static void agree_subgroups(struct proposal *proposal)
         because = "not offered without __opencl_c_subgroups";
     if (!because)
         return;
-    for (size_t i = 0; i < carried_extension_count; i++) {
+    for (size_t i = 0; i < carried_extension_count; i++)
         if (!strncmp(carried_extensions[i], "cl_khr_subgroup", strlen("cl_khr_subgroup")))
             drop_extension(proposal, carried_extensions[i], because);
-    }
     drop_feature(proposal, "__opencl_c_subgroups", because);
     change(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0, because);
     change(proposal, CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS, 0, because);
@@ -323,10 +321,9 @@ static void agree_extensions(struct proposal *proposal)
         drop_extension(proposal, "cl_khr_il_program",
                        "no intermediate language that all devices take");
     agree_subgroups(proposal);
-    for (size_t i = 0; i < ARRAY_SIZE(extension_numbers); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(extension_numbers); i++)
         if (!proposal_has_extension(proposal, extension_numbers[i].extension))
             change(proposal, extension_numbers[i].param, 0, extension_numbers[i].without);
-    }
     for (size_t i = 0; i < ARRAY_SIZE(extension_widths); i++) {
         if (!proposal_has_extension(proposal, extension_widths[i].extension))
             change(proposal, extension_widths[i].param, 0, extension_widths[i].without);
@@ -364,10 +361,9 @@ static void agree_atomics(struct proposal *proposal)
 static void agree_features(struct proposal *proposal)
 {
     agree_atomics(proposal);
-    for (size_t i = 0; i < ARRAY_SIZE(feature_extensions); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(feature_extensions); i++)
         if (!proposal_has_extension(proposal, feature_extensions[i].extension))
             drop_feature(proposal, feature_extensions[i].feature, feature_extensions[i].without);
-    }
     for (size_t i = 0; i < ARRAY_SIZE(feature_numbers); i++) {
         uint64_t has = number(proposal, feature_numbers[i].param);
 

@@ -14,10 +14,9 @@ static bool same_subject(const struct reason *a, const struct reason *b)
 
 static struct reason *find(const struct reasons *reasons, const struct reason *what)
 {
-    for (size_t i = 0; i < reasons->count; i++) {
+    for (size_t i = 0; i < reasons->count; i++)
         if (same_subject(&reasons->items[i], what))
             return &reasons->items[i];
-    }
     return NULL;
 }
 

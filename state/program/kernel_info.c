@@ -362,9 +362,8 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
     if (used > 0 && used >= details->local_static &&
         residence->cl->clGetKernelWorkGroupInfo(kernel->real[place], residence->device->id,
                                                 CL_KERNEL_LOCAL_MEM_SIZE, sizeof(local), &local,
-                                                NULL) == CL_SUCCESS) {
+                                                NULL) == CL_SUCCESS)
         used = used - details->local_static + local;
-    }
     if (used > most) {
         snprintf(ret_reason, reason_size, "kernel %s uses %llu bytes of local memory, %s has %llu",
                  kernel->name, (unsigned long long)used, name, (unsigned long long)most);

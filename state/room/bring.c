@@ -14,11 +14,12 @@
  * gate is closed to look and to copy, and open in between.
  */
 
-/* One object that a command needs, and the place where its latest bytes are. */
+/* Bytes that a command needs, and the places where the latest ones are. */
 struct absent {
     struct memory *root; /* held */
-    uint64_t version;
-    uint8_t from;
+    struct range range;
+    uint64_t version; /* the newest that it has */
+    uint32_t from;    /* bit p: place p */
     bool writes;
 };
 
@@ -29,6 +30,9 @@ struct marker {
 
 /* At a time at least this part of what it may have there is freed. */
 #define SPILL_SHARE 16
+/* A command names a few bytes of an object that was spilled, the next one those behind them: so
+ * many come at once, whose copying takes about as long as the rest of it. */
+#define BRING_WORTH ((size_t)1 << 20)
 /* So often one command goes on by spilling after it was told to. */
 #define SPILLS_MAX 8
 
@@ -56,16 +60,16 @@ static void finish(struct bringing *b)
     free(b->markers);
 }
 
-static uint8_t holder_of(const struct memory *root)
+static uint8_t holder_of(const struct memory *root, const struct extent *extent)
 {
-    uint8_t place = atomic_load_explicit(&root->writer, memory_order_relaxed);
+    uint8_t place = extent->writer;
     for (uint8_t i = 0; place >= PLACE_HOST && i < PLACES; i++)
-        if (root->real[i] && replica_is_latest(root, i) && context_is_inhabited(root->context, i))
+        if (root->real[i] && (extent->latest & (1u << i)) && context_is_inhabited(root->context, i))
             place = i;
     return place >= PLACE_HOST ? PLACE_HOST : place;
 }
 
-static bool push(struct bringing *b, struct memory *root, bool writes)
+static bool push(struct bringing *b, struct absent absent, uint8_t place)
 {
     if (b->count == b->capacity) {
         size_t capacity = b->capacity ? 2 * b->capacity : 8;
@@ -75,16 +79,24 @@ static bool push(struct bringing *b, struct memory *root, bool writes)
         b->absent = grown;
         b->capacity = capacity;
     }
-    object_hold(root);
-    b->absent[b->count++] =
-        (struct absent){root, atomic_load(&root->version), holder_of(root), writes};
+    for (size_t at = absent.range.begin; at < absent.range.end;) {
+        struct extent extent = extent_at(absent.root, at);
+        if (!(extent.latest & (1u << place)))
+            absent.from |= 1u << holder_of(absent.root, &extent);
+        if (extent.version > absent.version)
+            absent.version = extent.version;
+        at = extent.range.end;
+    }
+    object_hold(absent.root);
+    b->absent[b->count++] = absent;
     return true;
 }
 
 /* What lacks its latest bytes in @place, or is written by another place. */
-static bool is_absent(const struct memory *root, uint8_t place, bool writes)
+static bool is_absent(const struct absent *absent, uint8_t place)
 {
-    return replica_needs(root, place) || (writes && atomic_load(&root->writer) != place);
+    return !extents_latest(absent->root, place, absent->range) ||
+           (absent->writes && !extents_written_by(absent->root, place, absent->range));
 }
 
 /* Make real in @place what is not. @ret_missing: bytes of what there is no room for; then
@@ -162,9 +174,13 @@ static cl_int look(struct bringing *b, uint8_t place)
     struct memory *memory;
     bool writes;
     cl_int error = find_room(b, place);
-    for (unsigned i = 0; error == CL_SUCCESS && (memory = command_use(b->command, &i, &writes));)
-        if (is_absent(memory->root, place, writes) && !push(b, memory->root, writes))
+    for (unsigned i = 0; error == CL_SUCCESS && (memory = command_use(b->command, &i, &writes));) {
+        struct absent absent = {.root = memory->root,
+                                .range = command_range(b->command, i - 1, memory),
+                                .writes = writes};
+        if (is_absent(&absent, place) && !push(b, absent, place))
             error = CL_OUT_OF_HOST_MEMORY;
+    }
     return error;
 }
 
@@ -172,7 +188,7 @@ static bool is_source(const struct bringing *b, uint8_t place)
 {
     bool source = false;
     for (size_t i = 0; i < b->count; i++)
-        source = source || b->absent[i].from == place;
+        source = source || (place < PLACES && (b->absent[i].from & (1u << place)));
     return source;
 }
 
@@ -206,30 +222,68 @@ static cl_int mark(struct bringing *b)
 /* What was written there before we marked has ended. Gate closed. */
 static bool has_settled(const struct absent *absent, uint8_t from)
 {
-    return from == PLACE_HOST ||
-           (from == absent->from && atomic_load(&absent->root->version) == absent->version);
+    if (from == PLACE_HOST)
+        return true;
+    uint64_t newest = 0;
+    for (size_t at = absent->range.begin; at < absent->range.end;) {
+        struct extent extent = extent_at(absent->root, at);
+        newest = extent.version > newest ? extent.version : newest;
+        at = extent.range.end;
+    }
+    return (absent->from & (1u << from)) && newest == absent->version;
 }
 
-/* Copy one object, and make @place the one that writes it if it is to be written. What others wrote
- * to it since the markers were set has not ended. Gate closed. */
-static cl_int copy(const struct bringing *b, const struct absent *absent, uint8_t place)
+/* Where the first bytes that @place lacks are; PLACE_NONE when it lacks none. */
+static uint8_t next_holder(const struct absent *absent, uint8_t place)
 {
-    cl_int error = CL_SUCCESS;
-    uint64_t bytes;
+    for (size_t at = absent->range.begin; at < absent->range.end;) {
+        struct extent extent = extent_at(absent->root, at);
+        if (!(extent.latest & (1u << place)))
+            return holder_of(absent->root, &extent);
+        at = extent.range.end;
+    }
+    return PLACE_NONE;
+}
+
+/* Copy what is elsewhere in one place. */
+static cl_int copy_from(const struct bringing *b, const struct absent *absent, uint8_t from,
+                        uint8_t place)
+{
     struct memory *root = absent->root;
-    map_visit_await(root);
+    struct range range = absent->range;
+    cl_int error = CL_SUCCESS;
+    uint64_t bytes = 0;
+    if (from == PLACE_HOST) {
+        range.begin -= range.begin % BRING_WORTH;
+        range.end += BRING_WORTH - 1 - (range.end - 1) % BRING_WORTH;
+        range.end = range.end < root->size ? range.end : root->size;
+    }
     struct replica_batch batch = {.context = b->context,
-                                  .from = holder_of(root),
+                                  .from = from,
                                   .to = place,
                                   .quiet = true,
                                   .roots = &root,
+                                  .ranges = &range,
                                   .count = 1};
     if (!has_settled(absent, batch.from))
         error = queue_drain(b->context, batch.from);
     if (error == CL_SUCCESS && replica_refresh(&batch, &bytes, &error) != 0 && error == CL_SUCCESS)
         error = CL_OUT_OF_RESOURCES;
+    return error == CL_SUCCESS && bytes == 0 ? CL_OUT_OF_RESOURCES : error;
+}
+
+/* Copy what @place lacks, and make it the one that writes there if that is to be written. What
+ * others wrote since the markers were set has not ended. Gate closed. */
+static cl_int copy(const struct bringing *b, const struct absent *absent, uint8_t place)
+{
+    cl_int error = CL_SUCCESS;
+    struct memory *root = absent->root;
+    uint8_t from;
+    map_visit_await(root);
+    while (error == CL_SUCCESS && (from = next_holder(absent, place)) != PLACE_NONE)
+        error = copy_from(b, absent, from, place);
     if (error == CL_SUCCESS && absent->writes)
-        replica_claim(root, place);
+        extents_claim(root, place, absent->range);
     if (error != CL_SUCCESS)
         log_warn("an object of %zu bytes cannot be brought to %s (error %d)", root->size,
                  b->context->at[place]->device->key.device, error);
@@ -255,8 +309,7 @@ static cl_int copy_all(struct bringing *b)
         return CL_OUT_OF_RESOURCES;
     uint8_t place = atomic_load(&b->context->place[b->command->queue->seat_index]);
     for (size_t i = 0; error == CL_SUCCESS && place != PLACE_NONE && i < b->count; i++)
-        if (b->absent[i].root->real[place] &&
-            is_absent(b->absent[i].root, place, b->absent[i].writes))
+        if (b->absent[i].root->real[place] && is_absent(&b->absent[i], place))
             error = copy(b, &b->absent[i], place);
     if (error == CL_SUCCESS && ops->bring && is_real(b->command, place))
         error = ops->bring(b->command, place);

@@ -119,8 +119,7 @@ static bool save(const struct victim *victims, size_t count)
     if (!roots)
         return false;
     for (size_t i = 0; i < count; i++)
-        if (!replica_is_latest(victims[i].root, PLACE_HOST) &&
-            replica_is_latest(victims[i].root, victims[i].place))
+        if (replica_lacking(victims[i].root, victims[i].place, PLACE_HOST) != 0)
             roots[batch.count++] = victims[i].root;
     int error = replica_refresh(&batch, &bytes, &reason);
     free(roots);
@@ -141,9 +140,7 @@ static void drop(const struct victim *victim)
         object_unhold(memory);
     }
     memory_release_real(victim->root, victim->place);
-    atomic_store(&victim->root->held[victim->place], 0);
-    if (atomic_load(&victim->root->writer) == victim->place)
-        atomic_store(&victim->root->writer, PLACE_NONE);
+    extents_dropped(victim->root, victim->place);
 }
 
 static void forget(const struct victim *victim)

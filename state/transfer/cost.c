@@ -2,10 +2,9 @@
 
 static bool has_copy(const struct cost_stage *stages, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (stages[i].kind == COST_COPY)
             return true;
-    }
     return false;
 }
 

@@ -94,11 +94,10 @@ static bool make_ring(struct transfer *transfer)
         return false;
     transfer->memory_size = size;
     shape->registered = true;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         if (residence_has_link(ends[i]) &&
             !pinned_create(ends[i], transfer->memory, size, &transfer->pins[i]))
             shape->registered = false;
-    }
     /* A copy stage pays only where the link runs faster for it. */
     if (!shape->registered && !(transfer->from && transfer->to) && !transfer->limits.lent) {
         pinned_destroy(&transfer->pins[0]);

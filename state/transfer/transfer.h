@@ -22,13 +22,14 @@ struct transfer_limits {
     bool lent;                 /**< Items may be: nothing goes straight from host memory. */
 };
 
-/** What to move: one buffer, or one image through its window's layout. */
+/** What to move: a run of a buffer, or rows or slices of an image through its window's layout. */
 struct transfer_item {
     cl_mem from; /**< NULL when the source end is host memory. */
     cl_mem to;   /**< NULL when the target end is host memory. */
     char *host;  /**< The host end's bytes, in the layout below. NULL when both ends are devices. */
-    size_t offset; /**< Buffers: the first byte, the same on both ends and in @host. */
-    size_t size;   /**< Buffers: bytes. Images: bytes that the layout below covers, as counted. */
+    size_t offset; /**< The first byte, the same on both ends and in @host. Of an image: that of a
+                        row, or of a slice where it has several. */
+    size_t size;   /**< Bytes. Of an image: up to where a row or slice begins, or its end. */
     const struct image_shape
         *image; /**< NULL for buffers. @host is in its row_pitch, slice_pitch. */
     bool lent;  /**< @host, which is read, is the program's: what is not there reads as zeroes. */

@@ -7,6 +7,16 @@ static size_t min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* The rows, or slices of an image that has several, in which the item's bytes lie. */
+static void take_layers(struct piece *whole, const struct transfer_item *item)
+{
+    int axis = whole->region[2] > 1 ? 2 : 1;
+    size_t layer = axis == 2 ? whole->host_slice : whole->host_row;
+    size_t first = item->offset / layer, count = (item->size + layer - 1) / layer;
+    whole->origin[axis] = first;
+    whole->region[axis] = min_size(count, whole->region[axis] - first);
+}
+
 void walk_init(struct walk *walk, const struct transfer_item *item)
 {
     struct piece *whole = &walk->whole;
@@ -44,7 +54,8 @@ void walk_init(struct walk *walk, const struct transfer_item *item)
         whole->host_row = whole->host_slice;
     else if (whole->row_slices)
         whole->host_slice = whole->host_row;
-    whole->host = item->host;
+    take_layers(whole, item);
+    whole->host = item->host ? item->host + item->offset : NULL;
     walk->left = (uint64_t)row * whole->region[1] * whole->region[2];
     if (item->size == 0)
         walk->left = 0;

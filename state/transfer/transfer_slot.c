@@ -229,10 +229,9 @@ static void *thread_run(void *data)
 {
     struct transfer *transfer = data;
     pthread_mutex_lock(&transfer->lock);
-    while (!transfer->stopping) {
+    while (!transfer->stopping)
         if (!work_once(transfer))
             pthread_cond_wait(&transfer->work, &transfer->lock);
-    }
     pthread_mutex_unlock(&transfer->lock);
     return NULL;
 }

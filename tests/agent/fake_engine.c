@@ -56,9 +56,8 @@ static enum move_result end_of(const struct move_request *request, const char *h
         how = "done";
 
     /* "strand": what is suspended stays so. */
-    if (strncmp(how, "strand", 6) == 0 && seats[request->seat].suspended) {
+    if (strncmp(how, "strand", 6) == 0 && seats[request->seat].suspended)
         how = "fail";
-    }
 
     if (strncmp(how, "refuse", 6) == 0) {
         snprintf(report->reason, sizeof(report->reason), "work-group size: 1024 used, 256 offered");
@@ -69,19 +68,16 @@ static enum move_result end_of(const struct move_request *request, const char *h
                                          .bytes_done = (uint64_t)TOTAL_BYTES * (i % 11) / steps,
                                          .bytes_total = TOTAL_BYTES};
         report->reached = progress.phase;
-        if (request->progress) {
+        if (request->progress)
             request->progress(request->data, &progress);
-        }
-        if (request->cancel && atomic_load(request->cancel)) {
+        if (request->cancel && atomic_load(request->cancel))
             return MOVE_CANCELED;
-        }
         if (request->deadline_ns && now_ns() > request->deadline_ns) {
             snprintf(report->reason, sizeof(report->reason), "the deadline passed");
             return MOVE_EXPIRED;
         }
-        if (strncmp(how, "die", 3) == 0 && i == steps / 2) {
+        if (strncmp(how, "die", 3) == 0 && i == steps / 2)
             _exit(9);
-        }
         usleep(step_us ? step_us : 1000);
     }
     if (strncmp(how, "fail", 4) == 0) {
@@ -97,9 +93,8 @@ static void commit(const struct move_request *request)
 
     pthread_mutex_lock(&lock);
     seat->suspended = request->target == NULL;
-    if (request->target) {
+    if (request->target)
         seat->device = *request->target;
-    }
     seat->device_bytes = request->target ? TOTAL_BYTES : 0;
     seat->moves++;
     seat->last_downtime_ns = 12000000;
@@ -121,9 +116,8 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         report.reached = MOVE_RESUME;
         report.downtime_ns = 12000000;
         report.bytes = TOTAL_BYTES;
-        if (!request->dry_run) {
+        if (!request->dry_run)
             commit(request);
-        }
     }
     pthread_mutex_lock(&lock);
     seats[request->seat].moving = false;

@@ -6,8 +6,7 @@ int clGetPlatformIDs(unsigned count, void **platforms, unsigned *ret_count)
 {
     (void)count;
     (void)platforms;
-    if (ret_count) {
+    if (ret_count)
         *ret_count = 0;
-    }
     return 0;
 }

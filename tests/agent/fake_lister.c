@@ -32,11 +32,10 @@ static void fill(struct inventory_entry *entry, size_t index, const char *kind, 
                 many[] = "cl_khr_byte_addressable_store cl_khr_fp16 cl_khr_gl_sharing";
 
     types[index] = CL_DEVICE_TYPE_ACCELERATOR;
-    if (strcmp(kind, "gpu") == 0) {
+    if (strcmp(kind, "gpu") == 0)
         types[index] = CL_DEVICE_TYPE_GPU;
-    } else if (strcmp(kind, "cpu") == 0) {
+    else if (strcmp(kind, "cpu") == 0)
         types[index] = CL_DEVICE_TYPE_CPU;
-    }
     snprintf(entry->key.icd, sizeof(entry->key.icd), "libfake.so");
     snprintf(entry->key.platform, sizeof(entry->key.platform), "Fake \xe2\x84\xa2");
     snprintf(entry->key.device, sizeof(entry->key.device), "%s", name);
@@ -76,9 +75,8 @@ int main(int argc, char **argv)
     struct inventory_entry entries[DEVICES_MAX] = {0};
     struct inventory inventory = {.entries = entries};
 
-    if (argc != 2) {
+    if (argc != 2)
         return 2;
-    }
     char more[256] = "", *copy;
     FILE *file = getenv("FAKE_MORE_DEVICES") ? fopen(getenv("FAKE_MORE_DEVICES"), "r") : NULL;
 
@@ -87,16 +85,14 @@ int main(int argc, char **argv)
         fclose(file);
     }
     if (asprintf(&copy, "%s,%s", devices ? devices : "gpu:Fake GPU,cpu:Fake one,cpu:Fake two",
-                 more) < 0) {
+                 more) < 0)
         return 1;
-    }
     char *rest = copy;
     for (char *one = strsep(&rest, ","); one; one = strsep(&rest, ",")) {
-        if (strcmp(one, "hang") == 0) {
+        if (strcmp(one, "hang") == 0)
             pause();
-        } else if (strcmp(one, "crash") == 0) {
+        else if (strcmp(one, "crash") == 0)
             abort();
-        }
         char *colon = strchr(one, ':');
         if (colon && inventory.count < DEVICES_MAX) {
             *colon = '\0';

@@ -25,14 +25,12 @@ static int use_opencl(void)
 {
     struct device_key keys[PROTOCOL_SEATS_MAX];
 
-    if (control_start()) {
+    if (control_start())
         return 1;
-    }
     uint32_t count = control_start_devices(1000, keys);
     if (count) {
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < count; i++)
             printf("device %s\n", keys[i].device);
-        }
         fake_engine_start(keys, count);
     } else {
         printf("device none\n");
@@ -51,17 +49,14 @@ static int live_aware(const char *path, unsigned seconds)
     sigaddset(&signals, SIGUSR1);
     sigaddset(&signals, SIGUSR2);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    if (!freopen(path, "w", stdout)) {
+    if (!freopen(path, "w", stdout))
         return 1;
-    }
     const char *least = getenv("FAKE_MINIMUM_GIB");
     fake_engine_wish(least ? (uint64_t)atoi(least) << 30 : 1 << 20, 4 << 20);
-    if (use_opencl()) {
+    if (use_opencl())
         return 1;
-    }
-    while ((signal = sigtimedwait(&signals, NULL, &until)) > 0) {
+    while ((signal = sigtimedwait(&signals, NULL, &until)) > 0)
         fake_engine_wish(2 << 20, signal == SIGUSR1 ? 8 << 20 : 0);
-    }
     return 0;
 }
 
@@ -69,15 +64,12 @@ int main(int argc, char **argv)
 {
     unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
 
-    if (argc > 3 && strcmp(argv[2], "late") == 0) {
+    if (argc > 3 && strcmp(argv[2], "late") == 0)
         usleep((useconds_t)atoi(argv[3]) * 1000);
-    }
-    if (argc > 3 && strcmp(argv[2], "aware") == 0) {
+    if (argc > 3 && strcmp(argv[2], "aware") == 0)
         return live_aware(argv[3], seconds);
-    }
-    if (use_opencl()) {
+    if (use_opencl())
         return 1;
-    }
     if (argc > 2 && strcmp(argv[2], "fork") == 0) {
         pid_t child = fork();
         if (child == 0) {

@@ -47,9 +47,8 @@ void harness_init(void)
 {
     char path[128];
 
-    if (!mkdtemp(scratch(folder, "test"))) {
+    if (!mkdtemp(scratch(folder, "test")))
         abort();
-    }
     snprintf(path, sizeof(path), "%s/run", folder);
     mkdir(path, 0700);
     setenv("XDG_RUNTIME_DIR", path, 1);
@@ -96,9 +95,8 @@ static pid_t spawn_with(const char *program, va_list arguments, int out, int err
 
     for (int i = 1; i < ARGUMENTS_MAX - 1; i++) {
         argv[i] = va_arg(arguments, char *);
-        if (!argv[i]) {
+        if (!argv[i])
             break;
-        }
     }
     posix_spawn_file_actions_init(&actions);
     if (out >= 0) {
@@ -140,9 +138,8 @@ static int temporary_file(void)
 
     snprintf(path, sizeof(path), "%s/output-XXXXXX", folder);
     int fd = mkostemp(path, O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         abort();
-    }
     unlink(path);
     return fd;
 }
@@ -186,9 +183,8 @@ bool harness_state(const char *name, const char *state, unsigned ms)
             found = found || (is && does && !strcmp(is, name) && !strcmp(does, state));
         }
         json_decref(object);
-        if (found) {
+        if (found)
             return true;
-        }
         usleep(25000);
     }
     return false;
@@ -197,9 +193,8 @@ bool harness_state(const char *name, const char *state, unsigned ms)
 bool harness_prints(const char *verb, const char *option, const char *text, unsigned ms)
 {
     for (unsigned waited = 0; !strstr(RESEAT(verb, option)->out, text); waited += 25) {
-        if (waited >= ms) {
+        if (waited >= ms)
             return false;
-        }
         usleep(25000);
     }
     return true;
@@ -221,9 +216,8 @@ int harness_connect(void)
     struct paths paths;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (fd < 0 || paths_find(&paths)) {
+    if (fd < 0 || paths_find(&paths))
         return -1;
-    }
     memcpy(address.sun_path, paths.socket, sizeof(address.sun_path));
     if (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
         close(fd);

@@ -81,16 +81,13 @@ static void process(int control)
     char byte;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (int fd = 3; fd < 256; fd++) {
-        if (fd != control) {
+    for (int fd = 3; fd < 256; fd++)
+        if (fd != control)
             close(fd);
-        }
-    }
     while (recv(control, &byte, 1, 0) == 1) {
         int fd = harness_connect();
-        if (fd < 0) {
+        if (fd < 0)
             _exit(1); /* No agent. */
-        }
         send_fd(control, fd);
         close(fd);
     }
@@ -225,18 +222,15 @@ static bool read_frame(int fd, struct frame_reader *reader, struct message *ret,
         char bytes[8192];
         int got = frame_reader_next(reader, ret);
         cr_assert_geq(got, 0);
-        if (got == 1) {
+        if (got == 1)
             return true;
-        }
         struct pollfd polled = {.fd = fd, .events = POLLIN};
         uint64_t now = now_ms();
-        if (now >= until || poll(&polled, 1, (int)(until - now)) <= 0) {
+        if (now >= until || poll(&polled, 1, (int)(until - now)) <= 0)
             return false;
-        }
         ssize_t count = recv(fd, bytes, sizeof(bytes), 0);
-        if (count <= 0) {
+        if (count <= 0)
             return false;
-        }
         cr_assert_eq(frame_reader_feed(reader, bytes, (size_t)count), 0);
     }
 }
@@ -252,9 +246,8 @@ static void say_hello(int fd, const char *role, const struct puppet *puppet, boo
     frame_string(&frame, "id", puppet->id);
     frame_string(&frame, "program", puppet->name);
     put_aware(puppet, &frame);
-    if (again) {
+    if (again)
         put_seats(puppet, &frame);
-    }
     send_to(fd, &frame);
 }
 
@@ -287,27 +280,22 @@ static void enroll(struct puppet *puppet, const struct puppet_kind *kind)
     frame_bool(&frame, "named", true);
     frame_u64(&frame, "count", puppet->seat_count);
     frame_array(&frame, "devices");
-    for (unsigned i = 0; kind->device && i < puppet->seat_count; i++) {
+    for (unsigned i = 0; kind->device && i < puppet->seat_count; i++)
         frame_string(&frame, NULL, strchr(puppet->seats[i].device, ':') + 1);
-    }
     frame_end(&frame);
     frame_array(&frame, "environment");
     char variable[512];
     snprintf(variable, sizeof(variable), "POCL_FAKE_DEVICES=%s", getenv("POCL_FAKE_DEVICES"));
     frame_string(&frame, NULL, variable);
     frame_end(&frame);
-    if (kind->priority) {
+    if (kind->priority)
         frame_string(&frame, "priority", kind->priority);
-    }
-    if (kind->preemptible) {
+    if (kind->preemptible)
         frame_bool(&frame, "preemptible", true);
-    }
-    if (kind->ways) {
+    if (kind->ways)
         frame_u64(&frame, "ways", ways_of(kind->ways));
-    }
-    if (kind->quota) {
+    if (kind->quota)
         frame_u64(&frame, "quota", kind->quota);
-    }
     send_to(fd, &frame);
     cr_assert(read_frame(fd, &reader, &message, SOON_MS));
     cr_assert(field_is(&message.root, "type", MSG_REGISTER), "%s is not registered", puppet->name);
@@ -328,9 +316,8 @@ static void greet(struct puppet *puppet, bool again)
     cr_assert(read_frame(puppet->fd, &puppet->reader, &message, SOON_MS));
     cr_assert(field_is(&message.root, "type", MSG_WELCOME));
     size_t count = field_array(&message.root, "grants", &grants);
-    for (size_t i = 0; i < count && i < puppet->seat_count; i++) {
+    for (size_t i = 0; i < count && i < puppet->seat_count; i++)
         puppet->seats[i].granted += grants[i].via.u64;
-    }
     message_finish(&message);
     puppet_say(puppet);
 }
@@ -341,9 +328,8 @@ struct puppet *puppet_start(const char *name, const struct puppet_kind *kind)
     int ends[2];
     unsigned slot = 0;
 
-    while (slot < PUPPETS_MAX && all[slot]) {
+    while (slot < PUPPETS_MAX && all[slot])
         slot++;
-    }
     cr_assert(puppet && slot < PUPPETS_MAX);
     all[slot] = puppet;
     puppet->fd = -1;
@@ -355,16 +341,14 @@ struct puppet *puppet_start(const char *name, const struct puppet_kind *kind)
     puppet->preferred = kind->preferred ? *kind->preferred : (struct reseat_limits){0};
     snprintf(puppet->seats[0].device, sizeof(puppet->seats[0].device), "%s",
              kind->device ? kind->device : "gpu:one");
-    if (kind->second) {
+    if (kind->second)
         snprintf(puppet->seats[1].device, sizeof(puppet->seats[1].device), "%s", kind->second);
-    }
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     fflush(NULL);
     puppet->pid = fork();
     cr_assert_geq(puppet->pid, 0);
-    if (puppet->pid == 0) {
+    if (puppet->pid == 0)
         process(ends[1]);
-    }
     close(ends[1]);
     puppet->process = ends[0];
     enroll(puppet, kind);
@@ -404,11 +388,9 @@ void puppet_kill(struct puppet *puppet)
 
 void puppet_finish_all(void)
 {
-    for (unsigned i = 0; i < PUPPETS_MAX; i++) {
-        if (all[i]) {
+    for (unsigned i = 0; i < PUPPETS_MAX; i++)
+        if (all[i])
             puppet_kill(all[i]);
-        }
-    }
 }
 
 /* ---- what it is told ---- */
@@ -433,9 +415,8 @@ static void go(struct puppet *puppet, struct puppet_seat *seat, const msgpack_ob
         return;
     }
     seat->suspended = false;
-    if (field_string(map, "device", key, sizeof(key)) && key[0]) {
+    if (field_string(map, "device", key, sizeof(key)) && key[0])
         device_of(key, seat->device, sizeof(seat->device));
-    }
     seat->granted = field_u64(map, "grant", 0);
     seat->held = seat->wanted < seat->granted ? seat->wanted : seat->granted;
     seat->spilled = seat->wanted - seat->held;
@@ -457,11 +438,9 @@ static void report(struct puppet *puppet, const msgpack_object *map)
         puppet->seats[0].wanted += puppet->more;
         puppet->seats[0].held += puppet->more;
     }
-    for (unsigned i = 0; i < puppet->seat_count; i++) {
-        if (done && !dry && (which == UINT64_MAX || which == i)) {
+    for (unsigned i = 0; i < puppet->seat_count; i++)
+        if (done && !dry && (which == UINT64_MAX || which == i))
             go(puppet, &puppet->seats[i], map);
-        }
-    }
     puppet_say(puppet);
     frame_init(&frame, MSG_REPORT);
     frame_u64(&frame, "request", field_u64(map, "request", 0));
@@ -480,14 +459,12 @@ static void shrink(struct puppet *puppet, const msgpack_object *map)
     uint64_t gives = seat->granted > bytes && !puppet->stubborn ? seat->granted - bytes : 0;
 
     puppet->shrinks++;
-    if (seat->held > seat->granted - gives) {
+    if (seat->held > seat->granted - gives)
         seat->held = seat->granted - gives;
-    }
     seat->spilled = seat->wanted > seat->held ? seat->wanted - seat->held : 0;
     puppet_return(puppet, (unsigned)field_u64(map, "seat", 0), gives);
-    if (!puppet->greedy) {
+    if (!puppet->greedy)
         puppet_say(puppet);
-    }
 }
 
 static void take_notice(struct puppet *puppet, const msgpack_object *map)
@@ -551,15 +528,12 @@ bool puppets_run(bool (*done)(void *data), void *data, unsigned ms)
                 }
             }
         }
-        if (done(data)) {
+        if (done(data))
             return true;
-        }
-        if (now_ms() >= until) {
+        if (now_ms() >= until)
             return false;
-        }
-        if (quiet) {
+        if (quiet)
             usleep(2000);
-        }
     }
 }
 

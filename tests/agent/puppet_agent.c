@@ -71,9 +71,8 @@ struct result *puppets_reseat(const char *first, ...)
     if (running.pid == 0) {
         dup2(open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
         dup2(open(err, O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
-        for (int fd = 3; fd < 256; fd++) {
+        for (int fd = 3; fd < 256; fd++)
             close(fd);
-        }
         execv(argv[0], argv);
         _exit(127);
     }
@@ -124,16 +123,14 @@ bool puppet_allocate(struct puppet *puppet, uint64_t bytes, unsigned ms)
 
     if (more > seat->granted) {
         puppet_need(puppet, 0, more - seat->granted, false);
-        if (!puppet_answered(puppet, puppet->answers + 1, ms)) {
+        if (!puppet_answered(puppet, puppet->answers + 1, ms))
             return false;
-        }
     }
     seat->wanted += bytes;
-    if (seat->held + bytes <= seat->granted) {
+    if (seat->held + bytes <= seat->granted)
         seat->held += bytes;
-    } else {
+    else
         seat->held = seat->granted;
-    }
     seat->spilled = seat->wanted - seat->held;
     puppet_say(puppet);
     return true;
@@ -147,9 +144,8 @@ static json_t *entry_of(json_t *object, const char *list, const char *name)
     json_array_foreach(json_object_get(object, list), i, one)
     {
         const char *is = json_string_value(json_object_get(one, "name"));
-        if (is && strcmp(is, name) == 0) {
+        if (is && strcmp(is, name) == 0)
             return one;
-        }
     }
     return NULL;
 }
@@ -182,9 +178,8 @@ bool devices_come_to(const char *device, const char *field, uint64_t value, unsi
     uint64_t until = now_ms() + ms;
 
     do {
-        if (devices_say(device, field) == value) {
+        if (devices_say(device, field) == value)
             return true;
-        }
         puppets_for(5);
     } while (now_ms() < until);
     return false;

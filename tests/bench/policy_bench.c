@@ -122,10 +122,9 @@ static double run(struct fleet *fleet, const struct scene *scene)
     took = print_tally(&rebalances);
     longest = took > longest ? took : longest;
     printf("  answers:");
-    for (unsigned i = 0; i <= POLICY_DO_REFUSE; i++) {
+    for (unsigned i = 0; i <= POLICY_DO_REFUSE; i++)
         if (actions[i])
             printf(" %s %u", policy_action_name((enum policy_action)i), actions[i]);
-    }
     printf("\n");
     return longest;
 }

@@ -218,10 +218,9 @@ static struct policy_program *next_placed(const struct fleet *fleet, struct poli
 {
     struct policy_program *end = fleet->programs + fleet->world.program_count;
 
-    for (last = last ? last + 1 : fleet->programs; last < end; last++) {
+    for (last = last ? last + 1 : fleet->programs; last < end; last++)
         if (last->device != POLICY_NONE)
             return last;
-    }
     return NULL;
 }
 
@@ -314,10 +313,9 @@ static void bar_some(struct fleet *fleet, unsigned percent)
 {
     memset(fleet->barred, 0, fleet->world.program_count * fleet->words * sizeof(*fleet->barred));
     for (uint32_t i = 0; i < fleet->world.program_count; i++) {
-        for (uint32_t d = 0; d < fleet->world.device_count; d++) {
+        for (uint32_t d = 0; d < fleet->world.device_count; d++)
             if (chance(percent))
                 bar(fleet, i, d);
-        }
         fleet->programs[i].barred = &fleet->barred[i * fleet->words];
     }
 }
@@ -346,10 +344,9 @@ static void fit_nowhere(struct fleet *fleet)
         if (p->device != POLICY_NONE)
             continue;
         p->wanted = p->least = 12 * GIB;
-        for (uint32_t d = 0; d < fleet->world.device_count; d++) {
+        for (uint32_t d = 0; d < fleet->world.device_count; d++)
             if (fleet->devices[d].memory >= p->least)
                 bar(fleet, i, d);
-        }
     }
 }
 
@@ -394,10 +391,9 @@ static void lower(struct fleet *fleet)
 /* Nobody queues, so that all that is decided is what nobody asked for. */
 static void stop_rest(struct fleet *fleet)
 {
-    for (uint32_t i = 0; i < fleet->world.program_count; i++) {
+    for (uint32_t i = 0; i < fleet->world.program_count; i++)
         if (fleet->programs[i].device == POLICY_NONE)
             fleet->programs[i].state = POLICY_STOPPED;
-    }
 }
 
 static void have_things(struct fleet *fleet)

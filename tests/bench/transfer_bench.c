@@ -75,10 +75,9 @@ static void find_ends(void)
         if (cl->clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, DEVICES_MAX, devices, &count) !=
             CL_SUCCESS)
             continue;
-        for (cl_uint d = 0; d < count && d < DEVICES_MAX && end_count < DEVICES_MAX; d++) {
+        for (cl_uint d = 0; d < count && d < DEVICES_MAX && end_count < DEVICES_MAX; d++)
             if (end_init(&ends[end_count], platforms[p], devices[d]))
                 end_count++;
-        }
     }
 }
 
@@ -300,10 +299,9 @@ static uint64_t memory_available(void)
     char line[128];
     unsigned long long kib = 0;
     FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof(line), file)) {
+    while (file && fgets(line, sizeof(line), file))
         if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
             break;
-    }
     if (file)
         fclose(file);
     return kib * 1024;
@@ -314,12 +312,11 @@ int main(int argc, char **argv)
     unsigned long long sizes[8] = {64, 1024, 8192};
     unsigned size_count = 3, given = 0;
     bool sweeps = false;
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--sweep") == 0)
             sweeps = true;
         else if (given < ARRAY_SIZE(sizes) && (sizes[given] = strtoull(argv[i], NULL, 10)) > 0)
             size_count = ++given;
-    }
     find_ends();
     printf("%u cores\n", host_cores());
     for (unsigned i = 0; i < end_count; i++)

@@ -57,6 +57,12 @@ void emu_sleep_ms(uint64_t ms)
         sleep_until_ns(now_ns() + ms * NS_PER_MS);
 }
 
+void emu_hang(void)
+{
+    for (;;)
+        pause();
+}
+
 cl_int emu_link_wait(struct emu_device *device, enum emu_link link, uint64_t bytes)
 {
     if (device->config.link_mb_s == 0)
@@ -84,10 +90,9 @@ static bool arm_fires(struct emu_shared_device *shared, int function)
     int target = atomic_load(&shared->arm_target);
     if (left <= 0 || (target != EMU_EVERY_FUNCTION && target != function))
         return false;
-    while (left > 0) {
+    while (left > 0)
         if (atomic_compare_exchange_weak(&shared->arm_left, &left, left - 1))
             return left == 1;
-    }
     return false;
 }
 
@@ -117,8 +122,12 @@ cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *de
         else
             return error == EMU_ERROR_NATURAL ? info->natural_error : error;
     }
+    const struct emu_config *config = &device->config;
+    bool hangs = config->lost_hangs && function == EMU_FN_clFinish;
+    if (atomic_load(&shared->vanished) != 0 && hangs)
+        emu_hang();
     if (atomic_load(&shared->vanished) != 0 && !info->host)
-        return info->lost_error;
+        return config->lost_error != 0 ? config->lost_error : info->lost_error;
     if (info->since > device->config.version)
         return CL_INVALID_OPERATION;
     register_late(function);
@@ -141,8 +150,11 @@ cl_int emu_call_end(const struct emu_call *call, cl_int err)
     if (call->device->config.careless && !only_driver_knows(err))
         err = CL_INVALID_GL_OBJECT;
     if (call->function == EMU_FN_clFinish && err == CL_SUCCESS &&
-        atomic_load(&shared->losses) != call->losses)
+        atomic_load(&shared->losses) != call->losses) {
+        if (call->device->config.lost_hangs)
+            emu_hang();
         err = emu_functions[call->function].lost_error;
+    }
     if (trace_fd >= 0) {
         char line[TRACE_LINE_MAX];
         int length =

@@ -44,6 +44,9 @@ cl_int emu_call_end(const struct emu_call *call, cl_int err);
  * CL_OUT_OF_RESOURCES when the device vanishes meanwhile. */
 cl_int emu_link_wait(struct emu_device *device, enum emu_link link, uint64_t bytes);
 
+/** What a wait for a vanished device does that hangs: it never returns. */
+_Noreturn void emu_hang(void);
+
 /** Sleep, whatever signals arrive. */
 void emu_sleep_ms(uint64_t ms);
 

@@ -93,10 +93,9 @@ static int parse_version(const char *value, cl_uint *ret_version)
 
 static int parse_uuid(const char *value, struct emu_config *config)
 {
-    for (size_t i = 0; i < EMU_UUID_SIZE; i++) {
+    for (size_t i = 0; i < EMU_UUID_SIZE; i++)
         if (sscanf(value + 2 * i, "%2hhx", &config->uuid[i]) != 1 || value[2 * i + 1] == '\0')
             return -EINVAL;
-    }
     config->has_uuid = true;
     return value[2 * (size_t)EMU_UUID_SIZE] == '\0' ? 0 : -EINVAL;
 }
@@ -129,10 +128,9 @@ static int parse_extensions(const char *value, struct emu_config *config)
     config->has_extensions = true;
     if (parse_text(value, config->extensions, sizeof(config->extensions)) != 0)
         return -EINVAL;
-    for (char *c = config->extensions; *c != '\0'; c++) {
+    for (char *c = config->extensions; *c != '\0'; c++)
         if (*c == ',')
             *c = ' ';
-    }
     return 0;
 }
 
@@ -161,15 +159,14 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                  {"own_memory", &c->own_memory},
                  {"late_status", &c->late_status},
                  {"greedy", &c->greedy},
-                 {"careless", &c->careless}};
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+                 {"careless", &c->careless},
+                 {"lost_hangs", &c->lost_hangs}};
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
         if (strcmp(key, numbers[i].key) == 0)
             return parse_number(value, numbers[i].field);
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
         if (strcmp(key, flags[i].key) == 0)
             return parse_bool(value, flags[i].field);
-    }
     uint64_t number = 0;
     if (strcmp(key, "base") == 0 || strcmp(key, "max_work_group_size") == 0 ||
         strcmp(key, "compute_units") == 0) {
@@ -182,6 +179,10 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
         else
             c->compute_units = (cl_uint)number;
         return 0;
+    }
+    if (strcmp(key, "lost_error") == 0) {
+        c->lost_error = (cl_int)strtol(value, NULL, 10);
+        return c->lost_error < 0 ? 0 : -EINVAL;
     }
     if (strcmp(key, "name") == 0)
         return parse_text(value, c->name, sizeof(c->name));
@@ -228,12 +229,11 @@ static char *next_word(char **at)
         return NULL;
     char *word = in, *out = in;
     bool quoted = false;
-    for (; *in != '\0' && (quoted || strchr(" \t\r\n", *in) == NULL); in++) {
+    for (; *in != '\0' && (quoted || strchr(" \t\r\n", *in) == NULL); in++)
         if (*in == '"')
             quoted = !quoted;
         else
             *out++ = *in;
-    }
     *at = *in != '\0' ? in + 1 : in;
     *out = '\0';
     return word;
@@ -315,10 +315,8 @@ bool emu_config_matches(const char *list, const char *text)
     char words[EMU_TEXT_MAX];
     snprintf(words, sizeof(words), "%s", list);
     char *save = NULL;
-    for (char *word = strtok_r(words, ",", &save); word != NULL;
-         word = strtok_r(NULL, ",", &save)) {
+    for (char *word = strtok_r(words, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save))
         if (strstr(text, word) != NULL)
             return true;
-    }
     return false;
 }

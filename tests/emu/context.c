@@ -57,10 +57,9 @@ emu_do_clCreateContext(struct emu_device *device, const cl_context_properties *p
     size_t count = 0;
     if (properties != NULL)
         *errcode_ret = properties_unwrap(properties, real_properties, &count);
-    for (cl_uint i = 0; i < num_devices && *errcode_ret == CL_SUCCESS; i++) {
+    for (cl_uint i = 0; i < num_devices && *errcode_ret == CL_SUCCESS; i++)
         if (atomic_load(&emu_device_of(devices[i])->shared->vanished) != 0)
             *errcode_ret = CL_DEVICE_NOT_AVAILABLE;
-    }
     if (*errcode_ret == CL_SUCCESS && num_devices > EMU_DEVICES_MAX)
         *errcode_ret = CL_INVALID_VALUE;
     if (*errcode_ret != CL_SUCCESS)

@@ -40,10 +40,9 @@ static bool has_word(const char *text, const char *word)
 
 static bool extension_offered(const struct emu_device *device, const char *name)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(never_offered); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(never_offered); i++)
         if (strcmp(name, never_offered[i]) == 0)
             return false;
-    }
     if (strcmp(name, EXTENSION_UUID) == 0)
         return device->config.has_uuid;
     if (device->config.no_fp64 && strcmp(name, EXTENSION_FP64) == 0)
@@ -67,10 +66,9 @@ static cl_int extensions(const struct emu_device *device, char *ret_text)
     }
     char *save = NULL, *out = ret_text;
     *out = '\0';
-    for (char *name = strtok_r(real, " ", &save); name != NULL; name = strtok_r(NULL, " ", &save)) {
+    for (char *name = strtok_r(real, " ", &save); name != NULL; name = strtok_r(NULL, " ", &save))
         if (extension_offered(device, name))
             out += sprintf(out, "%s%s", out == ret_text ? "" : " ", name);
-    }
     return CL_SUCCESS;
 }
 
@@ -106,10 +104,9 @@ static cl_int features(const struct emu_device *device, cl_name_version *ret_lis
     size_t size = 0, count = 0;
     cl_int err = emu_driver->clGetDeviceInfo(device->object.real, CL_DEVICE_OPENCL_C_FEATURES,
                                              EXTENSION_LIST * sizeof(ret_list[0]), ret_list, &size);
-    for (size_t i = 0; err == CL_SUCCESS && i < size / sizeof(ret_list[0]); i++) {
+    for (size_t i = 0; err == CL_SUCCESS && i < size / sizeof(ret_list[0]); i++)
         if (feature_offered(device, ret_list[i].name))
             ret_list[count++] = ret_list[i];
-    }
     *ret_count = count;
     return err;
 }

@@ -54,8 +54,7 @@ cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_even
 {
     struct emu_event *event = (struct emu_event *)handle;
     struct emu_object *object = &event->object;
-    cl_int status = LOST_STATUS;
-    (void)device;
+    cl_int status;
     switch (param_name) {
     case CL_EVENT_COMMAND_QUEUE:
         return emu_info_handle(is_user_event(event) ? NULL : object->parent, param_value_size,
@@ -66,7 +65,9 @@ cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_even
     case CL_EVENT_REFERENCE_COUNT:
         return emu_info_refs(object, param_value_size, param_value, param_value_size_ret);
     case CL_EVENT_COMMAND_EXECUTION_STATUS:
-        if (!emu_event_lost(event)) {
+        if (emu_event_lost(event)) {
+            status = device->config.lost_hangs ? CL_SUBMITTED : LOST_STATUS;
+        } else {
             cl_int err =
                 emu_driver->clGetEventInfo(object->real, param_name, sizeof(status), &status, NULL);
             if (err != CL_SUCCESS)
@@ -107,7 +108,6 @@ cl_int emu_do_clWaitForEvents(struct emu_device *device, cl_uint num_events,
                               const cl_event *event_list)
 {
     struct emu_list list CLEANUP(emu_list_finish);
-    (void)device;
     cl_int err = emu_list_init(&list, num_events, event_list, EMU_EVENT);
     if (err != CL_SUCCESS)
         return err == CL_INVALID_EVENT_WAIT_LIST ? CL_INVALID_EVENT : err;
@@ -115,6 +115,8 @@ cl_int emu_do_clWaitForEvents(struct emu_device *device, cl_uint num_events,
         emu_driver->clWaitForEvents(num_events, (const cl_event *)(const void *)list.real);
     for (cl_uint i = 0; i < num_events; i++) {
         struct emu_event *event = (struct emu_event *)event_list[i];
+        if (emu_event_lost(event) && device->config.lost_hangs)
+            emu_hang();
         if (emu_event_lost(event))
             err = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         else if (waited == CL_SUCCESS)
@@ -165,6 +167,10 @@ static void CL_CALLBACK event_notify(cl_event real, cl_int status, void *data)
     struct event_notice *notice = data;
     struct emu_event *event = notice->event;
     (void)real;
+    if (emu_event_lost(event) && event->object.device->config.lost_hangs) {
+        free(notice); /* it is never called, and the event stays */
+        return;
+    }
     if (emu_event_lost(event))
         status = LOST_STATUS;
     else if (status == CL_COMPLETE)

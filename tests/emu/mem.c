@@ -74,10 +74,9 @@ static cl_mem mem_publish(struct emu_mem *mem, cl_int *err)
 static uint64_t max_alloc(const struct emu_context *context)
 {
     uint64_t most = UINT64_MAX;
-    for (cl_uint i = 0; i < context->device_count; i++) {
+    for (cl_uint i = 0; i < context->device_count; i++)
         if (context->devices[i]->max_alloc < most)
             most = context->devices[i]->max_alloc;
-    }
     return most;
 }
 

@@ -292,10 +292,9 @@ cl_int emu_object_retain(struct emu_object *object)
     if (object->kind == EMU_DEVICE)
         return CL_SUCCESS;
     unsigned refs = atomic_load(&object->refs);
-    while (refs != 0) {
+    while (refs != 0)
         if (atomic_compare_exchange_weak(&object->refs, &refs, refs + 1))
             return CL_SUCCESS;
-    }
     return kinds[object->kind].invalid;
 }
 
@@ -383,10 +382,9 @@ cl_int emu_list_init(struct emu_list *list, cl_uint count, const void *handles, 
         return CL_SUCCESS;
     if (kind == EMU_EVENT && count == 0)
         return CL_INVALID_EVENT_WAIT_LIST;
-    for (cl_uint i = 0; i < count; i++) {
+    for (cl_uint i = 0; i < count; i++)
         if (emu_check(handle_at(handles, i), kind) != CL_SUCCESS)
             return kind == EMU_EVENT ? CL_INVALID_EVENT_WAIT_LIST : kinds[kind].invalid;
-    }
     list->real = list->few;
     if (count > ARRAY_SIZE(list->few))
         list->real = calloc(count, sizeof(*list->real));

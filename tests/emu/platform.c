@@ -332,10 +332,9 @@ void *CL_API_CALL emu_raw_clGetExtensionFunctionAddress(const char *function_nam
         {"clGetPlatformInfo", (void (*)(void))emu_raw_clGetPlatformInfo},
     };
     void *address = NULL;
-    for (size_t i = 0; function_name != NULL && i < ARRAY_SIZE(extensions); i++) {
+    for (size_t i = 0; function_name != NULL && i < ARRAY_SIZE(extensions); i++)
         if (strcmp(function_name, extensions[i].name) == 0)
             memcpy(&address, &extensions[i].function, sizeof(address));
-    }
     return address;
 }
 

@@ -298,16 +298,14 @@ static cl_int binary_info(const struct emu_program *program, cl_program_info par
         *param_value_size_ret = count * sizeof(binaries[0]);
     if (param_value == NULL)
         return CL_SUCCESS;
-    for (cl_uint i = 0; i < count; i++) {
+    for (cl_uint i = 0; i < count; i++)
         if (binaries[i] != NULL)
             real_binaries[at[i]] = binaries[i];
-    }
     err = emu_driver->clGetProgramInfo(real, CL_PROGRAM_BINARIES,
                                        real_count * sizeof(real_binaries[0]), real_binaries, NULL);
-    for (cl_uint i = 0; i < count && err == CL_SUCCESS; i++) {
+    for (cl_uint i = 0; i < count && err == CL_SUCCESS; i++)
         if (binaries[i] != NULL && binaries[i] != real_binaries[at[i]])
             memcpy(binaries[i], real_binaries[at[i]], sizes[i]);
-    }
     return err;
 }
 

@@ -96,10 +96,9 @@ int emu_shared_function(const struct emu_shared *shared, const char *function)
 {
     if (function == NULL)
         return EMU_EVERY_FUNCTION;
-    for (uint32_t i = 0; i < shared->function_count; i++) {
+    for (uint32_t i = 0; i < shared->function_count; i++)
         if (strcmp(shared->function_names[i], function) == 0)
             return (int)i;
-    }
     return -ENOENT;
 }
 

@@ -115,19 +115,17 @@ static void sketch(struct sketch *s, const struct world *w, unsigned head)
     }
     s->need = (int64_t)(h->wanted > h->need ? h->wanted : h->need);
     s->need_here = h->device == POLICY_NONE ? 0 : (int64_t)h->need - (int64_t)h->granted;
-    if (h->device != POLICY_NONE && !(h->ways & POLICY_UPGRADE)) {
+    if (h->device != POLICY_NONE && !(h->ways & POLICY_UPGRADE))
         for (unsigned d = 0; d < s->devices; d++)
             s->programs_[head].may[d] = false;
-    }
 }
 
 static bool is_held_by_any(const struct world *w, const struct policy_program *p, bool closed_too)
 {
-    for (uint32_t d = 0; d < w->world.device_count; d++) {
+    for (uint32_t d = 0; d < w->world.device_count; d++)
         if ((closed_too || !w->devices[d].closed) && !(*p->barred >> d & 1) &&
             p->wanted <= w->devices[d].memory)
             return true;
-    }
     return false;
 }
 

@@ -371,10 +371,9 @@ Test(policy_prefer, a_better_device_is_found_if_there_is_one_and_nobody_goes_bac
             struct policy_step step = next(&w);
             bool could = false;
 
-            for (uint32_t i = 0; i < w.world.program_count; i++) {
+            for (uint32_t i = 0; i < w.world.program_count; i++)
                 for (uint32_t d = 0; w.programs[i].prefers && d < w.world.device_count; d++)
                     could |= may_go(&w, i, d) && compare(&w, i, d, w.programs[i].device) > 0;
-            }
             cr_assert_eq(step.action == POLICY_DO_MOVE, could, "seed %lu: %s", seed, step.reason);
             if (!could)
                 break;

@@ -159,10 +159,9 @@ static uint32_t pick_running(struct play *play)
 
 static bool is_any_under_way(const struct play *play)
 {
-    for (uint32_t i = 0; i < PROGRAMS; i++) {
+    for (uint32_t i = 0; i < PROGRAMS; i++)
         if (play->under_way[i].action != POLICY_NOTHING)
             return true;
-    }
     return false;
 }
 

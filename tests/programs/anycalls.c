@@ -404,21 +404,19 @@ void any_wait(struct any *a, bool wrong)
         MUST(clEnqueueBarrierWithWaitList(a->queues[0], 1, &a->user, NULL));
         return;
     }
-    for (unsigned i = 0; i < EVENTS; i++) {
+    for (unsigned i = 0; i < EVENTS; i++)
         if (a->events[i])
             list[count++] = a->events[i];
-    }
     if (wrong) {
         list[0] = NULL;
         any_note(a, "clWaitForEvents", clWaitForEvents(any_one_in(a, 2) ? 0 : 1, list), NULL, 0);
         return;
     }
     any_release_user(a);
-    if (count && any_one_in(a, 2)) {
+    if (count && any_one_in(a, 2))
         MUST(clWaitForEvents(count, list));
-    } else {
+    else
         finish(a);
-    }
     for (unsigned i = 0; i < count; i++) {
         cl_int status = -1;
         /* What was on the other queue may still run. */

@@ -118,10 +118,9 @@ struct versions device_versions(cl_device_info name)
 
 bool versions_have(const struct versions *list, const char *name)
 {
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count; i++)
         if (strncmp(list->items[i].name, name, sizeof(list->items[i].name)) == 0)
             return true;
-    }
     return false;
 }
 
@@ -129,10 +128,9 @@ bool words_have(const char *words, const char *word)
 {
     size_t length = strlen(word);
 
-    for (const char *at = strstr(words, word); at; at = strstr(at + 1, word)) {
+    for (const char *at = strstr(words, word); at; at = strstr(at + 1, word))
         if ((at == words || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
             return true;
-    }
     return false;
 }
 

@@ -70,11 +70,10 @@ void check_macros(void)
     if (!wanted("macros"))
         return;
     ask(extensions, COUNT(extensions), "", answers);
-    for (size_t i = 0; i < COUNT(extensions); i++) {
+    for (size_t i = 0; i < COUNT(extensions); i++)
         if ((answers[i] != 0) != words_have(facts.extensions, extensions[i]) &&
             wanted(extensions[i]))
             check_failed(extensions[i], __FILE__, __LINE__);
-    }
     if (wanted("macro-version"))
         CHECK(answers[NAMES_MAX] == version);
     if (facts.version < V(3, 0))
@@ -82,8 +81,7 @@ void check_macros(void)
     struct versions told = device_versions(CL_DEVICE_OPENCL_C_FEATURES);
 
     ask(features, COUNT(features), "-cl-std=CL3.0", answers);
-    for (size_t i = 0; i < COUNT(features); i++) {
+    for (size_t i = 0; i < COUNT(features); i++)
         if ((answers[i] != 0) != versions_have(&told, features[i]) && wanted(features[i]))
             check_failed(features[i], __FILE__, __LINE__);
-    }
 }

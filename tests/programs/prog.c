@@ -232,10 +232,9 @@ bool prog_again(void)
 
 const char *prog_option_text(int argc, char **argv, const char *name, const char *otherwise)
 {
-    for (int i = 1; i + 1 < argc; i++) {
+    for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], name) == 0)
             return argv[i + 1];
-    }
     return otherwise;
 }
 

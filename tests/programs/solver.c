@@ -214,10 +214,9 @@ static void solver_init(struct solver *s, long mib)
 
 static void solver_finish(struct solver *s)
 {
-    for (size_t i = 0; i < s->n_slabs; i++) {
+    for (size_t i = 0; i < s->n_slabs; i++)
         for (int k = 0; k < 2; k++)
             MUST(clReleaseMemObject(s->slabs[i].cells[k]));
-    }
     MUST(clReleaseKernel(s->start));
     MUST(clReleaseKernel(s->step));
     prog_close(&s->prog);

@@ -59,10 +59,9 @@ static bool listed(const char *list, const char *name)
 {
     size_t size = strlen(name);
 
-    for (const char *at = list; (at = strstr(at, name)); at += size) {
+    for (const char *at = list; (at = strstr(at, name)); at += size)
         if ((at == list || at[-1] == ',') && (at[size] == ',' || at[size] == '\0'))
             return true;
-    }
     return false;
 }
 

@@ -131,10 +131,9 @@ static void one_shape(struct worker *w, const struct shape *s, cl_program progra
     cl_uint color[4] = {rng_below(&w->rng, 256), 2, 3, 4};
     size_t part[3] = {s->region[0] / 2, s->region[1], s->region[2]};
     MUST(clEnqueueFillImage(w->queue, b, color, origin, part, 0, NULL, NULL));
-    for (size_t i = 0; i < size / PIXEL; i++) {
+    for (size_t i = 0; i < size / PIXEL; i++)
         for (size_t c = 0; c < PIXEL && i % s->region[0] < part[0]; c++)
             host[i * PIXEL + c] = (unsigned char)color[c];
-    }
     verify_image(w, s, b, host);
 
     cl_mem linear = prog_buffer(w->prog->context, CL_MEM_READ_WRITE, size, NULL);

@@ -73,10 +73,9 @@ static size_t at(const size_t origin[3], size_t x, size_t y, size_t z)
 static void copy_box(unsigned char *to, const size_t to_origin[3], const unsigned char *from,
                      const size_t from_origin[3], const size_t size[3])
 {
-    for (size_t z = 0; z < size[2]; z++) {
+    for (size_t z = 0; z < size[2]; z++)
         for (size_t y = 0; y < size[1]; y++)
             memcpy(to + at(to_origin, 0, y, z), from + at(from_origin, 0, y, z), size[0]);
-    }
 }
 
 void stress_rects(struct worker *w)

@@ -21,9 +21,8 @@ static void load_last(struct devices *devices)
     bool grew;
 
     if (!inventory_read(devices->inventory_path, &devices->inventory) &&
-        device_names_assign(&devices->names, &devices->inventory, &grew)) {
+        device_names_assign(&devices->names, &devices->inventory, &grew))
         inventory_finish(&devices->inventory);
-    }
 }
 
 int devices_init(struct agent *agent, uint64_t timeout_ms)
@@ -37,9 +36,8 @@ int devices_init(struct agent *agent, uint64_t timeout_ms)
         (error = paths_join(agent->paths.folder, "inventory", devices->inventory_path)) ||
         (error = paths_join(agent->paths.folder, "inventory.new", devices->fresh_path)) ||
         (error = device_names_load(devices->names_path, &devices->names)) ||
-        (error = uv_timer_init(&agent->loop, &devices->timeout))) {
+        (error = uv_timer_init(&agent->loop, &devices->timeout)))
         return error;
-    }
     devices->timeout_ms = timeout_ms;
     load_last(devices);
     return 0;
@@ -66,9 +64,8 @@ static bool sees(const struct inventory_entry *entry, uint64_t digest)
 {
     size_t i = 0;
 
-    while (i < INVENTORY_SEEN_MAX && entry->seen[i] && entry->seen[i] != digest) {
+    while (i < INVENTORY_SEEN_MAX && entry->seen[i] && entry->seen[i] != digest)
         i++;
-    }
     return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
 }
 
@@ -84,9 +81,8 @@ static bool others_see(const struct agent *agent, struct inventory_entry *entry,
             lives = program->environment && digest_of(program->environment) == entry->seen[i] &&
                     (program->peer || process_alive(program->pid, program->start));
         }
-        if (lives && entry->seen[i] != but) {
+        if (lives && entry->seen[i] != but)
             entry->seen[kept++] = entry->seen[i];
-        }
     }
     memset(entry->seen + kept, 0, (INVENTORY_SEEN_MAX - kept) * sizeof(entry->seen[0]));
     return kept > 0;
@@ -110,26 +106,21 @@ static int write_own(struct devices *devices, const struct inventory *fresh)
     int error = inventory_encode(fresh, &data, &size);
 
     if (!error && snprintf(path, sizeof(path), "%s-%016llx", devices->inventory_path,
-                           (unsigned long long)XXH64(data, size, 0)) >= (int)sizeof(path)) {
+                           (unsigned long long)XXH64(data, size, 0)) >= (int)sizeof(path))
         error = -ENAMETOOLONG;
-    }
-    if (!error && access(path, R_OK)) {
+    if (!error && access(path, R_OK))
         error = inventory_write(path, fresh);
-    }
-    if (!error) {
+    if (!error)
         strcpy(devices->own_path, path);
-    }
     return error;
 }
 
 static struct inventory_entry *entry_by_key(const struct inventory *inventory, size_t count,
                                             const struct device_key *key)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (device_key_equal(&inventory->entries[i].key, key)) {
+    for (size_t i = 0; i < count; i++)
+        if (device_key_equal(&inventory->entries[i].key, key))
             return &inventory->entries[i];
-        }
-    }
     return NULL;
 }
 
@@ -145,23 +136,20 @@ static int keep_others(struct agent *agent, struct inventory *fresh)
     uint64_t digest = digest_of(devices->wanted);
 
     grown = realloc(fresh->entries, (room ? room : 1) * sizeof(*grown));
-    if (!grown) {
+    if (!grown)
         return -ENOMEM;
-    }
     fresh->entries = grown;
     size_t kept = 0, listed = fresh->count;
     for (size_t i = 0; i < devices->inventory.count; i++) {
         struct inventory_entry *entry = &devices->inventory.entries[i];
         bool shared = others_see(agent, entry, digest);
         struct inventory_entry *same = entry_by_key(fresh, listed, &entry->key);
-        if (same) {
+        if (same)
             memcpy(same->seen, entry->seen, sizeof(same->seen));
-        }
-        if (same || !shared) {
+        if (same || !shared)
             devices->inventory.entries[kept++] = *entry;
-        } else {
+        else
             fresh->entries[fresh->count++] = *entry;
-        }
     }
     devices->inventory.count = kept;
     for (size_t i = 0; i < listed; i++) {
@@ -202,15 +190,13 @@ static void ready(struct agent *agent)
     devices->listing = false;
     devices->listed_ms = uv_now(&agent->loop) + 1;
     if (devices->problem[0] && devices->wanted && devices->environment &&
-        strcmp(devices->wanted, devices->environment)) {
+        strcmp(devices->wanted, devices->environment))
         devices->own_path[0] = '\0'; /* It is another environment's. */
-    }
     free(devices->environment);
     devices->environment = devices->wanted;
     devices->wanted = NULL;
-    if (devices->problem[0]) {
+    if (devices->problem[0])
         agent_log("devices: %s; the list stays as it was", devices->problem);
-    }
     agent->events->devices_listed(agent);
 }
 
@@ -273,9 +259,8 @@ static int spawn_lister(struct agent *agent)
     int error;
 
     if ((error = paths_lister(path)) ||
-        (error = environment_for_lister(environ, devices->wanted, &options.env))) {
+        (error = environment_for_lister(environ, devices->wanted, &options.env)))
         return error;
-    }
     devices->lister.data = agent;
     devices->timeout.data = agent;
     error = uv_spawn(&agent->loop, &devices->lister, &options);
@@ -292,12 +277,10 @@ void devices_refresh(struct agent *agent, const char *environment)
 {
     struct devices *devices = &agent->devices;
 
-    if (devices->listing) {
+    if (devices->listing)
         return;
-    }
-    if (!environment) {
+    if (!environment)
         environment = devices->environment ? devices->environment : "";
-    }
     devices->wanted = strdup(environment);
     devices->listing = true;
     devices->hung = false;
@@ -308,16 +291,14 @@ void devices_refresh(struct agent *agent, const char *environment)
                  "the helper that lists them (reseat-lister) cannot be started: %s",
                  error == -EINPROGRESS ? "spawn failed" : strerror(-error));
     }
-    if (error && error != -EINPROGRESS) {
+    if (error && error != -EINPROGRESS)
         ready(agent);
-    }
 }
 
 void devices_renew(struct agent *agent)
 {
-    if (agent->devices.environment) {
+    if (agent->devices.environment)
         devices_refresh(agent, NULL);
-    }
 }
 
 bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms)
@@ -333,14 +314,11 @@ const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t 
 {
     const struct inventory *inventory = &agent->devices.inventory;
 
-    if (device >= agent->ledger.count) {
+    if (device >= agent->ledger.count)
         return NULL;
-    }
-    for (size_t i = 0; i < inventory->count; i++) {
-        if (strcmp(inventory->entries[i].name, agent->ledger.devices[device].name) == 0) {
+    for (size_t i = 0; i < inventory->count; i++)
+        if (strcmp(inventory->entries[i].name, agent->ledger.devices[device].name) == 0)
             return &inventory->entries[i];
-        }
-    }
     return NULL;
 }
 
@@ -355,8 +333,7 @@ uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_devi
 {
     uint64_t now = uv_now(&agent->loop);
 
-    if (!device->drains_ms) {
+    if (!device->drains_ms)
         return 0;
-    }
     return (device->drains_ms > now ? device->drains_ms - now : 1) * 1000000;
 }

@@ -1,4 +1,4 @@
-#include "agent/daemon/devices/device_settings.h"
+#include "agent/daemon/devices/device_list.h"
 
 #include <string.h>
 
@@ -11,11 +11,9 @@ static enum place_kind kind_of(const struct inventory_entry *entry)
         enum place_kind kind;
     } kinds[] = {{"gpu", PLACE_GPU}, {"accel", PLACE_ACCELERATOR}, {"cpu", PLACE_CPU}};
 
-    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        if (strcmp(kinds[i].name, device_kind(&entry->info)) == 0) {
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+        if (strcmp(kinds[i].name, device_kind(&entry->info)) == 0)
             return kinds[i].kind;
-        }
-    }
     return PLACE_OTHER;
 }
 

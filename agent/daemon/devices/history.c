@@ -26,9 +26,8 @@ void history_add(struct history *history, uint64_t now_ms, uint64_t granted, uin
     }
     while ((now_ms - history->begin_ms) / history->span_ms >= HISTORY_SIZE) {
         /* After a long silence what is not filled yet repeats what was last seen. */
-        for (; history->count && history->count < HISTORY_SIZE; history->count++) {
+        for (; history->count && history->count < HISTORY_SIZE; history->count++)
             history->spans[history->count] = history->spans[history->count - 1];
-        }
         halve(history);
     }
     uint32_t at = (uint32_t)((now_ms - history->begin_ms) / history->span_ms);

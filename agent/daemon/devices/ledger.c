@@ -32,9 +32,8 @@ void ledger_finish(struct ledger *ledger)
 
 int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device)
 {
-    if (!name[0]) {
+    if (!name[0])
         return -EINVAL;
-    }
     for (uint32_t i = 0; i < ledger->count; i++) {
         if (strcmp(ledger->devices[i].name, name) == 0) {
             *ret_device = i;
@@ -43,9 +42,8 @@ int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device)
     }
     struct ledger_device *grown =
         realloc(ledger->devices, (ledger->count + 1) * sizeof(*ledger->devices));
-    if (!grown) {
+    if (!grown)
         return -ENOMEM;
-    }
     ledger->devices = grown;
     struct ledger_device *device = &grown[ledger->count];
     *device = (struct ledger_device){
@@ -105,9 +103,8 @@ static void leave(struct ledger *ledger, const struct ledger_account *account)
         device->held -= account->held;
         device->accounts--;
     }
-    if (account->target != LEDGER_NONE) {
+    if (account->target != LEDGER_NONE)
         ledger->devices[account->target].reserved -= account->pending;
-    }
 }
 
 static void enter(struct ledger *ledger, struct ledger_account *account)
@@ -149,9 +146,8 @@ void ledger_close(struct ledger *ledger, struct ledger_account *account)
 
 void ledger_place(struct ledger *ledger, struct ledger_account *account, uint32_t device)
 {
-    if (account->device == device) {
+    if (account->device == device)
         return;
-    }
     leave(ledger, account);
     account->device = device;
     account->granted = 0;
@@ -161,9 +157,8 @@ void ledger_place(struct ledger *ledger, struct ledger_account *account, uint32_
 
 void ledger_set_granted(struct ledger *ledger, struct ledger_account *account, uint64_t bytes)
 {
-    if (account->device == LEDGER_NONE) {
+    if (account->device == LEDGER_NONE)
         return;
-    }
     leave(ledger, account);
     account->granted = least(bytes, LEDGER_BYTES_MAX);
     enter(ledger, account);
@@ -171,9 +166,8 @@ void ledger_set_granted(struct ledger *ledger, struct ledger_account *account, u
 
 void ledger_set_held(struct ledger *ledger, struct ledger_account *account, uint64_t bytes)
 {
-    if (account->device == LEDGER_NONE) {
+    if (account->device == LEDGER_NONE)
         return;
-    }
     leave(ledger, account);
     account->held = least(bytes, LEDGER_BYTES_MAX);
     enter(ledger, account);
@@ -190,13 +184,11 @@ void ledger_keep(struct ledger *ledger, struct ledger_account *account, uint32_t
 
 void ledger_arrive(struct ledger *ledger, struct ledger_account *account)
 {
-    if (account->target == LEDGER_NONE) {
+    if (account->target == LEDGER_NONE)
         return;
-    }
     leave(ledger, account);
-    if (account->device != account->target) {
+    if (account->device != account->target)
         account->held = 0;
-    }
     account->device = account->target;
     account->granted = account->pending;
     account->target = LEDGER_NONE;
@@ -219,9 +211,8 @@ bool ledger_check(const struct ledger *ledger)
             reserved += one->target == i ? one->pending : 0;
         }
         if (reserved != device->reserved || held != device->held || accounts != device->accounts ||
-            reserved > device->reserved_peak || held > device->held_peak) {
+            reserved > device->reserved_peak || held > device->held_peak)
             return false;
-        }
     }
     return true;
 }

@@ -1,7 +1,5 @@
-#include "agent/daemon/govern/accounts.h"
+#include "agent/daemon/govern/govern.h"
 
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/grants.h"
 #include "agent/daemon/peers.h"
 
 #define RECONCILE_MS 1000
@@ -28,9 +26,8 @@ static void place(struct agent *agent, struct program_device *seat)
     struct ledger *ledger = &agent->ledger;
     uint32_t device = device_of(agent, seat);
 
-    if (device == seat->account.device) {
+    if (device == seat->account.device)
         return;
-    }
     if (device != LEDGER_NONE && device == seat->account.target) {
         seat->arrived = true; /* Its report follows. */
         return;
@@ -49,16 +46,14 @@ static void spread_held(struct ledger *ledger, struct program *program, size_t f
 
     for (size_t i = 0; i < program->seat_count; i++) {
         bool same = program->seats[i].account.device == device && !program->seats[i].arrived;
-        if (same && i < first) {
+        if (same && i < first)
             return;
-        }
         held += same ? program->seats[i].device_bytes : 0;
     }
     for (size_t i = program->seat_count; i-- > first;) {
         struct ledger_account *account = &program->seats[i].account;
-        if (account->device != device || program->seats[i].arrived) {
+        if (account->device != device || program->seats[i].arrived)
             continue;
-        }
         uint64_t share = i == first || held < account->granted ? held : account->granted;
         ledger_set_held(ledger, account, share);
         held -= share;
@@ -83,9 +78,8 @@ static void adopt(struct agent *agent, struct program *program, uint32_t index)
     if (!seat->limited) {
         /* What it was granted first is its own once it uses OpenCL; and one that had nobody to ask
          * takes what it likes, until it is granted something, be it nothing. */
-        if (seat->device_bytes && quiet > RECONCILE_MS) {
+        if (seat->device_bytes && quiet > RECONCILE_MS)
             grants_add(agent, program, index, 0);
-        }
         return;
     }
     if (seat->granted > account->granted ||
@@ -107,20 +101,16 @@ static void update(struct agent *agent, struct program *program)
             continue;
         }
         place(agent, seat);
-        if (!seat->arrived) {
+        if (!seat->arrived)
             adopt(agent, program, i);
-        }
     }
-    for (size_t i = 0; i < program->seat_count; i++) {
-        if (program->seats[i].account.device != LEDGER_NONE && !program->seats[i].arrived) {
+    for (size_t i = 0; i < program->seat_count; i++)
+        if (program->seats[i].account.device != LEDGER_NONE && !program->seats[i].arrived)
             spread_held(ledger, program, i);
-        }
-    }
     for (uint32_t i = 0; i < ledger->count; i++) {
         struct ledger_device *device = &ledger->devices[i];
-        if (device->tight != LEDGER_NO_LIMIT && device->held > device->tight) {
+        if (device->tight != LEDGER_NO_LIMIT && device->held > device->tight)
             device->tight = device->held;
-        }
     }
 }
 
@@ -129,9 +119,8 @@ bool accounts_awaited(const struct agent *agent)
 {
     bool any = false;
 
-    for (const struct program *program = agent->programs; program; program = program->next) {
+    for (const struct program *program = agent->programs; program; program = program->next)
         any = any || program->awaited;
-    }
     return any && uv_now(&agent->loop) < agent->governor->await_until_ms;
 }
 
@@ -143,9 +132,8 @@ static uint64_t first_grant(struct agent *agent, const struct program *program,
     struct ledger_account *account = &seat->account;
     uint64_t bytes = 0;
 
-    if (account->device == LEDGER_NONE) {
+    if (account->device == LEDGER_NONE)
         return 0;
-    }
     if (account->held > account->granted) {
         bytes = account->held - account->granted;
     } else if (first && !account->granted && !accounts_awaited(agent)) {
@@ -165,12 +153,10 @@ static bool says_something(const msgpack_object *hello)
     const msgpack_object *seats;
     size_t count = field_array(hello, "seats", &seats);
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (field_u64(&seats[i], "granted", 0) || field_u64(&seats[i], "device_bytes", 0) ||
-            field_bool(&seats[i], "suspended", false)) {
+            field_bool(&seats[i], "suspended", false))
             return true;
-        }
-    }
     return false;
 }
 
@@ -179,21 +165,17 @@ void accounts_welcome(struct agent *agent, struct program *program, bool first,
 {
     bool said = says_something(hello);
 
-    if (said) {
+    if (said)
         program_take_status(program, hello);
-    }
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++)
         program->seats[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
-    }
     update(agent, program);
     frame_bool(welcome, "alive", true);
-    if (!first && !said) {
+    if (!first && !said)
         return; /* Its first status tells what it was granted. */
-    }
     frame_array(welcome, "grants");
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++)
         frame_u64(welcome, NULL, first_grant(agent, program, &program->seats[i], first));
-    }
     frame_end(welcome);
 }
 

@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/admit.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,12 +7,6 @@
 
 #include "agent/config/bytes.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/bars.h"
-#include "agent/daemon/govern/drain.h"
-#include "agent/daemon/govern/followers.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/requests.h"
 
 /** The seats of @request that would come to @device; those that are there stay. */
 static unsigned arriving(const struct request *request, uint32_t device)
@@ -23,9 +17,8 @@ static unsigned arriving(const struct request *request, uint32_t device)
         const struct program_device *seat = &request->program->seats[i];
         bool resumes = strcmp(request->verb, MSG_RESUME) == 0;
         bool comes = resumes ? seat->suspended : seat->suspended || seat->account.device != device;
-        if (request->seats & (1u << i) && comes) {
+        if (request->seats & (1u << i) && comes)
             seats |= 1u << i;
-        }
     }
     return seats;
 }
@@ -56,9 +49,8 @@ static void list_users(const struct agent *agent, const struct program *but, uin
             bytes += account->device == device ? ledger_reserved(account) : 0;
             bytes += account->target == device ? account->pending : 0;
         }
-        if (program == but || !bytes) {
+        if (program == but || !bytes)
             continue;
-        }
         bytes_text(bytes, text, sizeof(text));
         int length =
             snprintf(ret + used, size - used, "%s%s %s", used ? ", " : "", program->name, text);
@@ -106,16 +98,14 @@ static void share_room(struct request *request, unsigned seats, uint64_t room, u
 {
     double part = 1;
 
-    if (room < wanted) {
+    if (room < wanted)
         part = wanted > least ? (double)(room - least) / (double)(wanted - least) : 0;
-    }
     for (uint32_t i = 0; i < request->program->seat_count; i++) {
         const struct program_device *seat = &request->program->seats[i];
         uint64_t want = seat_wanted(seat), few = seat->least < want ? seat->least : want;
         request->grants[i] = 0;
-        if (seats & (1u << i)) {
+        if (seats & (1u << i))
             request->grants[i] = part < 1 ? few + (uint64_t)((double)(want - few) * part) : want;
-        }
     }
 }
 
@@ -127,15 +117,13 @@ int admit_request(struct agent *agent, struct request *request,
     uint64_t wanted = 0, least = 0;
     uint32_t index;
 
-    if (ledger_device(ledger, target->name, &index)) {
+    if (ledger_device(ledger, target->name, &index))
         return 0;
-    }
     struct ledger_device *device = &ledger->devices[index];
     unsigned seats = arriving(request, index);
     request->target = index;
-    if (seats && drain_refuses(agent, device->name, ret_error, size)) {
+    if (seats && drain_refuses(agent, device->name, ret_error, size))
         return -EBUSY;
-    }
     for (uint32_t i = 0; i < program->seat_count; i++) {
         uint64_t want = seats & (1u << i) ? seat_wanted(&program->seats[i]) : 0;
         wanted += want;
@@ -152,15 +140,12 @@ int admit_request(struct agent *agent, struct request *request,
     /* What it allocates next need not be asked for either, where there is plenty. */
     for (uint32_t i = 0; i < program->seat_count && wanted <= room; i++) {
         uint64_t more = ledger_initial(device) / PROTOCOL_SEATS_MAX;
-        if (seats & (1u << i) && more <= (room - wanted) / PROTOCOL_SEATS_MAX) {
+        if (seats & (1u << i) && more <= (room - wanted) / PROTOCOL_SEATS_MAX)
             request->grants[i] += more;
-        }
     }
-    for (uint32_t i = 0; i < program->seat_count && !request->dry_run; i++) {
-        if (seats & (1u << i)) {
+    for (uint32_t i = 0; i < program->seat_count && !request->dry_run; i++)
+        if (seats & (1u << i))
             ledger_keep(ledger, &program->seats[i].account, index, request->grants[i]);
-        }
-    }
     return 0;
 }
 
@@ -179,9 +164,8 @@ static void arrive(struct agent *agent, const struct request *request, uint32_t 
         return;
     }
     ledger_arrive(ledger, &seat->account);
-    if (knows) {
+    if (knows)
         ledger_set_granted(ledger, &seat->account, said);
-    }
     if (entry) {
         seat->device = entry->key;
         seat->has_device = true;
@@ -230,15 +214,13 @@ static void fail(struct agent *agent, const struct request *request, const char 
     enum program_bar_cause cause = lasting ? BAR_BUILD : refused ? BAR_REFUSED : BAR_FAILED;
 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
-        strcmp(result, RESULT_UNKNOWN) == 0) {
+        strcmp(result, RESULT_UNKNOWN) == 0)
         return; /* That says nothing of the device. */
-    }
     /* Whoever asked, the policy need not try what is known to fail. */
-    if (request->target != LEDGER_NONE && (request->ours || lasting)) {
+    if (request->target != LEDGER_NONE && (request->ours || lasting))
         bars_add(agent, program, request->target, cause, reason);
-    } else if (request->ours) {
+    else if (request->ours)
         bars_rest(agent, program);
-    }
     if (request->ours) {
         snprintf(program->governed.why, sizeof(program->governed.why), "its %s was %s: %.180s",
                  request->verb, refused ? "refused" : "rolled back", reason);
@@ -251,14 +233,12 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
     struct program *program = request->program;
     bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
 
-    if (request->dry_run) {
+    if (request->dry_run)
         return;
-    }
     for (uint32_t i = 0; i < program->seat_count; i++) {
         struct program_device *seat = &program->seats[i];
-        if (!(request->seats & (1u << i))) {
+        if (!(request->seats & (1u << i)))
             continue;
-        }
         if (moved & (1u << i) && suspends) {
             leave(agent, request, i);
         } else if (moved & (1u << i)) {
@@ -266,31 +246,25 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
         } else if (seat->account.target == request->target) {
             seat->arrived = false;
             ledger_keep(&agent->ledger, &seat->account, LEDGER_NONE, 0);
-            if (suspends && program->unresponsive) {
+            if (suspends && program->unresponsive)
                 queue(agent, request, i); /* It may be too late for it to hear of the end. */
-            }
         }
-        if (!suspends && moved & (1u << i)) {
+        if (!suspends && moved & (1u << i))
             seat->chosen = request->chosen;
-        }
-        if (suspends && !request->ours) {
+        if (suspends && !request->ours)
             seat->displaced = false; /* Also where the policy had done it: now it is to stay so. */
-        }
     }
     if (moved == 0) {
         fail(agent, request, result, reason, lasting);
     } else {
         program->governed.rest_ms = 0;
-        if (request->ours && !suspends) {
+        if (request->ours && !suspends)
             count_move(agent, program);
-        }
-        if (!suspends) {
+        if (!suspends)
             needs_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
-        }
         programs_save(agent, program);
     }
     agent->changed = true;
-    if (request->ours) {
+    if (request->ours)
         followers_step(agent, request, result, reason);
-    }
 }

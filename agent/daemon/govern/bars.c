@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdio.h>
 
@@ -33,11 +33,9 @@ static uint64_t driver_of(const struct agent *agent, uint32_t device)
     const cl_device_info names[] = {CL_DRIVER_VERSION, CL_DEVICE_VERSION};
     uint64_t hash = 1469598103934665603u;
 
-    for (size_t i = 0; entry && i < ARRAY_SIZE(names); i++) {
-        for (const char *at = devinfo_string(&entry->info, names[i]); at && *at; at++) {
+    for (size_t i = 0; entry && i < ARRAY_SIZE(names); i++)
+        for (const char *at = devinfo_string(&entry->info, names[i]); at && *at; at++)
             hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-        }
-    }
     return hash;
 }
 
@@ -64,19 +62,16 @@ void bars_add(struct agent *agent, struct program *program, uint32_t device,
     struct governed *governed = &program->governed;
     unsigned at = 0, tries = 0;
 
-    while (at < governed->bar_count && governed->bars[at].device != device) {
+    while (at < governed->bar_count && governed->bars[at].device != device)
         at++;
-    }
-    if (at == PROGRAM_BARS_MAX) {
+    if (at == PROGRAM_BARS_MAX)
         at = 0;
-    } else if (at == governed->bar_count) {
+    else if (at == governed->bar_count)
         governed->bar_count++;
-    } else if (governed->bars[at].cause == cause) {
+    else if (governed->bars[at].cause == cause)
         tries = governed->bars[at].tries + 1;
-    }
-    if (cause == BAR_FAILED) {
+    if (cause == BAR_FAILED)
         rest_longer(governed);
-    }
     uint64_t build_ms = (uint64_t)BUILD_MS << (tries < BUILD_DOUBLED ? tries : BUILD_DOUBLED);
     governed->bars[at] = (struct program_bar){
         .device = device,

@@ -1,11 +1,10 @@
-#include "agent/daemon/govern/capacity.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdio.h>
 
 #include "agent/config/bytes.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/devices/device_settings.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
 
 void capacity_notify_more(const struct agent *agent, const struct ledger_device *device,
                           uint64_t before)
@@ -46,12 +45,10 @@ void capacity_update(struct agent *agent)
 
     for (size_t i = 0; i < inventory->count; i++) {
         uint32_t index;
-        if (!ledger_device(ledger, inventory->entries[i].name, &index)) {
+        if (!ledger_device(ledger, inventory->entries[i].name, &index))
             list_device(agent, &inventory->entries[i], &ledger->devices[index]);
-        }
     }
-    for (uint32_t i = 0; i < ledger->count; i++) {
+    for (uint32_t i = 0; i < ledger->count; i++)
         ledger->devices[i].listed = devices_entry(agent, i) != NULL;
-    }
     agent->changed = true;
 }

@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,11 +6,8 @@
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/followers.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/limits.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
 
 #define IN_MS_MAX 10000000000ull
 
@@ -27,13 +24,11 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     const struct ledger *ledger = &agent->ledger;
     uint32_t i = 0;
 
-    while (i < ledger->count && strcmp(ledger->devices[i].name, name)) {
+    while (i < ledger->count && strcmp(ledger->devices[i].name, name))
         i++;
-    }
     const struct ledger_device *device = i < ledger->count ? &ledger->devices[i] : NULL;
-    if (!device || (!device->drains && !device->drains_ms)) {
+    if (!device || (!device->drains && !device->drains_ms))
         return false;
-    }
     char when[64] = "is drained";
     if (!device->drains) {
         snprintf(when, sizeof(when), "will be drained in %llu s",
@@ -83,12 +78,10 @@ static void notify_undone(const struct agent *agent, uint32_t device)
     char text[64];
 
     snprintf(text, sizeof(text), "%s takes programs again", own->name);
-    for (const struct program *program = agent->programs; program; program = program->next) {
+    for (const struct program *program = agent->programs; program; program = program->next)
         if (!notify_there(program, device, UINT64_MAX,
-                          "an operator does not drain the device any more")) {
+                          "an operator does not drain the device any more"))
             program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, ledger_lasting(own), text);
-        }
-    }
 }
 
 void drain_notify(const struct agent *agent, const struct program *program)
@@ -97,9 +90,8 @@ void drain_notify(const struct agent *agent, const struct program *program)
 
     for (uint32_t i = 0; i < ledger->count; i++) {
         uint64_t in_ns = devices_drain_in_ns(agent, &ledger->devices[i]);
-        if (in_ns) {
+        if (in_ns)
             notify_there(program, i, in_ns, "an operator drains the device");
-        }
     }
 }
 
@@ -117,9 +109,8 @@ void drain_tick(struct agent *agent)
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *device = &agent->ledger.devices[i];
-        if (!device->drains_ms || (now < device->drains_ms && !is_empty(device))) {
+        if (!device->drains_ms || (now < device->drains_ms && !is_empty(device)))
             continue;
-        }
         unsigned there, told;
         device->drains = true;
         device->drains_ms = 0;
@@ -161,9 +152,8 @@ static void undo(struct peer *client, uint32_t index)
 
     device->drains = false;
     device->drains_ms = 0;
-    if (!keep(client, device, &before)) {
+    if (!keep(client, device, &before))
         return;
-    }
     if (before.drains || before.drains_ms) {
         notify_undone(agent, index);
         followers_undone(agent, index);
@@ -193,9 +183,8 @@ static void begin(struct peer *client, uint32_t index, uint64_t in_ms)
         device->drains = true;
         device->drains_ms = 0;
     }
-    if (!keep(client, device, &before)) {
+    if (!keep(client, device, &before))
         return;
-    }
     notify_taken(agent, index, &there, &told);
     if (device->drains_ms) {
         frame_init(&frame, MSG_NOTICE);
@@ -213,12 +202,10 @@ void drain_handle(struct peer *client, struct message *message)
     uint32_t index;
 
     followers_drop(client->agent, client); /* One thing at a time. */
-    if (!client_device(client, &message->root, &index)) {
+    if (!client_device(client, &message->root, &index))
         return;
-    }
-    if (field_bool(&message->root, "undo", false)) {
+    if (field_bool(&message->root, "undo", false))
         undo(client, index);
-    } else {
+    else
         begin(client, index, field_u64(&message->root, "in_ns", 0) / 1000000);
-    }
 }

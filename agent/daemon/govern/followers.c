@@ -1,13 +1,9 @@
-#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/bars.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/requests.h"
 
 static void drop(struct governor *governor, struct follower *follower)
 {
@@ -26,9 +22,8 @@ void followers_drop(struct agent *agent, const struct peer *client)
 
     for (struct follower *follower = agent->governor->followers; follower; follower = next) {
         next = follower->next;
-        if (!client || follower->client == client) {
+        if (!client || follower->client == client)
             drop(agent->governor, follower);
-        }
     }
 }
 
@@ -49,9 +44,8 @@ void followers_step(struct agent *agent, const struct request *request, const ch
     for (struct follower *follower = agent->governor->followers; follower;
          follower = follower->next) {
         struct frame frame;
-        if (!concerns(agent, follower, request)) {
+        if (!concerns(agent, follower, request))
             continue;
-        }
         bool done = strcmp(result, RESULT_DONE) == 0;
         follower->done += done;
         follower->failed += strcmp(result, RESULT_ROLLED_BACK) == 0 ||
@@ -73,15 +67,12 @@ static const char *stay_reason(const struct agent *agent, const struct program *
     const struct governed *governed = &program->governed;
     const char *reason = governed->why[0] ? governed->why : "no other device has room for it";
 
-    if (!program->peer) {
+    if (!program->peer)
         return "it has not found this agent yet";
-    }
-    if (program->unresponsive) {
+    if (program->unresponsive)
         return "it does not answer (is it stopped?)";
-    }
-    for (unsigned i = 0; i < governed->bar_count; i++) {
+    for (unsigned i = 0; i < governed->bar_count; i++)
         reason = bars_hold(agent, program, &governed->bars[i]) ? governed->bars[i].reason : reason;
-    }
     return reason;
 }
 
@@ -100,9 +91,8 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
                 pinned = pinned[0] ? pinned : program->seats[i].pinned;
             }
         }
-        if (!there) {
+        if (!there)
             continue;
-        }
         frame_map(frame, NULL);
         report_put_program(frame, program);
         frame_string(frame, "reason", pinned[0] ? pinned : stay_reason(agent, program));
@@ -115,16 +105,12 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
 
 static bool busy_there(const struct agent *agent, const struct follower *follower)
 {
-    for (const struct request *request = agent->requests; request; request = request->next) {
-        if (concerns(agent, follower, request)) {
+    for (const struct request *request = agent->requests; request; request = request->next)
+        if (concerns(agent, follower, request))
             return true;
-        }
-    }
-    for (const struct program *program = agent->programs; program; program = program->next) {
-        if (program->governed.shrinks) {
+    for (const struct program *program = agent->programs; program; program = program->next)
+        if (program->governed.shrinks)
             return true;
-        }
-    }
     return false;
 }
 
@@ -151,13 +137,10 @@ void followers_tick(struct agent *agent, bool (*balance)(struct agent *))
     for (struct follower *follower = agent->governor->followers; follower; follower = next) {
         next = follower->next;
         if (agent->changed || busy_there(agent, follower) ||
-            (follower->drains && agent->ledger.devices[follower->device].drains_ms)) {
+            (follower->drains && agent->ledger.devices[follower->device].drains_ms))
             continue;
-        }
-        if (follower->drains || follower->done + follower->failed >= BALANCE_MAX ||
-            !balance(agent)) {
+        if (follower->drains || follower->done + follower->failed >= BALANCE_MAX || !balance(agent))
             finish(agent, follower);
-        }
     }
 }
 

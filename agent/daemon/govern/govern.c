@@ -6,17 +6,6 @@
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/accounts.h"
-#include "agent/daemon/govern/capacity.h"
-#include "agent/daemon/govern/drain.h"
-#include "agent/daemon/govern/followers.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/grants.h"
-#include "agent/daemon/govern/limits.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/rebalance.h"
-#include "agent/daemon/govern/resume.h"
-#include "agent/daemon/govern/steps.h"
 
 #define STEPS_MAX 256 /* Of one run; what is left follows with the next. */
 #define TICK_MS   1000
@@ -28,9 +17,8 @@ int govern_init(struct agent *agent)
 {
     struct governor *governor = calloc(1, sizeof(*governor));
 
-    if (!governor) {
+    if (!governor)
         return -ENOMEM;
-    }
     agent->governor = governor;
     ledger_init(&agent->ledger);
     governor->await_until_ms = uv_now(&agent->loop) + AWAIT_MS;
@@ -63,9 +51,8 @@ void govern_remember(struct agent *agent, const struct program *program)
     struct ended *ended = &governor->ended[governor->ended_count % ENDED_MAX];
     const struct ledger_account *account = &program->seats[0].account;
 
-    if (!program->connected) {
+    if (!program->connected)
         return;
-    }
     *ended =
         (struct ended){.waits = program->governed.waits, .waited_ms = program->governed.waited_ms};
     memcpy(ended->id, program->id, sizeof(ended->id));
@@ -85,9 +72,8 @@ void govern_remember(struct agent *agent, const struct program *program)
 
 void govern_reloaded(struct agent *agent)
 {
-    for (struct program *program = agent->programs; program; program = program->next) {
+    for (struct program *program = agent->programs; program; program = program->next)
         program_configure(agent, program);
-    }
     capacity_update(agent);
     devices_renew(agent);
 }
@@ -104,9 +90,8 @@ static bool serve_queue(struct agent *agent)
         uint32_t index = world->queue[i];
         struct governed *governed = &world->groups[index].program->governed;
         struct policy_step step;
-        if (world->programs[index].busy_moving) {
+        if (world->programs[index].busy_moving)
             continue;
-        }
         if (step_trim(agent, index)) {
             world->programs[index].busy_moving = true; /* Room is on its way. */
             continue;
@@ -138,15 +123,13 @@ void govern_run(struct agent *agent)
 {
     struct governor *governor = agent->governor;
 
-    if (governor->running || agent->stopping || !agent->changed || accounts_awaited(agent)) {
+    if (governor->running || agent->stopping || !agent->changed || accounts_awaited(agent))
         return;
-    }
     governor->running = true;
     for (unsigned i = 0; i < STEPS_MAX && agent->changed; i++) {
         agent->changed = false;
-        if (world_build(agent)) {
+        if (world_build(agent))
             break;
-        }
         agent->changed =
             step_quota(agent) || serve_queue(agent) || serve_others(agent) || agent->changed;
     }
@@ -164,9 +147,8 @@ static void sample(struct agent *agent)
     if (ledger->count > governor->history_count) {
         struct history *grown =
             realloc(governor->histories, ledger->count * sizeof(*governor->histories));
-        if (!grown) {
+        if (!grown)
             return;
-        }
         memset(grown + governor->history_count, 0,
                (ledger->count - governor->history_count) * sizeof(*grown));
         governor->histories = grown;
@@ -182,9 +164,8 @@ static void sample(struct agent *agent)
             granted += ledger_reserved(&program->seats[i].account);
             held += program->seats[i].account.held;
         }
-        if (program->connected) {
+        if (program->connected)
             history_add(&program->governed.history, now, granted, held);
-        }
     }
 }
 
@@ -195,9 +176,8 @@ void govern_tick(struct agent *agent)
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *device = &agent->ledger.devices[i];
-        if (device->tight != LEDGER_NO_LIMIT && now >= device->tight_until_ms) {
+        if (device->tight != LEDGER_NO_LIMIT && now >= device->tight_until_ms)
             device->tight = LEDGER_NO_LIMIT;
-        }
     }
     grants_tick(agent);
     drain_tick(agent);

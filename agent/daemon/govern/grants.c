@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/grants.h"
+#include "agent/daemon/govern/govern.h"
 
 #include "agent/daemon/peers.h"
 
@@ -55,9 +55,8 @@ static void end_shrink(struct agent *agent, struct program *program, uint32_t de
             program->seats[i].account.device == device ? program->seats[i].account.granted : 0;
     }
     program->governed.shrinks = false;
-    if (granted > program->governed.shrink_to) {
+    if (granted > program->governed.shrink_to)
         withhold(agent, program);
-    }
 }
 
 void grants_return(struct peer *peer, struct message *message)
@@ -67,16 +66,14 @@ void grants_return(struct peer *peer, struct message *message)
     uint64_t index = field_u64(&message->root, "seat", 0);
     uint64_t bytes = field_u64(&message->root, "bytes", 0);
 
-    if (index >= program->seat_count) {
+    if (index >= program->seat_count)
         return;
-    }
     struct program_device *seat = &program->seats[index];
     uint64_t granted = seat->account.granted;
     ledger_set_granted(&agent->ledger, &seat->account, bytes < granted ? granted - bytes : 0);
     /* What it holds of that is gone as well, though its status has yet to say so. */
-    if (seat->account.held > seat->account.granted) {
+    if (seat->account.held > seat->account.granted)
         ledger_set_held(&agent->ledger, &seat->account, seat->account.granted);
-    }
     seat->exchanged_ms = uv_now(&agent->loop);
     if (program->governed.shrinks) {
         end_shrink(agent, program, seat->account.device);

@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/limits.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,9 +11,6 @@
 #include "agent/config/cleanup.h"
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/capacity.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/request_report.h"
 #include "agent/wire/access.h"
 #include "state/base/clock.h"
 
@@ -26,17 +23,15 @@ static void take_line(struct agent *agent, char *line)
     uint32_t index;
 
     if (!what || name[0] == '#' || strlen(name) >= sizeof(agent->ledger.devices->name) ||
-        ledger_device(&agent->ledger, name, &index)) {
+        ledger_device(&agent->ledger, name, &index))
         return;
-    }
     struct ledger_device *device = &agent->ledger.devices[index];
     if (strcmp(what, "drain") == 0) {
         device->drains = true;
     } else if (strcmp(what, "drain-at") == 0 && line) {
         uint64_t at = strtoull(line, &end, 10), now = clock_wall_ms();
-        if (end != line && !*end) {
+        if (end != line && !*end)
             device->drains_ms = uv_now(&agent->loop) + 1 + (at > now ? at - now : 0);
-        }
     } else if (strcmp(what, "memory") == 0 && line) {
         uint64_t bytes = strtoull(line, &end, 10);
         device->limit = end != line && !*end ? bytes : device->limit;
@@ -53,13 +48,11 @@ int limits_load(struct agent *agent)
 
     if ((error = paths_state(folder)) ||
         (error = paths_join(folder, "limits", governor->state_path)) ||
-        (error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size))) {
+        (error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size)))
         return error == -ENOENT ? 0 : error;
-    }
     char *rest = text;
-    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
         take_line(agent, line);
-    }
     return 0;
 }
 
@@ -70,26 +63,22 @@ int limits_save(const struct agent *agent)
     size_t size;
     FILE *file = open_memstream(&text, &size);
 
-    if (!file) {
+    if (!file)
         return -errno;
-    }
     fputs("# What reseat limit and reseat drain set. The agent writes this file.\n", file);
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         const struct ledger_device *device = &agent->ledger.devices[i];
-        if (device->limit != LEDGER_NO_LIMIT) {
+        if (device->limit != LEDGER_NO_LIMIT)
             fprintf(file, "%s memory %" PRIu64 "\n", device->name, device->limit);
-        }
-        if (device->drains) {
+        if (device->drains)
             fprintf(file, "%s drain\n", device->name);
-        }
         if (device->drains_ms) {
             fprintf(file, "%s drain-at %" PRIu64 "\n", device->name,
                     clock_wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
         }
     }
-    if (fclose(file)) {
+    if (fclose(file))
         return -ENOMEM;
-    }
     return paths_write(governor->state_path, text, size);
 }
 
@@ -183,9 +172,8 @@ void limits_handle(struct peer *client, struct message *message)
     size_t seat;
 
     bytes = !limited ? LEDGER_NO_LIMIT : bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
-    if (!client_program_or_device(client, &message->root, &program, &seat, &device)) {
+    if (!client_program_or_device(client, &message->root, &program, &seat, &device))
         return;
-    }
     if (!program) {
         limit_device(client, device, bytes);
     } else if (seat == PROGRAM_ALL_SEATS) {

@@ -1,6 +1,5 @@
-#include "agent/daemon/govern/liveness.h"
+#include "agent/daemon/govern/govern.h"
 
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
@@ -13,11 +12,9 @@
 
 static bool is_awaited(const struct agent *agent, const struct program *program)
 {
-    for (const struct request *request = agent->requests; request; request = request->next) {
-        if (request->program == program) {
+    for (const struct request *request = agent->requests; request; request = request->next)
+        if (request->program == program)
             return true;
-        }
-    }
     return program->governed.shrinks;
 }
 

@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/moving.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,11 +6,6 @@
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/admit.h"
-#include "agent/daemon/govern/drain.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/govern/resume.h"
 #include "agent/wire/device_key.h"
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
@@ -33,9 +28,8 @@ static void move_starting(struct peer *client, struct program *program, size_t s
         return;
     }
     program_device_names(agent, program, seat, false, from, sizeof(from));
-    if (!dry_run) {
+    if (!dry_run)
         programs_set_device(agent, program, seat, &target->key);
-    }
     report_plain(client, program, from, target->name, RESULT_DONE, false);
 }
 
@@ -47,14 +41,12 @@ static const struct inventory_entry *last_device(const struct agent *agent,
 
     for (size_t i = 0; i < program->seat_count; i++) {
         const struct program_device *one = &program->seats[i];
-        if (!(seats & (1u << i)) || !one->suspended) {
+        if (!(seats & (1u << i)) || !one->suspended)
             continue;
-        }
         const struct inventory_entry *entry =
             one->has_device ? device_by_key(&agent->devices.inventory, &one->device) : NULL;
-        if (!entry || (all && all != entry)) {
+        if (!entry || (all && all != entry))
             return NULL;
-        }
         all = entry;
     }
     return all;
@@ -74,9 +66,8 @@ static int admit_back(struct agent *agent, const struct request *wish, char *ret
         for (size_t j = i; left & (1u << i) && seat->has_device && j < wish->program->seat_count;
              j++) {
             const struct program_device *other = &wish->program->seats[j];
-            if (other->has_device && device_key_equal(&other->device, &seat->device)) {
+            if (other->has_device && device_key_equal(&other->device, &seat->device))
                 part.seats |= left & (1u << j);
-            }
         }
         left &= ~part.seats;
         const struct inventory_entry *entry =
@@ -109,9 +100,8 @@ static void forward(struct peer *client, struct program *program, size_t seat,
         target || !resumes ? target : last_device(agent, program, wish.seats);
 
     snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
-    if (resumes && target) {
+    if (resumes && target)
         only = devices_index(agent, target);
-    }
     if (resumes && field_bool(&message->root, "queue", false)) {
         resume_hand_back(client, program, seat, wish.seats, only);
         return;
@@ -135,11 +125,9 @@ static void forward(struct peer *client, struct program *program, size_t seat,
 
 static bool any_suspended(const struct program *program, size_t seat)
 {
-    for (size_t i = 0; i < program->seat_count; i++) {
-        if ((seat == PROGRAM_ALL_SEATS || seat == i) && program->seats[i].suspended) {
+    for (size_t i = 0; i < program->seat_count; i++)
+        if ((seat == PROGRAM_ALL_SEATS || seat == i) && program->seats[i].suspended)
             return true;
-        }
-    }
     return false;
 }
 
@@ -149,9 +137,8 @@ static bool is_there(const struct agent *agent, const struct program *program, s
 {
     bool there = program->status.known && !program_moving(program);
 
-    for (const struct request *request = agent->requests; request; request = request->next) {
+    for (const struct request *request = agent->requests; request; request = request->next)
         there = there && (request->program != program || request->dry_run);
-    }
     for (size_t i = 0; there && i < program->seat_count; i++) {
         const struct program_device *one = &program->seats[i];
         if (seat == PROGRAM_ALL_SEATS || seat == i) {
@@ -170,15 +157,13 @@ static void stay(struct agent *agent, struct program *program, size_t seat, cons
                  bool really)
 {
     for (size_t i = 0; really && i < program->seat_count; i++) {
-        if (seat != PROGRAM_ALL_SEATS && seat != i) {
+        if (seat != PROGRAM_ALL_SEATS && seat != i)
             continue;
-        }
         program->seats[i].displaced = program->seats[i].displaced && strcmp(verb, MSG_SUSPEND) != 0;
         program->seats[i].chosen = program->seats[i].chosen || strcmp(verb, MSG_MOVE) == 0;
     }
-    if (really) {
+    if (really)
         programs_save(agent, program);
-    }
 }
 
 void moving_handle(struct peer *client, struct message *message)
@@ -190,15 +175,13 @@ void moving_handle(struct peer *client, struct message *message)
     size_t seat;
     struct program *program = client_program(client, &message->root, &seat);
 
-    if (!program) {
+    if (!program)
         return;
-    }
     field_string(&message->root, "type", verb, sizeof(verb));
     if (field_string(&message->root, "device", device, sizeof(device)) && device[0]) {
         target = client_device(client, &message->root, &index);
-        if (!target) {
+        if (!target)
             return;
-        }
     }
     if (!target && strcmp(verb, MSG_MOVE) == 0) {
         peer_error(client, ERR_USAGE, "the request names no device");

@@ -1,9 +1,8 @@
-#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/govern/governor.h"
 #include "agent/daemon/peers.h"
 
 /* Calls of programs that are blocked until there is room. */
@@ -13,11 +12,9 @@
 
 struct need *need_of(const struct agent *agent, const struct program *program, unsigned seats)
 {
-    for (struct need *need = agent->governor->needs; need; need = need->next) {
-        if (need->program == program && seats & (1u << need->seat)) {
+    for (struct need *need = agent->governor->needs; need; need = need->next)
+        if (need->program == program && seats & (1u << need->seat))
             return need;
-        }
-    }
     return NULL;
 }
 
@@ -92,14 +89,12 @@ void need_take(struct peer *peer, struct message *whole)
                           .ticket = ++agent->tickets,
                           .since_ms = uv_now(&agent->loop)};
     struct need **at = &agent->governor->needs;
-    while (*at) {
+    while (*at)
         at = &(*at)->next;
-    }
     *at = need;
     program->governed.waiting++;
-    if (need->failed) {
+    if (need->failed)
         note_failure(agent, &program->seats[seat]);
-    }
     agent->changed = true;
 }
 
@@ -109,9 +104,8 @@ void needs_drop(struct agent *agent, const struct program *program)
 
     for (struct need *need = agent->governor->needs; need; need = next) {
         next = need->next;
-        if (!program || need->program == program) {
+        if (!program || need->program == program)
             drop(agent, need);
-        }
     }
 }
 
@@ -139,7 +133,6 @@ void needs_answer(struct agent *agent, const struct program *program, unsigned s
 {
     struct need *need;
 
-    while ((need = need_of(agent, program, seats))) {
+    while ((need = need_of(agent, program, seats)))
         need_answer(agent, need, way, reason);
-    }
 }

@@ -1,19 +1,14 @@
-#include "agent/daemon/govern/rebalance.h"
+#include "agent/daemon/govern/govern.h"
 
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/followers.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/steps.h"
 
 bool rebalance_step(struct agent *agent)
 {
     struct governor *governor = agent->governor;
     struct policy_step step;
 
-    if (world_build(agent)) {
+    if (world_build(agent))
         return false;
-    }
     policy_rebalance(&governor->world.policy, config_policy(&agent->config), &step);
     return step.action != POLICY_NOTHING && step.action != POLICY_DO_WAIT && step_do(agent, &step);
 }
@@ -61,9 +56,8 @@ static void dry_run(struct peer *client)
     }
     for (; count < BALANCE_MAX; count++) {
         policy_rebalance(&world->policy, config_policy(&agent->config), &step);
-        if (step.action != POLICY_DO_MOVE) {
+        if (step.action != POLICY_DO_MOVE)
             break;
-        }
         const struct policy_program *row = &world->programs[step.program];
         bool placed = row->device != POLICY_NONE;
         frame_init(&frame, MSG_STEP);
@@ -84,9 +78,8 @@ static void dry_run(struct peer *client)
 void rebalance_handle(struct peer *client, struct message *message)
 {
     followers_drop(client->agent, client); /* One thing at a time. */
-    if (field_bool(&message->root, "dry_run", false)) {
+    if (field_bool(&message->root, "dry_run", false))
         dry_run(client);
-    } else {
+    else
         followers_add(client, false, 0);
-    }
 }

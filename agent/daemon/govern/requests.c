@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,9 +7,6 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/admit.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/resume.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"
@@ -40,9 +37,8 @@ static void end_request(struct agent *agent, struct request *request, unsigned m
 static void put_numbers(struct frame *frame, const char *key, const uint64_t *numbers, size_t count)
 {
     frame_array(frame, key);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         frame_u64(frame, NULL, numbers[i]);
-    }
     frame_end(frame);
 }
 
@@ -58,12 +54,10 @@ static void put_grants(struct frame *frame, const struct request *request, bool 
     }
     frame_u64(frame, "grant",
               request->seat == PROGRAM_ALL_SEATS ? most : request->grants[request->seat]);
-    if (request->seat == PROGRAM_ALL_SEATS) {
+    if (request->seat == PROGRAM_ALL_SEATS)
         put_numbers(frame, "grants", request->grants, count);
-    }
-    if (again) {
+    if (again)
         put_numbers(frame, "wanted", wanted, count);
-    }
 }
 
 static void send_request(const struct request *request, const struct inventory_entry *target)
@@ -71,24 +65,20 @@ static void send_request(const struct request *request, const struct inventory_e
     char key[DEVICE_KEY_TEXT_MAX] = "";
     struct frame frame;
 
-    if (target) {
+    if (target)
         device_key_format(&target->key, key);
-    }
     frame_init(&frame, request->verb);
     frame_u64(&frame, "request", request->id);
-    if (request->seat != PROGRAM_ALL_SEATS) {
+    if (request->seat != PROGRAM_ALL_SEATS)
         frame_u64(&frame, "seat", request->seat);
-    }
     frame_string(&frame, "device", key);
     frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
     frame_u64(&frame, "deadline_ns", request->deadline_ns);
     frame_bool(&frame, "dry_run", request->dry_run);
-    if (request->taken) {
+    if (request->taken)
         frame_string(&frame, "manner", MANNER_TAKEN);
-    }
-    if (request->target != LEDGER_NONE) {
+    if (request->target != LEDGER_NONE)
         put_grants(&frame, request, request->tries < TRIES_MAX);
-    }
     peer_send(request->program->peer, &frame);
 }
 
@@ -98,18 +88,16 @@ int requests_begin(struct agent *agent, const struct request *wish,
     struct request *request = malloc(sizeof(*request));
     struct program *program = wish->program;
 
-    if (!request) {
+    if (!request)
         return -ENOMEM;
-    }
     timeout_ms = timeout_ms > TIMEOUT_MS_MAX ? TIMEOUT_MS_MAX : timeout_ms;
     *request = *wish;
     request->id = ++agent->next_request;
     program_device_names(agent, program, wish->seat, true, request->from, sizeof(request->from));
-    if (target) {
+    if (target)
         snprintf(request->to, sizeof(request->to), "%s", target->name);
-    } else if (strcmp(request->verb, MSG_RESUME) == 0) {
+    else if (strcmp(request->verb, MSG_RESUME) == 0)
         program_device_names(agent, program, wish->seat, false, request->to, sizeof(request->to));
-    }
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     request->deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     request->next = agent->requests;
@@ -136,15 +124,12 @@ void requests_cancel(struct peer *client, bool gone)
     struct agent *agent = client->agent;
 
     for (struct request *request = agent->requests; request; request = request->next) {
-        if (request->client != client) {
+        if (request->client != client)
             continue;
-        }
-        if (gone) {
+        if (gone)
             request->client = NULL;
-        }
-        if (request->program->peer) {
+        if (request->program->peer)
             send_cancel(request);
-        }
     }
 }
 
@@ -155,9 +140,8 @@ static struct request *request_of(struct program *program, const msgpack_object 
     struct request *request = program->peer->agent->requests;
     uint64_t id = field_u64(message, "request", 0);
 
-    while (request && (request->id != id || request->program != program)) {
+    while (request && (request->id != id || request->program != program))
         request = request->next;
-    }
     return request;
 }
 
@@ -168,9 +152,8 @@ void requests_progress(struct peer *peer, struct message *whole)
     static const char *const keys[] = {"phase", "done", "total", "builds", "built", "building"};
     struct frame frame;
 
-    if (!request || !request->client) {
+    if (!request || !request->client)
         return;
-    }
     frame_init(&frame, MSG_PROGRESS);
     frame_forward(&frame, message, keys, ARRAY_SIZE(keys));
     peer_send(request->client, &frame);
@@ -186,9 +169,8 @@ static unsigned moved_seats(const struct request *request, const msgpack_object 
 
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         uint64_t seat = field_u64(&seats[i], "seat", 0);
-        if (seat < PROTOCOL_SEATS_MAX && field_is(&seats[i], "result", RESULT_DONE)) {
+        if (seat < PROTOCOL_SEATS_MAX && field_is(&seats[i], "result", RESULT_DONE))
             moved |= 1u << seat;
-        }
     }
     return moved & request->seats;
 }
@@ -228,9 +210,8 @@ void requests_report(struct peer *peer, struct message *whole)
     struct request *request = request_of(peer->program, message);
     char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
 
-    if (!request) {
+    if (!request)
         return;
-    }
     if (field_is(message, "result", RESULT_AGAIN)) {
         start_over(agent, request);
         return;
@@ -241,9 +222,8 @@ void requests_report(struct peer *peer, struct message *whole)
               reason);
     struct peer *client =
         request->client || !request->ours ? request->client : resume_ends(agent, request, result);
-    if (client) {
+    if (client)
         report_forward(client, request, message);
-    }
     end_request(agent, request, moved_seats(request, message), result, reason,
                 field_bool(message, "lasting", false));
 }
@@ -257,16 +237,14 @@ static void end_all(struct agent *agent, struct program *program, const char *co
 
     for (struct request *request = agent->requests; request; request = next) {
         next = request->next;
-        if (request->program != program) {
+        if (request->program != program)
             continue;
-        }
         if (request->client) {
             peer_error(request->client, code, "program %s (pid %d) %s the %s%s", program->name,
                        (int)program->pid, does, request->verb, follows);
         }
-        if (program->peer) {
+        if (program->peer)
             send_cancel(request);
-        }
         end_request(agent, request, 0, result, reason, false);
     }
 }
@@ -291,9 +269,8 @@ void requests_sweep(struct agent *agent)
 
     for (struct request *request = agent->requests; request; request = next) {
         next = request->next;
-        if (!request->expires_ms || uv_now(&agent->loop) < request->expires_ms) {
+        if (!request->expires_ms || uv_now(&agent->loop) < request->expires_ms)
             continue;
-        }
         if (request->client) {
             peer_error(request->client, ERR_EXPIRED,
                        "program %s (pid %d) did not answer within the deadline; it rolls back by "

@@ -1,14 +1,10 @@
-#include "agent/daemon/govern/resume.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/requests.h"
 
 /** A client that waits until a program has a device again. */
 struct resume {
@@ -53,9 +49,8 @@ static unsigned enqueue(struct agent *agent, struct program *program, unsigned s
 
     for (size_t i = 0; i < program->seat_count; i++) {
         struct program_device *seat = &program->seats[i];
-        if (!(seats & (1u << i)) || !seat->suspended) {
+        if (!(seats & (1u << i)) || !seat->suspended)
             continue;
-        }
         if (!seat->displaced) {
             seat->displaced = true;
             need_queue(agent, need_of(agent, program, 1u << i), seat);
@@ -102,11 +97,9 @@ void resume_hand_back(struct peer *client, struct program *program, size_t seat,
 
 static bool waits(const struct resume *resume)
 {
-    for (size_t i = 0; i < resume->program->seat_count; i++) {
-        if (resume->seats & (1u << i) && resume->program->seats[i].suspended) {
+    for (size_t i = 0; i < resume->program->seat_count; i++)
+        if (resume->seats & (1u << i) && resume->program->seats[i].suspended)
             return true;
-        }
-    }
     return false;
 }
 
@@ -115,9 +108,8 @@ static bool queues(const struct resume *resume)
 {
     for (size_t i = 0; i < resume->program->seat_count; i++) {
         const struct program_device *seat = &resume->program->seats[i];
-        if (resume->seats & (1u << i) && seat->suspended && !seat->displaced) {
+        if (resume->seats & (1u << i) && seat->suspended && !seat->displaced)
             return false;
-        }
     }
     return true;
 }
@@ -129,18 +121,16 @@ struct peer *resume_ends(struct agent *agent, const struct request *request, con
     for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
         struct peer *client = resume->client;
         next = resume->next;
-        if (resume->program != request->program || !(resume->seats & request->seats)) {
+        if (resume->program != request->program || !(resume->seats & request->seats))
             continue;
-        }
         if (strcmp(result, RESULT_REFUSED) == 0 && request->chosen) {
             /* Where it was to go it never will. */
             give_up(agent, resume);
             return client;
         }
         unsigned rest = resume->seats & ~request->seats;
-        for (size_t i = 0; i < resume->program->seat_count; i++) {
+        for (size_t i = 0; i < resume->program->seat_count; i++)
             rest &= resume->program->seats[i].suspended ? ~0u : ~(1u << i);
-        }
         if (strcmp(result, RESULT_DONE) == 0 && !rest) {
             drop(agent, resume);
             return client;
@@ -211,7 +201,6 @@ void resume_tick(struct agent *agent)
 
 void resume_finish(struct agent *agent)
 {
-    while (agent->governor->resumes) {
+    while (agent->governor->resumes)
         drop(agent, agent->governor->resumes);
-    }
 }

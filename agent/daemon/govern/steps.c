@@ -1,14 +1,10 @@
-#include "agent/daemon/govern/steps.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/grants.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 
 /* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */
@@ -37,9 +33,8 @@ static uint64_t granted_of(const struct group *group)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < group->program->seat_count; i++) {
+    for (uint32_t i = 0; i < group->program->seat_count; i++)
         bytes += group->seats & (1u << i) ? ledger_reserved(&group->program->seats[i].account) : 0;
-    }
     return bytes;
 }
 
@@ -50,9 +45,8 @@ static bool do_grant(struct agent *agent, const struct group *group, const struc
     const struct program_device *seat = &group->program->seats[group->seat];
     uint64_t granted = granted_of(group), quota = group->program->policy.quota;
 
-    if (seat->account.device == LEDGER_NONE || (!need && !step->bytes)) {
+    if (seat->account.device == LEDGER_NONE || (!need && !step->bytes))
         return false;
-    }
     const struct ledger_device *device = &agent->ledger.devices[seat->account.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
     if (group->program->governed.displaces && bytes < ledger_step(device)) {
@@ -61,13 +55,11 @@ static bool do_grant(struct agent *agent, const struct group *group, const struc
         bytes = bytes > step->bytes ? bytes : step->bytes;
     }
     group->program->governed.displaces = false;
-    if (bytes > step->bytes && granted + bytes > quota) {
+    if (bytes > step->bytes && granted + bytes > quota)
         bytes = granted + step->bytes > quota ? step->bytes : quota - granted;
-    }
     grants_add(agent, group->program, group->seat, bytes);
-    if (need) {
+    if (need)
         need_answer(agent, need, WAY_AGAIN, step->reason);
-    }
     return true;
 }
 
@@ -77,21 +69,17 @@ static bool do_spill(struct agent *agent, const struct group *group, const struc
     struct need *need = need_of(agent, group->program, group->seats);
     uint64_t granted = granted_of(group);
 
-    if (!need && step->bytes >= granted) {
+    if (!need && step->bytes >= granted)
         return false;
-    }
     if (step->bytes > granted) {
         grants_add(agent, group->program, group->seat, step->bytes - granted);
     } else if (step->bytes < granted) {
-        for (uint32_t i = 0; i < group->program->seat_count; i++) {
-            if (group->seats & (1u << i)) {
+        for (uint32_t i = 0; i < group->program->seat_count; i++)
+            if (group->seats & (1u << i))
                 grants_shrink(agent, group->program, i, step->bytes, SHRINK_MS, false);
-            }
-        }
     }
-    if (need) {
+    if (need)
         need_answer(agent, need, WAY_SPILL, step->reason);
-    }
     return true;
 }
 
@@ -123,9 +111,8 @@ static bool ask(struct agent *agent, const struct group *group, const struct pol
     uint64_t grants[PROTOCOL_SEATS_MAX];
     bool any = false;
 
-    if (strcmp(verb, MSG_SUSPEND) && !target) {
+    if (strcmp(verb, MSG_SUSPEND) && !target)
         return false;
-    }
     share_out(group, step->bytes, grants);
     for (uint32_t i = 0; i < group->program->seat_count; i++) {
         struct request wish = {.program = group->program,
@@ -136,17 +123,14 @@ static bool ask(struct agent *agent, const struct group *group, const struct pol
                                          step->device != LEDGER_NONE,
                                .ours = true};
         wish.grants[i] = grants[i];
-        if (!(group->seats & wish.seats)) {
+        if (!(group->seats & wish.seats))
             continue;
-        }
         snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
         memcpy(wish.why, step->reason, sizeof(wish.why));
-        if (requests_begin(agent, &wish, target, STEP_MS)) {
+        if (requests_begin(agent, &wish, target, STEP_MS))
             continue;
-        }
-        if (target) {
+        if (target)
             ledger_keep(&agent->ledger, &group->program->seats[i].account, step->device, grants[i]);
-        }
         any = true;
     }
     return any;
@@ -156,13 +140,11 @@ bool step_do(struct agent *agent, const struct policy_step *step)
 {
     const struct world *world = &agent->governor->world;
 
-    if (step->program >= world->policy.program_count) {
+    if (step->program >= world->policy.program_count)
         return false;
-    }
     struct group group = world->groups[step->program];
-    if (!group.program->peer || program_of(agent, step->program)->busy_moving) {
+    if (!group.program->peer || program_of(agent, step->program)->busy_moving)
         return false;
-    }
     if (step->action == POLICY_DO_REFUSE && !need_of(agent, group.program, group.seats)) {
         /* What is in its way may pass: it goes on queueing. */
         memcpy(group.program->governed.why, step->reason, sizeof(group.program->governed.why));
@@ -199,14 +181,12 @@ static uint64_t slack_of(const struct agent *agent, const struct program *progra
 
     if (!program->peer || program->unresponsive || program->governed.waiting ||
         program_moving(program) ||
-        (program->governed.trimmed_ms && now - program->governed.trimmed_ms < TRIM_MS)) {
+        (program->governed.trimmed_ms && now - program->governed.trimmed_ms < TRIM_MS))
         return 0;
-    }
     for (size_t i = 0; i < program->seat_count; i++) {
         const struct program_device *seat = &program->seats[i];
-        if (seat->granted_ms && now - seat->granted_ms < FRESH_MS) {
+        if (seat->granted_ms && now - seat->granted_ms < FRESH_MS)
             return 0; /* It is about to use it. */
-        }
         if (seat->account.device == device && seat->limited &&
             seat->account.target == LEDGER_NONE) {
             slack += seat->account.granted - (seat->account.held < seat->account.granted
@@ -221,14 +201,12 @@ static void trim(struct agent *agent, struct program *program, uint32_t device)
 {
     uint64_t held = 0;
 
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++)
         held += program->seats[i].account.device == device ? program->seats[i].account.held : 0;
-    }
     for (uint32_t i = 0; i < program->seat_count; i++) {
         const struct ledger_account *account = &program->seats[i].account;
-        if (account->device == device && account->granted > account->held) {
+        if (account->device == device && account->granted > account->held)
             grants_shrink(agent, program, i, held, TRIM_MS / 2, true);
-        }
     }
     program->governed.trimmed_ms = uv_now(&agent->loop);
 }
@@ -241,9 +219,8 @@ static bool trim_device(struct agent *agent, const struct program *program, uint
     uint64_t room = ledger_free(own), slack = 0;
     bool under_way = false;
 
-    if (room >= bytes || own->reserved > ledger_capacity(own)) {
+    if (room >= bytes || own->reserved > ledger_capacity(own))
         return false;
-    }
     for (const struct program *other = agent->programs; other; other = other->next) {
         slack += other == program ? 0 : slack_of(agent, other, device);
         for (size_t i = 0; other != program && i < other->seat_count; i++) {
@@ -251,12 +228,10 @@ static bool trim_device(struct agent *agent, const struct program *program, uint
                 under_way || (other->governed.shrinks && other->seats[i].account.device == device);
         }
     }
-    if (under_way) {
+    if (under_way)
         return true;
-    }
-    if (room + slack < bytes) {
+    if (room + slack < bytes)
         return false;
-    }
     for (struct program *other = agent->programs; other && room < bytes; other = other->next) {
         uint64_t own_slack = other == program ? 0 : slack_of(agent, other, device);
         if (own_slack) {
@@ -279,18 +254,14 @@ bool step_trim(struct agent *agent, uint32_t index)
                            one->need > one->granted ? one->need - one->granted : 0);
     }
     uint64_t bytes = one->wanted > one->need ? one->wanted : one->need;
-    for (uint32_t i = 0; i < world->policy.device_count; i++) {
+    for (uint32_t i = 0; i < world->policy.device_count; i++)
         if (ledger_free(&agent->ledger.devices[i]) >= bytes && !world->devices[i].closed &&
-            !(one->barred[i / 64] & 1ull << (i % 64))) {
+            !(one->barred[i / 64] & 1ull << (i % 64)))
             return false;
-        }
-    }
-    for (uint32_t i = 0; i < world->policy.device_count; i++) {
+    for (uint32_t i = 0; i < world->policy.device_count; i++)
         if (!world->devices[i].closed && !(one->barred[i / 64] & 1ull << (i % 64)) &&
-            trim_device(agent, program, i, bytes)) {
+            trim_device(agent, program, i, bytes))
             return true;
-        }
-    }
     return false;
 }
 
@@ -303,16 +274,13 @@ bool step_quota(struct agent *agent)
         const struct policy_program *one = &world->programs[i];
         const struct group *group = &world->groups[i];
         if (one->granted <= one->quota || one->busy_moving || one->pinned ||
-            !(one->ways & POLICY_SPILL)) {
+            !(one->ways & POLICY_SPILL))
             continue;
-        }
         snprintf(group->program->governed.why, sizeof(group->program->governed.why),
                  "it has more than its limit allows and keeps to that");
-        for (uint32_t seat = 0; seat < group->program->seat_count; seat++) {
-            if (group->seats & (1u << seat)) {
+        for (uint32_t seat = 0; seat < group->program->seat_count; seat++)
+            if (group->seats & (1u << seat))
                 grants_shrink(agent, group->program, seat, one->quota, SHRINK_MS, false);
-            }
-        }
         return true;
     }
     return false;

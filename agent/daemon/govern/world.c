@@ -3,13 +3,8 @@
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/devices/device_settings.h"
-#include "agent/daemon/govern/bars.h"
-#include "agent/daemon/govern/drain.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/programs/registry.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 
@@ -31,9 +26,8 @@ static unsigned moves_since(const uint64_t *times, unsigned count, unsigned size
 {
     unsigned recent = 0;
 
-    for (unsigned i = 0; i < count && i < size; i++) {
+    for (unsigned i = 0; i < count && i < size; i++)
         recent += times[i] >= since;
-    }
     return recent;
 }
 
@@ -65,11 +59,9 @@ static void put_devices(struct agent *agent, struct world *world)
 
 static bool has_requests(const struct agent *agent, const struct program *program)
 {
-    for (const struct request *request = agent->requests; request; request = request->next) {
-        if (request->program == program && !request->dry_run) {
+    for (const struct request *request = agent->requests; request; request = request->next)
+        if (request->program == program && !request->dry_run)
             return true;
-        }
-    }
     return false;
 }
 
@@ -89,26 +81,23 @@ static void put_bars(const struct agent *agent, const struct group *group, uint3
 
     for (unsigned i = 0; i < program->governed.bar_count; i++) {
         const struct program_bar *one = &program->governed.bars[i];
-        if (one->device != own && bars_hold(agent, program, one)) {
+        if (one->device != own && bars_hold(agent, program, one))
             bar(barred, one->device);
-        }
     }
     const struct inventory_entry *meant = NULL;
     const char *pinned_to = program->policy.pinned_to;
     char ignored[PROTOCOL_TEXT_MAX];
     if (pinned_to[0] &&
-        device_resolve(&agent->devices.inventory, pinned_to, &meant, ignored, sizeof(ignored))) {
+        device_resolve(&agent->devices.inventory, pinned_to, &meant, ignored, sizeof(ignored)))
         meant = NULL;
-    }
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         const struct inventory_entry *entry = devices_entry(agent, i);
         bool hidden = i != own && program->environment && entry &&
                       !devices_shown(agent, program->environment, entry);
         bool queues_elsewhere = seat->suspended && seat->only != LEDGER_NONE && seat->only != i;
         if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
-            !program_wish_fits(agent, program, i, ignored, sizeof(ignored))) {
+            !program_wish_fits(agent, program, i, ignored, sizeof(ignored)))
             bar(barred, i);
-        }
     }
 }
 
@@ -135,9 +124,8 @@ static void put_need(struct world *world, struct policy_program *row, const stru
     row->owns = need->owns && !need->failed;
     /* What it says it needs in all: of what was granted it may not have heard yet. */
     row->need = row->device == POLICY_NONE ? row->wanted : need->total;
-    if (!need->failed || row->device == POLICY_NONE) {
+    if (!need->failed || row->device == POLICY_NONE)
         return;
-    }
     uint64_t held = 0;
     for (unsigned i = 0; i < need->program->seat_count; i++) {
         const struct program_device *seat = &need->program->seats[i];
@@ -205,16 +193,14 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
             held += program->seats[i].device_bytes;
         }
     }
-    if (held > row->wanted) {
+    if (held > row->wanted)
         row->wanted = held; /* It has not said what it wants. */
-    }
     if (program->governed.withholds) {
         /* It was asked for memory and had none to give. */
         row->ways &= ~(unsigned)POLICY_SPILL;
     }
-    if (need) {
+    if (need)
         put_need(world, row, need);
-    }
     put_times(agent, group, need, row);
     put_bars(agent, group, row->device, barred);
     if (row->device != POLICY_NONE) {
@@ -234,15 +220,12 @@ static void put_program_groups(struct agent *agent, struct world *world, struct 
     for (uint32_t i = 0; program->connected && i < program->seat_count; i++) {
         const struct program_device *seat = &program->seats[i];
         struct group group = {.program = program, .seat = i, .seats = 1u << i};
-        if (done & group.seats || (!seat->suspended && seat->account.device == LEDGER_NONE)) {
+        if (done & group.seats || (!seat->suspended && seat->account.device == LEDGER_NONE))
             continue;
-        }
-        for (uint32_t j = i + 1; !seat->suspended && j < program->seat_count; j++) {
+        for (uint32_t j = i + 1; !seat->suspended && j < program->seat_count; j++)
             if (program->seats[j].account.device == seat->account.device &&
-                !program->seats[j].suspended) {
+                !program->seats[j].suspended)
                 group.seats |= 1u << j;
-            }
-        }
         done |= group.seats;
         put_group(agent, world, &group, seat->suspended ? LEDGER_NONE : seat->account.device);
     }
@@ -254,9 +237,8 @@ static int compare(const void *a, const void *b, void *data)
     const struct policy_program *one = &programs[*(const uint32_t *)a];
     const struct policy_program *other = &programs[*(const uint32_t *)b];
 
-    if (one->priority != other->priority) {
+    if (one->priority != other->priority)
         return one->priority > other->priority ? -1 : 1;
-    }
     return one->ticket < other->ticket ? -1 : one->ticket > other->ticket;
 }
 
@@ -266,9 +248,8 @@ static void put_queue(struct world *world)
 
     for (uint32_t i = 0; i < policy->program_count; i++) {
         enum policy_state state = world->programs[i].state;
-        if (state == POLICY_WAITING || state == POLICY_SUSPENDED) {
+        if (state == POLICY_WAITING || state == POLICY_SUSPENDED)
             world->queue[policy->queue_count++] = i;
-        }
     }
     qsort_r(world->queue, policy->queue_count, sizeof(*world->queue), compare, world->programs);
 }
@@ -283,9 +264,8 @@ static int make_room(struct world *world, size_t devices, size_t programs)
     world->barred = calloc((programs + 1) * (devices / 64 + 1), sizeof(*world->barred));
     world->offers = calloc(devices + 1, sizeof(*world->offers));
     if (world->devices && world->programs && world->groups && world->queue && world->barred &&
-        world->offers) {
+        world->offers)
         return 0;
-    }
     world_finish(world);
     return -ENOMEM;
 }
@@ -297,13 +277,11 @@ int world_build(struct agent *agent)
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
     size_t programs = 0;
 
-    for (const struct program *program = agent->programs; program; program = program->next) {
+    for (const struct program *program = agent->programs; program; program = program->next)
         programs += program->seat_count;
-    }
     int error = make_room(world, agent->ledger.count, programs);
-    if (error) {
+    if (error)
         return error;
-    }
     put_devices(agent, world);
     world->policy = (struct policy_world){
         .devices = world->devices,
@@ -313,19 +291,16 @@ int world_build(struct agent *agent)
         .recent_moves = moves_since(governor->moved_ms, governor->moved, GOVERN_MOVES_MAX,
                                     now > budget ? now - budget : 0),
     };
-    for (struct program *program = agent->programs; program; program = program->next) {
+    for (struct program *program = agent->programs; program; program = program->next)
         put_program_groups(agent, world, program);
-    }
     put_queue(world);
     return 0;
 }
 
 uint32_t world_find(const struct world *world, const struct program *program, uint32_t seat)
 {
-    for (uint32_t i = 0; i < world->policy.program_count; i++) {
-        if (world->groups[i].program == program && world->groups[i].seats & (1u << seat)) {
+    for (uint32_t i = 0; i < world->policy.program_count; i++)
+        if (world->groups[i].program == program && world->groups[i].seats & (1u << seat))
             return i;
-        }
-    }
     return POLICY_NONE;
 }

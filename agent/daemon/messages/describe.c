@@ -1,12 +1,12 @@
-#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/access.h"
 
 void describe_account(const struct agent *agent, const struct ledger_device *device,
@@ -25,11 +25,9 @@ void describe_account(const struct agent *agent, const struct ledger_device *dev
 static void put_ways(struct frame *frame, unsigned ways)
 {
     frame_array(frame, "on_full");
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
-        if (ways & (1u << i)) {
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
+        if (ways & (1u << i))
             frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
-        }
-    }
     frame_end(frame);
 }
 
@@ -53,9 +51,8 @@ static void describe_governed(const struct agent *agent, const struct program *p
         peak += seat->account.held_peak > seat->peak ? seat->account.held_peak : seat->peak;
         bool queues = seat->displaced && seat->suspended;
         displaced = displaced || queues;
-        if (queues && (!ticket || seat->ticket < ticket)) {
+        if (queues && (!ticket || seat->ticket < ticket))
             ticket = seat->ticket;
-        }
     }
     snprintf(priority, sizeof(priority), "%d", (int)program->policy.priority);
     frame_u64(frame, "granted_bytes", granted);
@@ -88,6 +85,7 @@ static void describe_seat(const struct agent *agent, const struct program_device
     frame_string(frame, "device_driver_name", seat->has_device ? seat->device.device : "");
     frame_bool(frame, "suspended", seat->suspended);
     frame_bool(frame, "moving", seat->moving);
+    frame_bool(frame, "lost", seat->lost);
     frame_u64(frame, "device_bytes", seat->device_bytes);
     frame_u64(frame, "moves", seat->moves);
     frame_u64(frame, "last_downtime_ns", seat->last_downtime_ns);
@@ -129,9 +127,8 @@ void describe_program(const struct agent *agent, const struct program *program, 
     describe_governed(agent, program, frame);
     program_put_wish(program, frame);
     frame_array(frame, "seats");
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++)
         describe_seat(agent, &program->seats[i], i, frame);
-    }
     frame_end(frame);
 }
 
@@ -160,9 +157,8 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     for (const struct program *program = agent->programs; program; program = program->next) {
         uint64_t bytes;
         if (!program->connected || !access_may_act(peer->uid, program->uid) ||
-            !uses(program, &entry->key, &bytes)) {
+            !uses(program, &entry->key, &bytes))
             continue;
-        }
         used += bytes;
         frame_map(frame, NULL);
         program_put_identity(program, frame);
@@ -198,9 +194,8 @@ void describe_devices(struct agent *agent, const struct peer *peer, struct frame
         frame_string(frame, "pci", entry->key.pci);
         frame_string(frame, "icd", entry->key.icd);
         uint32_t index = devices_index(agent, entry);
-        if (index != LEDGER_NONE) {
+        if (index != LEDGER_NONE)
             describe_account(agent, &agent->ledger.devices[index], frame);
-        }
         describe_users(agent, peer, entry, frame);
         frame_end(frame);
     }

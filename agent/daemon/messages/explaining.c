@@ -1,14 +1,12 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/bars.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/messages/describe.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/programs/registry.h"
 
 /* What the ledger and the policy know, told to clients. */
 
@@ -33,15 +31,12 @@ static void put_bars(const struct agent *agent, const struct program *program, s
     frame_array(frame, "refused_by");
     for (unsigned i = 0; i < program->governed.bar_count; i++) {
         const struct program_bar *one = &program->governed.bars[i];
-        if (bars_hold(agent, program, one)) {
+        if (bars_hold(agent, program, one))
             put_bar(agent, one->device, one->cause == BAR_FAILED, one->reason, frame);
-        }
     }
-    for (uint32_t i = 0; i < agent->ledger.count; i++) {
-        if (!program_wish_fits(agent, program, i, reason, sizeof(reason))) {
+    for (uint32_t i = 0; i < agent->ledger.count; i++)
+        if (!program_wish_fits(agent, program, i, reason, sizeof(reason)))
             put_bar(agent, i, false, reason, frame);
-        }
-    }
     frame_end(frame);
 }
 
@@ -66,11 +61,9 @@ static void put_lines(const struct agent *agent, const struct program_device *se
                  agent->ledger.devices[seat->only].name);
         frame_string(frame, NULL, line);
     }
-    for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n")) {
-        if (line[0]) {
+    for (char *line = strsep(&text, "\n"); line; line = strsep(&text, "\n"))
+        if (line[0])
             frame_string(frame, NULL, line);
-        }
-    }
     frame_end(frame);
 }
 
@@ -83,9 +76,8 @@ void explain_handle(struct peer *client, struct message *message)
     size_t seat;
     const struct program *program = client_program(client, &message->root, &seat);
 
-    if (!program) {
+    if (!program)
         return;
-    }
     if (world_build(agent)) {
         client_no_memory(client);
         return;
@@ -99,9 +91,8 @@ void explain_handle(struct peer *client, struct message *message)
         uint32_t index = world_find(world, program, i);
         /* Those on one device are one to the policy: told of once, or of the one that is named. */
         if (index == POLICY_NONE ||
-            (seat == PROGRAM_ALL_SEATS ? world->groups[index].seat != i : seat != i)) {
+            (seat == PROGRAM_ALL_SEATS ? world->groups[index].seat != i : seat != i))
             continue;
-        }
         policy_explain(&world->policy, config_policy(&agent->config), index, text, sizeof(text));
         frame_map(&frame, NULL);
         frame_u64(&frame, "seat", i);

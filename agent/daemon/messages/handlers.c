@@ -1,20 +1,13 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent.h"
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/accounts.h"
-#include "agent/daemon/govern/drain.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/govern/resume.h"
-#include "agent/daemon/messages/describe.h"
-#include "agent/daemon/programs/program_wish.h"
-#include "agent/daemon/reload.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/access.h"
 
 void hello_handle(struct peer *peer, struct message *message)
@@ -48,9 +41,8 @@ void hello_handle(struct peer *peer, struct message *message)
         peer->role = PEER_CLIENT;
     }
     peer_send(peer, &frame);
-    if (peer->program) {
+    if (peer->program)
         drain_notify(agent, peer->program);
-    }
 }
 
 void wish_handle(struct peer *peer, struct message *message)
@@ -60,11 +52,10 @@ void wish_handle(struct peer *peer, struct message *message)
     bool before = program->wish.aware;
 
     program_take_wish(program, &message->root);
-    if (before) {
+    if (before)
         program->governed.wished = ++agent->governor->events;
-    } else {
+    else
         drain_notify(agent, program);
-    }
     agent->changed = true;
 }
 
@@ -102,9 +93,8 @@ void agent_handle(struct peer *peer, struct message *message)
     struct frame frame;
 
     (void)message;
-    for (const struct program *program = peer->agent->programs; program; program = program->next) {
+    for (const struct program *program = peer->agent->programs; program; program = program->next)
         count++;
-    }
     frame_init(&frame, MSG_AGENT);
     frame_u64(&frame, "pid", (uint64_t)getpid());
     frame_string(&frame, "release", RESEAT_VERSION);
@@ -148,9 +138,8 @@ void notice_handle(struct peer *client, struct message *message)
     struct program *program = client_program(client, map, &seat);
     struct frame frame;
 
-    if (!program) {
+    if (!program)
         return;
-    }
     if (!program->peer || !program->wish.aware) {
         peer_error(client, ERR_REFUSED,
                    "program %s (pid %d) %s, so it takes no notice; reseat ps --json shows those "

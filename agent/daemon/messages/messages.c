@@ -3,17 +3,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/accounts.h"
-#include "agent/daemon/govern/drain.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/grants.h"
-#include "agent/daemon/govern/limits.h"
-#include "agent/daemon/govern/liveness.h"
-#include "agent/daemon/govern/moving.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/rebalance.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/messages/handlers.h"
 #include "agent/wire/access.h"
 
 const struct message_handler message_handlers[] = {
@@ -70,22 +60,19 @@ void messages_take(struct peer *peer, struct message *message)
                                  *end = handler + message_handler_count;
 
     if (peer->role == PEER_PROGRAM) {
-        if (!peer->program) {
+        if (!peer->program)
             return; /* It has another connection by now. */
-        }
         liveness_heard(agent, peer->program);
     }
     while (handler < end &&
-           (handler->from != peer->role || !field_is(&message->root, "type", handler->type))) {
+           (handler->from != peer->role || !field_is(&message->root, "type", handler->type)))
         handler++;
-    }
-    if (handler == end) {
+    if (handler == end)
         refuse(peer, &message->root);
-    } else if (handler->allowed && !handler->allowed(geteuid(), peer->uid)) {
+    else if (handler->allowed && !handler->allowed(geteuid(), peer->uid))
         peer_error(peer, ERR_DENIED, "only the agent's own user and root may %s", handler->deed);
-    } else if (!handler->device ||
-               !client_lists_devices(peer, message, handler->device, handler->or_program)) {
+    else if (!handler->device ||
+             !client_lists_devices(peer, message, handler->device, handler->or_program))
         handler->handle(peer, message);
-    }
     govern_run(agent);
 }

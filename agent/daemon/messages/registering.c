@@ -1,4 +1,4 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,7 @@
 #include "agent/config/cleanup.h"
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/placing.h"
-#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/govern/govern.h"
 #include "agent/daemon/programs/registry.h"
 
 /* What is asked of the list of devices: the list itself, and where a new program starts. */
@@ -40,14 +39,12 @@ static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD
     size_t named = field_array(map, "devices", &names);
     uint64_t count = field_u64(map, "count", named ? named : 1);
 
-    if (count < 1 || count > PROTOCOL_SEATS_MAX || named > count) {
+    if (count < 1 || count > PROTOCOL_SEATS_MAX || named > count)
         return false;
-    }
     *ret_wish = (struct device_wish){.named = named, .count = (size_t)count};
     for (size_t i = 0; i < named; i++) {
-        if (!object_string(&names[i], ret_texts[i], PROTOCOL_WORD_MAX)) {
+        if (!object_string(&names[i], ret_texts[i], PROTOCOL_WORD_MAX))
             return false;
-        }
         ret_wish->names[i] = ret_texts[i];
     }
     return true;
@@ -91,9 +88,8 @@ static void register_program(struct peer *peer, struct message *message, const c
         return;
     }
     program_take_overrides(program, &message->root);
-    for (size_t i = 0; i < wish.count; i++) {
+    for (size_t i = 0; i < wish.count; i++)
         program->seats[i].chosen = i < wish.named;
-    }
     programs_save(agent, program);
     reply_registered(peer, program);
 }
@@ -118,9 +114,8 @@ void register_handle(struct peer *peer, struct message *message)
 {
     CLEANUP(cleanup_free) char *environment = fresh_environment(peer, message, ANY_AGE_MS);
 
-    if (environment) {
+    if (environment)
         register_program(peer, message, environment);
-    }
 }
 
 void devices_handle(struct peer *peer, struct message *message)

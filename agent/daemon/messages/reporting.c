@@ -1,11 +1,10 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <string.h>
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/govern/govern.h"
 #include "agent/wire/access.h"
 
 /* ---- use over time ---- */
@@ -18,14 +17,12 @@ static void put_history(const struct agent *agent, const struct history *history
     frame_u64(frame, "span_ms", history->span_ms);
     frame_u64(frame, "age_ms", history->span_ms ? age : 0);
     frame_array(frame, "granted");
-    for (uint32_t i = 0; i < history->count; i++) {
+    for (uint32_t i = 0; i < history->count; i++)
         frame_u64(frame, NULL, history->spans[i].granted);
-    }
     frame_end(frame);
     frame_array(frame, "held");
-    for (uint32_t i = 0; i < history->count; i++) {
+    for (uint32_t i = 0; i < history->count; i++)
         frame_u64(frame, NULL, history->spans[i].held);
-    }
     frame_end(frame);
 }
 
@@ -90,17 +87,14 @@ static void put_all(const struct peer *client, const struct program *program, ui
     frame_array(frame, "devices");
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         const struct ledger_device *one = &agent->ledger.devices[i];
-        if (i == device || (all && (devices_entry(agent, i) || one->accounts))) {
+        if (i == device || (all && (devices_entry(agent, i) || one->accounts)))
             put_device(agent, i, frame);
-        }
     }
     frame_end(frame);
     frame_array(frame, "apps");
-    for (const struct program *one = agent->programs; one; one = one->next) {
-        if (one == program || (all && access_may_act(client->uid, one->uid))) {
+    for (const struct program *one = agent->programs; one; one = one->next)
+        if (one == program || (all && access_may_act(client->uid, one->uid)))
             put_program(agent, one, frame);
-        }
-    }
     frame_end(frame);
     if (all) {
         put_ended(agent->governor, frame);
@@ -119,9 +113,8 @@ void use_handle(struct peer *client, struct message *message)
     size_t seat;
 
     if (field_string(&message->root, "what", name, sizeof(name)) && name[0] &&
-        !client_program_or_device(client, &message->root, &program, &seat, &device)) {
+        !client_program_or_device(client, &message->root, &program, &seat, &device))
         return;
-    }
     frame_init(&frame, MSG_USE);
     put_all(client, program, device, &frame);
     peer_send(client, &frame);

@@ -21,14 +21,12 @@ void program_put_policy(const struct program *program, struct frame *frame)
     frame_u64(frame, "quota", program->policy.quota);
     frame_string(frame, "pinned_to", program->policy.pinned_to);
     frame_array(frame, "displaced");
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++)
         frame_u64(frame, NULL, program->seats[i].displaced ? program->seats[i].ticket : 0);
-    }
     frame_end(frame);
     frame_array(frame, "chosen");
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++)
         frame_bool(frame, NULL, program->seats[i].chosen);
-    }
     frame_end(frame);
 }
 
@@ -39,9 +37,8 @@ static void take_priority(struct program *program, const msgpack_object *map)
 
     if (field_string(map, "priority", text, sizeof(text)) && text[0]) {
         long value = strtol(text, &end, 10);
-        if (!*end && value >= -PRIORITY_MAX && value <= PRIORITY_MAX) {
+        if (!*end && value >= -PRIORITY_MAX && value <= PRIORITY_MAX)
             program->policy.priority = (int32_t)value;
-        }
     }
 }
 
@@ -58,18 +55,16 @@ void program_take_policy(struct program *program, const msgpack_object *map)
     policy->preemptible = field_bool(map, "preemptible", policy->preemptible);
     policy->ways = (unsigned)(field_u64(map, "ways", policy->ways) & all);
     policy->quota = field_u64(map, "quota", policy->quota);
-    if (field_get(map, "pinned_to")) {
+    if (field_get(map, "pinned_to"))
         field_string(map, "pinned_to", policy->pinned_to, sizeof(policy->pinned_to));
-    }
     for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
         bool is = items[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && items[i].via.u64 > 0;
         program->seats[i].displaced = is;
         program->seats[i].ticket = is ? items[i].via.u64 : 0;
     }
     count = field_array(map, "chosen", &items);
-    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++) {
+    for (size_t i = 0; i < count && i < PROTOCOL_SEATS_MAX; i++)
         program->seats[i].chosen = items[i].type == MSGPACK_OBJECT_BOOLEAN && items[i].via.boolean;
-    }
 }
 
 void program_take_overrides(struct program *program, const msgpack_object *map)
@@ -84,9 +79,8 @@ void program_take_overrides(struct program *program, const msgpack_object *map)
 
     program_take_policy(program, map);
     program->policy.overrides = 0;
-    for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
         program->policy.overrides |= field_get(map, all[i].key) ? all[i].said : 0;
-    }
 }
 
 void program_reset_status(struct program *program)
@@ -113,9 +107,8 @@ void program_put_queued(const struct agent *agent, const struct program *program
                         struct frame *frame)
 {
     frame_array(frame, "queued_ms");
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++)
         frame_u64(frame, NULL, program->seats[i].queued_ms);
-    }
     frame_end(frame);
     frame_array(frame, "only");
     for (size_t i = 0; i < program->seat_count; i++) {
@@ -136,16 +129,12 @@ void program_take_queued(struct agent *agent, struct program *program, const msg
         struct program_device *seat = &program->seats[i];
         /* The clock is one for all agents between two starts of the machine. */
         seat->queued_ms = now;
-        if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER &&
-            times[i].via.u64 < now) {
+        if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && times[i].via.u64 < now)
             seat->queued_ms = times[i].via.u64;
-        }
         if (i < named && object_string(&names[i], name, sizeof(name)) && name[0] &&
-            ledger_device(&agent->ledger, name, &seat->only)) {
+            ledger_device(&agent->ledger, name, &seat->only))
             seat->only = LEDGER_NONE;
-        }
-        if (seat->ticket > agent->tickets) {
+        if (seat->ticket > agent->tickets)
             agent->tickets = seat->ticket;
-        }
     }
 }

@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/programs/program_wish.h"
 #include "agent/daemon/programs/registry.h"
 
 /* What of a program outlives the agent, and what the configuration says of it. */
@@ -53,18 +52,14 @@ static struct program_policy configured(const struct agent *agent, const struct 
     struct config_program said;
 
     config_program(&agent->config, program->name, &said);
-    if (!(policy.overrides & OVERRIDE_PRIORITY)) {
+    if (!(policy.overrides & OVERRIDE_PRIORITY))
         policy.priority = said.priority;
-    }
-    if (!(policy.overrides & OVERRIDE_PREEMPTIBLE)) {
+    if (!(policy.overrides & OVERRIDE_PREEMPTIBLE))
         policy.preemptible = said.preemptible;
-    }
-    if (!(policy.overrides & OVERRIDE_WAYS)) {
+    if (!(policy.overrides & OVERRIDE_WAYS))
         policy.ways = said.ways;
-    }
-    if (!(policy.overrides & OVERRIDE_QUOTA)) {
+    if (!(policy.overrides & OVERRIDE_QUOTA))
         policy.quota = said.quota;
-    }
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
     return policy;
 }
@@ -80,9 +75,8 @@ void program_configure(struct agent *agent, struct program *program)
     uint64_t quota = program->policy.quota;
 
     program->policy = configured(agent, program);
-    if (program->policy.quota != quota) {
+    if (program->policy.quota != quota)
         program_set_quota(agent, program, program->policy.quota, "the configuration set its limit");
-    } else {
+    else
         programs_save(agent, program);
-    }
 }

@@ -20,9 +20,8 @@ void program_put_devices(const struct program *program, struct frame *frame)
     frame_array(frame, "devices");
     for (size_t i = 0; i < program->seat_count; i++) {
         key[0] = '\0';
-        if (program->seats[i].has_device) {
+        if (program->seats[i].has_device)
             device_key_format(&program->seats[i].device, key);
-        }
         frame_string(frame, NULL, key);
     }
     frame_end(frame);
@@ -64,16 +63,15 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
 
     seat->suspended = field_bool(map, "suspended", false);
     seat->moving = field_bool(map, "moving", false);
+    seat->lost = field_bool(map, "lost", false);
     seat->device_bytes = bytes_of(map, "device_bytes", 0);
     seat->last_downtime_ns = field_u64(map, "last_downtime_ns", 0);
-    if (moves != seat->moves || !program->status.known) {
+    if (moves != seat->moves || !program->status.known)
         program->status.last_downtime_ns = seat->last_downtime_ns;
-    }
     seat->moves = moves;
     field_text(map, "pinned", seat->pinned, sizeof(seat->pinned));
-    if (field_get(map, "device")) {
+    if (field_get(map, "device"))
         take_key(seat, field_get(map, "device"));
-    }
     seat->tells_grants = field_get(map, "wanted") != NULL;
     seat->limited = field_get(map, "granted") != NULL;
     seat->granted = bytes_of(map, "granted", 0);
@@ -97,13 +95,11 @@ void program_take_status(struct program *program, const msgpack_object *message)
     struct program_status *status = &program->status;
 
     program->awaited = false;
-    if (!count) {
+    if (!count)
         return;
-    }
     program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
-    for (size_t i = 0; i < program->seat_count; i++) {
+    for (size_t i = 0; i < program->seat_count; i++)
         take_seat(program, i, &seats[i]);
-    }
     /* These are of the whole program. */
     const msgpack_object *first = &seats[0];
     status->known = true;
@@ -117,51 +113,50 @@ void program_take_status(struct program *program, const msgpack_object *message)
 
 bool program_suspended(const struct program *program)
 {
-    for (size_t i = 0; i < program->seat_count; i++) {
-        if (!program->seats[i].suspended) {
+    for (size_t i = 0; i < program->seat_count; i++)
+        if (!program->seats[i].suspended)
             return false;
-        }
-    }
     return true;
 }
 
 bool program_moving(const struct program *program)
 {
-    for (size_t i = 0; i < program->seat_count; i++) {
-        if (program->seats[i].moving) {
+    for (size_t i = 0; i < program->seat_count; i++)
+        if (program->seats[i].moving)
             return true;
-        }
-    }
+    return false;
+}
+
+static bool program_lost(const struct program *program)
+{
+    for (size_t i = 0; i < program->seat_count; i++)
+        if (!program->seats[i].suspended && program->seats[i].lost)
+            return true;
     return false;
 }
 
 static bool program_spilled(const struct program *program)
 {
-    for (size_t i = 0; i < program->seat_count; i++) {
-        if (!program->seats[i].suspended && program->seats[i].spilled) {
+    for (size_t i = 0; i < program->seat_count; i++)
+        if (!program->seats[i].suspended && program->seats[i].spilled)
             return true;
-        }
-    }
     return false;
 }
 
 const char *program_state(const struct program *program)
 {
-    if (!program->connected) {
+    if (!program->connected)
         return "starting";
-    }
-    if (!program->peer || program->unresponsive) {
+    if (!program->peer || program->unresponsive)
         return "away";
-    }
-    if (program_moving(program)) {
+    if (program_moving(program))
         return "moving";
-    }
-    if (program_suspended(program)) {
+    if (program_lost(program))
+        return "lost";
+    if (program_suspended(program))
         return "suspended";
-    }
-    if (program->governed.waiting) {
+    if (program->governed.waiting)
         return "waiting";
-    }
     return program_spilled(program) ? "spilled" : "running";
 }
 
@@ -182,21 +177,18 @@ void program_device_names(const struct agent *agent, const struct program *progr
     ret[0] = '\0';
     for (size_t i = 0; i < program->seat_count; i++) {
         const struct program_device *one = &program->seats[i];
-        if (seat != PROGRAM_ALL_SEATS && seat != i) {
+        if (seat != PROGRAM_ALL_SEATS && seat != i)
             continue;
-        }
         bool away = present && one->suspended;
         const char *name = away ? "-" : seat_device_name(agent, one);
         any = any || !away;
         int length = snprintf(ret + used, size - used, "%s%s", used ? "," : "", name);
-        if (length < 0 || (size_t)length >= size - used) {
+        if (length < 0 || (size_t)length >= size - used)
             break;
-        }
         used += (size_t)length;
     }
-    if (!any) {
+    if (!any)
         ret[0] = '\0';
-    }
 }
 
 /* Room for what operators ask, and what becomes of room that was kept when a request ends. */

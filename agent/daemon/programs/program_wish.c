@@ -1,4 +1,4 @@
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,20 +47,17 @@ static void put_limits(struct frame *frame, const char *key, const struct reseat
     frame_u64(frame, "work_group_size", limits->work_group_size);
     frame_u64(frame, "compute_units", limits->compute_units);
     frame_array(frame, "features");
-    for (size_t i = 0; (feature = reseat_limits_feature(i, &bit)); i++) {
-        if (limits->features & bit) {
+    for (size_t i = 0; (feature = reseat_limits_feature(i, &bit)); i++)
+        if (limits->features & bit)
             frame_string(frame, NULL, feature);
-        }
-    }
     frame_end(frame);
     frame_end(frame);
 }
 
 void program_put_wish(const struct program *program, struct frame *frame)
 {
-    if (!program->wish.aware) {
+    if (!program->wish.aware)
         return;
-    }
     frame_map(frame, "aware");
     put_limits(frame, "minimum", &program->wish.minimum);
     put_limits(frame, "preferred", &program->wish.preferred);
@@ -74,9 +71,8 @@ bool program_wish_fits(const struct agent *agent, const struct program *program,
     struct plan_offer offer;
     struct plan_use use;
 
-    if (!entry) {
+    if (!entry)
         return true;
-    }
     uint64_t memory = ledger_lasting(&agent->ledger.devices[device]);
     reseat_limits_plan(&program->wish.minimum, &use);
     offer_from_devinfo(&entry->info, &offer);
@@ -89,14 +85,12 @@ void program_notify(const struct program *program, size_t seat, const char *what
 {
     struct frame frame;
 
-    if (!program->peer || !program->wish.aware) {
+    if (!program->peer || !program->wish.aware)
         return;
-    }
     frame_init(&frame, MSG_NOTICE);
     frame_string(&frame, "what", what);
-    if (seat < program->seat_count || (seat == PROGRAM_ALL_SEATS && program->seat_count == 1)) {
+    if (seat < program->seat_count || (seat == PROGRAM_ALL_SEATS && program->seat_count == 1))
         frame_u64(&frame, "seat", seat < program->seat_count ? seat : 0);
-    }
     frame_u64(&frame, "in_ns", in_ns);
     frame_u64(&frame, "value", value);
     frame_string(&frame, "text", text);
@@ -105,7 +99,6 @@ void program_notify(const struct program *program, size_t seat, const char *what
 
 void programs_notify_added(const struct agent *agent, uint64_t bytes, const char *text)
 {
-    for (const struct program *program = agent->programs; program; program = program->next) {
+    for (const struct program *program = agent->programs; program; program = program->next)
         program_notify(program, PROGRAM_NO_SEAT, NOTICE_ADDED, 0, bytes, text);
-    }
 }

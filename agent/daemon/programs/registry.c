@@ -9,7 +9,6 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/programs/program_wish.h"
 #include "agent/wire/access.h"
 #include "agent/wire/device_key.h"
 
@@ -29,9 +28,8 @@ void program_open(struct agent *agent, struct program *program)
 void program_close(struct agent *agent, struct program *program)
 {
     agent->events->program_removed(agent, program);
-    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++)
         ledger_close(&agent->ledger, &program->seats[i].account);
-    }
     agent->changed = true;
 }
 
@@ -51,21 +49,17 @@ static void program_destroy(struct agent *agent, struct program *program)
 
 static struct program *program_by_id(const struct agent *agent, const char *id)
 {
-    for (struct program *program = agent->programs; program; program = program->next) {
-        if (strcmp(program->id, id) == 0) {
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (strcmp(program->id, id) == 0)
             return program;
-        }
-    }
     return NULL;
 }
 
 static struct program *program_by_process(const struct agent *agent, pid_t pid, uint64_t start)
 {
-    for (struct program *program = agent->programs; program; program = program->next) {
-        if (program->pid == pid && program->start == start) {
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (program->pid == pid && program->start == start)
             return program;
-        }
-    }
     return NULL;
 }
 
@@ -73,9 +67,8 @@ static struct program *program_create(struct agent *agent, pid_t pid, uint64_t s
 {
     struct program *program = calloc(1, sizeof(*program));
 
-    if (!program) {
+    if (!program)
         return NULL;
-    }
     program->pid = pid;
     program->start = start;
     program->uid = uid;
@@ -105,9 +98,8 @@ static void reserve_id(struct agent *agent, const char *id)
 {
     unsigned long number = strtoul(id + 1, NULL, 10);
 
-    if (number >= agent->next_program) {
+    if (number >= agent->next_program)
         agent->next_program = (unsigned)number + 1;
-    }
 }
 
 static void set_name(struct program *program, const char *name, const char *fallback)
@@ -123,17 +115,15 @@ static bool load_one(struct agent *agent, const char *path)
     struct frame_reader reader;
     bool alive = false;
 
-    if (paths_read(path, PROGRAM_FILE_MAX, &bytes, &size)) {
+    if (paths_read(path, PROGRAM_FILE_MAX, &bytes, &size))
         return false;
-    }
     frame_reader_init(&reader);
     int got = frame_reader_feed(&reader, bytes, size);
     got = got ? got : frame_reader_next(&reader, &message);
     frame_reader_finish(&reader);
     free(bytes);
-    if (got != 1) {
+    if (got != 1)
         return false;
-    }
     const msgpack_object *map = &message.root;
     uint64_t pid = field_u64(map, "pid", 0), start = field_u64(map, "start", 0);
     if (field_string(map, "id", id, sizeof(id)) && valid_id(id) && !program_by_id(agent, id) &&
@@ -167,33 +157,28 @@ void programs_load(struct agent *agent)
     agent->next_program = 1;
     while (folder && (entry = readdir(folder))) {
         char path[PATH_MAX];
-        if (entry->d_name[0] == '.' || paths_join(agent->programs_folder, entry->d_name, path)) {
+        if (entry->d_name[0] == '.' || paths_join(agent->programs_folder, entry->d_name, path))
             continue;
-        }
-        if (!load_one(agent, path)) {
+        if (!load_one(agent, path))
             unlink(path);
-        }
     }
-    if (folder) {
+    if (folder)
         closedir(folder);
-    }
 }
 
 static void program_remove(struct agent *agent, struct program *program)
 {
     char path[PATH_MAX];
 
-    if (!program_file(agent, program, path)) {
+    if (!program_file(agent, program, path))
         unlink(path);
-    }
     program_destroy(agent, program);
 }
 
 void programs_finish(struct agent *agent)
 {
-    while (agent->programs) {
+    while (agent->programs)
         program_destroy(agent, agent->programs);
-    }
 }
 
 void programs_sweep(struct agent *agent)
@@ -202,9 +187,8 @@ void programs_sweep(struct agent *agent)
 
     for (struct program *program = agent->programs; program; program = next) {
         next = program->next;
-        if (program->peer) {
+        if (program->peer)
             continue;
-        }
         if (!process_alive(program->pid, program->start)) {
             agent->events->program_unreachable(agent, program, true);
             program_remove(agent, program);
@@ -221,16 +205,14 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
     uint64_t start;
     int error = process_start_time(peer->pid, &start);
 
-    if (error) {
+    if (error)
         return error;
-    }
     char *copy = strdup(environment);
     struct program *program = program_by_process(agent, peer->pid, start);
     if (copy && !program) {
         program = program_create(agent, peer->pid, start, peer->uid);
-        if (program) {
+        if (program)
             give_id(agent, program);
-        }
     }
     if (!program || !copy) {
         free(copy);
@@ -261,9 +243,8 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     uint64_t start;
     int error = process_start_time(peer->pid, &start);
 
-    if (error) {
+    if (error)
         return error;
-    }
     field_text(hello, "name", name, sizeof(name));
     field_string(hello, "id", id, sizeof(id));
     field_text(hello, "program", command, sizeof(command));
@@ -272,9 +253,8 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         /* A child of a program that was started with `run`, or one that an earlier agent knew. */
         const struct program *known = program_by_id(agent, id), *parent;
         program = program_create(agent, peer->pid, start, peer->uid);
-        if (!program) {
+        if (!program)
             return -ENOMEM;
-        }
         parent = known && known->uid == program->uid ? known : NULL;
         if (!known && valid_id(id)) {
             snprintf(program->id, sizeof(program->id), "%s", id);
@@ -294,9 +274,8 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         }
         set_name(program, parent && !parent->named ? command : name,
                  command[0] ? command : program->id);
-        if (!parent) {
+        if (!parent)
             program_named(agent, program);
-        }
     }
     if (program->peer && program->peer != peer) {
         program->peer->program = NULL;
@@ -319,9 +298,8 @@ void programs_disconnect(struct agent *agent, struct peer *peer)
     struct program *program = peer->program;
 
     peer->program = NULL;
-    if (!program || program->peer != peer) {
+    if (!program || program->peer != peer)
         return;
-    }
     program->peer = NULL;
     program->lost_ms = uv_now(&agent->loop);
     agent->events->program_lost(agent, program);
@@ -374,14 +352,12 @@ static void candidates(const struct agent *agent, const struct peer *peer, const
 
     ret[0] = '\0';
     for (const struct program *program = agent->programs; program; program = program->next) {
-        if ((name && strcmp(program->name, name)) || !access_may_act(peer->uid, program->uid)) {
+        if ((name && strcmp(program->name, name)) || !access_may_act(peer->uid, program->uid))
             continue;
-        }
         int length = snprintf(ret + used, size - used, "%s%s (%s, pid %d)", used ? ", " : "",
                               program->id, program->name, (int)program->pid);
-        if (length < 0 || (size_t)length >= size - used) {
+        if (length < 0 || (size_t)length >= size - used)
             return;
-        }
         used += (size_t)length;
     }
 }
@@ -401,9 +377,8 @@ static int find(struct agent *agent, const struct peer *peer, const char *text,
         }
     }
     struct program *found = by_name(agent, peer, text, true, &count);
-    if (count == 0) {
+    if (count == 0)
         found = by_name(agent, peer, text, false, &count);
-    }
     if (count == 1) {
         *ret_program = found;
         return 0;
@@ -425,9 +400,8 @@ static bool cut_seat(char *text, size_t *ret_seat)
     char *colon = strrchr(text, ':');
     size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
 
-    if (digits == 0 || digits > 4 || colon[1 + digits] || colon == text) {
+    if (digits == 0 || digits > 4 || colon[1 + digits] || colon == text)
         return false;
-    }
     *ret_seat = (size_t)strtoul(colon + 1, NULL, 10);
     *colon = '\0';
     return true;
@@ -444,13 +418,11 @@ int programs_find(struct agent *agent, const struct peer *peer, const char *text
     int error = find(agent, peer, text, ret_program, ret_error, error_size);
     *ret_seat = PROGRAM_ALL_SEATS;
     snprintf(name, sizeof(name), "%s", text);
-    if (error != -ESRCH || !cut_seat(name, &seat)) {
+    if (error != -ESRCH || !cut_seat(name, &seat))
         return error;
-    }
     error = find(agent, peer, name, ret_program, ret_error, error_size);
-    if (error) {
+    if (error)
         return error;
-    }
     if (seat >= (*ret_program)->seat_count) {
         snprintf(ret_error, error_size, "program %s (pid %d) has %zu virtual device%s, from 0 on",
                  (*ret_program)->name, (int)(*ret_program)->pid, (*ret_program)->seat_count,

@@ -115,9 +115,8 @@ Test(run, nothing_in_a_folder_that_others_may_enter_is_used)
     cr_expect_eq(RESEAT("run", "sh", "-c", "exit 7")->status, 7);
     cr_expect_eq(RESEAT("run", "--device", "cpu0", "true")->status, 3);
     static const char *const verbs[] = {"ps", "devices", "agent"};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
         cr_expect_eq(RESEAT(verbs[i])->status, 1);
-    }
 }
 
 Test(run, one_driver_file_that_was_installed_serves_every_program)
@@ -139,9 +138,8 @@ Test(run, a_name_holds_no_control_characters)
 {
     static const char *const names[] = {"a\x1b[2J", "a\nb", "a\x7f", "a\xc2\x9b", "a\xff", "\x01"};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         cr_expect_eq(RESEAT("run", "--name", names[i], "true")->status, 2, "name %zu", i);
-    }
     cr_expect_eq(RESEAT("run", "--name", "caf\xc3\xa9 \xe2\x84\xa2", "true")->status, 0);
 }
 
@@ -199,9 +197,8 @@ static bool has_threads(pid_t pid, unsigned count)
 
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     for (int tried = 0; tried < 400; tried++) {
-        if (lstat(path, &stat) == 0 && stat.st_nlink >= 2 + count) {
+        if (lstat(path, &stat) == 0 && stat.st_nlink >= 2 + count)
             return true;
-        }
         usleep(25000);
     }
     return false;

@@ -295,9 +295,8 @@ static void wait_for_problem(const char *problem)
         const char *text = text_of(json_object_get(object, "agent"), "config_problem");
         bool reached = problem[0] ? strstr(text, problem) != NULL : !text[0];
         json_decref(object);
-        if (reached) {
+        if (reached)
             return;
-        }
         usleep(25000);
     }
     cr_assert(false, "the agent never said \"%s\"", problem);

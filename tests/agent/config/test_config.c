@@ -243,11 +243,9 @@ static void check_precedence(const struct setting *setting, unsigned sources)
 
 Test(config, an_option_goes_before_the_environment_before_the_file_before_the_default)
 {
-    for (size_t i = 0; i < settings_count; i++) {
-        for (unsigned sources = 0; sources < 8; sources++) {
+    for (size_t i = 0; i < settings_count; i++)
+        for (unsigned sources = 0; sources < 8; sources++)
             check_precedence(&settings_table[i], sources);
-        }
-    }
 }
 
 Test(config, the_environment_counts_only_where_it_is_asked_for)

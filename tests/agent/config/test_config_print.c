@@ -61,9 +61,8 @@ static void any_name(char ret[32], size_t number)
                                          "'",   "\xc3\xa9", "};", "x",  "%s", "=", "."};
     size_t used = (size_t)sprintf(ret, "%zu", number);
 
-    for (unsigned i = (unsigned)any(0, 3); i > 0; i--) {
+    for (unsigned i = (unsigned)any(0, 3); i > 0; i--)
         used += (size_t)sprintf(ret + used, "%s", pieces[any(0, ARRAY_SIZE(pieces) - 1)]);
-    }
 }
 
 static uint64_t any_size(void)
@@ -74,19 +73,17 @@ static uint64_t any_size(void)
 static void put_text(FILE *to, const char *name, const char *text)
 {
     fprintf(to, "%s = \"", name);
-    for (; *text; text++) {
+    for (; *text; text++)
         fprintf(to, *text == '"' ? "\\%c" : "%c", *text);
-    }
     fputs("\";", to);
 }
 
 static void put_size(FILE *to, const char *name, uint64_t bytes)
 {
-    if (bytes % 1024 == 0) {
+    if (bytes % 1024 == 0)
         fprintf(to, "%s = \"%" PRIu64 "KiB\"; ", name, bytes / 1024);
-    } else {
+    else
         fprintf(to, "%s = \"%" PRIu64 "B\"; ", name, bytes);
-    }
 }
 
 static unsigned any_ways(char *ret_text)
@@ -102,9 +99,8 @@ static unsigned any_ways(char *ret_text)
         sprintf(ret_text + strlen(ret_text), "%s%s", i ? ", " : "", names[way]);
         ways |= 1u << way;
     }
-    if (!ways) {
+    if (!ways)
         strcpy(ret_text, "none");
-    }
     return ways;
 }
 
@@ -142,21 +138,16 @@ static void write_device(FILE *to, struct said_device *device, size_t number)
         any_name(device->model, any(0, 9));
         put_text(to, "model", device->model);
     }
-    if (device->kind) {
+    if (device->kind)
         put_text(to, "kind", device->kind);
-    }
-    if (any(0, 1)) {
+    if (any(0, 1))
         put_size(to, "memory", device->memory = any_size());
-    }
-    if (any(0, 1)) {
+    if (any(0, 1))
         fprintf(to, "speed = %u;", device->speed = (unsigned)any(1, 1000000));
-    }
-    if (any(0, 1)) {
+    if (any(0, 1))
         fprintf(to, "price = %u;", device->price = (unsigned)any(1, 1000000));
-    }
-    if (any(0, 1)) {
+    if (any(0, 1))
         fprintf(to, "closed = %s;", (device->closed = any(0, 1)) ? "true" : "false");
-    }
     fputs(" }", to);
 }
 
@@ -167,18 +158,14 @@ static void write_program(FILE *to, struct said_program *program, size_t number)
     *program = (struct said_program){.quota = CONFIG_UNLIMITED, .ways = 15};
     any_name(program->match, number);
     put_text(to, "{ match", program->match);
-    if (any(0, 1)) {
+    if (any(0, 1))
         fprintf(to, "priority = %d;", program->priority = (int)any(0, 2000) - 1000);
-    }
-    if (any(0, 1)) {
+    if (any(0, 1))
         fprintf(to, "preemptible = %s;", (program->preemptible = any(0, 1)) ? "true" : "false");
-    }
-    if (any(0, 1)) {
+    if (any(0, 1))
         put_size(to, "quota", program->quota = any_size());
-    }
-    if (any(0, 1)) {
+    if (any(0, 1))
         put_size(to, "presented", program->presented = any_size());
-    }
     if (any(0, 1)) {
         program->ways = any_ways(ways);
         put_text(to, "ways", ways);
@@ -245,9 +232,8 @@ static void expect_said(const struct config *config, const struct said *said)
         config_text_of(config, settings_table[i].name, text);
         cr_assert_str_eq(text, said->policy[i], "%s", settings_table[i].name);
     }
-    for (size_t i = 0; i < said->device_count; i++) {
+    for (size_t i = 0; i < said->device_count; i++)
         expect_device(config, &said->devices[i]);
-    }
     for (size_t i = 0; i < said->program_count; i++) {
         const struct said_program *expected = &said->programs[i];
         config_program(config, expected->match, &program);
@@ -372,9 +358,8 @@ Test(config_print, the_manual_page_shows_it_as_it_is)
     config_finish(&config);
     cr_expect(strstr(page, text), "the page does not have this:\n%s", text);
     /* Nor is a line wider than a page of 80 columns, with its margin, shows. */
-    for (const char *at = text; *at; at += strcspn(at, "\n") + 1) {
+    for (const char *at = text; *at; at += strcspn(at, "\n") + 1)
         cr_expect_leq(strcspn(at, "\n"), 68, "%.80s", at);
-    }
     free(text);
 }
 

@@ -25,9 +25,8 @@ static void expect_refused_bytes(const char *text, size_t size, unsigned line, c
     cr_expect_str_eq(config.path, "untouched");
     cr_expect_eq(error.line, line, "line %u: %s\n%s", error.line, error.reason, text);
     cr_expect(strstr(error.reason, why), "\"%s\"\nis not\n\"%s\"\n%s", error.reason, why, text);
-    for (const char *at = error.reason; *at; at++) {
+    for (const char *at = error.reason; *at; at++)
         cr_expect((unsigned char)*at >= ' ', "%s", error.reason);
-    }
     snprintf(path, sizeof(path), "%s/test.conf", config_folder);
     cr_expect_str_eq(error.file, path);
     config_error_format(&error, report, sizeof(report));
@@ -304,9 +303,8 @@ Test(config_refused, files_of_more_than_a_bounded_size)
     expect_refused_bytes(text, size, 0, "has more than 256 KiB");
     /* The largest, of the most that can be in it. */
     size_t used = (size_t)sprintf(text, "policy = {\n");
-    for (unsigned i = 0; i < 8191; i++) {
+    for (unsigned i = 0; i < 8191; i++)
         used += (size_t)sprintf(text + used, "k%x=1;\n", i);
-    }
     expect_refused_bytes(text, used, 1, "is not closed");
     memcpy(text + used, "};", 3);
     expect_refused_bytes(text, used + 2, 2, "no \"k0\" in \"policy\"");
@@ -315,9 +313,8 @@ Test(config_refused, files_of_more_than_a_bounded_size)
     /* The most entries, and one more. */
     for (unsigned more = 0; more < 2; more++) {
         used = (size_t)sprintf(text, "programs = (");
-        for (unsigned i = 0; i < CONFIG_ENTRIES_MAX + more; i++) {
+        for (unsigned i = 0; i < CONFIG_ENTRIES_MAX + more; i++)
             used += (size_t)sprintf(text + used, "%s{match=\"%u\"}", i ? "," : "", i);
-        }
         used += (size_t)sprintf(text + used, ");");
         if (more) {
             expect_refused_bytes(text, used, 1, "has 1025 entries");

@@ -175,9 +175,8 @@ static json_t *entry(json_t *presented, const char *list, const char *name)
     json_array_foreach(json_object_get(presented, list), i, one)
     {
         const char *found = json_string_value(json_object_get(one, "name"));
-        if (found && strcmp(found, name) == 0) {
+        if (found && strcmp(found, name) == 0)
             return one;
-        }
     }
     cr_assert(false, "no %s in %s", name, list);
     return NULL;
@@ -299,10 +298,8 @@ static pid_t start_several(const char *name, const char *devices, const char *co
     pid_t pid = harness_spawn(harness_reseat(), "run", "--name", name, "--device", devices,
                               "--devices", count, "--", harness_program(), "60", NULL);
     cr_assert(harness_state(name, "running", 10000));
-    for (int tried = 0; tried < 200 && strlen(places()) < 5 * strtoul(count, NULL, 10) - 1;
-         tried++) {
+    for (int tried = 0; tried < 200 && strlen(places()) < 5 * strtoul(count, NULL, 10) - 1; tried++)
         usleep(25000); /* until a status with all of them, of names of four letters, has come */
-    }
     return pid;
 }
 
@@ -569,9 +566,8 @@ Test(agent, a_child_after_fork_is_a_program_of_its_own)
         json_decref(object);
         object = json_loads(RESEAT("ps", "--json")->out, 0, NULL);
         apps = json_object_get(object, "apps");
-        if (json_array_size(apps) == 2) {
+        if (json_array_size(apps) == 2)
             break;
-        }
         usleep(50000);
     }
     cr_assert_eq(json_array_size(apps), 2);

@@ -71,9 +71,8 @@ static json_int_t wants(const char *which, const char *what)
 
 static bool comes_to_want(json_int_t memory)
 {
-    for (int i = 0; i < 500 && wants("preferred", "memory") != memory; i++) {
+    for (int i = 0; i < 500 && wants("preferred", "memory") != memory; i++)
         usleep(20000);
-    }
     return wants("preferred", "memory") == memory;
 }
 
@@ -124,12 +123,10 @@ static bool noted(const char *line)
         FILE *file = fopen(notes, "r");
         size_t size = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
         text[size] = '\0';
-        if (file) {
+        if (file)
             fclose(file);
-        }
-        if (strstr(text, line)) {
+        if (strstr(text, line))
             return true;
-        }
         usleep(20000);
     }
     return false;

@@ -33,9 +33,8 @@ static void send_bytes(int fd, const void *bytes, size_t size)
 
     while (size) {
         ssize_t count = send(fd, at, size, MSG_NOSIGNAL);
-        if (count <= 0) {
+        if (count <= 0)
             return;
-        }
         at += count;
         size -= (size_t)count;
     }
@@ -85,9 +84,8 @@ Test(badinput, bad_frames_cost_only_the_connection_that_sent_them)
         size_t size = (size_t)random() % sizeof(bytes) + 4;
         fd = harness_connect();
         cr_assert_geq(fd, 0);
-        for (size_t j = 0; j < size && j < sizeof(bytes); j++) {
+        for (size_t j = 0; j < size && j < sizeof(bytes); j++)
             bytes[j] = (uint8_t)random();
-        }
         bytes[2] = bytes[3] = 0;
         size = size > sizeof(bytes) ? sizeof(bytes) : size;
         send_bytes(fd, bytes, size);
@@ -141,9 +139,8 @@ Test(badinput, requests_of_random_fields_are_answered_or_refused)
         cr_assert_eq(frame_seal(&frame), 0);
         send_bytes(fd, frame.buffer.data, frame.buffer.size);
         frame_finish(&frame);
-        if (i % 2) {
+        if (i % 2)
             usleep(1000);
-        }
         close(fd);
     }
     cr_assert_eq(RESEAT("move", "bystander", "cpu0")->status, 4);

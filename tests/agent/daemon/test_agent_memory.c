@@ -138,9 +138,8 @@ Test(memory, what_others_were_granted_and_do_not_use_is_asked_back_first)
     cr_assert(puppet_allocate(a, 256 * MIB, SOON));
     cr_assert_str_eq(a->way, WAY_AGAIN);
     cr_assert_eq(a->seats[0].granted, 256 * MIB);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         cr_assert_eq(idle[i]->seats[0].granted, 0);
-    }
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 256 * MIB);
 }
 

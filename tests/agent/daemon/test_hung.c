@@ -65,9 +65,8 @@ static void expect_deadlines(const struct hung *hung)
     cr_expect_eq(result->status, 0, "%s", result->err);
     cr_expect(strstr(result->out, "was ended"), "%s", result->out);
     cr_expect_eq(process_start_time(hung->agent, &start), -ESRCH, "it lives");
-    for (size_t i = 0; i < hung->count; i++) {
+    for (size_t i = 0; i < hung->count; i++)
         close(hung->backlog[i]);
-    }
     cr_expect_eq(RESEAT("devices")->status, 0, "another one does not start");
 }
 

@@ -35,9 +35,8 @@ static const char *inside(const char *name)
 
 static void become(uid_t uid)
 {
-    if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid)) {
+    if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
         _exit(126);
-    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
@@ -63,9 +62,8 @@ static struct impostor pretend(uid_t uid, const char *path)
     impostor.pid = fork();
     if (impostor.pid == 0) {
         become(uid);
-        if (listen(fd, 8) || write(ready[1], "r", 1) != 1) {
+        if (listen(fd, 8) || write(ready[1], "r", 1) != 1)
             _exit(1);
-        }
         for (;;) {
             char bytes[4096];
             int peer = accept(fd, NULL, NULL);
@@ -88,9 +86,8 @@ static char what_it_heard(const struct impostor *impostor)
     struct pollfd polled = {.fd = impostor->heard, .events = POLLIN};
     char byte = 0;
 
-    if (poll(&polled, 1, SOON_MS) == 1) {
+    if (poll(&polled, 1, SOON_MS) == 1)
         (void)!read(impostor->heard, &byte, 1);
-    }
     return byte;
 }
 

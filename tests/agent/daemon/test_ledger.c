@@ -28,9 +28,8 @@ static uint64_t reserved_in_model(int device)
             sum += model.accounts[i].granted > model.accounts[i].held ? model.accounts[i].granted
                                                                       : model.accounts[i].held;
         }
-        if (model.accounts[i].open && model.accounts[i].target == device) {
+        if (model.accounts[i].open && model.accounts[i].target == device)
             sum += model.accounts[i].pending;
-        }
     }
     return sum;
 }
@@ -127,9 +126,8 @@ Test(ledger, sums_are_those_of_the_accounts_whatever_happens)
             cr_assert_eq(ledger.devices[i].held_peak, held_peak[i]);
         }
     }
-    for (int i = 0; i < ACCOUNTS; i++) {
+    for (int i = 0; i < ACCOUNTS; i++)
         ledger_close(&ledger, &accounts[i]);
-    }
     for (int i = 0; i < DEVICES; i++) {
         cr_assert_eq(ledger.devices[i].reserved, 0);
         cr_assert_eq(ledger.devices[i].accounts, 0);

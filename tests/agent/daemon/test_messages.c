@@ -46,9 +46,8 @@ static void finish(void)
 {
     char command[128];
 
-    while (agent.peers) {
+    while (agent.peers)
         peer_close(agent.peers);
-    }
     uv_close((uv_handle_t *)&agent.listener, NULL);
     uv_run(&agent.loop, UV_RUN_DEFAULT);
     cr_expect_eq(uv_loop_close(&agent.loop), 0);
@@ -67,9 +66,8 @@ static unsigned rows_of(const char *type, enum peer_role from)
 {
     unsigned rows = 0;
 
-    for (size_t i = 0; i < message_handler_count; i++) {
+    for (size_t i = 0; i < message_handler_count; i++)
         rows += message_handlers[i].from == from && strcmp(message_handlers[i].type, type) == 0;
-    }
     return rows;
 }
 
@@ -79,11 +77,9 @@ static bool is_said(const char *type)
     static const char *const said[] = {MSG_WELCOME, MSG_QUERY, MSG_STEP,  MSG_ERROR,
                                        MSG_ANSWER,  MSG_GRANT, MSG_SHRINK};
 
-    for (size_t i = 0; i < ARRAY_SIZE(said); i++) {
-        if (strcmp(said[i], type) == 0) {
+    for (size_t i = 0; i < ARRAY_SIZE(said); i++)
+        if (strcmp(said[i], type) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -95,13 +91,11 @@ Test(messages, every_type_of_the_protocol_has_one_row)
 
     cr_assert_not_null(header);
     while (fgets(line, sizeof(line), header)) {
-        if (sscanf(line, "#define MSG_%63s \"%63[^\"]\"", name, type) != 2) {
+        if (sscanf(line, "#define MSG_%63s \"%63[^\"]\"", name, type) != 2)
             continue;
-        }
         unsigned rows = 0;
-        for (int from = PEER_UNKNOWN; from <= PEER_CLIENT; from++) {
+        for (int from = PEER_UNKNOWN; from <= PEER_CLIENT; from++)
             rows += rows_of(type, (enum peer_role)from);
-        }
         cr_expect_eq(rows, is_said(type) ? 0 : 1, "%s has %u rows", type, rows);
         types++;
         taken += rows;
@@ -128,9 +122,8 @@ static void say(int fd, struct frame *frame)
     cr_assert_eq(frame_seal(frame), 0);
     cr_assert_eq(send(fd, frame->buffer.data, frame->buffer.size, 0), (ssize_t)frame->buffer.size);
     frame_finish(frame);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         uv_run(&agent.loop, UV_RUN_NOWAIT);
-    }
 }
 
 /** True when an error of that code is all that comes; and nothing, when @code is NULL. */
@@ -143,9 +136,8 @@ static bool hears(int fd, const char *code)
     ssize_t count;
 
     frame_reader_init(&reader);
-    while ((count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0) {
+    while ((count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
         cr_assert_eq(frame_reader_feed(&reader, bytes, (size_t)count), 0);
-    }
     while (frame_reader_next(&reader, &message) == 1) {
         bool is = field_is(&message.root, "type", MSG_ERROR) && code &&
                   field_is(&message.root, "code", code);
@@ -186,12 +178,10 @@ Test(messages, what_another_may_say_is_refused_and_changes_nothing)
 
     for (size_t i = 0; i < message_handler_count; i++) {
         const struct message_handler *row = &message_handlers[i];
-        if (row->from != PEER_PROGRAM) {
+        if (row->from != PEER_PROGRAM)
             expect_refused(program, row->type);
-        }
-        if (row->from != PEER_CLIENT) {
+        if (row->from != PEER_CLIENT)
             expect_refused(client, row->type);
-        }
     }
     expect_refused(program, "nothing of the kind");
     expect_refused(client, "nothing of the kind");

@@ -439,9 +439,8 @@ Test(operator, every_error_has_its_exit_status_and_its_json)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         const char *arguments[4] = {wrong[i].first, wrong[i].second, wrong[i].third, NULL};
         size_t count = 0;
-        while (arguments[count]) {
+        while (arguments[count])
             count++;
-        }
         struct result *result =
             PUPPETS_RESEAT(wrong[i].command, arguments[0], arguments[1], arguments[2]);
         cr_expect_eq(result->status, wrong[i].status, "%zu: %d %s", i, result->status, result->err);

@@ -148,11 +148,9 @@ static bool granted_unheard(uint64_t bytes)
     char expected[64];
 
     snprintf(expected, sizeof(expected), "\"granted_bytes\": %llu", (unsigned long long)bytes);
-    for (unsigned i = 0; i < 400; i++) {
-        if (strstr(RESEAT("ps", "--json")->out, expected)) {
+    for (unsigned i = 0; i < 400; i++)
+        if (strstr(RESEAT("ps", "--json")->out, expected))
             return true;
-        }
-    }
     return false;
 }
 
@@ -236,9 +234,8 @@ static bool resumed(void *data)
         puppet_kill(leaving->puppet);
         leaving->gone = true;
     }
-    if (waitpid(leaving->pid, &status, WNOHANG) != leaving->pid) {
+    if (waitpid(leaving->pid, &status, WNOHANG) != leaving->pid)
         return false;
-    }
     leaving->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return true;
 }
@@ -268,14 +265,12 @@ Test(queue, resume_that_is_given_up_leaves_it_suspended)
     cr_assert(strstr(result->err, "stays suspended"), "%s", result->err);
     cr_assert_eq(ps_says("a", "displaced"), 0);
     pid_t pid = harness_spawn(harness_reseat(), "resume", "a", "gpu0", NULL);
-    while (ps_says("a", "displaced") != 1) {
+    while (ps_says("a", "displaced") != 1)
         puppets_for(5);
-    }
     kill(pid, SIGINT);
     cr_assert_eq(harness_wait(pid), 1);
-    while (ps_says("a", "displaced") != 0) {
+    while (ps_says("a", "displaced") != 0)
         puppets_for(5);
-    }
     puppet_kill(other);
     cr_assert(state_comes_to("a", "suspended", SOON));
     cr_assert_eq(a->resumes, 0);
@@ -331,9 +326,8 @@ Test(queue, an_agent_that_is_killed_takes_no_place_and_no_time_from_who_queues)
     cr_assert(strstr(result->out, "queues for gpu0 alone"), "%s", result->out);
     uint64_t ticket = ps_says("a", "ticket");
     kill(harness_agent(), SIGKILL);
-    for (unsigned i = 0; RESEAT("agent", "start")->status; i++) {
+    for (unsigned i = 0; RESEAT("agent", "start")->status; i++)
         cr_assert_lt(i, 100);
-    }
     puppet_connect(a);
     puppet_connect(b);
     puppet_connect(other);
@@ -378,9 +372,8 @@ Test(queue, what_is_already_there_is_done)
         {"move", "gpu0", "gpu0"}, {"resume", NULL, "gpu0"}, {"suspend", NULL, ""}};
 
     for (unsigned i = 0; i < 3; i++) {
-        if (i == 2) {
+        if (i == 2)
             cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
-        }
         struct result *result = PUPPETS_RESEAT(commands[i][0], "a", commands[i][1]);
         cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
         cr_assert(strstr(result->out, "already there"), "%s", result->out);
@@ -406,9 +399,8 @@ Test(queue, who_grows_in_small_pieces_displaces_in_large_ones)
     struct puppet_kind kind = {.device = "gpu:one", .priority = "1", .ways = "w"};
     struct puppet *high = puppet_start("high", &kind);
 
-    while (low->shrinks == 0) {
+    while (low->shrinks == 0)
         cr_assert(puppet_allocate(high, MIB, SOON));
-    }
     uint64_t held = high->seats[0].held;
     for (unsigned i = 0; i < 96; i++) {
         cr_assert(puppet_allocate(high, MIB, SOON));

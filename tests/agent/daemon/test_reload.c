@@ -70,9 +70,8 @@ static const char *treated(const char *name)
     text[0] = '\0';
     json_array_foreach(json_object_get(object, "apps"), i, app)
     {
-        if (strcmp(json_string_value(json_object_get(app, "name")), name)) {
+        if (strcmp(json_string_value(json_object_get(app, "name")), name))
             continue;
-        }
         used = (size_t)snprintf(text, sizeof(text), "%s ",
                                 json_string_value(json_object_get(app, "priority")));
         json_array_foreach(json_object_get(app, "on_full"), k, way)
@@ -80,9 +79,8 @@ static const char *treated(const char *name)
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", k ? "," : "",
                                      json_string_value(way));
         }
-        if (json_is_true(json_object_get(app, "preemptible"))) {
+        if (json_is_true(json_object_get(app, "preemptible")))
             snprintf(text + used, sizeof(text) - used, " preemptible");
-        }
     }
     json_decref(object);
     return text;

@@ -9,10 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/govern/admit.h"
-#include "agent/daemon/govern/bars.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
@@ -51,12 +48,10 @@ static void finish(void)
 {
     char path[128];
 
-    while (agent.peers) {
+    while (agent.peers)
         peer_close(agent.peers);
-    }
-    if (agent.listener.data) {
+    if (agent.listener.data)
         uv_close((uv_handle_t *)&agent.listener, NULL);
-    }
     uv_run(&agent.loop, UV_RUN_DEFAULT);
     cr_expect_eq(uv_loop_close(&agent.loop), 0);
     govern_finish(&agent);
@@ -94,9 +89,8 @@ static void say_hello(int fd)
 /** What has come is handled; all of it, since nothing else is sent. */
 static void run(void)
 {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         uv_run(&agent.loop, UV_RUN_NOWAIT);
-    }
 }
 
 static bool is_closed(int fd)

@@ -51,9 +51,8 @@ static const char *inside(const char *name)
 
 static void become(uid_t uid)
 {
-    if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid)) {
+    if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
         _exit(126);
-    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
@@ -108,9 +107,8 @@ static struct visitor visit(uid_t uid)
     if (visitor.pid == 0) {
         become(uid);
         int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        if (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
+        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)))
             _exit(1);
-        }
         hand_over(ends[1], fd);
         pause();
         _exit(0);
@@ -144,16 +142,13 @@ static bool hear(struct visitor *visitor, struct message *ret_message, int ms)
         char bytes[8192];
         struct pollfd polled = {.fd = visitor->fd, .events = POLLIN};
         int got = frame_reader_next(&visitor->reader, ret_message);
-        if (got) {
+        if (got)
             return got == 1;
-        }
-        if (poll(&polled, 1, ms) <= 0) {
+        if (poll(&polled, 1, ms) <= 0)
             return false;
-        }
         ssize_t count = recv(visitor->fd, bytes, sizeof(bytes), 0);
-        if (count <= 0) {
+        if (count <= 0)
             return false;
-        }
         cr_assert_eq(frame_reader_feed(&visitor->reader, bytes, (size_t)count), 0);
     }
 }
@@ -175,9 +170,8 @@ static bool greet_as(struct visitor *visitor, const char *role, const char *name
     frame_string(&frame, "name", name);
     frame_string(&frame, "id", id);
     frame_string(&frame, "program", name);
-    if (!ask(visitor, &frame, &message)) {
+    if (!ask(visitor, &frame, &message))
         return false;
-    }
     bool welcome = field_is(&message.root, "type", MSG_WELCOME);
     message_finish(&message);
     return welcome;
@@ -269,9 +263,8 @@ static bool lists(struct visitor *client, const char *type, const char *list, co
     cr_assert(ask(client, &frame, &message), "no answer to %s", type);
     cr_assert(field_is(&message.root, "type", type));
     size_t count = field_array(&message.root, list, &items);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         found = found || field_is(&items[i], "name", name);
-    }
     message_finish(&message);
     return found;
 }
@@ -339,9 +332,8 @@ static size_t users_of_devices(struct visitor *client)
     cr_assert(ask(client, &frame, &message));
     size_t count = field_array(&message.root, "devices", &devices);
     cr_assert_eq(count, 3);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         users += field_array(&devices[i], "apps", &apps);
-    }
     message_finish(&message);
     return users;
 }
@@ -395,9 +387,8 @@ static bool has_own_devices(struct visitor *client)
     frame_end(&frame);
     cr_assert(ask(client, &frame, &message));
     size_t count = field_array(&message.root, "devices", &devices);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         found = found || field_is(&devices[i], "device", "theirs");
-    }
     message_finish(&message);
     return found;
 }
@@ -425,9 +416,8 @@ static uint64_t told_request(struct visitor *program)
                           ? field_u64(&message.root, "request", 0)
                           : 0;
         message_finish(&message);
-        if (id) {
+        if (id)
             return id;
-        }
     }
     cr_assert(false, "the program is not asked");
     return 0;

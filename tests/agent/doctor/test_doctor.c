@@ -113,9 +113,8 @@ static const char *check_of(json_t *object, const char *mark)
 
     json_array_foreach(json_object_get(object, "checks"), i, one)
     {
-        if (strcmp(json_string_value(json_object_get(one, "result")), mark) == 0) {
+        if (strcmp(json_string_value(json_object_get(one, "result")), mark) == 0)
             return json_string_value(json_object_get(one, "text"));
-        }
     }
     return NULL;
 }
@@ -331,9 +330,8 @@ Test(doctor, damaged_files_are_survived)
         fseek(file, at, SEEK_SET);
         fputs("\xff\xff\xff", file);
         fclose(file);
-        if (at % 10 == 0) {
+        if (at % 10 == 0)
             cr_assert_lt(RESEAT("doctor", path)->status, 128);
-        }
     }
     expect(RESEAT("doctor", write_file("unclosed", "#!/bin/sh\n${a $(b `c \" ' \\")), 0,
            "no sign of OpenCL");

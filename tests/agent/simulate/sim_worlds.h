@@ -105,9 +105,8 @@ static inline uint64_t reclaim_first(void)
     options.away_ms = 100000 * HOUR;
     for (options.seed = 1;; options.seed++) {
         uint64_t when = time_of_reclaim(0, mean);
-        if (when > 1000 * SECOND && when < 2000 * SECOND && time_of_reclaim(1, mean) > 4 * HOUR) {
+        if (when > 1000 * SECOND && when < 2000 * SECOND && time_of_reclaim(1, mean) > 4 * HOUR)
             return when;
-        }
     }
 }
 

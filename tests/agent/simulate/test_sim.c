@@ -12,9 +12,8 @@ static void crowd(bool two_nodes)
     begin(8 * GB, 1000, 8 * GB, 1000);
     add_node(0, 100 * GB);
     add_device(0);
-    if (two_nodes) {
+    if (two_nodes)
         add_node(0, 100 * GB);
-    }
     add_device(0);
     add_program(0, 100, 6 * GB, 500, 0, UINT64_MAX);
     add_program(0, 100, 6 * GB, 500, 0, UINT64_MAX);
@@ -266,9 +265,8 @@ Test(sim, a_failure_gives_no_notice)
     for (options.seed = 1;; options.seed++) {
         uint64_t other = (uint64_t)(sim_exponential(sim_random(options.seed, 1, 1)) * (double)mean);
         when = (uint64_t)(sim_exponential(sim_random(options.seed, 0, 1)) * (double)mean);
-        if (when > 1000 * SECOND && when < 2000 * SECOND && other > 4 * HOUR) {
+        if (when > 1000 * SECOND && when < 2000 * SECOND && other > 4 * HOUR)
             break;
-        }
     }
     failure = when + 1;
     struct sim_result result = run(SIM_RECONFIGURATION);

@@ -67,9 +67,8 @@ static void judge(const struct sim_event *log, uint64_t asked, uint64_t lost, ch
     struct sim_check *check = sim_check_create(&trace, false);
 
     cr_assert(check);
-    for (size_t i = 0; i < MOST; i++) {
+    for (size_t i = 0; i < MOST; i++)
         sim_check_event(check, &log[i]);
-    }
     sim_check_end(check, asked, lost);
     snprintf(ret_problem, SIM_ERROR, "%s", sim_check_problem(check));
     sim_check_destroy(check);
@@ -257,9 +256,8 @@ static void expect_of_cluster(const struct sim_event *log, size_t count, bool be
     struct sim_check *check = sim_check_create(&cluster, between);
 
     cr_assert(check);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         sim_check_event(check, &log[i]);
-    }
     const char *problem = sim_check_problem(check);
     cr_expect(*part ? strstr(problem, part) != NULL : !*problem, "\"%s\" is not \"%s\"", problem,
               part);

@@ -94,9 +94,8 @@ static const json_t *run_of(const json_t *object, const char *regime)
 
     json_array_foreach(runs, i, run)
     {
-        if (!strcmp(json_string_value(json_object_get(run, "regime")), regime)) {
+        if (!strcmp(json_string_value(json_object_get(run, "regime")), regime))
             return run;
-        }
     }
     cr_assert_fail("%s", regime);
     return NULL;
@@ -196,9 +195,8 @@ Test(simulate, the_table_says_what_it_assumes)
     cr_expect(strstr(result->out, "reconfiguration"));
     cr_expect(strstr(result->out, "0.25/h"));
     cr_expect(strstr(result->out, "RECLAIM: of each node, with its"));
-    for (const char *at = result->out; *at; at += strcspn(at, "\n") + 1) {
+    for (const char *at = result->out; *at; at += strcspn(at, "\n") + 1)
         cr_expect_leq(strcspn(at, "\n"), 80, "%s", at);
-    }
 }
 
 Test(simulate, the_table_of_models_is_shown_and_taken)
@@ -266,9 +264,8 @@ Test(simulate, malformed_nodes_are_refused_with_their_line)
         {NODES "n,1,1,1,T4,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\n", "nodes.csv:2: 20 fields"},
     };
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         try_files(cases[i].text, TASKS TASK, cases[i].reason);
-    }
 }
 
 Test(simulate, malformed_tasks_are_refused_with_their_line)
@@ -301,9 +298,8 @@ Test(simulate, malformed_tasks_are_refused_with_their_line)
         {TASKS "t,1,1,1,1,,LS,Running,0,0x10,0\n", "tasks.csv:2: deletion_time is \"0x10\""},
     };
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         try_files(NODES NODE, cases[i].text, cases[i].reason);
-    }
 }
 
 Test(simulate, malformed_models_are_refused_with_their_line)
@@ -375,12 +371,10 @@ Test(simulate, bad_arguments_are_refused)
         "synthetic:node=65",   "synthetic:host=4097",
     };
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         expect_refused(RESEAT("simulate", SMALL, cases[i].option, cases[i].value), cases[i].reason);
-    }
-    for (size_t i = 0; i < sizeof(traces) / sizeof(*traces); i++) {
+    for (size_t i = 0; i < sizeof(traces) / sizeof(*traces); i++)
         expect_refused(RESEAT("simulate", traces[i]), "reseat simulate: ");
-    }
     expect_refused(RESEAT("simulate"), "no trace is named");
     struct result *result = RESEAT("simulate", "synthetic:devices=0", "--json");
     json_t *object = parse(result->out);

@@ -93,9 +93,8 @@ Test(protocol, what_headers_announce_is_not_believed)
     struct message message;
     uint8_t deep[64];
 
-    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
         cr_assert_eq(message_decode(bad[i], sizes[i], &message), -EPROTO, "case %zu", i);
-    }
     cr_assert_eq(message_decode(bad[0], 0, &message), -EPROTO);
     memset(deep, 0x91, sizeof(deep));
     deep[0] = 0x81;
@@ -117,13 +116,11 @@ Test(protocol, random_and_altered_bytes_never_break_the_reader)
         if (round % 2) {
             size = frame.buffer.size - 4 < sizeof(bytes) ? frame.buffer.size - 4 : sizeof(bytes);
             memcpy(bytes, frame.buffer.data + 4, size);
-            for (int i = 0; i < 3; i++) {
+            for (int i = 0; i < 3; i++)
                 bytes[(size_t)random() % size] = (uint8_t)random();
-            }
         } else {
-            for (size_t i = 0; i < size; i++) {
+            for (size_t i = 0; i < size; i++)
                 bytes[i] = (uint8_t)random();
-            }
         }
         int result = message_decode(bytes, size, &message);
         cr_assert(result == 0 || result == -EPROTO);
@@ -314,9 +311,8 @@ Test(device_key, damaged_text_is_refused)
                                       "icd=a;device=b;pci=0123456789abcdef"};
     struct device_key key = {.ordinal = 77};
 
-    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
         cr_assert_eq(device_key_parse(bad[i], &key), -EINVAL, "%s", bad[i]);
-    }
     cr_assert_eq(key.ordinal, 77);
 }
 

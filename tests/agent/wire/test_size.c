@@ -60,9 +60,8 @@ Test(size, junk_is_refused)
         "1PiB",  "1GiB,",  "1GiB\n", "1\xe2",  "GiB1", "1GiB1", "00x",    "1Gi",   "1b",    "1MiB2",
         "1K",    "MiB 1",  "1 B",    "1\tKiB", "0 B",  "0x0",   "one GiB"};
 
-    for (size_t i = 0; i < ARRAY_SIZE(junk); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(junk); i++)
         expect_refused(junk[i], -EINVAL, "is not a size");
-    }
     /* Text of any length leaves a line that fits. */
     char *text = malloc(100001);
     memset(text, 'x', 100000);
@@ -90,9 +89,8 @@ Test(size, what_64_bits_do_not_hold_is_refused)
                                         /* Multiplied by their unit these are small again. */
                                         "16777217TiB", "36893488147419103232GiB"};
 
-    for (size_t i = 0; i < ARRAY_SIZE(large); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(large); i++)
         expect_refused(large[i], -ERANGE, "is too large");
-    }
 }
 
 Test(size, what_is_written_is_read_again)
@@ -125,9 +123,8 @@ Test(size, what_is_written_is_read_again)
                              << (random() % 64) >>
                          (random() % 64);
         uint64_t again = ~bytes;
-        if (bytes == UINT64_MAX) {
+        if (bytes == UINT64_MAX)
             continue;
-        }
         size_format(bytes, text);
         cr_assert_eq(size_parse(text, &again, reason, sizeof(reason)), 0, "%s", reason);
         cr_assert_eq(again, bytes, "%s", text);

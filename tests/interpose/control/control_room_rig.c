@@ -71,9 +71,8 @@ void room_read(uint32_t seat, struct room_use *ret_use)
     cr_assert_lt(seat, PROTOCOL_SEATS_MAX);
     if (room_read_blocks) {
         sem_post(&room_reading);
-        for (;;) {
+        for (;;)
             pause();
-        }
     }
     *ret_use =
         (struct room_use){.granted = room_seats[seat].granted, .limited = room_seats[seat].limited};
@@ -91,9 +90,8 @@ int thread_start(const char *name, size_t stack, void *(*run)(void *), void *dat
                  pthread_t *ret_thread)
 {
     (void)name, (void)stack, (void)ret_thread;
-    if (room_no_threads) {
+    if (room_no_threads)
         return -EAGAIN;
-    }
     cr_assert_lt(room_threads, THREADS_MAX);
     cr_assert_eq(pthread_create(&threads[room_threads++], NULL, run, data), 0);
     return 0;
@@ -101,9 +99,8 @@ int thread_start(const char *name, size_t stack, void *(*run)(void *), void *dat
 
 static void wake(void)
 {
-    if (room_on_wake) {
+    if (room_on_wake)
         room_on_wake();
-    }
     sem_post(&room_woken);
 }
 
@@ -171,9 +168,8 @@ static void hear(void *data, struct frame *frame)
                          .failed = field_bool(map, "failed", false)};
     cr_assert(field_string(map, "type", one->type, sizeof(one->type)));
     message_finish(&message);
-    if (sent_breaks) {
+    if (sent_breaks)
         control_room_alone();
-    }
 }
 
 unsigned serve(void)
@@ -209,9 +205,8 @@ void welcome(const uint64_t *initial, size_t count)
     struct frame frame;
     frame_init(&frame, MSG_WELCOME);
     frame_array(&frame, "grants");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         frame_u64(&frame, NULL, initial[i]);
-    }
     frame_end(&frame);
     take_welcome(&frame);
 }
@@ -221,9 +216,8 @@ void answer(uint64_t id, const char *way)
     struct frame frame;
     frame_init(&frame, MSG_ANSWER);
     frame_u64(&frame, "id", id);
-    if (way) {
+    if (way)
         frame_string(&frame, "way", way);
-    }
     frame_string(&frame, "reason", "a test says so");
     take(&frame);
 }
@@ -278,9 +272,8 @@ void room_rig_begin(void)
 
 void room_rig_finish(void)
 {
-    for (unsigned i = 0; i < room_threads; i++) {
+    for (unsigned i = 0; i < room_threads; i++)
         pthread_join(threads[i], NULL);
-    }
 }
 
 void welcome_of_one_that_answers(void)

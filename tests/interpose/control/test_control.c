@@ -118,9 +118,8 @@ static uint64_t heard(struct talk *talk, const char *type, char *ret_reason, siz
         uint64_t request = field_u64(&message.root, "request", 0);
         field_string(&message.root, "reason", ret_reason, size);
         message_finish(&message);
-        if (is) {
+        if (is)
             return request;
-        }
     }
 }
 
@@ -132,17 +131,15 @@ Test(control, more_requests_than_wait_are_refused_at_once)
 
     program = harness_spawn(harness_program(), "100", NULL);
     meet(&talk);
-    for (uint64_t request = 1; request <= JOBS + 2; request++) {
+    for (uint64_t request = 1; request <= JOBS + 2; request++)
         say(&talk, MSG_MOVE, request);
-    }
     for (uint64_t request = JOBS + 1; request <= JOBS + 2; request++) {
         cr_assert_eq(heard(&talk, MSG_REPORT, reason, sizeof(reason)), request);
         cr_assert(strstr(reason, "too many requests"), "%s", reason);
     }
     /* The others go on, each to its own end; and with that there is room again. */
-    for (uint64_t request = 1; request <= JOBS; request++) {
+    for (uint64_t request = 1; request <= JOBS; request++)
         say(&talk, MSG_CANCEL, request);
-    }
     for (unsigned i = 0; i < JOBS; i++) {
         uint64_t request = heard(&talk, MSG_REPORT, reason, sizeof(reason));
         cr_assert(request >= 1 && request <= JOBS && !(canceled & 1u << request), "%d",
@@ -172,13 +169,11 @@ Test(control, an_agent_hears_nothing_of_what_another_asked)
         hear(&second, &message);
         bool progress = field_is(&message.root, "type", MSG_PROGRESS);
         bool report = field_is(&message.root, "type", MSG_REPORT);
-        if (progress || report) {
+        if (progress || report)
             cr_assert_eq(field_u64(&message.root, "request", 0), 8);
-        }
         message_finish(&message);
-        if (progress) {
+        if (progress)
             say(&second, MSG_CANCEL, 8);
-        }
         ended = report;
     }
     part(&second);

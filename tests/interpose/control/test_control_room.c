@@ -131,9 +131,8 @@ Test(control_room, threads_that_wait_together_each_get_their_answer)
         cr_assert_eq(one->seat, one->total % 4);
         answer(one->id, ways[one->total % 3]);
     }
-    for (unsigned i = 0; i < THREADS; i++) {
+    for (unsigned i = 0; i < THREADS; i++)
         cr_assert_eq(answer_of(&askers[i]), answers[i % 3], "%u", i);
-    }
     cr_assert_not(control_room_needs());
 }
 
@@ -331,9 +330,8 @@ Test(control_room, slack_is_given_back_now_and_then)
     welcome(NULL, 0);
     room_seats[1].slack = 3 * MIB;
     room_seats[3].slack = 5 * MIB;
-    for (unsigned i = 1; i < TURNS; i++) {
+    for (unsigned i = 1; i < TURNS; i++)
         cr_assert_eq(serve(), 0);
-    }
     cr_assert_eq(room_slack_looks, 0, "it costs a look at the seats");
     room_seats[3].granted = 2 * MIB;
     shrink(3, 0);
@@ -341,9 +339,8 @@ Test(control_room, slack_is_given_back_now_and_then)
     expect_return(0, 1, 3 * MIB);
     expect_return(1, 3, 7 * MIB);
     room_seats[0].slack = MIB;
-    for (unsigned i = 1; i < TURNS; i++) {
+    for (unsigned i = 1; i < TURNS; i++)
         cr_assert_eq(serve(), 0);
-    }
     cr_assert_eq(serve(), 1);
     expect_return(0, 0, MIB);
 }
@@ -419,9 +416,8 @@ static unsigned asked_for(unsigned seconds)
         room_clock_ns += 250000000;
         unsigned frames = serve();
         cr_assert(room_served, "given up after %u of %u quarters", i, seconds * 4);
-        for (unsigned j = 0; j < frames; j++) {
+        for (unsigned j = 0; j < frames; j++)
             count += strcmp(sent[j].type, MSG_ALIVE) == 0;
-        }
     }
     return count;
 }
@@ -506,27 +502,22 @@ static int child_of_fork(void)
     struct asker asker;
 
     alarm(CHILD_S);
-    if (room_policy(&some) != ROOM_FORCE) {
+    if (room_policy(&some) != ROOM_FORCE)
         return 1;
-    }
     sem_trywait(&room_woken);
-    if (control_room_needs() || serve() != 0) {
+    if (control_room_needs() || serve() != 0)
         return 2;
-    }
     control_room_begin();
-    if (room_grants != 0) {
+    if (room_grants != 0)
         return 3;
-    }
     welcome(NULL, 0);
-    if (serve() != 0) {
+    if (serve() != 0)
         return 4;
-    }
     /* What waits in the parent is not waited for. */
     for (int i = 5; i < 9; i++) {
         answer(asked(&asker, &some), WAY_SPILL);
-        if (answer_of(&asker) != ROOM_SPILL) {
+        if (answer_of(&asker) != ROOM_SPILL)
             return i;
-        }
     }
     return 0;
 }
@@ -544,9 +535,8 @@ Test(control_room, a_fork_leaves_waiting_to_the_parent)
     ask(&unheard, &some);
     pid_t child = fork();
     cr_assert_geq(child, 0);
-    if (child == 0) {
+    if (child == 0)
         _exit(child_of_fork());
-    }
     expect_child(child);
     cr_assert_eq(serve(), 2);
     cr_assert_str_eq(sent[0].type, MSG_NEED);

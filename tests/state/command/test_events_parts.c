@@ -194,9 +194,12 @@ Test(parts, end_in_the_error_of_the_first_that_failed_once_all_have_ended, .time
     OK(clReleaseEvent(event));
 }
 
+static atomic_bool pulled;
+
 static void *pull_later(void *data)
 {
     engine_rig_sleep(50);
+    atomic_store(&pulled, true);
     pull(data);
     return NULL;
 }
@@ -214,7 +217,8 @@ Test(parts, of_a_device_that_is_left_are_settled_and_the_others_go_on, .timeout 
     cl_event event = (cl_event)l.event;
     pull(&l.of[0]);
     cr_assert_eq(pthread_create(&thread, NULL, pull_later, &l.of[1]), 0);
-    engine_rig_moves(&l.s.rig, "three"); /* waits for it */
+    engine_rig_moves(&l.s.rig, "three");
+    cr_assert(atomic_load(&pulled), "the move did not wait for a part that runs there");
     cr_assert_eq(pthread_join(thread, NULL), 0);
     cr_assert(engine_rig_empties(&l.s.rig, "one"), "%s", engine_rig_alive(&l.s.rig, "one"));
     cr_assert_eq(status_of(&l), CL_RUNNING);

@@ -100,12 +100,12 @@ static bool is_free(const struct model *m, size_t at, size_t size, bool write)
 }
 
 /* 64 bytes or more of one part, in whole words. */
-struct range {
+struct span {
     cl_mem memory;
     size_t offset, size, at;
 };
 
-static bool pick_range(struct play *p, const struct model *m, bool write, struct range *ret)
+static bool pick_range(struct play *p, const struct model *m, bool write, struct span *ret)
 {
     unsigned i = pick(p, PARTS);
     ret->memory = m->parts[i];
@@ -117,7 +117,7 @@ static bool pick_range(struct play *p, const struct model *m, bool write, struct
 
 static void do_fill(struct play *p, struct model *m, cl_command_queue queue)
 {
-    struct range r;
+    struct span r;
     cl_uint value = (cl_uint)rand_r(&p->seed);
     if (!pick_range(p, m, true, &r))
         return;
@@ -147,7 +147,7 @@ static void do_add(struct play *p, struct model *m, cl_command_queue queue)
 static void do_read(struct play *p, struct model *m, cl_command_queue queue)
 {
     cl_uchar got[BYTES];
-    struct range r;
+    struct span r;
     if (!pick_range(p, m, false, &r))
         return;
     OK(clEnqueueReadBuffer(queue, r.memory, CL_TRUE, r.offset, r.size, got, 0, NULL, NULL));
@@ -157,7 +157,7 @@ static void do_read(struct play *p, struct model *m, cl_command_queue queue)
 static void do_copy(struct play *p, struct model *m, cl_command_queue queue)
 {
     struct model *to = m == &p->models[0] ? &p->models[1] : &p->models[0];
-    struct range a, b;
+    struct span a, b;
     if (!pick_range(p, m, false, &a) || !pick_range(p, to, true, &b))
         return;
     size_t size = a.size < b.size ? a.size : b.size;
@@ -171,7 +171,7 @@ static void do_map(struct play *p, struct model *m, cl_command_queue queue)
                                          CL_MAP_WRITE_INVALIDATE_REGION};
     struct held_map *map = &m->maps[pick(p, MAPS)];
     cl_map_flags flags = kinds[pick(p, 3)];
-    struct range r;
+    struct span r;
     cl_int error;
     if (map->pointer || !pick_range(p, m, flags != CL_MAP_READ, &r))
         return;

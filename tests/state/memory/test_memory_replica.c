@@ -5,6 +5,7 @@
 
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
+#include "state/room/room.h"
 #include "tests/support/engine_rig.h"
 
 /* What may be copied while the program runs, and what has to end before. Two virtual devices. */
@@ -263,4 +264,257 @@ Test(replica, an_unmap_ends_the_oldest_map, .timeout = 60)
         cr_assert_eq(p.got[i], 0x11111111u, "what the first one wrote is not back");
     OK(clEnqueueUnmapMemObject(p.queues[0], p.buffer, part, 0, NULL, NULL));
     OK(clFinish(p.queues[0]));
+}
+
+/*
+ * Ranges of bytes.
+ */
+
+static void fill_part(struct pair *p, int queue, size_t i, cl_uint value)
+{
+    OK(clEnqueueFillBuffer(p->queues[queue], p->buffer, &value, sizeof(value), i * PART, PART, 0,
+                           NULL, NULL));
+    OK(clFinish(p->queues[queue]));
+}
+
+static uint64_t lacks(const struct pair *p, uint8_t place)
+{
+    return extents_lacking(p->root, place, UINT32_MAX, replica_whole(p->root));
+}
+
+/* A device reads it; what the program reads need not be brought. */
+static void use(struct pair *p, int queue, size_t offset, size_t size)
+{
+    cl_mem copy = engine_buffer(p->context, 0, size, NULL);
+    OK(clEnqueueCopyBuffer(p->queues[queue], p->buffer, copy, offset, 0, size, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(p->queues[queue], copy, CL_TRUE, 0, size, p->got, 0, NULL, NULL));
+    OK(clReleaseMemObject(copy));
+}
+
+static void check_part(struct pair *p, int queue, size_t i, cl_uint value)
+{
+    use(p, queue, i * PART, PART);
+    for (size_t at = 0; at < PART / sizeof(cl_uint); at++)
+        cr_assert_eq(p->got[at], value, "word %zu of part %zu is %u, not %u", at, i, p->got[at],
+                     value);
+}
+
+Test(replica, only_what_a_command_names_is_brought, .timeout = 60)
+{
+    static struct pair p;
+    pair_open(&p, CONFIG);
+    (void)write_in_first(&p);
+    check_part(&p, 1, 7, 3);
+    cr_assert_eq(lacks(&p, 1), BYTES - PART);
+    OK(clEnqueueCopyBuffer(p.queues[1], p.buffer, p.buffer, 9 * PART, 7 * PART, PART / 2, 0, NULL,
+                           NULL));
+    OK(clFinish(p.queues[1]));
+    cr_assert_eq(lacks(&p, 1), BYTES - PART - PART / 2);
+    cr_assert_eq(lacks(&p, 0), PART / 2);
+}
+
+Test(replica, a_part_that_is_written_leaves_the_rest_as_it_is, .timeout = 60)
+{
+    static struct pair p;
+    pair_open(&p, CONFIG);
+    (void)write_in_first(&p);
+    use(&p, 1, 0, BYTES);
+    cr_assert_eq(lacks(&p, 1), 0);
+    fill_part(&p, 0, 3, 33);
+    cr_assert_eq(lacks(&p, 1), PART);
+    cr_assert_eq(lacks(&p, 0), 0);
+    check_part(&p, 1, 2, 3);
+    cr_assert_eq(lacks(&p, 1), PART);
+    check_part(&p, 1, 3, 33);
+    cr_assert_eq(lacks(&p, 1), 0);
+}
+
+/* Each through a sub-buffer of its own: they are brought there once. */
+Test(replica, two_devices_write_their_parts_without_copies_between, .timeout = 60)
+{
+    static struct pair p;
+    static const char *const names[] = {"one", "two"};
+    cl_mem halves[2];
+    uint64_t calls = 0;
+    const size_t items = BYTES / 2 / sizeof(cl_uint);
+    cl_int error;
+    pair_open(&p, CONFIG);
+    (void)write_in_first(&p);
+    for (size_t i = 0; i < 2; i++) {
+        const cl_buffer_region region = {i * (BYTES / 2), BYTES / 2};
+        halves[i] = clCreateSubBuffer(p.buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+        OK(error);
+    }
+    for (cl_uint round = 0; round < 10; round++) {
+        uint64_t now = 0;
+        for (int i = 0; i < 2; i++) {
+            const cl_uint value = 10 * round + (cl_uint)i;
+            OK(clSetKernelArg(p.set, 0, sizeof(cl_mem), &halves[i]));
+            OK(clSetKernelArg(p.set, 1, sizeof(value), &value));
+            OK(clEnqueueNDRangeKernel(p.queues[i], p.set, 1, NULL, &items, NULL, 0, NULL, NULL));
+            OK(clFinish(p.queues[i]));
+        }
+        for (int i = 0; i < 2; i++)
+            now += emu_shared_calls(p.rig.emu, names[i], "clEnqueueReadBuffer") +
+                   emu_shared_calls(p.rig.emu, names[i], "clEnqueueWriteBuffer");
+        cr_assert(round == 0 ? now > 0 : now == calls, "round %u: %llu copies after %llu", round,
+                  (unsigned long long)now, (unsigned long long)calls);
+        calls = now;
+    }
+    cr_assert_eq(lacks(&p, 0), BYTES / 2);
+    cr_assert_eq(lacks(&p, 1), BYTES / 2);
+    check_part(&p, 1, 0, 90);
+    check_part(&p, 0, BYTES / PART - 1, 91);
+    for (size_t i = 0; i < 2; i++)
+        OK(clReleaseMemObject(halves[i]));
+}
+
+/* The second pass of copying ahead. */
+Test(replica, what_was_written_since_alone_is_copied_again, .timeout = 60)
+{
+    static struct pair p;
+    pair_open(&p, CONFIG);
+    (void)write_in_first(&p);
+    prepare(&p, "three");
+    for (cl_uint pass = 0; pass < 3; pass++) {
+        cr_assert_eq(gate_close(0), 0);
+        uint64_t version = extents_watch(p.root);
+        gate_open();
+        fill_part(&p, 0, pass, pass);
+        fill_part(&p, 0, 100 + pass, pass);
+        /* What was written while the mover copied is left for the next pass. */
+        cr_assert_eq(copy_ahead(&p, 2, version), pass == 0 ? BYTES - 2 * PART : 2 * PART);
+        extents_unwatch(p.root);
+        cr_assert_eq(lacks(&p, 2), 2 * PART);
+    }
+    cr_assert_eq(copy_ahead(&p, 2, atomic_load(&p.root->version)), 2 * PART);
+    struct residence *to = ((struct context *)p.context)->at[2];
+    OK(to->cl->clEnqueueReadBuffer(to->io, p.root->real[2], CL_TRUE, 0, BYTES, p.got, 0, NULL,
+                                   NULL));
+    for (size_t i = 0; i < WORDS; i++) {
+        size_t at = i / (PART / sizeof(cl_uint));
+        cr_assert_eq(p.got[i], at % 100 < 3 && at < 103 ? at % 100 : 3, "word %zu is %u", i,
+                     p.got[i]);
+    }
+}
+
+/* Where the host has most of it only the rest is copied for a spill, and what a command names
+ * comes back. */
+Test(replica, of_what_spills_the_rest_is_copied, .timeout = 60)
+{
+    static struct pair p;
+    uint64_t bytes;
+    cl_int error = CL_SUCCESS;
+    pair_open(&p, CONFIG);
+    (void)write_in_first(&p);
+    (void)room_shrink(0, 0);
+    cr_assert(replica_is_latest_whole(p.root, PLACE_HOST) && !p.root->real[0]);
+    fill_part(&p, 0, 1, 11);
+    cr_assert_eq(lacks(&p, 0), BYTES - ((size_t)1 << 20), "%llu bytes are not there",
+                 (unsigned long long)lacks(&p, 0));
+    cr_assert_eq(lacks(&p, PLACE_HOST), PART);
+    const struct replica_batch batch = {.context = (struct context *)p.context,
+                                        .to = PLACE_HOST,
+                                        .quiet = true,
+                                        .roots = &p.root,
+                                        .count = 1};
+    cr_assert_eq(gate_close(0), 0);
+    cr_assert_eq(replica_refresh(&batch, &bytes, &error), 0);
+    cr_assert_eq(bytes, PART);
+    gate_open();
+    (void)room_shrink(0, 0);
+    cr_assert_not(p.root->real[0]);
+    const cl_uint *host = (const cl_uint *)memory_host_bytes(p.root);
+    for (size_t i = 0; i < WORDS; i++)
+        cr_assert_eq(host[i], i / (PART / sizeof(cl_uint)) == 1 ? 11 : 3, "word %zu", i);
+    check_part(&p, 0, 1, 11);
+    check_part(&p, 0, 2, 3);
+}
+
+/* Of an image: rows where it is flat, slices where it is deep. */
+static void image_by_layers(struct pair *p, cl_mem_object_type type)
+{
+    enum { WIDTH = 32, HEIGHT = 16, DEPTH = 8, ELEMENT = 4 };
+    bool deep = type == CL_MEM_OBJECT_IMAGE3D;
+    const cl_image_format format = {CL_R, CL_UNSIGNED_INT32};
+    const cl_image_desc desc = {.image_type = type,
+                                .image_width = WIDTH,
+                                .image_height = HEIGHT,
+                                .image_depth = deep ? DEPTH : 0};
+    const size_t words = (size_t)WIDTH * HEIGHT * (deep ? DEPTH : 1);
+    const size_t origin[3] = {3, 2, deep ? 5 : 0}, region[3] = {7, 4, deep ? 2 : 1};
+    cl_uint bytes[(size_t)WIDTH * HEIGHT * DEPTH], box[7 * 4 * 2];
+    cl_int error;
+    for (size_t i = 0; i < words; i++)
+        bytes[i] = (cl_uint)i * 31;
+    for (size_t i = 0; i < ARRAY_SIZE(box); i++)
+        box[i] = 1000000 + (cl_uint)i;
+    cl_mem image = clCreateImage(p->context, CL_MEM_COPY_HOST_PTR, &format, &desc, bytes, &error);
+    OK(error);
+    struct memory *root = memory_get(image);
+    struct replica_batch batch = {
+        .context = root->context, .to = PLACE_HOST, .quiet = true, .roots = &root, .count = 1};
+    for (unsigned pass = 0; pass < 2; pass++) {
+        uint64_t copied;
+        if (pass == 1) {
+            OK(clEnqueueWriteImage(p->queues[0], image, CL_TRUE, origin, region, 0, 0, box, 0, NULL,
+                                   NULL));
+            for (size_t i = 0; i < region[0] * region[1] * region[2]; i++)
+                bytes[((origin[2] + i / 28) * HEIGHT + origin[1] + i / 7 % 4) * WIDTH + origin[0] +
+                      i % 7] = box[i];
+        }
+        OK(clFinish(p->queues[0]));
+        cr_assert_eq(gate_close(0), 0);
+        cr_assert_eq(replica_refresh(&batch, &copied, &error), 0);
+        gate_open();
+        size_t layers = deep ? (size_t)2 * HEIGHT : 4;
+        cr_assert_eq(copied, pass == 0 ? words * ELEMENT : layers * WIDTH * ELEMENT);
+        cr_assert_arr_eq(memory_host_bytes(root), bytes, words * ELEMENT);
+    }
+    OK(clReleaseMemObject(image));
+}
+
+Test(replica, of_an_image_rows_or_slices_are_copied, .timeout = 60)
+{
+    static struct pair p;
+    pair_open(&p, CONFIG);
+    image_by_layers(&p, CL_MEM_OBJECT_IMAGE2D);
+    image_by_layers(&p, CL_MEM_OBJECT_IMAGE3D);
+}
+
+/* L4: what the host lacks of the program's memory goes beside it, and what it has goes along. */
+Test(replica, what_the_program_lent_is_kept_beside_it_with_all_its_bytes, .timeout = 60)
+{
+    static struct pair p;
+    const cl_uint value = 77;
+    struct move_report report;
+    cl_int error;
+    pair_open(&p, CONFIG);
+    cl_uint *lent = aligned_alloc(4096, BYTES);
+    cr_assert_not_null(lent);
+    for (size_t i = 0; i < WORDS; i++)
+        lent[i] = (cl_uint)i;
+    cl_mem buffer = clCreateBuffer(p.context, CL_MEM_USE_HOST_PTR, BYTES, lent, &error);
+    OK(error);
+    struct memory *root = memory_get(buffer);
+    /* The second device takes a part, so that it is told apart, and writes it. */
+    OK(clEnqueueFillBuffer(p.queues[1], buffer, &value, sizeof(value), 5 * PART, PART, 0, NULL,
+                           NULL));
+    OK(clFinish(p.queues[1]));
+    cr_assert(extents_latest(root, PLACE_HOST, (struct range){0, 5 * PART}));
+    struct move_request request = {.seat = 1};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    request.seat = 0;
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    cr_assert(replica_is_latest(root, PLACE_HOST));
+    cr_assert_not_null(root->store);
+    for (size_t i = 0; i < WORDS; i++) {
+        bool written = i / (PART / sizeof(cl_uint)) == 5;
+        cr_assert_eq(lent[i], i, "word %zu of the program's memory is %u", i, lent[i]);
+        cr_assert_eq(((const cl_uint *)root->store)[i], written ? value : i);
+    }
+    OK(clReleaseMemObject(buffer));
+    free(lent);
 }

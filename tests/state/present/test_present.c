@@ -49,10 +49,9 @@ static bool lists(const struct present *present, cl_device_info name, const char
     size_t size = 0;
 
     cr_assert_eq(present_device_info(present, name, sizeof(list), list, &size), CL_SUCCESS);
-    for (size_t i = 0; i < size / sizeof(list[0]); i++) {
+    for (size_t i = 0; i < size / sizeof(list[0]); i++)
         if (!strcmp(list[i].name, word) && list[i].version == version)
             return true;
-    }
     return false;
 }
 

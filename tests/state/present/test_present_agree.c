@@ -39,12 +39,11 @@ static bool has_feature(const struct present *present, const char *name)
 {
     const struct devinfo_value *list = devinfo_find(&present->device, CL_DEVICE_OPENCL_C_FEATURES);
 
-    for (size_t i = 0; list && i < list->size / sizeof(cl_name_version); i++) {
+    for (size_t i = 0; list && i < list->size / sizeof(cl_name_version); i++)
         if (!strcmp((const char *)list->bytes + i * sizeof(cl_name_version) +
                         offsetof(cl_name_version, name),
                     name))
             return true;
-    }
     return false;
 }
 
@@ -422,10 +421,9 @@ static void draw_device(struct devinfo *info, uint64_t *state)
     uint64_t atomics = 0x11 | (bits & 32 ? 2 : 0) | ((bits & 96) == 96 ? 4 : 0);
     char extensions[256] = "";
 
-    for (size_t i = 0; i < ARRAY_SIZE(abilities); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(abilities); i++)
         if (bits & 1u << i)
             strcat(strcat(extensions, extensions[0] ? " " : ""), abilities[i]);
-    }
     put_text(info, CL_DEVICE_EXTENSIONS, extensions);
     put8(info, CL_DEVICE_DOUBLE_FP_CONFIG, bits & 1 ? 0x3f : 0);
     put4(info, CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE, bits & 1 ? 1 + draw(state) % 8 : 0);

@@ -96,10 +96,9 @@ static double simulate(const struct cost_stage *stages, size_t n, uint64_t total
         }
         end = ready;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (stages[i].kind == COST_RING)
             once += stages[i].setup + (double)choice->chunk * choice->chunks / stages[i].bandwidth;
-    }
     return once + end;
 }
 

@@ -72,7 +72,10 @@ __attribute__((weak)) int main(int argc, char **argv)
 #define cr_assert_gt(a, b, ...)     plain_check((a) > (b), __FILE__, __LINE__, #a " > " #b)
 #define cr_assert_geq(a, b, ...)    plain_check((a) >= (b), __FILE__, __LINE__, #a " >= " #b)
 #define cr_assert_not_null(a, ...)  plain_check((a) != NULL, __FILE__, __LINE__, #a)
-#define cr_assert_fail(...)         plain_fail(__FILE__, __LINE__, "")
-#define cr_skip_test(why)           longjmp(plain_skip, 1)
+#define cr_assert_neq(a, b, ...)    plain_check((a) != (b), __FILE__, __LINE__, #a " != " #b)
+#define cr_assert_arr_eq(a, b, size, ...)                                                          \
+    plain_check(memcmp(a, b, size) == 0, __FILE__, __LINE__, #a " == " #b)
+#define cr_assert_fail(...) plain_fail(__FILE__, __LINE__, "")
+#define cr_skip_test(why)   longjmp(plain_skip, 1)
 
 #endif

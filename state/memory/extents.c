@@ -1,0 +1,427 @@
+#include "state/memory/extents.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/fork.h"
+#include "state/memory/memory.h"
+
+/* Of one that is told apart; it ends where the next begins. */
+struct entry {
+    size_t begin;
+    uint64_t version;
+    uint32_t latest;
+    uint8_t writer;
+};
+
+struct extents {
+    unsigned count, capacity;
+    uint64_t since; /* a mover copies what is no newer than this; 0: none does */
+    struct entry at[];
+};
+
+/* Guards every root's table, and version, held and writer of the roots that have one. Roots become
+ * whole under it, with threads inside the gate; they are told apart with the gate closed. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock};
+
+static uint64_t version_of(const struct memory *root)
+{
+    return atomic_load_explicit(&root->version, memory_order_relaxed);
+}
+
+/* Extents of an image are whole rows or slices, which one command of a driver copies. */
+static size_t unit_of(const struct memory *root)
+{
+    if (!root->image)
+        return 1;
+    return root->image->dims[2] > 1 ? root->image->slice_pitch : root->image->row_pitch;
+}
+
+/* What a root that is whole says of all its bytes. */
+static struct entry whole_entry(const struct memory *root)
+{
+    struct entry entry = {
+        .version = version_of(root),
+        .writer = atomic_load_explicit(&root->writer, memory_order_relaxed),
+    };
+    for (uint8_t place = 0; place <= PLACE_HOST; place++)
+        if (entry.version == 0 || entry.writer == place ||
+            atomic_load_explicit(&root->held[place], memory_order_relaxed) == entry.version)
+            entry.latest |= 1u << place;
+    return entry;
+}
+
+static size_t end_of(const struct memory *root, unsigned i)
+{
+    const struct extents *table = root->extents;
+    return i + 1 < table->count ? table->at[i + 1].begin : root->size;
+}
+
+/* The entry that has byte @at. */
+static unsigned find(const struct extents *table, size_t at)
+{
+    unsigned i = 0;
+    while (i + 1 < table->count && table->at[i + 1].begin <= at)
+        i++;
+    return i;
+}
+
+/* Nothing that anybody asks tells them apart. */
+static bool agree(const struct extents *table, const struct entry *a, const struct entry *b)
+{
+    return a->latest == b->latest && a->writer == b->writer &&
+           (a->version > table->since) == (b->version > table->since);
+}
+
+/* Entry @i and the one behind it are one: latest is what both are. */
+static void join(struct extents *table, unsigned i)
+{
+    struct entry *entry = &table->at[i], *next = entry + 1;
+    if (next->version > entry->version)
+        entry->version = next->version;
+    entry->latest &= next->latest;
+    table->count--;
+    memmove(next, next + 1, (table->count - i - 1) * sizeof(*next));
+}
+
+/* What one replica has alone needs no table: nothing is gained by knowing which part was written.
+ */
+static bool is_whole(const struct extents *table)
+{
+    uint32_t latest = table->at[0].latest;
+    return table->count == 1 && table->since == 0 && (latest & (latest - 1)) == 0;
+}
+
+/* The writer comes last: who sees it sees the rest. */
+static void make_whole(struct memory *root)
+{
+    const struct entry entry = root->extents->at[0];
+    uint64_t version = version_of(root);
+    for (uint8_t place = 0; place <= PLACE_HOST; place++)
+        atomic_store_explicit(&root->held[place], (entry.latest >> place) & 1 ? version : 0,
+                              memory_order_relaxed);
+    free(root->extents);
+    root->extents = NULL;
+    atomic_store_explicit(&root->writer, entry.writer, memory_order_release);
+}
+
+/* Under the lock, after a change: neighbours that agree are joined. */
+static void settle(struct memory *root)
+{
+    struct extents *table = root->extents;
+    for (unsigned i = 0; i + 1 < table->count;)
+        if (agree(table, &table->at[i], &table->at[i + 1]))
+            join(table, i);
+        else
+            i++;
+    if (is_whole(table))
+        make_whole(root);
+}
+
+/* Bytes that would count as stale, over all places, or as written, if entry @i and the next were
+ * one. SIZE_MAX: they must not be. A thread that was told that @place writes there, or has its
+ * bytes, may be about to say that it wrote: so that has to stay true. */
+static size_t join_loss(const struct memory *root, unsigned i, uint8_t place)
+{
+    const struct extents *table = root->extents;
+    const struct entry *a = &table->at[i], *b = a + 1;
+    size_t sizes[2] = {b->begin - a->begin, end_of(root, i + 1) - b->begin};
+    if (a->writer != b->writer || (a->latest & b->latest) == 0 ||
+        (((a->latest ^ b->latest) >> place) & 1))
+        return SIZE_MAX;
+    size_t loss = (size_t)__builtin_popcount(a->latest & ~b->latest) * sizes[0] +
+                  (size_t)__builtin_popcount(b->latest & ~a->latest) * sizes[1];
+    if ((a->version > table->since) != (b->version > table->since))
+        loss += sizes[a->version > table->since];
+    return loss;
+}
+
+/* Memory for two more entries. */
+static bool grow(struct memory *root)
+{
+    struct extents *table = root->extents;
+    if (table->count + 2 <= table->capacity)
+        return true;
+    unsigned capacity = 2 * table->capacity;
+    if (capacity > EXTENTS_MAX)
+        return false;
+    table = realloc(table, sizeof(*table) + capacity * sizeof(struct entry));
+    if (!table)
+        return false;
+    root->extents = table;
+    table->capacity = capacity;
+    return true;
+}
+
+/* Room for two more entries; false where no neighbours can be joined, or without memory. */
+static bool make_room(struct memory *root, uint8_t place)
+{
+    while (root->extents->count + 2 > EXTENTS_MAX) {
+        unsigned best = 0;
+        size_t least = SIZE_MAX;
+        for (unsigned i = 0; i + 1 < root->extents->count; i++) {
+            size_t loss = join_loss(root, i, place);
+            if (loss < least) {
+                least = loss;
+                best = i;
+            }
+        }
+        if (least == SIZE_MAX)
+            return false;
+        join(root->extents, best);
+    }
+    return grow(root);
+}
+
+/* There is room. */
+static void split(struct memory *root, size_t at)
+{
+    struct extents *table = root->extents;
+    unsigned i = find(table, at);
+    if (at == root->size || table->at[i].begin == at)
+        return;
+    memmove(&table->at[i + 1], &table->at[i], (table->count - i) * sizeof(table->at[0]));
+    table->at[i + 1].begin = at;
+    table->count++;
+}
+
+/* @range outward to rows or slices, within the root. */
+static struct range to_units(const struct memory *root, struct range range)
+{
+    size_t unit = unit_of(root);
+    size_t end = range.end < root->size ? (range.end + unit - 1) / unit * unit : root->size;
+    return (struct range){range.begin / unit * unit, end < root->size ? end : root->size};
+}
+
+/* Under the lock: extents begin and end where @range does, or it is counted outward to those that
+ * it lies in. */
+static struct range carve(struct memory *root, struct range range, uint8_t place)
+{
+    range = to_units(root, range);
+    if (make_room(root, place)) {
+        split(root, range.begin);
+        split(root, range.end);
+        return range;
+    }
+    return (struct range){root->extents->at[find(root->extents, range.begin)].begin,
+                          end_of(root, find(root->extents, range.end - 1))};
+}
+
+/* Under the lock, or where nobody else is. */
+static struct extent describe(const struct memory *root, size_t at)
+{
+    if (!replica_is_apart(root)) {
+        struct entry entry = whole_entry(root);
+        return (struct extent){{0, root->size}, entry.version, entry.latest, entry.writer};
+    }
+    unsigned i = find(root->extents, at);
+    const struct entry *entry = &root->extents->at[i];
+    return (struct extent){
+        {entry->begin, end_of(root, i)}, entry->version, entry->latest, entry->writer};
+}
+
+struct extent extent_at(const struct memory *root, size_t at)
+{
+    pthread_mutex_lock(&lock);
+    struct extent extent = describe(root, at);
+    pthread_mutex_unlock(&lock);
+    return extent;
+}
+
+bool extents_latest(const struct memory *root, uint8_t place, struct range range)
+{
+    bool latest = true;
+    pthread_mutex_lock(&lock);
+    for (struct extent e = {{0, range.begin}, 0, 0, 0}; latest && e.range.end < range.end;) {
+        e = describe(root, e.range.end);
+        latest = (e.latest >> place) & 1;
+    }
+    pthread_mutex_unlock(&lock);
+    return latest;
+}
+
+bool extents_written_by(const struct memory *root, uint8_t place, struct range range)
+{
+    bool written = true;
+    pthread_mutex_lock(&lock);
+    for (struct extent e = {{0, range.begin}, 0, 0, 0}; written && e.range.end < range.end;) {
+        e = describe(root, e.range.end);
+        written = e.writer == place;
+    }
+    pthread_mutex_unlock(&lock);
+    return written;
+}
+
+uint64_t extents_lacking(const struct memory *root, uint8_t place, uint32_t sources,
+                         struct range range)
+{
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&lock);
+    for (size_t at = range.begin; at < range.end;) {
+        struct extent e = describe(root, at);
+        size_t end = e.range.end < range.end ? e.range.end : range.end;
+        if (!((e.latest >> place) & 1) && (e.latest & sources) != 0)
+            bytes += end - at;
+        at = end;
+    }
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+/* Where it is @place's alone already nothing is told apart by splitting it. */
+static bool tells_apart(const struct extents *table, const struct entry *entry, uint8_t place)
+{
+    return entry->latest != 1u << place || entry->writer != place || entry->version <= table->since;
+}
+
+/* Outward over what would be joined with @range again. */
+static struct range widen(const struct memory *root, struct range range, uint8_t place)
+{
+    const struct extents *table = root->extents;
+    unsigned first = find(table, range.begin), last = find(table, range.end - 1);
+    if (!tells_apart(table, &table->at[first], place))
+        range.begin = table->at[first].begin;
+    if (!tells_apart(table, &table->at[last], place))
+        range.end = end_of(root, last);
+    return range;
+}
+
+void extents_written(struct memory *root, uint8_t place, struct range range)
+{
+    pthread_mutex_lock(&lock);
+    if (replica_is_apart(root)) {
+        uint64_t version = version_of(root) + 1;
+        atomic_store_explicit(&root->version, version, memory_order_relaxed);
+        range = carve(root, widen(root, range, place), place);
+        for (unsigned i = find(root->extents, range.begin);
+             i < root->extents->count && root->extents->at[i].begin < range.end; i++) {
+            root->extents->at[i].version = version;
+            root->extents->at[i].latest = 1u << place;
+            root->extents->at[i].writer = place;
+        }
+        settle(root);
+    } else {
+        replica_written_whole(root, place);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* A table of one extent, with room for a few. */
+static bool tell_apart(struct memory *root)
+{
+    enum { FEW = 4 };
+    if (replica_is_apart(root))
+        return true;
+    root->extents = malloc(sizeof(*root->extents) + FEW * sizeof(struct entry));
+    if (!root->extents)
+        return false;
+    *root->extents = (struct extents){.count = 1, .capacity = FEW};
+    root->extents->at[0] = whole_entry(root);
+    /* So that what looks at roots as if they were whole finds that nobody has the latest bytes. */
+    for (uint8_t place = 0; place <= PLACE_HOST; place++)
+        atomic_store_explicit(&root->held[place], 0, memory_order_relaxed);
+    if (version_of(root) == 0)
+        atomic_store_explicit(&root->version, 1, memory_order_relaxed);
+    atomic_store_explicit(&root->writer, PLACE_APART, memory_order_release);
+    return true;
+}
+
+struct range extents_part(struct memory *root, struct range range)
+{
+    struct range all = {0, root->size};
+    pthread_mutex_lock(&lock);
+    if (tell_apart(root))
+        all = carve(root, range, PLACE_HOST);
+    pthread_mutex_unlock(&lock);
+    return all;
+}
+
+void extents_claim(struct memory *root, uint8_t place, struct range range)
+{
+    pthread_mutex_lock(&lock);
+    bool all = range.begin == 0 && range.end == root->size;
+    if (replica_is_apart(root) || (!all && tell_apart(root))) {
+        range = carve(root, range, place);
+        for (size_t at = range.begin; at < range.end; at = describe(root, at).range.end)
+            root->extents->at[find(root->extents, at)].writer = place;
+        settle(root);
+    } else {
+        struct entry entry = whole_entry(root);
+        for (uint8_t i = 0; i <= PLACE_HOST; i++)
+            if ((entry.latest >> i) & 1)
+                atomic_store_explicit(&root->held[i], entry.version, memory_order_relaxed);
+        atomic_store_explicit(&root->writer, place, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void extents_refreshed(struct memory *root, uint8_t place, struct range range, uint64_t version)
+{
+    pthread_mutex_lock(&lock);
+    if (replica_is_apart(root)) {
+        if (grow(root)) {
+            split(root, range.begin);
+            split(root, range.end);
+        }
+        for (unsigned i = 0; i < root->extents->count; i++) {
+            struct entry *entry = &root->extents->at[i];
+            if (entry->begin >= range.begin && end_of(root, i) <= range.end &&
+                entry->version <= version)
+                entry->latest |= 1u << place;
+        }
+    } else if (range.begin == 0 && range.end == root->size) {
+        /* Bytes of an older version than the latest count as none. */
+        atomic_store_explicit(&root->held[place], version, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void extents_settle(struct memory *root)
+{
+    pthread_mutex_lock(&lock);
+    if (replica_is_apart(root))
+        settle(root);
+    pthread_mutex_unlock(&lock);
+}
+
+void extents_dropped(struct memory *root, uint8_t place)
+{
+    pthread_mutex_lock(&lock);
+    atomic_store_explicit(&root->held[place], 0, memory_order_relaxed);
+    if (replica_is_apart(root)) {
+        for (unsigned i = 0; i < root->extents->count; i++) {
+            struct entry *entry = &root->extents->at[i];
+            if (entry->version != 0)
+                entry->latest &= ~(1u << place);
+            if (entry->writer == place)
+                entry->writer = PLACE_NONE;
+        }
+        settle(root);
+    } else if (atomic_load_explicit(&root->writer, memory_order_relaxed) == place) {
+        atomic_store_explicit(&root->writer, PLACE_NONE, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t extents_watch(struct memory *root)
+{
+    pthread_mutex_lock(&lock);
+    if (tell_apart(root))
+        root->extents->since = version_of(root);
+    uint64_t version = version_of(root);
+    pthread_mutex_unlock(&lock);
+    return version;
+}
+
+void extents_unwatch(struct memory *root)
+{
+    pthread_mutex_lock(&lock);
+    if (replica_is_apart(root)) {
+        root->extents->since = 0;
+        settle(root);
+    }
+    pthread_mutex_unlock(&lock);
+}

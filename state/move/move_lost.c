@@ -1,0 +1,89 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "state/memory/extents.h"
+#include "state/memory/memory.h"
+#include "state/move/move_priv.h"
+#include "state/object/lost.h"
+
+/*
+ * Moves from a device that is lost. What it was given has ended, in error; nothing can be read
+ * there. So a move goes only where every object that was written has a replica with its latest
+ * bytes elsewhere: in host memory, in the residence of another virtual device, or in the target,
+ * where they were copied ahead.
+ */
+
+/* Of so many the reason says which they are. */
+#define NAMED 3
+
+uint8_t move_source(const struct move_context *entry)
+{
+    return entry->from != PLACE_HOST && residence_is_lost(entry->context->at[entry->from])
+               ? PLACE_HOST
+               : entry->from;
+}
+
+static bool survives(const struct memory *root)
+{
+    const struct context *context = root->context;
+    uint32_t places = 1u << PLACE_HOST;
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (root->real[place] && context->at[place] && !residence_is_lost(context->at[place]))
+            places |= 1u << place;
+    for (size_t at = 0; at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        if (extent.version != 0 && !(extent.latest & places))
+            return false;
+        at = extent.range.end;
+    }
+    return true;
+}
+
+/* Its context's residence for @seat is lost. */
+static bool is_concerned(const struct memory *root, const struct seat *seat)
+{
+    const struct context *context = root->context;
+    int index = context_seat_index(context, seat);
+    uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
+    return place != PLACE_NONE && residence_is_lost(context->at[place]);
+}
+
+static const char *kind_of(const struct memory *memory)
+{
+    return memory->image ? "an image" : "a buffer";
+}
+
+int move_check_survivors(struct move *move)
+{
+    const struct device *device = atomic_load(&move->seat->device);
+    unsigned count = 0;
+    char named[256] = "";
+    size_t length = 0;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    gate_enter();
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
+        if (memory->root != memory || !is_concerned(memory, move->seat) || survives(memory))
+            continue;
+        if (count++ < NAMED && length < sizeof(named))
+            length += (size_t)snprintf(named + length, sizeof(named) - length,
+                                       "%s%s of %zu bytes (%p)", count > 1 ? ", " : "",
+                                       kind_of(memory), memory->size, (void *)memory);
+    }
+    gate_leave();
+    if (count == 0)
+        return 0;
+    move->report->lasting = true;
+    return move_fail(move, -EPERM, "%s is lost, and with it the latest bytes of %u object%s: %s%s",
+                     device ? device_name(device) : "the device", count, count == 1 ? "" : "s",
+                     named, count > NAMED ? ", ..." : "");
+}
+
+void move_examine_target(const struct move *move)
+{
+    for (size_t i = 0; i < move->context_count; i++)
+        if (move->contexts[i].made)
+            (void)residence_failed(move->contexts[i].context->at[move->contexts[i].to],
+                                   CL_OUT_OF_RESOURCES);
+}
