@@ -1,4 +1,4 @@
-#include "agent/doctor/java_archive.h"
+#include "agent/doctor/inspection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/doctor/linkage.h"
 #include "state/base/cleanup.h"
 
 /*

@@ -1,4 +1,4 @@
-#include "agent/doctor/linkage.h"
+#include "agent/doctor/inspection.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "agent/config/paths.h"
-#include "agent/doctor/elf_facts.h"
 #include "state/base/cleanup.h"
 
 #define LINKED_MAX    1024

@@ -1,4 +1,4 @@
-#include "agent/doctor/python_script.h"
+#include "agent/doctor/inspection.h"
 
 #include <glob.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "agent/config/paths.h"
-#include "agent/doctor/linkage.h"
 #include "state/base/cleanup.h"
 
 /** An installed package: its libraries, and those that are a module by themselves. */

@@ -1,4 +1,4 @@
-#include "agent/doctor/shell_script.h"
+#include "agent/doctor/inspection.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/doctor/inspection.h"
 #include "state/base/cleanup.h"
 
 /*

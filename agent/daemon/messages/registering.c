@@ -1,4 +1,4 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,8 +7,7 @@
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/placing.h"
-#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/govern/govern.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/base/cleanup.h"
 
