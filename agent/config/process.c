@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
+#include "state/base/cleanup.h"
 
 #define TEXT_MAX 64
 int process_start_time(pid_t pid, uint64_t *ret_ticks)

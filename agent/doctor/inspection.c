@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
+#include "state/base/cleanup.h"
 #include "state/base/text.h"
 
 #define STRINGS_MAX 65536

@@ -8,10 +8,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/environment.h"
 #include "agent/config/process.h"
 #include "agent/daemon/programs/registry.h"
+#include "state/base/cleanup.h"
 
 static void load_last(struct devices *devices)
 {

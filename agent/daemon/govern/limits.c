@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/wire/access.h"
 #include "agent/wire/size.h"
+#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
 void capacity_notify_more(const struct agent *agent, const struct ledger_device *device,

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/daemon/govern/govern.h"
+#include "state/base/cleanup.h"
 
 /* What is asked of the list of devices: the list itself, and where a new program starts. */
 
