@@ -506,3 +506,46 @@ Test(lost, a_lost_device_is_used_again_once_it_answers, .timeout = 60)
     end(&play);
     free(rig.devices);
 }
+
+/* Host memory is given back where a device has the bytes, and a lost one has none. */
+Test(lost, host_memory_keeps_what_was_on_a_lost_device, .timeout = 60)
+{
+    enum { ONE, TWO, THREE };
+    struct engine_rig rig;
+    struct move_report report;
+    cl_command_queue queues[3];
+    cl_uint bytes[COUNT], is[COUNT];
+    cl_int error;
+    open_rig(&rig, "", "\n[c] base=1 name=c own_memory=yes\n[d] base=1 name=d own_memory=yes\n");
+    const cl_device_id devices[] = {rig.device, engine_rig_seat(&rig, "b"),
+                                    engine_rig_seat(&rig, "c")};
+    cl_context context = clCreateContext(NULL, 3, devices, NULL, NULL, &error);
+    OK(error);
+    for (int i = ONE; i <= THREE; i++) {
+        queues[i] = clCreateCommandQueue(context, devices[i], 0, &error);
+        OK(error);
+    }
+    for (cl_uint i = 0; i < COUNT; i++)
+        is[i] = i * 5 + 2;
+    cl_mem buffer = engine_buffer(context, CL_MEM_READ_WRITE, BYTES, NULL);
+    OK(clEnqueueWriteBuffer(queues[ONE], buffer, CL_TRUE, 0, BYTES, is, 0, NULL, NULL));
+    engine_rig_moves(&rig, NULL);
+    engine_read_there(queues[TWO], buffer, 0, BYTES, bytes);
+    cr_assert_arr_eq(bytes, is, BYTES);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "b"), 0);
+    cr_assert_eq(clFinish(queues[TWO]), CL_OUT_OF_RESOURCES);
+    cr_assert(seat_is_lost(the_seats[TWO]));
+    struct move_request request = {.target = engine_rig_key(&rig, "d")};
+    for (request.seat = THREE; request.seat >= TWO; request.seat--) {
+        move_run(&request, &report);
+        cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    }
+    memset(bytes, 0, BYTES);
+    engine_read_there(queues[TWO], buffer, 0, BYTES, bytes);
+    cr_assert_arr_eq(bytes, is, BYTES);
+    OK(clReleaseMemObject(buffer));
+    for (int i = ONE; i <= THREE; i++)
+        OK(clReleaseCommandQueue(queues[i]));
+    OK(clReleaseContext(context));
+    free(rig.devices);
+}
