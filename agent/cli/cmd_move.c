@@ -8,7 +8,7 @@
 
 #include "agent/cli/ask.h"
 #include "agent/cli/verb.h"
-#include "agent/config/cleanup.h"
+#include "state/base/cleanup.h"
 
 #define TIMEOUT_MAX_MS 10000000000
 #define BAR_WIDTH      30

@@ -7,9 +7,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
 #include "agent/config/process.h"
+#include "state/base/cleanup.h"
 
 #define TEXT_MAX 64
 

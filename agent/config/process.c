@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "agent/config/cleanup.h"
+#include "state/base/cleanup.h"
 
 int process_start_time(pid_t pid, uint64_t *ret_ticks)
 {

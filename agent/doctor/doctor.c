@@ -8,13 +8,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/elf_facts.h"
-#include "agent/doctor/java_archive.h"
-#include "agent/doctor/linkage.h"
-#include "agent/doctor/python_script.h"
-#include "agent/doctor/shell_script.h"
+#include "agent/doctor/inspection.h"
+#include "state/base/cleanup.h"
 
 /** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
 

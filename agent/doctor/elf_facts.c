@@ -1,4 +1,4 @@
-#include "agent/doctor/elf_facts.h"
+#include "agent/doctor/inspection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
+#include "state/base/cleanup.h"
 
 bool elf_is_loader(const char *library)
 {

@@ -1,4 +1,4 @@
-#include "agent/doctor/linkage.h"
+#include "agent/doctor/inspection.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -6,9 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/elf_facts.h"
+#include "state/base/cleanup.h"
 
 #define LINKED_MAX    1024
 #define LIBRARIES_MAX 256 /* Of one folder. */

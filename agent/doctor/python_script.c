@@ -1,13 +1,12 @@
-#include "agent/doctor/python_script.h"
+#include "agent/doctor/inspection.h"
 
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/linkage.h"
+#include "state/base/cleanup.h"
 
 /** An installed package: its libraries, and those that are a module by themselves. */
 static int look_at_package(struct inspection *inspection, const char *folder, const char *name)

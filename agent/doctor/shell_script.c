@@ -1,4 +1,4 @@
-#include "agent/doctor/shell_script.h"
+#include "agent/doctor/inspection.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
-#include "agent/doctor/inspection.h"
+#include "state/base/cleanup.h"
 
 /*
  * Nothing of it is run, so what a variable holds is a guess: a path that begins with one is looked

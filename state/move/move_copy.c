@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/memory/mapping.h"
@@ -21,7 +22,7 @@
 struct roots {
     struct memory **roots;
     uint64_t *versions;
-    size_t count, capacity;
+    size_t count;
     uint64_t bytes;
     uint8_t from; /* move_source when they were collected */
 };
@@ -39,18 +40,9 @@ static void roots_finish(struct roots *roots)
 
 static int roots_push(struct roots *roots, struct memory *root, bool ahead)
 {
-    if (roots->count == roots->capacity) {
-        size_t capacity = roots->capacity ? 2 * roots->capacity : 256;
-        struct memory **grown = reallocarray(roots->roots, capacity, sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        roots->roots = grown;
-        uint64_t *versions = reallocarray(roots->versions, capacity, sizeof(*versions));
-        if (!versions)
-            return -ENOMEM;
-        roots->versions = versions;
-        roots->capacity = capacity;
-    }
+    if (!array_make_room(&roots->roots, roots->count, sizeof(root)) ||
+        !array_make_room(&roots->versions, roots->count, sizeof(roots->versions[0])))
+        return -ENOMEM;
     object_hold(root);
     atomic_store(&root->collected, true);
     roots->versions[roots->count] = ahead ? extents_watch(root) : atomic_load(&root->version);

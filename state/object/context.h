@@ -44,7 +44,7 @@ struct seat {
 /** The shared virtual memory allocations of a context, by address. Guarded by svm.c's lock. */
 struct svm_table {
     struct svm_block *blocks; /**< Owned. */
-    size_t count, reserved, capacity;
+    size_t count, reserved;
 };
 
 struct context {

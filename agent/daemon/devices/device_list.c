@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/environment.h"
 #include "agent/config/process.h"
 #include "agent/daemon/programs/registry.h"
+#include "state/base/cleanup.h"
 
 #define XXH_INLINE_ALL
 
