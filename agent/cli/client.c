@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "agent/config/config.h"
-#include "agent/wire/connect.h"
+#include "agent/wire/access.h"
 #include "state/base/clock.h"
 
 #define HELLO_MS        5000

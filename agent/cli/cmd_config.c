@@ -64,14 +64,11 @@ static json_t *json_of_field(const struct config_field *field, struct config_ent
     char text[CONFIG_VALUE_MAX];
 
     switch (field->type) {
-    case CONFIG_PATTERN:
-    case CONFIG_WORD:
+    case CONFIG_TEXT:
         return output_text(at);
     case CONFIG_SIZE:
         return json_integer((json_int_t)(*(const uint64_t *)at & INT64_MAX));
-    case CONFIG_SHARE:
-        return json_integer(*(const uint32_t *)at);
-    case CONFIG_RANK:
+    case CONFIG_NUMBER:
         return json_integer(*(const int32_t *)at);
     case CONFIG_TRUTH:
         return json_boolean(*(const bool *)at);

@@ -1,5 +1,4 @@
 #include "agent/cli/client.h"
-#include "agent/cli/output.h"
 #include "agent/cli/presented.h"
 #include "agent/cli/verb.h"
 

@@ -9,7 +9,6 @@
 #include "agent/cli/verb.h"
 #include "agent/config/process.h"
 #include "agent/doctor/doctor.h"
-#include "agent/wire/inventory.h"
 #include "state/base/cleanup.h"
 
 #define LIST_MS   30000

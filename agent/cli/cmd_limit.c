@@ -2,7 +2,6 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
-#include "agent/wire/size.h"
 
 #define LIMIT_MS 10000
 

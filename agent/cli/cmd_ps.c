@@ -1,5 +1,4 @@
 #include "agent/cli/client.h"
-#include "agent/cli/output.h"
 #include "agent/cli/verb.h"
 
 #define LIST_MS 60000

@@ -9,7 +9,6 @@
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
 #include "agent/wire/device_key.h"
-#include "agent/wire/size.h"
 #include "policy/settings.h"
 #include "state/base/cleanup.h"
 #include "state/base/text.h"

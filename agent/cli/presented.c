@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/cli/output.h"
-
 /* How many devices are named one by one. */
 #define NAMED_MAX 8
 

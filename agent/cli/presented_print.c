@@ -6,7 +6,6 @@
 
 #include "agent/cli/presented.h"
 #include "agent/config/paths.h"
-#include "agent/wire/size.h"
 
 /* Columns, on a terminal: of what is told at most, of why at least. */
 #define TOLD_MAX 22

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/output.h"
-
 #define HOUR_MS 3600000.0
 
 struct cell {

@@ -13,27 +13,27 @@ const struct config_kind config_kinds[CONFIG_KINDS] = {
     {"gpu", PLACE_GPU}, {"accel", PLACE_ACCELERATOR}, {"cpu", PLACE_CPU}, {"dev", PLACE_OTHER}};
 
 static const struct config_field device_fields[] = {
-    {"match", CONFIG_PATTERN, offsetof(struct config_device_entry, entry.match), 0, 0,
+    {"match", CONFIG_TEXT, offsetof(struct config_device_entry, entry.match), 0, 0,
      "its name as reseat devices shows it, or a pattern: \"gpu0\", \"gpu*\"", NULL},
-    {"model", CONFIG_PATTERN, offsetof(struct config_device_entry, model), 0, 0,
+    {"model", CONFIG_TEXT, offsetof(struct config_device_entry, model), 0, 0,
      "what its driver calls it, or a pattern: \"*H200*\"", NULL},
     {"kind", CONFIG_KIND, offsetof(struct config_device_entry, kind), 0, 0,
      "\"gpu\", \"accel\", \"cpu\" or \"dev\"", NULL},
     {"memory", CONFIG_SIZE, offsetof(struct config_device_entry, says.memory), 1, 0,
      "what all programs together may have of its memory", "all of it"},
-    {"speed", CONFIG_SHARE, offsetof(struct config_device_entry, says.speed), 1, 1000000,
+    {"speed", CONFIG_NUMBER, offsetof(struct config_device_entry, says.speed), 1, 1000000,
      "how fast it is, in thousandths of a device that you compare with",
      "a guess from its units and clock"},
-    {"price", CONFIG_SHARE, offsetof(struct config_device_entry, says.price), 1, 1000000,
+    {"price", CONFIG_NUMBER, offsetof(struct config_device_entry, says.price), 1, 1000000,
      "what an hour of it costs, in thousandths of that device's", "1000"},
     {"closed", CONFIG_TRUTH, offsetof(struct config_device_entry, says.closed), 0, 1,
      "true: it takes no new program", "false"},
 };
 
 static const struct config_field program_fields[] = {
-    {"match", CONFIG_PATTERN, offsetof(struct config_program_entry, entry.match), 0, 0,
+    {"match", CONFIG_TEXT, offsetof(struct config_program_entry, entry.match), 0, 0,
      "its name as reseat ps shows it, or a pattern: \"train-*\"", NULL},
-    {"priority", CONFIG_RANK, offsetof(struct config_program_entry, says.priority), -1000, 1000,
+    {"priority", CONFIG_NUMBER, offsetof(struct config_program_entry, says.priority), -1000, 1000,
      "who goes first when memory is short: higher before lower", "0"},
     {"preemptible", CONFIG_TRUTH, offsetof(struct config_program_entry, says.preemptible), 0, 1,
      "true: programs of the same priority that wait may displace it", "false"},
@@ -44,7 +44,7 @@ static const struct config_field program_fields[] = {
     {"ways", CONFIG_WAYS, offsetof(struct config_program_entry, says.ways), 0, 0,
      "what it allows when something does not fit: as \"order\" above, \"none\" too",
      "\"upgrade, spill, wait, suspend\""},
-    {"device", CONFIG_WORD, offsetof(struct config_program_entry, says.device), 0, 0,
+    {"device", CONFIG_TEXT, offsetof(struct config_program_entry, says.device), 0, 0,
      "where it has to be, as reseat move takes it", "anywhere"},
 };
 
@@ -156,8 +156,7 @@ void config_field_text(const struct config_field *field, const struct config_ent
     char words[CONFIG_NAME_MAX] = "";
 
     switch (field->type) {
-    case CONFIG_PATTERN:
-    case CONFIG_WORD:
+    case CONFIG_TEXT:
         config_quote(at, ret_text, CONFIG_VALUE_MAX);
         break;
     case CONFIG_KIND:
@@ -171,10 +170,7 @@ void config_field_text(const struct config_field *field, const struct config_ent
         ways_text(*(const unsigned *)at, words, sizeof(words));
         config_quote(words, ret_text, CONFIG_VALUE_MAX);
         break;
-    case CONFIG_SHARE:
-        snprintf(ret_text, CONFIG_VALUE_MAX, "%" PRIu32, *(const uint32_t *)at);
-        break;
-    case CONFIG_RANK:
+    case CONFIG_NUMBER:
         snprintf(ret_text, CONFIG_VALUE_MAX, "%" PRId32, *(const int32_t *)at);
         break;
     case CONFIG_TRUTH:

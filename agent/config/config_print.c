@@ -131,7 +131,7 @@ static void put_help(FILE *to, const struct config_list *list)
         const struct config_field *field = &list->fields[i];
         char text[CONFIG_REASON_MAX], name[CONFIG_NAME_MAX];
         int length = snprintf(text, sizeof(text), "%s", field->help);
-        if (field->type == CONFIG_SHARE || field->type == CONFIG_RANK) {
+        if (field->type == CONFIG_NUMBER) {
             length += snprintf(text + length, sizeof(text) - (size_t)length,
                                ", %" PRId64 " to %" PRId64, field->min, field->max);
         }

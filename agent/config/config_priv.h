@@ -39,14 +39,12 @@ struct config_program_entry {
 };
 
 enum config_type {
-    CONFIG_PATTERN, /**< char[CONFIG_NAME_MAX] */
-    CONFIG_WORD,    /**< The same, to be taken as it is. */
-    CONFIG_KIND,    /**< int, enum place_kind */
-    CONFIG_SIZE,    /**< uint64_t, bytes */
-    CONFIG_SHARE,   /**< uint32_t, thousandths */
-    CONFIG_RANK,    /**< int32_t */
-    CONFIG_TRUTH,   /**< bool */
-    CONFIG_WAYS,    /**< unsigned, enum policy_way */
+    CONFIG_TEXT,   /**< char[CONFIG_NAME_MAX] */
+    CONFIG_KIND,   /**< int, enum place_kind */
+    CONFIG_SIZE,   /**< uint64_t, bytes */
+    CONFIG_NUMBER, /**< int32_t, or uint32_t where it is not negative */
+    CONFIG_TRUTH,  /**< bool */
+    CONFIG_WAYS,   /**< unsigned, enum policy_way */
 };
 
 struct config_field {

@@ -240,18 +240,13 @@ static int read_field(struct reader *reader, const config_setting_t *value,
     int error = 0;
 
     switch (field->type) {
-    case CONFIG_PATTERN:
-    case CONFIG_WORD:
+    case CONFIG_TEXT:
         return read_text(reader, value, at);
     case CONFIG_KIND:
         return read_kind(reader, value, at);
     case CONFIG_SIZE:
         return read_size(reader, value, at);
-    case CONFIG_SHARE:
-        error = read_integer(reader, value, field, &integer);
-        *(uint32_t *)at = (uint32_t)integer;
-        return error;
-    case CONFIG_RANK:
+    case CONFIG_NUMBER:
         error = read_integer(reader, value, field, &integer);
         *(int32_t *)at = (int32_t)integer;
         return error;

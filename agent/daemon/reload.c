@@ -1,4 +1,3 @@
-#include "agent/daemon/agent.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -30,7 +30,7 @@ enum sim_due_kind {
 
 struct sim_due {
     uint64_t time_ms;
-    uint64_t number;     /**< Set by sim_heap_push(). */
+    uint64_t number;     /**< Set by sim_push(). */
     uint32_t generation; /**< Of what it is about: out of date when that has another one. */
     uint32_t index;
     uint32_t cell;
@@ -44,8 +44,6 @@ struct sim_heap {
 };
 
 void sim_heap_finish(struct sim_heap *heap);
-/** Returns 0 or -ENOMEM. */
-MUST_CHECK int sim_heap_push(struct sim_heap *heap, struct sim_due due);
 /** The soonest, which stays; NULL when there is none. */
 const struct sim_due *sim_heap_peek(const struct sim_heap *heap);
 /** Drop the soonest; there must be one. */

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "state/base/compiler.h"
+
 /* Who may do what, by the user ids that the kernel vouches for (SO_PEERCRED). Pure. */
 
 /** May this user connect at all? The agent's own user, root, and anyone to a host's (root's) agent.
@@ -22,5 +24,15 @@ bool access_may_manage(uid_t agent, uid_t peer);
 
 /** May this user believe what an agent of that user says? Their own, and root's. */
 bool access_may_believe(uid_t user, uid_t agent);
+
+/**
+ * Connect to an agent that may be believed: one of this user's, or of root's. Who it is comes from
+ * the kernel. Never blocks.
+ *
+ * Returns a descriptor that does not block, -ENOENT or -ECONNREFUSED (none listens there), -EAGAIN
+ * (it has too many that it has not taken: it may be stopped), -EPERM (it is another user's),
+ * -ENAMETOOLONG, or what socket() or connect() said.
+ */
+MUST_CHECK int agent_connect(const char *path);
 
 #endif

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "agent/wire/connect.h"
+#include "agent/wire/access.h"
 
 #define OUT_MAX (8u << 20)
 

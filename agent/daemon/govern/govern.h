@@ -340,14 +340,6 @@ void resume_tick(struct agent *agent);
 void resume_forget(struct agent *agent, const struct program *program);
 void resume_finish(struct agent *agent);
 
-/**
- * Where the virtual devices of a new program start: as device_place(), but by what is in use, and
- * -EBUSY where one that is named drains. Where all drain it is as if none did.
- */
-MUST_CHECK int placing_choose(struct agent *agent, const struct device_wish *wish,
-                              const struct inventory_entry **ret_entries, char *ret_error,
-                              size_t error_size);
-
 /* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */
 
 /** Do one step of the world as it is; false when nothing came of it. */

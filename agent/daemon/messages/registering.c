@@ -47,6 +47,38 @@ static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD
     return true;
 }
 
+/** As device_place(), but by what is in use, and -EBUSY where one that is named drains. Where all
+ *  drain it is as if none did. */
+static int choose_devices(struct agent *agent, const struct device_wish *wish,
+                          const struct inventory_entry **ret_entries, char *ret_error,
+                          size_t error_size)
+{
+    const struct inventory *inventory = &agent->devices.inventory;
+    CLEANUP(cleanup_free) struct device_fill *fills = calloc(inventory->count + 1, sizeof(*fills));
+    size_t open = 0;
+
+    for (size_t i = 0; fills && i < inventory->count; i++) {
+        struct policy_device said = {0};
+        device_settings(agent, &inventory->entries[i], &said);
+        for (uint32_t j = 0; j < agent->ledger.count; j++) {
+            const struct ledger_device *device = &agent->ledger.devices[j];
+            if (strcmp(device->name, inventory->entries[i].name) == 0) {
+                fills[i].memory = ledger_capacity(device);
+                fills[i].used = device->reserved;
+                fills[i].closed = said.closed || device->drains || device->drains_ms;
+            }
+        }
+        fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]);
+        open += !fills[i].closed;
+    }
+    int result =
+        device_place_by(inventory, wish, open ? fills : NULL, ret_entries, ret_error, error_size);
+    for (size_t i = 0; !result && i < wish->named; i++)
+        if (drain_refuses(agent, ret_entries[i]->name, ret_error, error_size))
+            return -EBUSY;
+    return result;
+}
+
 static void register_program(struct peer *peer, struct message *message, const char *environment)
 {
     struct agent *agent = peer->agent;
@@ -60,7 +92,7 @@ static void register_program(struct peer *peer, struct message *message, const c
         peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_SEATS_MAX);
         return;
     }
-    int result = placing_choose(agent, &wish, entries, error, sizeof(error));
+    int result = choose_devices(agent, &wish, entries, error, sizeof(error));
     if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {
         peer->retried = true;
         peer_wait_for_devices(peer, message);
