@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/cli/client.h"

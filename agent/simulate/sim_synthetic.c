@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/simulate/sim_csv.h"

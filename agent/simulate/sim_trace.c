@@ -1,10 +1,93 @@
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/simulate/sim.h"
+#include "agent/simulate/sim_csv.h"
 #include "agent/simulate/sim_random.h"
+
+#define GIB        (1ull << 30)
+#define MEMORY_MAX 4096000 /* Thousandths of a GiB. */
+#define FACTOR_MAX 1000000
+#define SPEED_MIN  100
+
+/*
+ * Speeds are of a mix of arithmetic and memory, prices what clouds ask on demand, both rounded, the
+ * T4 being 1. G2 and G3 are undisclosed: taken as cards of the A10's and the A100's class.
+ */
+static const struct sim_model built_in[] = {
+    {"T4", 16 * GIB, 1000, 1000},      {"P100", 16 * GIB, 1500, 2000},
+    {"V100M16", 16 * GIB, 2500, 4500}, {"V100M32", 32 * GIB, 2500, 5000},
+    {"A10", 24 * GIB, 2000, 2000},     {"G2", 24 * GIB, 2000, 2000},
+    {"G3", 80 * GIB, 5000, 7000},
+};
+
+void sim_models_init(struct sim_models *ret_models)
+{
+    *ret_models = (struct sim_models){.count = ARRAY_SIZE(built_in), .from = "built in"};
+    memcpy(ret_models->items, built_in, sizeof(built_in));
+}
+
+uint32_t sim_models_find(const struct sim_models *models, const char *name, size_t length)
+{
+    for (size_t i = 0; i < models->count; i++) {
+        const char *known = models->items[i].name;
+        if (strlen(known) == length && memcmp(known, name, length) == 0)
+            return (uint32_t)i;
+    }
+    return SIM_NONE;
+}
+
+static bool is_name(const char *text)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "_.-";
+    size_t length = strlen(text);
+
+    return length && length < sizeof(((struct sim_model *)0)->name) &&
+           strspn(text, allowed) == length;
+}
+
+static int read_model(struct sim_csv *csv, struct sim_models *models)
+{
+    const char *name = csv->fields[0];
+    uint64_t memory, speed, price;
+
+    if (!is_name(name)) {
+        return sim_csv_refuse(csv, "model is \"%.40s\", not 1 to 31 letters, digits and _ . -",
+                              name);
+    }
+    if (sim_models_find(models, name, strlen(name)) != SIM_NONE)
+        return sim_csv_refuse(csv, "model %s is there twice", name);
+    if (models->count == SIM_MODELS_MAX)
+        return sim_csv_refuse(csv, "there are more than %d models", SIM_MODELS_MAX);
+    if (sim_csv_thousandths(csv, 1, 1, MEMORY_MAX, &memory) ||
+        sim_csv_thousandths(csv, 2, SPEED_MIN, FACTOR_MAX, &speed) ||
+        sim_csv_thousandths(csv, 3, 0, FACTOR_MAX, &price))
+        return -EINVAL;
+    struct sim_model *model = &models->items[models->count++];
+    memcpy(model->name, name, strlen(name) + 1);
+    model->memory = memory * GIB / 1000;
+    model->speed = (uint32_t)speed;
+    model->price = (uint32_t)price;
+    return 0;
+}
+
+int sim_models_read(const char *path, struct sim_models *ret_models, char *ret_error)
+{
+    struct sim_models models = {0};
+    struct sim_csv csv;
+    int result = sim_csv_open(&csv, path, "model,memory_gib,speed,price", ret_error);
+
+    snprintf(models.from, sizeof(models.from), "%s", path);
+    while (!result && (result = sim_csv_next(&csv)) > 0)
+        result = read_model(&csv, &models);
+    if (!result && !models.count)
+        result = sim_csv_refuse(&csv, "there is no model");
+    sim_csv_close(&csv);
+    if (!result)
+        *ret_models = models;
+    return result;
+}
 
 #define STREAM_GROW 0x67726f77
 
@@ -39,23 +122,17 @@ void sim_trace_finish(struct sim_trace *trace)
     *trace = (struct sim_trace){0};
 }
 
-/* Room for one more of @size bytes in @items, which doubles whenever @count is a power of two. */
-static int grow(void **items, uint32_t count, size_t size)
+/* @items with room for one more of @size bytes: it doubles whenever @count is a power of two. */
+static void *grow(void *items, uint32_t count, size_t size)
 {
-    if (count & (count - 1))
-        return 0;
-    void *more = reallocarray(*items, count ? (size_t)count * 2 : 1, size);
-    if (!more)
-        return -ENOMEM;
-    *items = more;
-    return 0;
+    return count & (count - 1) ? items : reallocarray(items, count ? (size_t)count * 2 : 1, size);
 }
 
 static int add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host, uint32_t id)
 {
-    void *items = trace->nodes;
+    void *items = grow(trace->nodes, trace->node_count, sizeof(*trace->nodes));
 
-    if (grow(&items, trace->node_count, sizeof(*trace->nodes)))
+    if (!items)
         return -ENOMEM;
     trace->nodes = items;
     trace->nodes[trace->node_count++] =
@@ -65,9 +142,9 @@ static int add_node(struct sim_trace *trace, uint64_t from_ms, uint64_t host, ui
 
 static int add_device(struct sim_trace *trace, uint32_t model, uint32_t id)
 {
-    void *items = trace->devices;
+    void *items = grow(trace->devices, trace->device_count, sizeof(*trace->devices));
 
-    if (grow(&items, trace->device_count, sizeof(*trace->devices)))
+    if (!items)
         return -ENOMEM;
     trace->devices = items;
     trace->devices[trace->device_count++] =
@@ -88,9 +165,9 @@ int sim_trace_add_device(struct sim_trace *trace, uint32_t model)
 
 int sim_trace_add_task(struct sim_trace *trace, const struct sim_task *task)
 {
-    void *items = trace->tasks;
+    void *items = grow(trace->tasks, trace->task_count, sizeof(*task));
 
-    if (grow(&items, trace->task_count, sizeof(*task)))
+    if (!items)
         return -ENOMEM;
     trace->tasks = items;
     trace->tasks[trace->task_count] = *task;
@@ -101,13 +178,13 @@ int sim_trace_add_task(struct sim_trace *trace, const struct sim_task *task)
 
 int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule)
 {
-    void *items = trace->rules;
     uint32_t i = 0;
 
     while (i < trace->rule_count && trace->rules[i].models != models)
         i++;
     if (i == trace->rule_count) {
-        if (grow(&items, trace->rule_count, sizeof(*trace->rules)))
+        void *items = grow(trace->rules, trace->rule_count, sizeof(*trace->rules));
+        if (!items)
             return -ENOMEM;
         trace->rules = items;
         trace->rules[trace->rule_count++] = (struct sim_rule){.models = models};

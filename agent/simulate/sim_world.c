@@ -1,7 +1,6 @@
 #include "agent/simulate/sim_world.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,5 @@
 #include "agent/daemon/govern/govern.h"
 
-#include <stdio.h>
-
 #define REST_MS     1000
 #define REST_MS_MAX 60000
 

@@ -1,7 +1,6 @@
 #include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #define IN_MS_MAX 10000000000ull

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool rebalance_step(struct agent *agent)
+/** Begin a step that makes things better. False: there is none. */
+static bool rebalance_step(struct agent *agent)
 {
     struct governor *governor = agent->governor;
     struct policy_step step;
@@ -43,6 +44,20 @@ static void pretend(struct world *world, const struct policy_step *step)
     to->busy += row->busy;
 }
 
+static void tell_step(struct peer *client, const struct program *program, const char *from,
+                      const char *to, const char *result, const char *reason)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_STEP);
+    report_put_program(&frame, program);
+    frame_string(&frame, "from", from);
+    frame_string(&frame, "to", to);
+    frame_string(&frame, "result", result);
+    frame_string(&frame, "reason", reason);
+    peer_send(client, &frame);
+}
+
 static void dry_run(struct peer *client)
 {
     struct agent *agent = client->agent;
@@ -61,13 +76,9 @@ static void dry_run(struct peer *client)
             break;
         const struct policy_program *row = &world->programs[step.program];
         bool placed = row->device != POLICY_NONE;
-        frame_init(&frame, MSG_STEP);
-        report_put_program(&frame, world->groups[step.program].program);
-        frame_string(&frame, "from", placed ? world->devices[row->device].name : "");
-        frame_string(&frame, "to", world->devices[step.device].name);
-        frame_string(&frame, "result", "");
-        frame_string(&frame, "reason", step.reason);
-        peer_send(client, &frame);
+        tell_step(client, world->groups[step.program].program,
+                  placed ? world->devices[row->device].name : "", world->devices[step.device].name,
+                  "", step.reason);
         pretend(world, &step);
     }
     frame_init(&frame, MSG_BALANCE);
@@ -123,7 +134,6 @@ void followers_step(struct agent *agent, const struct request *request, const ch
 {
     for (struct follower *follower = agent->governor->followers; follower;
          follower = follower->next) {
-        struct frame frame;
         if (!concerns(agent, follower, request))
             continue;
         bool done = strcmp(result, RESULT_DONE) == 0;
@@ -131,13 +141,8 @@ void followers_step(struct agent *agent, const struct request *request, const ch
         follower->failed += strcmp(result, RESULT_ROLLED_BACK) == 0 ||
                             strcmp(result, RESULT_EXPIRED) == 0 ||
                             strcmp(result, RESULT_CANCELED) == 0;
-        frame_init(&frame, MSG_STEP);
-        report_put_program(&frame, request->program);
-        frame_string(&frame, "from", request->from);
-        frame_string(&frame, "to", request->to);
-        frame_string(&frame, "result", result);
-        frame_string(&frame, "reason", done ? request->why : reason);
-        peer_send(follower->client, &frame);
+        tell_step(follower->client, request->program, request->from, request->to, result,
+                  done ? request->why : reason);
     }
 }
 
@@ -210,7 +215,7 @@ static void finish(struct agent *agent, struct follower *follower)
     drop(agent->governor, follower);
 }
 
-void followers_tick(struct agent *agent, bool (*balance)(struct agent *))
+void followers_tick(struct agent *agent)
 {
     struct follower *next;
 
@@ -219,7 +224,8 @@ void followers_tick(struct agent *agent, bool (*balance)(struct agent *))
         if (agent->changed || busy_there(agent, follower) ||
             (follower->drains && agent->ledger.devices[follower->device].drains_ms))
             continue;
-        if (follower->drains || follower->done + follower->failed >= BALANCE_MAX || !balance(agent))
+        if (follower->drains || follower->done + follower->failed >= BALANCE_MAX ||
+            !rebalance_step(agent))
             finish(agent, follower);
     }
 }

@@ -1,7 +1,6 @@
 #include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,7 +132,7 @@ void govern_run(struct agent *agent)
     }
     governor->running = false;
     governor->automatic = false;
-    followers_tick(agent, rebalance_step);
+    followers_tick(agent);
 }
 
 static void sample(struct agent *agent)

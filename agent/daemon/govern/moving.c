@@ -1,7 +1,6 @@
 #include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/wire/device_key.h"

@@ -1,7 +1,6 @@
 #include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +8,8 @@
 #include "agent/wire/device_key.h"
 #include "state/base/clock.h"
 
+#define ASK_SWEEPS     4
+#define UNANSWERED_MAX 20
 void report_put_program(struct frame *frame, const struct program *program)
 {
     frame_map(frame, "app");
@@ -350,5 +351,55 @@ void requests_finish(struct agent *agent)
         struct request *request = agent->requests;
         agent->requests = request->next;
         free(request);
+    }
+}
+
+/*
+ * A program answers a query at once, however long a request takes it: one of its threads does
+ * nothing else. In sweeps (250 ms), so that a stop of the agent itself counts for nothing.
+ */
+
+static bool is_awaited(const struct agent *agent, const struct program *program)
+{
+    for (const struct request *request = agent->requests; request; request = request->next)
+        if (request->program == program)
+            return true;
+    return program->governed.shrinks;
+}
+
+/** Who waits for it is told, and others are asked in its place. */
+static void begin(struct agent *agent, struct program *program)
+{
+    program->unanswered = 0;
+    program->unresponsive = true;
+    agent_log("%s: %s (pid %d) does not answer; nothing is asked of it until it does", program->id,
+              program->name, (int)program->pid);
+    requests_give_up(agent, program);
+    program->governed.shrinks = false;
+    agent->changed = true;
+}
+
+void liveness_heard(struct agent *agent, struct program *program)
+{
+    program->unanswered = 0;
+    if (program->unresponsive) {
+        program->unresponsive = false;
+        agent_log("%s: %s (pid %d) answers again", program->id, program->name, (int)program->pid);
+        agent->changed = true;
+    }
+}
+
+void liveness_sweep(struct agent *agent)
+{
+    for (struct program *program = agent->programs; program; program = program->next) {
+        struct frame frame;
+        if (!program->peer || !is_awaited(agent, program)) {
+            program->unanswered = 0;
+        } else if (++program->unanswered == UNANSWERED_MAX) {
+            begin(agent, program);
+        } else if (program->unanswered % ASK_SWEEPS == 0) {
+            frame_init(&frame, MSG_QUERY);
+            peer_send(program->peer, &frame);
+        }
     }
 }

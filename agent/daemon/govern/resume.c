@@ -1,6 +1,5 @@
 #include "agent/daemon/govern/govern.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 #include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */

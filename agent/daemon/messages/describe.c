@@ -1,7 +1,5 @@
 #include "agent/daemon/messages/messages.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/daemon/govern/govern.h"

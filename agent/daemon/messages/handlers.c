@@ -1,6 +1,5 @@
 #include "agent/daemon/messages/messages.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
