@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/presented.h"
 #include "agent/cli/verb.h"
 #include "agent/config/process.h"

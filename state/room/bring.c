@@ -63,11 +63,11 @@ static void finish(struct bringing *b)
 
 static uint8_t holder_of(const struct memory *root, const struct extent *extent)
 {
-    uint8_t place = extent->writer;
-    for (uint8_t i = 0; place >= PLACE_HOST && i < PLACES; i++)
-        if (root->real[i] && (extent->latest & (1u << i)) && context_is_inhabited(root->context, i))
+    uint8_t place = context_lives(root->context, extent->writer) ? extent->writer : PLACE_HOST;
+    for (uint8_t i = 0; place == PLACE_HOST && i < PLACES; i++)
+        if (root->real[i] && (extent->latest & (1u << i)) && context_lives(root->context, i))
             place = i;
-    return place >= PLACE_HOST ? PLACE_HOST : place;
+    return place;
 }
 
 static bool push(struct bringing *b, struct absent absent, uint8_t place)

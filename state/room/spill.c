@@ -78,7 +78,7 @@ static void collect(const struct device *device, uint64_t since, struct victims 
             if (memory->real[place] && memory->context->at[place]->device == device &&
                 atomic_load(&memory->stamp) <= since && may_go(memory)) {
                 if (atomic_load(&memory->collected) ||
-                    !context_is_inhabited(memory->context, place))
+                    atomic_load(&memory->context->at[place]->life) == RESIDENCE_PREPARING)
                     victims->later = true;
                 else
                     more = push(victims, memory, place);

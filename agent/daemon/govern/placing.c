@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/devices/device_list.h"
 #include "state/base/cleanup.h"
 
 int placing_choose(struct agent *agent, const struct device_wish *wish,
