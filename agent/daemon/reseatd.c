@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,55 +13,6 @@
 #include "agent/config/process.h"
 #include "agent/daemon/govern/govern.h"
 #include "state/base/text.h"
-
-static void close_if_open(uv_handle_t *handle)
-{
-    if (!uv_is_closing(handle))
-        uv_close(handle, NULL);
-}
-
-static void drop_peers(uv_timer_t *timer)
-{
-    struct agent *agent = timer->data;
-
-    while (agent->peers)
-        peer_close(agent->peers);
-    close_if_open((uv_handle_t *)&agent->sweep);
-}
-
-void agent_stop(struct agent *agent)
-{
-    if (agent->stopping)
-        return;
-    agent->stopping = true;
-    if (agent->devices.listing)
-        uv_process_kill(&agent->devices.lister, SIGKILL);
-    close_if_open((uv_handle_t *)&agent->listener);
-    close_if_open((uv_handle_t *)&agent->terminate[0]);
-    close_if_open((uv_handle_t *)&agent->terminate[1]);
-    close_if_open((uv_handle_t *)&agent->hangup);
-    close_if_open((uv_handle_t *)&agent->devices.timeout);
-    unlink(agent->paths.socket);
-    /* Let what is being sent, the answer to a stop among it, leave first. */
-    uv_timer_start(&agent->sweep, drop_peers, 50, 0);
-}
-
-void agent_log(const char *format, ...)
-{
-    char text[PROTOCOL_TEXT_MAX], when[32];
-    struct timespec now;
-    struct tm parts;
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    text_make_safe(text, sizeof(text), text, strlen(text));
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &parts);
-    strftime(when, sizeof(when), "%F %T", &parts);
-    fprintf(stderr, "%s.%03ld reseatd: %s\n", when, now.tv_nsec / 1000000, text);
-}
 
 /*
  * reseatd: knows the devices and the programs of a user, and carries requests between the command

@@ -3,99 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Begin a step that makes things better. False: there is none. */
-static bool rebalance_step(struct agent *agent)
-{
-    struct governor *governor = agent->governor;
-    struct policy_step step;
-
-    if (world_build(agent))
-        return false;
-    policy_rebalance(&governor->world.policy, config_policy(&agent->config), &step);
-    return step.action != POLICY_NOTHING && step.action != POLICY_DO_WAIT && step_do(agent, &step);
-}
-
-/** Do in the copied world alone what a step would do, so that the next can be asked for. */
-static void pretend(struct world *world, const struct policy_step *step)
-{
-    struct policy_program *row = &world->programs[step->program];
-    uint32_t *at;
-
-    if (row->device != POLICY_NONE) {
-        struct policy_device *from = &world->devices[row->device];
-        for (at = &from->first; *at != POLICY_NONE; at = &world->programs[*at].next) {
-            if (*at == step->program) {
-                *at = row->next;
-                break;
-            }
-        }
-        from->residents--;
-        from->reserved -= row->granted;
-        from->busy -= row->busy;
-    }
-    struct policy_device *to = &world->devices[step->device];
-    row->device = step->device;
-    row->granted = step->bytes;
-    row->stayed_s = 0;
-    row->next = to->first;
-    to->first = step->program;
-    to->residents++;
-    to->reserved += step->bytes;
-    to->busy += row->busy;
-}
-
-static void tell_step(struct peer *client, const struct program *program, const char *from,
-                      const char *to, const char *result, const char *reason)
-{
-    struct frame frame;
-
-    frame_init(&frame, MSG_STEP);
-    report_put_program(&frame, program);
-    frame_string(&frame, "from", from);
-    frame_string(&frame, "to", to);
-    frame_string(&frame, "result", result);
-    frame_string(&frame, "reason", reason);
-    peer_send(client, &frame);
-}
-
-static void dry_run(struct peer *client)
-{
-    struct agent *agent = client->agent;
-    struct world *world = &agent->governor->world;
-    struct policy_step step;
-    struct frame frame;
-    unsigned count = 0;
-
-    if (world_build(agent)) {
-        client_no_memory(client);
-        return;
-    }
-    for (; count < BALANCE_MAX; count++) {
-        policy_rebalance(&world->policy, config_policy(&agent->config), &step);
-        if (step.action != POLICY_DO_MOVE)
-            break;
-        const struct policy_program *row = &world->programs[step.program];
-        bool placed = row->device != POLICY_NONE;
-        tell_step(client, world->groups[step.program].program,
-                  placed ? world->devices[row->device].name : "", world->devices[step.device].name,
-                  "", step.reason);
-        pretend(world, &step);
-    }
-    frame_init(&frame, MSG_BALANCE);
-    frame_u64(&frame, "moved", count);
-    frame_u64(&frame, "failed", 0);
-    peer_send(client, &frame);
-}
-
-void rebalance_handle(struct peer *client, struct message *message)
-{
-    followers_drop(client->agent, client); /* One thing at a time. */
-    if (field_bool(&message->root, "dry_run", false))
-        dry_run(client);
-    else
-        followers_add(client, false, 0);
-}
-
 static void drop(struct governor *governor, struct follower *follower)
 {
     for (struct follower **at = &governor->followers; *at; at = &(*at)->next) {
@@ -134,6 +41,7 @@ void followers_step(struct agent *agent, const struct request *request, const ch
 {
     for (struct follower *follower = agent->governor->followers; follower;
          follower = follower->next) {
+        struct frame frame;
         if (!concerns(agent, follower, request))
             continue;
         bool done = strcmp(result, RESULT_DONE) == 0;
@@ -141,8 +49,13 @@ void followers_step(struct agent *agent, const struct request *request, const ch
         follower->failed += strcmp(result, RESULT_ROLLED_BACK) == 0 ||
                             strcmp(result, RESULT_EXPIRED) == 0 ||
                             strcmp(result, RESULT_CANCELED) == 0;
-        tell_step(follower->client, request->program, request->from, request->to, result,
-                  done ? request->why : reason);
+        frame_init(&frame, MSG_STEP);
+        report_put_program(&frame, request->program);
+        frame_string(&frame, "from", request->from);
+        frame_string(&frame, "to", request->to);
+        frame_string(&frame, "result", result);
+        frame_string(&frame, "reason", done ? request->why : reason);
+        peer_send(follower->client, &frame);
     }
 }
 
@@ -215,7 +128,7 @@ static void finish(struct agent *agent, struct follower *follower)
     drop(agent->governor, follower);
 }
 
-void followers_tick(struct agent *agent)
+void followers_tick(struct agent *agent, bool (*balance)(struct agent *))
 {
     struct follower *next;
 
@@ -224,8 +137,7 @@ void followers_tick(struct agent *agent)
         if (agent->changed || busy_there(agent, follower) ||
             (follower->drains && agent->ledger.devices[follower->device].drains_ms))
             continue;
-        if (follower->drains || follower->done + follower->failed >= BALANCE_MAX ||
-            !rebalance_step(agent))
+        if (follower->drains || follower->done + follower->failed >= BALANCE_MAX || !balance(agent))
             finish(agent, follower);
     }
 }

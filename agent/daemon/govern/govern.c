@@ -132,7 +132,7 @@ void govern_run(struct agent *agent)
     }
     governor->running = false;
     governor->automatic = false;
-    followers_tick(agent);
+    followers_tick(agent, rebalance_step);
 }
 
 static void sample(struct agent *agent)

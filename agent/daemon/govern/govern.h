@@ -281,6 +281,8 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
 
 /** MSG_BALANCE of a client. */
 void rebalance_handle(struct peer *client, struct message *message);
+/** Begin a step that makes things better. False: there is none. */
+bool rebalance_step(struct agent *agent);
 
 /* Clients that follow a drain or a rebalance: told of each step, and of the end. */
 
@@ -303,8 +305,8 @@ void followers_step(struct agent *agent, const struct request *request, const ch
                     const char *reason);
 /** Who follows the drain of @device is told that there is none any more. */
 void followers_undone(struct agent *agent, uint32_t device);
-/** End what is done, and begin the next step of a rebalance. */
-void followers_tick(struct agent *agent);
+/** End what is done. @balance: begin a step of a rebalance; false: there is none. */
+void followers_tick(struct agent *agent, bool (*balance)(struct agent *agent));
 /** All of @client, or of everyone with NULL, untold. */
 void followers_drop(struct agent *agent, const struct peer *client);
 

@@ -1,0 +1,36 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include "agent/daemon/peers.h"
+
+static void close_if_open(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+static void drop_peers(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+
+    while (agent->peers)
+        peer_close(agent->peers);
+    close_if_open((uv_handle_t *)&agent->sweep);
+}
+
+void agent_stop(struct agent *agent)
+{
+    if (agent->stopping)
+        return;
+    agent->stopping = true;
+    if (agent->devices.listing)
+        uv_process_kill(&agent->devices.lister, SIGKILL);
+    close_if_open((uv_handle_t *)&agent->listener);
+    close_if_open((uv_handle_t *)&agent->terminate[0]);
+    close_if_open((uv_handle_t *)&agent->terminate[1]);
+    close_if_open((uv_handle_t *)&agent->hangup);
+    close_if_open((uv_handle_t *)&agent->devices.timeout);
+    unlink(agent->paths.socket);
+    /* Let what is being sent, the answer to a stop among it, leave first. */
+    uv_timer_start(&agent->sweep, drop_peers, 50, 0);
+}
