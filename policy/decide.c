@@ -34,7 +34,7 @@ static bool goes_on_queuing(struct view *view, uint32_t program)
                         could_hold(view, program, bytes_at_least(view, p), could_in_time(p)));
 }
 
-/* Without looking at each device: the answer for one behind the head is to wait. */
+/* Without looking at each device: the answer for one that is not the head is to wait. */
 static bool surely_waits(struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -43,7 +43,9 @@ static bool surely_waits(struct view *view, uint32_t program)
 
     if (p->busy_moving || p->state == POLICY_STOPPED)
         return true;
-    if (p->state == POLICY_SUSPENDED && !could_hold(view, program, least, 0))
+    /* None of those in front of the head could be held. */
+    if (p->state == POLICY_SUSPENDED &&
+        (!waits_behind_head(view, program) || !could_hold(view, program, least, 0)))
         return goes_on_queuing(view, program);
     if ((leaves && least <= view->free_max) || least > view->memory_max || least > p->quota ||
         !would_only_wait(view, p))

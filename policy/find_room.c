@@ -129,15 +129,20 @@ static void keep_for_head(struct view *view)
         view->head_bytes = bytes_more(view, view->head, room.device, bytes);
 }
 
-static bool is_kept(struct view *view, uint32_t program, uint32_t device)
+static uint32_t kept_from(struct view *view, uint32_t program)
 {
-    if ((view->kept && device != view->head_device) || !waits_behind_head(view, program))
-        return false;
+    if (!waits_behind_head(view, program))
+        return POLICY_NONE;
     if (!view->kept) {
         view->kept = true;
         keep_for_head(view);
     }
-    return device == view->head_device;
+    return view->head_device;
+}
+
+static bool is_kept(struct view *view, uint32_t program, uint32_t device)
+{
+    return (!view->kept || device == view->head_device) && device == kept_from(view, program);
 }
 
 /* ---- where room is free ---- */
@@ -145,17 +150,15 @@ static bool is_kept(struct view *view, uint32_t program, uint32_t device)
 bool has_room(struct view *view, uint32_t program, uint64_t bytes)
 {
     const struct policy_program *p = program_at(view, program);
+    uint32_t kept;
 
-    if (bytes > view->free_max || bytes > p->quota)
+    if (bytes > view->free_max || bytes > p->quota ||
+        !device_has(view, POLICY_FREE, p, bytes, POLICY_NONE))
         return false;
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
-        const struct policy_device *d = device_at(view, i);
-
-        if (device_free(d) >= bytes && device_open(d) && i != p->device && !program_barred(p, i) &&
-            room_for(view, program, i) >= bytes)
-            return true;
-    }
-    return false;
+    kept = kept_from(view, program);
+    return device_has(view, POLICY_FREE, p, bytes, kept) ||
+           (kept != POLICY_NONE && device_open(device_at(view, kept)) && !program_barred(p, kept) &&
+            room_for(view, program, kept) >= bytes);
 }
 
 uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes)

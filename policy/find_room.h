@@ -10,7 +10,7 @@
 
 /** Bytes free for @program on a device. */
 uint64_t room_for(struct view *view, uint32_t program, uint32_t device);
-/** Whether another device has room for @bytes. */
+/** Whether a device has room for @bytes; asked of those whose own is none that they may use. */
 bool has_room(struct view *view, uint32_t program, uint64_t bytes);
 /** The best other device with room for @bytes, or POLICY_NONE. */
 uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes);

@@ -75,18 +75,64 @@ bool would_leave(const struct view *view, const struct policy_program *program)
     return false;
 }
 
-static bool is_held(const struct view *view, const struct policy_program *p, uint64_t bytes,
-                    unsigned flags)
+static unsigned row_of(uint64_t bytes)
 {
-    bool closed = flags & COULD_CLOSED, lifted = flags & COULD_LIFTED;
+    return bytes ? 64 - (unsigned)__builtin_clzll(bytes) : 0;
+}
 
-    if (!closed && !lifted && !p->barred)
-        return view->open > 0;
-    for (uint32_t i = 0; i < view->world->device_count; i++) {
+static uint64_t bytes_on(const struct policy_device *device, enum policy_measure measure)
+{
+    if (measure == POLICY_FREE)
+        return device_free(device);
+    return measure == POLICY_LIFTED ? most_of(device->whole, device->memory) : device->memory;
+}
+
+static bool is_measured(const struct policy_device *device, enum policy_measure measure)
+{
+    return measure >= POLICY_CLOSED || device_open(device);
+}
+
+static void sort_devices(struct view *view, enum policy_measure measure)
+{
+    uint64_t(*rows)[POLICY_SORTED / 64] = view->sorted[measure];
+
+    for (uint32_t i = 0; i < view->world->device_count && i < POLICY_SORTED; i++) {
         const struct policy_device *d = device_at(view, i);
 
-        if (bytes <= (lifted ? most_of(d->whole, d->memory) : d->memory) &&
-            (device_open(d) || closed) && !program_barred(p, i))
+        if (is_measured(d, measure))
+            rows[row_of(bytes_on(d, measure))][i / 64] |= UINT64_C(1) << i % 64;
+    }
+    for (unsigned row = 64; row > 0; row--) {
+        for (unsigned i = 0; i < POLICY_SORTED / 64; i++)
+            rows[row - 1][i] |= rows[row][i];
+    }
+}
+
+/* Asked for thousands of programs in one decision, each barred from other devices. All of the row
+ * above have enough, so only the rest of the row is looked at. */
+bool device_has(const struct view *view, enum policy_measure measure,
+                const struct policy_program *program, uint64_t bytes, uint32_t except)
+{
+    const uint64_t(*row)[POLICY_SORTED / 64] = &view->sorted[measure][row_of(bytes)];
+    uint32_t count = view->world->device_count;
+
+    for (uint32_t i = 0; i < count && i < POLICY_SORTED; i += 64) {
+        uint64_t may = program->barred ? ~program->barred[i / 64] : UINT64_MAX;
+
+        if (except / 64 == i / 64)
+            may &= ~(UINT64_C(1) << except % 64);
+        if (row[1][i / 64] & may)
+            return true;
+        for (uint64_t left = row[0][i / 64] & may; left; left &= left - 1) {
+            if (bytes_on(device_at(view, i + (uint32_t)__builtin_ctzll(left)), measure) >= bytes)
+                return true;
+        }
+    }
+    for (uint32_t i = POLICY_SORTED; i < count; i++) {
+        const struct policy_device *d = device_at(view, i);
+
+        if (bytes_on(d, measure) >= bytes && is_measured(d, measure) && i != except &&
+            !program_barred(program, i))
             return true;
     }
     return false;
@@ -103,9 +149,12 @@ bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsig
         return true;
     if (p->device != POLICY_NONE && !(ways_of(view, p) & leaving) && !(flags & COULD_LIFTED))
         return false;
-    if (bytes > view->memory_max && !(flags & (COULD_CLOSED | COULD_LIFTED)))
-        return false;
-    return is_held(view, p, bytes, flags);
+    if (flags & COULD_LIFTED)
+        return device_has(view, POLICY_LIFTED, p, bytes, POLICY_NONE);
+    if (flags & COULD_CLOSED)
+        return device_has(view, POLICY_CLOSED, p, bytes, POLICY_NONE);
+    return bytes <= view->memory_max &&
+           (p->barred ? device_has(view, POLICY_MEMORY, p, bytes, POLICY_NONE) : view->open > 0);
 }
 
 /* The first of those that some device could hold: who fits nowhere must not hold up others. */
@@ -182,6 +231,8 @@ void view_init(struct view *view, const struct policy_world *world,
     for (unsigned i = 0; i < POLICY_WAYS; i++)
         view->ways |= settings->order[i];
     look_at_devices(view);
+    for (unsigned i = 0; i < POLICY_MEASURES; i++)
+        sort_devices(view, (enum policy_measure)i);
     look_at_programs(view);
     view->head = find_head(view);
     view->visits = most_of(VISITS_MIN, (uint64_t)VISITS_TIMES * world->device_count);

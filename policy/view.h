@@ -16,6 +16,18 @@ struct policy_reach {
     uint64_t most; /* On any device that takes programs. */
 };
 
+/** Bytes of devices, as one asks for them of all at once. */
+enum policy_measure {
+    POLICY_FREE,   /**< Free, of those that take programs. */
+    POLICY_MEMORY, /**< In use or not, of those that take programs. */
+    POLICY_CLOSED, /**< In use or not, of all. */
+    POLICY_LIFTED, /**< As if nobody had limited a device, of all. */
+    POLICY_MEASURES
+};
+
+/** So many devices are sorted by their bytes; those behind them are looked at one by one. */
+#define POLICY_SORTED 1024
+
 struct view {
     const struct policy_world *world;
     const struct policy_settings *settings;
@@ -36,6 +48,8 @@ struct view {
      * waits. */
     uint64_t visits;
     bool quiet; /* Why somebody goes on waiting does not matter: words take long. */
+    /* Devices as bits: in row 0 all, in row n those with 2^(n-1) bytes or more. */
+    uint64_t sorted[POLICY_MEASURES][66][POLICY_SORTED / 64];
 };
 
 void view_init(struct view *view, const struct policy_world *world,
@@ -138,10 +152,14 @@ bool waits_behind_head(const struct view *view, uint32_t program);
 /** Its call waited for as long as settings.wait_deadline_s allows. */
 bool is_overdue(const struct view *view, const struct policy_program *program);
 
+/** Whether any device but @except that @program may use has @bytes. */
+bool device_has(const struct view *view, enum policy_measure measure,
+                const struct policy_program *program, uint64_t bytes, uint32_t except);
+
 enum could_flag {
     COULD_CLOSED = 1 << 0, /**< Counting devices that take no program just now. */
     COULD_LEAVE = 1 << 1,  /**< Counting those that it reaches by being suspended. */
-    COULD_LIFTED = 1 << 2, /**< As if nobody had limited a device or the program. */
+    COULD_LIFTED = 1 << 2, /**< These too, and as if nobody had limited a device or the program. */
 };
 /** Whether some device that @program may use has @bytes at all, in use or not. */
 bool could_hold(const struct view *view, uint32_t program, uint64_t bytes, unsigned flags);

@@ -1,6 +1,6 @@
 #include "agent/cli/ask.h"
-#include "agent/cli/presented_print.h"
-#include "agent/cli/table.h"
+#include "agent/cli/output.h"
+#include "agent/cli/presented.h"
 #include "agent/cli/verb.h"
 
 #define LIST_MS 60000

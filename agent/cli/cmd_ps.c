@@ -1,5 +1,5 @@
 #include "agent/cli/ask.h"
-#include "agent/cli/table.h"
+#include "agent/cli/output.h"
 #include "agent/cli/verb.h"
 
 #define LIST_MS 60000

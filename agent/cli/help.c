@@ -1,4 +1,4 @@
-#include "agent/cli/help.h"
+#include "agent/cli/verb.h"
 
 #include <string.h>
 

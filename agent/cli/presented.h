@@ -48,4 +48,12 @@ const char *presented_image_type(cl_mem_object_type type);
 const char *presented_order(cl_channel_order order);
 const char *presented_data_type(cl_channel_type type);
 
+/**
+ * Print what programs are told of their device, and why.
+ *
+ * @inventory  The file of the devices that there are.
+ * Returns an exit status.
+ */
+int presented_print(const struct output *output, const char *inventory);
+
 #endif

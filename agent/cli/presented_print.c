@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "agent/cli/presented.h"
-#include "agent/cli/presented_print.h"
 #include "agent/config/paths.h"
 #include "agent/wire/size.h"
 

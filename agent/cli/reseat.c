@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/cli/help.h"
+#include "agent/cli/verb.h"
 
 /* The verbs, in the order of help and manual. */
 #define VERBS(V)                                                                                   \

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/table.h"
+#include "agent/cli/output.h"
 
 #define HOUR_MS 3600000.0
 

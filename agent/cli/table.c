@@ -1,4 +1,4 @@
-#include "agent/cli/table.h"
+#include "agent/cli/output.h"
 
 #include <libsmartcols.h>
 #include <stdlib.h>

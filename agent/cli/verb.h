@@ -95,4 +95,13 @@ bool verb_parse_number(const char *text, const struct verb_option *option, uint6
  */
 MUST_CHECK int verb_parse(struct call *call, int argc, char **argv);
 
+/* What verbs say of themselves, from their rows. */
+
+/** The list of all verbs. */
+void help_print_all(const struct verb *const *verbs, FILE *to);
+/** A verb with its options, on stdout; "config": each that begins so. False: there is none. */
+bool help_print(const struct verb *const *verbs, const char *name);
+/** All rows: an array of objects. NULL without memory. */
+json_t *help_json(const struct verb *const *verbs);
+
 #endif

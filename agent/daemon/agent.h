@@ -94,4 +94,18 @@ void agent_log(const char *format, ...) PRINTF(1, 2);
 /** Stop the loop; programs go on without an agent. */
 void agent_stop(struct agent *agent);
 
+/* The agent's configuration, and another one while it runs: nothing else of its state changes. */
+
+/**
+ * Read the configuration again, as the file now says. One that is wrong is refused, the one before
+ * stays, and agent->config_problem says why. Both go to the log. Blocks on the file.
+ *
+ * @ret_error  Written on failure only.
+ * Returns as config_load().
+ */
+int agent_reload(struct agent *agent, struct config_error *ret_error);
+
+/** The same for a client, who is told what came of it. */
+void reload_answer(struct peer *client);
+
 #endif

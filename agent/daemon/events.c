@@ -1,9 +1,4 @@
-#include "agent/daemon/govern/capacity.h"
-#include "agent/daemon/govern/followers.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/govern/resume.h"
 #include "agent/daemon/messages/messages.h"
 
 /* What follows from what happens to connections, programs and the list of devices. */

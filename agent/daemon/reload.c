@@ -1,4 +1,4 @@
-#include "agent/daemon/reload.h"
+#include "agent/daemon/agent.h"
 
 #include <stdio.h>
 #include <string.h>

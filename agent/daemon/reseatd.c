@@ -14,11 +14,8 @@
 #include "agent/daemon/agent.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/liveness.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/daemon/reload.h"
 #include "state/base/text.h"
 
 /*

@@ -10,11 +10,7 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/elf_facts.h"
-#include "agent/doctor/java_archive.h"
-#include "agent/doctor/linkage.h"
-#include "agent/doctor/python_script.h"
-#include "agent/doctor/shell_script.h"
+#include "agent/doctor/inspection.h"
 
 /** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
 

@@ -1,4 +1,4 @@
-#include "agent/doctor/elf_facts.h"
+#include "agent/doctor/inspection.h"
 
 #include <errno.h>
 #include <fcntl.h>

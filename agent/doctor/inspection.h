@@ -3,10 +3,22 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
-#include "agent/doctor/string_set.h"
 #include "state/base/compiler.h"
+
+/** Strings in the order in which they were added, each once. */
+struct strings {
+    char **items;
+    size_t count;
+};
+
+void strings_finish(struct strings *strings);
+/** Returns 0 or -ENOMEM. One that is there already is not added again. */
+MUST_CHECK int strings_add(struct strings *strings, const char *text);
+bool strings_have(const struct strings *strings, const char *text);
 
 /** What is known of a command so far. */
 struct inspection {
@@ -44,5 +56,69 @@ void inspection_folder(const char *path, char ret[PATH_MAX]);
 
 /** A text file's first MiB with a NUL after it, to be freed; NULL where it cannot be read. */
 char *inspection_read(const char *path, size_t *ret_size);
+
+/** What an ELF file says of how it reaches OpenCL. */
+struct elf_facts {
+    bool elf;     /**< Is one at all. */
+    bool native;  /**< Of this machine's kind: the only one that libreseat.so can be loaded in. */
+    bool dynamic; /**< Has a dynamic linker, or is a library. */
+    bool opens;   /**< Names libOpenCL in a string: opens it at run time. */
+    bool reads;   /**< Names OCL_ICD_VENDORS: a loader that can be told of other drivers. */
+    bool own;     /**< Defines clGetPlatformIDs: has a loader linked into it. */
+    struct strings needed; /**< DT_NEEDED. */
+    struct strings rpath;  /**< DT_RUNPATH or DT_RPATH, $ORIGIN replaced. */
+    struct strings uses;   /**< OpenCL functions that it wants from elsewhere. */
+    struct strings offers; /**< OpenCL functions that it defines for others. */
+};
+
+/**
+ * Read the facts of one file. Anything in it may be damaged.
+ *
+ * Returns 0 (with `elf` false for other files), -ENOMEM, or open(2)'s errors.
+ */
+MUST_CHECK int elf_facts_read(const char *path, struct elf_facts *ret_facts);
+void elf_facts_finish(struct elf_facts *facts);
+
+/** True when the name is that of an OpenCL loader ("libOpenCL.so.1"). */
+bool elf_is_loader(const char *library);
+
+/* ELF files: programs, what they are linked against, and what all of it wants of OpenCL. */
+
+/** Check every file in @inspection->seen and what they are linked against. 0 or -ENOMEM. */
+MUST_CHECK int linkage_check(struct inspection *inspection);
+
+/** Take the libraries in @folder whose names begin so, as far as they concern OpenCL. */
+MUST_CHECK int linkage_libraries(struct inspection *inspection, const char *folder,
+                                 const char *beginning);
+
+/** Look whether a text names OpenCL's loader. */
+void linkage_text(struct inspection *inspection, const char *path);
+
+/** Takes one command: a program and its arguments, NULL-terminated. Returns 0 or -errno. */
+typedef int shell_each(void *context, char *const *words);
+
+/**
+ * Call @each for every command in a text that a shell runs.
+ *
+ * Returns 0, -ENOMEM, or the first error of @each; what cannot be read has no commands.
+ */
+MUST_CHECK int shell_commands(const char *path, shell_each *each, void *context);
+
+/**
+ * Look at a text that Python runs, and the modules that it imports.
+ *
+ * @interpreter  As it was asked for: its place tells where its packages are.
+ * Returns 0 or -ENOMEM.
+ */
+MUST_CHECK int python_script(struct inspection *inspection, const char *path,
+                             const char *interpreter);
+/** The same of a module; @folder: where it is looked for first. */
+MUST_CHECK int python_module(struct inspection *inspection, const char *name, const char *folder,
+                             const char *interpreter);
+
+/** True for an archive of Java's (.jar). */
+bool java_is_archive(const char *path);
+/** Look at a Java program, by the arguments of the machine. Returns 0 or -ENOMEM. */
+MUST_CHECK int java_program(struct inspection *inspection, char *const *arguments);
 
 #endif

@@ -1,4 +1,4 @@
-#include "agent/doctor/java_archive.h"
+#include "agent/doctor/inspection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "agent/config/cleanup.h"
-#include "agent/doctor/linkage.h"
 
 /*
  * Java's archives are zip files: the names in one are in a table at its end, and say which binding

@@ -1,4 +1,4 @@
-#include "agent/doctor/linkage.h"
+#include "agent/doctor/inspection.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,6 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/elf_facts.h"
 
 #define LINKED_MAX    1024
 #define LIBRARIES_MAX 256 /* Of one folder. */

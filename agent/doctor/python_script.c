@@ -1,4 +1,4 @@
-#include "agent/doctor/python_script.h"
+#include "agent/doctor/inspection.h"
 
 #include <glob.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
-#include "agent/doctor/linkage.h"
 
 /** An installed package: its libraries, and those that are a module by themselves. */
 static int look_at_package(struct inspection *inspection, const char *folder, const char *name)

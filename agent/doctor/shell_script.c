@@ -1,4 +1,4 @@
-#include "agent/doctor/shell_script.h"
+#include "agent/doctor/inspection.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "agent/config/cleanup.h"
-#include "agent/doctor/inspection.h"
 
 /*
  * Nothing of it is run, so what a variable holds is a guess: a path that begins with one is looked

@@ -1,4 +1,4 @@
-#include "agent/doctor/string_set.h"
+#include "agent/doctor/inspection.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,7 @@
-#include "agent/simulate/sim_cluster.h"
+#include "agent/simulate/sim_world.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "agent/simulate/sim_hosts.h"
-#include "agent/simulate/sim_steps.h"
 
 /*
  * The cluster's scheduler. It sends a program to a node, and the policy of that node takes it from

@@ -1,4 +1,4 @@
-#include "agent/simulate/sim_hosts.h"
+#include "agent/simulate/sim_world.h"
 
 /* Host memory is a node's, and so are its links to storage and to other nodes: each carries one
  * transfer after the other. */

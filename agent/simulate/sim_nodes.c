@@ -1,9 +1,6 @@
-#include "agent/simulate/sim_nodes.h"
+#include "agent/simulate/sim_world.h"
 
-#include "agent/simulate/sim_cluster.h"
-#include "agent/simulate/sim_hosts.h"
 #include "agent/simulate/sim_random.h"
-#include "agent/simulate/sim_steps.h"
 
 /* Nodes come and go, and what is saved before they do. */
 

@@ -2,9 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/simulate/sim_cluster.h"
-#include "agent/simulate/sim_nodes.h"
-#include "agent/simulate/sim_steps.h"
+#include "agent/simulate/sim_world.h"
 
 #define HOUR_MS 3600000.0
 

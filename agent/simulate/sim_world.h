@@ -1,8 +1,11 @@
 #ifndef RESEAT_AGENT_SIMULATE_SIM_WORLD_H
 #define RESEAT_AGENT_SIMULATE_SIM_WORLD_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "agent/simulate/sim_check.h"
-#include "agent/simulate/sim_heap.h"
+#include "state/base/compiler.h"
 
 /*
  * A run's world: the cluster, and its cells. A cell is what one agent governs: a node. Between
@@ -13,6 +16,40 @@
  * stays in the cell that the cluster's scheduler sent it to, until it ends, or loses its node: then
  * it is in the cluster's queue again, with what was saved. All of it belongs to one thread.
  */
+
+/* What is going to happen, soonest first; of one time, what was said first. */
+
+enum sim_due_kind {
+    SIM_DUE_PROGRAM,
+    SIM_DUE_STEP,
+    SIM_DUE_REST,
+    SIM_DUE_NODE,
+    SIM_DUE_BALANCE,
+    SIM_DUE_CLUSTER,
+};
+
+struct sim_due {
+    uint64_t time_ms;
+    uint64_t number;     /**< Set by sim_heap_push(). */
+    uint32_t generation; /**< Of what it is about: out of date when that has another one. */
+    uint32_t index;
+    uint32_t cell;
+    enum sim_due_kind kind;
+};
+
+struct sim_heap {
+    struct sim_due *items;
+    size_t count, room;
+    uint64_t numbers;
+};
+
+void sim_heap_finish(struct sim_heap *heap);
+/** Returns 0 or -ENOMEM. */
+MUST_CHECK int sim_heap_push(struct sim_heap *heap, struct sim_due due);
+/** The soonest, which stays; NULL when there is none. */
+const struct sim_due *sim_heap_peek(const struct sim_heap *heap);
+/** Drop the soonest; there must be one. */
+void sim_heap_pop(struct sim_heap *heap);
 
 enum sim_mode {
     SIM_QUEUED, /**< On no device; without a slot, on no node. */
@@ -225,5 +262,69 @@ static inline bool sim_is_rigid(const struct sim_world *world)
 {
     return world->ways == POLICY_WAIT;
 }
+
+/* Host memory, and the links of nodes. */
+
+/** Let it have @bytes of a node's host memory, or more where it has. False where they do not fit.
+ */
+bool sim_host_take(struct sim_world *world, uint32_t task, uint32_t node, uint64_t bytes);
+/** Let it keep that much of what it has there, and none of another node; SIM_NONE: none. */
+void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64_t bytes);
+bool sim_host_fits(const struct sim_world *world, uint32_t node, uint64_t bytes);
+/** What it spilled, and what it has in host memory anyway. */
+uint64_t sim_in_host(const struct sim_world *world, uint32_t task);
+/** Bytes of device memory that it has in all. */
+uint64_t sim_size(const struct sim_world *world, uint32_t task);
+/** How long from now until so much has come from, or is in storage, after what goes before. */
+uint64_t sim_store(struct sim_world *world, uint32_t node, uint64_t bytes);
+/** The same from one node to another. */
+uint64_t sim_send_over(struct sim_world *world, uint32_t from, uint32_t to, uint64_t bytes);
+
+/* What the policy decides, carried out. */
+
+/** Carry out a step of the policy, for @asker or SIM_NONE. False: nothing came of it. */
+bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint32_t asker);
+/** Ask what to do for one that waits, and do it. Returns whether anything was done. */
+bool sim_ask(struct sim_world *world, uint32_t task);
+/** Let the policy do all that is to be done of itself. Returns whether anything was. */
+bool sim_next(struct sim_world *world);
+/** Let it empty a device that drains, where it does. */
+void sim_drain(struct sim_world *world, uint32_t device);
+/** Memory of @device is free: ask for those it might do for. */
+void sim_serve(struct sim_world *world, uint32_t device);
+/** The step of a program is done. */
+void sim_step_done(struct sim_world *world, uint32_t task);
+/** It goes on after a step that is not the policy's. */
+void sim_go_on(struct sim_world *world, uint32_t task);
+/** It leaves its node, to begin again with what storage has. */
+void sim_put_off(struct sim_world *world, uint32_t task);
+/** It is over for a program, one way or the other. */
+void sim_end(struct sim_world *world, uint32_t task, bool refused);
+
+/* Nodes come and go, and what is saved before. */
+
+void sim_nodes_start(struct sim_world *world);
+void sim_on_node(struct sim_world *world, uint32_t node);
+/** Save the work of a program, which stands meanwhile; @leaves: and end it here. */
+void sim_save(struct sim_world *world, uint32_t task, bool leaves);
+/** It is in storage. */
+void sim_saved(struct sim_world *world, uint32_t task);
+
+/* The cluster's scheduler, which is not ours: which node a program is sent to. */
+
+/** Have it wait for a node. */
+void sim_queue_up(struct sim_shared *shared, uint32_t task);
+/** Send it to a node where it can start, or have it wait for one. */
+void sim_send(struct sim_shared *shared, uint32_t task);
+/** Memory of @device is free: those in the cluster's queue may have it. */
+void sim_offer(struct sim_world *world, uint32_t device);
+/** Look at the queue again in a while. */
+void sim_cluster_wait(struct sim_shared *shared);
+/** Send those in the queue that can start somewhere. */
+void sim_cluster_tick(struct sim_shared *shared);
+/** One that has several devices goes to another node, whole. False: none has room. */
+bool sim_move_whole(struct sim_world *world, uint32_t task);
+/** True where some node has devices for it, once they are free. */
+bool sim_is_possible(const struct sim_shared *shared, uint32_t task);
 
 #endif

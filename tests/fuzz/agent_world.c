@@ -14,7 +14,6 @@
 #include "agent/config/process.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"

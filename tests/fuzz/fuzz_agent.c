@@ -7,11 +7,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/followers.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"

@@ -513,3 +513,126 @@ Test(policy_queue, who_waits_for_all_of_it_is_kept_no_part)
     cr_expect_leq(world_settle(&w, 10), 2);
     cr_expect_eq(first->granted, 12 * MIB, "it has all that it waited for");
 }
+
+Test(policy_queue, who_leaves_early_looks_past_what_is_kept_for_the_first)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    world_init(&w, 1);
+    world_add_device(&w, 10)->closed = true;
+    world_add_device(&w, 10);
+    world_add_device(&w, 2);
+    world_add_program(&w, 1, 6)->priority = 3;
+    world_add_program(&w, 2, 1)->priority = 3;
+    world_add_program(&w, POLICY_NONE, 8)->priority = 2;
+    p = world_add_program(&w, 0, 3);
+    p->priority = 1;
+    p->leaves = true;
+    world_add_program(&w, 0, 1)->leaves = true;
+    world_refresh(&w);
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 4, 2, 1);
+    w.programs[2].state = POLICY_STOPPED;
+    world_refresh(&w);
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 3, 1, 3);
+}
+
+/* ---- many devices ---- */
+
+#define MANY 1100
+#define GIB  (UINT64_C(1) << 30)
+
+/* So many devices that are full, and one program, which may use only one of them. */
+struct many {
+    struct policy_device devices[MANY];
+    struct policy_program programs[1];
+    uint64_t barred[MANY / 64 + 1];
+    uint32_t queue[1];
+    struct policy_settings settings;
+    struct policy_world world;
+};
+
+static void many_init(struct many *many, uint32_t only, uint64_t bytes)
+{
+    settings_init(&many->settings);
+    memset(many->barred, 0xff, sizeof(many->barred));
+    many->barred[only / 64] &= ~(UINT64_C(1) << only % 64);
+    for (uint32_t i = 0; i < MANY; i++)
+        many->devices[i] = (struct policy_device){.name = "device",
+                                                  .memory = 16 * GIB,
+                                                  .reserved = 16 * GIB,
+                                                  .speed = 1000,
+                                                  .first = POLICY_NONE};
+    many->programs[0] = (struct policy_program){.name = "program",
+                                                .state = POLICY_SUSPENDED,
+                                                .device = POLICY_NONE,
+                                                .wanted = bytes,
+                                                .need = bytes,
+                                                .quota = UINT64_MAX,
+                                                .next = POLICY_NONE,
+                                                .ways = POLICY_UPGRADE | POLICY_WAIT,
+                                                .barred = many->barred};
+    many->queue[0] = 0;
+    many->world = (struct policy_world){.devices = many->devices,
+                                        .device_count = MANY,
+                                        .programs = many->programs,
+                                        .program_count = 1,
+                                        .queue = many->queue,
+                                        .queue_count = 1};
+}
+
+static const uint32_t some_of_many[] = {0, 63, 64, 1023, 1024, MANY - 1};
+
+Test(policy_queue, one_of_many_devices_is_waited_for_if_it_could_hold_the_program)
+{
+    static const uint64_t sizes[] = {1, 8 * GIB, 12 * GIB - 1, 12 * GIB, 16 * GIB};
+    static struct many many;
+
+    for (size_t i = 0; i < sizeof(some_of_many) / sizeof(*some_of_many); i++) {
+        for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
+            struct policy_device *only = &many.devices[some_of_many[i]];
+            struct policy_step step;
+
+            many_init(&many, some_of_many[i], sizes[k]);
+            only->memory = only->reserved = sizes[k];
+            policy_answer(&many.world, &many.settings, 0, &step);
+            cr_expect_eq(step.action, POLICY_DO_WAIT, "%s", step.reason);
+            only->memory--;
+            policy_answer(&many.world, &many.settings, 0, &step);
+            cr_expect_eq(step.action, POLICY_DO_REFUSE, "%s", step.reason);
+            only->memory++;
+            only->closed = true;
+            policy_answer(&many.world, &many.settings, 0, &step);
+            cr_expect_eq(step.action, POLICY_DO_WAIT, "%s", step.reason);
+        }
+    }
+}
+
+Test(policy_queue, one_of_many_devices_is_moved_to_as_soon_as_it_has_room)
+{
+    static struct many many;
+
+    for (size_t i = 0; i < sizeof(some_of_many) / sizeof(*some_of_many); i++) {
+        uint32_t to = some_of_many[i], from = to ? to - 1 : 1;
+        struct policy_step step;
+
+        many_init(&many, to, 12 * GIB);
+        many.world.queue_count = 0;
+        many.programs[0].state = POLICY_RUNNING;
+        many.programs[0].need = 0;
+        many.programs[0].device = from;
+        many.programs[0].granted = 12 * GIB;
+        many.devices[from].first = 0;
+        many.devices[from].residents = 1;
+        many.devices[to].reserved = 4 * GIB + 1;
+        policy_next(&many.world, &many.settings, &step);
+        cr_expect_eq(step.action, POLICY_NOTHING, "%s", step.reason);
+        many.devices[to].reserved = 4 * GIB;
+        policy_next(&many.world, &many.settings, &step);
+        cr_expect_eq(step.action, POLICY_DO_MOVE, "%s", step.reason);
+        cr_expect_eq(step.device, to);
+    }
+}

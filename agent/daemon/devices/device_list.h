@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_DAEMON_DEVICES_DEVICE_LIST_H
 
 #include "agent/daemon/agent.h"
+#include "policy/decide.h"
 
 /** Read the names and the last inventory. Returns 0 or -errno. */
 MUST_CHECK int devices_init(struct agent *agent, uint64_t timeout_ms);
@@ -32,5 +33,11 @@ const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t 
 uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry);
 /** Nanoseconds until a drain that was announced; 0: there is none. */
 uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_device *device);
+
+/** What the configuration says of a device, over what it says of itself. */
+void device_settings(const struct agent *agent, const struct inventory_entry *entry,
+                     struct policy_device *device);
+/** Bytes that the configuration leaves of a device. */
+uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry);
 
 #endif

@@ -1,4 +1,4 @@
-#include "agent/daemon/devices/device_settings.h"
+#include "agent/daemon/devices/device_list.h"
 
 #include <string.h>
 

@@ -1,7 +1,5 @@
-#include "agent/daemon/govern/accounts.h"
+#include "agent/daemon/govern/govern.h"
 
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/grants.h"
 #include "agent/daemon/peers.h"
 
 #define RECONCILE_MS 1000

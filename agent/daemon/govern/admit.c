@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/admit.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,12 +7,6 @@
 
 #include "agent/config/bytes.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/bars.h"
-#include "agent/daemon/govern/drain.h"
-#include "agent/daemon/govern/followers.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/requests.h"
 
 /** The seats of @request that would come to @device; those that are there stay. */
 static unsigned arriving(const struct request *request, uint32_t device)

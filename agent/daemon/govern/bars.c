@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/bars.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdio.h>
 

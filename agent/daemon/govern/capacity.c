@@ -1,11 +1,10 @@
-#include "agent/daemon/govern/capacity.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdio.h>
 
 #include "agent/config/bytes.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/devices/device_settings.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
 
 void capacity_notify_more(const struct agent *agent, const struct ledger_device *device,
                           uint64_t before)

@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/drain.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,11 +6,8 @@
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/followers.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/limits.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
 
 #define IN_MS_MAX 10000000000ull
 

@@ -1,13 +1,9 @@
-#include "agent/daemon/govern/followers.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/bars.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/requests.h"
 
 static void drop(struct governor *governor, struct follower *follower)
 {

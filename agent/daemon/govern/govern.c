@@ -6,17 +6,6 @@
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/accounts.h"
-#include "agent/daemon/govern/capacity.h"
-#include "agent/daemon/govern/drain.h"
-#include "agent/daemon/govern/followers.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/grants.h"
-#include "agent/daemon/govern/limits.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/rebalance.h"
-#include "agent/daemon/govern/resume.h"
-#include "agent/daemon/govern/steps.h"
 
 #define STEPS_MAX 256 /* Of one run; what is left follows with the next. */
 #define TICK_MS   1000

@@ -1,7 +1,12 @@
 #ifndef RESEAT_AGENT_DAEMON_GOVERN_GOVERN_H
 #define RESEAT_AGENT_DAEMON_GOVERN_GOVERN_H
 
+#include "agent/daemon/agent.h"
+#include "agent/daemon/devices/history.h"
+#include "agent/daemon/devices/ledger.h"
+#include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
+#include "policy/decide.h"
 
 /*
  * The agent's side of policy: tells it the world (devices, programs, who waits), and has done what
@@ -22,5 +27,337 @@ void govern_remember(struct agent *agent, const struct program *program);
 void govern_run(struct agent *agent);
 /** The same for what follows from time. Called a few times a second. */
 void govern_tick(struct agent *agent);
+
+/* The world as the policy sees it, and whose each of its programs is. */
+
+/** The virtual devices of a program that are on one device, or one that is on none: one program to
+ *  the policy. */
+struct group {
+    struct program *program;
+    uint32_t seat;  /**< The first. */
+    unsigned seats; /**< All, as bits. */
+};
+
+struct world {
+    struct policy_world policy;
+    struct policy_device *devices;
+    struct policy_program *programs;
+    struct group *groups;
+    uint32_t *queue;
+    uint64_t *barred;             /**< Of each program, as many words as there are devices for. */
+    struct reseat_limits *offers; /**< Of each device. */
+};
+
+/** Make the governor's world as things are now. Returns 0 or -ENOMEM. */
+MUST_CHECK int world_build(struct agent *agent);
+void world_finish(struct world *world);
+/** The program of the world that @seat of @program is in, or POLICY_NONE. */
+uint32_t world_find(const struct world *world, const struct program *program, uint32_t seat);
+
+/** A program that ended, and what it needed. */
+#define ENDED_MAX 32
+struct ended {
+    char id[32], name[64], device[32];
+    uint64_t wanted_peak, held_peak, granted_peak, own, waits, waited_ms;
+};
+
+#define GOVERN_MOVES_MAX 1024
+
+struct follower;
+struct need;
+struct resume;
+
+/** What the agent keeps for the policy beside programs and the ledger. */
+struct governor {
+    struct resume *resumes;
+    struct history *histories; /**< Of the ledger's devices. */
+    uint32_t history_count;
+    struct need *needs;
+    uint64_t events;         /**< Announcements and wishes, to tell which was first. */
+    uint64_t await_until_ms; /**< From then on programs of an agent before are not waited for. */
+    uint64_t moved_ms[GOVERN_MOVES_MAX]; /**< When a program was last moved by policy. */
+    unsigned moved;
+    struct world world;
+    struct follower *followers;
+    struct ended ended[ENDED_MAX];
+    unsigned ended_count;
+    char state_path[PATH_MAX];
+    bool running, automatic;
+    uint64_t ticked_ms;
+};
+
+/** A move, suspend or resume, of a client or of ours, that a program has not answered yet. */
+struct request {
+    struct request *next;
+    uint64_t id;
+    struct peer *client; /**< NULL: gone; the request is canceled, its answer unwanted. */
+    struct program *program;
+    unsigned seats;  /**< Of the program that it is for, as bits. */
+    uint32_t target; /**< Device of the ledger; LEDGER_NONE: host memory, or not known. */
+    uint64_t grants[PROTOCOL_SEATS_MAX]; /**< Bytes kept there for each seat. */
+    size_t seat;                         /**< PROGRAM_ALL_SEATS, or the one of `seats`. */
+    unsigned tries;                      /**< How often the program said RESULT_AGAIN. */
+    uint64_t deadline_ns;                /**< CLOCK_MONOTONIC; 0: none. */
+    bool chosen;                         /**< An operator named the device. */
+    bool ours;                           /**< The policy asks, and no client is told. */
+    bool dry_run;
+    char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
+    bool taken;              /**< The device goes away, whether the program helps or not. */
+    char verb[16];
+    char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
+                                  memory. */
+    uint64_t expires_ms;     /**< uv_now() when to stop waiting; 0: never. */
+};
+
+/**
+ * Ask a connected program.
+ *
+ * @wish    Copied; verb, program, seats and seat are set, and what else is known.
+ * @target  NULL: where it was, or host memory.
+ * @timeout_ms  0: none.
+ * Returns 0 or -ENOMEM.
+ */
+MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish,
+                              const struct inventory_entry *target, uint64_t timeout_ms);
+/** The client wants its request canceled, or is gone. */
+void requests_cancel(struct peer *client, bool gone);
+/** The program sent MSG_PROGRESS or MSG_REPORT. */
+void requests_progress(struct peer *peer, struct message *message);
+void requests_report(struct peer *peer, struct message *message);
+/** The program can answer no more: it ended, or closed its connection. */
+void requests_fail(struct agent *agent, struct program *program, bool ended);
+/** Cancel what a connected program is asked: it does not answer. */
+void requests_give_up(struct agent *agent, struct program *program);
+/** Stop waiting for programs whose deadline is well past. */
+void requests_sweep(struct agent *agent);
+void requests_finish(struct agent *agent);
+
+/* What clients are told of their moves, suspends and resumes: MSG_REPORT. */
+
+/** "program": which program it is. */
+void report_put_program(struct frame *frame, const struct program *program);
+/**
+ * What the program was not asked for.
+ *
+ * @from, @to  Devices.
+ * @result     RESULT_...
+ * @already    It was there.
+ */
+void report_plain(struct peer *client, const struct program *program, const char *from,
+                  const char *to, const char *result, bool already);
+/** The same of the devices of @seat, or of all with PROGRAM_ALL_SEATS. */
+void report_devices(struct peer *client, const struct program *program, size_t seat,
+                    const char *result, bool already);
+/** What the program reported of @request. */
+void report_forward(struct peer *client, const struct request *request,
+                    const msgpack_object *message);
+
+/* Room for what operators ask, and what becomes of room that was kept when a request ends. */
+
+/**
+ * Keep room for a move or a resume to @target (of the inventory).
+ *
+ * @request  Its program, seats and dry_run are set; what is granted is added.
+ * Returns 0, or -ENOSPC or -EBUSY (the device drains) with one line for the operator.
+ */
+MUST_CHECK int admit_request(struct agent *agent, struct request *request,
+                             const struct inventory_entry *target, char *ret_error, size_t size);
+/**
+ * A request ended, however that was, and is not in agent->requests any more.
+ *
+ * @moved    The seats, as bits, that are where they should be.
+ * @result   RESULT_...
+ * @lasting  It would fail there again for as long as the program has what it has.
+ */
+void admit_settle(struct agent *agent, const struct request *request, unsigned moved,
+                  const char *result, const char *reason, bool lasting);
+
+/* What programs say of what they have, kept in the ledger. */
+
+/** MSG_STATUS: how it is. */
+void accounts_status(struct peer *peer, struct message *message);
+/** It connected. @first: as never before. Fields go into the open welcome. */
+void accounts_welcome(struct agent *agent, struct program *program, bool first,
+                      const msgpack_object *hello, struct frame *welcome);
+/** Programs of an agent before have yet to say what they have: what is free is not known. */
+bool accounts_awaited(const struct agent *agent);
+
+/* Bytes of device memory that programs are granted, and what they give back of them. */
+
+/** MSG_GRANT, and so much more in the account of @seat. */
+void grants_add(struct agent *agent, struct program *program, uint32_t seat, uint64_t bytes);
+/** MSG_SHRINK: @seat is to keep to @bytes in all, and has so long to say what it gives. @trims:
+ *  it is asked only for what it does not use. */
+void grants_shrink(struct agent *agent, struct program *program, uint32_t seat, uint64_t bytes,
+                   uint64_t patience_ms, bool trims);
+/** A shrink whose time is over: nothing came back. A program that withheld may be asked again. */
+void grants_tick(struct agent *agent);
+/** MSG_RETURN. */
+void grants_return(struct peer *peer, struct message *message);
+
+/** A thread of a program that is blocked until there is room. */
+struct need {
+    struct need *next; /**< In the order in which they came. */
+    struct program *program;
+    uint32_t seat;
+    uint64_t id;
+    uint64_t total;         /**< Bytes that it must be granted in all. */
+    uint64_t least, wanted; /**< As MSG_NEED says. */
+    bool owns;              /**< It needs them for what it has already. */
+    bool failed;            /**< The driver had no more, whatever was granted. */
+    uint64_t ticket;
+    uint64_t since_ms;
+};
+
+/** MSG_NEED. */
+void need_take(struct peer *peer, struct message *message);
+/** The oldest of those of @program on those seats (as bits), or NULL. */
+struct need *need_of(const struct agent *agent, const struct program *program, unsigned seats);
+/** Its turn begins when that of @need did, or now where there is none (NULL). */
+void need_queue(struct agent *agent, const struct need *need, struct program_device *seat);
+/** Tell the program how its call goes on (WAY_...), and forget it. */
+void need_answer(struct agent *agent, struct need *need, const char *way, const char *reason);
+/** Answer what @program waits for on those seats. */
+void needs_answer(struct agent *agent, const struct program *program, unsigned seats,
+                  const char *way, const char *reason);
+/** All of @program, or of everyone with NULL, unanswered. */
+void needs_drop(struct agent *agent, const struct program *program);
+
+/* Devices that a program is kept off for a while, and programs that are left alone for a while. */
+
+/** A step of @program failed: leave it alone, for longer each time. */
+void bars_rest(struct agent *agent, struct program *program);
+/** Keep @program off the device for as long as @cause asks for, with @reason for the operator. */
+void bars_add(struct agent *agent, struct program *program, uint32_t device,
+              enum program_bar_cause cause, const char *reason);
+/** Whether that still keeps @program off the device. */
+bool bars_hold(const struct agent *agent, const struct program *program,
+               const struct program_bar *bar);
+
+/** The list of devices, or the configuration, is another: what programs may have is kept with it,
+ *  and they are told what there is more of. */
+void capacity_update(struct agent *agent);
+/** Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */
+void capacity_notify_more(const struct agent *agent, const struct ledger_device *device,
+                          uint64_t before);
+
+/*
+ * What operators set: the memory of a device that programs may have, devices that are drained, and
+ * how much one program may have. That of devices is kept in a file, that of programs with them.
+ */
+
+/** Returns 0, or -errno: none hold. Blocks on the file, as limits_save(). */
+int limits_load(struct agent *agent);
+MUST_CHECK int limits_save(const struct agent *agent);
+/** MSG_LIMIT of a client. */
+void limits_handle(struct peer *client, struct message *message);
+
+/* Programs that are stopped, or hang, answer nothing: nobody waits for them for long. */
+
+/** @program said something, whatever it was. */
+void liveness_heard(struct agent *agent, struct program *program);
+/** Ask those of whom something is wanted whether they are there; give up who has not been for long.
+ */
+void liveness_sweep(struct agent *agent);
+
+/*
+ * Devices that an operator wants empty: now, or at a time that programs are told of, so that they
+ * can be done with what they do there. Until then no new program comes, and who says that now is a
+ * good time leaves. Kept with the limits.
+ */
+
+/** MSG_DRAIN of a client. */
+void drain_handle(struct peer *client, struct message *message);
+/** Drains that were announced and whose time has come. */
+void drain_tick(struct agent *agent);
+/** Tell a program of what was announced before it could be told. */
+void drain_notify(const struct agent *agent, const struct program *program);
+/** True where @program said, since the drain was announced, that now is a good time to leave. */
+bool drain_leaves(const struct agent *agent, const struct program *program, uint32_t device);
+/**
+ * True for a device that takes no new program, because an operator wants it empty, now or soon.
+ *
+ * @ret_reason  One line for the operator; untouched where it takes programs.
+ */
+bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size);
+
+/** MSG_BALANCE of a client. */
+void rebalance_handle(struct peer *client, struct message *message);
+/** Begin a step that makes things better. False: there is none. */
+bool rebalance_step(struct agent *agent);
+
+/* Clients that follow a drain or a rebalance: told of each step, and of the end. */
+
+/** Steps of one rebalance, at most. */
+#define BALANCE_MAX 256
+
+/** A client that follows a drain or a rebalance. */
+struct follower {
+    struct follower *next;
+    struct peer *client;
+    bool drains;     /**< Else it balances. */
+    uint32_t device; /**< That drains. */
+    unsigned done, failed;
+};
+
+/** @client follows a drain of @device, or (@drains false) a rebalance; told of the end of it. */
+void followers_add(struct peer *client, bool drains, uint32_t device);
+/** A request of ours ended so. */
+void followers_step(struct agent *agent, const struct request *request, const char *result,
+                    const char *reason);
+/** Who follows the drain of @device is told that there is none any more. */
+void followers_undone(struct agent *agent, uint32_t device);
+/** End what is done. @balance: begin a step of a rebalance; false: there is none. */
+void followers_tick(struct agent *agent, bool (*balance)(struct agent *agent));
+/** All of @client, or of everyone with NULL, untold. */
+void followers_drop(struct agent *agent, const struct peer *client);
+
+/** MSG_MOVE, MSG_SUSPEND or MSG_RESUME of a client. */
+void moving_handle(struct peer *client, struct message *message);
+
+/*
+ * Programs that operators resume and that find no room: they queue as those that the policy
+ * suspended do, and the policy resumes them. Who asked waits for that, or not.
+ */
+
+/**
+ * A resume that finds no room now: the program queues, and @client is told when it has a device.
+ *
+ * @seats  Of those the ones that are suspended.
+ * @only   The device of the ledger that it is to go to, or LEDGER_NONE: any.
+ * @why    There is no room; one line.
+ */
+void resume_queue(struct peer *client, struct program *program, size_t seat, unsigned seats,
+                  uint32_t only, uint64_t timeout_ms, const char *why);
+/** The same, where nobody waits for it. */
+void resume_hand_back(struct peer *client, struct program *program, size_t seat, unsigned seats,
+                      uint32_t only);
+/** Who is to be told that @request of ours ended so, as the last that it waited for; or NULL. */
+struct peer *resume_ends(struct agent *agent, const struct request *request, const char *result);
+/** Who waits does not any more; @gone: nor is told. */
+void resume_cancel(struct agent *agent, const struct peer *client, bool gone);
+/** As time passes, and things change. */
+void resume_tick(struct agent *agent);
+/** @program ended. */
+void resume_forget(struct agent *agent, const struct program *program);
+void resume_finish(struct agent *agent);
+
+/**
+ * Where the virtual devices of a new program start: as device_place(), but by what is in use, and
+ * -EBUSY where one that is named drains. Where all drain it is as if none did.
+ */
+MUST_CHECK int placing_choose(struct agent *agent, const struct device_wish *wish,
+                              const struct inventory_entry **ret_entries, char *ret_error,
+                              size_t error_size);
+
+/* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */
+
+/** Do one step of the world as it is; false when nothing came of it. */
+bool step_do(struct agent *agent, const struct policy_step *step);
+/** Have those who do not use what they were granted return it, where @index of the world needs it.
+ */
+bool step_trim(struct agent *agent, uint32_t index);
+/** Have one that has more than its quota give back what is too much. False: there is none. */
+bool step_quota(struct agent *agent);
 
 #endif

@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/grants.h"
+#include "agent/daemon/govern/govern.h"
 
 #include "agent/daemon/peers.h"
 

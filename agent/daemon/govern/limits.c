@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/limits.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,9 +11,6 @@
 #include "agent/config/cleanup.h"
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/capacity.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/request_report.h"
 #include "agent/wire/access.h"
 #include "state/base/clock.h"
 

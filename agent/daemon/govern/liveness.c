@@ -1,6 +1,5 @@
-#include "agent/daemon/govern/liveness.h"
+#include "agent/daemon/govern/govern.h"
 
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 

@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/moving.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,11 +6,6 @@
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/admit.h"
-#include "agent/daemon/govern/drain.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/govern/resume.h"
 #include "agent/wire/device_key.h"
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */

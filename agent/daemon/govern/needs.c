@@ -1,9 +1,8 @@
-#include "agent/daemon/govern/needs.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/govern/governor.h"
 #include "agent/daemon/peers.h"
 
 /* Calls of programs that are blocked until there is room. */

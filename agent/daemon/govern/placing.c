@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/placing.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,8 +6,6 @@
 
 #include "agent/config/cleanup.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/devices/device_settings.h"
-#include "agent/daemon/govern/drain.h"
 
 int placing_choose(struct agent *agent, const struct device_wish *wish,
                    const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)

@@ -1,10 +1,6 @@
-#include "agent/daemon/govern/rebalance.h"
+#include "agent/daemon/govern/govern.h"
 
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/followers.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/steps.h"
 
 bool rebalance_step(struct agent *agent)
 {

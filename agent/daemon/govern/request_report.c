@@ -1,8 +1,7 @@
-#include "agent/daemon/govern/request_report.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <string.h>
 
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 

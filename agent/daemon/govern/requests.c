@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/requests.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,9 +7,6 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/admit.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/resume.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/wire/device_key.h"

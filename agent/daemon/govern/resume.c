@@ -1,14 +1,10 @@
-#include "agent/daemon/govern/resume.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/requests.h"
 
 /** A client that waits until a program has a device again. */
 struct resume {

@@ -1,14 +1,10 @@
-#include "agent/daemon/govern/steps.h"
+#include "agent/daemon/govern/govern.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/grants.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 
 /* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */

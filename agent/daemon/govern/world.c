@@ -3,13 +3,8 @@
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/devices/device_settings.h"
-#include "agent/daemon/govern/bars.h"
-#include "agent/daemon/govern/drain.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/programs/registry.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 

@@ -1,12 +1,12 @@
-#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/access.h"
 
 void describe_account(const struct agent *agent, const struct ledger_device *device,

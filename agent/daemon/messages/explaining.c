@@ -1,14 +1,12 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/bars.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/messages/describe.h"
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/programs/registry.h"
 
 /* What the ledger and the policy know, told to clients. */
 

@@ -1,20 +1,13 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent.h"
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/accounts.h"
-#include "agent/daemon/govern/drain.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/govern/request_report.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/govern/resume.h"
-#include "agent/daemon/messages/describe.h"
-#include "agent/daemon/programs/program_wish.h"
-#include "agent/daemon/reload.h"
+#include "agent/daemon/programs/registry.h"
 #include "agent/wire/access.h"
 
 void hello_handle(struct peer *peer, struct message *message)

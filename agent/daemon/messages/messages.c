@@ -3,17 +3,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/clients.h"
-#include "agent/daemon/govern/accounts.h"
-#include "agent/daemon/govern/drain.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/grants.h"
-#include "agent/daemon/govern/limits.h"
-#include "agent/daemon/govern/liveness.h"
-#include "agent/daemon/govern/moving.h"
-#include "agent/daemon/govern/needs.h"
-#include "agent/daemon/govern/rebalance.h"
-#include "agent/daemon/govern/requests.h"
-#include "agent/daemon/messages/handlers.h"
 #include "agent/wire/access.h"
 
 const struct message_handler message_handlers[] = {

@@ -1,4 +1,4 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,7 @@
 #include "agent/config/cleanup.h"
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/placing.h"
-#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/govern/govern.h"
 #include "agent/daemon/programs/registry.h"
 
 /* What is asked of the list of devices: the list itself, and where a new program starts. */

@@ -1,11 +1,10 @@
-#include "agent/daemon/messages/handlers.h"
+#include "agent/daemon/messages/messages.h"
 
 #include <string.h>
 
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/governor.h"
-#include "agent/daemon/messages/describe.h"
+#include "agent/daemon/govern/govern.h"
 #include "agent/wire/access.h"
 
 /* ---- use over time ---- */

@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/programs/program_wish.h"
 #include "agent/daemon/programs/registry.h"
 
 /* What of a program outlives the agent, and what the configuration says of it. */

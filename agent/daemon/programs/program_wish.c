@@ -1,4 +1,4 @@
-#include "agent/daemon/programs/program_wish.h"
+#include "agent/daemon/programs/registry.h"
 
 #include <errno.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/programs/program_wish.h"
 #include "agent/wire/access.h"
 #include "agent/wire/device_key.h"
 

@@ -1,7 +1,7 @@
 #include <stdarg.h>
 
+#include "agent/daemon/agent.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/reload.h"
 #include "tests/agent/config/config_rig.h"
 #include "tests/support/leaks.h"
 

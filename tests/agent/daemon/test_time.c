@@ -9,10 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/govern/admit.h"
-#include "agent/daemon/govern/bars.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/govern/requests.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
