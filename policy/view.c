@@ -102,10 +102,9 @@ static void sort_devices(struct view *view, enum policy_measure measure)
         if (is_measured(d, measure))
             rows[row_of(bytes_on(d, measure))][i / 64] |= UINT64_C(1) << i % 64;
     }
-    for (unsigned row = 64; row > 0; row--) {
+    for (unsigned row = 64; row > 0; row--)
         for (unsigned i = 0; i < POLICY_SORTED / 64; i++)
             rows[row - 1][i] |= rows[row][i];
-    }
 }
 
 /* Asked for thousands of programs in one decision, each barred from other devices. All of the row
@@ -123,10 +122,9 @@ bool device_has(const struct view *view, enum policy_measure measure,
             may &= ~(UINT64_C(1) << except % 64);
         if (row[1][i / 64] & may)
             return true;
-        for (uint64_t left = row[0][i / 64] & may; left; left &= left - 1) {
+        for (uint64_t left = row[0][i / 64] & may; left; left &= left - 1)
             if (bytes_on(device_at(view, i + (uint32_t)__builtin_ctzll(left)), measure) >= bytes)
                 return true;
-        }
     }
     for (uint32_t i = POLICY_SORTED; i < count; i++) {
         const struct policy_device *d = device_at(view, i);

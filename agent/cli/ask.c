@@ -1,4 +1,4 @@
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,9 +46,10 @@ int ask_connect(const struct output *output, bool launch, const char *what,
 }
 
 int ask(const struct output *output, const struct question *question, struct frame *frame,
-        struct message *ret_message)
+        json_t **ret_answer)
 {
     struct client client;
+    struct message message;
     int status = ask_connect(output, question->launch, question->what, &client);
 
     if (status) {
@@ -58,14 +59,33 @@ int ask(const struct output *output, const struct question *question, struct fra
     }
     int result = client_send(&client, frame);
     if (!result)
-        result = client_receive(&client, question->timeout_ms, -1, ret_message);
+        result = client_receive(&client, question->timeout_ms, -1, &message);
     client_close(&client);
     if (result != 1)
         return output_fail_agent(output, result ? result : -EPROTO, question->what);
-    if (field_is(&ret_message->root, "type", question->type))
-        return 0;
-    status = output_fail_message(output, ret_message);
-    message_finish(ret_message);
+    if (field_is(&message.root, "type", question->type))
+        *ret_answer = output_answer(&message);
+    else
+        status = output_fail_message(output, &message);
+    message_finish(&message);
+    return status;
+}
+
+int ask_print(const struct output *output, const struct question *question, struct frame *frame)
+{
+    json_t *answer;
+    int status = ask(output, question, frame, &answer);
+
+    if (status)
+        return status;
+    if (output->json) {
+        json_t *object = output_object(output, STATUS_DONE);
+        output_add_members(object, answer, question->members);
+        status = output_print(object, STATUS_DONE);
+    } else {
+        status = question->print(output, answer);
+    }
+    json_decref(answer);
     return status;
 }
 

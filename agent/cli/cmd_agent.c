@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
-#include "agent/config/lock.h"
 #include "agent/config/process.h"
 #include "state/base/clock.h"
 
@@ -13,28 +12,22 @@
 #define STOP_MS   5000
 #define TERM_MS   2000
 
-static int print_agent(const struct output *output, bool running, const msgpack_object *about,
-                       const char *what)
+static int print_agent(const struct output *output, json_t *about, const char *what)
 {
-    char folder[PATH_MAX] = "", release[PROTOCOL_WORD_MAX] = "", problem[PROTOCOL_TEXT_MAX] = "";
+    const char *problem = member_text(about, "config_problem");
 
-    field_text(about, "folder", folder, sizeof(folder));
-    field_string(about, "release", release, sizeof(release));
-    field_text(about, "config_problem", problem, sizeof(problem));
     if (output->json) {
         json_t *object = output_object(output, STATUS_DONE);
-        json_object_set_new(object, "running", json_boolean(running));
-        json_object_set_new(object, "agent", about ? output_value(about) : json_null());
-        if (about)
-            json_object_del(json_object_get(object, "agent"), "type");
+        json_object_set_new(object, "running", json_boolean(about));
+        json_object_set(object, "agent", about ? about : json_null());
         return output_print(object, STATUS_DONE);
     }
-    if (!running) {
+    if (!about) {
         puts(what);
     } else {
         printf("%s: pid %llu, release %s, %llu program(s), log %s/agent.log\n", what,
-               (unsigned long long)field_u64(about, "pid", 0), release,
-               (unsigned long long)field_u64(about, "apps", 0), folder);
+               member_number(about, "pid"), member_text(about, "release"),
+               member_number(about, "apps"), member_text(about, "folder"));
     }
     if (problem[0])
         output_note(output, "it keeps an older configuration; the last is refused: %s", problem);
@@ -44,14 +37,14 @@ static int print_agent(const struct output *output, bool running, const msgpack_
 static int show(const struct output *output, bool launch)
 {
     const struct question question = {MSG_AGENT, "tell about itself", launch, ANSWER_MS};
-    struct message message;
     struct frame frame;
+    json_t *answer;
 
     frame_init(&frame, MSG_AGENT);
-    int status = ask(output, &question, &frame, &message);
+    int status = ask(output, &question, &frame, &answer);
     if (!status) {
-        status = print_agent(output, true, &message.root, "the agent runs");
-        message_finish(&message);
+        status = print_agent(output, answer, "the agent runs");
+        json_decref(answer);
     }
     return status;
 }
@@ -76,7 +69,7 @@ static int end(const struct output *output, pid_t pid, uint64_t start)
         kill(pid, SIGKILL);
     if (!gone(pid, start, STOP_MS))
         return output_fail(output, ERR_FAILED, "the agent (pid %d) does not end", (int)pid);
-    return print_agent(output, false, NULL,
+    return print_agent(output, NULL,
                        "the agent did not answer and was ended; programs run on without it");
 }
 
@@ -124,7 +117,7 @@ static int stop(const struct output *output)
     message_finish(&message);
     if (!process_start_time(pid, &start) && !gone(pid, start, STOP_MS))
         return end(output, pid, start);
-    return print_agent(output, false, NULL, "the agent has ended; programs run on without it");
+    return print_agent(output, NULL, "the agent has ended; programs run on without it");
 }
 
 static int run(struct call *call)

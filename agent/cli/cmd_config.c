@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 #include "agent/config/config_priv.h"
 
@@ -254,24 +254,24 @@ const struct verb verb_config_path = {
     .run = run_path,
 };
 
-static int say_reloaded(const struct output *output, const msgpack_object *answer)
+static int say_reloaded(const struct output *output, const json_t *answer)
 {
-    struct config_error error = {.line = (unsigned)field_u64(answer, "line", 0)};
+    struct config_error error = {.line = (unsigned)member_number(answer, "line")};
+    const char *file = member_text(answer, "file");
 
-    field_text(answer, "file", error.file, sizeof(error.file));
-    field_text(answer, "reason", error.reason, sizeof(error.reason));
-    if (field_bool(answer, "refused", true)) {
+    snprintf(error.file, sizeof(error.file), "%s", file);
+    snprintf(error.reason, sizeof(error.reason), "%s", member_text(answer, "reason"));
+    if (!json_is_false(json_object_get(answer, "refused"))) {
         if (!output->json)
             fputs("reseat config: refused, the agent keeps the one before: ", stderr);
         return refuse(output, &error);
     }
     if (output->json) {
         json_t *object = output_object(output, STATUS_DONE);
-        json_object_set_new(object, "file", output_text(error.file));
+        output_add_members(object, answer, "file");
         return output_print(object, STATUS_DONE);
     }
-    printf("the agent has read %s\n",
-           error.file[0] ? error.file : "that there is no file; the defaults hold");
+    printf("the agent has read %s\n", file[0] ? file : "that there is no file; the defaults hold");
     return output_done();
 }
 
@@ -279,14 +279,14 @@ static int run_reload(struct call *call)
 {
     static const struct question question = {MSG_RELOAD, "read its configuration again", false,
                                              RELOAD_MS};
-    struct message message;
     struct frame frame;
+    json_t *answer;
 
     frame_init(&frame, MSG_RELOAD);
-    int status = ask(&call->output, &question, &frame, &message);
+    int status = ask(&call->output, &question, &frame, &answer);
     if (!status) {
-        status = say_reloaded(&call->output, &message.root);
-        message_finish(&message);
+        status = say_reloaded(&call->output, answer);
+        json_decref(answer);
     }
     return status;
 }

@@ -1,4 +1,4 @@
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/output.h"
 #include "agent/cli/presented.h"
 #include "agent/cli/verb.h"
@@ -18,22 +18,19 @@ static const struct verb_option devices_options[] = {
      OPTION_VALUE(struct devices, presented)},
     {NULL}};
 
-static void users(const msgpack_object *device, char *ret, size_t size)
+static void users(const json_t *device, struct words *words)
 {
-    const msgpack_object *apps;
-    size_t count = field_array(device, "apps", &apps), used = 0;
+    const json_t *app;
+    size_t i;
 
-    ret[0] = '\0';
-    for (size_t i = 0; i < count && used < size; i++) {
-        char name[PROTOCOL_WORD_MAX];
-        field_text(&apps[i], "name", name, sizeof(name));
-        int length = snprintf(ret + used, size - used, "%s%s(%llu)", used ? " " : "", name,
-                              (unsigned long long)field_u64(&apps[i], "pid", 0));
-        used += length > 0 ? (size_t)length : 0;
+    json_array_foreach(json_object_get(device, "apps"), i, app)
+    {
+        words_add(words, "%s%s(%llu)", i ? " " : "", member_text(app, "name"),
+                  member_number(app, "pid"));
     }
 }
 
-static int print_devices(const msgpack_object *devices, size_t count)
+static int print_devices(const json_t *devices)
 {
     enum { BY = 9, UUID = 10 };
     static const struct table_column columns[] = {
@@ -50,43 +47,41 @@ static int print_devices(const msgpack_object *devices, size_t count)
         {"UUID/PCI"},
     };
     struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    const json_t *device;
+    size_t i;
 
-    for (size_t i = 0; i < count; i++) {
-        char text[512];
-        table_add(table, &devices[i]);
-        users(&devices[i], text, sizeof(text));
-        table_put(table, BY, text);
-        field_text(&devices[i], field_is(&devices[i], "pci", "") ? "uuid" : "pci", text,
-                   sizeof(text));
-        table_put(table, UUID, text);
+    json_array_foreach(devices, i, device)
+    {
+        struct words by = {0};
+        const char *pci = member_text(device, "pci");
+        table_add(table, device);
+        users(device, &by);
+        table_put(table, BY, by.text);
+        table_put(table, UUID, pci[0] ? pci : member_text(device, "uuid"));
     }
     return table_print(table);
 }
 
-static int print(const struct call *call, const struct message *message)
+static int print(const struct call *call, const json_t *answer)
 {
     const struct devices *wanted = call->options;
-    char problem[PROTOCOL_TEXT_MAX], inventory[PATH_MAX] = "";
-    const msgpack_object *devices;
-    size_t count = field_array(&message->root, "devices", &devices);
+    const char *problem = member_text(answer, "problem");
+    const json_t *devices = json_object_get(answer, "devices");
 
-    field_text(&message->root, "problem", problem, sizeof(problem));
-    if (problem[0] && !count)
+    if (problem[0] && !json_array_size(devices))
         return output_fail(&call->output, ERR_FAILED, "%s; see reseat doctor", problem);
-    if (wanted->presented) {
-        field_string(&message->root, "inventory", inventory, sizeof(inventory));
-        return presented_print(&call->output, inventory);
-    }
+    if (wanted->presented)
+        return presented_print(&call->output, member_text(answer, "inventory"));
     if (call->output.json) {
         json_t *object = output_object(&call->output, STATUS_DONE);
-        output_add_lists(object, &message->root, "devices");
+        output_add_members(object, answer, "devices[]");
         return output_print(object, STATUS_DONE);
     }
-    if (!count) {
+    if (!json_array_size(devices)) {
         return output_fail(&call->output, ERR_NO_DEVICE,
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
     }
-    int status = print_devices(devices, count);
+    int status = print_devices(devices);
     if (problem[0])
         output_note(&call->output, "the list may be old: %s", problem);
     return status;
@@ -95,15 +90,15 @@ static int print(const struct call *call, const struct message *message)
 static int run(struct call *call)
 {
     static const struct question question = {MSG_DEVICES, "list devices", true, LIST_MS};
-    struct message message;
     struct frame frame;
+    json_t *answer;
 
     frame_init(&frame, MSG_DEVICES);
     ask_put_environment(&frame);
-    int status = ask(&call->output, &question, &frame, &message);
+    int status = ask(&call->output, &question, &frame, &answer);
     if (!status) {
-        status = print(call, &message);
-        message_finish(&message);
+        status = print(call, answer);
+        json_decref(answer);
     }
     return status;
 }

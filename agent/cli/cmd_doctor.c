@@ -4,13 +4,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/presented.h"
 #include "agent/cli/verb.h"
-#include "agent/config/cleanup.h"
 #include "agent/config/process.h"
 #include "agent/doctor/doctor.h"
 #include "agent/wire/inventory.h"
+#include "state/base/cleanup.h"
 
 #define LIST_MS   30000
 #define NAMES_MAX 6

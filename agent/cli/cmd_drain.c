@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
 /* reseat drain and reseat rebalance: moves that the policy chooses, shown as they end. */
@@ -34,111 +34,96 @@ static const struct verb_option drain_options[] = {
 static const struct verb_option rebalance_options[] = {
     {"dry-run", NULL, "Only say which would move.", OPTION_VALUE(struct steps, dry_run)}, {NULL}};
 
-static void show_step(struct steps *steps, const struct message *message)
+static void show_step(struct steps *steps, json_t *step)
 {
-    char name[OUTPUT_PROGRAM_MAX], from[160], to[160], result[PROTOCOL_WORD_MAX],
-        reason[PROTOCOL_TEXT_MAX];
+    char name[OUTPUT_PROGRAM_MAX];
+    const char *result = member_text(step, "result"), *reason = member_text(step, "reason");
+    bool done = strcmp(result, RESULT_DONE) == 0;
 
     if (steps->list) {
-        json_array_append_new(steps->list, output_answer(message));
+        json_array_append(steps->list, step);
         return;
     }
-    field_string(&message->root, "from", from, sizeof(from));
-    field_string(&message->root, "to", to, sizeof(to));
-    field_string(&message->root, "result", result, sizeof(result));
-    field_text(&message->root, "reason", reason, sizeof(reason));
-    bool done = strcmp(result, RESULT_DONE) == 0;
-    printf("%s: %s -> %s%s%s%s%s\n", output_program(field_get(&message->root, "app"), name),
-           output_place(from), output_place(to), done || steps->dry_run ? "" : ", ",
-           done ? "" : result, reason[0] ? ": " : "", reason);
+    printf("%s: %s -> %s%s%s%s%s\n", output_program(json_object_get(step, "app"), name),
+           output_place(member_text(step, "from")), output_place(member_text(step, "to")),
+           done || steps->dry_run ? "" : ", ", done ? "" : result, reason[0] ? ": " : "", reason);
     fflush(stdout);
 }
 
 /** It is not drained yet: what was said of it. */
-static void show_announced(struct steps *steps, const struct message *message)
+static void show_announced(struct steps *steps, json_t *announced)
 {
-    char device[PROTOCOL_WORD_MAX];
-    unsigned long long programs = field_u64(&message->root, "programs", 0);
-    uint64_t in_ns = field_u64(&message->root, "in_ns", 0);
+    unsigned long long programs = member_number(announced, "programs");
 
     if (steps->output->json) {
-        steps->announced = output_answer(message);
-        json_object_del(steps->announced, "device");
+        steps->announced = json_incref(announced);
+        json_object_del(announced, "device");
         return;
     }
-    field_string(&message->root, "device", device, sizeof(device));
-    printf("%s will be drained in %llu s; %llu program%s there, %llu told\n", device,
-           (unsigned long long)(in_ns + 999999999) / 1000000000, programs,
-           programs == 1 ? " is" : "s are",
-           (unsigned long long)field_u64(&message->root, "told", 0));
+    printf("%s will be drained in %llu s; %llu program%s there, %llu told\n",
+           member_text(announced, "device"),
+           (member_number(announced, "in_ns") + 999999999) / 1000000000, programs,
+           programs == 1 ? " is" : "s are", member_number(announced, "told"));
     fflush(stdout);
 }
 
 /** One line that says who is left on the device, and why. */
-static void explain(const msgpack_object *root, char *ret, size_t size)
+static void explain(const json_t *answer, struct words *words)
 {
-    char device[PROTOCOL_WORD_MAX], name[OUTPUT_PROGRAM_MAX], reason[PROTOCOL_TEXT_MAX];
-    const msgpack_object *left;
-    size_t count = field_array(root, "left", &left), used = 0;
+    const char *device = member_text(answer, "device");
+    char name[OUTPUT_PROGRAM_MAX];
+    const json_t *one;
+    size_t i;
 
-    field_string(root, "device", device, sizeof(device));
-    ret[0] = '\0';
-    for (size_t i = 0; i < count; i++) {
-        field_text(&left[i], "reason", reason, sizeof(reason));
-        int length = snprintf(ret + used, size - used, "%s%s stays: %s", used ? "; " : "",
-                              output_program(field_get(&left[i], "app"), name), reason);
-        if (length < 0 || (size_t)length >= size - used)
-            break;
-        used += (size_t)length;
+    json_array_foreach(json_object_get(answer, "left"), i, one)
+    {
+        words_add(words, "%s%s stays: %s", i ? "; " : "",
+                  output_program(json_object_get(one, "app"), name), member_text(one, "reason"));
     }
-    snprintf(ret + used, size - used, "; %s takes no new programs (reseat drain %s --undo)", device,
-             device);
+    words_add(words, "; %s takes no new programs (reseat drain %s --undo)", device, device);
 }
 
-static int finish_json(struct steps *steps, const msgpack_object *root, int status,
-                       const char *code, const char *why)
+static int finish_json(struct steps *steps, const json_t *answer, int status, const char *code,
+                       const char *why)
 {
     json_t *object = output_object(steps->output, status);
 
     if (steps->device) {
-        output_add_fields(object, root, "device");
-        json_object_set_new(object, "drained",
-                            json_boolean(field_bool(root, "drained", !steps->undo)));
-        output_add_lists(object, root, "left");
+        json_t *drained = json_object_get(answer, "drained");
+        output_add_members(object, answer, "device");
+        json_object_set(object, "drained", drained ? drained : json_boolean(!steps->undo));
+        output_add_members(object, answer, "left[]");
         json_object_set(object, "announced", steps->announced ? steps->announced : json_null());
     } else {
         json_object_set_new(object, "dry_run", json_boolean(steps->dry_run));
     }
     json_object_set(object, "steps", steps->list);
-    json_object_set_new(object, "moved", json_integer((json_int_t)field_u64(root, "moved", 0)));
-    json_object_set_new(object, "failed", json_integer((json_int_t)field_u64(root, "failed", 0)));
+    json_object_set_new(object, "moved", json_integer((json_int_t)member_number(answer, "moved")));
+    json_object_set_new(object, "failed",
+                        json_integer((json_int_t)member_number(answer, "failed")));
     if (status)
         output_add_error(object, code, why);
     return output_print(object, status);
 }
 
-static int finish(struct steps *steps, const struct message *message)
+static int finish(struct steps *steps, const json_t *answer)
 {
-    const msgpack_object *root = &message->root, *left;
-    char why[4096] = "", device[PROTOCOL_WORD_MAX];
-    unsigned long long moved = field_u64(root, "moved", 0), failed = field_u64(root, "failed", 0);
-    size_t stay = field_array(root, "left", &left);
-    const char *code = failed ? ERR_FAILED : ERR_REFUSED;
-    bool bad = steps->device ? stay > 0 : failed > 0;
+    unsigned long long moved = member_number(answer, "moved");
+    unsigned long long failed = member_number(answer, "failed");
+    const char *device = member_text(answer, "device"), *code = failed ? ERR_FAILED : ERR_REFUSED;
+    bool bad = steps->device ? json_array_size(json_object_get(answer, "left")) > 0 : failed > 0;
+    struct words why = {0};
 
-    if (field_is(root, "type", MSG_ERROR))
-        return output_fail_message(steps->output, message);
-    if (bad && steps->device) {
-        explain(root, why, sizeof(why));
-    } else if (bad) {
-        snprintf(why, sizeof(why), "%llu moved, %llu did not; what did not is where it was", moved,
-                 failed);
+    if (bad && steps->device)
+        explain(answer, &why);
+    else if (bad)
+        words_add(&why, "%llu moved, %llu did not; what did not is where it was", moved, failed);
+    if (steps->output->json) {
+        int status = bad ? output_status_of(code) : STATUS_DONE;
+        return finish_json(steps, answer, status, code, why.text);
     }
-    if (steps->output->json)
-        return finish_json(steps, root, bad ? output_status_of(code) : STATUS_DONE, code, why);
     if (bad)
-        return output_fail(steps->output, code, "%s", why);
-    field_string(root, "device", device, sizeof(device));
+        return output_fail(steps->output, code, "%s", why.text);
     if (!steps->device) {
         printf("%llu program%s %s\n", moved, moved == 1 ? "" : "s",
                steps->dry_run ? "would move" : "moved");
@@ -150,17 +135,26 @@ static int finish(struct steps *steps, const struct message *message)
     return output_done();
 }
 
+static int take_answer(struct steps *steps, const struct message *message)
+{
+    if (field_is(&message->root, "type", MSG_ERROR))
+        return output_fail_message(steps->output, message);
+    json_t *answer = output_answer(message);
+    int status = finish(steps, answer);
+    json_decref(answer);
+    return status;
+}
+
 static bool take_news(void *context, const struct message *message)
 {
-    if (field_is(&message->root, "type", MSG_STEP)) {
-        show_step(context, message);
-        return true;
-    }
-    if (field_is(&message->root, "type", MSG_NOTICE)) {
-        show_announced(context, message);
-        return true;
-    }
-    return false;
+    bool step = field_is(&message->root, "type", MSG_STEP);
+
+    if (!step && !field_is(&message->root, "type", MSG_NOTICE))
+        return false;
+    json_t *news = output_answer(message);
+    (step ? show_step : show_announced)(context, news);
+    json_decref(news);
+    return true;
 }
 
 static int carry_out(struct call *call, const char *type, const char *what, bool launch)
@@ -188,7 +182,7 @@ static int carry_out(struct call *call, const char *type, const char *what, bool
     ask_put_environment(&frame);
     int result = ask_follow(&client, &frame, &news, &message);
     if (result == 1) {
-        status = finish(steps, &message);
+        status = take_answer(steps, &message);
         message_finish(&message);
     } else {
         status = output_fail_agent(&call->output, result, what);

@@ -1,6 +1,6 @@
 #include "agent/cli/verb.h"
 
-static int run(struct call *call)
+static int help(struct call *call)
 {
     size_t taken;
     int status = STATUS_USAGE;
@@ -23,5 +23,23 @@ const struct verb verb_help = {
     .name = "help",
     .arguments = "[COMMAND]",
     .summary = "Say what there is, or what a command does.",
-    .run = run,
+    .run = help,
+};
+
+static int version(struct call *call)
+{
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        json_object_set_new(object, "version", json_string(RESEAT_VERSION));
+        json_object_set_new(object, "protocol", json_integer(PROTOCOL_VERSION));
+        return output_print(object, STATUS_DONE);
+    }
+    puts("reseat " RESEAT_VERSION);
+    return output_done();
+}
+
+const struct verb verb_version = {
+    .name = "version",
+    .summary = "Say which release this is.",
+    .run = version,
 };

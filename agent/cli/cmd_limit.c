@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 #include "agent/wire/size.h"
 
@@ -33,33 +33,36 @@ static const struct verb_option limit_options[] = {
      .take = take_memory},
     {NULL}};
 
-static void print_limit(const struct message *message)
+static int print_limit(const struct output *output, const json_t *answer)
 {
     char name[OUTPUT_PROGRAM_MAX], bytes[32], granted[32];
-    const msgpack_object *app = field_get(&message->root, "app");
-    bool limited = field_bool(&message->root, "limited", false);
+    const json_t *app = json_object_get(answer, "app");
+    bool limited = member_bool(answer, "limited");
 
-    if (app)
-        output_program(app, name);
-    else
-        field_string(&message->root, "device", name, sizeof(name));
-    bytes_text(field_u64(&message->root, app || limited ? "memory_bytes" : "capacity_bytes", 0),
-               bytes, sizeof(bytes));
-    bytes_text(field_u64(&message->root, "granted_bytes", 0), granted, sizeof(granted));
+    (void)output;
+    bytes_text(member_number(answer, app || limited ? "memory_bytes" : "capacity_bytes"), bytes,
+               sizeof(bytes));
+    bytes_text(member_number(answer, "granted_bytes"), granted, sizeof(granted));
     if (app) {
-        printf("%s: %s%s; granted now: %s\n", name, limited ? "at most " : "no limit",
-               limited ? bytes : "", granted);
+        printf("%s: %s%s; granted now: %s\n", output_program(app, name),
+               limited ? "at most " : "no limit", limited ? bytes : "", granted);
     } else {
-        printf("%s: programs may have %s%s; granted now: %s\n", name,
+        printf("%s: programs may have %s%s; granted now: %s\n", member_text(answer, "device"),
                limited ? "" : "all of its memory, ", bytes, granted);
     }
+    return output_done();
 }
 
 static int run(struct call *call)
 {
-    static const struct question question = {MSG_LIMIT, "set a limit", true, LIMIT_MS};
+    static const struct question question = {
+        MSG_LIMIT,
+        "set a limit",
+        true,
+        LIMIT_MS,
+        "app device limited memory_bytes capacity_bytes granted_bytes held_bytes",
+        print_limit};
     const struct limit *limit = call->options;
-    struct message message;
     struct frame frame;
 
     frame_init(&frame, MSG_LIMIT);
@@ -67,21 +70,7 @@ static int run(struct call *call)
     frame_bool(&frame, "limited", limit->limited);
     frame_u64(&frame, "memory_bytes", limit->bytes);
     ask_put_environment(&frame);
-    int status = ask(&call->output, &question, &frame, &message);
-    if (status)
-        return status;
-    if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        output_add_fields(object, &message.root,
-                          "app device limited memory_bytes capacity_bytes granted_bytes "
-                          "held_bytes");
-        status = output_print(object, STATUS_DONE);
-    } else {
-        print_limit(&message);
-        status = output_done();
-    }
-    message_finish(&message);
-    return status;
+    return ask_print(&call->output, &question, &frame);
 }
 
 const struct verb verb_limit = {

@@ -6,9 +6,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
-#include "agent/config/cleanup.h"
+#include "state/base/cleanup.h"
 
 #define TIMEOUT_MAX_MS 10000000000
 #define BAR_WIDTH      30
@@ -59,26 +59,24 @@ static const struct verb_option resume_options[] = {
      OPTION_VALUE(struct change, queue)},
     {NULL}};
 
-static void show_progress(struct change *change, const struct message *message)
+static void show_progress(struct change *change, const json_t *progress)
 {
-    uint64_t done = field_u64(&message->root, "done", 0);
-    uint64_t total = field_u64(&message->root, "total", 0);
-    uint64_t builds = field_u64(&message->root, "builds", 0);
-    uint64_t built = field_u64(&message->root, "built", 0);
-    char phase[PROTOCOL_WORD_MAX], building[PROTOCOL_WORD_MAX], bar[BAR_WIDTH + 1], have[32],
-        all[32];
+    unsigned long long done = member_number(progress, "done");
+    unsigned long long total = member_number(progress, "total");
+    unsigned long long builds = member_number(progress, "builds");
+    unsigned long long built = member_number(progress, "built");
+    const char *phase = member_text(progress, "phase");
+    char bar[BAR_WIDTH + 1], have[32], all[32];
 
     /* In the background the terminal is somebody else's. */
     if (change->output->json || tcgetpgrp(STDERR_FILENO) != getpgrp())
         return;
-    field_string(&message->root, "phase", phase, sizeof(phase));
+    change->bar = true;
     if (builds) {
-        field_string(&message->root, "building", building, sizeof(building));
+        const char *kernel = member_text(progress, "building");
         fprintf(stderr, "\r\033[K%-8s builds program %llu of %llu%s%.40s%s", phase,
-                (unsigned long long)(built < builds ? built + 1 : builds),
-                (unsigned long long)builds, building[0] ? " (kernel " : "", building,
-                building[0] ? ")" : "");
-        change->bar = true;
+                built < builds ? built + 1 : builds, builds, kernel[0] ? " (kernel " : "", kernel,
+                kernel[0] ? ")" : "");
         return;
     }
     done = done > total ? total : done;
@@ -89,18 +87,17 @@ static void show_progress(struct change *change, const struct message *message)
     bytes_text(done, have, sizeof(have));
     bytes_text(total, all, sizeof(all));
     fprintf(stderr, "\r\033[K%-8s [%s] %s of %s", phase, bar, have, all);
-    change->bar = true;
 }
 
 /** It waits for room. */
-static void show_waiting(const struct change *change, const struct message *message)
+static void show_waiting(struct change *change, const json_t *notice)
 {
-    char name[OUTPUT_PROGRAM_MAX], reason[PROTOCOL_TEXT_MAX];
+    char name[OUTPUT_PROGRAM_MAX];
 
     if (!change->output->json) {
-        field_text(&message->root, "reason", reason, sizeof(reason));
         output_note(change->output, "%s waits for room (Ctrl-C: stay suspended): %s",
-                    output_program(field_get(&message->root, "app"), name), reason);
+                    output_program(json_object_get(notice, "app"), name),
+                    member_text(notice, "reason"));
     }
 }
 
@@ -122,98 +119,107 @@ static const char *code_of(const char *result)
 }
 
 /** Where it is now, and what to do next, for one that did not move. */
-static void explain(const struct message *message, const char *result, char *ret, size_t size)
+static void explain(const json_t *report, struct words *words)
 {
-    char name[OUTPUT_PROGRAM_MAX], from[PROTOCOL_WORD_MAX], to[PROTOCOL_WORD_MAX], reason[512],
-        reached[PROTOCOL_WORD_MAX];
+    const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
+    const char *from = member_text(report, "from"), *to = member_text(report, "to");
+    bool refused = strcmp(result, RESULT_REFUSED) == 0;
+    bool canceled = strcmp(result, RESULT_CANCELED) == 0;
+    char name[OUTPUT_PROGRAM_MAX];
     const char *hint = "";
 
-    output_program(field_get(&message->root, "app"), name);
-    field_string(&message->root, "from", from, sizeof(from));
-    field_string(&message->root, "to", to, sizeof(to));
-    field_text(&message->root, "reason", reason, sizeof(reason));
-    field_string(&message->root, "reached", reached, sizeof(reached));
-    if (strcmp(result, RESULT_EXPIRED) == 0)
-        hint = "; try again with a longer --timeout";
-    else if (strcmp(result, RESULT_REFUSED) == 0 ||
-             (!from[0] && to[0] && strcmp(result, RESULT_CANCELED)))
-        hint = "; choose another device (reseat devices)";
-    else if (strcmp(result, RESULT_CANCELED) == 0 && !reason[0])
-        snprintf(reason, sizeof(reason), "canceled");
+    output_program(json_object_get(report, "app"), name);
     if (strcmp(result, RESULT_ENDED) == 0) {
-        snprintf(ret, size, "%s ended before that was done; nothing is left to do for it", name);
+        words_add(words, "%s ended before that was done; nothing is left to do for it", name);
         return;
     }
-    if (!reason[0])
-        snprintf(reason, sizeof(reason), "%s in phase %s", result, reached);
-    snprintf(ret, size, "%s %s from %s to %s: %s; %s%s", name,
-             strcmp(result, RESULT_REFUSED) ? "was rolled back on its way" : "cannot go",
-             output_place(from), output_place(to), reason,
-             from[0] ? "it runs on where it was"
-                     : "it stays suspended, with its data in host memory",
-             hint);
+    if (strcmp(result, RESULT_EXPIRED) == 0)
+        hint = "; try again with a longer --timeout";
+    else if (refused || (!from[0] && to[0] && !canceled))
+        hint = "; choose another device (reseat devices)";
+    else if (canceled && !reason[0])
+        reason = "canceled";
+    words_add(words, "%s %s from %s to %s: ", name,
+              refused ? "cannot go" : "was rolled back on its way", output_place(from),
+              output_place(to));
+    if (reason[0])
+        words_add(words, "%s", reason);
+    else
+        words_add(words, "%s in phase %s", result, member_text(report, "reached"));
+    words_add(words, "; %s%s",
+              from[0] ? "it runs on where it was"
+                      : "it stays suspended, with its data in host memory",
+              hint);
 }
 
-static int print_json(const struct change *change, const struct message *message,
-                      const char *result, int status, const char *explanation)
+static int print_json(const struct change *change, const json_t *report, int status,
+                      const char *explanation)
 {
     json_t *object = output_object(change->output, status);
 
-    output_add_fields(object, &message->root,
-                      "app from to result reached reason total_ns downtime_ns bytes starting "
-                      "already seats");
+    output_add_members(object, report,
+                       "app from to result reached reason total_ns downtime_ns bytes starting "
+                       "already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (status)
-        output_add_error(object, code_of(result), explanation);
+        output_add_error(object, code_of(member_text(report, "result")), explanation);
     return output_print(object, status);
 }
 
-static void print_done(const struct change *change, const struct message *message)
+static void print_done(const struct change *change, const json_t *report)
 {
-    char name[OUTPUT_PROGRAM_MAX], from[PROTOCOL_WORD_MAX], to[PROTOCOL_WORD_MAX], total[32],
-        downtime[32], bytes[32];
-    const msgpack_object *app = field_get(&message->root, "app");
+    char name[OUTPUT_PROGRAM_MAX], total[32], downtime[32], bytes[32];
+    const json_t *app = json_object_get(report, "app");
+    const char *from = member_text(report, "from"), *to = member_text(report, "to");
 
     output_program(app, name);
-    field_string(&message->root, "from", from, sizeof(from));
-    field_string(&message->root, "to", to, sizeof(to));
-    output_seconds(field_u64(&message->root, "total_ns", 0), total, sizeof(total));
-    output_seconds(field_u64(&message->root, "downtime_ns", 0), downtime, sizeof(downtime));
-    bytes_text(field_u64(&message->root, "bytes", 0), bytes, sizeof(bytes));
-    if (field_bool(&message->root, "already", false)) {
+    if (member_bool(report, "already")) {
         printf("%s is already there: %s\n", name, from[0] ? from : "suspended, in host memory");
-    } else if (field_is(&message->root, "result", RESULT_QUEUED)) {
+    } else if (strcmp(member_text(report, "result"), RESULT_QUEUED) == 0) {
         printf("%s queues for a device; the policy resumes it when there is room "
                "(reseat explain %llu)\n",
-               name, (unsigned long long)field_u64(app, "pid", 0));
+               name, member_number(app, "pid"));
     } else if (change->dry_run) {
         printf("%s can move from %s to %s\n", name, output_place(from), to);
-    } else if (field_bool(&message->root, "starting", false)) {
+    } else if (member_bool(report, "starting")) {
         printf("%s has not used OpenCL yet; it will start on %s\n", name, to);
     } else {
+        output_seconds(member_number(report, "total_ns"), total, sizeof(total));
+        output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
+        bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
         printf("%s moved from %s to %s in %s: stopped for %s, %s copied\n", name,
                output_place(from), output_place(to), total, downtime, bytes);
     }
 }
 
-static int finish(struct change *change, const struct message *message)
+static int finish(struct change *change, const json_t *report)
 {
-    char result[PROTOCOL_WORD_MAX], explanation[2 * PROTOCOL_TEXT_MAX] = "";
-
-    end_bar(change);
-    if (!field_is(&message->root, "type", MSG_REPORT) ||
-        !field_string(&message->root, "result", result, sizeof(result)))
-        return output_fail_message(change->output, message);
+    const char *result = member_text(report, "result");
     bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
     int status = done ? STATUS_DONE : output_status_of(code_of(result));
+    struct words explanation = {0};
+
     if (status)
-        explain(message, result, explanation, sizeof(explanation));
+        explain(report, &explanation);
     if (change->output->json)
-        return print_json(change, message, result, status, explanation);
+        return print_json(change, report, status, explanation.text);
     if (status)
-        return output_fail(change->output, code_of(result), "%s", explanation);
-    print_done(change, message);
+        return output_fail(change->output, code_of(result), "%s", explanation.text);
+    print_done(change, report);
     return output_done();
+}
+
+static int take_answer(struct change *change, const struct message *message)
+{
+    const msgpack_object *result = field_get(&message->root, "result");
+
+    if (!field_is(&message->root, "type", MSG_REPORT) || !result ||
+        result->type != MSGPACK_OBJECT_STR)
+        return output_fail_message(change->output, message);
+    json_t *report = output_answer(message);
+    int status = finish(change, report);
+    json_decref(report);
+    return status;
 }
 
 /** A second one ends us as it would have. */
@@ -245,15 +251,14 @@ static int cancel(void *context, struct client *client)
 
 static bool take_news(void *context, const struct message *message)
 {
-    if (field_is(&message->root, "type", MSG_PROGRESS)) {
-        show_progress(context, message);
-        return true;
-    }
-    if (field_is(&message->root, "type", MSG_NOTICE)) {
-        show_waiting(context, message);
-        return true;
-    }
-    return false;
+    bool progress = field_is(&message->root, "type", MSG_PROGRESS);
+
+    if (!progress && !field_is(&message->root, "type", MSG_NOTICE))
+        return false;
+    json_t *news = output_answer(message);
+    (progress ? show_progress : show_waiting)(context, news);
+    json_decref(news);
+    return true;
 }
 
 static void make_request(const struct call *call, struct frame *ret_frame)
@@ -287,7 +292,7 @@ static int run(struct call *call)
         int result = ask_follow(&client, &frame, &news, &message);
         end_bar(change);
         if (result == 1) {
-            status = finish(change, &message);
+            status = take_answer(change, &message);
             message_finish(&message);
         } else {
             status = output_fail_agent(&call->output, result, call->verb->name);

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
 #define ANSWER_MS      5000
@@ -89,26 +89,21 @@ static int check(const struct output *output, const char *what, const struct not
                : 0;
 }
 
-static int report(const struct call *call, const struct message *message)
+static int report(const struct output *output, const json_t *answer)
 {
     char name[OUTPUT_PROGRAM_MAX];
 
-    if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        output_add_fields(object, &message->root, "app");
-        json_object_set_new(object, "what", json_string(call->words[1]));
-        return output_print(object, STATUS_DONE);
-    }
-    printf("%s is told: %s\n", output_program(field_get(&message->root, "app"), name),
-           call->words[1]);
+    (void)output;
+    printf("%s is told: %s\n", output_program(json_object_get(answer, "app"), name),
+           member_text(answer, "what"));
     return output_done();
 }
 
 static int run(struct call *call)
 {
-    static const struct question question = {MSG_NOTICE, "notify a program", false, ANSWER_MS};
+    static const struct question question = {MSG_NOTICE, "notify a program", false,
+                                             ANSWER_MS,  "app what",         report};
     const struct notice *notice = call->options;
-    struct message message;
     struct frame frame;
     int status = check(&call->output, call->words[1], notice);
 
@@ -121,12 +116,7 @@ static int run(struct call *call)
     if (notice->has_value)
         frame_u64(&frame, "value", notice->value);
     frame_string(&frame, "text", notice->text);
-    status = ask(&call->output, &question, &frame, &message);
-    if (!status) {
-        status = report(call, &message);
-        message_finish(&message);
-    }
-    return status;
+    return ask_print(&call->output, &question, &frame);
 }
 
 const struct verb verb_notify = {

@@ -4,14 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/ask.h"
+#include "agent/cli/client.h"
 #include "agent/cli/verb.h"
-#include "agent/config/cleanup.h"
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
 #include "agent/wire/device_key.h"
 #include "agent/wire/size.h"
 #include "policy/settings.h"
+#include "state/base/cleanup.h"
 #include "state/base/text.h"
 
 /* Listing devices for the first time starts every driver of the machine. */

@@ -14,7 +14,25 @@ json_t *output_object(const struct output *output, int status)
                      "status", status);
 }
 
-json_t *output_value(const msgpack_object *value)
+static json_t *text_of(const char *bytes, size_t size)
+{
+    char *safe = malloc(size + 1);
+    json_t *string = NULL;
+
+    if (safe) {
+        text_make_safe(safe, size + 1, bytes, size);
+        string = json_string(safe);
+    }
+    free(safe);
+    return string;
+}
+
+json_t *output_text(const char *value)
+{
+    return text_of(value, strlen(value));
+}
+
+static json_t *value_of(const msgpack_object *value)
 {
     json_t *json;
 
@@ -24,11 +42,11 @@ json_t *output_value(const msgpack_object *value)
     case MSGPACK_OBJECT_POSITIVE_INTEGER:
         return json_integer((json_int_t)(value->via.u64 & INT64_MAX));
     case MSGPACK_OBJECT_STR:
-        return output_text_of(value->via.str.size ? value->via.str.ptr : "", value->via.str.size);
+        return text_of(value->via.str.size ? value->via.str.ptr : "", value->via.str.size);
     case MSGPACK_OBJECT_ARRAY:
         json = json_array();
         for (uint32_t i = 0; i < value->via.array.size; i++)
-            json_array_append_new(json, output_value(&value->via.array.ptr[i]));
+            json_array_append_new(json, value_of(&value->via.array.ptr[i]));
         return json;
     case MSGPACK_OBJECT_MAP:
         json = json_object();
@@ -37,7 +55,7 @@ json_t *output_value(const msgpack_object *value)
             char key[PROTOCOL_WORD_MAX];
             if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size < sizeof(key)) {
                 text_make_safe(key, sizeof(key), pair->key.via.str.ptr, pair->key.via.str.size);
-                json_object_set_new(json, key, output_value(&pair->val));
+                json_object_set_new(json, key, value_of(&pair->val));
             }
         }
         return json;
@@ -48,35 +66,42 @@ json_t *output_value(const msgpack_object *value)
 
 json_t *output_answer(const struct message *message)
 {
-    json_t *object = output_value(&message->root);
+    json_t *object = value_of(&message->root);
 
     json_object_del(object, "type");
     return object;
 }
 
-static void add_fields(json_t *object, const msgpack_object *map, const char *fields, bool lists)
+void output_add_members(json_t *object, const json_t *answer, const char *names)
 {
-    for (const char *at = fields; *at; at += strspn(at, " ")) {
-        char field[PROTOCOL_WORD_MAX];
-        size_t length = strcspn(at, " ");
-        snprintf(field, sizeof(field), "%.*s", (int)length, at);
-        const msgpack_object *value = field_get(map, field);
-        json_object_set_new(object, field,
-                            value   ? output_value(value)
-                            : lists ? json_array()
-                                    : json_null());
+    for (const char *at = names; *at; at += strspn(at, "[] ")) {
+        char name[PROTOCOL_WORD_MAX];
+        size_t length = strcspn(at, "[ ");
+        snprintf(name, sizeof(name), "%.*s", (int)length, at);
         at += length;
+        json_t *value = json_object_get(answer, name);
+        if (value)
+            json_object_set(object, name, value);
+        else
+            json_object_set_new(object, name, *at == '[' ? json_array() : json_null());
     }
 }
 
-void output_add_fields(json_t *object, const msgpack_object *map, const char *fields)
+const char *member_text(const json_t *object, const char *name)
 {
-    add_fields(object, map, fields, false);
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
 }
 
-void output_add_lists(json_t *object, const msgpack_object *map, const char *fields)
+unsigned long long member_number(const json_t *object, const char *name)
 {
-    add_fields(object, map, fields, true);
+    return (unsigned long long)json_integer_value(json_object_get(object, name));
+}
+
+bool member_bool(const json_t *object, const char *name)
+{
+    return json_is_true(json_object_get(object, name));
 }
 
 void output_add_error(json_t *object, const char *code, const char *message)
@@ -130,24 +155,6 @@ void words_add(struct words *words, const char *format, ...)
         text_make_safe(added, room, added, strlen(added));
         words->used += strlen(added);
     }
-}
-
-json_t *output_text_of(const char *bytes, size_t size)
-{
-    char *safe = malloc(size + 1);
-    json_t *string = NULL;
-
-    if (safe) {
-        text_make_safe(safe, size + 1, bytes, size);
-        string = json_string(safe);
-    }
-    free(safe);
-    return string;
-}
-
-json_t *output_text(const char *value)
-{
-    return output_text_of(value, strlen(value));
 }
 
 void output_note(const struct output *output, const char *format, ...)
@@ -239,13 +246,10 @@ int output_usage(const struct output *output, const char *format, ...)
     return fail(output, ERR_USAGE, message);
 }
 
-const char *output_program(const msgpack_object *program, char ret[OUTPUT_PROGRAM_MAX])
+const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX])
 {
-    char name[PROTOCOL_WORD_MAX];
-
-    field_text(program, "name", name, sizeof(name));
-    snprintf(ret, OUTPUT_PROGRAM_MAX, "%s (pid %llu)", name,
-             (unsigned long long)field_u64(program, "pid", 0));
+    snprintf(ret, OUTPUT_PROGRAM_MAX, "%s (pid %llu)", member_text(program, "name"),
+             member_number(program, "pid"));
     return ret;
 }
 

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "agent/config/bytes.h"
 #include "agent/wire/protocol.h"
+#include "agent/wire/size.h"
 #include "state/base/compiler.h"
 
 /* What the command line prints: one line for a person, or one JSON object for a program. */
@@ -32,7 +32,7 @@ struct output {
 
 /** Text that grows; "" at first. What does not fit any more is left out. */
 struct words {
-    char text[2048];
+    char text[4096];
     size_t used;
 };
 void words_add(struct words *words, const char *format, ...) PRINTF(2, 3);
@@ -41,19 +41,18 @@ void words_add(struct words *words, const char *format, ...) PRINTF(2, 3);
 json_t *output_object(const struct output *output, int status);
 /** A JSON string of a text that somebody else wrote, made safe. NULL without memory. */
 json_t *output_text(const char *value);
-json_t *output_text_of(const char *bytes, size_t size);
-/** A received value as JSON. NULL without memory. */
-json_t *output_value(const msgpack_object *value);
-/** A whole answer as JSON: what it says, but not its type. */
+/** A whole answer as JSON: what it says, made safe, but not its type. NULL without memory. */
 json_t *output_answer(const struct message *message);
 /**
- * Add fields of an answer to an object, null where they are missing.
+ * Add members of an answer to an object, null where they are missing.
  *
- * @fields  Their names, with blanks between. @map, @object: NULL does nothing.
+ * @names  With blanks between; of "name[]", a list, an empty one where it is missing.
  */
-void output_add_fields(json_t *object, const msgpack_object *map, const char *fields);
-/** The same of lists, which are empty where they are missing. */
-void output_add_lists(json_t *object, const msgpack_object *map, const char *fields);
+void output_add_members(json_t *object, const json_t *answer, const char *names);
+/** A member of an object; "", 0 or false where it is missing. Texts are borrowed of it. */
+const char *member_text(const json_t *object, const char *name);
+unsigned long long member_number(const json_t *object, const char *name);
+bool member_bool(const json_t *object, const char *name);
 /** Add "error". */
 void output_add_error(json_t *object, const char *code, const char *message);
 /** Print a JSON object on stdout and drop it. Returns @status, or 1 when it cannot be written. */
@@ -77,7 +76,7 @@ int output_status_of(const char *code);
 
 /** "name (pid 12)": a program, as the agent describes it. */
 #define OUTPUT_PROGRAM_MAX (PROTOCOL_WORD_MAX + 32)
-const char *output_program(const msgpack_object *program, char ret[OUTPUT_PROGRAM_MAX]);
+const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX]);
 /** Where something is: a device's name, or "host memory" for "". */
 const char *output_place(const char *name);
 
@@ -116,7 +115,7 @@ struct table;
 /** @columns: borrowed. NULL without memory, which all below take. */
 struct table *table_create(const struct table_column *columns, size_t count);
 /** Add a line with the fields of an entry; NULL: an empty one. */
-void table_add(struct table *table, const msgpack_object *entry);
+void table_add(struct table *table, const json_t *entry);
 /** Put a text, or "-" for an empty one, into a column of the last line. */
 void table_put(struct table *table, size_t column, const char *text);
 /** Print and destroy it. Returns an exit status. */

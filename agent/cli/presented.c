@@ -274,38 +274,6 @@ void presented_why_json(const struct presented *presented, const struct reason *
     json_object_set_new(object, "because", json_string(reason->because ? reason->because : ""));
 }
 
-const char *presented_access(cl_mem_flags access)
-{
-    switch (access) {
-    case CL_MEM_READ_ONLY:
-        return "read-only";
-    case CL_MEM_WRITE_ONLY:
-        return "write-only";
-    case CL_MEM_READ_WRITE:
-        return "read-write";
-    default:
-        return "kernel-read-and-write";
-    }
-}
-
-const char *presented_image_type(cl_mem_object_type type)
-{
-    switch (type) {
-    case CL_MEM_OBJECT_IMAGE2D:
-        return "2D";
-    case CL_MEM_OBJECT_IMAGE3D:
-        return "3D";
-    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
-        return "2D array";
-    case CL_MEM_OBJECT_IMAGE1D:
-        return "1D";
-    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
-        return "1D array";
-    default:
-        return "1D buffer";
-    }
-}
-
 struct name {
     uint32_t value;
     const char *word;
@@ -321,6 +289,32 @@ static const char *name_of(const struct name *names, size_t count, uint32_t valu
         if (names[i].value == value)
             return names[i].word;
     return "unknown";
+}
+
+const char *presented_access(cl_mem_flags access)
+{
+    static const struct name names[] = {
+        {CL_MEM_READ_ONLY, "read-only"},
+        {CL_MEM_WRITE_ONLY, "write-only"},
+        {CL_MEM_READ_WRITE, "read-write"},
+        {CL_MEM_KERNEL_READ_AND_WRITE, "kernel-read-and-write"},
+    };
+
+    return name_of(names, ARRAY_SIZE(names), (uint32_t)access);
+}
+
+const char *presented_image_type(cl_mem_object_type type)
+{
+    static const struct name names[] = {
+        {CL_MEM_OBJECT_IMAGE1D, "1D"},
+        {CL_MEM_OBJECT_IMAGE1D_ARRAY, "1D array"},
+        {CL_MEM_OBJECT_IMAGE1D_BUFFER, "1D buffer"},
+        {CL_MEM_OBJECT_IMAGE2D, "2D"},
+        {CL_MEM_OBJECT_IMAGE2D_ARRAY, "2D array"},
+        {CL_MEM_OBJECT_IMAGE3D, "3D"},
+    };
+
+    return name_of(names, ARRAY_SIZE(names), type);
 }
 
 const char *presented_order(cl_channel_order order_of)

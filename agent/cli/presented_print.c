@@ -160,13 +160,6 @@ static json_t *json_presented(const struct presented *presented)
 
 /* ---- for people ---- */
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "";
-}
-
 static int widest(const json_t *rows, const char *key, const char *title)
 {
     size_t most = strlen(title), i;
@@ -174,7 +167,7 @@ static int widest(const json_t *rows, const char *key, const char *title)
 
     json_array_foreach(rows, i, row)
     {
-        size_t length = strlen(text_of(row, key));
+        size_t length = strlen(member_text(row, key));
         most = length > most ? length : most;
     }
     return (int)most;
@@ -215,8 +208,8 @@ static void print_rows(const json_t *rows, const char *title)
         {
             const json_t *offered = json_object_get(row, "offered");
             if (json_is_false(offered) == left_out) {
-                print_row(widths, text_of(row, "name"), text_of(row, "told"),
-                          json_is_true(offered) ? "on all" : text_of(row, "why"));
+                print_row(widths, member_text(row, "name"), member_text(row, "told"),
+                          json_is_true(offered) ? "on all" : member_text(row, "why"));
             }
         }
     }
@@ -235,13 +228,13 @@ static void add_format_reasons(const json_t *left_out, struct words *words)
         size_t alike = 0, before = 0;
         json_array_foreach(left_out, j, other)
         {
-            bool same = strcmp(text_of(entry, "why"), text_of(other, "why")) == 0;
+            bool same = strcmp(member_text(entry, "why"), member_text(other, "why")) == 0;
             alike += same;
             before += same && j < i;
         }
         if (!before) {
             words_add(words, "%s%zu left out, %s", words->used ? "; " : "", alike,
-                      text_of(entry, "why"));
+                      member_text(entry, "why"));
         }
     }
 }
@@ -254,11 +247,11 @@ static void print_formats(const json_t *lists, cl_version version)
 
     json_array_foreach(lists, i, list)
     {
-        const char *access = text_of(list, "access");
+        const char *access = member_text(list, "access");
         struct words name = {0}, count = {0}, why = {0};
         if (version >= CL_MAKE_VERSION(2, 0, 0) ||
             strcmp(access, presented_access(CL_MEM_KERNEL_READ_AND_WRITE)) != 0) {
-            words_add(&name, "%s, %s", text_of(list, "type"), access);
+            words_add(&name, "%s, %s", member_text(list, "type"), access);
             words_add(&count, "%lld", json_integer_value(json_object_get(list, "count")));
             add_format_reasons(json_object_get(list, "left_out"), &why);
             json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", name.text, "told",
@@ -283,7 +276,8 @@ static int print_text(const json_t *object, cl_version version)
            json_string_value(json_array_get(json_object_get(object, "devices"), 0)));
     json_array_foreach(json_object_get(object, "left_out"), i, entry)
     {
-        printf("%s takes no part: %s\n", text_of(entry, "device"), text_of(entry, "because"));
+        printf("%s takes no part: %s\n", member_text(entry, "device"),
+               member_text(entry, "because"));
     }
     putchar('\n');
     print_rows(json_object_get(object, "answers"), "ANSWER");

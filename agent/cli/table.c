@@ -30,38 +30,37 @@ void table_put(struct table *table, size_t column, const char *text)
         scols_line_set_data(table->last, column, *text ? text : "-");
 }
 
-static void put_limit(const msgpack_object *entry, const char *field, char *ret, size_t size)
+static void put_limit(const json_t *entry, const char *field, char *ret, size_t size)
 {
-    if (field_bool(entry, "drained", false)) {
+    if (member_bool(entry, "drained")) {
         snprintf(ret, size, "drained");
-    } else if (field_bool(entry, "draining", false)) {
+    } else if (member_bool(entry, "draining")) {
         snprintf(ret, size, "draining in %llu s",
-                 (unsigned long long)(field_u64(entry, "drains_in_ns", 0) + 999999999) /
-                     1000000000);
-    } else if (field_bool(entry, "limited", false)) {
-        bytes_text(field_u64(entry, field, 0), ret, size);
+                 (member_number(entry, "drains_in_ns") + 999999999) / 1000000000);
+    } else if (member_bool(entry, "limited")) {
+        bytes_text(member_number(entry, field), ret, size);
     }
 }
 
-void table_add(struct table *table, const msgpack_object *entry)
+void table_add(struct table *table, const json_t *entry)
 {
     if (!table || !table->lines)
         return;
     table->last = scols_table_new_line(table->lines, NULL);
     for (size_t i = 0; i < table->count; i++) {
         const char *field = table->columns[i].field;
-        char text[PROTOCOL_TEXT_MAX] = "";
+        char text[64] = "";
         if (!field)
             continue;
         switch (table->columns[i].kind) {
         case TABLE_TEXT:
-            field_text(entry, field, text, sizeof(text));
-            break;
+            table_put(table, i, member_text(entry, field));
+            continue;
         case TABLE_NUMBER:
-            snprintf(text, sizeof(text), "%llu", (unsigned long long)field_u64(entry, field, 0));
+            snprintf(text, sizeof(text), "%llu", member_number(entry, field));
             break;
         case TABLE_BYTES:
-            bytes_text(field_u64(entry, field, 0), text, sizeof(text));
+            bytes_text(member_number(entry, field), text, sizeof(text));
             break;
         case TABLE_LIMIT:
             put_limit(entry, field, text, sizeof(text));

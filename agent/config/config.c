@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/config_priv.h"
 #include "agent/config/paths.h"
+#include "state/base/cleanup.h"
 
 /* ---- errors ---- */
 

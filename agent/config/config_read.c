@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/config_priv.h"
 #include "agent/config/nearest.h"
 #include "agent/wire/size.h"
+#include "state/base/cleanup.h"
 
 /* From libconfig's settings to ours. Nothing is taken that is not known, and of its type and range.
  */

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
 #include "agent/wire/device_key.h"
 #include "policy/place.h"
+#include "state/base/cleanup.h"
 
 #define NAMES_FILE_MAX (1u << 20)
 #define NUMBER_MAX     10000

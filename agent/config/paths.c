@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
+#include "state/base/cleanup.h"
 
 #define SOCKET_NAME "agent.sock"
 

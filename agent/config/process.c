@@ -1,12 +1,18 @@
 #include "agent/config/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-#include "agent/config/cleanup.h"
+#include "agent/config/paths.h"
+#include "state/base/cleanup.h"
 
+#define TEXT_MAX 64
 int process_start_time(pid_t pid, uint64_t *ret_ticks)
 {
     char path[64], line[1024];
@@ -42,4 +48,43 @@ uint64_t process_address_limit(void)
     struct rlimit limit;
 
     return getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY ? 0 : limit.rlim_cur;
+}
+
+int lock_take(const char *folder)
+{
+    char path[PATH_MAX], text[TEXT_MAX];
+    uint64_t start;
+    int error = paths_join(folder, "lock", path);
+    int fd = error ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return error ? error : -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB)) {
+        error = errno == EWOULDBLOCK ? -EALREADY : -errno;
+        close(fd);
+        return error;
+    }
+    /* Who cannot be asked is found by this. It is no reason not to start. */
+    if (!process_start_time(getpid(), &start)) {
+        int length = snprintf(text, sizeof(text), "%d %" PRIu64 "\n", (int)getpid(), start);
+        (void)!ftruncate(fd, 0);
+        (void)!pwrite(fd, text, (size_t)length, 0);
+    }
+    return 0;
+}
+
+int lock_holder(const char *folder, pid_t *ret_pid, uint64_t *ret_start)
+{
+    CLEANUP(cleanup_free) char *text = NULL;
+    char path[PATH_MAX];
+    uint64_t start;
+    size_t size;
+    int pid;
+
+    if (paths_join(folder, "lock", path) || paths_read(path, TEXT_MAX, &text, &size) ||
+        sscanf(text, "%d %" SCNu64, &pid, &start) != 2 || pid <= 0 || !process_alive(pid, start))
+        return -ESRCH;
+    *ret_pid = pid;
+    *ret_start = start;
+    return 0;
 }

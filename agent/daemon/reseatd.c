@@ -10,12 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/config/lock.h"
-#include "agent/daemon/agent.h"
-#include "agent/daemon/devices/device_list.h"
+#include "agent/config/process.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/peers.h"
-#include "agent/daemon/programs/registry.h"
 #include "state/base/text.h"
 
 /*

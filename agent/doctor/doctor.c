@@ -8,9 +8,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
 #include "agent/doctor/inspection.h"
+#include "state/base/cleanup.h"
 
 /** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
+#include "state/base/cleanup.h"
 
 bool elf_is_loader(const char *library)
 {

@@ -8,9 +8,41 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
+#include "state/base/cleanup.h"
 #include "state/base/text.h"
+
+#define STRINGS_MAX 65536
+
+void strings_finish(struct strings *strings)
+{
+    for (size_t i = 0; i < strings->count; i++)
+        free(strings->items[i]);
+    free(strings->items);
+    *strings = (struct strings){0};
+}
+
+bool strings_have(const struct strings *strings, const char *text)
+{
+    for (size_t i = 0; i < strings->count; i++)
+        if (strcmp(strings->items[i], text) == 0)
+            return true;
+    return false;
+}
+
+int strings_add(struct strings *strings, const char *text)
+{
+    if (strings->count >= STRINGS_MAX || strings_have(strings, text))
+        return 0;
+    char **grown = realloc(strings->items, (strings->count + 1) * sizeof(*grown));
+    char *copy = grown ? strdup(text) : NULL;
+    if (grown)
+        strings->items = grown;
+    if (!copy)
+        return -ENOMEM;
+    grown[strings->count++] = copy;
+    return 0;
+}
 
 #define TEXT_MAX (1u << 20)
 

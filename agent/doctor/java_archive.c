@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
+#include "state/base/cleanup.h"
 
 /*
  * Java's archives are zip files: the names in one are in a table at its end, and say which binding

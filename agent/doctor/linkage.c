@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
+#include "state/base/cleanup.h"
 
 #define LINKED_MAX    1024
 #define LIBRARIES_MAX 256 /* Of one folder. */

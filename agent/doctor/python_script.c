@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
 #include "agent/config/paths.h"
+#include "state/base/cleanup.h"
 
 /** An installed package: its libraries, and those that are a module by themselves. */
 static int look_at_package(struct inspection *inspection, const char *folder, const char *name)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
+#include "state/base/cleanup.h"
 
 /*
  * Nothing of it is run, so what a variable holds is a guess: a path that begins with one is looked

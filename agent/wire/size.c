@@ -69,3 +69,13 @@ void size_format(uint64_t bytes, char ret_text[SIZE_TEXT_MAX])
     snprintf(ret_text, SIZE_TEXT_MAX, "%llu%s", (unsigned long long)(bytes >> unit->shift),
              unit->name);
 }
+
+void bytes_text(uint64_t bytes, char *ret, size_t size)
+{
+    const struct unit *unit = units;
+
+    while (unit->shift && bytes < 1ull << unit->shift)
+        unit++;
+    double value = (double)bytes / (double)(1ull << unit->shift);
+    snprintf(ret, size, "%.*f %s", unit->shift && value < 100 ? 1 : 0, value, unit->name);
+}

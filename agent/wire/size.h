@@ -26,4 +26,7 @@ MUST_CHECK int size_parse(const char *text, uint64_t *ret_bytes, char *ret_reaso
 /** As size_parse() takes it, exactly: in the largest unit of which it is a whole number. */
 void size_format(uint64_t bytes, char ret_text[SIZE_TEXT_MAX]);
 
+/** For people: "1.5 GiB". */
+void bytes_text(uint64_t bytes, char *ret, size_t size);
+
 #endif

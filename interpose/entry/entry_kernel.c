@@ -80,45 +80,30 @@ cl_int clSetKernelArg(cl_kernel handle, cl_uint index, size_t size, const void *
 cl_int clGetKernelInfo(cl_kernel handle, cl_kernel_info name, size_t param_value_size,
                        void *param_value, size_t *ret_size)
 {
+    const struct info_request request = {param_value_size, param_value, ret_size};
     struct kernel *kernel = kernel_get(handle);
-    const void *value;
-    size_t size;
     if (!kernel)
         return CL_INVALID_KERNEL;
-    cl_uint references = object_refs(kernel);
-    cl_context context = (cl_context)kernel->context;
-    cl_program program = (cl_program)kernel->program;
-    cl_int error = CL_SUCCESS;
     switch (name) {
     case CL_KERNEL_FUNCTION_NAME:
-        value = kernel->name;
-        size = strlen(kernel->name) + 1;
-        break;
+        return info_bytes(&request, kernel->name, strlen(kernel->name) + 1);
     case CL_KERNEL_NUM_ARGS:
-        value = &kernel->arg_count;
-        size = sizeof(kernel->arg_count);
-        break;
+        return info_uint(&request, kernel->arg_count);
     case CL_KERNEL_REFERENCE_COUNT:
-        value = &references;
-        size = sizeof(references);
-        break;
+        return info_uint(&request, object_refs(kernel));
     case CL_KERNEL_CONTEXT:
-        object_lend(kernel->context);
-        value = &context;
-        size = sizeof(context);
-        break;
+        return info_object(&request, kernel->context);
     case CL_KERNEL_PROGRAM:
-        object_lend(kernel->program);
-        value = &program;
-        size = sizeof(program);
-        break;
-    case CL_KERNEL_ATTRIBUTES:
-        error = kernel_attributes(kernel, &value, &size);
-        break;
+        return info_object(&request, kernel->program);
+    case CL_KERNEL_ATTRIBUTES: {
+        const void *value;
+        size_t size;
+        cl_int error = kernel_attributes(kernel, &value, &size);
+        return error ? error : info_bytes(&request, value, size);
+    }
     default:
         return CL_INVALID_VALUE;
     }
-    return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
 }
 
 cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info name,

@@ -312,11 +312,11 @@ cl_int clUnloadPlatformCompiler(cl_platform_id platform)
 }
 
 /* A text that was copied for this answer, with its NUL. */
-static cl_int answer_text(char *text, size_t param_value_size, void *param_value, size_t *ret_size)
+static cl_int info_text(const struct info_request *request, char *text)
 {
     if (!text)
         return CL_OUT_OF_HOST_MEMORY;
-    cl_int error = info_answer(text, strlen(text) + 1, param_value_size, param_value, ret_size);
+    cl_int error = info_bytes(request, text, strlen(text) + 1);
     free(text);
     return error;
 }
@@ -331,8 +331,7 @@ static cl_uint list_seats(const struct program *program, cl_uint *ret_indices)
     return count;
 }
 
-static cl_int binary_sizes(struct program *program, size_t param_value_size, void *param_value,
-                           size_t *ret_size)
+static cl_int binary_sizes(struct program *program, const struct info_request *request)
 {
     cl_uint indices[SEATS];
     size_t sizes[SEATS];
@@ -343,18 +342,17 @@ static cl_int binary_sizes(struct program *program, size_t param_value_size, voi
         if (err)
             return error_of(err);
     }
-    return info_answer(sizes, count * sizeof(sizes[0]), param_value_size, param_value, ret_size);
+    return info_bytes(request, sizes, count * sizeof(sizes[0]));
 }
 
 /* 5.8.7: param_value is an array of pointers to the program's own buffers; NULL ones are skipped.
  */
-static cl_int binaries(struct program *program, size_t param_value_size, void *param_value,
-                       size_t *ret_size)
+static cl_int binaries(struct program *program, const struct info_request *request)
 {
     cl_uint indices[SEATS];
     cl_uint count = list_seats(program, indices);
-    unsigned char **buffers = param_value;
-    if (buffers && param_value_size < count * sizeof(buffers[0]))
+    unsigned char **buffers = request->param_value;
+    if (buffers && request->param_value_size < count * sizeof(buffers[0]))
         return CL_INVALID_VALUE;
     program_settle(program);
     for (cl_uint i = 0; buffers && i < count; i++) {
@@ -369,76 +367,65 @@ static cl_int binaries(struct program *program, size_t param_value_size, void *p
             memcpy(buffers[i], bytes, size);
         free(bytes);
     }
-    if (ret_size)
-        *ret_size = count * sizeof(buffers[0]);
+    if (request->ret_size)
+        *request->ret_size = count * sizeof(buffers[0]);
     return CL_SUCCESS;
 }
 
-static cl_int kernels(struct program *program, cl_program_info name, size_t param_value_size,
-                      void *param_value, size_t *ret_size)
+static cl_int kernels(struct program *program, cl_program_info name,
+                      const struct info_request *request)
 {
     program_settle(program);
     if (!program_is_executable(program, ~0u))
         return CL_INVALID_PROGRAM_EXECUTABLE;
     if (name == CL_PROGRAM_KERNEL_NAMES)
-        return answer_text(program_text(program, 0, PROGRAM_TEXT_KERNELS), param_value_size,
-                           param_value, ret_size);
-    size_t count = program_kernel_count(program);
-    return info_answer(&count, sizeof(count), param_value_size, param_value, ret_size);
+        return info_text(request, program_text(program, 0, PROGRAM_TEXT_KERNELS));
+    return info_size(request, program_kernel_count(program));
 }
 
-static cl_int devices_of(const struct program *program, size_t param_value_size, void *param_value,
-                         size_t *ret_size)
+static cl_int devices_of(const struct program *program, const struct info_request *request)
 {
     cl_uint indices[SEATS];
     cl_device_id devices[SEATS];
     cl_uint count = list_seats(program, indices);
     for (cl_uint i = 0; i < count; i++)
         devices[i] = (cl_device_id)program->context->seats[indices[i]];
-    return info_answer(devices, count * sizeof(devices[0]), param_value_size, param_value,
-                       ret_size);
+    return info_bytes(request, devices, count * sizeof(devices[0]));
 }
 
 cl_int clGetProgramInfo(cl_program handle, cl_program_info name, size_t param_value_size,
                         void *param_value, size_t *ret_size)
 {
+    const struct info_request request = {param_value_size, param_value, ret_size};
     struct program *program = program_get(handle);
     if (!program)
         return CL_INVALID_PROGRAM;
     const struct recipe *base = program_base(program);
     bool source = base && base->kind == RECIPE_SOURCE, il = base && base->kind == RECIPE_IL;
     cl_uint indices[SEATS];
-    cl_uint number = 0;
-    cl_bool no = CL_FALSE;
-    cl_context context = (cl_context)program->context;
     switch (name) {
     case CL_PROGRAM_REFERENCE_COUNT:
-        number = object_refs(program);
-        return info_answer(&number, sizeof(number), param_value_size, param_value, ret_size);
+        return info_uint(&request, object_refs(program));
     case CL_PROGRAM_CONTEXT:
-        object_lend(program->context);
-        return info_answer(&context, sizeof(context), param_value_size, param_value, ret_size);
+        return info_object(&request, program->context);
     case CL_PROGRAM_NUM_DEVICES:
-        number = list_seats(program, indices);
-        return info_answer(&number, sizeof(number), param_value_size, param_value, ret_size);
+        return info_uint(&request, list_seats(program, indices));
     case CL_PROGRAM_DEVICES:
-        return devices_of(program, param_value_size, param_value, ret_size);
+        return devices_of(program, &request);
     case CL_PROGRAM_SOURCE:
-        return info_answer(source ? base->bytes : "", source ? base->size + 1 : 1, param_value_size,
-                           param_value, ret_size);
+        return info_bytes(&request, source ? base->bytes : "", source ? base->size + 1 : 1);
     case CL_PROGRAM_IL:
-        return info_answer(il ? base->bytes : NULL, il ? base->size : 0, param_value_size,
-                           param_value, ret_size);
+        return info_bytes(&request, il ? base->bytes : NULL, il ? base->size : 0);
     case CL_PROGRAM_BINARY_SIZES:
-        return binary_sizes(program, param_value_size, param_value, ret_size);
+        return binary_sizes(program, &request);
     case CL_PROGRAM_BINARIES:
-        return binaries(program, param_value_size, param_value, ret_size);
+        return binaries(program, &request);
     case CL_PROGRAM_NUM_KERNELS:
     case CL_PROGRAM_KERNEL_NAMES:
-        return kernels(program, name, param_value_size, param_value, ret_size);
+        return kernels(program, name, &request);
     case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
     case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
-        return info_answer(&no, sizeof(no), param_value_size, param_value, ret_size);
+        return info_uint(&request, CL_FALSE);
     default:
         return CL_INVALID_VALUE;
     }
@@ -447,6 +434,7 @@ cl_int clGetProgramInfo(cl_program handle, cl_program_info name, size_t param_va
 cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device, cl_program_build_info name,
                              size_t param_value_size, void *param_value, size_t *ret_size)
 {
+    const struct info_request request = {param_value_size, param_value, ret_size};
     struct program *program = program_get(handle);
     struct program_state state;
     uint32_t seats;
@@ -458,20 +446,15 @@ cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device, cl_program_
     program_seat_state(program, seat, &state);
     switch (name) {
     case CL_PROGRAM_BUILD_STATUS:
-        return info_answer(&state.status, sizeof(state.status), param_value_size, param_value,
-                           ret_size);
+        return info_uint(&request, (cl_uint)state.status);
     case CL_PROGRAM_BUILD_OPTIONS:
-        return answer_text(program_text(program, seat, PROGRAM_TEXT_OPTIONS), param_value_size,
-                           param_value, ret_size);
+        return info_text(&request, program_text(program, seat, PROGRAM_TEXT_OPTIONS));
     case CL_PROGRAM_BUILD_LOG:
-        return answer_text(program_text(program, seat, PROGRAM_TEXT_LOG), param_value_size,
-                           param_value, ret_size);
+        return info_text(&request, program_text(program, seat, PROGRAM_TEXT_LOG));
     case CL_PROGRAM_BINARY_TYPE:
-        return info_answer(&state.type, sizeof(state.type), param_value_size, param_value,
-                           ret_size);
+        return info_uint(&request, state.type);
     case CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE:
-        return info_answer(&state.globals, sizeof(state.globals), param_value_size, param_value,
-                           ret_size);
+        return info_size(&request, state.globals);
     default:
         return CL_INVALID_VALUE;
     }

@@ -11,7 +11,7 @@ static uint8_t place_of(const struct command *command)
     const struct context *context = memory->context;
     struct range range = command_range(command, 0, memory);
     for (uint8_t place = 0; place < PLACES; place++)
-        if (memory->real[place] && context_is_inhabited(context, place) &&
+        if (memory->real[place] && context_lives(context, place) &&
             replica_has(memory->root, place, range) && !context->at[place]->runs_in_caller)
             return place;
     return PLACE_NONE;

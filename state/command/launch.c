@@ -193,28 +193,14 @@ static void launch_relocate(struct command *command)
         launch->refused = here;
 }
 
-static const struct command_ops ndrange_ops = {
-    .type = CL_COMMAND_NDRANGE_KERNEL,
-    .size = sizeof(struct launch),
-    .issue = launch_issue,
-    .defer = launch_defer,
-    .drop = launch_drop,
-    .gather = launch_gather,
-    .ready = launch_ready,
-    .exceeds = launch_exceeds,
-    .relocate = launch_relocate,
-};
-static const struct command_ops task_ops = {
-    .type = CL_COMMAND_TASK,
-    .size = sizeof(struct launch),
-    .issue = launch_issue,
-    .defer = launch_defer,
-    .drop = launch_drop,
-    .gather = launch_gather,
-    .ready = launch_ready,
-    .exceeds = launch_exceeds,
-    .relocate = launch_relocate,
-};
+#define LAUNCH_OPS(command_type)                                                                   \
+    {                                                                                              \
+        .type = (command_type), .size = sizeof(struct launch), .issue = launch_issue,              \
+        .defer = launch_defer, .drop = launch_drop, .gather = launch_gather,                       \
+        .ready = launch_ready, .exceeds = launch_exceeds, .relocate = launch_relocate,             \
+    }
+static const struct command_ops ndrange_ops = LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL);
+static const struct command_ops task_ops = LAUNCH_OPS(CL_COMMAND_TASK);
 
 cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
                   const struct launch_space *space, cl_uint waits, const cl_event *wait_list,

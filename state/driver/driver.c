@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "state/base/cancel.h"
+#include "state/base/cleanup.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/text.h"
@@ -45,11 +46,6 @@ static struct driver *drivers; /* Guarded by drivers_lock. */
 static pthread_once_t configured_once = PTHREAD_ONCE_INIT;
 static struct icd_list configured; /* Constant once read. */
 
-static void free_pointer(void *pointer)
-{
-    free(*(void **)pointer);
-}
-
 /* Names go to terminals and into JSON: safe, and no blanks at either end. */
 static void copy_name(char *ret_name, size_t size, const char *text)
 {
@@ -67,7 +63,7 @@ static void copy_name(char *ret_name, size_t size, const char *text)
 static int platform_name(const cl_icd_dispatch *cl, cl_platform_id platform, char *ret_name,
                          size_t size)
 {
-    char CLEANUP(free_pointer) *text = NULL;
+    char CLEANUP(cleanup_free) *text = NULL;
     size_t length = 0;
 
     if (cl->clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, NULL, &length) ||
@@ -475,7 +471,7 @@ int driver_list(struct device ***ret_devices, size_t *ret_count)
     int err = icd_list_read(&list);
 
     for (size_t i = 0; !err && i < list.count; i++) {
-        struct device **CLEANUP(free_pointer) some = NULL;
+        struct device **CLEANUP(cleanup_free) some = NULL;
         struct device **grown;
         size_t some_count = 0;
 

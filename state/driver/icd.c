@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/array.h"
 #include "state/base/log.h"
 #include "state/base/owned.h"
 #include "state/base/text.h"
@@ -35,7 +36,7 @@ static bool has_suffix(const char *name, const char *suffix)
 
 static int list_add(struct icd_list *list, const char *library)
 {
-    char **grown, *copy;
+    char *copy;
 
     if (strlen(library) >= ICD_NAME_SIZE || list->count >= LIST_MAX ||
         !text_is_safe(library, strlen(library))) {
@@ -53,12 +54,10 @@ static int list_add(struct icd_list *list, const char *library)
     copy = strdup(library);
     if (!copy)
         return -ENOMEM;
-    grown = realloc(list->libraries, (list->count + 1) * sizeof(*grown));
-    if (!grown) {
+    if (!array_make_room(&list->libraries, list->count, sizeof(copy))) {
         free(copy);
         return -ENOMEM;
     }
-    list->libraries = grown;
     list->libraries[list->count++] = copy;
     return 0;
 }

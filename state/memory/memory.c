@@ -219,6 +219,23 @@ static void begin_content(struct memory *memory, uint8_t place)
         extents_refreshed(memory, PLACE_HOST, replica_whole(memory), atomic_load(&memory->version));
 }
 
+uint64_t memory_only_at(const struct memory *root, uint8_t place)
+{
+    const struct context *context = root->context;
+    uint32_t only = place == PLACE_NONE ? 0 : 1u << place, places = 1u << PLACE_HOST;
+    uint64_t bytes = 0;
+    for (uint8_t i = 0; i < PLACES; i++)
+        if (root->real[i] && context->at[i] && !residence_is_lost(context->at[i]))
+            places |= 1u << i;
+    for (size_t at = 0; at < root->size;) {
+        struct extent extent = extent_at(root, at);
+        if (extent.version != 0 && (extent.latest & places) == only)
+            bytes += extent.range.end - at;
+        at = extent.range.end;
+    }
+    return bytes;
+}
+
 static _Atomic uint64_t stamps;
 
 void memory_stamp(struct memory *root)

@@ -174,6 +174,10 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
         atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << place), memory_order_relaxed);
 }
 
+/** Bytes of @root whose latest version the replica at @place alone has, those on lost devices not
+ *  counted; PLACE_NONE: that no replica has. */
+uint64_t memory_only_at(const struct memory *root, uint8_t place);
+
 /** A command names @root, which was used last from now on. Inside the gate. */
 void memory_stamp(struct memory *root);
 /** The latest stamp that any has. */

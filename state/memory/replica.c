@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
 #include "state/memory/mapping.h"
 #include "state/transfer/transfer.h"
 
@@ -16,7 +17,7 @@ struct part {
 
 struct parts {
     struct part *parts;
-    size_t count, capacity;
+    size_t count;
     uint64_t bytes;
 };
 
@@ -27,14 +28,8 @@ static size_t size_of(const struct part *part)
 
 static int parts_push(struct parts *parts, const struct part *part)
 {
-    if (parts->count == parts->capacity) {
-        size_t capacity = parts->capacity ? 2 * parts->capacity : 64;
-        struct part *grown = reallocarray(parts->parts, capacity, sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        parts->parts = grown;
-        parts->capacity = capacity;
-    }
+    if (!array_make_room(&parts->parts, parts->count, sizeof(*part)))
+        return -ENOMEM;
     parts->parts[parts->count++] = *part;
     parts->bytes += size_of(part);
     return 0;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
 #include "state/base/fork.h"
 
 struct svm_block {
@@ -41,17 +42,9 @@ bool svm_has(const struct svm_table *table, const void *pointer)
 /* Room for one more than there are now, and for those that other threads reserved. */
 static bool reserve(struct svm_table *table)
 {
-    bool enough = true;
     pthread_mutex_lock(&lock);
-    if (table->count + table->reserved >= table->capacity) {
-        size_t capacity = table->capacity ? 2 * table->capacity : 16;
-        struct svm_block *grown = reallocarray(table->blocks, capacity, sizeof(*grown));
-        enough = grown != NULL;
-        if (grown) {
-            table->blocks = grown;
-            table->capacity = capacity;
-        }
-    }
+    bool enough =
+        array_make_room(&table->blocks, table->count + table->reserved, sizeof(table->blocks[0]));
     table->reserved += enough;
     pthread_mutex_unlock(&lock);
     return enough;

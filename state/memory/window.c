@@ -121,6 +121,7 @@ static bool is_elsewhere(const struct memory *root, uint8_t drained)
         elsewhere = false;
         for (uint8_t place = 0; place < PLACES; place++)
             elsewhere = elsewhere || (root->real[place] && (extent.latest & (1u << place)) &&
+                                      !residence_is_lost(root->context->at[place]) &&
                                       (place != extent.writer || place == drained));
         at = extent.range.end;
     }

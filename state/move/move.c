@@ -311,6 +311,7 @@ static void run(struct move *move)
     } else {
         if (error == -EIO)
             move_examine_target(move);
+        error = move_rescue(move, error);
         move_undo(move);
         room_unreserve();
     }

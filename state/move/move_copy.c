@@ -1,7 +1,10 @@
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "state/base/array.h"
 #include "state/base/clock.h"
+#include "state/base/log.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
@@ -19,7 +22,7 @@
 struct roots {
     struct memory **roots;
     uint64_t *versions;
-    size_t count, capacity;
+    size_t count;
     uint64_t bytes;
     uint8_t from; /* move_source when they were collected */
 };
@@ -37,18 +40,9 @@ static void roots_finish(struct roots *roots)
 
 static int roots_push(struct roots *roots, struct memory *root, bool ahead)
 {
-    if (roots->count == roots->capacity) {
-        size_t capacity = roots->capacity ? 2 * roots->capacity : 256;
-        struct memory **grown = reallocarray(roots->roots, capacity, sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        roots->roots = grown;
-        uint64_t *versions = reallocarray(roots->versions, capacity, sizeof(*versions));
-        if (!versions)
-            return -ENOMEM;
-        roots->versions = versions;
-        roots->capacity = capacity;
-    }
+    if (!array_make_room(&roots->roots, roots->count, sizeof(root)) ||
+        !array_make_room(&roots->versions, roots->count, sizeof(roots->versions[0])))
+        return -ENOMEM;
     object_hold(root);
     atomic_store(&root->collected, true);
     roots->versions[roots->count] = ahead ? extents_watch(root) : atomic_load(&root->version);
@@ -450,4 +444,61 @@ int move_copy_rest(struct move *move)
     if (error == 0)
         error = move_check_survivors(move);
     return error == 0 ? move_check(move) : error;
+}
+
+static uint64_t is_only_there(const struct move_context *entry, const struct memory *memory)
+{
+    return memory_only_at(memory, entry->to);
+}
+
+/* To host memory, what the target alone has. Gate closed. */
+static int save(const struct move_context *entry)
+{
+    struct roots roots = {0};
+    uint64_t bytes;
+    cl_int reason = CL_SUCCESS;
+    int error = roots_collect(entry, is_only_there, false, &roots);
+    struct replica_batch batch = {.context = entry->context,
+                                  .from = entry->to,
+                                  .to = PLACE_HOST,
+                                  .quiet = true,
+                                  .roots = roots.roots,
+                                  .count = roots.count};
+    if (error == 0)
+        error = replica_refresh(&batch, &bytes, &reason);
+    if (error == -EIO)
+        (void)residence_failed(entry->context->at[entry->to], reason);
+    roots_finish(&roots);
+    return error;
+}
+
+int move_rescue(struct move *move, int error)
+{
+    bool lost = false;
+    for (size_t i = 0; i < move->context_count; i++) {
+        struct move_context *entry = &move->contexts[i];
+        if (!entry->made || move_source(entry) == entry->from)
+            continue;
+        struct residence *to = entry->context->at[entry->to];
+        /* Not for ever: a thread may be inside a call of the lost device's driver. */
+        uint64_t closed = clock_now_ns();
+        int failed = gate_close(closed + lost_answer_ns);
+        if (failed == 0) {
+            failed = save(entry);
+            gate_open();
+        }
+        move->report->downtime_ns += clock_now_ns() - closed;
+        lost = lost || (failed != 0 && residence_is_lost(to));
+        if (failed == 0 || residence_is_lost(to))
+            continue;
+        log_warn("what is in %s alone cannot be brought to host memory (%s): it stays there",
+                 device_name(to->device), strerror(-failed));
+        residence_lives(to, RESIDENCE_LIVE);
+        entry->made = false;
+    }
+    if (!lost)
+        return error;
+    move->report->reason[0] = '\0';
+    int refused = move_check_survivors(move);
+    return refused != 0 ? refused : error;
 }

@@ -24,22 +24,6 @@ uint8_t move_source(const struct move_context *entry)
                : entry->from;
 }
 
-static bool survives(const struct memory *root)
-{
-    const struct context *context = root->context;
-    uint32_t places = 1u << PLACE_HOST;
-    for (uint8_t place = 0; place < PLACES; place++)
-        if (root->real[place] && context->at[place] && !residence_is_lost(context->at[place]))
-            places |= 1u << place;
-    for (size_t at = 0; at < root->size;) {
-        struct extent extent = extent_at(root, at);
-        if (extent.version != 0 && !(extent.latest & places))
-            return false;
-        at = extent.range.end;
-    }
-    return true;
-}
-
 /* Its context's residence for @seat is lost. */
 static bool is_concerned(const struct memory *root, const struct seat *seat)
 {
@@ -64,7 +48,8 @@ int move_check_survivors(struct move *move)
     struct memory *memory;
     gate_enter();
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
-        if (memory->root != memory || !is_concerned(memory, move->seat) || survives(memory))
+        if (memory->root != memory || !is_concerned(memory, move->seat) ||
+            memory_only_at(memory, PLACE_NONE) == 0)
             continue;
         if (count++ < NAMED && length < sizeof(named))
             length += (size_t)snprintf(named + length, sizeof(named) - length,

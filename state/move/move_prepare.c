@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
 #include "state/move/move_priv.h"
 #include "state/program/program.h"
 
@@ -42,11 +43,8 @@ static bool others_stay(const struct context *context, int seat_index, uint8_t f
 
 static int add_context(struct move *move, struct context *context, int seat_index)
 {
-    struct move_context *grown =
-        reallocarray(move->contexts, move->context_count + 1, sizeof(*grown));
-    if (!grown)
+    if (!array_make_room(&move->contexts, move->context_count, sizeof(move->contexts[0])))
         return -ENOMEM;
-    move->contexts = grown;
     uint8_t place = atomic_load(&context->place[seat_index]);
     struct move_context added = {
         .context = context,
@@ -78,7 +76,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
         }
     }
     object_hold(context);
-    grown[move->context_count++] = added;
+    move->contexts[move->context_count++] = added;
     return 0;
 }
 

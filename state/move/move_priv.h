@@ -112,6 +112,14 @@ uint8_t move_source(const struct move_context *entry);
 /** 0, or -EPERM with the reason written: the latest bytes of some object were on the lost device
  *  of the seat alone. Not with a table locked. */
 MUST_CHECK int move_check_survivors(struct move *move);
+/**
+ * Before a rollback: what was copied ahead from a device that is lost may be in the target alone,
+ * and is brought to host memory (R4). Where that fails the target stays, as the context's.
+ *
+ * Blocks on the link, whatever the move's limits. Returns @error, or where the target is lost as
+ * well -EPERM with the reason written. Gate open; move_run's lock held.
+ */
+MUST_CHECK int move_rescue(struct move *move, int error);
 /** A driver failed in the move: find out whether what it made was lost, before it is taken apart.
  */
 void move_examine_target(const struct move *move);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "policy/plan.h"
+#include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
@@ -76,14 +77,12 @@ static void renew_kernels(void)
     uintptr_t cursor = 0;
     struct kernel *kernel;
     while ((kernel = object_next(OBJECT_KERNEL, &cursor))) {
-        struct saved *grown = reallocarray(saved.list, saved.count + 1, sizeof(*grown));
-        if (!grown) {
+        if (!array_make_room(&saved.list, saved.count, sizeof(saved.list[0]))) {
             object_unhold(kernel); /* it keeps its marks */
             continue;
         }
-        saved.list = grown;
-        grown[saved.count].kernel = kernel;
-        kernel_marks_renew(kernel, &grown[saved.count++].marks);
+        saved.list[saved.count].kernel = kernel;
+        kernel_marks_renew(kernel, &saved.list[saved.count++].marks);
     }
 }
 

@@ -44,7 +44,7 @@ struct seat {
 /** The shared virtual memory allocations of a context, by address. Guarded by svm.c's lock. */
 struct svm_table {
     struct svm_block *blocks; /**< Owned. */
-    size_t count, reserved, capacity;
+    size_t count, reserved;
 };
 
 struct context {
@@ -123,6 +123,12 @@ static inline bool context_is_inhabited(const struct context *context, uint8_t p
         inhabited =
             inhabited || atomic_load_explicit(&context->place[i], memory_order_relaxed) == place;
     return inhabited;
+}
+/** True when what is in @place can be read, and stays. A place that a mover prepares is none. */
+static inline bool context_lives(const struct context *context, uint8_t place)
+{
+    return place < PLACES && context->at[place] &&
+           atomic_load_explicit(&context->at[place]->life, memory_order_acquire) == RESIDENCE_LIVE;
 }
 /** One context's part in a move of one of its seats: what the classes of its objects are told. */
 struct move_context {

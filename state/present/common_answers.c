@@ -4,12 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/cleanup.h"
 #include "state/present/reply.h"
-
-static void free_pointer(void *pointer)
-{
-    free(*(void **)pointer);
-}
 
 static size_t list_count(const struct devinfo_value *list)
 {
@@ -197,7 +193,7 @@ static uint64_t common_number(const struct common *common, const struct devinfo_
 /* Numbers one by one, over the elements that all have. A scalar is an array of one. */
 static int common_numbers(const struct common *common, const struct devinfo_param *param)
 {
-    uint8_t CLEANUP(free_pointer) *combined = NULL;
+    uint8_t CLEANUP(cleanup_free) *combined = NULL;
     struct reason *reason = reasons_note_answer(common->reasons, param->name, REASON_EQUAL, NULL);
     size_t size = param->size;
 
@@ -254,8 +250,8 @@ static int common_memory(const struct common *common, const struct devinfo_param
 
 static int common_names(const struct common *common, const struct devinfo_param *param)
 {
-    char CLEANUP(free_pointer) *words = strdup(devinfo_string(common->devices[0], param->name));
-    char CLEANUP(free_pointer) *combined = words ? calloc(1, strlen(words) + 2) : NULL;
+    char CLEANUP(cleanup_free) *words = strdup(devinfo_string(common->devices[0], param->name));
+    char CLEANUP(cleanup_free) *combined = words ? calloc(1, strlen(words) + 2) : NULL;
     char *rest = NULL;
 
     if (!combined)
@@ -293,7 +289,7 @@ static bool has_pair(const struct devinfo *device, cl_device_info list, const cl
 static int common_lists(const struct common *common, const struct devinfo_param *param)
 {
     const struct devinfo_value *first = devinfo_find(common->devices[0], param->name);
-    cl_name_version CLEANUP(free_pointer) *combined =
+    cl_name_version CLEANUP(cleanup_free) *combined =
         calloc(list_count(first) + 1, sizeof(*combined));
     size_t used = 0;
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/cleanup.h"
 #include "state/base/info.h"
 #include "state/present/common_answers.h"
 #include "state/present/prologue.h"
@@ -18,11 +19,6 @@
 /* No suite was passed, in the form of a date that parsers of dates take. */
 #define NOT_CONFORMANT "v0000-01-01-00"
 #define PLATFORM_ICD   "cl_khr_icd"
-
-static void free_pointer(void *pointer)
-{
-    free(*(void **)pointer);
-}
 
 /* See present_build: what 2.x adds and requires is not carried. */
 static cl_version carried_version(cl_version version)
@@ -109,7 +105,7 @@ static void proposal_versions(struct proposal *proposal)
 static int note_refused(const struct common *common)
 {
     for (size_t i = 0; common->reasons && i < common->count; i++) {
-        char CLEANUP(free_pointer) *words =
+        char CLEANUP(cleanup_free) *words =
             strdup(devinfo_string(common->devices[i], CL_DEVICE_EXTENSIONS));
         const struct devinfo_value *features =
             devinfo_find(common->devices[i], CL_DEVICE_OPENCL_C_FEATURES);
@@ -194,7 +190,7 @@ static int write_c_versions(struct proposal *proposal)
     const struct devinfo_value *combined =
         devinfo_find(&proposal->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS);
     size_t count = combined ? combined->size / sizeof(cl_name_version) : 0, used = 0;
-    cl_name_version CLEANUP(free_pointer) *entries = calloc(count + 1, sizeof(*entries));
+    cl_name_version CLEANUP(cleanup_free) *entries = calloc(count + 1, sizeof(*entries));
 
     if (!entries)
         return -ENOMEM;
@@ -372,7 +368,7 @@ static int platform_extensions(const struct proposal *proposal, struct devinfo *
     const struct devinfo_value *versions =
         devinfo_find(&proposal->answers, CL_DEVICE_EXTENSIONS_WITH_VERSION);
     cl_name_version list[CARRIED_MAX + 1] = {{CL_MAKE_VERSION(1, 0, 0), PLATFORM_ICD}};
-    char CLEANUP(free_pointer) *text = malloc(sizeof(PLATFORM_ICD) + strlen(names) + 2);
+    char CLEANUP(cleanup_free) *text = malloc(sizeof(PLATFORM_ICD) + strlen(names) + 2);
     int err;
 
     if (!text)

@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void free_pointer(void *pointer)
-{
-    free(*(void **)pointer);
-}
+#include "state/base/cleanup.h"
 
 /* Names come from drivers: only what is a macro's name gets into a program's source. */
 static bool is_macro(const char *name)
@@ -35,7 +32,7 @@ static void prologue_extensions(const struct proposal *proposal, const struct de
                                 FILE *text, char *hidden, size_t size)
 {
     const char *names = devinfo_string(device, CL_DEVICE_EXTENSIONS);
-    char CLEANUP(free_pointer) *words = strdup(names);
+    char CLEANUP(cleanup_free) *words = strdup(names);
     char *rest = NULL;
 
     for (char *word = words ? strtok_r(words, " ", &rest) : NULL; word;
@@ -61,7 +58,7 @@ static void prologue_features(const struct proposal *proposal, const struct devi
 
 int prologue_text(const struct proposal *proposal, char **ret_text)
 {
-    char CLEANUP(free_pointer) *hidden = calloc(1, 16384);
+    char CLEANUP(cleanup_free) *hidden = calloc(1, 16384);
     char *result = NULL;
     size_t size = 0;
     FILE *text = hidden ? open_memstream(&result, &size) : NULL;

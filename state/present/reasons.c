@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
+
 static bool same_subject(const struct reason *a, const struct reason *b)
 {
     return a->kind == b->kind && a->param == b->param && a->flags == b->flags &&
@@ -22,19 +24,10 @@ static struct reason *find(const struct reasons *reasons, const struct reason *w
 
 static struct reason *add(struct reasons *reasons)
 {
-    bool *by = calloc(reasons->device_count + 1, sizeof(*by));
+    bool *by = NULL;
 
-    if (by && reasons->count == reasons->room) {
-        size_t room = reasons->room ? 2 * reasons->room : 256;
-        struct reason *grown = realloc(reasons->items, room * sizeof(*grown));
-
-        if (!grown) {
-            free(by);
-            return NULL;
-        }
-        reasons->items = grown;
-        reasons->room = room;
-    }
+    if (array_make_room(&reasons->items, reasons->count, sizeof(reasons->items[0])))
+        by = calloc(reasons->device_count + 1, sizeof(*by));
     if (!by)
         return NULL;
     reasons->items[reasons->count] = (struct reason){.by = by};

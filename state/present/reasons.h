@@ -43,7 +43,7 @@ struct reason {
 
 struct reasons {
     size_t device_count;
-    size_t count, room;
+    size_t count;
     struct reason *items; /**< In the order of the first note of each subject. */
     bool failed;          /**< Out of memory: the list lacks something. */
 };

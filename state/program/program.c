@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
 #include "state/base/log.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
@@ -328,13 +329,8 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
     uint32_t i = 0;
     while (i < details->constant_count && details->constants[i].id != id)
         i++;
-    if (i == details->constant_count) {
-        struct recipe_constant *grown =
-            reallocarray(details->constants, (size_t)i + 1, sizeof(*grown));
-        if (!grown)
-            goto out;
-        details->constants = grown;
-    }
+    if (!array_make_room(&details->constants, i, sizeof(constant)))
+        goto out;
     /* The driver knows the module; an id or size that it refuses is not kept. Copying a value into
      * a program blocks nobody, so this lock may be held over it. */
     error = CL_SUCCESS;

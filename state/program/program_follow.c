@@ -1,15 +1,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/cleanup.h"
 #include "state/base/log.h"
 #include "state/program/program_priv.h"
 
 const char *program_prologue = "";
-
-static void free_pointer(char **pointer)
-{
-    free(*pointer);
-}
 
 /* A string that the driver owns the text of; NULL where it has none. */
 static char *query_build_string(struct residence *residence, cl_program real,
@@ -138,7 +134,7 @@ static cl_int follow_leaf(const struct recipe *recipe, struct residence *residen
 static void log_failure(const struct recipe *recipe, struct residence *residence, cl_program real,
                         cl_int error)
 {
-    char *CLEANUP(free_pointer) text =
+    char *CLEANUP(cleanup_free) text =
         real ? query_build_string(residence, real, CL_PROGRAM_BUILD_LOG) : NULL;
     log_warn("a program cannot be built on %s (error %d, options \"%s\"): %s",
              residence->device->key.device, error, recipe->options ? recipe->options : "",
@@ -180,7 +176,7 @@ static cl_int follow_in_place(const struct recipe *recipe, struct residence *res
 {
     const cl_icd_dispatch *cl = residence->cl;
     cl_program real = inputs->reals[0];
-    char *CLEANUP(free_pointer) options =
+    char *CLEANUP(cleanup_free) options =
         recipe_driver_options(recipe_origin(recipe), residence, recipe->options);
     if (!options)
         return CL_OUT_OF_HOST_MEMORY;

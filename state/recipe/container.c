@@ -10,6 +10,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "state/base/cleanup.h"
+
 #define VERSION         2u
 #define WITHOUT_HEADERS 1u /* the version that left them where they were */
 #define OPTIONS_MAX     ((size_t)1 << 20)
@@ -199,11 +201,6 @@ static int get_string(struct reader *reader, size_t limit, char **ret_string)
     return 0;
 }
 
-static void free_string(char **string)
-{
-    free(*string);
-}
-
 /* A step's inputs while it is read; the recipe takes references of its own. */
 struct parts {
     char *options;
@@ -280,7 +277,7 @@ static int get_header(struct reader *reader, struct headers *headers)
 {
     uint64_t same, size = 0;
     const unsigned char *bytes = NULL;
-    char *CLEANUP(free_string) path = NULL;
+    char *CLEANUP(cleanup_free) path = NULL;
     int err = get_string(reader, HEADER_PATH_MAX - 1, &path);
     if (err)
         return err;

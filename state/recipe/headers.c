@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/array.h"
+#include "state/base/cleanup.h"
 #include "state/base/log.h"
 #include "state/recipe/headers_priv.h"
 
@@ -57,34 +59,20 @@ int headers_add(struct headers *headers, const char *path, uint32_t same, const 
         (same == headers->count && size > HEADERS_BYTES_MAX - total))
         return -E2BIG;
     struct header header = {.path = strdup(path), .same = same};
-    struct header *grown =
-        reallocarray(headers->list, (size_t)headers->count + 1, sizeof(*headers->list));
-    if (grown)
-        headers->list = grown;
+    bool whole = array_make_room(&headers->list, headers->count, sizeof(header));
     if (same == headers->count && (header.bytes = malloc(size + 1))) {
         if (size)
             memcpy(header.bytes, bytes, size);
         header.bytes[size] = '\0';
         header.size = size;
     }
-    if (!grown || !header.path || (same == headers->count && !header.bytes)) {
+    if (!whole || !header.path || (same == headers->count && !header.bytes)) {
         free(header.path);
         free(header.bytes);
         return -ENOMEM;
     }
     headers->list[headers->count++] = header;
     return 0;
-}
-
-static void close_file(const int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-}
-
-static void free_bytes(char **bytes)
-{
-    free(*bytes);
 }
 
 /* Add the file at @path. 0 also where there is none. */
@@ -96,25 +84,22 @@ static int add_from_disk(struct walk *walk, const char *path)
      */
     if (fstatat(AT_FDCWD, path, &stat, 0) != 0 || !S_ISREG(stat.st_mode))
         return 0;
-    const int CLEANUP(close_file) fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int CLEANUP(cleanup_close) fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode))
         return 0;
     uint32_t same = 0;
     while (same < headers->count &&
            (walk->files[same].device != stat.st_dev || walk->files[same].inode != stat.st_ino))
         same++;
-    struct walk_file *grown =
-        reallocarray(walk->files, (size_t)headers->count + 1, sizeof(*walk->files));
-    if (!grown)
+    if (!array_make_room(&walk->files, headers->count, sizeof(*walk->files)))
         return -ENOMEM;
-    walk->files = grown;
     walk->files[headers->count] = (struct walk_file){stat.st_dev, stat.st_ino};
     if (same < headers->count)
         return headers_add(headers, path, headers->list[same].same, NULL, 0);
     if (stat.st_size < 0 || (uint64_t)stat.st_size > HEADERS_BYTES_MAX)
         return -E2BIG;
     size_t size = 0, room = (size_t)stat.st_size;
-    char *CLEANUP(free_bytes) bytes = malloc(room + 1);
+    char *CLEANUP(cleanup_free) bytes = malloc(room + 1);
     ssize_t length = 1;
     while (bytes && size < room && length > 0) {
         length = read(fd, bytes + size, room - size);
@@ -205,11 +190,9 @@ int walk_resolve(struct walk *walk, const struct walk_text *text, const struct h
 
 static int add_string(char ***strings, size_t *count, char *string)
 {
-    char **grown = reallocarray(*strings, *count + 1, sizeof(*grown));
-    if (!grown)
+    if (!array_make_room(strings, *count, sizeof(string)))
         return -ENOMEM;
-    *strings = grown;
-    grown[(*count)++] = string;
+    (*strings)[(*count)++] = string;
     return 0;
 }
 
@@ -218,7 +201,7 @@ static int define_option(struct walk *walk, const char *text, size_t size)
 {
     bool unused = false;
     const char *equals = memchr(text, '=', size);
-    char *CLEANUP(free_bytes) line = malloc(size + sizeof(" 1"));
+    char *CLEANUP(cleanup_free) line = malloc(size + sizeof(" 1"));
     if (!line)
         return -ENOMEM;
     memcpy(line, text, size);
@@ -261,11 +244,9 @@ static int read_options(struct walk *walk)
 
 static int add_text(struct walk *walk, const char *path, const char *bytes, size_t size)
 {
-    struct walk_text *grown = reallocarray(walk->texts, walk->text_count + 1, sizeof(*grown));
-    if (!grown)
+    if (!array_make_room(&walk->texts, walk->text_count, sizeof(*walk->texts)))
         return -ENOMEM;
-    walk->texts = grown;
-    struct walk_text *text = &grown[walk->text_count++];
+    struct walk_text *text = &walk->texts[walk->text_count++];
     *text = (struct walk_text){.folder = path};
     const char *slash = path ? strrchr(path, '/') : NULL;
     text->folder_length = slash ? (size_t)(slash + 1 - path) : 0;

@@ -9,6 +9,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "state/base/array.h"
+#include "state/base/cleanup.h"
 #include "state/base/log.h"
 #include "state/recipe/headers_priv.h"
 
@@ -21,37 +23,12 @@
 
 #define NAMES "names"
 
-/** A text in the making. */
-struct text {
-    char *bytes;
-    size_t size, room;
-    int err; /* the first */
-};
-
-static void text_finish(struct text *text)
+/* An error says more than that the stream has one. */
+static int close_stream(FILE *stream, int err)
 {
-    free(text->bytes);
-}
-
-static void put(struct text *text, const char *bytes, size_t size)
-{
-    if (text->err || text->size + size >= text->room) {
-        size_t room = (text->size + size + 1) * 2;
-        char *grown = text->err ? NULL : realloc(text->bytes, room);
-        text->err = grown ? 0 : -ENOMEM;
-        if (!grown)
-            return;
-        text->bytes = grown;
-        text->room = room;
-    }
-    memcpy(text->bytes + text->size, bytes, size);
-    text->size += size;
-    text->bytes[text->size] = '\0';
-}
-
-static void put_string(struct text *text, const char *string)
-{
-    put(text, string, strlen(string));
+    bool failed = ferror(stream) != 0;
+    failed = fclose(stream) != 0 || failed;
+    return err || !failed ? err : -EIO;
 }
 
 /* A folder that others can neither list nor put another in the place of. */
@@ -81,10 +58,8 @@ static uint64_t digest(const struct recipe *recipe)
 
 static int remember(struct staged *staged, const char *path)
 {
-    char **grown = reallocarray(staged->paths, staged->count + 1, sizeof(*grown));
-    if (!grown)
+    if (!array_make_room(&staged->paths, staged->count, sizeof(path)))
         return -ENOMEM;
-    staged->paths = grown;
     char *copy = strdup(path);
     if (!copy)
         return -ENOMEM;
@@ -122,30 +97,22 @@ static int make_root(const struct recipe *recipe, struct staged *staged)
     return -EACCES;
 }
 
-static int write_file(struct staged *staged, const char *path, const struct text *text)
+static int create_file(struct staged *staged, const char *path, FILE **ret_file)
 {
-    int err = text->err ? text->err : remember(staged, path);
+    int err = remember(staged, path);
     if (err)
         return err;
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
-    if (fd < 0)
+    FILE *file = fopen(path, "wxe");
+    if (!file)
         return -errno;
-    for (size_t done = 0; !err && done < text->size;) {
-        ssize_t length = write(fd, text->bytes + done, text->size - done);
-        done += length > 0 ? (size_t)length : 0;
-        err = length < 0 && errno != EINTR ? -errno : 0;
-    }
-    close(fd);
-    return err;
+    *ret_file = file;
+    return 0;
 }
 
 /* Where the folder keeps a header. */
-static void put_place(struct text *text, const struct walk *walk, const char *root, int index)
+static void put_place(FILE *out, const struct walk *walk, const char *root, int index)
 {
-    char name[32];
-    snprintf(name, sizeof(name), "/%05u.h", walk->headers->list[index].same);
-    put_string(text, root);
-    put_string(text, name);
+    fprintf(out, "%s/%05u.h", root, walk->headers->list[index].same);
 }
 
 /* True where a folder of names can have @name without being left. */
@@ -165,7 +132,7 @@ static bool is_inside(const char *name)
 static int make_name(const struct walk *walk, struct staged *staged, const char *name, int index)
 {
     char path[HEADER_PATH_MAX];
-    struct text CLEANUP(text_finish) text = {0};
+    FILE *file = NULL;
     const char *root = staged->paths[0];
     if (!is_inside(name) ||
         (size_t)snprintf(path, sizeof(path), "%s/" NAMES "/%s", root, name) >= sizeof(path))
@@ -176,11 +143,13 @@ static int make_name(const struct walk *walk, struct staged *staged, const char 
         if (err)
             return err == -ENOTDIR ? 0 : err;
     }
-    put_string(&text, "#include \"");
-    put_place(&text, walk, root, index);
-    put_string(&text, "\"\n");
-    int err = write_file(staged, path, &text);
-    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
+    int err = create_file(staged, path, &file);
+    if (err)
+        return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
+    fputs("#include \"", file);
+    put_place(file, walk, root, index);
+    fputs("\"\n", file);
+    return close_stream(file, 0);
 }
 
 /* What a directive means, whatever the macros are; WALK_NONE where that is nothing or not sure. */
@@ -211,7 +180,7 @@ static int meaning(struct walk *walk, struct staged *staged, const struct walk_t
 
 /* @bytes, with the names of what is in the folder; as many lines as before. */
 static int rewrite(struct walk *walk, struct staged *staged, const struct walk_text *text,
-                   const char *bytes, size_t size, struct text *out)
+                   const char *bytes, size_t size, FILE *out)
 {
     size_t at = 0;
     int err = 0, index;
@@ -222,50 +191,49 @@ static int rewrite(struct walk *walk, struct staged *staged, const struct walk_t
         err = meaning(walk, staged, text, directive, &index);
         if (err || index == WALK_NONE)
             continue;
-        put(out, bytes + at, directive->at - at);
-        put(out, "\"", 1);
+        fwrite(bytes + at, 1, directive->at - at, out);
+        fputc('"', out);
         put_place(out, walk, staged->paths[0], index);
-        put(out, "\"", 1);
+        fputc('"', out);
         for (at = directive->at; at < directive->end; at++)
             if (bytes[at] == '\n')
-                put_string(out, " \\\n");
+                fputs(" \\\n", out);
     }
-    put(out, bytes + at, size - at);
-    return err ? err : out->err;
+    fwrite(bytes + at, 1, size - at, out);
+    return err;
 }
 
 /* Its first line says what the header is called, so that __FILE__ and messages do. */
 static int stage_header(struct walk *walk, struct staged *staged, uint32_t i)
 {
     const struct header *header = &walk->headers->list[i];
-    struct text CLEANUP(text_finish) text = {0}, CLEANUP(text_finish) path = {0};
-    put_string(&text, "#line 1 \"");
+    char path[HEADER_PATH_MAX];
+    FILE *file = NULL;
+    snprintf(path, sizeof(path), "%s/%05u.h", staged->paths[0], i);
+    int err = create_file(staged, path, &file);
+    if (err)
+        return err;
+    fputs("#line 1 \"", file);
     for (const char *at = header->path; *at; at++) {
         if (*at == '"' || *at == '\\')
-            put(&text, "\\", 1);
+            fputc('\\', file);
         if ((unsigned char)*at >= ' ')
-            put(&text, at, 1);
+            fputc(*at, file);
     }
-    put_string(&text, "\"\n");
-    put_place(&path, walk, staged->paths[0], (int)i);
-    int err = path.err ? path.err
-                       : rewrite(walk, staged, &walk->texts[walk->recipe->input_count + i],
-                                 header->bytes, header->size, &text);
-    return err ? err : write_file(staged, path.bytes, &text);
+    fputs("\"\n", file);
+    err = rewrite(walk, staged, &walk->texts[walk->recipe->input_count + i], header->bytes,
+                  header->size, file);
+    return close_stream(file, err);
 }
 
 /* The options, with the folder instead of those that headers came from. */
-static int rewrite_options(struct walk *walk, const struct staged *staged, struct text *out)
+static int rewrite_options(struct walk *walk, const struct staged *staged, FILE *out)
 {
     const char *options = walk->recipe->options, *root = staged->paths[0];
     struct option option;
     size_t cursor = 0, at = 0;
     int found, err = 0;
-    put_string(out, "-I ");
-    put_string(out, root);
-    put_string(out, "/" NAMES);
-    if (options[0])
-        put(out, " ", 1);
+    fprintf(out, "-I %s/" NAMES "%s", root, options[0] ? " " : "");
     while (!err && (found = option_next(options, &cursor, &option)) == 1) {
         struct header_name name = {.quoted = true};
         int index = WALK_NONE;
@@ -276,36 +244,48 @@ static int rewrite_options(struct walk *walk, const struct staged *staged, struc
         free(option.argument);
         if (option.kind != OPTION_FOLDER && index < 0)
             continue;
-        put(out, options + at, option.at - at);
+        fwrite(options + at, 1, option.at - at, out);
         if (index >= 0) {
-            put_string(out, "-include ");
+            fputs("-include ", out);
             put_place(out, walk, root, index);
         }
         at = option.end;
     }
-    put_string(out, options + at);
-    return err ? err : found < 0 ? found : out->err;
+    fputs(options + at, out);
+    return err ? err : found;
+}
+
+static int stage_input(struct walk *walk, struct staged *staged, uint32_t i,
+                       struct recipe **ret_input)
+{
+    const struct recipe *input = walk->recipe->inputs[i];
+    char *CLEANUP(cleanup_free) bytes = NULL;
+    size_t size;
+    FILE *out = open_memstream(&bytes, &size);
+    if (!out)
+        return -ENOMEM;
+    int err = rewrite(walk, staged, &walk->texts[i], input->bytes, input->size, out);
+    err = close_stream(out, err);
+    const char *text = bytes;
+    return err ? err : recipe_source(size ? 1 : 0, &text, &size, ret_input);
 }
 
 static int stage_recipe(struct walk *walk, struct staged *staged)
 {
     const struct recipe *recipe = walk->recipe;
-    struct text CLEANUP(text_finish) options = {0};
+    char *CLEANUP(cleanup_free) options = NULL;
+    size_t size;
+    FILE *out = open_memstream(&options, &size);
+    int err = out ? close_stream(out, rewrite_options(walk, staged, out)) : -ENOMEM;
     struct recipe **inputs = calloc(recipe->input_count, sizeof(struct recipe *));
-    int err = inputs ? rewrite_options(walk, staged, &options) : -ENOMEM;
-    for (uint32_t i = 0; !err && i < recipe->input_count; i++) {
-        const struct recipe *input = recipe->inputs[i];
-        struct text CLEANUP(text_finish) text = {0};
-        err = rewrite(walk, staged, &walk->texts[i], input->bytes, input->size, &text);
-        const char *string = text.bytes;
-        if (!err)
-            err = recipe_source(text.size ? 1 : 0, &string, &text.size, &inputs[i]);
-    }
+    err = inputs ? err : -ENOMEM;
+    for (uint32_t i = 0; !err && i < recipe->input_count; i++)
+        err = stage_input(walk, staged, i, &inputs[i]);
     if (!err && recipe->kind == RECIPE_BUILT)
-        err = recipe_built(inputs[0], options.bytes, recipe->constants, recipe->constant_count,
+        err = recipe_built(inputs[0], options, recipe->constants, recipe->constant_count,
                            &staged->recipe);
     else if (!err)
-        err = recipe_compiled(inputs[0], options.bytes, recipe->input_count - 1, inputs + 1,
+        err = recipe_compiled(inputs[0], options, recipe->input_count - 1, inputs + 1,
                               (const char *const *)recipe->names + 1, recipe->constants,
                               recipe->constant_count, &staged->recipe);
     for (uint32_t i = 0; inputs && i < recipe->input_count; i++)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
+
 #define CHOICES_MAX    16
 #define ARGUMENTS_MAX  16
 #define EXPANSION_MAX  8192
@@ -102,13 +104,8 @@ static int add(struct directives *directives, enum directive_kind kind, const ch
         at++;
     while (end > at && is_blank(end[-1]))
         end--;
-    if ((directives->count & (directives->count - 1)) == 0) {
-        size_t room = directives->count ? directives->count * 2 : 1;
-        struct directive *grown = reallocarray(directives->list, room, sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        directives->list = grown;
-    }
+    if (!array_make_room(&directives->list, directives->count, sizeof(directives->list[0])))
+        return -ENOMEM;
     directives->list[directives->count++] = (struct directive){
         kind, (size_t)(at - directives->clean), (size_t)(end - directives->clean), next};
     return 0;
@@ -246,18 +243,11 @@ int macros_define(struct macros *macros, const char *text, size_t size, bool *re
         known =
             texts_same(other->parameters, macro.parameters) && strcmp(other->body, macro.body) == 0;
     }
+    if (!known && whole)
+        whole = array_make_room(&macros->list, macros->count, sizeof(macro));
     if (!whole || known) {
         macro_finish(&macro);
         return whole ? 0 : -ENOMEM;
-    }
-    if ((macros->count & (macros->count - 1)) == 0) {
-        size_t room = macros->count ? macros->count * 2 : 1;
-        struct macro *grown = reallocarray(macros->list, room, sizeof(*grown));
-        if (!grown) {
-            macro_finish(&macro);
-            return -ENOMEM;
-        }
-        macros->list = grown;
     }
     macros->list[macros->count++] = macro;
     if (macros->chains[chain].last)

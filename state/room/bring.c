@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "state/base/array.h"
 #include "state/base/log.h"
 #include "state/command/turn.h"
 #include "state/memory/mapping.h"
@@ -43,7 +44,7 @@ struct bringing {
     bool later;       /* until a move has ended */
     uint8_t place;    /* where it was to run when we looked */
     struct absent *absent;
-    size_t count, capacity;
+    size_t count;
     struct marker *markers;
     size_t marker_count;
 };
@@ -62,23 +63,17 @@ static void finish(struct bringing *b)
 
 static uint8_t holder_of(const struct memory *root, const struct extent *extent)
 {
-    uint8_t place = extent->writer;
-    for (uint8_t i = 0; place >= PLACE_HOST && i < PLACES; i++)
-        if (root->real[i] && (extent->latest & (1u << i)) && context_is_inhabited(root->context, i))
+    uint8_t place = context_lives(root->context, extent->writer) ? extent->writer : PLACE_HOST;
+    for (uint8_t i = 0; place == PLACE_HOST && i < PLACES; i++)
+        if (root->real[i] && (extent->latest & (1u << i)) && context_lives(root->context, i))
             place = i;
-    return place >= PLACE_HOST ? PLACE_HOST : place;
+    return place;
 }
 
 static bool push(struct bringing *b, struct absent absent, uint8_t place)
 {
-    if (b->count == b->capacity) {
-        size_t capacity = b->capacity ? 2 * b->capacity : 8;
-        struct absent *grown = reallocarray(b->absent, capacity, sizeof(*grown));
-        if (!grown)
-            return false;
-        b->absent = grown;
-        b->capacity = capacity;
-    }
+    if (!array_make_room(&b->absent, b->count, sizeof(absent)))
+        return false;
     for (size_t at = absent.range.begin; at < absent.range.end;) {
         struct extent extent = extent_at(absent.root, at);
         if (!(extent.latest & (1u << place)))

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "state/base/array.h"
 #include "state/base/log.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
@@ -37,7 +38,7 @@ struct victim {
 
 struct victims {
     struct victim *victims;
-    size_t count, capacity;
+    size_t count;
     bool later; /* others may go once a mover has done with them */
 };
 
@@ -50,14 +51,8 @@ static void victims_finish(struct victims *victims)
 
 static bool push(struct victims *victims, struct memory *root, uint8_t place)
 {
-    if (victims->count == victims->capacity) {
-        size_t capacity = victims->capacity ? 2 * victims->capacity : 64;
-        struct victim *grown = reallocarray(victims->victims, capacity, sizeof(*grown));
-        if (!grown)
-            return false;
-        victims->victims = grown;
-        victims->capacity = capacity;
-    }
+    if (!array_make_room(&victims->victims, victims->count, sizeof(victims->victims[0])))
+        return false;
     object_hold(root);
     victims->victims[victims->count++] =
         (struct victim){root, root->context->at[place],
@@ -83,7 +78,7 @@ static void collect(const struct device *device, uint64_t since, struct victims 
             if (memory->real[place] && memory->context->at[place]->device == device &&
                 atomic_load(&memory->stamp) <= since && may_go(memory)) {
                 if (atomic_load(&memory->collected) ||
-                    !context_is_inhabited(memory->context, place))
+                    atomic_load(&memory->context->at[place]->life) == RESIDENCE_PREPARING)
                     victims->later = true;
                 else
                     more = push(victims, memory, place);

@@ -1,7 +1,5 @@
 #include "agent/daemon/govern/govern.h"
 
-#include "agent/daemon/peers.h"
-
 #define RECONCILE_MS 1000
 
 /* ---- what programs say of what they have ---- */

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/config/bytes.h"
-#include "agent/daemon/devices/device_list.h"
+#include "agent/wire/size.h"
 
 /** The seats of @request that would come to @device; those that are there stay. */
 static unsigned arriving(const struct request *request, uint32_t device)

@@ -2,8 +2,6 @@
 
 #include <stdio.h>
 
-#include "agent/daemon/devices/device_list.h"
-
 #define REST_MS     1000
 #define REST_MS_MAX 60000
 

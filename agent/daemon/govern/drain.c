@@ -4,11 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/clients.h"
-#include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/peers.h"
-#include "agent/daemon/programs/registry.h"
-
 #define IN_MS_MAX 10000000000ull
 
 bool drain_leaves(const struct agent *agent, const struct program *program, uint32_t device)

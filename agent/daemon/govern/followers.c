@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/clients.h"
-
 static void drop(struct governor *governor, struct follower *follower)
 {
     for (struct follower **at = &governor->followers; *at; at = &(*at)->next) {

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/devices/device_list.h"
-
 #define STEPS_MAX 256 /* Of one run; what is left follows with the next. */
 #define TICK_MS   1000
 

@@ -1,11 +1,9 @@
 #ifndef RESEAT_AGENT_DAEMON_GOVERN_GOVERN_H
 #define RESEAT_AGENT_DAEMON_GOVERN_GOVERN_H
 
-#include "agent/daemon/agent.h"
-#include "agent/daemon/devices/history.h"
+#include "agent/daemon/clients.h"
+#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/devices/ledger.h"
-#include "agent/daemon/peers.h"
-#include "agent/daemon/programs/registry.h"
 #include "policy/decide.h"
 
 /*

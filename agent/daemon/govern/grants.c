@@ -1,7 +1,5 @@
 #include "agent/daemon/govern/govern.h"
 
-#include "agent/daemon/peers.h"
-
 #define WITHHOLDS_MS 10000
 
 /* ---- messages ---- */

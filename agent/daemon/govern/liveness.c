@@ -1,8 +1,5 @@
 #include "agent/daemon/govern/govern.h"
 
-#include "agent/daemon/peers.h"
-#include "agent/daemon/programs/registry.h"
-
 /*
  * A program answers a query at once, however long a request takes it: one of its threads does
  * nothing else. In sweeps (250 ms), so that a stop of the agent itself counts for nothing.

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/clients.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/wire/device_key.h"
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */

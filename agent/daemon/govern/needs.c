@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/peers.h"
-
 /* Calls of programs that are blocked until there is room. */
 
 #define NEEDS_MAX 256 /* Of one program: as many threads wait at once. */

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config/cleanup.h"
-#include "agent/daemon/devices/device_list.h"
+#include "state/base/cleanup.h"
 
 int placing_choose(struct agent *agent, const struct device_wish *wish,
                    const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)

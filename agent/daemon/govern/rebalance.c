@@ -1,7 +1,5 @@
 #include "agent/daemon/govern/govern.h"
 
-#include "agent/daemon/clients.h"
-
 bool rebalance_step(struct agent *agent)
 {
     struct governor *governor = agent->governor;

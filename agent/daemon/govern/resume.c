@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/clients.h"
-
 /** A client that waits until a program has a device again. */
 struct resume {
     struct resume *next;

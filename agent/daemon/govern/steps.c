@@ -4,9 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/peers.h"
-
 /* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */
 
 #define SHRINK_MS 10000

@@ -2,9 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/programs/registry.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 

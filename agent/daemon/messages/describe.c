@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/programs/registry.h"
 #include "agent/wire/access.h"
 
 void describe_account(const struct agent *agent, const struct ledger_device *device,

@@ -3,10 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/daemon/clients.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/programs/registry.h"
 
 /* What the ledger and the policy know, told to clients. */
 

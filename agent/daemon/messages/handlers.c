@@ -4,10 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/daemon/agent.h"
-#include "agent/daemon/clients.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/programs/registry.h"
 #include "agent/wire/access.h"
 
 void hello_handle(struct peer *peer, struct message *message)

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include "agent/daemon/clients.h"
 #include "agent/daemon/govern/govern.h"
 #include "agent/wire/access.h"
 

@@ -5,11 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/config/cleanup.h"
-#include "agent/daemon/clients.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/govern/govern.h"
-#include "agent/daemon/programs/registry.h"
+#include "state/base/cleanup.h"
 
 /* What is asked of the list of devices: the list itself, and where a new program starts. */
 

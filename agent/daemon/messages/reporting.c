@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "agent/daemon/clients.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/govern/govern.h"
 #include "agent/wire/access.h"
 

@@ -2,7 +2,7 @@
 #define RESEAT_AGENT_DAEMON_PROGRAMS_REGISTRY_H
 
 #include "agent/daemon/agent.h"
-#include "agent/daemon/devices/history.h"
+#include "agent/daemon/devices/ledger.h"
 #include "policy/decide.h"
 #include "policy/reseat.h"
 

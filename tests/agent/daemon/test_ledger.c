@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/devices/history.h"
 #include "agent/daemon/devices/ledger.h"
 
 #define MIB      (1ull << 20)

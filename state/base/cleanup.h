@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_CONFIG_CLEANUP_H
-#define RESEAT_AGENT_CONFIG_CLEANUP_H
+#ifndef RESEAT_STATE_BASE_CLEANUP_H
+#define RESEAT_STATE_BASE_CLEANUP_H
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,32 @@
+#ifndef RESEAT_STATE_BASE_ARRAY_H
+#define RESEAT_STATE_BASE_ARRAY_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/compiler.h"
+
+#define ARRAY_LEAST 8 /* A power of two. */
+
+/**
+ * Make room for one more element behind the first @count of an array that grows by doubling.
+ *
+ * @array_pointer  Where the pointer to the array is, which is NULL before the first; free() it.
+ *                 Elements are added one by one, each after a call of this; any may be taken away.
+ * Returns false without memory: the array is as it was then.
+ */
+MUST_CHECK static inline bool array_make_room(void *array_pointer, size_t count, size_t size)
+{
+    void *array;
+    if (count != 0 && (count < ARRAY_LEAST || (count & (count - 1)) != 0))
+        return true;
+    memcpy(&array, array_pointer, sizeof(array));
+    array = reallocarray(array, count ? 2 * count : ARRAY_LEAST, size);
+    if (!array)
+        return false;
+    memcpy(array_pointer, &array, sizeof(array));
+    return true;
+}
+
+#endif
