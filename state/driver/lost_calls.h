@@ -4,8 +4,8 @@
 #include <CL/cl_icd.h>
 
 /**
- * What is called in place of a driver that has lost its device and hangs. It reaches no driver. What
- * that one was given is leaked: a release may hang as well as any other call.
+ * What is called in place of a driver that has lost its device and hangs. It reaches no driver.
+ * What that one was given is leaked: a release may hang as well as any other call.
  */
 extern const cl_icd_dispatch driver_lost;
 /** The same for a driver that answers, with errors: it is given back what is released. */
