@@ -85,15 +85,6 @@ static bool is_version(const struct devinfo_param *param)
            param->name == CL_DEVICE_CXX_FOR_OPENCL_NUMERIC_VERSION_EXT;
 }
 
-static cl_name_version entry_at(const struct devinfo_value *value, size_t index)
-{
-    cl_name_version entry;
-
-    memcpy(&entry, value->bytes + index * sizeof(entry), sizeof(entry));
-    entry.name[sizeof(entry.name) - 1] = '\0';
-    return entry;
-}
-
 static uint64_t number_at(const struct devinfo_value *value, size_t offset, size_t size)
 {
     uint64_t number = 0;
@@ -124,7 +115,7 @@ void presented_value(const struct devinfo_param *param, const struct devinfo_val
         words_add(words, "\"%s\"", (const char *)value->bytes);
     } else if (param->size == sizeof(cl_name_version)) {
         for (size_t i = 0; i < value->size / sizeof(cl_name_version); i++) {
-            cl_name_version entry = entry_at(value, i);
+            cl_name_version entry = devinfo_list_entry(value, i);
             words_add(words, "%s%s ", i ? ", " : "", entry.name);
             presented_version(entry.version, words);
         }
@@ -160,7 +151,7 @@ json_t *presented_json(const struct devinfo_param *param, const struct devinfo_v
     if (param->size == sizeof(cl_name_version)) {
         list = json_array();
         for (size_t i = 0; i < value->size / sizeof(cl_name_version); i++) {
-            cl_name_version entry = entry_at(value, i);
+            cl_name_version entry = devinfo_list_entry(value, i);
             struct words words = {0};
             presented_version(entry.version, &words);
             json_array_append_new(list, json_pack("{s:o, s:s}", "name", output_text(entry.name),

@@ -30,9 +30,8 @@ static cl_version listed_version(const struct presented *presented, cl_device_in
 {
     const struct devinfo_value *value = devinfo_find(&presented->present.device, list);
 
-    for (size_t i = 0; value && i < value->size / sizeof(cl_name_version); i++) {
-        cl_name_version entry;
-        memcpy(&entry, value->bytes + i * sizeof(entry), sizeof(entry));
+    for (size_t i = 0; i < devinfo_list_count(value); i++) {
+        const cl_name_version entry = devinfo_list_entry(value, i);
         if (strncmp(entry.name, name, sizeof(entry.name)) == 0)
             return entry.version;
     }

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "agent/wire/device_key.h"
 #include "agent/wire/protocol.h"
 #include "interpose/aware/aware.h"
-#include "interpose/aware/aware_frames.h"
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_room.h"
@@ -49,8 +51,7 @@ struct link {
     bool welcome;
     bool status_due;
     uint64_t wish; /**< The edition that the agent was told. */
-    uint32_t sent_count;
-    struct seat_status sent[PROTOCOL_SEATS_MAX]; /**< What the agent knows. */
+    uint64_t sent; /**< A digest of the status that the agent knows. */
 };
 
 /** One for a process: so is what it controls. */
@@ -156,23 +157,21 @@ static void send_frame(void *data, struct frame *frame)
 
 static void send_status(struct link *link)
 {
-    uint32_t count = control_seat_count();
-    bool changed = link->status_due || count != link->sent_count;
+    struct frame frame;
 
-    link->sent_count = count;
-    for (uint32_t seat = 0; seat < count; seat++) {
+    control_frame_status(&frame);
+    for (uint32_t seat = 0; seat < control_seat_count(); seat++) {
         struct seat_status status = {0};
         status_seat(seat, &status);
-        changed = changed || !control_status_equal(&status, &link->sent[seat]);
-        link->sent[seat] = status;
+        control_frame_seat(&frame, seat, &status);
     }
-    if (!changed)
-        return;
-    struct frame frame;
-    control_frame_status(&frame);
-    for (uint32_t seat = 0; seat < count; seat++)
-        control_frame_seat(&frame, seat, &link->sent[seat]);
     frame_end(&frame);
+    uint64_t digest = XXH64(frame.buffer.data, frame.buffer.size, 0);
+    if (!link->status_due && digest == link->sent) {
+        frame_finish(&frame);
+        return;
+    }
+    link->sent = digest;
     link->status_due = false;
     link_send(link, &frame);
 }
@@ -186,8 +185,7 @@ static void send_wish(struct link *link)
     if (wish.edition == link->wish)
         return;
     link->wish = wish.edition;
-    frame_init(&frame, MSG_WISH);
-    aware_put_wish(&frame, &wish);
+    control_frame_wish(&frame, &wish);
     link_send(link, &frame);
 }
 
@@ -242,11 +240,19 @@ static void serve_jobs(struct link *link)
     }
 }
 
+static void report_refusal(const char *why, struct control_report *ret_report)
+{
+    struct move_report *whole = &ret_report->whole;
+
+    *whole = (struct move_report){.result = MOVE_ROLLED_BACK, .reached = MOVE_PLAN};
+    snprintf(whole->reason, sizeof(whole->reason), "%s", why);
+}
+
 static void refuse(uint64_t id, const char *why)
 {
-    struct control_report report = {.whole = {.result = MOVE_ROLLED_BACK, .reached = MOVE_PLAN}};
+    struct control_report report = {0};
 
-    snprintf(report.whole.reason, sizeof(report.whole.reason), "%s", why);
+    report_refusal(why, &report);
     send_report(&control.link, id, &report);
 }
 
@@ -287,16 +293,10 @@ static void take_request(const msgpack_object *map)
     if (!error)
         return;
     pthread_mutex_lock(&control.lock);
-    for (struct job **at = &control.jobs; *at; at = &(*at)->next) {
-        if (*at == job) {
-            *at = job->next;
-            control.job_count--;
-            break;
-        }
-    }
+    report_refusal("the program can start no more threads", &job->report);
+    job->finished = true;
+    wake_locked();
     pthread_mutex_unlock(&control.lock);
-    free(job);
-    refuse(id, "the program can start no more threads");
 }
 
 static void take_cancel(const msgpack_object *map)
@@ -340,6 +340,30 @@ static void take_query(const msgpack_object *map)
     control.link.status_due = true;
 }
 
+/** Have the program notified. What says nothing known is ignored. */
+static void take_notice(const msgpack_object *map)
+{
+    static const struct {
+        const char *word;
+        uint32_t what;
+    } whats[] = {
+        {NOTICE_ADDED, RESEAT_DEVICE_ADDED},
+        {NOTICE_TAKEN, RESEAT_DEVICE_TAKEN},
+        {NOTICE_POWER, RESEAT_POWER},
+        {NOTICE_QUOTA, RESEAT_QUOTA},
+    };
+    char text[PROTOCOL_TEXT_MAX];
+    uint64_t seat = field_u64(map, "seat", UINT32_MAX);
+
+    (void)field_text(map, "text", text, sizeof(text));
+    for (size_t i = 0; i < ARRAY_SIZE(whats); i++) {
+        if (field_is(map, "what", whats[i].word)) {
+            aware_notice(whats[i].what, seat < PROTOCOL_SEATS_MAX ? (uint32_t)seat : UINT32_MAX,
+                         field_u64(map, "in_ns", 0), field_u64(map, "value", 0), text);
+        }
+    }
+}
+
 /** What the agent says, one row a type. Types that are not known are for later versions. */
 static const struct {
     const char *type;
@@ -348,7 +372,7 @@ static const struct {
     {MSG_WELCOME, take_welcome},       {MSG_MOVE, take_request},
     {MSG_SUSPEND, take_request},       {MSG_RESUME, take_request},
     {MSG_CANCEL, take_cancel},         {MSG_QUERY, take_query},
-    {MSG_NOTICE, aware_take_notice},   {MSG_ANSWER, control_room_answer},
+    {MSG_NOTICE, take_notice},         {MSG_ANSWER, control_room_answer},
     {MSG_GRANT, control_room_granted}, {MSG_SHRINK, control_room_shrink},
 };
 

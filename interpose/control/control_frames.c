@@ -5,8 +5,30 @@
 #include <string.h>
 
 #include "agent/wire/device_key.h"
-#include "interpose/aware/aware_frames.h"
 #include "state/base/text.h"
+
+static void put_limits(struct frame *frame, const char *key, const struct reseat_limits *limits)
+{
+    frame_map(frame, key);
+    frame_u64(frame, "memory", limits->memory);
+    frame_u64(frame, "allocation", limits->allocation);
+    frame_u64(frame, "local_memory", limits->local_memory);
+    frame_u64(frame, "work_group_size", limits->work_group_size);
+    frame_u64(frame, "compute_units", limits->compute_units);
+    frame_u64(frame, "features", limits->features);
+    frame_end(frame);
+}
+
+/* "aware" of a hello or a wish, into an open map: nothing where nobody is registered. */
+static void put_wish(struct frame *frame, const struct aware_wish *wish)
+{
+    if (!wish->registered)
+        return;
+    frame_map(frame, "aware");
+    put_limits(frame, "minimum", &wish->minimum);
+    put_limits(frame, "preferred", &wish->preferred);
+    frame_end(frame);
+}
 
 void control_frame_hello(struct frame *frame, const char *name, const char *id,
                          const struct aware_wish *wish)
@@ -17,7 +39,13 @@ void control_frame_hello(struct frame *frame, const char *name, const char *id,
     frame_string(frame, "name", name ? name : "");
     frame_string(frame, "id", id ? id : "");
     frame_string(frame, "program", program_invocation_short_name);
-    aware_put_wish(frame, wish);
+    put_wish(frame, wish);
+}
+
+void control_frame_wish(struct frame *frame, const struct aware_wish *wish)
+{
+    frame_init(frame, MSG_WISH);
+    put_wish(frame, wish);
 }
 
 void control_frame_status(struct frame *frame)
@@ -121,20 +149,4 @@ void control_frame_report(struct frame *frame, uint64_t request,
         frame_end(frame);
     }
     frame_end(frame);
-}
-
-bool control_status_equal(const struct seat_status *a, const struct seat_status *b)
-{
-    return a->suspended == b->suspended && a->moving == b->moving && a->lost == b->lost &&
-           a->device_bytes == b->device_bytes && a->room.wanted == b->room.wanted &&
-           a->room.least == b->room.least && a->room.limited == b->room.limited &&
-           a->room.granted == b->room.granted && a->room.peak == b->room.peak &&
-           a->spilled_bytes == b->spilled_bytes && a->busy == b->busy && a->moves == b->moves &&
-           a->last_downtime_ns == b->last_downtime_ns && a->contexts == b->contexts &&
-           a->queues == b->queues && a->memories == b->memories && a->programs == b->programs &&
-           a->kernels == b->kernels && a->events == b->events && a->pinned == b->pinned &&
-           a->device.ordinal == b->device.ordinal && !strcmp(a->device.icd, b->device.icd) &&
-           !strcmp(a->device.platform, b->device.platform) &&
-           !strcmp(a->device.device, b->device.device) && !strcmp(a->device.uuid, b->device.uuid) &&
-           !strcmp(a->device.pci, b->device.pci);
 }

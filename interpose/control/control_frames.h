@@ -16,6 +16,8 @@
 void control_frame_hello(struct frame *frame, const char *name, const char *id,
                          const struct aware_wish *wish);
 
+void control_frame_wish(struct frame *frame, const struct aware_wish *wish);
+
 /** Begin a status; follow with control_frame_seat() for each seat and frame_end(). */
 void control_frame_status(struct frame *frame);
 
@@ -25,8 +27,5 @@ void control_frame_progress(struct frame *frame, uint64_t request,
                             const struct move_progress *progress);
 void control_frame_report(struct frame *frame, uint64_t request,
                           const struct control_report *report);
-
-/** True when an operator would see no difference. */
-bool control_status_equal(const struct seat_status *a, const struct seat_status *b);
 
 #endif

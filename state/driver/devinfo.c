@@ -188,6 +188,20 @@ const struct devinfo_value *devinfo_find(const struct devinfo *info, cl_device_i
     return bsearch(&name, info->values, info->value_count, sizeof(*info->values), compare_value);
 }
 
+size_t devinfo_list_count(const struct devinfo_value *list)
+{
+    return list ? list->size / sizeof(cl_name_version) : 0;
+}
+
+cl_name_version devinfo_list_entry(const struct devinfo_value *list, size_t at)
+{
+    cl_name_version entry;
+
+    memcpy(&entry, list->bytes + at * sizeof(entry), sizeof(entry));
+    entry.name[sizeof(entry.name) - 1] = '\0';
+    return entry;
+}
+
 uint64_t devinfo_scalar(const struct devinfo *info, cl_device_info name, uint64_t fallback)
 {
     const struct devinfo_value *value = devinfo_find(info, name);

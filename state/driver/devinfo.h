@@ -101,6 +101,10 @@ void devinfo_finish(struct devinfo *info);
 
 /** The bytes of one answer, or NULL. Borrowed. */
 const struct devinfo_value *devinfo_find(const struct devinfo *info, cl_device_info name);
+/** Of a list of names with versions: how many; 0 of NULL. */
+size_t devinfo_list_count(const struct devinfo_value *list);
+/** One of them. A copy, since answers are not aligned; its name always ends. */
+cl_name_version devinfo_list_entry(const struct devinfo_value *list, size_t at);
 /** A scalar answer of 1 to 8 bytes, or @fallback where the device gave none. */
 uint64_t devinfo_scalar(const struct devinfo *info, cl_device_info name, uint64_t fallback);
 /** A string answer, or "". Borrowed. */

@@ -18,12 +18,10 @@ static cl_version latest_c(const struct devinfo *info)
     if (sscanf(devinfo_string(info, CL_DEVICE_OPENCL_C_VERSION), "OpenCL C %3u.%3u", &major,
                &minor) == 2)
         latest = CL_MAKE_VERSION(major, minor, 0);
-    for (size_t i = 0; all && i < all->size / sizeof(cl_name_version); i++) {
-        cl_name_version entry;
+    for (size_t i = 0; i < devinfo_list_count(all); i++) {
+        cl_version version = devinfo_list_entry(all, i).version;
 
-        memcpy(&entry, all->bytes + i * sizeof(entry), sizeof(entry));
-        if (entry.version > latest)
-            latest = entry.version;
+        latest = version > latest ? version : latest;
     }
     return latest;
 }

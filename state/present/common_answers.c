@@ -7,21 +7,6 @@
 #include "state/base/cleanup.h"
 #include "state/present/reply.h"
 
-static size_t list_count(const struct devinfo_value *list)
-{
-    return list ? list->size / sizeof(cl_name_version) : 0;
-}
-
-/* A copy, since answers are not aligned; its name always ends. */
-static cl_name_version list_entry(const struct devinfo_value *list, size_t at)
-{
-    cl_name_version entry;
-
-    memcpy(&entry, list->bytes + at * sizeof(entry), sizeof(entry));
-    entry.name[sizeof(entry.name) - 1] = '\0';
-    return entry;
-}
-
 /* The least version of @name in one device's list; 0 where it is not in it. */
 static cl_version listed_version(const struct devinfo *device, cl_device_info list,
                                  const char *name)
@@ -29,8 +14,8 @@ static cl_version listed_version(const struct devinfo *device, cl_device_info li
     const struct devinfo_value *value = devinfo_find(device, list);
     cl_version least = 0;
 
-    for (size_t i = 0; i < list_count(value); i++) {
-        cl_name_version entry = list_entry(value, i);
+    for (size_t i = 0; i < devinfo_list_count(value); i++) {
+        cl_name_version entry = devinfo_list_entry(value, i);
 
         if (strcmp(entry.name, name) == 0 && (!least || entry.version < least))
             least = entry.version;
@@ -276,8 +261,8 @@ static bool has_pair(const struct devinfo *device, cl_device_info list, const cl
 {
     const struct devinfo_value *value = devinfo_find(device, list);
 
-    for (size_t i = 0; i < list_count(value); i++) {
-        cl_name_version entry = list_entry(value, i);
+    for (size_t i = 0; i < devinfo_list_count(value); i++) {
+        cl_name_version entry = devinfo_list_entry(value, i);
 
         if (entry.version == pair->version && !strcmp(entry.name, pair->name))
             return true;
@@ -290,14 +275,14 @@ static int common_lists(const struct common *common, const struct devinfo_param 
 {
     const struct devinfo_value *first = devinfo_find(common->devices[0], param->name);
     cl_name_version CLEANUP(cleanup_free) *combined =
-        calloc(list_count(first) + 1, sizeof(*combined));
+        calloc(devinfo_list_count(first) + 1, sizeof(*combined));
     size_t used = 0;
 
     if (!combined)
         return -ENOMEM;
     reasons_note_answer(common->reasons, param->name, REASON_COMMON, NULL);
-    for (size_t i = 0; i < list_count(first); i++) {
-        cl_name_version entry = list_entry(first, i);
+    for (size_t i = 0; i < devinfo_list_count(first); i++) {
+        cl_name_version entry = devinfo_list_entry(first, i);
         bool in_all = true;
 
         if (param->rule == DEVINFO_VERSIONS)

@@ -118,11 +118,9 @@ static int note_refused(const struct common *common)
                 reasons_note_name(common->reasons, REASON_EXTENSION, word, REASON_NOT_CARRIED,
                                   carried_refusal(word));
         }
-        for (size_t j = 0; features && j < features->size / sizeof(cl_name_version); j++) {
-            cl_name_version entry;
+        for (size_t j = 0; j < devinfo_list_count(features); j++) {
+            const cl_name_version entry = devinfo_list_entry(features, j);
 
-            memcpy(&entry, features->bytes + j * sizeof(entry), sizeof(entry));
-            entry.name[sizeof(entry.name) - 1] = '\0';
             if (carried_feature_find(entry.name) < 0)
                 reasons_note_name(common->reasons, REASON_FEATURE, entry.name, REASON_NOT_CARRIED,
                                   carried_refusal(entry.name));
@@ -189,13 +187,13 @@ static int write_c_versions(struct proposal *proposal)
 {
     const struct devinfo_value *combined =
         devinfo_find(&proposal->answers, CL_DEVICE_OPENCL_C_ALL_VERSIONS);
-    size_t count = combined ? combined->size / sizeof(cl_name_version) : 0, used = 0;
+    size_t count = devinfo_list_count(combined), used = 0;
     cl_name_version CLEANUP(cleanup_free) *entries = calloc(count + 1, sizeof(*entries));
 
     if (!entries)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++) {
-        memcpy(&entries[used], combined->bytes + i * sizeof(*entries), sizeof(*entries));
+        entries[used] = devinfo_list_entry(combined, i);
         if (carried_version(entries[used].version) == entries[used].version &&
             entries[used].version <= proposal->version)
             used++;
@@ -213,14 +211,12 @@ static int write_ils(struct proposal *proposal)
 
     if (!ils)
         return 0;
-    for (size_t i = 0; i < ils->size / sizeof(cl_name_version); i++) {
-        cl_name_version entry;
-        int length;
+    for (size_t i = 0; i < devinfo_list_count(ils); i++) {
+        const cl_name_version entry = devinfo_list_entry(ils, i);
+        int length =
+            snprintf(text + used, sizeof(text) - used, "%s%s_%u.%u", used ? " " : "", entry.name,
+                     CL_VERSION_MAJOR(entry.version), CL_VERSION_MINOR(entry.version));
 
-        memcpy(&entry, ils->bytes + i * sizeof(entry), sizeof(entry));
-        length = snprintf(text + used, sizeof(text) - used, "%s%.*s_%u.%u", used ? " " : "",
-                          (int)sizeof(entry.name) - 1, entry.name, CL_VERSION_MAJOR(entry.version),
-                          CL_VERSION_MINOR(entry.version));
         if (length < 0 || (size_t)length >= sizeof(text) - used)
             break;
         used += (size_t)length;

@@ -46,11 +46,9 @@ static void prologue_features(const struct proposal *proposal, const struct devi
 {
     const struct devinfo_value *list = devinfo_find(device, CL_DEVICE_OPENCL_C_FEATURES);
 
-    for (size_t i = 0; list && i < list->size / sizeof(cl_name_version); i++) {
-        cl_name_version entry;
+    for (size_t i = 0; i < devinfo_list_count(list); i++) {
+        const cl_name_version entry = devinfo_list_entry(list, i);
 
-        memcpy(&entry, list->bytes + i * sizeof(entry), sizeof(entry));
-        entry.name[sizeof(entry.name) - 1] = '\0';
         if (!proposal_has_feature(proposal, entry.name))
             hide(text, entry.name, hidden, size);
     }

@@ -29,31 +29,20 @@ enum {
 };
 
 struct writer {
-    unsigned char *bytes;
-    size_t size, capacity;
+    FILE *stream;
+    size_t size;
     uint32_t steps;
     int err; /* the first; writing stops there */
 };
 
 static void put(struct writer *writer, const void *bytes, size_t size)
 {
+    if (!writer->err && size > CONTAINER_SIZE_MAX - writer->size)
+        writer->err = -E2BIG;
     if (writer->err)
         return;
-    if (size > CONTAINER_SIZE_MAX - writer->size) {
-        writer->err = -E2BIG;
-        return;
-    }
-    if (writer->size + size > writer->capacity) {
-        size_t capacity = (writer->size + size) * 2;
-        unsigned char *grown = realloc(writer->bytes, capacity);
-        if (!grown) {
-            writer->err = -ENOMEM;
-            return;
-        }
-        writer->bytes = grown;
-        writer->capacity = capacity;
-    }
-    memcpy(writer->bytes + writer->size, bytes, size);
+    if (fwrite(bytes, 1, size, writer->stream) != size)
+        writer->err = -ENOMEM;
     writer->size += size;
 }
 
@@ -143,20 +132,26 @@ static uint64_t checksum(const unsigned char *bytes, size_t size)
 
 int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size_t *ret_size)
 {
-    struct writer writer = {0};
     const unsigned char blank[HEADER_SIZE] = {0};
+    unsigned char *bytes = NULL;
+    size_t size;
+    struct writer writer = {.stream = open_memstream((char **)&bytes, &size)};
+    if (!writer.stream)
+        return -ENOMEM;
     put(&writer, blank, sizeof(blank));
     put_recipe(&writer, recipe);
+    if (fclose(writer.stream) != 0 && !writer.err)
+        writer.err = -ENOMEM;
     if (writer.err) {
-        free(writer.bytes);
+        free(bytes);
         return writer.err;
     }
-    memcpy(writer.bytes, magic, sizeof(magic));
-    encode(writer.bytes + VERSION_OFFSET, VERSION, 4);
-    encode(writer.bytes + PAYLOAD_OFFSET, writer.size - HEADER_SIZE, 8);
-    encode(writer.bytes + CHECKSUM_OFFSET, checksum(writer.bytes, writer.size), 8);
-    *ret_bytes = writer.bytes;
-    *ret_size = writer.size;
+    memcpy(bytes, magic, sizeof(magic));
+    encode(bytes + VERSION_OFFSET, VERSION, 4);
+    encode(bytes + PAYLOAD_OFFSET, size - HEADER_SIZE, 8);
+    encode(bytes + CHECKSUM_OFFSET, checksum(bytes, size), 8);
+    *ret_bytes = bytes;
+    *ret_size = size;
     return 0;
 }
 
