@@ -14,7 +14,7 @@ static void label_of(const struct verb_option *option, char *ret, size_t size)
 
 static void print_usage(const struct verb *verb, bool first)
 {
-    char options[256] = "", line[512], label[160];
+    char options[256] = "", line[1024], label[160];
     const char *arguments = verb->arguments ? verb->arguments : "";
     bool program = verb_takes_program(verb);
 

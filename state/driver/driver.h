@@ -46,9 +46,10 @@ struct device {
     struct account account; /**< What the program has there. */
     struct reach reach; /**< Of the process when its driver last opened it. A mover's later on. */
     atomic_bool lost;   /**< A residence there was lost, and no new one has answered since. */
-    _Atomic uint8_t host_ptr; /**< enum host_ptr (residence.h). */
-    struct link_figures link; /**< Of probe_link(), bandwidths of 0 until it measured. */
-    const char *_Atomic name; /**< What operators call it; NULL: not heard yet. */
+    cl_icd_dispatch *_Atomic lost_calls; /**< Of such residences; NULL: there was none. */
+    _Atomic uint8_t host_ptr;            /**< enum host_ptr (residence.h). */
+    struct link_figures link;            /**< Of probe_link(), bandwidths of 0 until it measured. */
+    const char *_Atomic name;            /**< What operators call it; NULL: not heard yet. */
 };
 
 /** What messages call it: as operators do, who have one name for it, or as its driver does. */

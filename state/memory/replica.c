@@ -168,10 +168,11 @@ static int sync_end(const struct replica_batch *batch, uint8_t place, const stru
  * map and unmap. For reading, the device's bytes arrive at the pointer; invalidating, the pointer's
  * bytes are the device's from then on. Where the device works in place it costs nothing.
  */
-static int sync_backed(struct residence *residence, const struct part *part, uint8_t place,
+static int sync_backed(const struct replica_batch *batch, const struct part *part, uint8_t place,
                        cl_map_flags flags, cl_int *ret_error)
 {
     cl_int error;
+    struct residence *residence = batch->context->at[place];
     cl_mem real = part->root->real[place];
     void *pointer =
         residence->cl->clEnqueueMapBuffer(residence->io, real, CL_FALSE, flags, part->range.begin,
@@ -259,7 +260,6 @@ static int download_around_maps(struct transfer *transfer, const struct part *pa
 static int download(const struct replica_batch *batch, struct transfer *transfer,
                     const struct part *part, cl_int *ret_error)
 {
-    struct residence *residence = residence_at(batch, batch->from);
     struct memory *root = part->root;
     bool there = in_window(batch, root);
     bool mapped = batch->quiet && map_written(root);
@@ -272,7 +272,7 @@ static int download(const struct replica_batch *batch, struct transfer *transfer
     if (there && mapped)
         return 0;
     if (!mapped && !reads_device(batch, root))
-        return sync_backed(residence, part, batch->from, CL_MAP_READ, ret_error);
+        return sync_backed(batch, part, batch->from, CL_MAP_READ, ret_error);
     if (mapped)
         return download_around_maps(transfer, part, batch->from);
     struct transfer_item item =
@@ -286,8 +286,7 @@ static int upload(const struct replica_batch *batch, struct transfer *transfer,
     struct memory *root = part->root;
     if (backed_at(root, batch->to) && !root->store &&
         (!memory_is_lent(root) || in_place_at(batch, root, batch->to)))
-        return sync_backed(residence_at(batch, batch->to), part, batch->to,
-                           CL_MAP_WRITE_INVALIDATE_REGION, ret_error);
+        return sync_backed(batch, part, batch->to, CL_MAP_WRITE_INVALIDATE_REGION, ret_error);
     struct transfer_item item = item_of(part, NULL, root->real[batch->to], memory_host_bytes(root));
     item.lent = is_in_lent(root);
     return transfer_add(transfer, &item);

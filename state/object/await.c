@@ -265,7 +265,8 @@ static void look(struct look *look, struct residence *residence)
     if (!atomic_load(&look->probe->ends))
         return;
     if (helper_leave(look->probe, &result) && result != CL_SUCCESS)
-        residence_lose(residence, "it does not end what it was given, and answers with errors");
+        residence_lose(residence, "it does not end what it was given, and answers with errors",
+                       false);
     look->probe = NULL;
     look->patience_ns *= 2;
 }
@@ -292,6 +293,7 @@ static bool call_aside(struct residence *residence, const struct driver_call *ca
     if (at.probe)
         (void)helper_leave(at.probe, &ignored);
     if (!helper_leave(helper, ret_result)) {
+        residence_hangs(residence);
         struct driver_call lost = *call;
         lost.cl = residence->cl;
         *ret_result = lost.run(&lost);

@@ -8,9 +8,9 @@
  *
  * Nothing gets a thread out of a driver. So a wait for a device that can be lost without a word is
  * done by a thread of ours, and who waits for that one can leave it behind: it then ends by itself,
- * or never. What it uses there stays valid, for nothing of a lost residence is released (lost.h).
- * Waits for a CPU, which is lost with the process, are done in the thread itself, and so are those
- * in drivers that are known to end them with an error (residence_create).
+ * or never. What it uses there stays valid, for then nothing of that residence is released
+ * (lost.h). Waits for a CPU, which is lost with the process, are done in the thread itself, and so
+ * are those in drivers that are known to end them with an error (residence_create).
  */
 
 enum answer {

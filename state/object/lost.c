@@ -1,5 +1,7 @@
 #include "state/object/lost.h"
 
+#include <stdlib.h>
+
 #include "state/base/log.h"
 #include "state/base/work.h"
 #include "state/driver/lost_calls.h"
@@ -40,11 +42,11 @@ bool residence_failed(struct residence *residence, cl_int error)
         return false;
     switch (await_answer(residence, lost_answer_ns)) {
     case ANSWER_ERROR:
-        residence_lose(residence, "it answers with errors only");
+        residence_lose(residence, "it answers with errors only", true);
         break;
     case ANSWER_NONE:
         if (!is_like_shortage(error))
-            residence_lose(residence, "it does not answer any more");
+            residence_lose(residence, "it does not answer any more", false);
         break;
     case ANSWER_GOOD:
         break;
@@ -56,16 +58,37 @@ void residence_doubt(struct residence *residence)
 {
     if (!residence_is_lost(residence) && !residence->runs_in_caller && !work_is_over() &&
         await_answer(residence, lost_patience_ns / 8) == ANSWER_ERROR)
-        residence_lose(residence, "it does not end what it was given, and answers with errors");
+        residence_lose(residence, "it does not end what it was given, and answers with errors",
+                       false);
 }
 
-void residence_lose(struct residence *residence, const char *reason)
+/* A table for each device, once. */
+static const cl_icd_dispatch *answering(struct device *device)
+{
+    cl_icd_dispatch *known = atomic_load(&device->lost_calls);
+    cl_icd_dispatch *made = known ? NULL : malloc(sizeof(*made));
+    if (!made)
+        return known ? known : &driver_lost;
+    driver_lost_answers(device->cl, made);
+    if (atomic_compare_exchange_strong(&device->lost_calls, &known, made))
+        return made;
+    free(made);
+    return known;
+}
+
+void residence_lose(struct residence *residence, const char *reason, bool answers)
 {
     if (atomic_exchange(&residence->life, RESIDENCE_LOST) == RESIDENCE_LOST)
         return;
     log_warn("%s is lost: %s", device_name(residence->device), reason);
     atomic_store(&residence->device->lost, true);
     atomic_store(&residence->notified, NULL);
-    atomic_store(&residence->cl, &driver_lost);
+    atomic_store(&residence->cl, answers ? answering(residence->device) : &driver_lost);
     await_lost();
+}
+
+void residence_hangs(struct residence *residence)
+{
+    residence_lose(residence, "a call of its driver does not return", false);
+    atomic_store(&residence->cl, &driver_lost);
 }

@@ -16,11 +16,11 @@
  * now and then; then only an error is proof.
  *
  * What follows, here alone as well (residence_lose): the residence is `lost` for good, and its
- * driver is not called any more (lost_calls.h). So commands fail with CL_OUT_OF_RESOURCES, those
- * that had not ended have that status, each callback comes once with it, waits return, and what is
- * released is leaked. Commands held for the program's sake are given to the driver when their turn
- * comes, which is in another residence if the program was moved by then. A new residence on the
- * device has to answer first.
+ * driver is not called any more, but to be given back what it has as long as it answers
+ * (lost_calls.h); where it hangs that is leaked. So commands fail with CL_OUT_OF_RESOURCES, those
+ * that had not ended have that status, each callback comes once with it, and waits return. Commands
+ * held for the program's sake are given to the driver when their turn comes, which is in another
+ * residence if the program was moved by then. A new residence on the device has to answer first.
  */
 
 /** A wait that lasts so long has its residence asked, and then at twice the distance each time. */
@@ -37,7 +37,10 @@ extern uint64_t lost_answer_ns;
 bool residence_failed(struct residence *residence, cl_int error);
 /** Something given to @residence lasts: ask its device, for a moment. As above; blocks briefly. */
 void residence_doubt(struct residence *residence);
-/** @residence is lost, for @reason. Anywhere, more than once. */
-void residence_lose(struct residence *residence, const char *reason);
+/** @residence is lost, for @reason. @answers: no call of its driver hangs, as far as is known.
+ *  Anywhere, more than once. */
+void residence_lose(struct residence *residence, const char *reason, bool answers);
+/** A thread was left behind in the driver of @residence: nothing is released there any more. */
+void residence_hangs(struct residence *residence);
 
 #endif

@@ -9,6 +9,7 @@
 #include "state/base/cancel.h"
 #include "state/base/gate.h"
 #include "state/base/log.h"
+#include "state/driver/lost_calls.h"
 #include "state/object/await.h"
 #include "state/object/context.h"
 #include "state/object/lost.h"
@@ -97,6 +98,7 @@ static bool makes_image_of(const struct residence *residence, cl_mem buffer)
 static enum host_ptr try_host_pointer(struct residence *residence)
 {
     enum { SIZE = 4096 };
+    static const unsigned char pattern[] = {2, 3, 4, 5};
     const cl_icd_dispatch *cl = residence->cl;
     unsigned char *bytes = aligned_alloc(SIZE, SIZE);
     enum host_ptr found = HOST_PTR_UNTRIED;
@@ -109,18 +111,19 @@ static enum host_ptr try_host_pointer(struct residence *residence)
                                 bytes, &error);
     if (!buffer)
         goto out;
-    unsigned char pattern[4] = {2, 3, 4, 5};
     if (cl->clEnqueueWriteBuffer(residence->io, buffer, CL_FALSE, SIZE / 2, sizeof(pattern),
                                  pattern, 0, NULL, NULL) != CL_SUCCESS)
         goto out;
     void *map = cl->clEnqueueMapBuffer(residence->io, buffer, CL_FALSE, CL_MAP_READ, 0, SIZE, 0,
                                        NULL, NULL, &error);
-    if (residence_await_queue(residence, residence->io) != CL_SUCCESS || !map)
+    bool ended = residence_await_queue(residence, residence->io) == CL_SUCCESS;
+    if (!map)
         goto out;
-    found = map == bytes && makes_image_of(residence, buffer) && bytes[0] == 1 &&
-                    memcmp(bytes + SIZE / 2, pattern, sizeof(pattern)) == 0
-                ? HOST_PTR_MAPPED
-                : HOST_PTR_COPIED;
+    if (ended)
+        found = map == bytes && makes_image_of(residence, buffer) && bytes[0] == 1 &&
+                        memcmp(bytes + SIZE / 2, pattern, sizeof(pattern)) == 0
+                    ? HOST_PTR_MAPPED
+                    : HOST_PTR_COPIED;
     cl->clEnqueueUnmapMemObject(residence->io, buffer, map, 0, NULL, NULL);
     (void)residence_await_queue(residence, residence->io);
 out:
@@ -234,7 +237,7 @@ int residence_create(struct context *context, struct device *device,
     error = CL_DEVICE_NOT_AVAILABLE;
     if (atomic_load(&device->lost) && !residence_is_lost(residence) &&
         await_answer(residence, lost_answer_ns) != ANSWER_GOOD)
-        residence_lose(residence, "it does not answer in a new context either");
+        residence_lose(residence, "it does not answer in a new context either", false);
     if (residence_is_lost(residence))
         goto failed;
     atomic_store(&device->lost, false);
@@ -294,7 +297,7 @@ void residence_unref(struct residence *residence)
 {
     if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (residence_is_lost(residence)) {
+    if (residence->cl == &driver_lost) {
         static struct residence *_Atomic lost;
         residence->next = atomic_load(&lost);
         while (!atomic_compare_exchange_weak(&lost, &residence->next, residence))

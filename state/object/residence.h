@@ -85,8 +85,8 @@ static inline void residence_ref(struct residence *residence)
 {
     atomic_fetch_add_explicit(&residence->refs, 1, memory_order_relaxed);
 }
-/** The last one releases what was retired, the queue and the context; of a lost one everything
- * stays, for its driver may hang, or still write to host memory. NULL is allowed. */
+/** The last one releases what was retired, the queue and the context; where a lost device's driver
+ * hangs everything stays: it may still write to host memory. NULL is allowed. */
 void residence_unref(struct residence *residence);
 
 /** Room for @more to be retired. 0 or -ENOMEM (then nothing changed). By a mover. */

@@ -134,7 +134,7 @@ def arm64(_, build):
 
 def narrow(*_):
     done = subprocess.run(["gcc", "-m32", "-fsyntax-only", "-x", "c",
-                           os.path.join(SOURCE, "state", "compiler.h")],
+                           os.path.join(SOURCE, "state", "base", "compiler.h")],
                           stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode == 0 or "64 bits" not in done.stderr:
         fail(f"32 bits are not refused: {done.stderr}")
