@@ -55,7 +55,7 @@ static void CL_CALLBACK context_notified(const char *text, const void *info, siz
                                          void *data)
 {
     struct residence *residence = data;
-    /* Oclgrind gives what it was given to give back in another argument. */
+    /* Oclgrind's reports say not of whom. */
     struct context *context = residence ? atomic_load(&residence->notified) : NULL;
     log_warn("the driver reports: %s", text ? text : "(nothing)");
     if (!context || !context->notify || callback_start() != 0)
