@@ -151,7 +151,8 @@ void parts_ask(struct event *event)
         atomic_fetch_add_explicit(&parts->refs, 1, memory_order_release);
         if (event->context->at[part->place]->cl->clSetEventCallback(
                 part->real, CL_COMPLETE, part_has_ended, part) != CL_SUCCESS)
-            parts_unref(parts); /* then we look */
+            /* Then we look. It is not the last: the event has one. */
+            atomic_fetch_sub_explicit(&parts->refs, 1, memory_order_relaxed);
     }
 }
 

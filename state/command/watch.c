@@ -229,7 +229,7 @@ cl_int watch_reached(const struct event *event)
 
 void watch_advance(struct event *event, cl_int status)
 {
-    struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
+    struct watch *watch = atomic_load_explicit(&event->watch, memory_order_acquire);
     if (watch)
         advance(watch, status);
 }
