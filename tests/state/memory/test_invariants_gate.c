@@ -249,8 +249,10 @@ static void *move_on(void *data)
 {
     const struct engine_rig *rig = data;
     struct move_report report;
-    for (unsigned i = 0; !atomic_load(&stop_moving); i++)
-        if (engine_rig_move(rig, i % 2 ? "one" : "two", &report) != MOVE_DONE)
+    for (unsigned i = 0; !atomic_load(&stop_moving);)
+        if (engine_rig_move(rig, i % 2 ? "one" : "two", &report) == MOVE_DONE)
+            i++;
+        else if (!strstr(report.reason, "faster than")) /* on a busy machine the builds go on */
             atomic_fetch_add(&calls.failed, 1);
     return NULL;
 }
