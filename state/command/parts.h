@@ -18,9 +18,9 @@
  *   failed is not given again. What waited for it in its driver may have failed with it by then,
  *   and what comes behind it may have changed what it would read.
  * - It was queued and submitted when its queue's device says so of what told that it is due. The
- * times of its parts are by the clocks of their own devices, of which only differences mean
- * something elsewhere: each part counts as queued when the command was due. So nothing lies before
- * what the command waited for, and nothing behind what waited for the command.
+ *   times of its parts are by the clocks of their own devices, of which only differences mean
+ *   something elsewhere: each part counts as queued when the command was due. So nothing lies
+ *   before what the command waited for, and nothing behind what waited for the command.
  *
  * What comes behind it in its queue is held until it has ended, and so is what waits for its event,
  * whatever its residence: drivers wait for single commands of their own.
@@ -29,11 +29,10 @@
 struct part {
     struct parts *all;
     uint8_t place;
-    cl_command_queue
-        queue; /**< Its own; both are released, or retired by a mover, after its end. */
-    cl_event real;
-    _Atomic cl_int status; /**< CL_COMPLETE or an error once it has ended, CL_SUBMITTED before. */
-    cl_ulong start, end;   /**< Since it was queued; kept once `real` is gone. */
+    cl_command_queue queue; /**< Its own; released, or retired by a mover, after its end... */
+    cl_event real;          /**< ...as is this. */
+    _Atomic cl_int status;  /**< CL_COMPLETE or an error once it has ended, CL_SUBMITTED before. */
+    cl_ulong start, end;    /**< Since it was queued; kept once `real` is gone. */
 };
 
 struct parts {
@@ -84,7 +83,7 @@ void parts_ended(struct event *event);
 void parts_drain(const struct context *context, uint8_t place);
 /** Real objects that they have in all; for residence_reserve. */
 size_t parts_real_count(void);
-/** Let go, into @residence's doomed, what the parts of @event have in @place. They were drained. By
+/** Retire with @residence what the parts of @event have in @place. They were drained. By
  *  a mover, at COMMIT. True when none has anything anywhere any more. */
 bool parts_settle(struct event *event, struct residence *residence, uint8_t place);
 

@@ -83,7 +83,10 @@ void residence_lose(struct residence *residence, const char *reason, bool answer
     log_warn("%s is lost: %s", device_name(residence->device), reason);
     atomic_store(&residence->device->lost, true);
     atomic_store(&residence->notified, NULL);
-    atomic_store(&residence->cl, answers ? answering(residence->device) : &driver_lost);
+    /* Unless a thread that saw the loss found meanwhile that the driver hangs. */
+    const cl_icd_dispatch *own = residence->device->cl;
+    atomic_compare_exchange_strong(&residence->cl, &own,
+                                   answers ? answering(residence->device) : &driver_lost);
     await_lost();
 }
 
