@@ -71,6 +71,16 @@ const struct setting settings_table[] = {
      "they would make use of, and down when they use a fraction of it. Memory that does not fit is "
      "dealt with in any case.",
      0, 1, 1, FIELD(automatic)},
+    {"max-downtime", SETTING_NUMBER,
+     "Milliseconds that a move should stop a program for: what the program writes meanwhile is "
+     "copied in rounds until the rest takes no longer, or rounds do not help. reseat move "
+     "--max-downtime says it for one move, and then it is kept or the move given up.",
+     1, 3600000, 50, FIELD(max_downtime_ms)},
+    {"bandwidth", SETTING_NUMBER,
+     "MiB a second that one move copies while its program runs, at most, unless reseat move "
+     "--bandwidth says otherwise. 0: no limit. What is copied while the program is stopped goes as "
+     "fast as it can.",
+     0, 1 << 30, 0, FIELD(bandwidth)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

@@ -10,12 +10,15 @@
 #include "state/base/cleanup.h"
 
 #define TIMEOUT_MAX_MS 10000000000
+#define DOWNTIME_MAX   3600000
 #define BAR_WIDTH      30
 
 /** move, suspend or resume. */
 struct change {
     const struct output *output;
     uint64_t timeout_ms;
+    uint64_t max_downtime_ms; /**< 0: what is configured, and that only aimed at. */
+    uint64_t bandwidth;       /**< Bytes a second; 0: what is configured. */
     bool dry_run;
     bool queue;      /**< Leave it to the policy. */
     bool taken;      /**< Whatever a program that registered says to it. */
@@ -27,10 +30,45 @@ struct change {
 #define TIMEOUT                                                                                    \
     OPTION_VALUE(struct change, timeout_ms), .number = "a number of seconds over 0", .places = 3,  \
                                              .least = 1, .most = TIMEOUT_MAX_MS
+#define MAX_DOWNTIME                                                                               \
+    {                                                                                              \
+        "max-downtime", "MS",                                                                      \
+            "Stop the program for no longer than so many milliseconds, or give up and say why: "   \
+            "what it "                                                                             \
+            "writes meanwhile is copied in rounds until the rest takes no longer; with --timeout " \
+            "rounds "                                                                              \
+            "that do not help are made until then. Default: that of the configuration, 50, which " \
+            "is aimed "                                                                            \
+            "at: where rounds do not help the program is stopped for longer.",                     \
+            OPTION_VALUE(struct change, max_downtime_ms),                                          \
+            .number = "a number of milliseconds over 0", .least = 1, .most = DOWNTIME_MAX          \
+    }
+#define BANDWIDTH                                                                                  \
+    {                                                                                              \
+        "bandwidth", "SIZE",                                                                       \
+            "Copy no more than that a second (100MiB, 2GiB) while the program runs. What is "      \
+            "copied while "                                                                        \
+            "it is stopped goes as fast as it can. Default: that of the configuration, no limit.", \
+            .take = take_bandwidth                                                                 \
+    }
+
 #define TAKEN                                                                                      \
     "The device that it has is taken away. A program that registered with reseat.h is asked as "   \
     "ever, but where a callback of it fails or is late it is moved all the same, as one that did " \
     "not register."
+
+static int take_bandwidth(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct change *change = call->options;
+    char reason[PROTOCOL_TEXT_MAX];
+
+    if (size_parse(text, &change->bandwidth, reason, sizeof(reason)))
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
+    if (!change->bandwidth)
+        return output_usage(&call->output, "--%s: with nothing a second it would never end",
+                            option->name);
+    return 0;
+}
 
 static const struct verb_option move_options[] = {
     {"timeout", "SECONDS",
@@ -41,12 +79,16 @@ static const struct verb_option move_options[] = {
      "Only say whether the device would serve what the program has used so far; of a program that "
      "registered with reseat.h, what it asks for.",
      OPTION_VALUE(struct change, dry_run)},
+    MAX_DOWNTIME,
+    BANDWIDTH,
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {NULL}};
 
 static const struct verb_option suspend_options[] = {
     {"timeout", "SECONDS", "Roll back when it is not suspended by then. Default: as of move.",
      TIMEOUT},
+    MAX_DOWNTIME,
+    BANDWIDTH,
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {NULL}};
 
@@ -86,6 +128,8 @@ static void show_progress(struct change *change, const json_t *progress)
     bytes_text(done, have, sizeof(have));
     bytes_text(total, all, sizeof(all));
     fprintf(stderr, "\r\033[K%-8s [%s] %s of %s", phase, bar, have, all);
+    if (member_number(progress, "round") > 1)
+        fprintf(stderr, ", round %llu", member_number(progress, "round"));
 }
 
 /** It waits for room. */
@@ -157,12 +201,24 @@ static int print_json(const struct change *change, const json_t *report, int sta
     json_t *object = output_object(change->output, status);
 
     output_add_members(object, report,
-                       "app from to result reached reason total_ns downtime_ns bytes starting "
-                       "already seats");
+                       "app from to result reached reason total_ns downtime_ns predicted_ns rounds "
+                       "bytes starting already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (status)
         output_add_error(object, code_of(member_text(report, "result")), explanation);
     return output_print(object, status);
+}
+
+/** Of a program that wrote while it was copied. */
+static void print_rounds(const json_t *report)
+{
+    unsigned long long rounds = member_number(report, "rounds");
+    char predicted[32];
+
+    output_seconds(member_number(report, "predicted_ns"), predicted, sizeof(predicted));
+    if (rounds > 1)
+        printf(" in %llu rounds, the last of which predicted a stop of %s", rounds, predicted);
+    putchar('\n');
 }
 
 static void print_done(const struct change *change, const json_t *report)
@@ -186,8 +242,9 @@ static void print_done(const struct change *change, const json_t *report)
         output_seconds(member_number(report, "total_ns"), total, sizeof(total));
         output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
         bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
-        printf("%s moved from %s to %s in %s: stopped for %s, %s copied\n", name,
-               output_place(from), output_place(to), total, downtime, bytes);
+        printf("%s moved from %s to %s in %s: stopped for %s, %s copied", name, output_place(from),
+               output_place(to), total, downtime, bytes);
+        print_rounds(report);
     }
 }
 
@@ -270,6 +327,8 @@ static void make_request(const struct call *call, struct frame *ret_frame)
     frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
     frame_bool(ret_frame, "dry_run", change->dry_run);
     frame_bool(ret_frame, "queue", change->queue);
+    frame_u64(ret_frame, "max_downtime_ms", change->max_downtime_ms);
+    frame_u64(ret_frame, "bandwidth", change->bandwidth);
     if (change->taken)
         frame_string(ret_frame, "manner", MANNER_TAKEN);
 }

@@ -95,6 +95,14 @@
 #define MANNER_TAKEN  "taken"  /**< The device is taken away: without its help, if need be. */
 #define MANNER_NEEDED "needed" /**< A thread of it waits for this: it is told afterwards. */
 
+/*
+ * How MSG_MOVE, MSG_SUSPEND and MSG_RESUME are to be done: "max_downtime_ns", "strict" (rather not
+ * at all than stopped for longer), "bandwidth" (bytes a second while the program runs); where they
+ * are missing, 0 or false the configuration says, and programs do as ever. And "fetch":
+ */
+#define FETCH_ON_DEMAND "on-demand" /**< The program runs before all of its memory is there. */
+#define FETCH_WHOLE     "whole"     /**< Not before. Without "fetch" what it has decides. */
+
 /** "way" of MSG_ANSWER. */
 #define WAY_AGAIN  "again"  /**< Granted, or moved: try again. */
 #define WAY_SPILL  "spill"  /**< Make room among what it has. */

@@ -97,6 +97,7 @@ void control_frame_progress(struct frame *frame, uint64_t request,
     frame_u64(frame, "builds", progress->builds);
     frame_u64(frame, "built", progress->built);
     frame_string(frame, "building", progress->building);
+    frame_u64(frame, "round", progress->round);
 }
 
 static const char *result_word(enum move_result result)
@@ -130,6 +131,8 @@ static void put_report(struct frame *frame, const char *result, const struct mov
     frame_u64(frame, "total_ns", report->total_ns);
     frame_u64(frame, "downtime_ns", report->downtime_ns);
     frame_u64(frame, "bytes", report->bytes);
+    frame_u64(frame, "rounds", report->rounds);
+    frame_u64(frame, "predicted_ns", report->predicted_ns);
 }
 
 void control_frame_report(struct frame *frame, uint64_t request,

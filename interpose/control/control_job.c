@@ -8,6 +8,9 @@
 #include "interpose/control/control.h"
 #include "state/move/status.h"
 
+/* A day. */
+#define DOWNTIME_NS_MAX (24ull * 3600 * 1000000000)
+
 uint32_t control_seat_count(void)
 {
     uint32_t count = status_seat_count();
@@ -66,6 +69,15 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
     request->move.dry_run = field_bool(map, "dry_run", false);
     field_string(map, "name", request->move.target_name, sizeof(request->move.target_name));
+    request->move.max_downtime_ns = field_u64(map, "max_downtime_ns", 0);
+    request->move.strict = field_bool(map, "strict", false);
+    request->move.bandwidth = field_u64(map, "bandwidth", 0);
+    request->move.fetch = field_is(map, "fetch", FETCH_ON_DEMAND) ? MOVE_FETCH_ON_DEMAND
+                          : field_is(map, "fetch", FETCH_WHOLE)   ? MOVE_FETCH_WHOLE
+                                                                  : MOVE_FETCH_AUTO;
+    /* So that no time that is added to it overflows. */
+    if (request->move.max_downtime_ns > DOWNTIME_NS_MAX)
+        request->move.max_downtime_ns = DOWNTIME_NS_MAX;
     read_grants(map, request);
     request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
@@ -108,6 +120,8 @@ static void add(struct control_report *report, const struct move_report *one, ui
     whole->total_ns += one->total_ns;
     whole->downtime_ns += one->downtime_ns;
     whole->bytes += one->bytes;
+    whole->rounds += one->rounds;
+    whole->predicted_ns += one->predicted_ns;
     if (!one->reason[0])
         return;
     /* Cut where it is too long. */

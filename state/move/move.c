@@ -78,6 +78,7 @@ void move_tell(struct move *move)
     progress.phase = move->report->reached;
     progress.bytes_done = atomic_load(&move->done);
     progress.bytes_total = move->total;
+    progress.round = move->report->rounds;
     if (move->request->progress)
         move->request->progress(move->request->data, &progress);
 }
@@ -181,8 +182,15 @@ static int plan(struct move *move)
     return 0;
 }
 
+/* From now on the pause lasts for as long as it has to. */
+static void pause_is_kept(struct move *move)
+{
+    move->limits.deadline_ns = move->request->deadline_ns;
+}
+
 static void pause_end(struct move *move)
 {
+    pause_is_kept(move);
     if (!move->paused)
         return;
     gate_open();
@@ -193,20 +201,47 @@ static void pause_end(struct move *move)
 static int pause_begin(struct move *move)
 {
     move->paused_at = clock_now_ns();
+    move->limits.deadline_ns = move_pause_limit(move);
     int error = move_close_gate(move);
     if (error == 0)
         move->paused = true;
+    else
+        move->report->downtime_ns += clock_now_ns() - move->paused_at;
     return error;
 }
 
-/* PREPARE and PAUSE, again while the program made something that takes long to make there. */
-static int prepare_and_pause(struct move *move)
+/* What came since, in the pause. */
+static int bring_up_to_date(struct move *move)
 {
-    int error = 0;
-    for (int attempt = 0; error == 0 && attempt < ATTEMPTS; attempt++) {
+    int error = move_drain(move);
+    if (error == 0)
+        error = move_check_pause(move);
+    if (error == 0)
+        error = move_prepare_rest(move);
+    if (error != 0)
+        return error;
+    move_enter_phase(move, MOVE_COPY);
+    return move_copy_rest(move);
+}
+
+/* A strict move's pause would have lasted too long; there is time for another. */
+static bool may_try_again(const struct move *move, int error)
+{
+    uint64_t deadline = move->request->deadline_ns;
+    return error == -ETIMEDOUT && move->request->strict &&
+           (deadline == 0 || clock_now_ns() < deadline);
+}
+
+/* PREPARE, PAUSE and COPY, again while the program made something that takes long to make there, or
+ * would be stopped for longer than it may. */
+static int prepare_and_copy(struct move *move)
+{
+    int error = 0, attempt = 0;
+    bool stale = false;
+    while (error == 0 && attempt < ATTEMPTS) {
         move_enter_phase(move, MOVE_PREPARE);
         error = move_prepare(move);
-        if (error == 0 && attempt == 0)
+        if (error == 0 && !stale)
             error = move_copy_ahead(move);
         if (error == 0)
             error = move_quiesce(move);
@@ -214,11 +249,14 @@ static int prepare_and_pause(struct move *move)
             return error;
         move_enter_phase(move, MOVE_PAUSE);
         error = pause_begin(move);
-        if (error != 0)
+        stale = error == 0 && move_is_stale(move);
+        if (error == 0 && !stale)
+            error = bring_up_to_date(move);
+        if (!stale && !may_try_again(move, error))
             return error;
-        if (!move_is_stale(move))
-            return 0;
         pause_end(move);
+        attempt += stale;
+        error = stale ? 0 : move_rest(move);
     }
     return error != 0 ? error
                       : move_fail(move, -EBUSY,
@@ -228,15 +266,10 @@ static int prepare_and_pause(struct move *move)
 
 static int transact(struct move *move)
 {
-    int error = prepare_and_pause(move);
+    int error = prepare_and_copy(move);
+    pause_is_kept(move);
     if (error == 0)
-        error = move_drain(move);
-    if (error == 0)
-        error = move_prepare_rest(move);
-    if (error != 0)
-        return error;
-    move_enter_phase(move, MOVE_COPY);
-    error = move_copy_rest(move);
+        error = move_arrive(move);
     if (error == 0)
         error = move_reserve(move);
     if (error == 0)
@@ -398,6 +431,7 @@ void move_transact(struct move *move)
     const struct move_request *request = move->request;
     move->limits = (struct transfer_limits){
         .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
+    move->pace.rate = request->bandwidth;
     int error = lock_to_move(move);
     if (error != 0) {
         conclude(move, error);

@@ -33,6 +33,7 @@ struct move_progress {
     /** Programs that have to be built there, all and those that are; 0: none is being built. */
     uint32_t builds, built;
     char building[64]; /**< A kernel of the one under way, where one is known; else "". */
+    uint32_t round;    /**< Of copies ahead, from 1; 0: none yet. */
 };
 
 /** What a program that reconfigures itself is asked before; others are never asked. */
@@ -42,13 +43,29 @@ enum move_manner {
     MOVE_NEEDED, /**< It is told afterwards: a thread of it waits for this move. */
 };
 
+/** How long the program may be stopped, where nobody says. */
+#define MOVE_DOWNTIME_NS UINT64_C(50000000)
+
+/** How a resume brings what the program had. */
+enum move_fetch {
+    MOVE_FETCH_AUTO,      /**< On demand where it is much. */
+    MOVE_FETCH_ON_DEMAND, /**< The program runs at once; what a command names comes first. */
+    MOVE_FETCH_WHOLE,     /**< All of it is there before the program runs. */
+};
+
 struct move_request {
     const struct device_key *target;   /**< Borrowed. NULL: host memory (suspend). */
     char target_name[DEVICE_NAME_MAX]; /**< What messages call it; "": what its driver does. */
     enum move_manner manner;
-    uint32_t seat;             /**< Which virtual device moves; 0 is the first. */
-    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
-    bool dry_run;              /**< PLAN alone. */
+    uint32_t seat;        /**< Which virtual device moves; 0 is the first. */
+    uint64_t deadline_ns; /**< CLOCK_MONOTONIC; 0: none. */
+    bool dry_run;         /**< PLAN alone. */
+    /** Copies ahead go on until the program would be stopped for no longer; 0: MOVE_DOWNTIME_NS. */
+    uint64_t max_downtime_ns;
+    bool strict; /**< Rather not at all than longer. Else the time aimed at, where it can be had. */
+    uint64_t bandwidth; /**< Bytes a second for what is copied while the program runs; 0: no limit.
+                             What is copied while it is stopped goes as fast as it can. */
+    enum move_fetch fetch;     /**< Of a resume. */
     const uint64_t *grant;     /**< Bytes that it may have on the target, or NULL: no limit. What is
                                     beyond stays in host memory. */
     const atomic_bool *cancel; /**< Polled until COMMIT; may be NULL. */
@@ -63,8 +80,11 @@ struct move_report {
     char reason[512]; /**< One line, "" when done. */
     bool lasting;     /**< It would fail there again for as long as the program has what it has. */
     uint64_t total_ns;
-    uint64_t downtime_ns; /**< From the gate's closing to its opening. */
-    uint64_t bytes;       /**< Copied, in both parts of the move. */
+    uint64_t downtime_ns;  /**< From the gate's closing to its opening. */
+    uint64_t bytes;        /**< Copied, in both parts of the move. */
+    uint32_t rounds;       /**< Of copies ahead. */
+    uint64_t predicted_ns; /**< What copying was to stop it for, when it was stopped; 0: no
+                              bandwidth was known. */
 };
 
 /**

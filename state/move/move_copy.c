@@ -14,9 +14,6 @@
 
 /* Progress is told between slices of this many bytes. */
 #define SLICE ((uint64_t)512 << 20)
-/* Fewer bytes than these are not worth another pass, or a pass at all, with the program running. */
-#define AHEAD_WORTH  ((uint64_t)8 << 20)
-#define AHEAD_PASSES 3
 
 /* The roots of one context that the target lacks; each is held. */
 struct roots {
@@ -124,6 +121,8 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
                    const struct roots *roots, bool quiet)
 {
     uint8_t from = roots->from;
+    struct transfer_limits limits = move->limits;
+    limits.pace = quiet ? NULL : &move->pace; /* nobody is stopped for longer than need be */
     int error = 0;
     for (size_t at = 0; error == 0 && at < roots->count;) {
         size_t count = 0;
@@ -138,7 +137,7 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
             .roots = roots->roots + at,
             .versions = quiet ? NULL : roots->versions + at,
             .count = count,
-            .limits = &move->limits,
+            .limits = &limits,
         };
         uint64_t bytes = 0;
         cl_int reason = CL_SUCCESS;
@@ -343,45 +342,61 @@ int move_drain(struct move *move)
     return error;
 }
 
-/* One pass over one context, with the program running: only what nobody wrote since is kept. */
-static int copy_ahead(struct move *move, const struct move_context *entry, uint64_t *ret_bytes)
+/* One round over one context, with the program running: only what nobody wrote since is kept. */
+static int copy_ahead(struct move *move, const struct move_context *entry, uint64_t least,
+                      uint64_t *ret_ns)
 {
     struct roots roots = {0};
     struct markers markers = {0};
-    uint64_t before = move->report->bytes;
     int error = move_close_gate(move);
     if (error != 0)
         return error;
     uint64_t closed = clock_now_ns();
     error = roots_collect(entry, goes_along, true, &roots);
-    if (error == 0 && roots.bytes >= AHEAD_WORTH)
+    bool goes = error == 0 && roots.bytes != 0 && roots.bytes >= least;
+    if (goes)
         error = markers_place(move, &markers);
     gate_open();
     move->report->downtime_ns += clock_now_ns() - closed;
-    if (error == 0 && roots.bytes >= AHEAD_WORTH) {
+    if (error == 0 && goes) {
         move->total += roots.bytes;
         error = markers_await(move, &markers);
+        uint64_t began = clock_now_ns(), slept = move->pace.slept_ns;
         if (error == 0)
             error = refresh(move, entry, entry->to, &roots, false);
+        *ret_ns += clock_now_ns() - began - (move->pace.slept_ns - slept);
     }
     markers_finish(&markers);
     roots_finish(&roots);
-    *ret_bytes = move->report->bytes - before;
     return error == -ENODEV ? 0 : error;
 }
 
-int move_copy_ahead(struct move *move)
+int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes, uint64_t *ret_ns)
 {
+    uint64_t before = move->report->bytes;
     int error = 0;
-    for (size_t i = 0; error == 0 && i < move->context_count; i++) {
-        const struct move_context *entry = &move->contexts[i];
-        uint64_t bytes = AHEAD_WORTH;
-        for (int pass = 0;
-             error == 0 && pass < AHEAD_PASSES && bytes >= AHEAD_WORTH && !nothing_ahead(entry);
-             pass++)
-            error = copy_ahead(move, entry, &bytes);
-    }
+    *ret_ns = 0;
+    for (size_t i = 0; error == 0 && i < move->context_count; i++)
+        if (!nothing_ahead(&move->contexts[i]))
+            error = copy_ahead(move, &move->contexts[i], least, ret_ns);
+    *ret_bytes = move->report->bytes - before;
     return error;
+}
+
+uint64_t move_left(const struct move *move)
+{
+    uint64_t bytes = 0;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
+        size_t i = 0;
+        while (i < move->context_count && move->contexts[i].context != memory->context)
+            i++;
+        if (i < move->context_count && memory->root == memory && !nothing_ahead(&move->contexts[i]))
+            bytes +=
+                goes_along(&move->contexts[i], memory) + stays_in_host(&move->contexts[i], memory);
+    }
+    return bytes;
 }
 
 static bool has_arrival(const struct object_class *class)
@@ -438,8 +453,12 @@ int move_copy_rest(struct move *move)
         if (error == 0)
             error = copy_group(move, entry, PLACE_HOST, stays_in_host);
     }
-    if (error == 0)
-        error = arrive_all(move);
+    return error;
+}
+
+int move_arrive(struct move *move)
+{
+    int error = arrive_all(move);
     /* The device may have been lost in the middle of it all. */
     if (error == 0)
         error = move_check_survivors(move);

@@ -12,6 +12,14 @@ enum move_basis {
     MOVE_BY_MINIMUM, /**< What it asks for. */
 };
 
+/** What the rounds of copies ahead showed. */
+struct move_rounds {
+    double bandwidth; /**< Bytes a second of the link; 0: not known. */
+    uint64_t took_ns; /**< The last one. */
+    unsigned in_vain; /**< How many did not leave less than the one before; and pauses. */
+    unsigned pauses; /**< How often the program was stopped, and that would have lasted too long. */
+};
+
 /** A move under way. Owned by move_run. */
 struct move {
     enum move_basis basis;
@@ -23,6 +31,8 @@ struct move {
     struct move_context *contexts;
     size_t context_count;
     struct transfer_limits limits;
+    struct pace pace; /**< Of what is copied ahead. */
+    struct move_rounds rounds;
     _Atomic uint64_t done;
     uint64_t total;
     struct move_progress builds; /**< Of that only what is built. */
@@ -98,10 +108,38 @@ MUST_CHECK int move_drain(struct move *move);
 /** Wait, with the program running, until what was given to the source so far has ended: what is
  * left to drain once the gate is closed is what came since. */
 MUST_CHECK int move_quiesce(struct move *move);
-/** Copy ahead what the program does not write at the moment. The program runs. */
-MUST_CHECK int move_copy_ahead(struct move *move);
-/** Bring the rest up to date, give kernels their arguments, map what is mapped. Gate closed. */
+/** Copy ahead what the program does not write at the moment, where it is @least bytes. The program
+ * runs.
+ * @ret_ns  How long the link took for it. */
+MUST_CHECK int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes,
+                               uint64_t *ret_ns);
+/** Bytes that would have to be copied if the program were stopped now. From anywhere: what others
+ * do at the same time may be counted or not. */
+uint64_t move_left(const struct move *move);
+/** Bring the rest up to date. Gate closed; may be tried again later. */
 MUST_CHECK int move_copy_rest(struct move *move);
+/** Then: give kernels their arguments, map what is mapped. Gate closed until COMMIT or ROLLBACK. */
+MUST_CHECK int move_arrive(struct move *move);
+
+/*
+ * move_rounds.c: how long the program will be stopped.
+ */
+
+/**
+ * Copy ahead in rounds, for as long as that makes the pause shorter: until it is as short as was
+ * asked for. The program runs. -EBUSY with the reason written: it cannot be, and nothing else was
+ * to be.
+ */
+MUST_CHECK int move_copy_ahead(struct move *move);
+/** When a pause that begins now has to be over: a strict move's limit, or its deadline; 0: any
+ * time. */
+uint64_t move_pause_limit(const struct move *move);
+/** The program is stopped, and drained. 0, or -ETIMEDOUT when a strict move's pause would last
+ * longer than it may. */
+MUST_CHECK int move_check_pause(struct move *move);
+/** It did, and the program runs again: let it, for a while. Counts as a round in vain. As
+ * move_check. */
+MUST_CHECK int move_rest(struct move *move);
 
 /*
  * move_lost.c: moves from a device that is lost.

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/transfer/transfer_priv.h"
 
 #define UNKNOWN_TOTAL (64ull << 20) /* where the caller does not say */
 #define HAND_OVER     20e-6         /* seconds to wait for an event and wake who comes next */
 #define MEASURE_FROM  (16ull << 20) /* bytes for which a device is worth measuring */
+#define PACED_LEAST   (64u << 10)   /* bytes that go at once however slow it is to be */
 
 static size_t round_up(size_t size, size_t to)
 {
@@ -117,6 +119,18 @@ static size_t plain_room(const struct transfer *transfer)
     return link ? PLAIN_SLOT_LINK : PLAIN_SLOT_UNIFIED;
 }
 
+/* What goes at once, so that a slow pace is kept from moment to moment. */
+static size_t paced_room(const struct transfer *transfer, size_t room)
+{
+    const struct pace *pace = transfer->limits.pace;
+    if (!pace || pace->rate == 0)
+        return room;
+    uint64_t moment = pace->rate / (NS_PER_S / PACE_BURST_NS);
+    if (moment < PACED_LEAST)
+        moment = PACED_LEAST;
+    return room < moment ? room : (size_t)moment;
+}
+
 /* Make what shape asks for: ring, slots, threads. */
 static int build(struct transfer *transfer)
 {
@@ -127,7 +141,7 @@ static int build(struct transfer *transfer)
         *shape = (struct transfer_shape){0};
     }
     unsigned count = shape->chunk ? shape->chunks : PLAIN_SLOTS;
-    transfer->room = shape->chunk ? shape->chunk : plain_room(transfer);
+    transfer->room = paced_room(transfer, shape->chunk ? shape->chunk : plain_room(transfer));
     transfer->slots = calloc(count, sizeof(*transfer->slots));
     if (!transfer->slots)
         return -ENOMEM;

@@ -3,6 +3,7 @@
 
 #include "state/object/image_shape.h"
 #include "state/object/residence.h"
+#include "state/transfer/pace.h"
 
 /*
  * The transfer engine: bytes of many objects from one end to another, as fast as the link.
@@ -20,6 +21,7 @@ struct transfer_limits {
     const atomic_bool *cancel; /**< Or NULL. */
     _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
     bool lent;                 /**< Items may be: nothing goes straight from host memory. */
+    struct pace *pace; /**< Bytes wait for it before they go; or NULL. Of one transfer at a time. */
 };
 
 /** What to move: a run of a buffer, or rows or slices of an image through its window's layout. */

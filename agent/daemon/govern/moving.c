@@ -5,6 +5,9 @@
 
 #include "agent/wire/device_key.h"
 
+/** Of what a client may ask for: a day. */
+#define DOWNTIME_MS_MAX (24ull * 3600 * 1000)
+
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
 static void move_starting(struct peer *client, struct program *program, size_t seat,
                           const struct message *message, const struct inventory_entry *target)
@@ -97,6 +100,11 @@ static void forward(struct peer *client, struct program *program, size_t seat,
         target || !resumes ? target : last_device(agent, program, wish.seats);
 
     snprintf(wish.verb, sizeof(wish.verb), "%s", verb);
+    wish.max_downtime_ms = field_u64(&message->root, "max_downtime_ms", 0);
+    if (wish.max_downtime_ms > DOWNTIME_MS_MAX)
+        wish.max_downtime_ms = DOWNTIME_MS_MAX;
+    wish.bandwidth = field_u64(&message->root, "bandwidth", 0);
+    (void)field_string(&message->root, "fetch", wish.fetch, sizeof(wish.fetch));
     if (resumes && target)
         only = devices_index(agent, target);
     if (resumes && field_bool(&message->root, "queue", false)) {

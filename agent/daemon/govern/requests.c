@@ -34,6 +34,8 @@ void report_plain(struct peer *client, const struct program *program, const char
     frame_u64(&frame, "total_ns", 0);
     frame_u64(&frame, "downtime_ns", 0);
     frame_u64(&frame, "bytes", 0);
+    frame_u64(&frame, "rounds", 0);
+    frame_u64(&frame, "predicted_ns", 0);
     frame_array(&frame, "seats");
     frame_end(&frame);
     peer_send(client, &frame);
@@ -50,8 +52,9 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 }
 
 /** What became of a seat that was tried, or of all together. */
-static const char *const outcome[] = {"seat",    "result",   "reached",     "reason", "already",
-                                      "lasting", "total_ns", "downtime_ns", "bytes"};
+static const char *const outcome[] = {"seat",    "result",  "reached",     "reason",
+                                      "already", "lasting", "total_ns",    "downtime_ns",
+                                      "bytes",   "rounds",  "predicted_ns"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)
@@ -124,7 +127,25 @@ static void put_grants(struct frame *frame, const struct request *request, bool 
         put_numbers(frame, "wanted", wanted, count);
 }
 
-static void send_request(const struct request *request, const struct inventory_entry *target)
+/** How long it may stop the program, and how fast it may copy before. */
+static void put_manner(struct frame *frame, const struct agent *agent,
+                       const struct request *request)
+{
+    const struct policy_settings *settings = config_policy(&agent->config);
+    uint64_t max_ms =
+        request->max_downtime_ms ? request->max_downtime_ms : settings->max_downtime_ms;
+
+    frame_u64(frame, "max_downtime_ns", max_ms * 1000000);
+    frame_bool(frame, "strict", request->max_downtime_ms != 0);
+    frame_u64(frame, "bandwidth",
+              request->bandwidth ? request->bandwidth : settings->bandwidth << 20);
+    frame_string(frame, "fetch", request->fetch);
+    if (request->taken)
+        frame_string(frame, "manner", MANNER_TAKEN);
+}
+
+static void send_request(const struct agent *agent, const struct request *request,
+                         const struct inventory_entry *target)
 {
     char key[DEVICE_KEY_TEXT_MAX] = "";
     struct frame frame;
@@ -139,8 +160,7 @@ static void send_request(const struct request *request, const struct inventory_e
     frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
     frame_u64(&frame, "deadline_ns", request->deadline_ns);
     frame_bool(&frame, "dry_run", request->dry_run);
-    if (request->taken)
-        frame_string(&frame, "manner", MANNER_TAKEN);
+    put_manner(&frame, agent, request);
     if (request->target != LEDGER_NONE)
         put_grants(&frame, request, request->tries < TRIES_MAX);
     peer_send(request->program->peer, &frame);
@@ -170,7 +190,7 @@ int requests_begin(struct agent *agent, const struct request *wish,
               request->from[0] ? request->from : "memory", request->to[0] ? request->to : "memory",
               request->ours ? "policy of agent" : "pid",
               request->client ? (int)request->client->pid : (int)getpid());
-    send_request(request, target);
+    send_request(agent, request, target);
     return 0;
 }
 
@@ -213,7 +233,8 @@ void requests_progress(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
     struct request *request = request_of(peer->program, message);
-    static const char *const keys[] = {"phase", "done", "total", "builds", "built", "building"};
+    static const char *const keys[] = {"phase", "done",     "total", "builds",
+                                       "built", "building", "round"};
     struct frame frame;
 
     if (!request || !request->client)
@@ -263,7 +284,7 @@ static void start_over(struct agent *agent, struct request *request)
         end_request(agent, request, 0, RESULT_AGAIN, "", false);
     } else {
         request->tries++;
-        send_request(request, target);
+        send_request(agent, request, target);
     }
 }
 

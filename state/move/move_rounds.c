@@ -1,0 +1,150 @@
+#include <errno.h>
+
+#include "state/base/clock.h"
+#include "state/move/move_priv.h"
+
+/*
+ * Rounds of copies ahead. Each copies what the program wrote during the one before; what is left
+ * after it, at the bandwidth that it had, is how long the program would be stopped. As long as the
+ * program writes slower than the link takes it, each round leaves less than the one before. One
+ * that writes faster never gets there: then the move goes on with the longer pause, or, where the
+ * time was asked for in so many words, gives up and says why.
+ */
+
+/* Fewer bytes than these are not worth a round while they do not stop the program for long. */
+#define WORTH ((uint64_t)8 << 20)
+/* So many rounds are made also where the pause would be short enough, as long as they help: shorter
+ * is better. */
+#define SOME 3
+/* A round helps when it leaves less than this much of what the one before left. */
+#define HELPS 0.9
+/* More that do not are made only where it is that or nothing. */
+#define IN_VAIN_MAX 2
+/* After a pause that was not enough the program runs for so many times as long as it may last. */
+#define RESTS        4
+#define REST_STEP_NS 5000000u
+
+static uint64_t limit_of(const struct move *move)
+{
+    uint64_t asked = move->request->max_downtime_ns;
+    return asked != 0 ? asked : MOVE_DOWNTIME_NS;
+}
+
+uint64_t move_pause_limit(const struct move *move)
+{
+    uint64_t until = clock_now_ns() + limit_of(move), deadline = move->request->deadline_ns;
+    return move->request->strict && (deadline == 0 || until < deadline) ? until : deadline;
+}
+
+static uint64_t predict(const struct move *move, uint64_t left)
+{
+    double bandwidth = move->rounds.bandwidth;
+    double seconds = bandwidth > 0 ? (double)left / bandwidth : 0;
+    return seconds < 1e6 ? (uint64_t)(seconds * NS_PER_S) : UINT64_C(1000000) * NS_PER_S;
+}
+
+/* One more round, and then the pause, would end after the deadline. */
+static bool is_late(const struct move *move, uint64_t predicted)
+{
+    uint64_t deadline = move->request->deadline_ns;
+    return deadline != 0 && clock_now_ns() + move->rounds.took_ns + predicted >= deadline;
+}
+
+static int give_up(struct move *move, uint64_t left, uint64_t predicted)
+{
+    double limit = (double)limit_of(move) / NS_PER_MS;
+    if (predicted <= limit_of(move))
+        return move_fail(move, -EBUSY,
+                         "what the program has given to its device does not end, or is not copied, "
+                         "within the %.0f ms that it may be stopped for",
+                         limit);
+    return move_fail(move, -EBUSY,
+                     "the program keeps writing %.1f MB, and the link takes %.2f GB/s: it would be "
+                     "stopped for %.0f ms, and may be for %.0f ms",
+                     (double)left / 1e6, move->rounds.bandwidth / 1e9,
+                     (double)predicted / NS_PER_MS, limit);
+}
+
+/* 1: another round. 0: stop the program now. -EBUSY. */
+static int decide(struct move *move, uint64_t left)
+{
+    const struct move_rounds *rounds = &move->rounds;
+    uint64_t predicted = predict(move, left);
+    bool strict = move->request->strict, in_vain = rounds->in_vain >= IN_VAIN_MAX;
+    bool late = is_late(move, predicted);
+    /* Where no bandwidth is known it is tried. */
+    bool fits = rounds->bandwidth > 0 ? predicted <= limit_of(move) : rounds->pauses == 0;
+    if (move->report->rounds == 0 && rounds->pauses == 0)
+        return left != 0 && (strict || left >= WORTH);
+    if (fits && (!in_vain || !strict))
+        return move->report->rounds < SOME && rounds->in_vain == 0 && left >= WORTH && !late;
+    if (!in_vain && !late)
+        return 1;
+    if (!strict)
+        return 0;
+    if (move->request->deadline_ns == 0 || late)
+        return give_up(move, left, predicted);
+    return !fits;
+}
+
+/* The program runs for @ns. 0 or as move_check. */
+static int rest(struct move *move, uint64_t ns)
+{
+    uint64_t until = clock_now_ns() + ns;
+    int error = 0;
+    while (error == 0 && clock_now_ns() < until) {
+        clock_sleep(REST_STEP_NS);
+        error = move_check(move);
+    }
+    return error;
+}
+
+static int copy_round(struct move *move)
+{
+    struct move_rounds *rounds = &move->rounds;
+    uint64_t least = rounds->bandwidth > 0 || move->request->strict ? 1 : WORTH;
+    uint64_t began = clock_now_ns(), bytes, ns;
+    move->report->rounds++;
+    move_tell(move);
+    int error = move_copy_round(move, least, &bytes, &ns);
+    if (error == 0 && bytes == 0) /* all of it is being written: another time */
+        error = rest(move, limit_of(move));
+    if (error != 0)
+        return error;
+    /* A few bytes say more of what surrounds a copy than of the link. */
+    if (ns != 0 && bytes != 0 && (bytes >= WORTH || rounds->bandwidth <= 0))
+        rounds->bandwidth = (double)bytes * NS_PER_S / (double)ns;
+    rounds->took_ns = clock_now_ns() - began;
+    return 0;
+}
+
+int move_copy_ahead(struct move *move)
+{
+    struct move_rounds *rounds = &move->rounds;
+    uint64_t left = move_left(move);
+    int more;
+    while ((more = decide(move, left)) > 0) {
+        uint64_t before = left;
+        int error = copy_round(move);
+        if (error != 0)
+            return error;
+        left = move_left(move);
+        rounds->in_vain += (double)left >= HELPS * (double)before;
+    }
+    move->report->predicted_ns = predict(move, left);
+    return more;
+}
+
+int move_rest(struct move *move)
+{
+    move->rounds.in_vain++;
+    move->rounds.pauses++;
+    return rest(move, RESTS * limit_of(move));
+}
+
+int move_check_pause(struct move *move)
+{
+    uint64_t until = move->limits.deadline_ns;
+    bool bounded = move->request->strict && until != 0;
+    return !bounded || clock_now_ns() + predict(move, move_left(move)) <= until ? 0 : -ETIMEDOUT;
+}
