@@ -114,35 +114,6 @@ Test(agent, json_is_valid_on_success_and_on_errors)
     harness_end(pid);
 }
 
-/* What the stand-in was asked for it tells in these numbers. */
-static void expect_asked(struct result *result, const char *command, uint64_t ms,
-                         uint64_t bandwidth, unsigned rounds)
-{
-    json_t *object = checked(result, command);
-    cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert_eq(json_integer_value(json_object_get(object, "predicted_ns")), ms * 1000000);
-    cr_assert_eq(json_integer_value(json_object_get(object, "rounds")), rounds);
-    if (bandwidth)
-        cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), bandwidth);
-    json_decref(object);
-}
-
-Test(agent, a_downtime_and_a_bandwidth_are_asked_for_or_configured)
-{
-    setenv("RESEAT_MAX_DOWNTIME", "70", 1);
-    pid_t pid = start("app", "done");
-    /* Aimed at; and asked for. */
-    expect_asked(RESEAT("move", "app", "cpu1", "--json"), "move", 70, 0, 20);
-    expect_asked(
-        RESEAT("move", "app", "gpu0", "--json", "--max-downtime", "20", "--bandwidth", "3MiB"),
-        "move", 20, 3 << 20, 10);
-    expect_asked(RESEAT("suspend", "app", "--json", "--max-downtime", "1"), "suspend", 1, 0, 10);
-    cr_assert_eq(RESEAT("move", "app", "cpu1", "--max-downtime", "0")->status, 2);
-    cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "0")->status, 2);
-    cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "fast")->status, 2);
-    end(pid);
-}
-
 Test(agent, devices_say_who_uses_them)
 {
     pid_t pid = harness_start("user", "done");
@@ -571,5 +542,34 @@ Test(agent, a_child_after_fork_is_a_program_of_its_own)
     }
     cr_assert_eq(json_array_size(apps), 2);
     json_decref(object);
+    harness_end(pid);
+}
+
+/* What the stand-in was asked for it tells in these numbers. */
+static void expect_asked(struct result *result, const char *command, uint64_t ms,
+                         uint64_t bandwidth, unsigned rounds)
+{
+    json_t *object = harness_json(result, command);
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert_eq(json_integer_value(json_object_get(object, "predicted_ns")), ms * 1000000);
+    cr_assert_eq(json_integer_value(json_object_get(object, "rounds")), rounds);
+    if (bandwidth)
+        cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), bandwidth);
+    json_decref(object);
+}
+
+Test(agent, a_downtime_and_a_bandwidth_are_asked_for_or_configured)
+{
+    setenv("RESEAT_MAX_DOWNTIME", "70", 1);
+    pid_t pid = harness_start("app", "done");
+    /* Aimed at; and asked for. */
+    expect_asked(RESEAT("move", "app", "cpu1", "--json"), "move", 70, 0, 20);
+    expect_asked(
+        RESEAT("move", "app", "gpu0", "--json", "--max-downtime", "20", "--bandwidth", "3MiB"),
+        "move", 20, 3 << 20, 10);
+    expect_asked(RESEAT("suspend", "app", "--json", "--max-downtime", "1"), "suspend", 1, 0, 10);
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--max-downtime", "0")->status, 2);
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "0")->status, 2);
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "fast")->status, 2);
     harness_end(pid);
 }
