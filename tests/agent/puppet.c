@@ -46,35 +46,6 @@ static void key_of(const char *device, char *ret_text)
 
 /* ---- its process ---- */
 
-static void send_fd(int to, int fd)
-{
-    char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec bytes = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    (void)!sendmsg(to, &message, MSG_NOSIGNAL);
-}
-
-static int receive_fd(int from)
-{
-    char byte, room[CMSG_SPACE(sizeof(int))];
-    struct iovec bytes = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
-    int fd;
-
-    cr_assert_eq(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1);
-    cr_assert(CMSG_FIRSTHDR(&message), "the puppet's process could not connect");
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-    return fd;
-}
-
 /** Connects whenever it is told to, and hands the socket over: the agent takes it for its own. */
 static void process(int control)
 {
@@ -88,7 +59,7 @@ static void process(int control)
         int fd = harness_connect();
         if (fd < 0)
             _exit(1); /* No agent. */
-        send_fd(control, fd);
+        harness_send_fd(control, fd);
         close(fd);
     }
     _exit(0);
@@ -99,7 +70,7 @@ static int connection(struct puppet *puppet)
     char byte = 0;
 
     cr_assert_eq(send(puppet->process, &byte, 1, MSG_NOSIGNAL), 1);
-    return receive_fd(puppet->process);
+    return harness_receive_fd(puppet->process);
 }
 
 /* ---- what it says ---- */
