@@ -20,7 +20,8 @@ struct change {
     uint64_t max_downtime_ms; /**< 0: what is configured, and that only aimed at. */
     uint64_t bandwidth;       /**< Bytes a second; 0: what is configured. */
     bool dry_run;
-    bool queue; /**< Leave it to the policy. */
+    bool queue;            /**< Leave it to the policy. */
+    bool on_demand, whole; /**< Of resume. */
     bool prewarms;
     bool drop;       /**< Of prewarm: let go of what was made. */
     bool taken;      /**< Whatever a program that registered says to it. */
@@ -100,6 +101,14 @@ static const struct verb_option resume_options[] = {
     {"queue", NULL,
      "Do not wait: hand the program back to the policy, which resumes it when there is room.",
      OPTION_VALUE(struct change, queue)},
+    {"on-demand", NULL,
+     "Let the program run at once: what a command names is brought to the device first, and the "
+     "rest while it runs (reseat ps says how much is there). So it is also without this where the "
+     "program has 256 MiB or more.",
+     OPTION_VALUE(struct change, on_demand)},
+    {"whole", NULL, "Have all of its memory there before it runs.",
+     OPTION_VALUE(struct change, whole)},
+    BANDWIDTH,
     {NULL}};
 
 static const struct verb_option prewarm_options[] = {
@@ -350,6 +359,10 @@ static void make_request(const struct call *call, struct frame *ret_frame)
     frame_bool(ret_frame, "queue", change->queue);
     frame_u64(ret_frame, "max_downtime_ms", change->max_downtime_ms);
     frame_u64(ret_frame, "bandwidth", change->bandwidth);
+    frame_string(ret_frame, "fetch",
+                 change->whole       ? FETCH_WHOLE
+                 : change->on_demand ? FETCH_ON_DEMAND
+                                     : "");
     if (change->prewarms)
         frame_bool(ret_frame, "drop", change->drop);
     if (change->taken)
@@ -367,6 +380,8 @@ static int run(struct call *call)
     if (change->prewarms && !change->drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
                            "prewarm needs a DEVICE to make ready (reseat devices), or --drop");
+    if (change->on_demand && change->whole)
+        return output_usage(&call->output, "--on-demand and --whole are opposites: give one");
     int status = ask_connect(&call->output, false, "reach the program", &client);
 
     if (!status) {

@@ -18,6 +18,27 @@ static void places(const json_t *app, struct words *words)
     }
 }
 
+/** How it is; of one resumed on demand also how much of its memory is there. */
+static void state(const json_t *app, struct words *words)
+{
+    unsigned long long fetched = 0, all = 0;
+    char have[32], whole[32];
+    const json_t *seat;
+    size_t i;
+
+    json_array_foreach(json_object_get(app, "seats"), i, seat)
+    {
+        fetched += member_number(seat, "fetched_bytes");
+        all += member_number(seat, "to_fetch_bytes");
+    }
+    words_add(words, "%s", member_text(app, "state"));
+    if (!all)
+        return;
+    bytes_text(fetched, have, sizeof(have));
+    bytes_text(all, whole, sizeof(whole));
+    words_add(words, ", %s of %s fetched", have, whole);
+}
+
 /** Devices that it could go to with nothing to make first. */
 static void ready(const json_t *app, struct words *words)
 {
@@ -32,7 +53,7 @@ static void ready(const json_t *app, struct words *words)
 
 static int print(const struct output *output, const json_t *answer)
 {
-    enum { DEVICE = 3, READY = 4, DOWNTIME = 10 };
+    enum { DEVICE = 3, READY = 4, STATE = 8, DOWNTIME = 10 };
     static const struct table_column columns[] = {
         {"ID", "id"},
         {"NAME", "name"},
@@ -42,7 +63,7 @@ static int print(const struct output *output, const json_t *answer)
         {"MEMORY", "device_bytes", TABLE_BYTES, true},
         {"GRANTED", "granted_bytes", TABLE_BYTES, true},
         {"LIMIT", "quota_bytes", TABLE_LIMIT, true},
-        {"STATE", "state"},
+        {"STATE"},
         {"MOVES", "moves", TABLE_NUMBER, true},
         {"LAST DOWNTIME", NULL, TABLE_TEXT, true},
         {"PINNED BY", "pinned"},
@@ -56,13 +77,15 @@ static int print(const struct output *output, const json_t *answer)
     /* The agent keeps the newest first. */
     for (size_t i = count; i-- > 0;) {
         const json_t *app = json_array_get(apps, i);
-        struct words devices = {0}, others = {0};
+        struct words devices = {0}, others = {0}, how = {0};
         char downtime[32] = "";
         table_add(table, app);
         places(app, &devices);
         ready(app, &others);
+        state(app, &how);
         table_put(table, DEVICE, devices.text);
         table_put(table, READY, others.text);
+        table_put(table, STATE, how.text);
         if (member_number(app, "moves"))
             output_seconds(member_number(app, "last_downtime_ns"), downtime, sizeof(downtime));
         table_put(table, DOWNTIME, downtime);

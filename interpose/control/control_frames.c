@@ -73,6 +73,8 @@ void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_st
         frame_u64(frame, "granted", status->room.granted);
     frame_u64(frame, "peak", status->room.peak);
     frame_u64(frame, "spilled", status->spilled_bytes);
+    frame_u64(frame, "fetched", status->fetched);
+    frame_u64(frame, "to_fetch", status->to_fetch);
     frame_u64(frame, "busy", status->busy);
     frame_u64(frame, "moves", status->moves);
     frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);

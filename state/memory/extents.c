@@ -189,7 +189,7 @@ static void split(struct memory *root, size_t at)
 }
 
 /* @range outward to rows or slices, within the root. */
-static struct range to_units(const struct memory *root, struct range range)
+struct range extents_units(const struct memory *root, struct range range)
 {
     size_t unit = unit_of(root);
     size_t end = range.end < root->size ? (range.end + unit - 1) / unit * unit : root->size;
@@ -200,7 +200,7 @@ static struct range to_units(const struct memory *root, struct range range)
  * it lies in. */
 static struct range carve(struct memory *root, struct range range, uint8_t place)
 {
-    range = to_units(root, range);
+    range = extents_units(root, range);
     if (make_room(root, place)) {
         split(root, range.begin);
         split(root, range.end);

@@ -61,6 +61,8 @@ void extents_written(struct memory *root, uint8_t place, struct range range);
  * room for them. Gate closed. Returns the extents that @range is in: all of @root without memory.
  */
 struct range extents_part(struct memory *root, struct range range);
+/** @range outward to whole rows or slices of an image; of a buffer as it is. Wait-free. */
+struct range extents_units(const struct memory *root, struct range range);
 /** @place, which has the latest bytes of @range, writes it from now on. Gate closed. */
 void extents_claim(struct memory *root, uint8_t place, struct range range);
 /** @place has the bytes that the extents inside @range had at @version: those that were written

@@ -132,12 +132,12 @@ static int sort(const struct replica_batch *batch, size_t i, struct parts *direc
     if (extents_lacking(root, batch->to, UINT32_MAX, range) == 0 ||
         !may_copy(batch, root, ret_visited))
         return 0;
-    if (batch->quiet)
-        range = extents_part(root, range);
+    range = batch->quiet ? extents_part(root, range) : extents_units(root, range);
     for (size_t at = range.begin; error == 0 && at < range.end;) {
         struct extent extent = extent_at(root, at);
         bool straight = goes_straight(batch, root, &extent);
-        const struct part part = {root, extent.range, version};
+        size_t end = extent.range.end < range.end ? extent.range.end : range.end;
+        const struct part part = {root, {at, end}, version};
         if (wanted(batch, &extent, version) &&
             (straight || *ret_visited || !meets_program(batch, false)))
             error = parts_push(straight ? direct : windowed, &part);

@@ -1,7 +1,6 @@
 #include "state/move/move.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +8,11 @@
 #include "policy/plan.h"
 #include "state/base/cancel.h"
 #include "state/base/clock.h"
-#include "state/base/fork.h"
 #include "state/base/log.h"
-#include "state/base/long_lock.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
 #include "state/driver/offer.h"
+#include "state/move/fetch.h"
 #include "state/move/ready.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
@@ -24,80 +22,6 @@
 #define ATTEMPTS 10
 /* How often a move that waits for what goes first looks at its deadline and cancellation. */
 #define RETRY_STEP_NS 10000000u
-
-static struct long_lock one_at_a_time = LONG_LOCK_INITIALIZER;
-/* Movers that wait for that lock: who prewarms gives way to them. */
-static _Atomic unsigned waiting;
-
-static bool lock_until(uint64_t deadline_ns)
-{
-    atomic_fetch_add(&waiting, 1);
-    bool taken = long_lock_take(&one_at_a_time, deadline_ns);
-    atomic_fetch_sub(&waiting, 1);
-    return taken;
-}
-
-void move_lock(void)
-{
-    (void)lock_until(0);
-}
-
-void move_unlock(void)
-{
-    long_lock_release(&one_at_a_time);
-}
-
-const char *move_phase_name(enum move_phase phase)
-{
-    static const char *const names[] = {"plan", "prepare", "pause", "copy", "commit", "resume"};
-    return (unsigned)phase < ARRAY_SIZE(names) ? names[phase] : "unknown";
-}
-
-const char *move_result_name(enum move_result result)
-{
-    static const char *const names[] = {"done",    "rolled-back", "refused",
-                                        "expired", "canceled",    "ended"};
-    return (unsigned)result < ARRAY_SIZE(names) ? names[result] : "unknown";
-}
-
-int move_fail(struct move *move, int error, const char *format, ...)
-{
-    if (move->report->reason[0] == '\0') {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(move->report->reason, sizeof(move->report->reason), format, arguments);
-        va_end(arguments);
-    }
-    return error;
-}
-
-int move_check(struct move *move)
-{
-    if (work_is_over() && !move->resumes)
-        return -ESHUTDOWN;
-    if (move->limits.cancel && atomic_load(move->limits.cancel))
-        return -ECANCELED;
-    if (move->limits.deadline_ns != 0 && clock_now_ns() >= move->limits.deadline_ns)
-        return -ETIMEDOUT;
-    return move->request->prewarm && atomic_load(&waiting) != 0 ? -EAGAIN : 0;
-}
-
-void move_tell(struct move *move)
-{
-    struct move_progress progress = move->builds;
-    progress.phase = move->report->reached;
-    progress.bytes_done = atomic_load(&move->done);
-    progress.bytes_total = move->total;
-    progress.round = move->report->rounds;
-    if (move->request->progress)
-        move->request->progress(move->request->data, &progress);
-}
-
-void move_enter_phase(struct move *move, enum move_phase phase)
-{
-    move->report->reached = phase;
-    move_tell(move);
-}
 
 /* High-water marks of what is alive now, added to what the program ever did. */
 static void measure_memory(const struct seat *seat, struct plan_use *use)
@@ -112,24 +36,6 @@ static void measure_memory(const struct seat *seat, struct plan_use *use)
         }
         object_unhold(memory);
     }
-}
-
-/* -EPERM when it is pinned. */
-static int check_pins(struct move *move)
-{
-    const char *reason = pin_reason(move->seat);
-    return reason ? move_fail(move, -EPERM, "the program is pinned to its device: %s", reason) : 0;
-}
-
-int move_close_gate(struct move *move)
-{
-    int error = gate_close(move->limits.deadline_ns);
-    if (error != 0)
-        return error;
-    error = check_pins(move);
-    if (error != 0)
-        gate_open();
-    return error;
 }
 
 /* Within a grant that is less than the program has, what one command needs must fit. */
@@ -151,7 +57,7 @@ static void limit_to_grant(const struct move *move, struct plan_use *use, struct
 
 static int plan(struct move *move)
 {
-    int refused = check_pins(move);
+    int refused = move_check_pins(move);
     if (refused == 0)
         refused = move_check_survivors(move);
     if (refused != 0)
@@ -251,7 +157,8 @@ static int prepare_and_copy(struct move *move)
     while (error == 0 && attempt < ATTEMPTS) {
         move_enter_phase(move, MOVE_PREPARE);
         error = move_prepare(move);
-        if (error == 0 && !stale)
+        move->on_demand = error == 0 && move_is_on_demand(move);
+        if (error == 0 && !stale && !move->on_demand)
             error = move_copy_ahead(move);
         if (error == 0)
             error = move_quiesce(move);
@@ -359,6 +266,9 @@ static void run(struct move *move)
         context_wake();
         hold_pump_soon();
         move_release_left(move);
+        fetch_forget(move->seat);
+        if (move->on_demand)
+            fetch_begin(move->seat, move->request->bandwidth);
         (void)ready_drop(NULL, move->seat); /* what it was for has come, elsewhere */
     } else {
         if (error == -EIO)
@@ -381,7 +291,7 @@ static bool must_wait(const struct move *move)
     if (move->request->dry_run)
         return false;
     if (move->request->prewarm)
-        return atomic_load(&waiting) != 0;
+        return move_is_awaited();
     return !move->resumes && retry_delays_moves(move->seat);
 }
 
@@ -393,13 +303,12 @@ static int lock_to_move(struct move *move)
 {
     const struct move_request *request = move->request;
     for (;;) {
-        if (!(request->prewarm ? long_lock_take(&one_at_a_time, move->limits.deadline_ns)
-                               : lock_until(move->limits.deadline_ns)))
+        if (!move_lock_until(move->limits.deadline_ns, move->yields))
             return move_fail(move, -ETIMEDOUT, "another move of the program went on");
         move->resumes = request->target && !request->prewarm && !atomic_load(&move->seat->device);
         if (!must_wait(move))
             return 0;
-        long_lock_release(&one_at_a_time);
+        move_unlock();
         retry_wait(RETRY_STEP_NS);
         int error = move_check(move);
         if (error != 0 && error != -EAGAIN)
@@ -463,6 +372,7 @@ void move_transact(struct move *move)
     move->limits = (struct transfer_limits){
         .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
     move->pace.rate = request->bandwidth;
+    move->yields = request->prewarm;
     do {
         move->gave_way = false;
         int error = lock_to_move(move);
@@ -475,7 +385,7 @@ void move_transact(struct move *move)
         else
             conclude(move, -ESHUTDOWN);
         work_end();
-        long_lock_release(&one_at_a_time);
+        move_unlock();
     } while (move->gave_way);
 }
 
@@ -485,12 +395,12 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
     if (target && driver_open_device(target, &device) != 0)
         return -ENOENT;
     int before = cancel_hold();
-    int error = lock_until(deadline_ns) ? 0 : -ETIMEDOUT;
+    int error = move_lock_until(deadline_ns, false) ? 0 : -ETIMEDOUT;
     if (error == 0) {
         /* Once the process ends, what there is goes with it. */
         error = work_begin() && ready_drop(device, NULL) != 0 ? 0 : -ENOENT;
         work_end();
-        long_lock_release(&one_at_a_time);
+        move_unlock();
     }
     cancel_allow(before);
     return error;
@@ -511,13 +421,3 @@ void move_run(const struct move_request *request, struct move_report *ret_report
              ret_report->reason, (double)ret_report->total_ns / 1e6,
              (double)ret_report->downtime_ns / 1e6, (unsigned long long)ret_report->bytes);
 }
-
-static void in_child(void)
-{
-    long_lock_init(&one_at_a_time);
-    atomic_store(&waiting, 0);
-    for (uint32_t i = 0; i < the_seat_count; i++)
-        atomic_store(&the_seats[i]->moving, false);
-}
-
-FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -48,7 +48,7 @@ enum move_manner {
 
 /** How a resume brings what the program had. */
 enum move_fetch {
-    MOVE_FETCH_AUTO,      /**< On demand where it is much. */
+    MOVE_FETCH_AUTO,      /**< On demand where it is much: 256 MiB. */
     MOVE_FETCH_ON_DEMAND, /**< The program runs at once; what a command names comes first. */
     MOVE_FETCH_WHOLE,     /**< All of it is there before the program runs. */
 };

@@ -14,6 +14,8 @@
 
 /* Progress is told between slices of this many bytes. */
 #define SLICE ((uint64_t)512 << 20)
+/* Fewer bytes are there before a program that runs without them would notice. */
+#define ON_DEMAND_FROM ((uint64_t)256 << 20)
 
 /* The roots of one context that the target lacks; each is held. */
 struct roots {
@@ -70,6 +72,13 @@ static uint64_t stays_in_host(const struct move_context *entry, const struct mem
     return entry->to != PLACE_HOST && entry->leaves && !can_arrive(entry, memory)
                ? replica_lacking(memory, move_source(entry), PLACE_HOST)
                : 0;
+}
+
+/* Of a resume on demand: what is mapped, for its bytes change without a command that would bring
+ * them. */
+static uint64_t goes_at_once(const struct move_context *entry, const struct memory *memory)
+{
+    return map_any(memory->root) ? goes_along(entry, memory) : 0;
 }
 
 typedef uint64_t (*counter)(const struct move_context *entry, const struct memory *memory);
@@ -399,6 +408,19 @@ uint64_t move_left(const struct move *move)
     return bytes;
 }
 
+bool move_is_on_demand(const struct move *move)
+{
+    switch (move->resumes ? move->request->fetch : MOVE_FETCH_WHOLE) {
+    case MOVE_FETCH_ON_DEMAND:
+        return true;
+    case MOVE_FETCH_WHOLE:
+        return false;
+    case MOVE_FETCH_AUTO:
+        break;
+    }
+    return move_left(move) >= ON_DEMAND_FROM;
+}
+
 static bool has_arrival(const struct object_class *class)
 {
     return class->arrive != NULL;
@@ -449,7 +471,8 @@ int move_copy_rest(struct move *move)
     int error = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++) {
         const struct move_context *entry = &move->contexts[i];
-        error = copy_group(move, entry, entry->to, goes_along);
+        bool waits = move->on_demand && !nothing_ahead(entry);
+        error = copy_group(move, entry, entry->to, waits ? goes_at_once : goes_along);
         if (error == 0)
             error = copy_group(move, entry, PLACE_HOST, stays_in_host);
     }

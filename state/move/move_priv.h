@@ -38,6 +38,8 @@ struct move {
     struct move_progress builds; /**< Of that only what is built. */
     bool paused;
     bool rehearses; /**< Every context gets a residence of its own: move_rehearse. */
+    bool yields;    /**< To whoever waits to move. */
+    bool on_demand; /**< Content stays in host memory at COMMIT: fetch.h. */
     bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
     bool gave_way;  /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
     uint64_t paused_at;
@@ -45,6 +47,19 @@ struct move {
     struct retired_list *retired; /**< And what was left in those that stay. Owned. */
 };
 
+/*
+ * move_turn.c: what all parts of a move ask.
+ */
+
+/** The lock of move_run, until @deadline_ns (0: none). False: it was not to be had.
+ * @yields  Who takes it lets go of it as soon as somebody else waits for it. */
+bool move_lock_until(uint64_t deadline_ns, bool yields);
+void move_lock(void); /**< For as long as it takes. */
+void move_unlock(void);
+/** Somebody waits for it who does not yield. */
+bool move_is_awaited(void);
+/** 0, or -EPERM with the reason written. */
+MUST_CHECK int move_check_pins(struct move *move);
 /** Write the reason (once) and give @error back. */
 int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
 /** 0, -ETIMEDOUT, -ECANCELED or -ESHUTDOWN; -EAGAIN where a mover waits for one that prewarms. */
@@ -116,6 +131,8 @@ MUST_CHECK int move_quiesce(struct move *move);
  * @ret_ns  How long the link took for it. */
 MUST_CHECK int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes,
                                uint64_t *ret_ns);
+/** True when @move, prepared, is a resume on demand: asked for, or worth it for what there is. */
+bool move_is_on_demand(const struct move *move);
 /** Bytes that would have to be copied if the program were stopped now. From anywhere: what others
  * do at the same time may be counted or not. */
 uint64_t move_left(const struct move *move);
@@ -195,9 +212,6 @@ bool move_take_vacant(const struct residence *residence);
 /** Another try for the residences that earlier rollbacks left vacant. Gate open; move_run's lock
  *  held. */
 void move_release_vacant(void);
-/** move.c: the lock of move_run. */
-void move_lock(void);
-void move_unlock(void);
 
 /**
  * move.c: one transaction. @move is filled in by the caller up to `minimum`, with its request and

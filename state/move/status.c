@@ -4,6 +4,7 @@
 
 #include "state/base/work.h"
 #include "state/memory/memory.h"
+#include "state/move/fetch.h"
 #include "state/program/program.h"
 
 uint32_t status_seat_count(void)
@@ -36,6 +37,7 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.moves = atomic_load(&seat->moves);
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
         status.pinned = pin_reason(seat);
+        fetch_read(index, &status.fetched, &status.to_fetch);
         if (goes_on)
             room_read(index, &status.room);
         if (device && goes_on) {

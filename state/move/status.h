@@ -11,9 +11,10 @@ struct seat_status {
     struct device_key device; /**< Where it is; of a suspended one, where it was. */
     bool suspended;
     bool moving;
-    bool lost;              /**< The device was lost, and has not answered since. */
-    uint64_t device_bytes;  /**< Bytes of memory objects held in residences on this device. */
-    uint64_t spilled_bytes; /**< Of those that are in host memory for want of room there. */
+    bool lost;                  /**< The device was lost, and has not answered since. */
+    uint64_t device_bytes;      /**< Bytes of memory objects held in residences on this device. */
+    uint64_t fetched, to_fetch; /**< Bytes of a resume on demand: there by now, and in all; or 0. */
+    uint64_t spilled_bytes;     /**< Of those that are in host memory for want of room there. */
     struct room_use room;
     uint32_t busy;  /**< Thousandths of its time, of late, that a thread waited for the device. */
     uint32_t moves; /**< Completed ones, suspends and resumes included. */

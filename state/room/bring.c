@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "state/base/array.h"
+#include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/command/turn.h"
 #include "state/memory/mapping.h"
@@ -390,6 +391,14 @@ static cl_int bring(struct bringing *b)
     return error;
 }
 
+/* Threads that bring. */
+static _Atomic unsigned bringing;
+
+bool room_is_brought(void)
+{
+    return atomic_load_explicit(&bringing, memory_order_relaxed) != 0;
+}
+
 cl_int command_bring(struct command *command)
 {
     struct bringing b = {.command = command, .context = command->queue->context};
@@ -399,8 +408,17 @@ cl_int command_bring(struct command *command)
         command->ops->relocate(command);
     if (command->shortage != CL_SUCCESS)
         turn_take(command);
+    atomic_fetch_add(&bringing, 1);
     cl_int error = bring(&b);
+    atomic_fetch_sub(&bringing, 1);
     finish(&b);
     command->refused = error;
     return error;
 }
+
+static void in_child(void)
+{
+    atomic_store(&bringing, 0);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

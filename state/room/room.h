@@ -34,6 +34,10 @@ enum room_answer room_ask(struct device *device, uint64_t size, uint64_t least, 
                           cl_int reason);
 cl_int command_bring(struct command *command);
 
+/** True while a command is brought what it names: who copies in the background stands back.
+ * Wait-free. */
+bool room_is_brought(void);
+
 /** The program may have @bytes more on the device of @seat. The first one makes it limited. */
 void room_grant(uint32_t seat, uint64_t bytes);
 /**

@@ -101,6 +101,8 @@ static void commit(const struct move_request *request)
     seat->device_bytes = request->target ? TOTAL_BYTES : 0;
     seat->moves++;
     seat->last_downtime_ns = 12000000;
+    seat->to_fetch = request->fetch == MOVE_FETCH_AUTO ? 0 : 8 << 20;
+    seat->fetched = seat->to_fetch ? 3 << 20 : 0;
     ready_count = 0;
     pthread_mutex_unlock(&lock);
 }

@@ -90,6 +90,8 @@ static void describe_seat(const struct agent *agent, const struct program_device
     frame_u64(frame, "granted_bytes", ledger_reserved(&seat->account));
     frame_u64(frame, "wanted_bytes", seat->wanted);
     frame_u64(frame, "spilled_bytes", seat->spilled);
+    frame_u64(frame, "fetched_bytes", seat->fetched);
+    frame_u64(frame, "to_fetch_bytes", seat->to_fetch);
     frame_end(frame);
 }
 

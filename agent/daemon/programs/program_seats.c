@@ -83,6 +83,10 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
     seat->wanted_peak = most > seat->wanted_peak ? most : seat->wanted_peak;
     seat->peak = bytes_of(map, "peak", seat->device_bytes);
     seat->spilled = bytes_of(map, "spilled", 0);
+    seat->to_fetch = bytes_of(map, "to_fetch", 0);
+    seat->fetched = bytes_of(map, "fetched", 0);
+    if (seat->fetched > seat->to_fetch)
+        seat->fetched = seat->to_fetch;
     uint64_t busy = field_u64(map, "busy", 0);
     seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }

@@ -18,11 +18,12 @@ struct program_device {
     uint64_t last_downtime_ns;
     char pinned[256];
     uint64_t wanted, least, granted, peak, spilled; /**< Bytes, as the program says. */
-    uint64_t wanted_peak; /**< The most that it wanted, on a device or spilled. */
-    uint32_t busy;        /**< Thousandths. */
-    bool tells_grants;    /**< It knows of grants, ... */
-    bool limited;         /**< and says what it was granted: it keeps to that. */
-    bool arrived;         /**< It said that it is where its account is on the way to. */
+    uint64_t wanted_peak;       /**< The most that it wanted, on a device or spilled. */
+    uint64_t fetched, to_fetch; /**< Of a resume on demand: there by now, and in all; or 0. */
+    uint32_t busy;              /**< Thousandths. */
+    bool tells_grants;          /**< It knows of grants, ... */
+    bool limited;               /**< and says what it was granted: it keeps to that. */
+    bool arrived;               /**< It said that it is where its account is on the way to. */
     struct ledger_account account;
     uint64_t exchanged_ms; /**< When a grant last went to it or came back. */
     uint64_t granted_ms;   /**< When it last got memory that it had asked for. */

@@ -632,6 +632,12 @@ Test(agent, a_downtime_and_a_bandwidth_are_asked_for_or_configured)
         RESEAT("move", "app", "gpu0", "--json", "--max-downtime", "20", "--bandwidth", "3MiB"),
         "move", 20, 3 << 20, 10);
     expect_asked(RESEAT("suspend", "app", "--json", "--max-downtime", "1"), "suspend", 1, 0, 10);
+    expect_asked(RESEAT("resume", "app", "--json", "--on-demand"), "resume", 70, 0, 21);
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    expect_asked(RESEAT("resume", "app", "--json", "--whole"), "resume", 70, 0, 22);
+    cr_assert_eq(RESEAT("resume", "app", "--whole", "--on-demand")->status, 2);
+    cr_assert(strstr(RESEAT("ps")->out, "running, 3.0 MiB of 8.0 MiB fetched"), "%s",
+              RESEAT("ps")->out);
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--max-downtime", "0")->status, 2);
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "0")->status, 2);
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "fast")->status, 2);

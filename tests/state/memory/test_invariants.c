@@ -5,6 +5,7 @@
 
 #include "state/memory/mapping.h"
 #include "state/memory/memory.h"
+#include "state/move/move_priv.h"
 #include "tests/state/memory/test_invariants_common.h"
 
 /* R1 to R4, on the replicas themselves. */
@@ -65,7 +66,7 @@ struct play {
     cl_kernel add, sum;
     struct modelled buffers[BUFFERS];
     unsigned seed;
-    bool suspended;
+    bool suspended, on_demand;
     char last[64];
 };
 
@@ -187,8 +188,12 @@ static void do_move(struct play *p)
     if (to && !status.suspended && strcmp(status.device.device, to) == 0)
         return;
     snprintf(p->last, sizeof(p->last), "move to %s", to ? to : "host memory");
-    cr_assert_eq(engine_rig_move(&p->rig, to, &report), MOVE_DONE, "%s: %s", p->last,
-                 report.reason);
+    const struct move_request request = {.target = to ? engine_rig_key(&p->rig, to) : NULL,
+                                         .fetch =
+                                             p->on_demand ? MOVE_FETCH_ON_DEMAND : MOVE_FETCH_WHOLE,
+                                         .bandwidth = pick(p, 2) ? 0 : 100000};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s: %s", p->last, report.reason);
     p->suspended = to == NULL;
     if (p->suspended) { /* It can be resumed to where it was. */
         const struct device_key from = status.device;
@@ -231,18 +236,21 @@ static void play_step(struct play *p)
 
 #define STEPS 400
 
-static void play(unsigned seed)
+static void play(unsigned seed, bool on_demand)
 {
     static struct play p;
     play_make(&p, seed);
+    p.on_demand = on_demand;
     for (unsigned step = 0; step < STEPS; step++) {
         char when[128];
         play_step(&p);
         snprintf(when, sizeof(when), "seed %u, step %u, after %s", seed, step, p.last);
         if (!p.suspended)
             OK(clFinish(p.program.queue));
+        move_lock(); /* what is fetched in the background is not, meanwhile */
         for (size_t i = 0; i < BUFFERS; i++)
             check_replicas(&p.buffers[i], when);
+        move_unlock();
     }
     if (p.suspended)
         engine_rig_moves(&p.rig, "one");
@@ -266,17 +274,27 @@ static void play(unsigned seed)
 
 Test(r1, some_replica_holds_the_latest_bytes_whatever_is_done)
 {
-    play(1);
+    play(1, false);
 }
 
 Test(r1, some_replica_holds_the_latest_bytes_in_another_order)
 {
-    play(20261120);
+    play(20261120, false);
 }
 
 Test(r1, some_replica_holds_the_latest_bytes_in_a_third_order)
 {
-    play(77);
+    play(77, false);
+}
+
+Test(r1, some_replica_holds_the_latest_bytes_while_they_are_fetched)
+{
+    play(2, true);
+}
+
+Test(r1, some_replica_holds_the_latest_bytes_while_they_are_fetched_in_another_order)
+{
+    play(20261123, true);
 }
 
 /* A context of two virtual devices, on two real ones. */
