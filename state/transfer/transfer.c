@@ -17,8 +17,8 @@ static size_t round_up(size_t size, size_t to)
 }
 
 /* The stages between the two ends, through a ring. */
-static size_t list_stages(struct transfer *transfer, struct cost_stage stages[4], double *ret_plain,
-                          uint64_t total)
+static size_t list_stages(const struct transfer *transfer, struct cost_stage stages[4],
+                          double *ret_plain, uint64_t total)
 {
     struct residence *ends[2] = {transfer->from, transfer->to};
     size_t n = 0;
@@ -39,6 +39,17 @@ static size_t list_stages(struct transfer *transfer, struct cost_stage stages[4]
         stages[n++] = copy;
     stages[n++] = ring;
     return n;
+}
+
+double transfer_predict(struct residence *from, struct residence *to, uint64_t total)
+{
+    const struct transfer transfer = {.from = from, .to = to};
+    struct cost_stage stages[4];
+    struct cost_choice choice;
+    double plain;
+    size_t n = list_stages(&transfer, stages, &plain, total);
+    cost_choose(stages, n, total, host_cores(), &choice);
+    return (from && to) || choice.seconds < plain ? choice.seconds : plain;
 }
 
 /* A ring that is not worth measuring for. */
