@@ -44,7 +44,7 @@ static bool needs_ring(const struct transfer *transfer)
 static void choose_measured(struct transfer *transfer, uint64_t total)
 {
     struct transfer_shape *shape = &transfer->shape;
-    struct link_figures from, to;
+    struct link_figures from = {0}, to = {0};
     struct host_figures host;
     struct cost_choice choice;
     struct cost_places places;
@@ -71,6 +71,13 @@ static void choose_measured(struct transfer *transfer, uint64_t total)
      * devices work at once. */
     if (is_direct(transfer) && !transfer->limits.work && host_cores() > 1)
         shape->threads = 1;
+}
+
+double transfer_predict(struct residence *from, struct residence *to, uint64_t total)
+{
+    struct transfer transfer = {.from = from, .to = to};
+    choose_measured(&transfer, total);
+    return transfer.shape.predicted;
 }
 
 /* How to go about @total bytes; sets shape but for what only the making of it tells. */
