@@ -31,8 +31,9 @@ static bool needs_ring(const struct transfer *transfer)
     return is_direct(transfer) || transfer->limits.lent || transfer->limits.work;
 }
 
-/* How to go about @total bytes; sets shape but for what only the making of it tells. */
-static void choose(struct transfer *transfer, uint64_t total)
+/* How to go about @total bytes; sets shape but for what only the making of it tells. @predict: also
+ * where that needs no figures. */
+static void choose(struct transfer *transfer, uint64_t total, bool predict)
 {
     struct transfer_shape *shape = &transfer->shape;
     struct link_figures from = {0}, to = {0};
@@ -48,7 +49,8 @@ static void choose(struct transfer *transfer, uint64_t total)
                                  .cores = host_cores(),
                                  .link = has_link(transfer),
                                  .ring = needs_ring(transfer)};
-    if (!cost_is_simple(&way, &choice)) {
+    bool simple = cost_is_simple(&way, &choice);
+    if (!simple || predict) {
         if (transfer->from)
             probe_link(transfer->from, &from);
         if (transfer->to)
@@ -57,7 +59,7 @@ static void choose(struct transfer *transfer, uint64_t total)
         cost_route(&way, &choice, &places);
         /* Where a driver works in the calling thread (POCL's basic device), a second one lets the
          * two devices work at once. */
-        shape->threads = is_direct(transfer) && host_cores() > 1;
+        shape->threads = is_direct(transfer) && host_cores() > 1 && !simple;
     }
     shape->chunk = choice.chunk;
     shape->chunks = choice.chunks;
@@ -66,6 +68,13 @@ static void choose(struct transfer *transfer, uint64_t total)
         shape->threads = choice.threads[places.copy];
     if (places.work < COST_STAGES_MAX)
         shape->workers = choice.threads[places.work];
+}
+
+double transfer_predict(struct residence *from, struct residence *to, uint64_t total)
+{
+    struct transfer transfer = {.from = from, .to = to};
+    choose(&transfer, total, true);
+    return transfer.shape.predicted;
 }
 
 /* Memory for the ring, known to the drivers. Without it a host end is still reached directly. */
@@ -133,7 +142,7 @@ static int build(struct transfer *transfer)
 
 static int plan(struct transfer *transfer, uint64_t total)
 {
-    choose(transfer, total);
+    choose(transfer, total, false);
     return build(transfer);
 }
 
