@@ -402,9 +402,12 @@ uint64_t move_left(const struct move *move)
         size_t i = 0;
         while (i < move->context_count && move->contexts[i].context != memory->context)
             i++;
-        if (i < move->context_count && memory->root == memory && !nothing_ahead(&move->contexts[i]))
-            bytes +=
-                goes_along(&move->contexts[i], memory) + stays_in_host(&move->contexts[i], memory);
+        const struct move_context *entry = &move->contexts[i];
+        if (i == move->context_count || memory->root != memory || nothing_ahead(entry))
+            continue;
+        if (goes_along(entry, memory) != 0)
+            bytes += replica_differing(memory, move_source(entry), entry->to);
+        bytes += stays_in_host(entry, memory);
     }
     return bytes;
 }
