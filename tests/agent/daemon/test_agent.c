@@ -130,6 +130,82 @@ Test(agent, writes_down_what_goes_on_in_a_program)
     harness_end(pid);
 }
 
+/** The bytes of a file, as text; in static storage. */
+static const char *file_text(const char *path)
+{
+    static char text[1 << 20];
+    FILE *file = fopen(path, "r");
+
+    cr_assert_not_null(file, "%s", path);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+static unsigned count_of(const char *text, const char *part)
+{
+    unsigned count = 0;
+
+    for (; (text = strstr(text, part)); text += strlen(part))
+        count++;
+    return count;
+}
+
+static json_t *span_json(const char *category, const char *name, double begin_s, double length_s)
+{
+    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:i}}", "ph", "X", "cat", category,
+                     "name", name, "ts", begin_s * 1e6, "dur", length_s * 1e6, "pid", 1, "tid", 1,
+                     "args", "bytes", 2048);
+}
+
+/* Ten kernels a second, then a move of a second, then twenty. */
+Test(agent, makes_a_page_of_a_trace_that_needs_nothing_beside_it)
+{
+    static const char name[] = "<script>\"a&b\"";
+    char page[600];
+    json_t *events = json_array();
+
+    snprintf(page, sizeof(page), "%s.html", trace_path());
+    json_array_append_new(events,
+                          json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name",
+                                    "process_name", "pid", 1, "tid", 0, "args", "name", name));
+    for (int i = 0; i < 10; i++)
+        json_array_append_new(events, span_json("kernel", "k", 1 + 0.1 * i, 0.05));
+    json_array_append_new(events, span_json("move", "move to <gpu1>: done", 2, 1));
+    json_array_append_new(events, span_json("move", "plan", 2, 0.5));
+    json_array_append_new(events, span_json("gate", "gate closed", 2.75, 0.125));
+    for (int i = 0; i < 20; i++)
+        json_array_append_new(events, span_json("kernel", "k", 3 + 0.05 * i, 0.04));
+    json_t *object = json_pack("{s:o, s:{s:s, s:i}}", "traceEvents", events, "otherData",
+                               "ended_by", "program", "lost", 7);
+    cr_assert_eq(json_dump_file(object, trace_path(), 0), 0);
+    json_decref(object);
+    struct result *result = RESEAT("report", "--html", page, "--trace", trace_path());
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "1 moves, 30 kernels"), "%s", result->out);
+    const char *text = file_text(page);
+    cr_assert_eq(count_of(text, "<tbody>\n<tr>"), 1);
+    cr_assert(strstr(text, "<td>1.000 s</td><td class=\"what\">move to &lt;gpu1&gt;: done</td>"
+                           "<td>1.00 s</td><td>125.0 ms</td><td>2.0 KiB</td>"
+                           "<td>10</td><td>0</td><td>20</td>"),
+              "%s", strstr(text, "<tbody>"));
+    cr_assert(strstr(text, "<h1>&lt;script&gt;&quot;a&amp;b&quot;</h1>"));
+    cr_assert(strstr(text, "7 spans came faster") && strstr(text, "The program ended."));
+    cr_assert_eq(count_of(text, "<rect class=\"move\""), 1);
+    cr_assert_eq(count_of(text, "<rect class=\"closed\""), 1);
+    static const char *const foreign[] = {"http:", "https:", "src=", "href=", "<script", "url("};
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+        cr_assert_null(strstr(text, foreign[i]), "%s", foreign[i]);
+    /* What is none. */
+    result = RESEAT("report", "--html", page, "--trace", page);
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "no file that reseat trace wrote"), "%s", result->err);
+    cr_assert_eq(RESEAT("report", "--html", page)->status, 2);
+    result = RESEAT("report", "--html", "/no/such/folder/page", "--trace", trace_path());
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "cannot be written"), "%s", result->err);
+}
+
 Test(agent, a_program_that_is_killed_is_written_down_to_its_end)
 {
     pid_t pid = harness_start("app", "done");
