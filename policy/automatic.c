@@ -387,13 +387,13 @@ static uint32_t next_to(struct view *view, uint32_t program, const struct outloo
 bool next_ready(struct view *view, struct policy_step *ret_step)
 {
     const struct policy_settings *own = view->settings;
-    struct policy_settings near = *own;
     struct outlook outlook = look_out(view);
     uint32_t to = POLICY_NONE, i = 0;
 
-    near.gain -= own->gain / 2;
-    near.busy_high -= own->busy_high / 10;
-    view->settings = &near;
+    view->near = *own;
+    view->near.gain -= own->gain / 2;
+    view->near.busy_high -= own->busy_high / 10;
+    view->settings = &view->near;
     for (; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
 

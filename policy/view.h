@@ -31,6 +31,7 @@ enum policy_measure {
 struct view {
     const struct policy_world *world;
     const struct policy_settings *settings;
+    struct policy_settings near; /* Those by which a little less has to speak for a move. */
     unsigned ways;       /* Of settings.order. */
     uint64_t memory_max; /* Of the largest device that takes programs. */
     uint64_t free_max;   /* Of the one with the most room. */

@@ -113,7 +113,7 @@ static size_t ended_between(const struct page *page, double begin_us, double end
     size_t count = 0;
     for (size_t i = 0; i < page->kernels.count; i++)
         count +=
-            page->kernels.items[i].end_us >= begin_us && page->kernels.items[i].end_us < end_us;
+            page->kernels.items[i].end_us > begin_us && page->kernels.items[i].end_us <= end_us;
     return count;
 }
 

@@ -337,6 +337,8 @@ void tracing_finish(struct agent *agent);
 void prewarm_handle(struct peer *client, struct message *message);
 /** Have programs let go of devices that are not to be used, and keep up with what they build. */
 void prewarm_tick(struct agent *agent);
+/** True while a program that answers is ready for @device. */
+bool prewarm_holds(const struct agent *agent, uint32_t device);
 /** A step of the policy. False: nothing came of it. */
 bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step);
 /** What @program is ready for, or is being made ready for, of the ledger; of several the one that

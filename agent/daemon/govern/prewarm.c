@@ -22,6 +22,16 @@ static struct program_ready *find(struct program *program, const struct device_k
     return NULL;
 }
 
+bool prewarm_holds(const struct agent *agent, uint32_t device)
+{
+    const struct inventory_entry *entry = devices_entry(agent, device);
+
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (entry && program->peer && !program->unresponsive && find(program, &entry->key))
+            return true;
+    return false;
+}
+
 static bool is_asked(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
