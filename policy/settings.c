@@ -81,6 +81,12 @@ const struct setting settings_table[] = {
      "--bandwidth says otherwise. 0: no limit. What is copied while the program is stopped goes as "
      "fast as it can.",
      0, 1 << 30, 0, FIELD(bandwidth)},
+    {"prewarm", SETTING_FLAG,
+     "Make programs ready ahead for where they are likely to be moved next without being asked "
+     "for: "
+     "the move is then shorter by what opening a device and building programs there takes. Each "
+     "costs that device a context, which no limit counts.",
+     0, 1, 0, FIELD(prewarm)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

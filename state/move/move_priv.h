@@ -43,7 +43,8 @@ struct move {
     bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
     bool gave_way;  /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
     uint64_t paused_at;
-    struct residence *left;       /**< By COMMIT: residences. Owned. */
+    uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
+    struct residence *left; /**< By COMMIT: residences. Owned. */
     struct retired_list *retired; /**< And what was left in those that stay. Owned. */
 };
 
@@ -70,6 +71,7 @@ int move_check(struct move *move);
  */
 MUST_CHECK int move_close_gate(struct move *move);
 void move_enter_phase(struct move *move, enum move_phase phase);
+void move_end_phase(struct move *move); /**< The last one. */
 void move_tell(struct move *move);
 
 /*

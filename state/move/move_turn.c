@@ -5,6 +5,7 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/long_lock.h"
+#include "state/base/span.h"
 #include "state/base/work.h"
 #include "state/move/move_priv.h"
 
@@ -83,8 +84,16 @@ void move_tell(struct move *move)
         move->request->progress(move->request->data, &progress);
 }
 
+void move_end_phase(struct move *move)
+{
+    span_end(move->phase_at, "move", move_phase_name(move->report->reached), NULL, 0);
+    move->phase_at = 0;
+}
+
 void move_enter_phase(struct move *move, enum move_phase phase)
 {
+    move_end_phase(move);
+    move->phase_at = span_begin();
     move->report->reached = phase;
     move_tell(move);
 }

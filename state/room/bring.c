@@ -3,6 +3,7 @@
 #include "state/base/array.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/span.h"
 #include "state/command/turn.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
@@ -409,9 +410,11 @@ cl_int command_bring(struct command *command)
     if (command->shortage != CL_SUCCESS)
         turn_take(command);
     atomic_fetch_add(&bringing, 1);
+    uint64_t begun = span_begin();
     cl_int error = bring(&b);
     atomic_fetch_sub(&bringing, 1);
     finish(&b);
+    span_end(begun, "room", "bring", NULL, 0);
     command->refused = error;
     return error;
 }
