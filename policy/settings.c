@@ -71,6 +71,10 @@ const struct setting settings_table[] = {
      "they would make use of, and down when they use a fraction of it. Memory that does not fit is "
      "dealt with in any case.",
      0, 1, 1, FIELD(automatic)},
+    {"library-limit", SETTING_NUMBER,
+     "MiB. What the library of device binaries may take of the user's disk; beyond it what was not "
+     "used for the longest goes. 0: programs use none.",
+     0, 1u << 20, 1024, FIELD(library_mib)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

@@ -5,12 +5,14 @@
 #include <sys/un.h>
 
 #include "state/base/compiler.h"
+#include "state/base/folder.h"
 
 /** Where an agent and those who look for it meet. */
 struct paths {
     char folder[PATH_MAX]; /**< Mode 0700, ours: socket, lock, log, inventory, vendors, apps. */
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
-    char problem[512]; /**< Of a folder that cannot be used: one line that names it. */
+    char problem[FOLDER_PROBLEM_MAX]; /**< Of a folder that cannot be used: one line that names it.
+                                       */
 };
 
 /**
@@ -39,6 +41,12 @@ MUST_CHECK int paths_home(const char *variable, const char *beneath, char ret[PA
 
 /** The folder for what outlives a login ($XDG_STATE_HOME/reseat), created. Returns 0 or -errno. */
 MUST_CHECK int paths_state(char ret[PATH_MAX]);
+
+/**
+ * The library of device binaries: $XDG_CACHE_HOME/reseat/binaries, or ~/.cache/reseat/binaries;
+ * what is above it is created. Returns 0 or -errno.
+ */
+MUST_CHECK int paths_binaries(char ret[PATH_MAX]);
 
 /** Create a folder and those above it, 0700. Returns 0 or -errno. */
 MUST_CHECK int paths_make(const char *folder);
