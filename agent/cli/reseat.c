@@ -17,6 +17,10 @@
     V(rebalance)                                                                                   \
     V(explain)                                                                                     \
     V(report)                                                                                      \
+    V(library_list)                                                                                \
+    V(library_add)                                                                                 \
+    V(library_verify)                                                                              \
+    V(library_prune)                                                                               \
     V(doctor)                                                                                      \
     V(agent)                                                                                       \
     V(config_print)                                                                                \

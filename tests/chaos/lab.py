@@ -79,6 +79,8 @@ class Lab:
         self.env = dict(os.environ, OCL_ICD_VENDORS=icd, XDG_RUNTIME_DIR=runtime,
                         XDG_STATE_HOME=os.path.join(self.folder, "state"),
                         XDG_CONFIG_HOME=os.path.join(self.folder, "config"), POCL_CACHE_DIR=cache)
+        # Compilers are to be tried as well, so that a library of binaries is asked for by name.
+        self.env.setdefault("RESEAT_LIBRARY_LIMIT", "0")
         self.env.pop("RESEAT_CONFIG", None)
         self.env.pop("OCL_ICD_FILENAMES", None)
         for vendor in vendors:
