@@ -174,7 +174,8 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
         return false;
     int err = find(recipe, device, &ret_lookup->key, &entry);
     if (err) {
-        ret_lookup->keep = err == -ENOENT && !(device->quirks & QUIRK_BINARY_COMPILES);
+        ret_lookup->keep =
+            err == -ENOENT && !(device->quirks & (QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL));
         return false;
     }
     if (entry.origin == LIBRARY_UNFIT)
