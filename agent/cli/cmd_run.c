@@ -412,6 +412,14 @@ static int set_library(const struct run *run)
     return error ? error : set("RESEAT_LIBRARY_LIMIT", limit);
 }
 
+/** Without a home, each program measures for itself. */
+static int set_links(void)
+{
+    char folder[PATH_MAX];
+
+    return set_or_clear("RESEAT_LINKS", paths_links(folder) ? NULL : folder);
+}
+
 static int set_environment(const struct run *run, const char *name)
 {
     int error = set_roads(run);
@@ -426,6 +434,7 @@ static int set_environment(const struct run *run, const char *name)
     error = error ? error : set_or_clear("RESEAT_ID", run->id);
     error = error ? error : set("RESEAT_NAME", name);
     error = error ? error : set_library(run);
+    error = error ? error : set_links();
     if (!error && run->present)
         error = set("RESEAT_PRESENT", run->present);
     if (!error && run->profile)

@@ -169,6 +169,18 @@ int paths_beside(const char *variable, const char *const *candidates, char ret[P
     return -ENOENT;
 }
 
+int paths_links(char ret[PATH_MAX])
+{
+    const char *named = getenv("RESEAT_LINKS");
+    char above[PATH_MAX];
+
+    if (named && *named)
+        return named[0] == '/' ? put(ret, PATH_MAX, named, "") : -EINVAL;
+    int error = paths_home("XDG_CACHE_HOME", ".cache", above);
+    error = error ? error : paths_make(above);
+    return error ? error : paths_join(above, "links", ret);
+}
+
 /** Beside the program, in the build's folders, and where meson.build says that it is installed. */
 #define CANDIDATES(build, what, name)                                                              \
     name, "../" build "/" name, what##_FROM_BIN "/" name, what##_INSTALLED "/" name, NULL
@@ -218,6 +230,13 @@ int paths_lister(char ret[PATH_MAX])
     static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-lister")};
 
     return paths_beside("RESEAT_LISTER", candidates, ret);
+}
+
+int paths_measure(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-measure")};
+
+    return paths_beside("RESEAT_MEASURE", candidates, ret);
 }
 
 static int write_all(int fd, const char *bytes, size_t size)

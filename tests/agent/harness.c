@@ -71,6 +71,8 @@ void harness_init(void)
     setenv("XDG_CACHE_HOME", path, 1);
     snprintf(path, sizeof(path), "%s/config", folder);
     setenv("XDG_CONFIG_HOME", path, 1);
+    snprintf(path, sizeof(path), "%s/links", folder);
+    setenv("RESEAT_LINKS", path, 1);
     unsetenv("RESEAT_CONFIG");
     for (size_t i = 0; i < settings_count; i++) {
         config_variable(&settings_table[i], path, sizeof(path));
@@ -244,8 +246,8 @@ int harness_connect(void)
 pid_t harness_start(const char *name, const char *how)
 {
     setenv("FAKE_MOVE", how, 1);
-    pid_t pid =
-        harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(), "60", NULL);
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(),
+                              "60", (char *)NULL);
     cr_assert(harness_state(name, "running", 10000));
     return pid;
 }

@@ -78,6 +78,7 @@ class Lab:
         self.cache_lock, cache = take_cache()
         self.env = dict(os.environ, OCL_ICD_VENDORS=icd, XDG_RUNTIME_DIR=runtime,
                         XDG_STATE_HOME=os.path.join(self.folder, "state"),
+                        RESEAT_LINKS=os.path.join(self.folder, "links"),
                         XDG_CONFIG_HOME=os.path.join(self.folder, "config"), POCL_CACHE_DIR=cache)
         # Compilers are to be tried as well, so that a library of binaries is asked for by name.
         self.env.setdefault("RESEAT_LIBRARY_LIMIT", "0")
