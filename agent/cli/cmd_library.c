@@ -336,7 +336,7 @@ static const struct verb_option add_options[] = {
     {"source", "FILE",
      "The program's source, exactly as it gives it to OpenCL. What it includes is read now.",
      OPTION_VALUE(struct add, source)},
-    {"il", "FILE", "Or its IL.", OPTION_VALUE(struct add, il)},
+    {"il", "FILE", "Its IL instead, as it gives that.", OPTION_VALUE(struct add, il)},
     {"options", "TEXT", "What the program builds it with. Blanks between words do not matter.",
      OPTION_VALUE(struct add, options)},
     {NULL}};
