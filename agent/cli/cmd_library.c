@@ -205,6 +205,8 @@ static int report_damage(const struct output *output, const struct library *libr
     if (output->json) {
         json_t *object = list_json(output, status, library, list, chosen);
         json_object_set_new(object, "damaged", json_integer((json_int_t)damaged));
+        if (damaged)
+            output_add_error(object, ERR_FAILED, "there are damaged entries");
         return output_print(object, status);
     }
     for (size_t i = 0; i < list->count; i++)
@@ -344,14 +346,17 @@ static const struct verb_option add_options[] = {
 static int read_file(const struct output *output, const char *path, char **ret_bytes,
                      size_t *ret_size)
 {
-    int error = paths_read(path, LIBRARY_ENTRY_MAX / 2, ret_bytes, ret_size);
+    char *CLEANUP(cleanup_free) bytes = NULL;
+    size_t size = 0;
+    int error = paths_read(path, LIBRARY_ENTRY_MAX / 2, &bytes, &size);
 
-    if (!error && *ret_size)
-        return 0;
-    if (!error)
-        free(*ret_bytes);
-    return output_fail(output, ERR_FAILED, "%s: %s", path,
-                       error ? strerror(-error) : "it is empty");
+    if (error || !size)
+        return output_fail(output, ERR_FAILED, "%s: %s", path,
+                           error ? strerror(-error) : "it is empty");
+    *ret_bytes = bytes;
+    *ret_size = size;
+    bytes = NULL;
+    return 0;
 }
 
 /** What the program does: source or IL, and how it is built. */

@@ -82,8 +82,10 @@ int library_read_file(const struct owned *folder, const char *name, size_t limit
     static const struct timespec now[] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     struct stat stat;
+    /* Only what is noted below counts as used, not that it was listed. */
     int err = owned_take(
-        openat(owned_fd(folder), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), &file);
+        openat(owned_fd(folder), name, O_RDONLY | O_NOATIME | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
+        &file);
     if (err)
         return err;
     if (fstat(owned_fd(&file), &stat) != 0)
