@@ -22,6 +22,7 @@
     V(library_add)                                                                                 \
     V(library_verify)                                                                              \
     V(library_prune)                                                                               \
+    V(trace)                                                                                       \
     V(doctor)                                                                                      \
     V(agent)                                                                                       \
     V(config_print)                                                                                \

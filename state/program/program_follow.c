@@ -3,6 +3,7 @@
 
 #include "state/base/cleanup.h"
 #include "state/base/log.h"
+#include "state/base/span.h"
 #include "state/program/program_priv.h"
 
 const char *program_prologue = "";
@@ -284,7 +285,7 @@ static cl_int follow_steps(const struct recipe *recipe, struct residence *reside
     return follow_link(recipe, residence, &inputs, ret_real);
 }
 
-cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
+static cl_int follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
                      struct program_outcome *outcome)
 {
     struct program_outcome CLEANUP(program_outcome_finish) own = {0};
@@ -305,4 +306,14 @@ cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, c
     program_outcome_query(residence, *ret_real, outcome);
     program_library_keep(&lookup, residence, *ret_real, outcome);
     return CL_SUCCESS;
+}
+
+cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
+                     struct program_outcome *outcome)
+{
+    uint64_t begun = span_begin();
+    cl_int error = follow(recipe, residence, ret_real, outcome);
+    if (recipe->kind != RECIPE_SOURCE && recipe->kind != RECIPE_IL)
+        span_end(begun, "build", "build", "failed", error != CL_SUCCESS);
+    return error;
 }
