@@ -132,11 +132,14 @@ struct policy_settings {
     uint32_t gain;      /**< Thousandths: a move by policy must promise this much more speed (up)
                              or less cost (down); the hysteresis between both. */
     uint32_t weight_speed, weight_price, weight_fill; /**< Thousandths, of a device's score. */
-    uint64_t age_s;           /**< Waiting this long counts as one step of priority; 0: never. */
-    bool automatic;           /**< Upgrades and downgrades that nobody asked for. */
+    uint64_t age_s;       /**< Waiting this long counts as one step of priority; 0: never. */
+    bool automatic;       /**< Upgrades and downgrades that nobody asked for. */
+    bool prewarm;         /**< Programs are made ready for where those would take them next. */
+    uint64_t library_mib; /**< Of the library of device binaries; decides nothing here. */
+
+    /* How moves go; they decide nothing here either. */
     uint32_t max_downtime_ms; /**< What moves aim at; who asks for one may say otherwise. */
     uint64_t bandwidth; /**< MiB a second for what is copied while a program runs; 0: no limit. */
-    bool prewarm;       /**< Programs are made ready for where those would take them next. */
 };
 
 enum policy_action {
