@@ -443,9 +443,12 @@ static int bench_pipelines(const unsigned long long *sizes, unsigned size_count)
             }
             bench_work(end, NULL, total, target, source, "light", 1);
             bench_work(end, NULL, total, target, source, "heavy", 24);
+            expect_same(source, target, total, "download");
             bench_work(NULL, end, total, source, source, "light", 1);
             bench_work(NULL, end, total, source, source, "heavy", 24);
-            expect_same(source, target, total, "download");
+            memset(target, 0, total);
+            plain(end, total, target, true);
+            expect_same(source, target, total, "upload");
             buffers_free(end);
         }
         munmap(source, total);
