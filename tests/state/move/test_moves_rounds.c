@@ -218,7 +218,8 @@ Test(rounds, a_strict_move_does_not_wait_for_long_commands_with_the_program_stop
         engine_rig_sleep(1);
     writer_move(&request, &report);
     cr_assert_eq(report.result, MOVE_ROLLED_BACK, "%s", move_result_name(report.result));
-    cr_assert_not_null(strstr(report.reason, "does not end, or is not copied"), "%s", report.reason);
+    cr_assert_not_null(strstr(report.reason, "does not end, or is not copied"), "%s",
+                       report.reason);
     atomic_store(&w.stop, true);
     cr_assert_eq(pthread_join(w.thread, NULL), 0);
     /* Nothing is given any more. */
