@@ -7,6 +7,7 @@
 #include "state/base/fork.h"
 #include "state/command/elsewhere.h"
 #include "state/command/parts.h"
+#include "state/command/pieces.h"
 #include "state/command/turn.h"
 #include "state/object/upcalls.h"
 
@@ -145,12 +146,20 @@ static bool is_ready(const struct held *held, uint8_t place)
     return true;
 }
 
+/* Of one whose parts run: have they ended, or is there another piece to give? Under engine_lock. */
+static bool goes_on(const struct queue *queue, const struct held *held)
+{
+    return event_has_ended(held->event) ||
+           (held->command->ops->pieces && queue->real && !held->issuing &&
+            pieces_wanted(held->command, held->event));
+}
+
 /* The next command of @queue that can go, or has gone and ended. Under engine_lock. */
 static struct held *pick(struct queue *queue, uint8_t place)
 {
     for (struct held *h = queue->held_first; h; h = h->next) {
         bool first = h == queue->held_first;
-        if (h->given ? event_has_ended(h->event)
+        if (h->given ? goes_on(queue, h)
                      : queue->real && !h->issuing && is_ready(h, place) &&
                            (first || !waits_for_all(h->command)))
             return h;
@@ -204,6 +213,21 @@ static cl_int read_elsewhere(struct held *held, struct residence *residence, uin
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
+/* The next piece of a command, or the end of those. As let_go. */
+static cl_int let_piece_go(struct held *held, struct residence *residence, uint8_t place)
+{
+    cl_int error = held->error;
+    if (held->given && error != CL_SUCCESS) {
+        turn_end(held->command);
+        pieces_give_up(held->event, error);
+        return PARTS_GIVEN;
+    }
+    if (!held->given)
+        held->event->times[0] = clock_now_ns() - held->since;
+    error = pieces_give(held->command, held->event, residence, place, held->waits, held->wait_list);
+    return error == CL_SUCCESS ? PARTS_GIVEN : error;
+}
+
 /* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
  * PARTS_GIVEN: it stays held. */
 static cl_int let_go(struct held *held, struct residence *residence, uint8_t place)
@@ -212,9 +236,13 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
     cl_event real = NULL;
     uint64_t given = clock_now_ns();
     cl_int error = held->error;
+    if (held->given)
+        return let_piece_go(held, residence, place);
     if (waited_for_an_error(held))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    if (error == CL_SUCCESS) {
+    if (error == CL_SUCCESS && command->ops->pieces) {
+        error = let_piece_go(held, residence, place);
+    } else if (error == CL_SUCCESS) {
         error = command_ready(command, residence, place);
         if (error == COMMAND_ABSENT && elsewhere_can(command, place))
             error = read_elsewhere(held, residence, place);
@@ -256,10 +284,12 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
     }
     queue->pumping = true;
     while ((held = pick(queue, place))) {
-        bool ended = held->given;
+        bool ended = held->given && event_has_ended(held->event);
         held->issuing = true;
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
+        if (ended && held->command->ops->pieces)
+            pieces_ended(held->command, held->event);
         if (ended)
             parts_ended(held->event);
         else
@@ -271,6 +301,7 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
             break;
         }
         held->given = error == PARTS_GIVEN;
+        progress = progress || (held->given && held->command->ops->pieces);
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
         unlink_held(queue, held);
