@@ -67,6 +67,12 @@ cl_int queue_create(struct context *context, struct seat *seat,
                     size_t list_count, struct queue **ret_queue);
 /** Make the real queue in @residence; an out-of-order queue may become an in-order one. */
 cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret);
+/**
+ * True when @queue is the program's only one, and in order: then no other is made before
+ * queue_alone_end, and whoever makes one waits for that. Any thread, inside the gate or not.
+ */
+bool queue_alone_begin(const struct queue *queue);
+void queue_alone_end(void);
 /** clFlush, clFinish. */
 cl_int queue_flush(struct queue *queue);
 cl_int queue_finish(struct queue *queue);

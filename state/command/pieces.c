@@ -109,6 +109,23 @@ static void measure(const struct pieces *pieces, struct parts *parts)
         pace_measured(pieces->pace, items, ns);
 }
 
+/* Where pieces of one kernel must not run beside others it is alone, or goes whole. */
+static void be_alone(struct pieces *pieces, const struct queue *queue,
+                     const struct residence *residence)
+{
+    if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures)
+        return;
+    pieces->alone = queue_alone_begin(queue);
+    pieces->measures = !pieces->alone;
+}
+
+static void end_alone(struct pieces *pieces)
+{
+    if (pieces->alone)
+        queue_alone_end();
+    pieces->alone = false;
+}
+
 /* Its parts are the event's once the first piece was given. */
 static cl_int give(struct command *command, struct pieces *pieces, struct event *event,
                    struct parts *parts, struct residence *residence, uint8_t place, cl_uint waits,
@@ -118,6 +135,7 @@ static cl_int give(struct command *command, struct pieces *pieces, struct event 
     struct part *part = parts_vacant(event, parts);
     if (!part)
         return COMMAND_ABSENT; /* cannot be: there are fewer than may be */
+    be_alone(pieces, command->queue, residence);
     pieces_plan_slice(pieces);
     cl_int error = command_ready(command, residence, place);
     if (error != CL_SUCCESS)
@@ -156,8 +174,10 @@ cl_int pieces_give(struct command *command, struct event *event, struct residenc
     if (!parts)
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error = give(command, pieces, event, parts, residence, place, waits, wait_list);
-    if (error != CL_SUCCESS)
+    if (error != CL_SUCCESS) {
+        end_alone(pieces);
         parts_leave(parts);
+    }
     return error;
 }
 
@@ -177,6 +197,7 @@ bool pieces_wanted(const struct command *command, const struct event *event)
 void pieces_ended(struct command *command, struct event *event)
 {
     struct pieces *pieces = command->ops->pieces(command);
+    end_alone(pieces);
     measure(pieces, event->parts);
     if (!event_failed(event))
         pace_settle(pieces->pace, pieces->groups * pieces->row);

@@ -32,7 +32,8 @@ struct pieces {
     size_t fill;       /**< As many keep the device busy. */
     uint64_t row;      /**< Work-items of one group along dim, through all other dimensions. */
     size_t at, count;  /**< The piece to be given next: groups of it. */
-    bool measures;     /**< It cannot be cut, and is measured: one piece. */
+    bool measures;     /**< It is not cut, but measured: one piece. */
+    bool alone;        /**< No other queue is made before it has ended: queue_alone_begin. */
 };
 
 /**

@@ -14,6 +14,7 @@ enum quirk {
     QUIRK_FINISH_FORGETS = 1u << 1,   /**< clFinish returns at once after another's clFlush. */
     QUIRK_GROUP_SIZE_WRONG = 1u << 2, /**< CL_KERNEL_WORK_GROUP_SIZE says something else. */
     QUIRK_WAITS_END = 1u << 3,        /**< Waits end, with an error, when the device fails. */
+    QUIRK_OFFSETS_MIXED = 1u << 4,    /**< One kernel with an offset beside itself without fails. */
 };
 
 struct quirk_row {
