@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 #include "state/transfer/transfer.h"
@@ -75,6 +76,7 @@ int memory_host_room(struct memory *root)
         return memory_window(root);
     if (!root->store) {
         size_t whole = (root->size + ALIGN_LARGE - 1) & ~(size_t)(ALIGN_LARGE - 1);
+        compare_forget_at(root, PLACE_HOST);
         root->store = whole >= root->size ? aligned_alloc(ALIGN_LARGE, whole) : NULL;
         if (root->store)
             take_from_lent(root);
@@ -84,6 +86,8 @@ int memory_host_room(struct memory *root)
 
 void memory_host_is_window(struct memory *root)
 {
+    if (root->store)
+        compare_forget_at(root, PLACE_HOST);
     free(root->store);
     root->store = NULL;
 }

@@ -4,6 +4,7 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/driver/links.h"
 #include "state/transfer/transfer_priv.h"
 
 #define SMALL        (256u << 10)
@@ -26,7 +27,7 @@ static const struct link_figures guess = {
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by it, as is the link of each device. */
 static bool host_known;
-static struct cost_stage host_copy, host_ring;
+static struct host_figures host_figures;
 
 static double seconds(void)
 {
@@ -119,29 +120,34 @@ void probe_link(struct residence *residence, struct link_figures *ret_figures)
     if (figures.read.bandwidth > 0)
         return;
 
+    const struct device *device = residence->device;
     *ret_figures = guess;
-    if (!measure_link(residence, &figures)) {
-        log_info("the link of %s could not be measured", residence->device->key.device);
-        return;
+    if (links_find(&the_links, &device->key, &device->info, &figures, NULL) != 0) {
+        if (!measure_link(residence, &figures)) {
+            log_info("the link of %s could not be measured", device->key.device);
+            return;
+        }
+        links_keep(&the_links, &device->key, &device->info, &figures);
     }
-    log_debug("%s: reads %.1f GB/s (%.1f plain), writes %.1f GB/s (%.1f plain)",
-              residence->device->key.device, figures.read.bandwidth * 1e-9,
-              figures.plain_read.bandwidth * 1e-9, figures.write.bandwidth * 1e-9,
-              figures.plain_write.bandwidth * 1e-9);
+    log_debug("%s: reads %.1f GB/s (%.1f plain), writes %.1f GB/s (%.1f plain)", device->key.device,
+              figures.read.bandwidth * 1e-9, figures.plain_read.bandwidth * 1e-9,
+              figures.write.bandwidth * 1e-9, figures.plain_write.bandwidth * 1e-9);
     *ret_figures = figures;
     pthread_mutex_lock(&known_lock);
     residence->device->link = figures;
     pthread_mutex_unlock(&known_lock);
 }
 
-static void measure_host(void)
+/* A guess, and false, where there is no memory. */
+static bool measure_host(void)
 {
-    host_copy = (struct cost_stage){COST_COPY, 5e-6, 5e9};
-    host_ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
+    struct cost_stage *copy = &host_figures.copy, *ring = &host_figures.ring;
+    *copy = (struct cost_stage){COST_WORK, 5e-6, 5e9};
+    *ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
     char *source =
         mmap(NULL, COPY_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (source == MAP_FAILED)
-        return;
+        return false;
     transfer_prefault(source, COPY_SIZE, 4);
     double begin = seconds();
     char *target = host_ring_create(COPY_SIZE, 1);
@@ -154,23 +160,23 @@ static void measure_host(void)
             double took = seconds() - begin;
             best = took < best ? took : best;
         }
-        host_copy.bandwidth = clamp(COPY_SIZE / best, BANDWIDTH_LO, BANDWIDTH_HI);
+        copy->bandwidth = clamp(COPY_SIZE / best, BANDWIDTH_LO, BANDWIDTH_HI);
         unsigned cores = host_cores() < 4 ? host_cores() : 4; /* they share the faulting */
         double fault = clamp(faulted, 1e-6, 1) / COPY_SIZE / cores;
-        host_ring.bandwidth = 1 / (PIN_SECONDS * 2 + fault);
+        ring->bandwidth = 1 / (PIN_SECONDS * 2 + fault);
     }
     host_ring_destroy(target, COPY_SIZE);
     munmap(source, COPY_SIZE);
+    return target != NULL;
 }
 
-void probe_host(struct cost_stage *ret_copy, struct cost_stage *ret_ring)
+void probe_host(struct host_figures *ret_figures)
 {
     pthread_mutex_lock(&known_lock);
-    if (!host_known)
-        measure_host();
+    if (!host_known && links_find_host(&the_links, &host_figures, NULL) != 0 && measure_host())
+        links_keep_host(&the_links, &host_figures);
     host_known = true;
-    *ret_copy = host_copy;
-    *ret_ring = host_ring;
+    *ret_figures = host_figures;
     pthread_mutex_unlock(&known_lock);
 }
 

@@ -1,8 +1,10 @@
 #include "tests/agent/harness.h"
 
+#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <grp.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -43,6 +46,16 @@ const char *harness_folder(void)
     return folder;
 }
 
+const char *harness_path(const char *name)
+{
+    static char paths[4][128];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+
+    snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
+    return path;
+}
+
 void harness_init(void)
 {
     char path[128];
@@ -56,6 +69,8 @@ void harness_init(void)
     setenv("XDG_STATE_HOME", path, 1);
     snprintf(path, sizeof(path), "%s/config", folder);
     setenv("XDG_CONFIG_HOME", path, 1);
+    snprintf(path, sizeof(path), "%s/links", folder);
+    setenv("RESEAT_LINKS", path, 1);
     unsetenv("RESEAT_CONFIG");
     for (size_t i = 0; i < settings_count; i++) {
         config_variable(&settings_table[i], path, sizeof(path));
@@ -223,5 +238,70 @@ int harness_connect(void)
         close(fd);
         return -1;
     }
+    return fd;
+}
+
+pid_t harness_start(const char *name, const char *how)
+{
+    setenv("FAKE_MOVE", how, 1);
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(),
+                              "60", (char *)NULL);
+    cr_assert(harness_state(name, "running", 10000));
+    return pid;
+}
+
+void harness_end(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    harness_wait(pid);
+}
+
+json_t *harness_json(const struct result *result, const char *command)
+{
+    json_error_t error;
+    json_t *object = json_loads(result->out, 0, &error);
+
+    cr_assert(object, "not JSON: %s: %s", error.text, result->out);
+    cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
+    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
+    cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);
+    cr_assert_eq(result->status != 0, json_object_get(object, "error") != NULL, "%s", result->out);
+    cr_assert_str_eq(result->err, "");
+    return object;
+}
+
+void harness_become(uid_t uid)
+{
+    if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
+        _exit(126);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+void harness_send_fd(int to, int fd)
+{
+    char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec bytes = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    (void)!sendmsg(to, &message, MSG_NOSIGNAL);
+}
+
+int harness_receive_fd(int from)
+{
+    char byte, room[CMSG_SPACE(sizeof(int))];
+    struct iovec bytes = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+    int fd;
+
+    cr_assert_eq(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1, "the other could not connect");
+    cr_assert(CMSG_FIRSTHDR(&message));
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
     return fd;
 }

@@ -1,6 +1,7 @@
 #ifndef RESEAT_TESTS_AGENT_HARNESS_H
 #define RESEAT_TESTS_AGENT_HARNESS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -23,6 +24,8 @@ const char *harness_reseat(void);
 const char *harness_program(void);
 /** The temporary folder. */
 const char *harness_folder(void);
+/** Something in it; valid for the next three calls. */
+const char *harness_path(const char *name);
 
 /** Run a command to its end. Arguments end with NULL. */
 struct result *harness_run(const char *program, ...) __attribute__((sentinel));
@@ -33,6 +36,16 @@ pid_t harness_spawn(const char *program, ...) __attribute__((sentinel));
 /** Wait for one from harness_spawn(); as struct result's status. */
 int harness_wait(pid_t pid);
 
+/** `reseat run` of our program, as @name; it does as @how (FAKE_MOVE) when it is moved. Fails
+ * unless it runs soon. */
+pid_t harness_start(const char *name, const char *how);
+/** Kill it. */
+void harness_end(pid_t pid);
+
+/** What `reseat @command --json` printed, owned by the caller: fails unless it is as every
+ * command's is (version, command, status, an error where there is one). */
+json_t *harness_json(const struct result *result, const char *command);
+
 /** Ask `reseat ps --json` until a program of that name is in that state. False after @ms. */
 bool harness_state(const char *name, const char *state, unsigned ms);
 /** Run `reseat @verb [@option]` until it prints @text. False after @ms. */
@@ -41,5 +54,11 @@ bool harness_prints(const char *verb, const char *option, const char *text, unsi
 pid_t harness_agent(void);
 /** A connected socket to the agent; nothing said yet. */
 int harness_connect(void);
+
+/** Be that user, in a forked child, which ends with its parent. */
+void harness_become(uid_t uid);
+/** Pass a descriptor on to another process, and take it there. */
+void harness_send_fd(int to, int fd);
+int harness_receive_fd(int from);
 
 #endif

@@ -46,35 +46,6 @@ static void key_of(const char *device, char *ret_text)
 
 /* ---- its process ---- */
 
-static void send_fd(int to, int fd)
-{
-    char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec bytes = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    (void)!sendmsg(to, &message, MSG_NOSIGNAL);
-}
-
-static int receive_fd(int from)
-{
-    char byte, room[CMSG_SPACE(sizeof(int))];
-    struct iovec bytes = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
-    int fd;
-
-    cr_assert_eq(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1);
-    cr_assert(CMSG_FIRSTHDR(&message), "the puppet's process could not connect");
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-    return fd;
-}
-
 /** Connects whenever it is told to, and hands the socket over: the agent takes it for its own. */
 static void process(int control)
 {
@@ -88,7 +59,7 @@ static void process(int control)
         int fd = harness_connect();
         if (fd < 0)
             _exit(1); /* No agent. */
-        send_fd(control, fd);
+        harness_send_fd(control, fd);
         close(fd);
     }
     _exit(0);
@@ -99,7 +70,7 @@ static int connection(struct puppet *puppet)
     char byte = 0;
 
     cr_assert_eq(send(puppet->process, &byte, 1, MSG_NOSIGNAL), 1);
-    return receive_fd(puppet->process);
+    return harness_receive_fd(puppet->process);
 }
 
 /* ---- what it says ---- */
@@ -178,6 +149,14 @@ void puppet_say(struct puppet *puppet)
 
     frame_init(&frame, MSG_STATUS);
     put_seats(puppet, &frame);
+    frame_array(&frame, "ready");
+    if (puppet->ready[0]) {
+        frame_map(&frame, NULL);
+        frame_string(&frame, "device", puppet->ready);
+        frame_u64(&frame, "behind", puppet->behind);
+        frame_end(&frame);
+    }
+    frame_end(&frame);
     puppet_send(puppet, &frame);
 }
 
@@ -414,6 +393,16 @@ static void go(struct puppet *puppet, struct puppet_seat *seat, const msgpack_ob
         puppet->suspends++;
         return;
     }
+    if (field_is(map, "type", MSG_PREWARM)) {
+        bool drops = field_bool(map, "drop", false);
+        field_string(map, "device", puppet->ready, sizeof(puppet->ready));
+        puppet->ready[0] = drops ? '\0' : puppet->ready[0];
+        puppet->behind = 0;
+        puppet->drops += drops;
+        puppet->prewarms += !drops;
+        return;
+    }
+    puppet->ready[0] = '\0';
     seat->suspended = false;
     if (field_string(map, "device", key, sizeof(key)) && key[0])
         device_of(key, seat->device, sizeof(seat->device));
@@ -497,7 +486,7 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
     } else if (field_is(map, "type", MSG_QUERY)) {
         puppet_say(puppet);
     } else if ((field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
-                field_is(map, "type", MSG_RESUME)) &&
+                field_is(map, "type", MSG_RESUME) || field_is(map, "type", MSG_PREWARM)) &&
                puppet->move) {
         report(puppet, map);
     }

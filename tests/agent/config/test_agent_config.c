@@ -82,21 +82,6 @@ static char *programs(void)
     return text;
 }
 
-static pid_t start(const char *name, const char *how)
-{
-    setenv("FAKE_MOVE", how, 1);
-    pid_t pid =
-        harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(), "60", NULL);
-    cr_assert(harness_state(name, "running", 10000));
-    return pid;
-}
-
-static void end(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    harness_wait(pid);
-}
-
 Test(config, it_is_shown_with_its_origins)
 {
     configure("policy = {\n gain = 77;\n budget = 5; };\n"
@@ -227,7 +212,7 @@ Test(config, what_is_not_asked_right_is_a_usage_error)
 
 Test(config, another_one_changes_nothing_else_in_the_agent)
 {
-    pid_t pid = start("app", "done");
+    pid_t pid = harness_start("app", "done");
     pid_t agent = harness_agent();
 
     expect_agent("", "");
@@ -250,7 +235,7 @@ Test(config, another_one_changes_nothing_else_in_the_agent)
     expect_agent("", "");
     free(before);
     free(after);
-    end(pid);
+    harness_end(pid);
 }
 
 Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
@@ -258,7 +243,7 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     char expected[600];
 
     configure("policy = { gain = 20; };");
-    pid_t pid = start("app", "done");
+    pid_t pid = harness_start("app", "done");
     char *before = programs();
     expect_agent(path, "");
     configure("policy = {\n gain = 20;\n budget = -1;\n};");
@@ -285,7 +270,7 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     expect_agent(path, "");
     free(before);
     free(after);
-    end(pid);
+    harness_end(pid);
 }
 
 static void wait_for_problem(const char *problem)
@@ -304,7 +289,7 @@ static void wait_for_problem(const char *problem)
 
 Test(config, a_signal_has_it_read_too_during_a_move)
 {
-    pid_t pid = start("app", "slow");
+    pid_t pid = harness_start("app", "slow");
     pid_t agent = harness_agent();
     pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
 
@@ -322,7 +307,7 @@ Test(config, a_signal_has_it_read_too_during_a_move)
     cr_expect_eq(harness_wait(mover), 1);
     cr_expect(harness_state("app", "running", 10000));
     cr_expect_eq(harness_agent(), agent);
-    end(pid);
+    harness_end(pid);
 }
 
 Test(config, an_agent_does_not_start_with_a_wrong_one_and_programs_run_without)

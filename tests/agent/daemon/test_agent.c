@@ -10,36 +10,6 @@
 
 TestSuite(agent, .init = harness_init, .fini = harness_finish, .timeout = 120);
 
-static pid_t start(const char *name, const char *how)
-{
-    setenv("FAKE_MOVE", how, 1);
-    pid_t pid =
-        harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(), "60", NULL);
-    cr_assert(harness_state(name, "running", 10000));
-    return pid;
-}
-
-static void end(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    harness_wait(pid);
-}
-
-/** JSON of one command: version, command and status are always there. */
-static json_t *checked(const struct result *result, const char *command)
-{
-    json_error_t error;
-    json_t *object = json_loads(result->out, 0, &error);
-
-    cr_assert(object, "not JSON: %s: %s", error.text, result->out);
-    cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
-    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
-    cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);
-    cr_assert_eq(result->status != 0, json_object_get(object, "error") != NULL);
-    cr_assert_str_eq(result->err, "");
-    return object;
-}
-
 static const char *error_code(json_t *object)
 {
     return json_string_value(json_object_get(json_object_get(object, "error"), "code"));
@@ -47,7 +17,7 @@ static const char *error_code(json_t *object)
 
 Test(agent, moves_suspends_and_resumes)
 {
-    pid_t pid = start("app", "done");
+    pid_t pid = harness_start("app", "done");
     struct result *result = RESEAT("move", "app", "cpu1");
 
     cr_assert_eq(result->status, 0, "%s", result->err);
@@ -60,12 +30,76 @@ Test(agent, moves_suspends_and_resumes)
     cr_assert_eq(RESEAT("resume", "app")->status, 0);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(strstr(RESEAT("resume", "app", "cpu0")->out, "to cpu0"));
-    end(pid);
+    harness_end(pid);
+}
+
+/** What `reseat ps --json` says that "app" is ready for: the first, or "". */
+static const char *ready_for(void)
+{
+    static char name[64];
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
+    json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+    json_t *ready = json_object_get(app, "ready");
+
+    cr_assert(json_is_array(ready));
+    const char *first = json_string_value(json_array_get(ready, 0));
+    snprintf(name, sizeof(name), "%s", first ? first : "");
+    json_decref(object);
+    return name;
+}
+
+Test(agent, makes_a_program_ready_for_a_device_and_lets_go_of_that)
+{
+    pid_t pid = harness_start("app", "done");
+    struct result *result = RESEAT("prewarm", "app", "cpu1");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "is ready for cpu1"), "%s", result->out);
+    cr_assert_str_eq(ready_for(), "cpu1");
+    cr_assert(strstr(RESEAT("ps")->out, "cpu1"));
+    result = RESEAT("prewarm", "app", "cpu1", "--drop");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "not ready any more for cpu1"), "%s", result->out);
+    cr_assert_str_eq(ready_for(), "");
+    cr_assert(strstr(RESEAT("prewarm", "app", "--drop")->out, "was not ready"));
+    json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0", "--json"), "prewarm");
+    cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
+    json_decref(object);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
+    cr_assert_eq(RESEAT("prewarm", "app", "--drop")->status, 0);
+    cr_assert_str_eq(ready_for(), "");
+    /* Where it is, and what names nothing. */
+    cr_assert(strstr(RESEAT("prewarm", "app", "gpu0")->out, "already there"));
+    cr_assert_eq(RESEAT("prewarm", "app")->status, 2);
+    cr_assert_eq(RESEAT("prewarm", "app", "no-such")->status, 3);
+    /* A device that is drained is not to be used, and not for this either. */
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
+    cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
+    uint64_t tries = 100;
+    while (ready_for()[0] && --tries)
+        usleep(50000);
+    cr_assert_neq(tries, 0, "it is ready for a device that is drained");
+    result = RESEAT("prewarm", "app", "cpu1");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "drained"), "%s", result->err);
+    harness_end(pid);
+}
+
+Test(agent, a_program_that_cannot_be_made_ready_says_why_and_stays)
+{
+    pid_t pid = harness_start("app", "fail");
+    struct result *result = RESEAT("prewarm", "app", "cpu1");
+
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "was not made ready for cpu1"), "%s", result->err);
+    cr_assert(strstr(result->err, "a program failed"), "%s", result->err);
+    cr_assert_str_eq(ready_for(), "");
+    harness_end(pid);
 }
 
 Test(agent, a_resume_that_fails_says_that_the_program_stays_suspended)
 {
-    pid_t pid = start("app", "strand");
+    pid_t pid = harness_start("app", "strand");
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(harness_state("app", "suspended", 2000));
     struct result *result = RESEAT("resume", "app", "gpu0");
@@ -73,7 +107,7 @@ Test(agent, a_resume_that_fails_says_that_the_program_stays_suspended)
     cr_assert(strstr(result->err, "building a program failed: -11; it stays suspended, with its "
                                   "data in host memory; choose another device"),
               "%s", result->err);
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, exit_statuses)
@@ -93,7 +127,7 @@ Test(agent, exit_statuses)
     cr_assert_eq(RESEAT("run", "/nonexistent")->status, 127);
     cr_assert_eq(RESEAT("run", "/tmp")->status, 126);
 
-    pid_t pid = start("app", "fail");
+    pid_t pid = harness_start("app", "fail");
     result = RESEAT("move", "app", "cpu0");
     cr_assert_eq(result->status, 1);
     cr_assert(strstr(result->err, "building a program failed: -11"), "%s", result->err);
@@ -101,54 +135,54 @@ Test(agent, exit_statuses)
     cr_assert_eq(RESEAT("move", "nobody", "cpu0")->status, 3);
     cr_assert_eq(RESEAT("move", "app", "gpu7")->status, 3);
     cr_assert_eq(RESEAT("move", "app", "Fake")->status, 2);
-    end(pid);
+    harness_end(pid);
 
-    pid = start("refuser", "refuse");
+    pid = harness_start("refuser", "refuse");
     result = RESEAT("move", "refuser", "cpu0");
     cr_assert_eq(result->status, 4);
     cr_assert(strstr(result->err, "1024 used, 256 offered"));
-    end(pid);
+    harness_end(pid);
 
-    pid = start("slow", "slow");
+    pid = harness_start("slow", "slow");
     result = RESEAT("move", "slow", "cpu0", "--timeout", "0.3");
     cr_assert_eq(result->status, 5);
     cr_assert(harness_state("slow", "running", 2000));
     kill(pid, SIGSTOP);
     cr_assert_eq(RESEAT("move", "slow", "cpu0", "--timeout", "0.2")->status, 5);
     kill(pid, SIGCONT);
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, json_is_valid_on_success_and_on_errors)
 {
-    json_t *object = checked(RESEAT("ps", "--json"), "ps");
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
 
     cr_assert_str_eq(error_code(object), "no-agent");
     json_decref(object);
-    json_decref(checked(RESEAT("devices", "--json"), "devices"));
-    json_decref(checked(RESEAT("ps", "--json"), "ps"));
-    json_decref(checked(RESEAT("version", "--json"), "version"));
-    json_decref(checked(RESEAT("agent", "status", "--json"), "agent"));
-    json_decref(checked(RESEAT("move", "--json"), "move"));
-    json_decref(checked(RESEAT("suspend", "--json", "--bad"), "suspend"));
+    json_decref(harness_json(RESEAT("devices", "--json"), "devices"));
+    json_decref(harness_json(RESEAT("ps", "--json"), "ps"));
+    json_decref(harness_json(RESEAT("version", "--json"), "version"));
+    json_decref(harness_json(RESEAT("agent", "status", "--json"), "agent"));
+    json_decref(harness_json(RESEAT("move", "--json"), "move"));
+    json_decref(harness_json(RESEAT("suspend", "--json", "--bad"), "suspend"));
 
-    pid_t pid = start("app \"\xc3\xa9", "done");
-    json_decref(checked(RESEAT("ps", "--json"), "ps"));
-    object = checked(RESEAT("move", "app \"\xc3\xa9", "cpu0", "--json"), "move");
+    pid_t pid = harness_start("app \"\xc3\xa9", "done");
+    json_decref(harness_json(RESEAT("ps", "--json"), "ps"));
+    object = harness_json(RESEAT("move", "app \"\xc3\xa9", "cpu0", "--json"), "move");
     cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
     cr_assert_gt(json_integer_value(json_object_get(object, "bytes")), 0);
     json_decref(object);
-    object = checked(RESEAT("move", "b\xff", "cpu0", "--json"), "move");
+    object = harness_json(RESEAT("move", "b\xff", "cpu0", "--json"), "move");
     cr_assert_str_eq(error_code(object), "no-app");
     json_decref(object);
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, devices_say_who_uses_them)
 {
-    pid_t pid = start("user", "done");
+    pid_t pid = harness_start("user", "done");
     cr_assert(harness_prints("devices", "--json", "\"used_bytes\": 67108864", 5000));
-    json_t *object = checked(RESEAT("devices", "--json"), "devices"), *device;
+    json_t *object = harness_json(RESEAT("devices", "--json"), "devices"), *device;
     size_t i, users = 0;
 
     cr_assert_eq(json_array_size(json_object_get(object, "devices")), 3);
@@ -163,7 +197,7 @@ Test(agent, devices_say_who_uses_them)
     }
     cr_assert_eq(users, 1);
     json_decref(object);
-    end(pid);
+    harness_end(pid);
 }
 
 /** The entry of that name in a list of "presented". */
@@ -198,7 +232,7 @@ static void expect_by(json_t *object, const char *first, size_t count)
 Test(agent, presented_says_what_programs_are_told_and_because_of_which_device)
 {
     setenv("POCL_FAKE_DEVICES", "cpu:one,gpu:small,cpu:two,old:first", 1);
-    json_t *object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
     json_t *presented = json_object_get(object, "presented"), *one;
 
     one = json_object_get(presented, "devices");
@@ -238,7 +272,7 @@ Test(agent, presented_says_what_programs_are_told_and_because_of_which_device)
     cr_expect(strstr(result->out, "not on gpu0"), "%s", result->out);
     cr_assert_eq(RESEAT("ps", "--presented")->status, 2);
     setenv("POCL_FAKE_DEVICES", "", 1);
-    object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
     cr_expect_str_eq(error_code(object), "no-device");
     json_decref(object);
 }
@@ -246,7 +280,7 @@ Test(agent, presented_says_what_programs_are_told_and_because_of_which_device)
 Test(agent, presented_memory_is_the_most_of_any_device_or_what_is_said)
 {
     setenv("POCL_FAKE_DEVICES", "gpu:small,cpu:roomy", 1);
-    json_t *object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
     json_t *one =
         entry(json_object_get(object, "presented"), "answers", "CL_DEVICE_GLOBAL_MEM_SIZE");
 
@@ -260,7 +294,7 @@ Test(agent, presented_memory_is_the_most_of_any_device_or_what_is_said)
               "%s", result->out);
 
     setenv("RESEAT_MEMORY", "3GiB", 1);
-    object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
     one = entry(json_object_get(object, "presented"), "answers", "CL_DEVICE_GLOBAL_MEM_SIZE");
     cr_expect_eq(json_integer_value(json_object_get(one, "value")), 3ll << 30);
     expect_text(one, "rule", "ours");
@@ -275,7 +309,7 @@ Test(agent, presented_memory_is_the_most_of_any_device_or_what_is_said)
 static const char *places(void)
 {
     static char text[128];
-    json_t *object = checked(RESEAT("ps", "--json"), "ps"), *seat;
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps"), *seat;
     json_t *app = json_array_get(json_object_get(object, "apps"), 0);
     size_t i;
 
@@ -308,7 +342,7 @@ Test(agent, virtual_devices_start_where_they_are_named_and_then_spread)
     pid_t pid = start_several("app", "cpu1,gpu0", "4", "done");
     cr_assert_str_eq(places(), "cpu1,gpu0,gpu0,gpu0");
     cr_assert(strstr(RESEAT("ps")->out, "cpu1,gpu0,gpu0,gpu0"));
-    end(pid);
+    harness_end(pid);
     setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:two", 1);
     RESEAT("devices");
     pid = harness_spawn(harness_reseat(), "run", "--device", "two", "--device", "one",
@@ -316,7 +350,7 @@ Test(agent, virtual_devices_start_where_they_are_named_and_then_spread)
     cr_assert(harness_state("fake_program", "running", 10000));
     /* cpu0 and cpu1 are names of those before. */
     cr_assert(harness_prints("ps", NULL, "cpu3,cpu2", 5000), "%s", RESEAT("ps")->out);
-    end(pid);
+    harness_end(pid);
     cr_assert_eq(RESEAT("run", "--devices", "0", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--devices", "5", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--devices", "two", "true")->status, 2);
@@ -344,19 +378,19 @@ Test(agent, one_virtual_device_moves_by_itself)
     cr_assert_eq(RESEAT("move", "app:2", "cpu1")->status, 3);
     cr_assert_eq(RESEAT("move", "nobody:1", "cpu1")->status, 3);
     cr_assert_eq(RESEAT("move", "app:x", "cpu1")->status, 3);
-    end(pid);
+    harness_end(pid);
     /* A program may be called so. */
-    pid = start("app:1", "done");
+    pid = harness_start("app:1", "done");
     result = RESEAT("move", "app:1", "cpu1");
     cr_assert_eq(result->status, 0, "%s", result->err);
     cr_assert(strstr(result->out, "from gpu0 to cpu1"), "%s", result->out);
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, without_a_number_all_virtual_devices_are_meant)
 {
     pid_t pid = start_several("app", "gpu0,cpu0,cpu1", "3", "done");
-    json_t *object = checked(RESEAT("move", "app", "cpu0", "--json"), "move");
+    json_t *object = harness_json(RESEAT("move", "app", "cpu0", "--json"), "move");
 
     cr_assert_str_eq(json_string_value(json_object_get(object, "from")), "gpu0,cpu0,cpu1");
     /* The second was there. */
@@ -377,13 +411,13 @@ Test(agent, without_a_number_all_virtual_devices_are_meant)
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert_eq(RESEAT("resume", "app")->status, 0);
     cr_assert_str_eq(places(), "cpu1,gpu0,cpu1");
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, where_one_virtual_device_does_not_move_the_others_are_told_of)
 {
     pid_t pid = start_several("app", "gpu0,gpu0,gpu0", "3", "fail1");
-    json_t *object = checked(RESEAT("move", "app", "cpu0", "--json"), "move");
+    json_t *object = harness_json(RESEAT("move", "app", "cpu0", "--json"), "move");
     json_t *seats = json_object_get(object, "seats");
 
     cr_assert_eq(json_integer_value(json_object_get(object, "status")), 1);
@@ -395,7 +429,7 @@ Test(agent, where_one_virtual_device_does_not_move_the_others_are_told_of)
     cr_assert(strstr(json_string_value(json_object_get(object, "reason")), "virtual device 1"));
     json_decref(object);
     cr_assert_str_eq(places(), "cpu0,gpu0,gpu0");
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, names_do_not_shift_between_listings)
@@ -429,7 +463,7 @@ static size_t told_devices(void)
 Test(agent, what_a_program_is_told_does_not_depend_on_who_else_runs)
 {
     setenv("POCL_FAKE_DEVICES", "gpu:small,cpu:two", 1);
-    pid_t pid = start("first", "done");
+    pid_t pid = harness_start("first", "done");
     cr_expect_eq(told_devices(), 2);
     setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:three", 1);
     cr_expect_eq(told_devices(), 2, "not those of the other environment");
@@ -440,24 +474,24 @@ Test(agent, what_a_program_is_told_does_not_depend_on_who_else_runs)
         cr_expect(strstr(result->out, "small") && strstr(result->out, "one"), "%s", result->out);
         usleep(1100000);
     }
-    json_t *object = checked(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
     json_t *devices = json_object_get(json_object_get(object, "presented"), "devices");
     cr_expect_eq(json_array_size(devices), 2);
     json_decref(object);
     cr_expect_eq(told_devices(), 2);
     cr_expect_str_eq(places(), "gpu0");
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, a_program_starts_where_its_own_environment_shows_a_device)
 {
     setenv("POCL_FAKE_DEVICES", "gpu:small", 1);
-    pid_t pid = start("first", "done"), second;
+    pid_t pid = harness_start("first", "done"), second;
     setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
-    second = start("second", "done");
+    second = harness_start("second", "done");
     cr_expect(strstr(RESEAT("ps")->out, "cpu0"), "%s", RESEAT("ps")->out);
-    end(second);
-    end(pid);
+    harness_end(second);
+    harness_end(pid);
 }
 
 Test(agent, doctor_says_what_a_wider_choice_of_devices_costs)
@@ -492,7 +526,7 @@ Test(agent, a_lister_that_hangs_or_crashes_is_survived)
 
 Test(agent, killed_in_the_middle_of_a_move_and_started_again_it_knows_the_programs)
 {
-    pid_t pid = start("survivor", "slow");
+    pid_t pid = harness_start("survivor", "slow");
     pid_t waiting = harness_spawn("sleep", "30", NULL);
     pid_t agent = harness_agent();
     pid_t mover = harness_spawn(harness_reseat(), "move", "survivor", "cpu0", NULL);
@@ -504,8 +538,8 @@ Test(agent, killed_in_the_middle_of_a_move_and_started_again_it_knows_the_progra
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_assert(harness_state("survivor", "running", 2000));
     cr_assert_neq(harness_agent(), agent);
-    end(waiting);
-    end(pid);
+    harness_end(waiting);
+    harness_end(pid);
 }
 
 Test(agent, a_program_that_has_not_called_opencl_is_starting_also_for_the_next_agent)
@@ -523,12 +557,12 @@ Test(agent, a_program_that_has_not_called_opencl_is_starting_also_for_the_next_a
     cr_assert(strstr(result->out, "will start on cpu1"));
     cr_assert(harness_state("late", "running", 5000));
     cr_assert(harness_prints("ps", NULL, "cpu1", 5000), "%s", RESEAT("ps")->out);
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, a_program_that_dies_in_a_move_is_a_clear_error)
 {
-    pid_t pid = start("mortal", "die");
+    pid_t pid = harness_start("mortal", "die");
     struct result *result = RESEAT("move", "mortal", "cpu0");
 
     cr_assert_eq(result->status, 3);
@@ -539,7 +573,7 @@ Test(agent, a_program_that_dies_in_a_move_is_a_clear_error)
 
 Test(agent, interrupting_the_command_cancels_the_move)
 {
-    pid_t pid = start("app", "slow");
+    pid_t pid = harness_start("app", "slow");
     pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
 
     cr_assert(harness_state("app", "moving", 5000));
@@ -551,7 +585,7 @@ Test(agent, interrupting_the_command_cancels_the_move)
     kill(mover, SIGKILL);
     harness_wait(mover);
     cr_assert(harness_state("app", "running", 2000));
-    end(pid);
+    harness_end(pid);
 }
 
 Test(agent, a_child_after_fork_is_a_program_of_its_own)
@@ -572,5 +606,5 @@ Test(agent, a_child_after_fork_is_a_program_of_its_own)
     }
     cr_assert_eq(json_array_size(apps), 2);
     json_decref(object);
-    end(pid);
+    harness_end(pid);
 }

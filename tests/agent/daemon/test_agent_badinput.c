@@ -12,21 +12,6 @@
 
 TestSuite(badinput, .init = harness_init, .fini = harness_finish, .timeout = 120);
 
-static pid_t start(const char *name, const char *how)
-{
-    setenv("FAKE_MOVE", how, 1);
-    pid_t pid =
-        harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(), "60", NULL);
-    cr_assert(harness_state(name, "running", 10000));
-    return pid;
-}
-
-static void end(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    harness_wait(pid);
-}
-
 static void send_bytes(int fd, const void *bytes, size_t size)
 {
     const char *at = bytes;
@@ -54,7 +39,7 @@ static bool closed_by_peer(int fd)
 
 Test(badinput, bad_frames_cost_only_the_connection_that_sent_them)
 {
-    pid_t pid = start("bystander", "done");
+    pid_t pid = harness_start("bystander", "done");
     const uint8_t oversized[] = {0xff, 0xff, 0xff, 0xff, 1, 2, 3};
     const uint8_t truncated[] = {0x10, 0, 0, 0, 0x81, 0xa4};
     const uint8_t nonsense[] = {4, 0, 0, 0, 0xdf, 0xff, 0xff, 0xff};
@@ -93,17 +78,17 @@ Test(badinput, bad_frames_cost_only_the_connection_that_sent_them)
     }
     cr_assert_eq(RESEAT("move", "bystander", "cpu0")->status, 0);
     cr_assert(harness_state("bystander", "running", 1000));
-    end(pid);
+    harness_end(pid);
 }
 
 Test(badinput, requests_of_random_fields_are_answered_or_refused)
 {
     static const char *const types[] = {
-        MSG_MOVE,  MSG_SUSPEND, MSG_RESUME, MSG_REGISTER, MSG_DEVICES,  MSG_APPS, MSG_CANCEL,
-        MSG_AGENT, "unknown",   MSG_REPORT, MSG_STATUS,   MSG_PROGRESS, MSG_HELLO};
+        MSG_MOVE,  MSG_SUSPEND, MSG_RESUME, MSG_REGISTER, MSG_DEVICES,  MSG_APPS,  MSG_CANCEL,
+        MSG_AGENT, "unknown",   MSG_REPORT, MSG_STATUS,   MSG_PROGRESS, MSG_HELLO, MSG_PREWARM};
     static const char *const keys[] = {"app",     "device", "timeout_ms", "environment",
-                                       "request", "seats",  "name"};
-    pid_t pid = start("bystander", "refuse");
+                                       "request", "seats",  "name",       "drop"};
+    pid_t pid = harness_start("bystander", "refuse");
 
     srandom(11);
     for (int i = 0; i < 300; i++) {
@@ -144,5 +129,5 @@ Test(badinput, requests_of_random_fields_are_answered_or_refused)
         close(fd);
     }
     cr_assert_eq(RESEAT("move", "bystander", "cpu0")->status, 4);
-    end(pid);
+    harness_end(pid);
 }

@@ -124,24 +124,9 @@ Test(hung, who_follows_something_long_waits_as_long_as_the_agent_answers)
 
 /* ---- programs ---- */
 
-static pid_t start(const char *name, const char *how)
-{
-    setenv("FAKE_MOVE", how, 1);
-    pid_t pid =
-        harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(), "60", NULL);
-    cr_assert(harness_state(name, "running", 10000));
-    return pid;
-}
-
-static void end(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    harness_wait(pid);
-}
-
 Test(hung, a_program_that_is_stopped_does_not_hold_up_a_move)
 {
-    pid_t pid = start("app", "done");
+    pid_t pid = harness_start("app", "done");
 
     cr_assert_eq(kill(pid, SIGSTOP), 0);
     struct result *result = RESEAT("move", "app", "cpu1");
@@ -151,14 +136,14 @@ Test(hung, a_program_that_is_stopped_does_not_hold_up_a_move)
     cr_assert(harness_state("app", "running", 5000));
     result = RESEAT("move", "app", "cpu1");
     cr_expect_eq(result->status, 0, "%s", result->err);
-    end(pid);
+    harness_end(pid);
 }
 
 Test(hung, a_program_that_answers_may_take_as_long_as_it_likes)
 {
-    pid_t pid = start("app", "done:7000");
+    pid_t pid = harness_start("app", "done:7000");
     struct result *result = RESEAT("move", "app", "cpu1");
 
     cr_expect_eq(result->status, 0, "%s%s", result->out, result->err);
-    end(pid);
+    harness_end(pid);
 }

@@ -23,23 +23,6 @@ TestSuite(impostor, .init = harness_init, .fini = harness_finish, .timeout = 60)
     if (geteuid() != 0)                                                                            \
     cr_skip_test("only root can be other users")
 
-static const char *inside(const char *name)
-{
-    static char paths[4][128];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof(paths[0]), "%s/%s", harness_folder(), name);
-    return path;
-}
-
-static void become(uid_t uid)
-{
-    if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
-        _exit(126);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
 struct impostor {
     pid_t pid;
     int heard; /**< Where it writes what it is sent. */
@@ -61,7 +44,7 @@ static struct impostor pretend(uid_t uid, const char *path)
     fflush(NULL);
     impostor.pid = fork();
     if (impostor.pid == 0) {
-        become(uid);
+        harness_become(uid);
         if (listen(fd, 8) || write(ready[1], "r", 1) != 1)
             _exit(1);
         for (;;) {
@@ -101,7 +84,7 @@ static void expose(struct impostor *impostor)
 Test(impostor, a_program_does_not_speak_to_another_users_agent)
 {
     NEEDS_ROOT();
-    setenv("RESEAT_SOCKET", inside("agent.sock"), 1);
+    setenv("RESEAT_SOCKET", harness_path("agent.sock"), 1);
 
     struct impostor impostor = pretend(OTHER, getenv("RESEAT_SOCKET"));
     pid_t program = harness_spawn(harness_program(), "60", NULL);
@@ -121,7 +104,7 @@ Test(impostor, a_program_does_not_speak_to_another_users_agent)
 Test(impostor, the_command_does_not_speak_to_another_users_agent)
 {
     NEEDS_ROOT();
-    setenv("RESEAT_SOCKET", inside("agent.sock"), 1);
+    setenv("RESEAT_SOCKET", harness_path("agent.sock"), 1);
 
     struct impostor impostor = pretend(OTHER, getenv("RESEAT_SOCKET"));
     struct result *result = RESEAT("ps");

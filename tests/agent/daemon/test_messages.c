@@ -6,59 +6,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/govern/govern.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/programs/registry.h"
+#include "tests/agent/daemon/own_agent.h"
 
 /* Which messages the agent takes from whom: each has one row, and all else is refused. */
 
-static char folder[64];
-static struct agent agent;
-
-void agent_log(const char *format, ...)
-{
-    (void)format;
-}
-
-void agent_stop(struct agent *stopped)
-{
-    stopped->stopping = true;
-}
+static struct agent *const agent = &own_agent;
 
 static void begin(void)
 {
-    const struct config_source nothing = {.path = NULL};
-    struct config_error wrong;
-
-    strcpy(folder, "/tmp/reseat-messages-XXXXXX");
-    cr_assert(mkdtemp(folder));
-    setenv("XDG_STATE_HOME", folder, 1);
-    snprintf(agent.paths.socket, sizeof(agent.paths.socket), "%s/agent.sock", folder);
-    snprintf(agent.programs_folder, sizeof(agent.programs_folder), "%s", folder);
-    agent.events = &agent_events;
-    cr_assert_eq(uv_loop_init(&agent.loop), 0);
-    cr_assert_eq(config_load(&nothing, &agent.config, &wrong), 0);
-    cr_assert_eq(govern_init(&agent), 0);
-    cr_assert_eq(peers_listen(&agent), 0);
+    own_agent_begin();
+    cr_assert_eq(peers_listen(agent), 0);
 }
 
-static void finish(void)
-{
-    char command[128];
-
-    while (agent.peers)
-        peer_close(agent.peers);
-    uv_close((uv_handle_t *)&agent.listener, NULL);
-    uv_run(&agent.loop, UV_RUN_DEFAULT);
-    cr_expect_eq(uv_loop_close(&agent.loop), 0);
-    programs_finish(&agent);
-    govern_finish(&agent);
-    config_finish(&agent.config);
-    snprintf(command, sizeof(command), "rm -r %s", folder);
-    cr_expect_eq(system(command), 0);
-}
-
-TestSuite(messages, .init = begin, .fini = finish, .timeout = 30);
+TestSuite(messages, .init = begin, .fini = own_agent_finish, .timeout = 30);
 
 /* ---- rows ---- */
 
@@ -112,7 +74,7 @@ static int connect_to_it(void)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    memcpy(address.sun_path, agent.paths.socket, sizeof(address.sun_path));
+    memcpy(address.sun_path, agent->paths.socket, sizeof(address.sun_path));
     cr_assert_eq(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
     return fd;
 }
@@ -123,7 +85,7 @@ static void say(int fd, struct frame *frame)
     cr_assert_eq(send(fd, frame->buffer.data, frame->buffer.size, 0), (ssize_t)frame->buffer.size);
     frame_finish(frame);
     for (int i = 0; i < 8; i++)
-        uv_run(&agent.loop, UV_RUN_NOWAIT);
+        uv_run(&agent->loop, UV_RUN_NOWAIT);
 }
 
 /** True when an error of that code is all that comes; and nothing, when @code is NULL. */
@@ -186,8 +148,8 @@ Test(messages, what_another_may_say_is_refused_and_changes_nothing)
     expect_refused(program, "nothing of the kind");
     expect_refused(client, "nothing of the kind");
     expect_refused(client, MSG_GRANT);
-    cr_expect_eq(agent.peer_count, 2, "they are still listened to");
-    cr_expect_not(agent.stopping);
+    cr_expect_eq(agent->peer_count, 2, "they are still listened to");
+    cr_expect_not(agent->stopping);
     close(program);
     close(client);
 }
@@ -197,7 +159,7 @@ Test(messages, the_first_is_a_hello_or_the_last)
     int fd = connect_to_it();
 
     expect_refused(fd, MSG_APPS);
-    cr_expect_eq(agent.peer_count, 0);
+    cr_expect_eq(agent->peer_count, 0);
     close(fd);
 }
 
@@ -206,7 +168,7 @@ Test(messages, what_concerns_all_is_denied_to_other_users)
     int fd = call_as("client");
     unsigned denied = 0;
 
-    agent.peers->uid = geteuid() + 1;
+    agent->peers->uid = geteuid() + 1;
     for (size_t i = 0; i < message_handler_count; i++) {
         struct frame frame;
         if (message_handlers[i].allowed) {
@@ -217,6 +179,6 @@ Test(messages, what_concerns_all_is_denied_to_other_users)
         }
     }
     cr_expect_eq(denied, 4, "stop, reload, drain and balance");
-    cr_expect_not(agent.stopping);
+    cr_expect_not(agent->stopping);
     close(fd);
 }

@@ -30,20 +30,6 @@ static void finish(void)
 
 TestSuite(operator, .init = begin, .fini = finish, .timeout = 120);
 
-static json_t *checked(const struct result *result, const char *command)
-{
-    json_error_t error;
-    json_t *object = json_loads(result->out, 0, &error);
-
-    cr_assert(object, "not JSON: %s: %s", error.text, result->out);
-    cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
-    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
-    cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);
-    cr_assert_eq(result->status != 0, json_object_get(object, "error") != NULL, "%s", result->out);
-    cr_assert_str_eq(result->err, "");
-    return object;
-}
-
 static int64_t number(json_t *object, const char *key)
 {
     cr_assert(json_is_integer(json_object_get(object, key)), "%s is no number", key);
@@ -70,7 +56,7 @@ Test(operator, drain_moves_every_program_off_and_keeps_new_ones_away_until_undon
         snprintf(name, sizeof(name), "p%u", i);
         puppets[i] = start(name, "gpu:one", (i + 1) * 10 * MIB);
     }
-    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
     cr_assert_eq(number(object, "moved"), MANY);
     cr_assert_eq(json_array_size(json_object_get(object, "steps")), MANY);
     cr_assert_eq(json_array_size(json_object_get(object, "left")), 0);
@@ -104,7 +90,7 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
 
     pinned->pinned = "it uses shared virtual memory";
     puppet_say(pinned);
-    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
     json_t *left = json_object_get(object, "left");
     cr_assert_eq(number(object, "status"), 4);
     cr_assert_eq(json_array_size(left), 1);
@@ -140,7 +126,7 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
  * none. To be given back. */
 static json_t *explained(void)
 {
-    json_t *object = checked(PUPPETS_RESEAT("explain", "a", "--json"), "explain");
+    json_t *object = harness_json(PUPPETS_RESEAT("explain", "a", "--json"), "explain");
     json_t *bar = json_array_get(json_object_get(json_object_get(object, "app"), "refused_by"), 0);
 
     json_incref(bar);
@@ -164,7 +150,7 @@ Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
     cr_assert(strstr(json_string_value(json_object_get(bar, "reason")), "local memory"));
     json_decref(bar);
     /* The policy does not try it: it has nowhere to go. */
-    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
     json_t *one = json_array_get(json_object_get(object, "steps"), 0);
     cr_assert_str_eq(json_string_value(json_object_get(one, "to")), "");
     json_decref(object);
@@ -173,6 +159,50 @@ Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
     /* An operator may try. */
     a->move = RESULT_DONE;
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 0);
+}
+
+static bool was_asked_twice(void *data)
+{
+    return ((struct puppet *)data)->prewarms == 2;
+}
+
+static bool was_told_to_drop(void *data)
+{
+    return ((struct puppet *)data)->drops == 1;
+}
+
+Test(operator, what_a_program_is_ready_for_keeps_up_and_goes_when_the_device_is_wanted)
+{
+    struct puppet *a = start("a", "gpu:one", 100 * MIB);
+
+    cr_assert_eq(PUPPETS_RESEAT("prewarm", "a", "gpu1")->status, 0);
+    cr_assert_eq(a->prewarms, 1);
+    cr_assert_eq(a->moves, 0);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0, "it is not there");
+    a->behind = 3;
+    puppet_say(a);
+    cr_assert(puppets_run(was_asked_twice, a, SOON), "what it built since is not made there");
+    /* Another asks for memory there, and the driver has none. */
+    struct puppet *b = start("b", "gpu:larger", 10 * MIB);
+    puppet_need(b, 0, 10 * MIB, true);
+    cr_assert(puppets_run(was_told_to_drop, a, SOON), "it keeps what another needs");
+    cr_assert_str_eq(a->ready, "");
+}
+
+Test(operator, a_program_that_fails_to_be_ready_is_not_said_to_have_moved)
+{
+    struct puppet *a = start("a", "gpu:one", 100 * MIB);
+
+    a->move = RESULT_ROLLED_BACK;
+    a->lasting = true;
+    struct result *result = PUPPETS_RESEAT("prewarm", "a", "gpu1");
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "not made ready"), "%s", result->err);
+    json_t *bar = explained();
+    cr_assert_str_eq(json_string_value(json_object_get(bar, "device")), "gpu1");
+    json_decref(bar);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
+    cr_assert_geq(devices_say("gpu0", "granted_bytes"), 100 * MIB);
 }
 
 Test(operator, every_step_has_its_reason_and_a_program_that_ends_is_no_failure)
@@ -186,7 +216,7 @@ Test(operator, every_step_has_its_reason_and_a_program_that_ends_is_no_failure)
     cr_assert(strstr(result->err, "ended"), "%s", result->err);
     cr_assert(!strstr(result->err, "cancel"), "%s", result->err);
     puppet_kill(b);
-    json_t *object = checked(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
+    json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
     json_t *step = json_array_get(json_object_get(object, "steps"), 0);
     cr_assert_str_eq(json_string_value(json_object_get(step, "result")), "done");
     cr_assert(strstr(json_string_value(json_object_get(step, "reason")), "gpu0 is drained"), "%s",
@@ -208,7 +238,7 @@ Test(operator, a_move_that_does_not_fit_is_refused_with_numbers_or_spills)
     cr_assert(strstr(result->err, "300 MiB"), "%s", result->err);
     cr_assert(strstr(result->err, "100 MiB free of 100 MiB"), "%s", result->err);
     cr_assert_eq(strchr(result->err, '\n'), result->err + strlen(result->err) - 1);
-    json_decref(checked(PUPPETS_RESEAT("move", "beta", "gpu1", "--json"), "move"));
+    json_decref(harness_json(PUPPETS_RESEAT("move", "beta", "gpu1", "--json"), "move"));
     cr_assert_eq(b->moves, 0);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
 
@@ -233,7 +263,7 @@ Test(operator, dry_runs_change_nothing)
     uint64_t granted = a->seats[0].granted;
 
     cr_assert_eq(PUPPETS_RESEAT("move", "alpha", "gpu1", "--dry-run")->status, 0);
-    json_t *object = checked(PUPPETS_RESEAT("rebalance", "--dry-run", "--json"), "rebalance");
+    json_t *object = harness_json(PUPPETS_RESEAT("rebalance", "--dry-run", "--json"), "rebalance");
     cr_assert(json_is_true(json_object_get(object, "dry_run")));
     json_decref(object);
     puppets_for(200);
@@ -248,13 +278,13 @@ Test(operator, limits_are_of_devices_and_of_programs)
 {
     struct puppet *a = start("alpha", "gpu:one", 100 * MIB);
     json_t *object =
-        checked(PUPPETS_RESEAT("limit", "gpu1", "--memory", "1GiB", "--json"), "limit");
+        harness_json(PUPPETS_RESEAT("limit", "gpu1", "--memory", "1GiB", "--json"), "limit");
 
     cr_assert_eq(number(object, "memory_bytes"), 1024 * MIB);
     cr_assert_eq(number(object, "capacity_bytes"), 1024 * MIB);
     cr_assert(json_is_true(json_object_get(object, "limited")));
     json_decref(object);
-    object = checked(PUPPETS_RESEAT("limit", "alpha", "--memory", "50MiB", "--json"), "limit");
+    object = harness_json(PUPPETS_RESEAT("limit", "alpha", "--memory", "50MiB", "--json"), "limit");
     cr_assert_str_eq(json_string_value(json_object_get(json_object_get(object, "app"), "name")),
                      "alpha");
     json_decref(object);
@@ -265,7 +295,7 @@ Test(operator, limits_are_of_devices_and_of_programs)
     struct result *result = PUPPETS_RESEAT("devices");
     cr_assert(strstr(result->out, "1.0 GiB"), "%s", result->out);
     /* More than the device has promises no more. */
-    object = checked(PUPPETS_RESEAT("limit", "gpu1", "--memory", "9TiB", "--json"), "limit");
+    object = harness_json(PUPPETS_RESEAT("limit", "gpu1", "--memory", "9TiB", "--json"), "limit");
     cr_assert_eq(number(object, "capacity_bytes"), 2048 * MIB);
     json_decref(object);
 }
@@ -277,7 +307,7 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
 
     puppet_kill(b);
     puppets_for(1300);
-    json_t *object = checked(PUPPETS_RESEAT("report", "--json"), "report"), *one;
+    json_t *object = harness_json(PUPPETS_RESEAT("report", "--json"), "report"), *one;
     one = json_array_get(json_object_get(object, "devices"), 0);
     cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "gpu0");
     cr_assert_eq(number(one, "held_bytes"), 300 * MIB);
@@ -295,7 +325,7 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     cr_assert(strstr(result->out, "needed at most 300 MiB, 15% of gpu0"), "%s", result->out);
     cr_assert(!strstr(result->out, "gpu1"), "%s", result->out);
 
-    object = checked(PUPPETS_RESEAT("explain", "alpha", "--json"), "explain");
+    object = harness_json(PUPPETS_RESEAT("explain", "alpha", "--json"), "explain");
     one = json_object_get(object, "app");
     cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "alpha");
     cr_assert_eq(json_array_size(json_object_get(one, "devices")), 1);
@@ -330,11 +360,11 @@ Test(operator, one_virtual_device_is_explained_as_all_are)
     struct puppet_kind kind = {.device = "gpu:one", .second = "gpu:one"};
 
     (void)puppet_start("pair", &kind);
-    json_t *object = checked(PUPPETS_RESEAT("explain", "pair", "--json"), "explain");
+    json_t *object = harness_json(PUPPETS_RESEAT("explain", "pair", "--json"), "explain");
     json_t *all = json_array_get(json_object_get(json_object_get(object, "app"), "devices"), 0);
     for (int i = 0; i < 2; i++) {
         json_t *other =
-            checked(PUPPETS_RESEAT("explain", i ? "pair:1" : "pair:0", "--json"), "explain");
+            harness_json(PUPPETS_RESEAT("explain", i ? "pair:1" : "pair:0", "--json"), "explain");
         json_t *devices = json_object_get(json_object_get(other, "app"), "devices");
         cr_assert_eq(json_array_size(devices), 1);
         json_t *one = json_array_get(devices, 0);
@@ -385,7 +415,7 @@ Test(operator, run_says_how_a_program_is_treated)
                               "--priority", "-7", "--preemptible", "--on-full", "wait,spill",
                               "--memory", "1GiB", "--", "sleep", "30", NULL);
     cr_assert(harness_state("treated", "starting", SOON));
-    json_t *object = checked(RESEAT("ps", "--json"), "ps");
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
     json_t *app = json_array_get(json_object_get(object, "apps"), 0);
     json_t *ways = json_object_get(app, "on_full");
 
@@ -449,7 +479,7 @@ Test(operator, every_error_has_its_exit_status_and_its_json)
             result = PUPPETS_RESEAT(wrong[i].command, "--json", arguments[0], arguments[1],
                                     arguments[2]);
             cr_expect_eq(result->status, wrong[i].status);
-            json_decref(checked(result, wrong[i].command));
+            json_decref(harness_json(result, wrong[i].command));
         }
     }
     cr_assert_eq(RESEAT("run", "--quota", "1", "true")->status, 2);

@@ -29,16 +29,6 @@ static void finish(void)
 
 TestSuite(queue, .init = begin, .fini = finish, .timeout = 120);
 
-static json_t *checked(const struct result *result, const char *command)
-{
-    json_t *object = json_loads(result->out, 0, NULL);
-
-    cr_assert(object, "not JSON: %s", result->out);
-    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
-    cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);
-    return object;
-}
-
 static const char *text(json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
@@ -188,7 +178,7 @@ static struct puppet *shut_out(struct puppet **ret_other)
 /** An operator had it go where it is. */
 static bool is_chosen(const char *name)
 {
-    json_t *object = checked(PUPPETS_RESEAT("ps", "--json"), "ps"), *app;
+    json_t *object = harness_json(PUPPETS_RESEAT("ps", "--json"), "ps"), *app;
     bool is = false;
     size_t i;
 
@@ -205,7 +195,7 @@ static bool is_chosen(const char *name)
 Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
 {
     struct puppet *other, *a = shut_out(&other);
-    json_t *object = checked(PUPPETS_RESEAT("resume", "a", "--json"), "resume");
+    json_t *object = harness_json(PUPPETS_RESEAT("resume", "a", "--json"), "resume");
 
     cr_assert_str_eq(text(object, "result"), "done");
     cr_assert_str_eq(text(object, "to"), "gpu1");
@@ -281,7 +271,7 @@ Test(queue, resume_hands_a_program_back_to_the_policy)
     struct puppet *other, *a = shut_out(&other);
 
     puppets_limit("gpu1", "100MiB");
-    json_t *object = checked(PUPPETS_RESEAT("resume", "a", "--queue", "--json"), "resume");
+    json_t *object = harness_json(PUPPETS_RESEAT("resume", "a", "--queue", "--json"), "resume");
     cr_assert_str_eq(text(object, "result"), "queued");
     json_decref(object);
     cr_assert_eq(ps_says("a", "displaced"), 1);
@@ -377,8 +367,8 @@ Test(queue, what_is_already_there_is_done)
         struct result *result = PUPPETS_RESEAT(commands[i][0], "a", commands[i][1]);
         cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
         cr_assert(strstr(result->out, "already there"), "%s", result->out);
-        json_t *object =
-            checked(PUPPETS_RESEAT(commands[i][0], "--json", "a", commands[i][1]), commands[i][0]);
+        json_t *object = harness_json(PUPPETS_RESEAT(commands[i][0], "--json", "a", commands[i][1]),
+                                      commands[i][0]);
         cr_assert_str_eq(text(object, "result"), "done");
         cr_assert(json_is_true(json_object_get(object, "already")));
         cr_assert_str_eq(text(object, "from"), commands[i][2]);

@@ -9,58 +9,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/daemon/govern/govern.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
+#include "tests/agent/daemon/own_agent.h"
 
 /* What the agent does as time passes, with a clock that the test sets. */
 
-static char folder[64];
-static struct agent agent;
+static struct agent *const agent = &own_agent;
 
-void agent_log(const char *format, ...)
-{
-    (void)format;
-}
-
-void agent_stop(struct agent *stopped)
-{
-    stopped->stopping = true;
-}
-
-static void begin(void)
-{
-    const struct config_source nothing = {.path = NULL};
-    struct config_error wrong;
-
-    strcpy(folder, "/tmp/reseat-time-XXXXXX");
-    cr_assert(mkdtemp(folder));
-    setenv("XDG_STATE_HOME", folder, 1);
-    snprintf(agent.paths.socket, sizeof(agent.paths.socket), "%s/agent.sock", folder);
-    snprintf(agent.programs_folder, sizeof(agent.programs_folder), "%s", folder);
-    agent.events = &agent_events;
-    cr_assert_eq(uv_loop_init(&agent.loop), 0);
-    cr_assert_eq(config_load(&nothing, &agent.config, &wrong), 0);
-    cr_assert_eq(govern_init(&agent), 0);
-}
-
-static void finish(void)
-{
-    char path[128];
-
-    while (agent.peers)
-        peer_close(agent.peers);
-    if (agent.listener.data)
-        uv_close((uv_handle_t *)&agent.listener, NULL);
-    uv_run(&agent.loop, UV_RUN_DEFAULT);
-    cr_expect_eq(uv_loop_close(&agent.loop), 0);
-    govern_finish(&agent);
-    config_finish(&agent.config);
-    snprintf(path, sizeof(path), "rm -r %s", folder);
-    cr_expect_eq(system(path), 0);
-}
-
-TestSuite(time, .init = begin, .fini = finish, .timeout = 30);
+TestSuite(time, .init = own_agent_begin, .fini = own_agent_finish, .timeout = 30);
 
 /* ---- who connects and says nothing ---- */
 
@@ -69,7 +26,7 @@ static int connect_to_it(void)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    memcpy(address.sun_path, agent.paths.socket, sizeof(address.sun_path));
+    memcpy(address.sun_path, agent->paths.socket, sizeof(address.sun_path));
     cr_assert_eq(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
     return fd;
 }
@@ -90,7 +47,7 @@ static void say_hello(int fd)
 static void run(void)
 {
     for (int i = 0; i < 8; i++)
-        uv_run(&agent.loop, UV_RUN_NOWAIT);
+        uv_run(&agent->loop, UV_RUN_NOWAIT);
 }
 
 static bool is_closed(int fd)
@@ -105,23 +62,23 @@ static bool is_closed(int fd)
 
 Test(time, who_connects_and_says_nothing_is_closed_and_who_said_hello_is_not)
 {
-    cr_assert_eq(peers_listen(&agent), 0);
+    cr_assert_eq(peers_listen(agent), 0);
     int silent = connect_to_it(), client = connect_to_it();
     say_hello(client);
     run();
-    cr_assert_eq(agent.peer_count, 2);
+    cr_assert_eq(agent->peer_count, 2);
 
-    uint64_t connected = agent.loop.time;
-    agent.loop.time = connected + 5000;
-    peers_sweep(&agent);
+    uint64_t connected = agent->loop.time;
+    agent->loop.time = connected + 5000;
+    peers_sweep(agent);
     run();
     cr_expect(!is_closed(silent), "it was given no time");
-    agent.loop.time = connected + 60000;
-    peers_sweep(&agent);
+    agent->loop.time = connected + 60000;
+    peers_sweep(agent);
     run();
     cr_expect(is_closed(silent), "it keeps its place for ever");
     cr_expect(!is_closed(client));
-    cr_expect_eq(agent.peer_count, 1);
+    cr_expect_eq(agent->peer_count, 1);
     close(silent);
     close(client);
 }
@@ -135,7 +92,7 @@ static struct program *known_program(void)
     memset(&program, 0, sizeof(program));
     strcpy(program.id, "a1");
     program.seat_count = 1;
-    program_open(&agent, &program);
+    program_open(agent, &program);
     return &program;
 }
 
@@ -146,11 +103,12 @@ Test(time, one_whose_step_failed_is_left_alone_twice_as_long_each_time)
     struct program *program = known_program();
 
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
-        agent.loop.time += 100000;
-        bars_rest(&agent, program);
-        cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, rests[i], "failure %zu", i);
+        agent->loop.time += 100000;
+        bars_rest(agent, program);
+        cr_expect_eq(program->governed.rest_until_ms - agent->loop.time, rests[i], "failure %zu",
+                     i);
     }
-    program_close(&agent, program);
+    program_close(agent, program);
 }
 
 Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
@@ -158,19 +116,19 @@ Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
     struct program *program = known_program();
 
     for (size_t i = 0; i < ARRAY_SIZE(rests); i++) {
-        agent.loop.time += 100000;
-        bars_add(&agent, program, 3, BAR_FAILED, "it failed");
+        agent->loop.time += 100000;
+        bars_add(agent, program, 3, BAR_FAILED, "it failed");
         cr_expect_eq(program->governed.bar_count, 1);
-        cr_expect_eq(program->governed.bars[0].until_ms - agent.loop.time, rests[i], "failure %zu",
+        cr_expect_eq(program->governed.bars[0].until_ms - agent->loop.time, rests[i], "failure %zu",
                      i);
     }
-    bars_add(&agent, program, 4, BAR_REFUSED, "it refused");
+    bars_add(agent, program, 4, BAR_REFUSED, "it refused");
     cr_expect_eq(program->governed.bar_count, 2);
-    agent.loop.time += 1000000;
-    cr_expect_not(bars_hold(&agent, program, &program->governed.bars[0]));
-    cr_expect(bars_hold(&agent, program, &program->governed.bars[1]),
+    agent->loop.time += 1000000;
+    cr_expect_not(bars_hold(agent, program, &program->governed.bars[0]));
+    cr_expect(bars_hold(agent, program, &program->governed.bars[1]),
               "what refused it does so until it changes");
-    program_close(&agent, program);
+    program_close(agent, program);
 }
 
 Test(time, after_a_step_that_was_done_it_begins_anew)
@@ -179,12 +137,12 @@ Test(time, after_a_step_that_was_done_it_begins_anew)
     struct request request = {
         .program = program, .seats = 1, .target = LEDGER_NONE, .ours = true, .verb = MSG_SUSPEND};
 
-    bars_rest(&agent, program);
-    bars_rest(&agent, program);
-    admit_settle(&agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
-    cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, 4000);
-    admit_settle(&agent, &request, 1, RESULT_DONE, "", false);
-    bars_rest(&agent, program);
-    cr_expect_eq(program->governed.rest_until_ms - agent.loop.time, 1000);
-    program_close(&agent, program);
+    bars_rest(agent, program);
+    bars_rest(agent, program);
+    admit_settle(agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
+    cr_expect_eq(program->governed.rest_until_ms - agent->loop.time, 4000);
+    admit_settle(agent, &request, 1, RESULT_DONE, "", false);
+    bars_rest(agent, program);
+    cr_expect_eq(program->governed.rest_until_ms - agent->loop.time, 1000);
+    program_close(agent, program);
 }

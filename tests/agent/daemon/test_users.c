@@ -39,23 +39,6 @@ TestSuite(users, .init = begin, .fini = harness_finish, .timeout = 60);
     if (geteuid() != 0)                                                                            \
     cr_skip_test("only root can be other users")
 
-static const char *inside(const char *name)
-{
-    static char paths[4][128];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-
-    snprintf(path, sizeof(paths[0]), "%s/%s", harness_folder(), name);
-    return path;
-}
-
-static void become(uid_t uid)
-{
-    if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
-        _exit(126);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
 /* ---- somebody who connects ---- */
 
 struct visitor {
@@ -63,35 +46,6 @@ struct visitor {
     int fd;
     struct frame_reader reader;
 };
-
-static void hand_over(int to, int fd)
-{
-    char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec bytes = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    (void)!sendmsg(to, &message, MSG_NOSIGNAL);
-}
-
-static int take_over(int from)
-{
-    char byte, room[CMSG_SPACE(sizeof(int))];
-    struct iovec bytes = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
-    int fd;
-
-    cr_assert_eq(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1, "it could not connect");
-    cr_assert(CMSG_FIRSTHDR(&message));
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-    return fd;
-}
 
 /** A process of that user, connected to the agent of $RESEAT_SOCKET; it has said nothing. */
 static struct visitor visit(uid_t uid)
@@ -105,16 +59,16 @@ static struct visitor visit(uid_t uid)
     fflush(NULL);
     visitor.pid = fork();
     if (visitor.pid == 0) {
-        become(uid);
+        harness_become(uid);
         int fd = socket(AF_UNIX, SOCK_STREAM, 0);
         if (connect(fd, (const struct sockaddr *)&address, sizeof(address)))
             _exit(1);
-        hand_over(ends[1], fd);
+        harness_send_fd(ends[1], fd);
         pause();
         _exit(0);
     }
     close(ends[1]);
-    visitor.fd = take_over(ends[0]);
+    visitor.fd = harness_receive_fd(ends[0]);
     close(ends[0]);
     frame_reader_init(&visitor.reader);
     return visitor;
@@ -213,7 +167,7 @@ static struct visitor program_of(uid_t uid, const char *name)
 /** One of root's, which anyone may connect to. */
 static void start_host_agent(void)
 {
-    setenv("RESEAT_SOCKET", inside("host.sock"), 1);
+    setenv("RESEAT_SOCKET", harness_path("host.sock"), 1);
     cr_assert_eq(chmod(harness_folder(), 0711), 0);
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
 }
@@ -223,7 +177,7 @@ static int as_user(uid_t uid, const char *first, const char *second)
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        become(uid);
+        harness_become(uid);
         prctl(PR_SET_PDEATHSIG, 0);
         execl(harness_reseat(), harness_reseat(), first, second, (char *)NULL);
         _exit(127);
@@ -236,11 +190,12 @@ static int as_user(uid_t uid, const char *first, const char *second)
 Test(users, to_a_users_agent_only_that_user_and_root_connect)
 {
     NEEDS_ROOT();
-    setenv("RESEAT_SOCKET", inside("one.sock"), 1);
+    setenv("RESEAT_SOCKET", harness_path("one.sock"), 1);
     cr_assert_eq(chown(harness_folder(), ONE, ONE), 0);
     cr_assert_eq(chmod(harness_folder(), 0711), 0);
     cr_assert_eq(as_user(ONE, "agent", "start"), 0);
-    cr_assert_eq(chmod(inside("one.sock"), 0666), 0); /* The socket's mode is the other fence. */
+    cr_assert_eq(chmod(harness_path("one.sock"), 0666),
+                 0); /* The socket's mode is the other fence. */
 
     struct visitor one = visit(ONE), other = visit(OTHER), root = visit(0);
     cr_expect(greet_as(&one, "client", "", ""));

@@ -7,7 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/driver/links.h"
 #include "tests/state/transfer/transfer_rig.h"
+#include "tests/support/folder.h"
 
 /* The byte that object @seed has at @index; nothing of the engine computes it. */
 static uint8_t pattern(uint32_t seed, size_t index)
@@ -186,6 +188,82 @@ static void each_shape(void (*run)(const struct bench *, const struct transfer_s
 Test(transfer, buffers_of_all_sizes_arrive_whole_by_every_way)
 {
     each_shape(move_sizes);
+}
+
+struct tally {
+    _Atomic uint64_t size, sum, calls;
+};
+
+static void tally_run(void *data, const char *bytes, size_t size)
+{
+    struct tally *tally = data;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < size; i++)
+        sum += (uint8_t)bytes[i] * (uint64_t)(uint8_t)bytes[i];
+    atomic_fetch_add(&tally->sum, sum);
+    atomic_fetch_add(&tally->size, size);
+    atomic_fetch_add(&tally->calls, 1);
+}
+
+/* Each byte that arrives was worked on once, before it arrived, and as it is. */
+static void move_with_work(const struct bench *bench, const struct transfer_shape *shape,
+                           uint64_t total)
+{
+    enum { COUNT = 40 };
+    static const size_t sizes[] = {1, 4096, 70001, (2u << 20) + 7};
+    struct tally tally = {0};
+    const struct transfer_work work = {tally_run, &tally, {COST_WORK, 1e-6, 2e9}};
+    const struct transfer_limits limits = {.work = &work};
+    struct buffer buffers[COUNT];
+    uint64_t sum = 0, size = 0;
+    if (shape && !shape->chunk)
+        return;
+    struct transfer *transfer = start(bench, shape, total, &limits);
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t length = sizes[i % ARRAY_SIZE(sizes)];
+        buffer_init(&buffers[i], bench, i + 1, length + 3, i % 3, length);
+        struct transfer_item item = buffer_item(&buffers[i], bench);
+        cr_assert_eq(transfer_add(transfer, &item), 0);
+        size += length;
+        for (size_t at = i % 3; at < i % 3 + length; at++)
+            sum += (uint64_t)pattern(i + 1, at) * pattern(i + 1, at);
+    }
+    cr_assert_eq(transfer_flush(transfer), 0);
+    cr_assert_eq(tally.size, size);
+    cr_assert_eq(tally.sum, sum);
+    struct transfer_shape got;
+    transfer_describe(transfer, &got);
+    cr_assert_eq(got.workers > 0, got.threads + got.workers > 0);
+    if (got.chunk == 1u << 20 && got.workers > 1)
+        cr_assert_gt(tally.calls, size >> 20, "no chunk was shared");
+    for (unsigned i = 0; i < COUNT; i++) {
+        buffer_check(&buffers[i], bench);
+        buffer_finish(&buffers[i], bench);
+    }
+    transfer_destroy(transfer);
+}
+
+Test(transfer, work_on_the_way_sees_every_byte_once, .timeout = 120)
+{
+    struct rig *a = rig_create(0, true), *b = rig_create(1, true);
+    const struct bench benches[] = {{DOWN, a, NULL}, {UP, NULL, b}, {ACROSS, a, b}};
+    static const struct transfer_shape shapes[] = {
+        {.chunk = 64u << 10, .chunks = 1},
+        {.chunk = 64u << 10, .chunks = 4},
+        {.chunk = 64u << 10, .chunks = 4, .threads = 1, .workers = 1},
+        {.chunk = 1u << 20, .chunks = 4, .threads = 2, .workers = 3},
+        {.chunk = 1u << 20, .chunks = 2, .threads = 3, .workers = 1},
+        {.chunk = 1u << 20, .chunks = 2, .threads = 3}, /* nobody for the work: nobody at all */
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(benches); i++) {
+        for (size_t s = 0; s < ARRAY_SIZE(shapes); s++)
+            move_with_work(&benches[i], &shapes[s], 0);
+        move_with_work(&benches[i], NULL, 0);
+        move_with_work(&benches[i], NULL, 1000);
+        move_with_work(&benches[i], NULL, 40u << 20);
+    }
+    rig_destroy(a);
+    rig_destroy(b);
 }
 
 Test(transfer, unified_devices_go_without_a_ring)
@@ -585,4 +663,39 @@ Test(transfer, threads_block_signals_and_live_as_long_as_the_transfer)
     transfer_destroy(transfer);
     cr_assert_eq(count_copy_threads(&blocked), 0);
     rig_destroy(a);
+}
+
+Test(transfer, what_was_measured_once_is_not_measured_again)
+{
+    enum { TOTAL = 40u << 20 };
+    char folder[SCRATCH_MAX];
+    struct link_figures figures;
+    struct host_figures host;
+    struct transfer_shape shape;
+    struct cost_choice choice;
+    struct cost_places places;
+    folder_make(folder);
+    snprintf(the_links.folder, sizeof(the_links.folder), "%s/links", folder);
+    struct rig *a = rig_create(0, true);
+    const struct device *device = &a->device;
+    cr_assert_eq(links_find(&the_links, &device->key, &device->info, &figures, NULL), -ENOENT);
+    transfer_destroy(start(&(struct bench){DOWN, a, NULL}, NULL, TOTAL, NULL));
+    cr_assert_eq(links_find(&the_links, &device->key, &device->info, &figures, NULL), 0);
+    cr_assert_eq(links_find_host(&the_links, &host, NULL), 0);
+    cr_assert_eq(memcmp(&figures, &device->link, sizeof(figures)), 0);
+
+    figures.plain_read.bandwidth = 1.5e6; /* no real one */
+    figures.read.bandwidth = 2.5e9;
+    links_keep(&the_links, &device->key, &device->info, &figures);
+    const struct cost_way way = {
+        .from = &figures, .host = &host, .total = TOTAL, .cores = host_cores()};
+    cost_route(&way, &choice, &places);
+    struct rig *b = rig_create(0, true); /* as another process would */
+    struct transfer *transfer = start(&(struct bench){DOWN, b, NULL}, NULL, TOTAL, NULL);
+    transfer_describe(transfer, &shape);
+    cr_assert_float_eq(shape.predicted, choice.seconds, choice.seconds * 1e-9);
+    transfer_destroy(transfer);
+    the_links.folder[0] = '\0';
+    rig_destroy(a);
+    rig_destroy(b);
 }

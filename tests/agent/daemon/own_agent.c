@@ -1,0 +1,57 @@
+#include "tests/agent/daemon/own_agent.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/peers.h"
+#include "agent/daemon/programs/registry.h"
+
+static char folder[64];
+struct agent own_agent;
+
+void agent_log(const char *format, ...)
+{
+    (void)format;
+}
+
+void agent_stop(struct agent *stopped)
+{
+    stopped->stopping = true;
+}
+
+void own_agent_begin(void)
+{
+    const struct config_source nothing = {.path = NULL};
+    struct agent *agent = &own_agent;
+    struct config_error wrong;
+
+    strcpy(folder, "/tmp/reseat-agent-XXXXXX");
+    cr_assert(mkdtemp(folder));
+    setenv("XDG_STATE_HOME", folder, 1);
+    snprintf(agent->paths.socket, sizeof(agent->paths.socket), "%s/agent.sock", folder);
+    snprintf(agent->programs_folder, sizeof(agent->programs_folder), "%s", folder);
+    agent->events = &agent_events;
+    cr_assert_eq(uv_loop_init(&agent->loop), 0);
+    cr_assert_eq(config_load(&nothing, &agent->config, &wrong), 0);
+    cr_assert_eq(govern_init(agent), 0);
+}
+
+void own_agent_finish(void)
+{
+    struct agent *agent = &own_agent;
+    char command[128];
+
+    while (agent->peers)
+        peer_close(agent->peers);
+    if (agent->listener.data)
+        uv_close((uv_handle_t *)&agent->listener, NULL);
+    uv_run(&agent->loop, UV_RUN_DEFAULT);
+    cr_expect_eq(uv_loop_close(&agent->loop), 0);
+    programs_finish(agent);
+    govern_finish(agent);
+    config_finish(&agent->config);
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    cr_expect_eq(system(command), 0);
+}

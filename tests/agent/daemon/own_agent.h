@@ -1,0 +1,15 @@
+#ifndef RESEAT_TESTS_AGENT_DAEMON_OWN_AGENT_H
+#define RESEAT_TESTS_AGENT_DAEMON_OWN_AGENT_H
+
+#include "agent/daemon/govern/govern.h"
+
+/* The agent in the test's own process, in a folder of its own, with no settings but the defaults.
+ */
+
+extern struct agent own_agent;
+
+void own_agent_begin(void);
+/** Fails when it left a handle open. */
+void own_agent_finish(void);
+
+#endif
