@@ -10,6 +10,7 @@
 #include "state/command/pieces.h"
 #include "state/command/turn.h"
 #include "state/object/upcalls.h"
+#include "state/program/pace.h"
 
 /* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
 struct held {
@@ -146,6 +147,15 @@ static bool is_ready(const struct held *held, uint8_t place)
     return true;
 }
 
+/* The driver has fewer than it may, and there are more. Under engine_lock. */
+static bool pieces_wanted(const struct command *command, const struct event *event)
+{
+    const struct parts *parts = event->parts;
+    const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
+    unsigned most = pace_items(pieces->pace, 1000000000) != 0 ? PIECES_AT_ONCE : 1;
+    return atomic_load(&parts->open) && parts->left < most;
+}
+
 /* Of one whose parts run: have they ended, or is there another piece to give? Under engine_lock. */
 static bool goes_on(const struct queue *queue, const struct held *held)
 {
@@ -213,13 +223,104 @@ static cl_int read_elsewhere(struct held *held, struct residence *residence, uin
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
+static void measure(const struct pieces *pieces, struct parts *parts)
+{
+    uint64_t items, ns;
+    if (parts && parts_measure(parts, &items, &ns))
+        pace_measured(pieces->pace, items, ns);
+}
+
+/* Where pieces of one kernel must not run beside others it is alone, or goes whole. */
+static void be_alone(struct pieces *pieces, const struct queue *queue,
+                     const struct residence *residence)
+{
+    if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures)
+        return;
+    pieces->alone = queue_alone_begin(queue);
+    pieces->measures = !pieces->alone;
+}
+
+static void end_alone(struct pieces *pieces)
+{
+    if (pieces->alone)
+        queue_alone_end();
+    pieces->alone = false;
+}
+
+/* Its parts are the event's once the first piece was given. */
+static cl_int give(struct command *command, struct pieces *pieces, struct event *event,
+                   struct parts *parts, struct residence *residence, uint8_t place, cl_uint waits,
+                   struct event *const *wait_list)
+{
+    cl_event real;
+    struct part *part = parts_vacant(event, parts);
+    if (!part)
+        return COMMAND_ABSENT; /* cannot be: there are fewer than may be */
+    be_alone(pieces, command->queue, residence);
+    pieces_plan_slice(pieces);
+    cl_int error = command_ready(command, residence, place);
+    if (error != CL_SUCCESS)
+        return error;
+    uint64_t begun = queue_step(command->queue), given = clock_now_ns();
+    error = command_issue(command, residence, place, waits, wait_list, &real);
+    if (error != CL_SUCCESS)
+        return error;
+    pieces_take(pieces);
+    command_begin_anew(command); /* each may need room of its own */
+    if (event_state(event) == EVENT_HELD) {
+        event->begun = begun;
+        event_issued_in_parts(event, parts);
+    }
+    parts_give(event, part, place, real, given, pieces->count * pieces->row);
+    if (pieces_are_given(pieces))
+        parts_close(parts, CL_SUCCESS);
+    return CL_SUCCESS;
+}
+
+/* Give the next piece, with the command's event, HELD before the first and ISSUED afterwards.
+ * COMMAND_ABSENT; or, before the first, the error that it ends in. Inside the gate. */
+static cl_int pieces_give(struct command *command, struct event *event, struct residence *residence,
+                          uint8_t place, cl_uint waits, struct event *const *wait_list)
+{
+    struct pieces *pieces = command->ops->pieces(command);
+    if (event->parts) {
+        measure(pieces, event->parts);
+        cl_int error =
+            give(command, pieces, event, event->parts, residence, place, waits, wait_list);
+        if (error != CL_SUCCESS && error != COMMAND_ABSENT) {
+            parts_close(event->parts, error);
+            return CL_SUCCESS;
+        }
+        return error;
+    }
+    struct parts *parts = event_watch(event) ? parts_create_open(PIECES_AT_ONCE) : NULL;
+    if (!parts)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = give(command, pieces, event, parts, residence, place, waits, wait_list);
+    if (error != CL_SUCCESS) {
+        end_alone(pieces);
+        parts_leave(parts);
+    }
+    return error;
+}
+
+/* All have ended, and the event with them. */
+static void pieces_ended(struct command *command, struct event *event)
+{
+    struct pieces *pieces = command->ops->pieces(command);
+    end_alone(pieces);
+    measure(pieces, event->parts);
+    if (!event_failed(event))
+        pace_settle(pieces->pace, pieces->groups * pieces->row);
+}
+
 /* The next piece of a command, or the end of those. As let_go. */
 static cl_int let_piece_go(struct held *held, struct residence *residence, uint8_t place)
 {
     cl_int error = held->error;
     if (held->given && error != CL_SUCCESS) {
         turn_end(held->command);
-        pieces_give_up(held->event, error);
+        parts_close(held->event->parts, error);
         return PARTS_GIVEN;
     }
     if (!held->given)

@@ -1,7 +1,7 @@
 #ifndef RESEAT_STATE_COMMAND_PIECES_H
 #define RESEAT_STATE_COMMAND_PIECES_H
 
-#include "state/command/command.h"
+#include "state/object/residence.h"
 #include "state/object/usage.h"
 
 /*
@@ -62,20 +62,5 @@ static inline void pieces_take(struct pieces *pieces)
 /** Offset and size of the planned piece along dim. */
 size_t pieces_offset(const struct pieces *pieces);
 size_t pieces_size(const struct pieces *pieces);
-
-/* For hold.c. */
-
-/**
- * Give the next piece of @command, with @event (HELD before the first, ISSUED afterwards).
- * CL_SUCCESS; COMMAND_ABSENT; or, before the first, the error that it ends in. Inside the gate.
- */
-cl_int pieces_give(struct command *command, struct event *event, struct residence *residence,
-                   uint8_t place, cl_uint waits, struct event *const *wait_list);
-/** No more are given: @error is what became of it. */
-void pieces_give_up(struct event *event, cl_int error);
-/** The driver has fewer than it may, and there are more. Under engine_lock. */
-bool pieces_wanted(const struct command *command, const struct event *event);
-/** All have ended, @event with them. */
-void pieces_ended(struct command *command, struct event *event);
 
 #endif
