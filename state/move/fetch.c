@@ -45,7 +45,7 @@ struct item {
 struct fetching {
     struct item *items;
     size_t count, at; /* those before `at` are there, or left to commands */
-    struct pace pace;
+    struct throttle throttle;
     uint64_t passed; /* bytes of the items before `at` */
     size_t slice;    /* bytes that take the link about SLICE_NS */
     unsigned tries;  /* to end it */
@@ -217,7 +217,7 @@ static bool has_to_stop(void)
 
 static void size_slice(struct fetching *f, double bytes)
 {
-    double most = f->pace.rate != 0 ? (double)f->pace.rate / 16 : (double)SLICE_MOST;
+    double most = f->throttle.rate != 0 ? (double)f->throttle.rate / 16 : (double)SLICE_MOST;
     bytes = bytes > most ? most : bytes;
     f->slice = bytes < (double)SLICE_LEAST  ? SLICE_LEAST
                : bytes > (double)SLICE_MOST ? SLICE_MOST
@@ -280,7 +280,7 @@ static uint64_t batch_copy(struct fetching *f, size_t seat, const struct batch *
         tell(f, seat, batch);
         if (*ret_error != 0)
             return now;
-        uint64_t due = pace_take(&f->pace, slice.bytes, clock_now_ns());
+        uint64_t due = throttle_take(&f->throttle, slice.bytes, clock_now_ns());
         if (due > clock_now_ns())
             return due;
     }
@@ -431,7 +431,7 @@ void fetch_begin(struct seat *seat, uint64_t bandwidth)
     struct fetching *f = &fetchings[seat->index];
     uint64_t total = 0;
     forget(seat->index);
-    f->pace.rate = bandwidth;
+    f->throttle.rate = bandwidth;
     size_slice(f, SLICE_FIRST);
     if (!list(f, seat, &total)) {
         log_warn("no memory to fetch what is left in host memory: it stays until it is named");

@@ -380,7 +380,7 @@ void move_transact(struct move *move)
     const struct move_request *request = move->request;
     move->limits = (struct transfer_limits){
         .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
-    move->pace.rate = request->bandwidth;
+    move->throttle.rate = request->bandwidth;
     move->yields = request->prewarm;
     do {
         move->gave_way = false;

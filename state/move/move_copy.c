@@ -131,7 +131,8 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
 {
     uint8_t from = roots->from;
     struct transfer_limits limits = move->limits;
-    limits.pace = quiet ? NULL : &move->pace; /* nobody is stopped for longer than need be */
+    limits.throttle =
+        quiet ? NULL : &move->throttle; /* nobody is stopped for longer than need be */
     int error = 0;
     for (size_t at = 0; error == 0 && at < roots->count;) {
         size_t count = 0;
@@ -371,10 +372,10 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     if (error == 0 && goes) {
         move->total += roots.bytes;
         error = markers_await(move, &markers);
-        uint64_t began = clock_now_ns(), slept = move->pace.slept_ns;
+        uint64_t began = clock_now_ns(), slept = move->throttle.slept_ns;
         if (error == 0)
             error = refresh(move, entry, entry->to, &roots, false);
-        *ret_ns += clock_now_ns() - began - (move->pace.slept_ns - slept);
+        *ret_ns += clock_now_ns() - began - (move->throttle.slept_ns - slept);
     }
     markers_finish(&markers);
     roots_finish(&roots);

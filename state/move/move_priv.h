@@ -31,7 +31,7 @@ struct move {
     struct move_context *contexts;
     size_t context_count;
     struct transfer_limits limits;
-    struct pace pace; /**< Of what is copied ahead. */
+    struct throttle throttle; /**< Of what is copied ahead. */
     struct move_rounds rounds;
     _Atomic uint64_t done;
     uint64_t total;

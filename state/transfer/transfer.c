@@ -115,10 +115,10 @@ static size_t plain_room(const struct transfer *transfer)
 /* What goes at once, so that a slow pace is kept from moment to moment. */
 static size_t paced_room(const struct transfer *transfer, size_t room)
 {
-    const struct pace *pace = transfer->limits.pace;
-    if (!pace || pace->rate == 0)
+    const struct throttle *throttle = transfer->limits.throttle;
+    if (!throttle || throttle->rate == 0)
         return room;
-    uint64_t moment = pace->rate / (NS_PER_S / PACE_BURST_NS);
+    uint64_t moment = throttle->rate / (NS_PER_S / THROTTLE_BURST_NS);
     if (moment < PACED_LEAST)
         moment = PACED_LEAST;
     return room < moment ? room : (size_t)moment;

@@ -3,7 +3,7 @@
 
 #include "state/object/image_shape.h"
 #include "state/object/residence.h"
-#include "state/transfer/pace.h"
+#include "state/transfer/throttle.h"
 
 /*
  * The transfer engine: bytes of many objects from one end to another, as fast as the link.
@@ -32,7 +32,7 @@ struct transfer_limits {
     bool lent;                        /**< Items may be: nothing goes straight from host memory. */
     const struct transfer_work *work; /**< Or NULL. With it all bytes pass through host memory. */
     /** Bytes wait for it before they go; or NULL. Of one transfer at a time. */
-    struct pace *pace;
+    struct throttle *throttle;
 };
 
 /** What to move: a run of a buffer, or rows or slices of an image through its window's layout. */

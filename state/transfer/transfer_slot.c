@@ -378,8 +378,8 @@ int slot_take(struct transfer *transfer, struct slot **ret_slot)
  * says what the link can do. */
 static void keep_pace(struct transfer *transfer, uint64_t bytes)
 {
-    struct pace *pace = transfer->limits.pace;
-    uint64_t now = clock_now_ns(), due = pace ? pace_take(pace, bytes, now) : now;
+    struct throttle *throttle = transfer->limits.throttle;
+    uint64_t now = clock_now_ns(), due = throttle ? throttle_take(throttle, bytes, now) : now;
     if (due <= now)
         return;
     pthread_mutex_lock(&transfer->lock);
@@ -391,7 +391,7 @@ static void keep_pace(struct transfer *transfer, uint64_t bytes)
         clock_wait(&transfer->progress, &transfer->lock, look < due ? look : due);
         now = clock_now_ns();
     }
-    pace->slept_ns += now - began;
+    throttle->slept_ns += now - began;
     pthread_mutex_unlock(&transfer->lock);
 }
 

@@ -228,7 +228,7 @@ Test(rounds, a_strict_move_does_not_wait_for_long_commands_with_the_program_stop
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
 }
 
-/* It cannot be faster than that; that each byte is paid for is test_pace's. */
+/* It cannot be faster than that; that each byte is paid for is test_throttle's. */
 Test(rounds, keep_to_a_bandwidth, .timeout = 120)
 {
     struct move_request request = {.bandwidth = 4 * BUFFERS * BYTES};

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_TRANSFER_PACE_H
-#define RESEAT_STATE_TRANSFER_PACE_H
+#ifndef RESEAT_STATE_TRANSFER_THROTTLE_H
+#define RESEAT_STATE_TRANSFER_THROTTLE_H
 
 #include <stdint.h>
 
@@ -10,10 +10,10 @@
  */
 
 /** How much may be saved up: nanoseconds of the rate. */
-#define PACE_BURST_NS 10000000u
+#define THROTTLE_BURST_NS 10000000u
 
 /** Zeroed: no limit. One thread at a time. */
-struct pace {
+struct throttle {
     uint64_t rate;     /**< Bytes a second; 0: no limit. */
     uint64_t paid_ns;  /**< When all that was taken is paid for. */
     uint64_t slept_ns; /**< How long its users have waited for it, all together. */
@@ -23,6 +23,6 @@ struct pace {
  * Take @bytes. Returns when they may go: @now_ns, or later. Any number of bytes may be taken at
  * once; what they cost is waited for before they go, but for what was saved up.
  */
-uint64_t pace_take(struct pace *pace, uint64_t bytes, uint64_t now_ns);
+uint64_t throttle_take(struct throttle *throttle, uint64_t bytes, uint64_t now_ns);
 
 #endif
