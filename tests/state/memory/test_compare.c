@@ -267,6 +267,39 @@ Test(compare, what_is_written_alike_is_not_copied, .timeout = 60)
     }
 }
 
+/* They are filled there, whether it has anything of it or not. */
+Test(compare, zeroes_are_not_sent_to_a_device, .timeout = 60)
+{
+    static struct world w;
+    const cl_uint zero = 0;
+    world_open(&w, CONFIG, 0);
+    prepare(&w, "two");
+    OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, DIGEST_CHUNK - 5, BYTES / 2, 0, NULL,
+                           NULL));
+    memset(w.model + DIGEST_CHUNK - 5, 0, BYTES / 2);
+    const size_t tail = BYTES % DIGEST_CHUNK + 100;
+    OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, BYTES - tail, tail, 0, NULL, NULL));
+    memset(w.model + BYTES - tail, 0, tail);
+    size_t filled = (BYTES / 2 - 5) / DIGEST_CHUNK * DIGEST_CHUNK + BYTES % DIGEST_CHUNK;
+    cr_assert_eq(refresh_quietly(&w, TARGET), BYTES - filled);
+    set_words(&w, 0, WORDS / 4, 9);
+    cr_assert_gt(refresh_quietly(&w, TARGET), 0);
+    OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, 0, BYTES, 0, NULL, NULL));
+    memset(w.model, 0, BYTES);
+    cr_assert_eq(refresh_quietly(&w, TARGET), 0);
+    cr_assert_eq(emu_shared_arm(w.rig.emu, "two", 1, "clEnqueueFillBuffer", 0), 0);
+    set_words(&w, 0, WORDS, 10);
+    (void)refresh_quietly(&w, TARGET);
+    OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, 0, BYTES, 0, NULL, NULL));
+    memset(w.model, 0, BYTES);
+    OK(clFinish(w.p.queue));
+    cr_assert_eq(gate_close(0), 0);
+    cr_assert_eq(refresh(&w, TARGET, true, 0, NULL).result, -EIO);
+    gate_open();
+    cr_assert_not(replica_is_latest(w.root, TARGET));
+    cr_assert_eq(refresh_quietly(&w, TARGET), 0);
+}
+
 /* What a map wrote into the window is not what was digested there. */
 Test(compare, what_the_program_mapped_is_not_taken_for_what_was_there, .timeout = 60)
 {
@@ -279,7 +312,8 @@ Test(compare, what_the_program_mapped_is_not_taken_for_what_was_there, .timeout 
         (void)refresh_quietly(&w, PLACE_HOST); /* compared: its digests are kept */
         name_only(&w);
         write_mapped(&w, 3 * DIGEST_CHUNK, 5000);
-        set_words(&w, (cl_uint)(3 * DIGEST_CHUNK / 4), 2000, i); /* as it was before */
+        const cl_uint first = 3 * DIGEST_CHUNK / 4;
+        set_words(&w, first, 2000, i + first); /* as it was before */
         cr_assert_leq(refresh_quietly(&w, PLACE_HOST), BYTES);
     }
 }
