@@ -179,7 +179,8 @@ static bool pays(const struct compare_way *way, size_t bytes, size_t unknown)
     double builds = (from ? digest_device_build(from) : 0) + (to ? digest_device_build(to) : 0);
     if (way->quiet)
         return source + target + builds < PART_QUIET * whole;
-    return source < PART_SOURCE * whole && target + builds < TIMES_AHEAD * whole;
+    return source < PART_SOURCE * whole && target < TIMES_AHEAD * whole &&
+           builds < TIMES_AHEAD * whole;
 }
 
 /* Built and measured. */

@@ -318,6 +318,22 @@ Test(compare, what_the_program_mapped_is_not_taken_for_what_was_there, .timeout 
     }
 }
 
+/* The host has what it had when it was spilled before. */
+Test(compare, a_second_spill_carries_what_changed, .timeout = 60)
+{
+    static struct world w;
+    world_open(&w, CONFIG, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        set_words(&w, i * 50000, 100, i);
+        OK(clFinish(w.p.queue));
+        (void)room_shrink(0, 0);
+        cr_assert(replica_is_latest(w.root, PLACE_HOST) && !w.root->real[0]);
+        cr_assert_arr_eq(memory_host_bytes(w.root), w.model, BYTES);
+        if (i > 0)
+            cr_assert_eq(compare_last(w.root, PLACE_HOST), DIGEST_CHUNK);
+    }
+}
+
 /* Views and ranges that begin in the middle of a chunk. */
 Test(compare, parts_of_chunks_are_compared_as_well, .timeout = 60)
 {
