@@ -179,15 +179,37 @@ static struct refreshed refresh(struct world *w, uint8_t to, bool quiet, uint64_
     return refreshed;
 }
 
-/* While the program runs: with the writes of before ended, and those that come kept apart. */
-static struct refreshed refresh_ahead(struct world *w, uint8_t to)
+struct writing {
+    struct world *world;
+    unsigned after_ms;
+    cl_uint first, value;
+};
+
+static void *write_later(void *data)
 {
+    const struct writing *writing = data;
+    engine_rig_sleep(writing->after_ms);
+    set_words(writing->world, writing->first, 1000, writing->value);
+    OK(clFinish(writing->world->p.queue));
+    return NULL;
+}
+
+/* While the program runs: with the writes of before ended, and those that come kept apart.
+ *
+ * @writing  Comes meanwhile, in another thread; or NULL. */
+static struct refreshed refresh_ahead(struct world *w, uint8_t to, struct writing *writing)
+{
+    pthread_t thread;
     OK(clFinish(w->p.queue));
     cr_assert_eq(gate_close(0), 0);
     uint64_t version = extents_watch(w->root);
     gate_open();
+    if (writing)
+        cr_assert_eq(pthread_create(&thread, NULL, write_later, writing), 0);
     struct refreshed refreshed = refresh(w, to, false, version, NULL);
     cr_assert_eq(refreshed.result, 0);
+    if (writing)
+        pthread_join(thread, NULL);
     extents_unwatch(w->root);
     return refreshed;
 }
@@ -214,7 +236,7 @@ static void agree(struct world *w, unsigned seed)
         for (unsigned writes = pick(w, 4); writes > 0; writes--)
             write_something(w);
         if (pick(w, 2)) {
-            (void)refresh_ahead(w, to);
+            (void)refresh_ahead(w, to, NULL);
             continue;
         }
         OK(clFinish(w->p.queue));
@@ -287,13 +309,14 @@ Test(compare, zeroes_are_not_sent_to_a_device, .timeout = 60)
     OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, 0, BYTES, 0, NULL, NULL));
     memset(w.model, 0, BYTES);
     cr_assert_eq(refresh_quietly(&w, TARGET), 0);
-    cr_assert_eq(emu_shared_arm(w.rig.emu, "two", 1, "clEnqueueFillBuffer", 0), 0);
     set_words(&w, 0, WORDS, 10);
     (void)refresh_quietly(&w, TARGET);
     OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, 0, BYTES, 0, NULL, NULL));
     memset(w.model, 0, BYTES);
     OK(clFinish(w.p.queue));
     cr_assert_eq(gate_close(0), 0);
+    /* The first is the digests'. */
+    cr_assert_eq(emu_shared_arm(w.rig.emu, "two", 2, "clEnqueueFillBuffer", 0), 0);
     cr_assert_eq(refresh(&w, TARGET, true, 0, NULL).result, -EIO);
     gate_open();
     cr_assert_not(replica_is_latest(w.root, TARGET));
@@ -371,21 +394,6 @@ Test(compare, parts_of_chunks_are_compared_as_well, .timeout = 60)
  * While the program writes.
  */
 
-struct writing {
-    struct world *world;
-    unsigned after_ms;
-    cl_uint first, value;
-};
-
-static void *write_later(void *data)
-{
-    const struct writing *writing = data;
-    engine_rig_sleep(writing->after_ms);
-    set_words(writing->world, writing->first, 1000, writing->value);
-    OK(clFinish(writing->world->p.queue));
-    return NULL;
-}
-
 /* A chunk changes between its digest and its copy, and then back to what was digested. */
 static void written_meanwhile(uint8_t to)
 {
@@ -399,12 +407,9 @@ static void written_meanwhile(uint8_t to)
     (void)refresh_quietly(&w, to);
     for (unsigned i = 0; i < 4; i++) {
         struct writing writing = {&w, 30, last, 5000 + i};
-        pthread_t thread;
         set_words(&w, 0, WORDS / 2, i);
         set_words(&w, last, 1000, 900 + i);
-        cr_assert_eq(pthread_create(&thread, NULL, write_later, &writing), 0);
-        (void)refresh_ahead(&w, to);
-        pthread_join(thread, NULL);
+        (void)refresh_ahead(&w, to, &writing);
         cr_assert_not(replica_is_latest(w.root, to));
         set_words(&w, last, 1000, 900 + i);
         (void)refresh_quietly(&w, to);
@@ -463,6 +468,7 @@ static const char *const functions[] = {
     "clCreateProgramWithSource", "clBuildProgram",      "clCreateKernel",
     "clGetKernelWorkGroupInfo",  "clCreateBuffer",      "clSetKernelArg",
     "clEnqueueNDRangeKernel",    "clEnqueueReadBuffer", "clFinish",
+    "clEnqueueFillBuffer",       "clGetEventInfo",
 };
 
 /* Whatever call fails on either device, either all of it is copied, or what failed is the copy. */
