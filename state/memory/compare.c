@@ -201,6 +201,10 @@ static bool is_worth(const struct compare_way *way, const struct memory *root, s
 bool compare_helps(const struct compare_way *way, struct memory *root, struct range range)
 {
     size_t bytes = range.end - range.begin;
+    uint64_t last = compare_last(root, way->to);
+    /* Most of it changes all the time: it would be copied again and again for nothing. */
+    if (last != UINT64_MAX && last > bytes / 2)
+        return false;
     return is_comparable(way, root, range) && is_kept(way, root) &&
            is_worth(way, root, bytes, bytes);
 }
@@ -254,6 +258,7 @@ int compare_begin(const struct compare_way *way, struct memory *root, struct ran
         compare_forget_at(root, way->to);
         return 0;
     }
+    c.compared = known;
     c.target = take(root);
     if (c.target && !holds(way, root, c.target)) {
         free(c.target);
@@ -327,7 +332,7 @@ void compare_end(const struct compare_way *way, struct comparison *c, bool copie
     if (!c->source)
         return;
     struct known *known = c->target;
-    known->differed = differing_bytes(c);
+    known->differed = c->compared ? differing_bytes(c) : UINT64_MAX;
     /* While the program runs it may have written what was copied since it was digested. */
     for (size_t i = 0; i < c->count; i++)
         if (differs(c, i))

@@ -33,6 +33,7 @@ struct comparison {
     size_t first, count;   /**< Chunks. */
     struct digest *source; /**< Owned; NULL: it was not compared. */
     struct known *target;  /**< Owned. */
+    bool compared;         /**< The target had something; else it is looked at for zeroes alone. */
     bool fills;            /**< Zeroes need not be sent. */
     struct digest zero;    /**< Of a chunk of zeroes, */
     struct digest last;    /**< and of as many bytes of them as the last chunk has. */

@@ -460,6 +460,27 @@ Test(compare, while_the_program_is_paused_only_the_source_is_digested, .timeout 
     cr_assert_eq(launches(&w, "two"), asked[1]);
 }
 
+/* Once it is seen that nearly all of it is new each time it waits for the pause. */
+Test(compare, what_changes_all_over_is_not_copied_again_and_again, .timeout = 60)
+{
+    static struct world w;
+    world_open(&w, CONFIG, 0);
+    prepare(&w, "two");
+    for (unsigned round = 0; round < 4; round++) {
+        cr_assert_eq(gate_close(0), 0);
+        uint64_t version = extents_watch(w.root);
+        gate_open();
+        set_words(&w, 0, WORDS, round);
+        OK(clFinish(w.p.queue));
+        struct refreshed refreshed = refresh(&w, TARGET, false, version, NULL);
+        extents_unwatch(w.root);
+        cr_assert_eq(refreshed.result, 0);
+        cr_assert_eq(refreshed.copied, round < 2 ? BYTES : 0, "round %u: %llu", round,
+                     (unsigned long long)refreshed.copied);
+    }
+    cr_assert_eq(refresh_quietly(&w, TARGET), BYTES);
+}
+
 /*
  * Failures.
  */
