@@ -14,6 +14,8 @@
 #define PART_QUIET  0.7
 #define PART_SOURCE 0.5
 #define TIMES_AHEAD 4.0
+/* And what looking for zeroes may take, of which there may be none. */
+#define PART_ZEROES (1.0 / 16)
 #define FAST        100e9 /* bytes a second, of a device that was not measured yet */
 
 _Atomic int compare_when = COMPARE_WHERE_IT_PAYS;
@@ -112,12 +114,11 @@ static bool is_comparable(const struct compare_way *way, struct memory *root, st
            (way->to != PLACE_HOST || is_kept(way, root)) && !map_any(root);
 }
 
-/* There are bytes that may be the same, and that are to be copied over. */
-static bool has_target(const struct compare_way *way, const struct memory *root, struct range range)
+/* There are bytes that may be the same. */
+static bool has_target(const struct compare_way *way, const struct memory *root)
 {
     bool there = way->to != PLACE_HOST || root->store || (root->window && !memory_is_lent(root));
-    return there && (atomic_load(&root->filled) & (1u << way->to)) &&
-           !extents_latest(root, way->to, range);
+    return there && (atomic_load(&root->filled) & (1u << way->to));
 }
 
 static int digest_at(const struct compare_way *way, const struct memory *root, uint8_t place,
@@ -178,7 +179,8 @@ static bool pays(const struct compare_way *way, size_t bytes, size_t unknown)
     double builds = (from ? digest_device_build(from) : 0) + (to ? digest_device_build(to) : 0);
     if (way->quiet)
         return source + target + builds < PART_QUIET * whole;
-    return source < PART_SOURCE * whole && target + builds < TIMES_AHEAD * whole;
+    return source < PART_SOURCE * whole && target < TIMES_AHEAD * whole &&
+           builds < TIMES_AHEAD * whole;
 }
 
 /* Built and measured. */
@@ -199,8 +201,36 @@ static bool is_worth(const struct compare_way *way, const struct memory *root, s
 bool compare_helps(const struct compare_way *way, struct memory *root, struct range range)
 {
     size_t bytes = range.end - range.begin;
+    uint64_t last = compare_last(root, way->to);
+    /* Most of it changes all the time: it would be copied again and again for nothing. */
+    if (last != UINT64_MAX && last > bytes / 2)
+        return false;
     return is_comparable(way, root, range) && is_kept(way, root) &&
            is_worth(way, root, bytes, bytes);
+}
+
+/* A device has nothing that could be the same yet, but can be filled. */
+static bool zeroes_pay(const struct compare_way *way, const struct memory *root, size_t bytes)
+{
+    if (way->from == PLACE_HOST || way->to == PLACE_HOST)
+        return false;
+    if (atomic_load(&compare_when) == COMPARE_ALWAYS)
+        return true;
+    struct residence *from = residence_at(way, way->from);
+    double most = PART_ZEROES * transfer_predict(from, residence_at(way, way->to), bytes);
+    return digest_device_build(from) + digest_seconds(way, way->from, (double)bytes) < most &&
+           begin_at(way, root, way->from) && digest_seconds(way, way->from, (double)bytes) < most;
+}
+
+/* What zeroes have, for the chunks of @root. */
+static int learn_zeroes(const struct memory *root, struct comparison *c)
+{
+    static const char zeroes[DIGEST_CHUNK];
+    size_t rest = root->size % DIGEST_CHUNK;
+    int error = digest_host(zeroes, sizeof(zeroes), 0, 1, NULL, &c->zero);
+    return error != 0
+               ? error
+               : digest_host(zeroes, rest != 0 ? rest : sizeof(zeroes), 0, 1, NULL, &c->last);
 }
 
 static void finish(struct comparison *c)
@@ -213,14 +243,22 @@ static void finish(struct comparison *c)
 int compare_begin(const struct compare_way *way, struct memory *root, struct range range,
                   struct comparison *ret)
 {
-    struct comparison c = {.root = root, .range = range, .first = range.begin / DIGEST_CHUNK};
+    struct comparison c = {.root = root,
+                           .range = range,
+                           .first = range.begin / DIGEST_CHUNK,
+                           .fills = way->to != PLACE_HOST};
+    size_t bytes = range.end - range.begin;
     int error = -ENOTSUP;
     *ret = (struct comparison){0};
     c.count = digest_chunks(range.end) - c.first;
-    if (!has_target(way, root, range) || !is_comparable(way, root, range)) {
+    if (extents_latest(root, way->to, range))
+        return 0;
+    bool comparable = is_comparable(way, root, range), known = has_target(way, root);
+    if (!comparable || (!known && !zeroes_pay(way, root, bytes))) {
         compare_forget_at(root, way->to);
         return 0;
     }
+    c.compared = known;
     c.target = take(root);
     if (c.target && !holds(way, root, c.target)) {
         free(c.target);
@@ -229,12 +267,13 @@ int compare_begin(const struct compare_way *way, struct memory *root, struct ran
     if (!c.target)
         c.target = known_new(way, root);
     c.source = c.target ? calloc(c.count, sizeof(*c.source)) : NULL;
-    if (c.source && is_worth(way, root, range.end - range.begin,
-                             unknown(c.target, c.first, c.count) * DIGEST_CHUNK)) {
+    if (c.source &&
+        (!known || is_worth(way, root, bytes, unknown(c.target, c.first, c.count) * DIGEST_CHUNK)))
+        error = learn_zeroes(root, &c);
+    if (error == 0 && known)
         error = learn(way, root, c.target, c.first, c.count);
-        if (error == 0)
-            error = digest_at(way, root, way->from, c.first, c.count, c.source);
-    }
+    if (error == 0)
+        error = digest_at(way, root, way->from, c.first, c.count, c.source);
     if (error == 0)
         *ret = c;
     else
@@ -247,27 +286,36 @@ static bool differs(const struct comparison *c, size_t i)
     return !digest_same(&c->source[i], &c->target->digests[c->first + i]);
 }
 
-bool compare_next(const struct comparison *c, size_t at, struct range *ret_run)
+static bool is_zero(const struct comparison *c, size_t i)
+{
+    bool last = c->first + i + 1 == c->target->count;
+    return c->fills && digest_same(&c->source[i], last ? &c->last : &c->zero);
+}
+
+bool compare_next(const struct comparison *c, size_t at, struct range *ret_run, bool *ret_zero)
 {
     size_t i = at > c->range.begin ? (at + DIGEST_CHUNK - 1) / DIGEST_CHUNK - c->first : 0;
     while (i < c->count && !differs(c, i))
         i++;
     if (i >= c->count)
         return false;
+    bool zero = is_zero(c, i);
     size_t end = i;
-    while (end < c->count && differs(c, end))
+    while (end < c->count && differs(c, end) && is_zero(c, end) == zero)
         end++;
     struct range run = {(c->first + i) * DIGEST_CHUNK, (c->first + end) * DIGEST_CHUNK};
     ret_run->begin = run.begin > c->range.begin ? run.begin : c->range.begin;
     ret_run->end = run.end < c->range.end ? run.end : c->range.end;
+    *ret_zero = zero;
     return true;
 }
 
-uint64_t compare_bytes(const struct comparison *c)
+static uint64_t differing_bytes(const struct comparison *c)
 {
     struct range run = {0, 0};
     uint64_t bytes = 0;
-    while (compare_next(c, run.end, &run))
+    bool zero;
+    while (compare_next(c, run.end, &run, &zero))
         bytes += run.end - run.begin;
     return bytes;
 }
@@ -284,7 +332,7 @@ void compare_end(const struct compare_way *way, struct comparison *c, bool copie
     if (!c->source)
         return;
     struct known *known = c->target;
-    known->differed = compare_bytes(c);
+    known->differed = c->compared ? differing_bytes(c) : UINT64_MAX;
     /* While the program runs it may have written what was copied since it was digested. */
     for (size_t i = 0; i < c->count; i++)
         if (differs(c, i))

@@ -33,6 +33,10 @@ struct comparison {
     size_t first, count;   /**< Chunks. */
     struct digest *source; /**< Owned; NULL: it was not compared. */
     struct known *target;  /**< Owned. */
+    bool compared;         /**< The target had something; else it is looked at for zeroes alone. */
+    bool fills;            /**< Zeroes need not be sent. */
+    struct digest zero;    /**< Of a chunk of zeroes, */
+    struct digest last;    /**< and of as many bytes of them as the last chunk has. */
 };
 
 /** When replicas are compared. For tests: it is where that pays. */
@@ -48,7 +52,8 @@ bool compare_helps(const struct compare_way *way, struct memory *root, struct ra
 
 /**
  * Compare @range of @root, where that is possible and expected to take less time than the copying
- * that it saves. Nobody else copies to way->to meanwhile.
+ * that it saves. Where a device has nothing to compare with it is looked at for zeroes, if another
+ * device finds those many times sooner than it copies. Nobody else copies to way->to meanwhile.
  *
  * Blocks on the devices and on digesting host memory. Returns 0, -ETIMEDOUT or -ECANCELED.
  *
@@ -56,13 +61,15 @@ bool compare_helps(const struct compare_way *way, struct memory *root, struct ra
  */
 MUST_CHECK int compare_begin(const struct compare_way *way, struct memory *root, struct range range,
                              struct comparison *ret);
-/** The next run of bytes at or after @at that differ; false when there are none. */
-bool compare_next(const struct comparison *comparison, size_t at, struct range *ret_run);
-/** Bytes that differ. */
-uint64_t compare_bytes(const struct comparison *comparison);
+/** The next run of bytes at or after @at that differ; false when there are none.
+ *
+ * @ret_zero  All of it is zeroes in the source, which the target can be filled with.
+ */
+bool compare_next(const struct comparison *comparison, size_t at, struct range *ret_run,
+                  bool *ret_zero);
 /**
- * What differs was copied, if @copied. While the program runs what the target has now is digested
- * for the next time. Blocks as compare_begin.
+ * What differs was copied or filled, if @copied. While the program runs what the target has now is
+ * digested for the next time. Blocks as compare_begin.
  */
 void compare_end(const struct compare_way *way, struct comparison *comparison, bool copied);
 

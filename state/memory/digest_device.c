@@ -158,7 +158,8 @@ static cl_int build(struct residence *residence, const uint64_t *key)
         return error;
     digest->digests = cl->clCreateBuffer(residence->context, CL_MEM_WRITE_ONLY,
                                          LAUNCH_MAX * sizeof(struct digest), NULL, &error);
-    return error;
+    digest->staging = malloc(LAUNCH_MAX * sizeof(struct digest));
+    return error != CL_SUCCESS || digest->staging ? error : CL_OUT_OF_HOST_MEMORY;
 }
 
 /* Have the device for this thread alone. 0; -ENOTSUP: another one has it, or it is not to be had.
@@ -222,34 +223,65 @@ static uint64_t time_of(const cl_icd_dispatch *cl, cl_event event)
     return end > start ? end - start : 0;
 }
 
-/* One launch, and its digests. Nothing is under way afterwards. The best of all is how fast the
- * device is: the program's kernels may be in the way of the others. */
+/* Whatever a wait said, what counts is how the command ended. */
+static cl_int ended(const cl_icd_dispatch *cl, cl_event event)
+{
+    cl_int status = CL_QUEUED;
+    cl_int error =
+        cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL);
+    return error != CL_SUCCESS     ? error
+           : status == CL_COMPLETE ? CL_SUCCESS
+           : status < 0            ? status
+                                   : CL_INVALID_EVENT;
+}
+
+/* Digests of before must not pass for those of a kernel that did nothing: zeroes are none. */
+static cl_int enqueue(struct residence *residence, size_t count, cl_event events[2])
+{
+    static const cl_uint unknown;
+    const cl_icd_dispatch *cl = residence->cl;
+    const struct residence_digest *digest = &residence->digest;
+    const size_t local = digest->items, global = count * local,
+                 bytes = count * sizeof(struct digest);
+    cl_int error = cl->clEnqueueFillBuffer(residence->io, digest->digests, &unknown,
+                                           sizeof(unknown), 0, bytes, 0, NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = cl->clEnqueueNDRangeKernel(residence->io, digest->kernel, 1, NULL, &global, &local,
+                                           0, NULL, &events[0]);
+    if (error == CL_SUCCESS)
+        error = cl->clEnqueueReadBuffer(residence->io, digest->digests, CL_FALSE, 0, bytes,
+                                        digest->staging, 0, NULL, &events[1]);
+    return error;
+}
+
+/* One launch, and its digests. The best of all is how fast the device is: the program's kernels may
+ * be in the way of the others. */
 static cl_int launch(struct residence *residence, cl_mem real, size_t size, size_t first,
                      size_t count, struct digest *ret)
 {
-    const struct residence_digest *digest = &residence->digest;
-    const cl_icd_dispatch *cl = residence->cl;
-    const size_t local = digest->items, global = count * local;
-    cl_event event = NULL;
+    cl_event events[2] = {NULL, NULL};
     cl_int error = set_arguments(residence, real, size, first);
-    uint64_t begin = clock_now_ns();
     if (error != CL_SUCCESS)
         return error;
-    error = cl->clEnqueueNDRangeKernel(residence->io, digest->kernel, 1, NULL, &global, &local, 0,
-                                       NULL, &event);
-    if (error == CL_SUCCESS)
-        error = cl->clEnqueueReadBuffer(residence->io, digest->digests, CL_FALSE, 0,
-                                        count * sizeof(*ret), ret, 0, NULL, NULL);
-    cl_int ended = residence_await_queue(residence, residence->io);
-    cl = residence->cl; /* another one, if it was lost */
-    if (error == CL_SUCCESS && ended == CL_SUCCESS) {
-        uint64_t took = time_of(cl, event);
+    uint64_t begin = clock_now_ns();
+    error = enqueue(residence, count, events);
+    cl_int waited = error == CL_SUCCESS ? residence_await_events(residence, 2, events) : CL_SUCCESS;
+    if (error != CL_SUCCESS || waited != CL_SUCCESS)
+        (void)residence_await_queue(residence, residence->io);
+    const cl_icd_dispatch *cl = residence->cl; /* another one, if it was lost */
+    error = error != CL_SUCCESS ? error : waited;
+    for (unsigned i = 0; i < 2 && error == CL_SUCCESS; i++)
+        error = ended(cl, events[i]);
+    if (error == CL_SUCCESS) {
+        uint64_t took = time_of(cl, events[0]);
         took = took != 0 ? took : clock_now_ns() - begin + 1;
         account_raise(&residence->device->digest_rate, count * DIGEST_CHUNK * NS_PER_S / took + 1);
+        memcpy(ret, residence->digest.staging, count * sizeof(*ret));
     }
-    if (event)
-        cl->clReleaseEvent(event);
-    return error != CL_SUCCESS ? error : ended;
+    for (unsigned i = 0; i < 2; i++)
+        if (events[i])
+            cl->clReleaseEvent(events[i]);
+    return error;
 }
 
 static size_t launch_chunks(struct residence *residence)

@@ -339,23 +339,49 @@ static int straight(const struct replica_batch *batch, struct transfer *transfer
 typedef int (*copier)(const struct replica_batch *batch, struct transfer *transfer,
                       const struct part *part, cl_int *ret_error);
 
-/* What is left to copy of @parts once they were compared. */
+/* What is left of @parts, to be copied or filled with zeroes, once they were compared. */
 static int compare(const struct compare_way *way, const struct parts *parts,
-                   struct comparison *comparisons, struct parts *ret_differing)
+                   struct comparison *comparisons, struct parts *ret_differing,
+                   struct parts *ret_zeroes)
 {
     int error = 0;
     for (size_t i = 0; error == 0 && i < parts->count; i++) {
         struct part part = parts->parts[i];
         struct comparison *comparison = &comparisons[i];
+        bool zero;
         error = compare_begin(way, part.root, part.range, comparison);
         if (error == 0 && !comparison->source)
             error = parts_push(ret_differing, &part);
         for (size_t at = part.range.begin;
-             error == 0 && comparison->source && compare_next(comparison, at, &part.range);
+             error == 0 && comparison->source && compare_next(comparison, at, &part.range, &zero);
              at = part.range.end)
-            error = parts_push(ret_differing, &part);
+            error = parts_push(zero ? ret_zeroes : ret_differing, &part);
     }
     return error;
+}
+
+/* On a device, behind what was copied there. */
+static int fill(const struct replica_batch *batch, uint8_t to, const struct parts *zeroes,
+                cl_int *ret_error)
+{
+    static const cl_uint zero;
+    cl_int error = CL_SUCCESS;
+    if (zeroes->count == 0)
+        return 0;
+    struct residence *residence = residence_at(batch, to);
+    for (size_t i = 0; error == CL_SUCCESS && i < zeroes->count; i++) {
+        const struct part *part = &zeroes->parts[i];
+        bool words = (part->range.begin | size_of(part)) % sizeof(zero) == 0;
+        error = residence->cl->clEnqueueFillBuffer(residence->io, part->root->real[to], &zero,
+                                                   words ? sizeof(zero) : 1, part->range.begin,
+                                                   size_of(part), 0, NULL, NULL);
+    }
+    cl_int ended = residence_await_queue(residence, residence->io);
+    error = error != CL_SUCCESS ? error : ended;
+    if (error == CL_SUCCESS)
+        return 0;
+    *ret_error = error;
+    return -EIO;
 }
 
 /* One kind of copy for all parts that want it. */
@@ -390,13 +416,15 @@ static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to,
                     const struct parts *parts, uint64_t *ret_copied, cl_int *ret_error)
 {
     const struct compare_way way = way_of(batch, from, to);
-    struct parts differing = {0};
+    struct parts differing = {0}, zeroes = {0};
     if (parts->count == 0)
         return 0;
     struct comparison *comparisons = calloc(parts->count, sizeof(*comparisons));
-    int error = comparisons ? compare(&way, parts, comparisons, &differing) : -ENOMEM;
+    int error = comparisons ? compare(&way, parts, comparisons, &differing, &zeroes) : -ENOMEM;
     if (error == 0)
         error = copy_parts(batch, from, to, copy, &differing, ret_error);
+    if (error == 0)
+        error = fill(batch, to, &zeroes, ret_error);
     for (size_t i = 0; error == 0 && i < parts->count; i++) {
         const struct part *part = &parts->parts[i];
         atomic_fetch_or(&part->root->filled, (uint16_t)(1u << from | 1u << to));
@@ -411,6 +439,7 @@ static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to,
     }
     free(comparisons);
     free(differing.parts);
+    free(zeroes.parts);
     return error;
 }
 

@@ -305,6 +305,7 @@ void residence_digest_finish(struct residence *residence)
         residence->cl->clReleaseMemObject(digest->key);
     if (digest->digests)
         residence->cl->clReleaseMemObject(digest->digests);
+    free(digest->staging);
     *digest = (struct residence_digest){0};
 }
 
@@ -320,6 +321,8 @@ void residence_unref(struct residence *residence)
         return;
     }
     retired_release(residence->retired);
+    if (residence->digest.staging && residence->io)
+        (void)residence_await_queue(residence, residence->io);
     residence_digest_finish(residence);
     if (residence->io)
         residence->cl->clReleaseCommandQueue(residence->io);

@@ -52,7 +52,8 @@ struct residence_digest {
     cl_program program;
     cl_kernel kernel;
     cl_mem key, digests;
-    size_t items; /**< Of a work-group. */
+    void *staging; /**< Where they are read to: a wait that failed may leave a read under way. */
+    size_t items;  /**< Of a work-group. */
 };
 
 struct residence {

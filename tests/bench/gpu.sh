@@ -98,6 +98,8 @@ step "links" reseat devices --links --measure
 for mib in ${sizes//,/ }; do
     step "$mib MiB between $gpu and $cpu" \
         bench-moves --mib "$mib" --runs 2 --from "$gpu" --to "$cpu" --buffers 10000
+    step "$mib MiB between $gpu and $cpu, a hundredth rewritten all the time" \
+        bench-moves --mib "$mib" --runs 2 --from "$gpu" --to "$cpu" --busy 1
 done
 if command -v nvidia-smi >/dev/null && command -v python3 >/dev/null; then
     step "the driver's own checkpoints, and copies through registered memory" \

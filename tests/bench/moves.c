@@ -1,12 +1,14 @@
 /**
  * What moves cost, against plain blocking copies of the same bytes in the same run.
  *
- *   moves [--mib N] [--runs N] [--buffers N] [--kernels N] [--from DEV] [--to DEV]
+ *   moves [--mib N] [--runs N] [--buffers N] [--kernels N] [--busy PERCENT] [--from DEV] [--to DEV]
  *
  * Prints, for solver's state of --mib, each move's time, downtime and bytes, also of moves to
  * devices that were made ready before, and
  * the time of copying as many bytes out and in; then the same for very many small
- * objects. Needs solver and manyobjects beside it or in $PROGRAMS.
+ * objects. With --busy instead for one buffer of --mib, of which a kernel rewrites
+ * as many of a hundred chunks all the time, with the bytes copied against it. Needs
+ * solver and manyobjects, or busy, beside it or in $PROGRAMS.
  */
 #include "bench.h"
 #include "prog.h"
@@ -77,9 +79,9 @@ static double plain_copy(const struct prog *p, size_t mib)
 
 /** Start @argv, wait for its line @ready, move it to and fro, let it end with its checks. */
 static void moved(const struct plan *plan, const char *what, char *const argv[], const char *ready,
-                  double copy_s)
+                  double copy_s, size_t state_mib)
 {
-    double downtimes[2 * MAX_RUNS];
+    double downtimes[2 * MAX_RUNS], bytes[2 * MAX_RUNS];
     int out;
 
     unlink(plan->until);
@@ -89,6 +91,7 @@ static void moved(const struct plan *plan, const char *what, char *const argv[],
         const char *to = i % 2 ? plan->from : plan->to;
         struct bench_move m = bench_move("moves", to);
         downtimes[i] = m.downtime_s;
+        bytes[i] = (double)m.bytes;
         printf("%-26s %-8s %9.3f %9.3f %10.1f\n", what, to, m.total_s, m.downtime_s,
                (double)m.bytes / MIB);
     }
@@ -106,6 +109,9 @@ static void moved(const struct plan *plan, const char *what, char *const argv[],
     printf("%-26s median downtime %.3f s", what, median);
     if (copy_s > 0)
         printf(", %.2f of a plain copy out and in (%.3f s)", median / copy_s, copy_s);
+    if (state_mib > 0)
+        printf(", copied %.2f of the state",
+               bench_median(bytes, (size_t)plan->runs * 2) / MIB / (double)state_mib);
     printf("; results checked\n");
 }
 
@@ -135,14 +141,23 @@ int main(int argc, char **argv)
     double copy_s = plain_copy(&p, (size_t)mib);
     prog_close(&p);
     printf("%-26s %-8s %9s %9s %10s\n", "state", "moved to", "total s", "down s", "MiB");
+    char what[3 * NUMBER_BYTES];
+    const char *percent = prog_option_text(argc, argv, "--busy", NULL);
+    if (percent) {
+        char *const busy[] = {program("busy"), "--mib",         mib_text,
+                              "--percent",     (char *)percent, NULL};
+        snprintf(what, sizeof what, "%s MiB, %.8s%% busy", mib_text, percent);
+        moved(&plan, what, busy, "ready", copy_s, (size_t)mib);
+        unlink(plan.until);
+        return 0;
+    }
     char *const solver[] = {program("solver"), "--mib", mib_text,  "--steps", "4",
                             "--every",         "1",     "--tiles", "8",       NULL};
-    char what[3 * NUMBER_BYTES];
     snprintf(what, sizeof what, "solver, %s MiB", mib_text);
-    moved(&plan, what, solver, "step", copy_s);
+    moved(&plan, what, solver, "step", copy_s, 0);
     char *const many[] = {program("manyobjects"), "--buffers", buffers, "--kernels", kernels, NULL};
     snprintf(what, sizeof what, "%s buffers, %s kernels", buffers, kernels);
-    moved(&plan, what, many, "ready", 0);
+    moved(&plan, what, many, "ready", 0, 0);
     unlink(plan.until);
     return 0;
 }

@@ -179,15 +179,37 @@ static struct refreshed refresh(struct world *w, uint8_t to, bool quiet, uint64_
     return refreshed;
 }
 
-/* While the program runs: with the writes of before ended, and those that come kept apart. */
-static struct refreshed refresh_ahead(struct world *w, uint8_t to)
+struct writing {
+    struct world *world;
+    unsigned after_ms;
+    cl_uint first, value;
+};
+
+static void *write_later(void *data)
 {
+    const struct writing *writing = data;
+    engine_rig_sleep(writing->after_ms);
+    set_words(writing->world, writing->first, 1000, writing->value);
+    OK(clFinish(writing->world->p.queue));
+    return NULL;
+}
+
+/* While the program runs: with the writes of before ended, and those that come kept apart.
+ *
+ * @writing  Comes meanwhile, in another thread; or NULL. */
+static struct refreshed refresh_ahead(struct world *w, uint8_t to, struct writing *writing)
+{
+    pthread_t thread;
     OK(clFinish(w->p.queue));
     cr_assert_eq(gate_close(0), 0);
     uint64_t version = extents_watch(w->root);
     gate_open();
+    if (writing)
+        cr_assert_eq(pthread_create(&thread, NULL, write_later, writing), 0);
     struct refreshed refreshed = refresh(w, to, false, version, NULL);
     cr_assert_eq(refreshed.result, 0);
+    if (writing)
+        pthread_join(thread, NULL);
     extents_unwatch(w->root);
     return refreshed;
 }
@@ -214,7 +236,7 @@ static void agree(struct world *w, unsigned seed)
         for (unsigned writes = pick(w, 4); writes > 0; writes--)
             write_something(w);
         if (pick(w, 2)) {
-            (void)refresh_ahead(w, to);
+            (void)refresh_ahead(w, to, NULL);
             continue;
         }
         OK(clFinish(w->p.queue));
@@ -267,6 +289,40 @@ Test(compare, what_is_written_alike_is_not_copied, .timeout = 60)
     }
 }
 
+/* They are filled there, whether it has anything of it or not. */
+Test(compare, zeroes_are_not_sent_to_a_device, .timeout = 60)
+{
+    static struct world w;
+    const cl_uint zero = 0;
+    world_open(&w, CONFIG, 0);
+    prepare(&w, "two");
+    OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, DIGEST_CHUNK - 5, BYTES / 2, 0, NULL,
+                           NULL));
+    memset(w.model + DIGEST_CHUNK - 5, 0, BYTES / 2);
+    const size_t tail = BYTES % DIGEST_CHUNK + 100;
+    OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, BYTES - tail, tail, 0, NULL, NULL));
+    memset(w.model + BYTES - tail, 0, tail);
+    size_t filled = (BYTES / 2 - 5) / DIGEST_CHUNK * DIGEST_CHUNK + BYTES % DIGEST_CHUNK;
+    cr_assert_eq(refresh_quietly(&w, TARGET), BYTES - filled);
+    set_words(&w, 0, WORDS / 4, 9);
+    cr_assert_gt(refresh_quietly(&w, TARGET), 0);
+    OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, 0, BYTES, 0, NULL, NULL));
+    memset(w.model, 0, BYTES);
+    cr_assert_eq(refresh_quietly(&w, TARGET), 0);
+    set_words(&w, 0, WORDS, 10);
+    (void)refresh_quietly(&w, TARGET);
+    OK(clEnqueueFillBuffer(w.p.queue, w.buffer, &zero, 1, 0, BYTES, 0, NULL, NULL));
+    memset(w.model, 0, BYTES);
+    OK(clFinish(w.p.queue));
+    cr_assert_eq(gate_close(0), 0);
+    /* The first is the digests'. */
+    cr_assert_eq(emu_shared_arm(w.rig.emu, "two", 2, "clEnqueueFillBuffer", 0), 0);
+    cr_assert_eq(refresh(&w, TARGET, true, 0, NULL).result, -EIO);
+    gate_open();
+    cr_assert_not(replica_is_latest(w.root, TARGET));
+    cr_assert_eq(refresh_quietly(&w, TARGET), 0);
+}
+
 /* What a map wrote into the window is not what was digested there. */
 Test(compare, what_the_program_mapped_is_not_taken_for_what_was_there, .timeout = 60)
 {
@@ -279,8 +335,25 @@ Test(compare, what_the_program_mapped_is_not_taken_for_what_was_there, .timeout 
         (void)refresh_quietly(&w, PLACE_HOST); /* compared: its digests are kept */
         name_only(&w);
         write_mapped(&w, 3 * DIGEST_CHUNK, 5000);
-        set_words(&w, (cl_uint)(3 * DIGEST_CHUNK / 4), 2000, i); /* as it was before */
+        const cl_uint first = 3 * DIGEST_CHUNK / 4;
+        set_words(&w, first, 2000, i + first); /* as it was before */
         cr_assert_leq(refresh_quietly(&w, PLACE_HOST), BYTES);
+    }
+}
+
+/* The host has what it had when it was spilled before. */
+Test(compare, a_second_spill_carries_what_changed, .timeout = 60)
+{
+    static struct world w;
+    world_open(&w, CONFIG, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        set_words(&w, i * 50000, 100, i);
+        OK(clFinish(w.p.queue));
+        (void)room_shrink(0, 0);
+        cr_assert(replica_is_latest(w.root, PLACE_HOST) && !w.root->real[0]);
+        cr_assert_arr_eq(memory_host_bytes(w.root), w.model, BYTES);
+        if (i > 0)
+            cr_assert_eq(compare_last(w.root, PLACE_HOST), DIGEST_CHUNK);
     }
 }
 
@@ -321,21 +394,6 @@ Test(compare, parts_of_chunks_are_compared_as_well, .timeout = 60)
  * While the program writes.
  */
 
-struct writing {
-    struct world *world;
-    unsigned after_ms;
-    cl_uint first, value;
-};
-
-static void *write_later(void *data)
-{
-    const struct writing *writing = data;
-    engine_rig_sleep(writing->after_ms);
-    set_words(writing->world, writing->first, 1000, writing->value);
-    OK(clFinish(writing->world->p.queue));
-    return NULL;
-}
-
 /* A chunk changes between its digest and its copy, and then back to what was digested. */
 static void written_meanwhile(uint8_t to)
 {
@@ -349,12 +407,9 @@ static void written_meanwhile(uint8_t to)
     (void)refresh_quietly(&w, to);
     for (unsigned i = 0; i < 4; i++) {
         struct writing writing = {&w, 30, last, 5000 + i};
-        pthread_t thread;
         set_words(&w, 0, WORDS / 2, i);
         set_words(&w, last, 1000, 900 + i);
-        cr_assert_eq(pthread_create(&thread, NULL, write_later, &writing), 0);
-        (void)refresh_ahead(&w, to);
-        pthread_join(thread, NULL);
+        (void)refresh_ahead(&w, to, &writing);
         cr_assert_not(replica_is_latest(w.root, to));
         set_words(&w, last, 1000, 900 + i);
         (void)refresh_quietly(&w, to);
@@ -405,6 +460,27 @@ Test(compare, while_the_program_is_paused_only_the_source_is_digested, .timeout 
     cr_assert_eq(launches(&w, "two"), asked[1]);
 }
 
+/* Once it is seen that nearly all of it is new each time it waits for the pause. */
+Test(compare, what_changes_all_over_is_not_copied_again_and_again, .timeout = 60)
+{
+    static struct world w;
+    world_open(&w, CONFIG, 0);
+    prepare(&w, "two");
+    for (unsigned round = 0; round < 4; round++) {
+        cr_assert_eq(gate_close(0), 0);
+        uint64_t version = extents_watch(w.root);
+        gate_open();
+        set_words(&w, 0, WORDS, round);
+        OK(clFinish(w.p.queue));
+        struct refreshed refreshed = refresh(&w, TARGET, false, version, NULL);
+        extents_unwatch(w.root);
+        cr_assert_eq(refreshed.result, 0);
+        cr_assert_eq(refreshed.copied, round < 2 ? BYTES : 0, "round %u: %llu", round,
+                     (unsigned long long)refreshed.copied);
+    }
+    cr_assert_eq(refresh_quietly(&w, TARGET), BYTES);
+}
+
 /*
  * Failures.
  */
@@ -413,6 +489,7 @@ static const char *const functions[] = {
     "clCreateProgramWithSource", "clBuildProgram",      "clCreateKernel",
     "clGetKernelWorkGroupInfo",  "clCreateBuffer",      "clSetKernelArg",
     "clEnqueueNDRangeKernel",    "clEnqueueReadBuffer", "clFinish",
+    "clEnqueueFillBuffer",       "clGetEventInfo",
 };
 
 /* Whatever call fails on either device, either all of it is copied, or what failed is the copy. */

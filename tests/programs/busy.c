@@ -1,0 +1,89 @@
+/**
+ * One large buffer, of which a kernel rewrites a part of the chunks all the time: what is moved has
+ * changed before it is there.
+ *
+ *   busy [--mib N] [--percent N]
+ *
+ * Prints "ready" when all of it is written, then goes on, as long as TEST_UNTIL says so, a pass
+ * taking a few launches; at the end every word is read and checked.
+ */
+#include "prog.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MIB = 1 << 20, CHUNK = 64 << 10, WORDS = CHUNK / 4, HUNDRED = 100, LAUNCHES = 20 };
+
+static const char *const source =
+    "uint word(ulong i, uint round) { return (uint)i * 2654435761u ^ (uint)(i >> 32) ^ round; }\n"
+    "kernel void fill(global uint *a) { a[get_global_id(0)] = word(get_global_id(0), 0); }\n"
+    "/* Of every hundred chunks the first few. */\n"
+    "kernel void rewrite(global uint *a, uint percent, uint round) {\n"
+    "    const ulong chunk = get_global_id(0) / WORDS;\n"
+    "    const ulong at = (chunk / percent * 100 + chunk % percent) * WORDS +\n"
+    "                     get_global_id(0) % WORDS;\n"
+    "    a[at] = word(at, round);\n"
+    "}\n";
+
+static uint32_t word(uint64_t i, uint32_t round)
+{
+    return (uint32_t)i * 2654435761u ^ (uint32_t)(i >> 32) ^ round;
+}
+
+static void check(const struct prog *p, cl_mem buffer, size_t size, uint32_t percent,
+                  uint32_t round)
+{
+    uint32_t *part = prog_alloc(MIB);
+    size_t hundreds = size / CHUNK / HUNDRED * HUNDRED;
+    for (size_t at = 0; at < size; at += MIB) {
+        prog_read(p->queue, buffer, at, MIB, part);
+        for (size_t i = 0; i < MIB / sizeof *part; i++) {
+            size_t index = at / sizeof *part + i, chunk = index / WORDS;
+            bool rewritten = chunk < hundreds && chunk % HUNDRED < percent;
+            if (part[i] != word(index, rewritten ? round : 0))
+                prog_fail("word %zu is %x after %u rounds", index, part[i], round);
+        }
+    }
+    free(part);
+}
+
+int main(int argc, char **argv)
+{
+    const size_t size = (size_t)prog_option(argc, argv, "--mib", 64) * MIB;
+    const uint32_t percent = (uint32_t)prog_option(argc, argv, "--percent", 1);
+    const size_t items = size / CHUNK / HUNDRED * percent * WORDS;
+    uint32_t round = 0;
+    struct prog p;
+
+    if (percent < 1 || percent > HUNDRED || items == 0)
+        prog_fail("--percent must be 1 to 100, of at least 100 chunks of 64 KiB");
+    prog_open(&p);
+    char options[32];
+    snprintf(options, sizeof options, "-DWORDS=%d", WORDS);
+    cl_program program = prog_build(&p, source, options);
+    cl_kernel fill = prog_kernel(program, "fill"), rewrite = prog_kernel(program, "rewrite");
+    cl_mem buffer = prog_buffer(p.context, CL_MEM_READ_WRITE, size, NULL);
+    prog_arg(fill, 0, sizeof buffer, &buffer);
+    prog_arg(rewrite, 0, sizeof buffer, &buffer);
+    prog_arg(rewrite, 1, sizeof percent, &percent);
+    prog_run(p.queue, fill, size / sizeof(uint32_t));
+    MUST(clFinish(p.queue));
+    puts("ready");
+    fflush(stdout);
+    do {
+        for (int i = 0; i < LAUNCHES; i++) {
+            round++;
+            prog_arg(rewrite, 2, sizeof round, &round);
+            prog_run(p.queue, rewrite, items);
+            MUST(clFinish(p.queue));
+        }
+    } while (prog_again());
+    check(&p, buffer, size, percent, round);
+    puts("every word is right");
+    MUST(clReleaseMemObject(buffer));
+    MUST(clReleaseKernel(fill));
+    MUST(clReleaseKernel(rewrite));
+    MUST(clReleaseProgram(program));
+    prog_close(&p);
+    return 0;
+}
