@@ -246,28 +246,9 @@ void object_discard(void *object)
     slot_give(object);
 }
 
-bool object_release(void *pointer)
+static void drop(struct object *object)
 {
-    struct object *object = pointer;
-    uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
-    do {
-        if ((refs & ~OBJECT_LENT) == 0)
-            return false;
-    } while (!atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
-                                                    memory_order_acq_rel, memory_order_relaxed));
-    if ((refs & ~OBJECT_LENT) == 1)
-        object_unhold(object);
-    return true;
-}
-
-void object_unhold(void *pointer)
-{
-    struct object *object = pointer;
-    if (!object)
-        return;
     const struct object_class *class = object_classes[type_of(object)];
-    /* Whether it is the last or not: with its reference the program lets go of host memory too,
-     * which a mover may be copying with the gate closed. */
     gate_enter();
     bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;
     if (last)
@@ -281,6 +262,36 @@ void object_unhold(void *pointer)
     if (class->destroy)
         class->destroy(object);
     slot_give(object);
+}
+
+bool object_release(void *pointer)
+{
+    struct object *object = pointer;
+    uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
+    do {
+        if ((refs & ~OBJECT_LENT) == 0)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    /* By the gate whether it is the last or not: with its reference the program lets go of host
+     * memory too, which a mover may be copying with the gate closed. */
+    if ((refs & ~OBJECT_LENT) == 1)
+        drop(object);
+    return true;
+}
+
+void object_unhold(void *pointer)
+{
+    struct object *object = pointer;
+    if (!object)
+        return;
+    /* Who only looked at it does not wait for a mover, which waits for as long as a kernel runs. */
+    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
+    while (holds > 1)
+        if (atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds - 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+            return;
+    drop(object);
 }
 
 /* Take a hold unless the object is already on its way out. */

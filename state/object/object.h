@@ -160,7 +160,8 @@ static inline void object_hold(void *object)
 {
     atomic_fetch_add_explicit(&((struct object *)object)->holds, 1, memory_order_relaxed);
 }
-void object_unhold(void *object); /**< NULL is allowed. */
+/** NULL is allowed. Passes the gate, and may wait for a mover, only with the last hold. */
+void object_unhold(void *object);
 
 static inline void object_retain(void *object)
 {

@@ -349,3 +349,29 @@ Test(object, the_programs_last_reference_does_not_pass_a_closed_gate)
     cr_assert(atomic_load(&was_released));
     object_unhold(thing);
 }
+
+static void *unhold_one(void *thing)
+{
+    object_unhold(thing);
+    atomic_store(&was_released, true);
+    return NULL;
+}
+
+/* A mover has the gate for as long as a kernel runs: who tells the agent of the program meanwhile
+ * must not wait for it. */
+Test(object, who_looks_at_an_object_lets_go_of_it_while_the_gate_is_closed)
+{
+    const struct timespec moment = {0, 1000000};
+    struct thing *thing = publish(OBJECT_CONTEXT);
+    pthread_t reader;
+    object_hold(thing);
+    cr_assert_eq(gate_close(0), 0);
+    cr_assert_eq(pthread_create(&reader, NULL, unhold_one, thing), 0);
+    for (int i = 0; i < 10000 && !atomic_load(&was_released); i++)
+        nanosleep(&moment, NULL);
+    cr_assert(atomic_load(&was_released));
+    gate_open();
+    pthread_join(reader, NULL);
+    object_release(thing);
+    cr_assert_eq(destroyed, 1);
+}
