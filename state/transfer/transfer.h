@@ -72,14 +72,6 @@ struct transfer_shape {
 /** Meaningful after the first transfer_add, or at once when transfer_create was told the total. */
 void transfer_describe(const struct transfer *transfer, struct transfer_shape *ret_shape);
 
-/**
- * Make the pages of @memory present, @threads at a time (the caller's among them), never more than
- * there are cores. Their content is kept, also under concurrent writers. @memory is writable.
- *
- * Blocks. Cannot fail: what was not made present is when it is first written.
- */
-void transfer_prefault(char *memory, size_t size, unsigned threads);
-
 /** The OpenCL error behind the last -EIO, for the reason that an operator reads; 0 if none. */
 cl_int transfer_error(const struct transfer *transfer);
 

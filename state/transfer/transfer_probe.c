@@ -1,9 +1,9 @@
 #include <string.h>
-#include <sys/mman.h>
 
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 #define SMALL        (256u << 10)
@@ -82,7 +82,7 @@ static bool measure_link(struct residence *residence, struct link_figures *ret_f
     struct pinned pin = {0};
     cl_int error;
     bool done = false;
-    char *memory = host_ring_create(LARGE, 1);
+    char *memory = host_ring_create(LARGE, 1, NULL);
     if (!memory)
         return false;
     cl_mem buffer =
@@ -103,7 +103,7 @@ out:
         (void)residence_await_queue(residence, residence->io);
         residence->cl->clReleaseMemObject(buffer);
     }
-    host_ring_destroy(memory, LARGE);
+    pages_give(memory, LARGE);
     if (done)
         *ret_figures = figures;
     return done;
@@ -138,13 +138,12 @@ static void measure_host(void)
 {
     host_copy = (struct cost_stage){COST_COPY, 5e-6, 5e9};
     host_ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
-    char *source =
-        mmap(NULL, COPY_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (source == MAP_FAILED)
+    char *source = pages_take(COPY_SIZE, 0);
+    if (!source)
         return;
-    transfer_prefault(source, COPY_SIZE, 4);
+    pages_populate(source, COPY_SIZE, PAGES_THREADS, NULL);
     double begin = seconds();
-    char *target = host_ring_create(COPY_SIZE, 1);
+    char *target = host_ring_create(COPY_SIZE, 1, NULL);
     double faulted = seconds() - begin;
     if (target) {
         double best = 1;
@@ -155,12 +154,12 @@ static void measure_host(void)
             best = took < best ? took : best;
         }
         host_copy.bandwidth = clamp(COPY_SIZE / best, BANDWIDTH_LO, BANDWIDTH_HI);
-        unsigned cores = host_cores() < 4 ? host_cores() : 4; /* they share the faulting */
+        unsigned cores = host_cores() < PAGES_THREADS ? host_cores() : PAGES_THREADS;
         double fault = clamp(faulted, 1e-6, 1) / COPY_SIZE / cores;
         host_ring.bandwidth = 1 / (PIN_SECONDS * 2 + fault);
     }
-    host_ring_destroy(target, COPY_SIZE);
-    munmap(source, COPY_SIZE);
+    pages_give(target, COPY_SIZE);
+    pages_give(source, COPY_SIZE);
 }
 
 void probe_host(struct cost_stage *ret_copy, struct cost_stage *ret_ring)

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "state/base/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 /*
@@ -204,7 +205,7 @@ static char *warm(size_t size, unsigned seed)
     char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
-    transfer_prefault(memory, size, 64);
+    pages_populate(memory, size, PAGES_THREADS, NULL);
     uint64_t *words = (uint64_t *)memory, x = seed;
     for (size_t i = 0; i < size / sizeof(*words); i++)
         words[i] = x += 0x9e3779b97f4a7c15u;
