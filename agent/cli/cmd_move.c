@@ -12,12 +12,14 @@
 #define TIMEOUT_MAX_MS 10000000000
 #define BAR_WIDTH      30
 
-/** move, suspend or resume. */
+/** move, suspend, resume or prewarm. */
 struct change {
     const struct output *output;
     uint64_t timeout_ms;
     bool dry_run;
-    bool queue;      /**< Leave it to the policy. */
+    bool queue; /**< Leave it to the policy. */
+    bool prewarms;
+    bool drop;       /**< Of prewarm: let go of what was made. */
     bool taken;      /**< Whatever a program that registered says to it. */
     bool bar;        /**< A progress bar is on the terminal. */
     int signals;     /**< Ctrl-C and the like, as something to wait for. */
@@ -56,6 +58,15 @@ static const struct verb_option resume_options[] = {
     {"queue", NULL,
      "Do not wait: hand the program back to the policy, which resumes it when there is room.",
      OPTION_VALUE(struct change, queue)},
+    {NULL}};
+
+static const struct verb_option prewarm_options[] = {
+    {"drop", NULL,
+     "Let go of what was made on DEVICE, or without DEVICE on every device: its context and what "
+     "was built for it.",
+     OPTION_VALUE(struct change, drop)},
+    {"timeout", "SECONDS", "Let go of all of it when it is not ready by then. Default: no limit.",
+     TIMEOUT},
     {NULL}};
 
 static void show_progress(struct change *change, const json_t *progress)
@@ -118,7 +129,7 @@ static const char *code_of(const char *result)
 }
 
 /** Where it is now, and what to do next, for one that did not move. */
-static void explain(const json_t *report, struct words *words)
+static void explain(const struct change *change, const json_t *report, struct words *words)
 {
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
@@ -138,9 +149,12 @@ static void explain(const json_t *report, struct words *words)
         hint = "; choose another device (reseat devices)";
     else if (canceled && !reason[0])
         reason = "canceled";
-    words_add(words, "%s %s from %s to %s: ", name,
-              refused ? "cannot go" : "was rolled back on its way", output_place(from),
-              output_place(to));
+    if (change->prewarms)
+        words_add(words, "%s was not made ready for %s: ", name, output_place(to));
+    else
+        words_add(words, "%s %s from %s to %s: ", name,
+                  refused ? "cannot go" : "was rolled back on its way", output_place(from),
+                  output_place(to));
     if (reason[0])
         words_add(words, "%s", reason);
     else
@@ -172,7 +186,14 @@ static void print_done(const struct change *change, const json_t *report)
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
 
     output_program(app, name);
-    if (member_bool(report, "already")) {
+    if (change->drop) {
+        printf("%s %s %s%s\n", name,
+               member_bool(report, "already") ? "was not ready for" : "is not ready any more for",
+               to[0] ? to : "any device", to[0] ? "" : " but its own");
+    } else if (change->prewarms && !member_bool(report, "already")) {
+        output_seconds(member_number(report, "total_ns"), total, sizeof(total));
+        printf("%s is ready for %s: made in %s, while it ran\n", name, to, total);
+    } else if (member_bool(report, "already")) {
         printf("%s is already there: %s\n", name, from[0] ? from : "suspended, in host memory");
     } else if (strcmp(member_text(report, "result"), RESULT_QUEUED) == 0) {
         printf("%s queues for a device; the policy resumes it when there is room "
@@ -199,7 +220,7 @@ static int finish(struct change *change, const json_t *report)
     struct words explanation = {0};
 
     if (status)
-        explain(report, &explanation);
+        explain(change, report, &explanation);
     if (change->output->json)
         return print_json(change, report, status, explanation.text);
     if (status)
@@ -270,6 +291,8 @@ static void make_request(const struct call *call, struct frame *ret_frame)
     frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
     frame_bool(ret_frame, "dry_run", change->dry_run);
     frame_bool(ret_frame, "queue", change->queue);
+    if (change->prewarms)
+        frame_bool(ret_frame, "drop", change->drop);
     if (change->taken)
         frame_string(ret_frame, "manner", MANNER_TAKEN);
 }
@@ -280,9 +303,13 @@ static int run(struct call *call)
     struct client client;
     struct message message;
     struct frame frame;
+    change->output = &call->output;
+    change->prewarms = strcmp(call->verb->name, MSG_PREWARM) == 0;
+    if (change->prewarms && !change->drop && call->count < 2)
+        return output_fail(&call->output, ERR_USAGE,
+                           "prewarm needs a DEVICE to make ready (reseat devices), or --drop");
     int status = ask_connect(&call->output, false, "reach the program", &client);
 
-    change->output = &call->output;
     if (!status) {
         CLEANUP(cleanup_close) int signals = open_signals(&change->caught);
         const struct news news = {change, take_news, signals, cancel};
@@ -334,6 +361,21 @@ const struct verb verb_resume = {
             "it suspended. Of several virtual devices all that are suspended; APP:N is one of "
             "them.",
     .options = resume_options,
+    .size = sizeof(struct change),
+    .run = run,
+};
+
+const struct verb verb_prewarm = {
+    .name = MSG_PREWARM,
+    .arguments = "APP[:N] [DEVICE]",
+    .summary = "Make a device ready for a program that may move there.",
+    .text =
+        "What takes long of a move, whatever the program's size, is done while it runs on where it "
+        "is: a context is opened on DEVICE, and its programs are built there. A later move to "
+        "DEVICE begins with that; one to any other device, a suspend, and a drain of DEVICE let go "
+        "of it. reseat ps shows as READY which devices those are. It costs a context there, with "
+        "its descriptors and some memory of the device, which no limit counts.",
+    .options = prewarm_options,
     .size = sizeof(struct change),
     .run = run,
 };

@@ -18,14 +18,27 @@ static void places(const json_t *app, struct words *words)
     }
 }
 
+/** Devices that it could go to with nothing to make first. */
+static void ready(const json_t *app, struct words *words)
+{
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(json_object_get(app, "ready"), i, name)
+    {
+        words_add(words, "%s%s", i ? "," : "", json_string_value(name));
+    }
+}
+
 static int print(const struct output *output, const json_t *answer)
 {
-    enum { DEVICE = 3, DOWNTIME = 9 };
+    enum { DEVICE = 3, READY = 4, DOWNTIME = 10 };
     static const struct table_column columns[] = {
         {"ID", "id"},
         {"NAME", "name"},
         {"PID", "pid", TABLE_NUMBER, true},
         {"DEVICE"},
+        {"READY"},
         {"MEMORY", "device_bytes", TABLE_BYTES, true},
         {"GRANTED", "granted_bytes", TABLE_BYTES, true},
         {"LIMIT", "quota_bytes", TABLE_LIMIT, true},
@@ -43,11 +56,13 @@ static int print(const struct output *output, const json_t *answer)
     /* The agent keeps the newest first. */
     for (size_t i = count; i-- > 0;) {
         const json_t *app = json_array_get(apps, i);
-        struct words devices = {0};
+        struct words devices = {0}, others = {0};
         char downtime[32] = "";
         table_add(table, app);
         places(app, &devices);
+        ready(app, &others);
         table_put(table, DEVICE, devices.text);
+        table_put(table, READY, others.text);
         if (member_number(app, "moves"))
             output_seconds(member_number(app, "last_downtime_ns"), downtime, sizeof(downtime));
         table_put(table, DOWNTIME, downtime);

@@ -11,6 +11,7 @@
     V(move)                                                                                        \
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
+    V(prewarm)                                                                                     \
     V(notify)                                                                                      \
     V(limit)                                                                                       \
     V(drain)                                                                                       \

@@ -33,7 +33,7 @@
 /** Types of frames, as their "type" says. */
 #define MSG_HELLO    "hello"    /**< peer: role "program" or "client", version, who it is. */
 #define MSG_WELCOME  "welcome"  /**< agent: version, and to a program its id and device. */
-#define MSG_STATUS   "status"   /**< program: its seats. */
+#define MSG_STATUS   "status"   /**< program: its seats, and devices that it is "ready" for. */
 #define MSG_QUERY    "query"    /**< agent to program: send a status now. */
 #define MSG_REGISTER "register" /**< client: this process is about to become a program. */
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
@@ -45,6 +45,10 @@
 #define MSG_SUSPEND  "suspend"
 #define MSG_RESUME   "resume"
 #define MSG_CANCEL   "cancel"
+/** client to agent to program: make a "device" ready, where a move to it would begin with what
+   takes long done; with "drop" let go of that again, without "device" of all. Answered as a move
+   is. */
+#define MSG_PREWARM "prewarm"
 /** program to agent to client: "phase", "done" of "total" bytes, "built" of "builds" programs and
     which is "building". */
 #define MSG_PROGRESS "progress"

@@ -170,6 +170,8 @@ static void send_status(struct link *link)
         control_frame_seat(&frame, seat, &status);
     }
     frame_end(&frame);
+    struct ready_status ready[STATUS_READY_MAX];
+    control_frame_ready(&frame, ready, status_ready(ready));
     uint64_t digest = XXH64(frame.buffer.data, frame.buffer.size, 0);
     if (!link->status_due && digest == link->sent) {
         frame_finish(&frame);
@@ -378,17 +380,12 @@ static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
 } messages[] = {
-    {MSG_WELCOME, take_welcome},
-    {MSG_MOVE, take_request},
-    {MSG_SUSPEND, take_request},
-    {MSG_RESUME, take_request},
-    {MSG_CANCEL, take_cancel},
-    {MSG_QUERY, take_query},
-    {MSG_NOTICE, take_notice},
-    {MSG_ANSWER, control_room_answer},
-    {MSG_GRANT, control_room_granted},
-    {MSG_SHRINK, control_room_shrink},
-    {MSG_WARM, take_warm},
+    {MSG_WELCOME, take_welcome},       {MSG_MOVE, take_request},
+    {MSG_SUSPEND, take_request},       {MSG_RESUME, take_request},
+    {MSG_PREWARM, take_request},       {MSG_CANCEL, take_cancel},
+    {MSG_QUERY, take_query},           {MSG_NOTICE, take_notice},
+    {MSG_ANSWER, control_room_answer}, {MSG_GRANT, control_room_granted},
+    {MSG_SHRINK, control_room_shrink}, {MSG_WARM, take_warm},
 };
 
 static void take_message(struct link *link, const msgpack_object *map)

@@ -88,6 +88,21 @@ void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_st
     frame_end(frame);
 }
 
+void control_frame_ready(struct frame *frame, const struct ready_status *ready, uint32_t count)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    frame_array(frame, "ready");
+    for (uint32_t i = 0; i < count; i++) {
+        device_key_format(&ready[i].device, key);
+        frame_map(frame, NULL);
+        frame_string(frame, "device", key);
+        frame_u64(frame, "behind", ready[i].behind);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
 void control_frame_progress(struct frame *frame, uint64_t request,
                             const struct move_progress *progress)
 {

@@ -23,6 +23,8 @@ void control_frame_status(struct frame *frame);
 
 void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status);
 
+/** What the program is ready for, into the open map of a status. */
+void control_frame_ready(struct frame *frame, const struct ready_status *ready, uint32_t count);
 void control_frame_progress(struct frame *frame, uint64_t request,
                             const struct move_progress *progress);
 void control_frame_report(struct frame *frame, uint64_t request,

@@ -1,5 +1,6 @@
 #include "interpose/control/control_job.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,8 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->seat = (uint32_t)seat;
     request->suspend = field_is(map, "type", MSG_SUSPEND);
     request->resume = field_is(map, "type", MSG_RESUME);
+    request->move.prewarm = field_is(map, "type", MSG_PREWARM);
+    request->drop = request->move.prewarm && field_bool(map, "drop", false);
     request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
     request->move.dry_run = field_bool(map, "dry_run", false);
     field_string(map, "name", request->move.target_name, sizeof(request->move.target_name));
@@ -70,7 +73,8 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
                                                                     : MOVE_ASKED;
-    return request->suspend ? NULL : read_targets(map, request);
+    bool all = request->drop && field_is(map, "device", "");
+    return request->suspend || all ? NULL : read_targets(map, request);
 }
 
 static bool is_there(const struct control_request *request, uint32_t seat)
@@ -128,9 +132,26 @@ static bool outgrew(const struct control_request *request, uint32_t seat)
     return request->limited && has > request->wanted[seat] && has > request->grants[seat];
 }
 
+/* It is no seat's: all of the program's contexts may have a part of it. */
+static void drop(const struct control_request *request, struct control_report *ret_report)
+{
+    const struct device_key *target = &request->targets[0];
+    struct move_report *whole = &ret_report->whole;
+    int error = move_cool(target->icd[0] ? target : NULL, request->move.deadline_ns);
+    *ret_report = (struct control_report){.already = error == -ENOENT};
+    if (error != -ETIMEDOUT)
+        return;
+    whole->result = MOVE_EXPIRED;
+    (void)!snprintf(whole->reason, sizeof(whole->reason), "a move of the program went on");
+}
+
 void control_job_run(const struct control_request *request, struct control_report *ret_report)
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
+    if (request->drop) {
+        drop(request, ret_report);
+        return;
+    }
     uint32_t count = choose(request, seats);
     *ret_report = (struct control_report){.already = count == 0};
     for (uint32_t i = 0; i < count; i++)

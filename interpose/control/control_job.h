@@ -15,10 +15,12 @@ struct control_request {
     struct move_request move;                      /**< Without target and seat. */
     uint32_t seat;                                 /**< Or CONTROL_ALL_SEATS. */
     bool suspend, resume;                          /**< Else a move. */
+    bool drop;                                     /**< Let go of what move.prewarm made. */
     bool limited;                                  /**< `grants` were said. */
     uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
     uint64_t wanted[PROTOCOL_SEATS_MAX];           /**< What each had when that was decided. */
-    struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. */
+    struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. To drop:
+                                                        the first is meant, with "" all are. */
 };
 
 struct control_report {

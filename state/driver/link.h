@@ -5,7 +5,7 @@
 
 enum cost_kind {
     COST_LINK, /**< One chunk at a time, whatever the threads: a device's read or write. */
-    COST_COPY, /**< A memory copy, shared by the copy threads. */
+    COST_WORK, /**< Done by cores of the host, with threads of its own: a copy, a digest. */
     COST_RING, /**< Paid once, for the bytes of all chunks: faulting and registering them. */
 };
 
@@ -13,12 +13,19 @@ struct cost_stage {
     enum cost_kind kind;
     double setup;     /**< Seconds for each chunk (COST_RING: once). */
     double bandwidth; /**< Bytes a second, of one thread where threads share it. */
+    unsigned most;    /**< COST_WORK: threads beyond which it is no faster; 0: not known. */
 };
 
 /** What a device's link was measured to do. */
 struct link_figures {
     struct cost_stage read, write;             /**< To and from registered memory. */
     struct cost_stage plain_read, plain_write; /**< To and from warm pageable memory. */
+};
+
+/** What the host was measured to do. */
+struct host_figures {
+    struct cost_stage copy; /**< Between warm pages. */
+    struct cost_stage ring; /**< Making a registered one. */
 };
 
 #endif

@@ -15,7 +15,7 @@
 #include "state/base/work.h"
 #include "state/command/command.h"
 #include "state/driver/offer.h"
-#include "state/move/move_priv.h"
+#include "state/move/ready.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/room/room.h"
@@ -26,10 +26,20 @@
 #define RETRY_STEP_NS 10000000u
 
 static struct long_lock one_at_a_time = LONG_LOCK_INITIALIZER;
+/* Movers that wait for that lock: who prewarms gives way to them. */
+static _Atomic unsigned waiting;
+
+static bool lock_until(uint64_t deadline_ns)
+{
+    atomic_fetch_add(&waiting, 1);
+    bool taken = long_lock_take(&one_at_a_time, deadline_ns);
+    atomic_fetch_sub(&waiting, 1);
+    return taken;
+}
 
 void move_lock(void)
 {
-    (void)long_lock_take(&one_at_a_time, 0);
+    (void)lock_until(0);
 }
 
 void move_unlock(void)
@@ -69,7 +79,7 @@ int move_check(struct move *move)
         return -ECANCELED;
     if (move->limits.deadline_ns != 0 && clock_now_ns() >= move->limits.deadline_ns)
         return -ETIMEDOUT;
-    return 0;
+    return move->request->prewarm && atomic_load(&waiting) != 0 ? -EAGAIN : 0;
 }
 
 void move_tell(struct move *move)
@@ -297,6 +307,14 @@ static void run(struct move *move)
         conclude(move, error);
         return;
     }
+    if (move->target)
+        ready_examine(move->target);
+    if (move->request->prewarm) {
+        error = ready_make(move);
+        if (!move->gave_way)
+            conclude(move, error);
+        return;
+    }
     atomic_store(&move->seat->moving, true);
     if (move->target && move->request->grant)
         room_reserve(move->target, *move->request->grant);
@@ -308,6 +326,7 @@ static void run(struct move *move)
         context_wake();
         hold_pump_soon();
         move_release_left(move);
+        (void)ready_drop(NULL, move->seat); /* what it was for has come, elsewhere */
     } else {
         if (error == -EIO)
             move_examine_target(move);
@@ -323,22 +342,34 @@ static void run(struct move *move)
     move_forget_contexts(move);
 }
 
+/* Whether something is let finish before @move, which has the lock. */
+static bool must_wait(const struct move *move)
+{
+    if (move->request->dry_run)
+        return false;
+    if (move->request->prewarm)
+        return atomic_load(&waiting) != 0;
+    return !move->resumes && retry_delays_moves(move->seat);
+}
+
 /*
- * Lock, when nothing on the seat has to be let finish first. 0, or -errno with the reason written
- * and the lock open.
+ * Lock, when nothing has to be let finish first. 0, or -errno with the reason written and the lock
+ * open.
  */
 static int lock_to_move(struct move *move)
 {
+    const struct move_request *request = move->request;
     for (;;) {
-        if (!long_lock_take(&one_at_a_time, move->limits.deadline_ns))
+        if (!(request->prewarm ? long_lock_take(&one_at_a_time, move->limits.deadline_ns)
+                               : lock_until(move->limits.deadline_ns)))
             return move_fail(move, -ETIMEDOUT, "another move of the program went on");
-        move->resumes = move->request->target && !atomic_load(&move->seat->device);
-        if (move->resumes || move->request->dry_run || !retry_delays_moves(move->seat))
+        move->resumes = request->target && !request->prewarm && !atomic_load(&move->seat->device);
+        if (!must_wait(move))
             return 0;
         long_lock_release(&one_at_a_time);
         retry_wait(RETRY_STEP_NS);
         int error = move_check(move);
-        if (error != 0)
+        if (error != 0 && error != -EAGAIN)
             return move_fail(move, error,
                              "what the program builds, and moves made start over, goes first");
     }
@@ -398,17 +429,37 @@ void move_transact(struct move *move)
     const struct move_request *request = move->request;
     move->limits = (struct transfer_limits){
         .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
-    int error = lock_to_move(move);
-    if (error != 0) {
-        conclude(move, error);
-        return;
+    do {
+        move->gave_way = false;
+        int error = lock_to_move(move);
+        if (error != 0) {
+            conclude(move, error);
+            return;
+        }
+        if (work_begin() || move->resumes)
+            run(move);
+        else
+            conclude(move, -ESHUTDOWN);
+        work_end();
+        long_lock_release(&one_at_a_time);
+    } while (move->gave_way);
+}
+
+int move_cool(const struct device_key *target, uint64_t deadline_ns)
+{
+    struct device *device = NULL;
+    if (target && driver_open_device(target, &device) != 0)
+        return -ENOENT;
+    int before = cancel_hold();
+    int error = lock_until(deadline_ns) ? 0 : -ETIMEDOUT;
+    if (error == 0) {
+        /* Once the process ends, what there is goes with it. */
+        error = work_begin() && ready_drop(device, NULL) != 0 ? 0 : -ENOENT;
+        work_end();
+        long_lock_release(&one_at_a_time);
     }
-    if (work_begin() || move->resumes)
-        run(move);
-    else
-        conclude(move, -ESHUTDOWN);
-    work_end();
-    long_lock_release(&one_at_a_time);
+    cancel_allow(before);
+    return error;
 }
 
 void move_run(const struct move_request *request, struct move_report *ret_report)
@@ -419,7 +470,8 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     reconfigure_run(request, ret_report);
     cancel_allow(before);
     ret_report->total_ns = clock_now_ns() - start;
-    log_info("move to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
+    log_info("%s to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
+             request->prewarm ? "made ready to go" : "move",
              request->target ? request->target->device : "host memory",
              move_result_name(ret_report->result), ret_report->reason[0] ? ": " : "",
              ret_report->reason, (double)ret_report->total_ns / 1e6,
@@ -429,6 +481,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
 static void in_child(void)
 {
     long_lock_init(&one_at_a_time);
+    atomic_store(&waiting, 0);
     for (uint32_t i = 0; i < the_seat_count; i++)
         atomic_store(&the_seats[i]->moving, false);
 }

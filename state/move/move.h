@@ -46,9 +46,11 @@ struct move_request {
     const struct device_key *target;   /**< Borrowed. NULL: host memory (suspend). */
     char target_name[DEVICE_NAME_MAX]; /**< What messages call it; "": what its driver does. */
     enum move_manner manner;
-    uint32_t seat;             /**< Which virtual device moves; 0 is the first. */
-    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
-    bool dry_run;              /**< PLAN alone. */
+    uint32_t seat;        /**< Which virtual device moves; 0 is the first. */
+    uint64_t deadline_ns; /**< CLOCK_MONOTONIC; 0: none. */
+    bool dry_run;         /**< PLAN alone. */
+    bool prewarm; /**< PLAN, and of PREPARE what takes long: the context, programs and kernels are
+                       made there, for a move that may come. The program stays where it is. */
     const uint64_t *grant;     /**< Bytes that it may have on the target, or NULL: no limit. What is
                                     beyond stays in host memory. */
     const atomic_bool *cancel; /**< Polled until COMMIT; may be NULL. */
@@ -75,6 +77,14 @@ struct move_report {
  * called inside the gate or from a callback of a driver.
  */
 void move_run(const struct move_request *request, struct move_report *ret_report);
+
+/**
+ * Let go of what was made ahead on @target (request->prewarm), or on any device with NULL.
+ *
+ * Waits for a move that is under way, until @deadline_ns (CLOCK_MONOTONIC; 0: none), and for the
+ * driver. Thread-safe; not inside the gate. 0, -ETIMEDOUT, or -ENOENT: there was none.
+ */
+MUST_CHECK int move_cool(const struct device_key *target, uint64_t deadline_ns);
 
 /** What a program is told without having been asked. */
 enum move_news {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/move/move_priv.h"
+#include "state/move/ready.h"
 #include "state/program/program.h"
 
 static bool known(const struct move *move, const struct context *context)
@@ -25,12 +25,17 @@ static uint8_t place_on(const struct context *context, const struct device *devi
     return PLACE_NONE;
 }
 
-static uint8_t free_place(const struct context *context)
+/* With @spare others that stay free; PLACES where there is none. */
+static uint8_t free_place(const struct context *context, unsigned spare)
 {
-    uint8_t place = 0;
-    while (place < PLACES && context->at[place])
-        place++;
-    return place;
+    uint8_t found = PLACES;
+    unsigned count = 0;
+    for (uint8_t place = PLACES; place-- > 0;)
+        if (!context->at[place]) {
+            found = place;
+            count++;
+        }
+    return count > spare ? found : PLACES;
 }
 
 static bool others_stay(const struct context *context, int seat_index, uint8_t from)
@@ -58,7 +63,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
         if (added.to == PLACE_NONE) {
             struct residence *made;
             cl_int error;
-            added.to = free_place(context);
+            added.to = free_place(context, move->request->prewarm ? READY_SPARE : 0);
             if (added.to == PLACES)
                 return move_fail(move, -ENOSPC, "a context has no room for another residence");
             int failed = residence_create(context, move->target, &made, &error);
@@ -72,7 +77,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
             context->at[added.to] = made;
             gate_leave();
         } else {
-            added.made = move_take_vacant(context->at[added.to]);
+            added.made = ready_take(context, added.to) || move_take_vacant(context->at[added.to]);
         }
     }
     object_hold(context);
@@ -188,21 +193,40 @@ static int make_real(struct move *move, const struct object_class *class, struct
                                : move_fail_object(move, class, object, entry, "made", error);
 }
 
-int move_prepare(struct move *move)
+static int prepare(struct move *move, const struct move_walk *walk)
 {
     int error = move_find_contexts(move);
-    if (error == 0) {
+    if (error == 0 && move->target) {
         move->builds = (struct move_progress){.builds = count_builds(move)};
-        error = move_prepare_rest(move);
+        error = move_walk(move, walk);
         move->builds = (struct move_progress){0};
     }
     return error;
 }
 
+static const struct move_walk everything = {.takes = is_made, .act = make_real};
+
+int move_prepare(struct move *move)
+{
+    return prepare(move, &everything);
+}
+
 int move_prepare_rest(struct move *move)
 {
-    static const struct move_walk all = {.takes = is_made, .act = make_real};
-    return move->target ? move_walk(move, &all) : 0;
+    return move->target ? move_walk(move, &everything) : 0;
+}
+
+/* Queues are made as the move begins: each has one that is next. */
+static bool is_code(const struct object_class *class)
+{
+    return class->type == OBJECT_PROGRAM || class->type == OBJECT_KERNEL ||
+           class->type == OBJECT_SAMPLER;
+}
+
+int move_prepare_code(struct move *move)
+{
+    static const struct move_walk code = {.takes = is_code, .act = make_real};
+    return prepare(move, &code);
 }
 
 int move_rehearse(struct move *move)

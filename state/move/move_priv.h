@@ -29,6 +29,7 @@ struct move {
     bool paused;
     bool rehearses; /**< Every context gets a residence of its own: move_rehearse. */
     bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
+    bool gave_way;  /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
     uint64_t paused_at;
     struct residence *left;       /**< By COMMIT: residences. Owned. */
     struct retired_list *retired; /**< And what was left in those that stay. Owned. */
@@ -36,7 +37,7 @@ struct move {
 
 /** Write the reason (once) and give @error back. */
 int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
-/** 0, -ETIMEDOUT, -ECANCELED or -ESHUTDOWN. */
+/** 0, -ETIMEDOUT, -ECANCELED or -ESHUTDOWN; -EAGAIN where a mover waits for one that prewarms. */
 int move_check(struct move *move);
 /**
  * Close the gate, and look whether the program pinned itself since: then it is open again, and
@@ -86,6 +87,8 @@ void move_forget_contexts(struct move *move);
 bool move_is_stale(struct move *move);
 /** Residences, and in them real objects, of programs first. The program runs. */
 MUST_CHECK int move_prepare(struct move *move);
+/** Of that only programs, kernels and what else is made of no bytes, for a request to prewarm. */
+MUST_CHECK int move_prepare_code(struct move *move);
 /** Real objects that came since, which are quick to make: those of programs built already. */
 MUST_CHECK int move_prepare_rest(struct move *move);
 

@@ -241,6 +241,10 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
         transact(request, MOVE_BY_USE, NULL, report);
         return;
     }
+    if (request->prewarm) { /* it is asked when it is to go */
+        transact(request, MOVE_BY_MINIMUM, &minimum, report);
+        return;
+    }
     if (!is_needed(request)) {
         run_asked(partner, &minimum, request, report);
         return;

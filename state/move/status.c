@@ -5,6 +5,7 @@
 #include "state/base/pages.h"
 #include "state/base/work.h"
 #include "state/memory/memory.h"
+#include "state/program/program.h"
 
 uint32_t status_seat_count(void)
 {
@@ -70,4 +71,70 @@ uint64_t status_host_need(void)
     if (most != 0)
         work_end();
     return bytes;
+}
+
+static uint8_t ready_place(const struct context *context, const struct device *device)
+{
+    uint8_t place = 0;
+    while (place < PLACES && atomic_load(&context->ready[place]) != device)
+        place++;
+    return place;
+}
+
+/* Where @device is in the list, at the end of which it is put. STATUS_READY_MAX: it is full. */
+static uint32_t ready_index(struct device *device, struct device **devices, uint32_t *count)
+{
+    uint32_t i = 0;
+    while (i < *count && devices[i] != device)
+        i++;
+    if (i == *count && i < STATUS_READY_MAX)
+        devices[(*count)++] = device;
+    return i;
+}
+
+static uint32_t ready_devices(struct device **ret_devices)
+{
+    uint32_t count = 0;
+    uintptr_t cursor = 0;
+    struct context *context;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
+        for (uint8_t place = 0; place < PLACES; place++) {
+            struct device *device = atomic_load(&context->ready[place]);
+            if (device && !atomic_load(&device->lost))
+                (void)ready_index(device, ret_devices, &count);
+        }
+    return count;
+}
+
+/* What a move to @device would make first. */
+static uint32_t behind_on(const struct device *device)
+{
+    uint32_t behind = 0;
+    uintptr_t cursor = 0;
+    struct context *context;
+    struct program *program;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
+        bool there = ready_place(context, device) != PLACES;
+        for (cl_uint i = 0; i < context->seat_count; i++)
+            there = there || atomic_load(&context->seats[i]->device) == device;
+        behind += !there;
+    }
+    cursor = 0;
+    for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program)) {
+        uint8_t place = ready_place(program->context, device);
+        behind +=
+            place != PLACES && atomic_load(&program->made[place]) != atomic_load(&program->edition);
+    }
+    return behind;
+}
+
+uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX])
+{
+    struct device *devices[STATUS_READY_MAX];
+    uint32_t count = work_begin() ? ready_devices(devices) : 0;
+    for (uint32_t i = 0; i < count; i++)
+        ret_ready[i] =
+            (struct ready_status){.device = devices[i]->key, .behind = behind_on(devices[i])};
+    work_end();
+    return count;
 }

@@ -22,6 +22,18 @@ struct seat_status {
     const char *pinned; /**< Why it cannot move, or NULL. Static. */
 };
 
+/** Devices that a program may be ready for at once, at most. */
+#define STATUS_READY_MAX 8
+
+/** A device that a program could move to with nothing made first (move_request.prewarm). */
+struct ready_status {
+    struct device_key device;
+    uint32_t behind; /**< Programs built, and contexts made, since. */
+};
+
+/** Thread-safe; takes no lock. Returns how many there are. */
+uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX]);
+
 /** How many virtual devices the program has; 0 until it has started. */
 uint32_t status_seat_count(void);
 /** Thread-safe; takes no lock that a program's call holds while it blocks. */

@@ -55,6 +55,8 @@ struct context {
         place[SEATS]; /**< Of each of seats[], or PLACE_NONE. Changed under a closed gate. */
     struct residence *at[PLACES]; /**< Or NULL. Changed under a closed gate; a place that a mover
                                        prepares is not in place[] yet. */
+    /** What at[] was made ahead on, for a move that may come; or NULL. By movers; read anywhere. */
+    struct device *_Atomic ready[PLACES];
     cl_context_properties *properties; /**< As the program gave them, or NULL. Owned. */
     size_t property_count;             /**< Elements, the final 0 included. */
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);

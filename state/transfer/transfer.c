@@ -9,37 +9,11 @@
 #include "state/transfer/transfer_priv.h"
 
 #define UNKNOWN_TOTAL (64ull << 20) /* where the caller does not say */
-#define HAND_OVER     20e-6         /* seconds to wait for an event and wake who comes next */
 #define MEASURE_FROM  (16ull << 20) /* bytes for which a device is worth measuring */
 
 static size_t round_up(size_t size, size_t to)
 {
     return (size + to - 1) / to * to;
-}
-
-/* The stages between the two ends, through a ring. */
-static size_t list_stages(struct transfer *transfer, struct cost_stage stages[4], double *ret_plain,
-                          uint64_t total)
-{
-    struct residence *ends[2] = {transfer->from, transfer->to};
-    size_t n = 0;
-    *ret_plain = 0;
-    for (int i = 0; i < 2; i++) {
-        struct link_figures figures;
-        if (!ends[i])
-            continue;
-        probe_link(ends[i], &figures);
-        const struct cost_stage *plain = i == 0 ? &figures.plain_read : &figures.plain_write;
-        stages[n] = i == 0 ? figures.read : figures.write;
-        stages[n++].setup += HAND_OVER;
-        *ret_plain += plain->setup + (double)total / plain->bandwidth;
-    }
-    struct cost_stage copy, ring;
-    probe_host(&copy, &ring);
-    if (n == 1)
-        stages[n++] = copy;
-    stages[n++] = ring;
-    return n;
 }
 
 /* A ring that is not worth measuring for. */
@@ -51,37 +25,65 @@ static void choose_small(struct transfer_shape *shape, uint64_t total)
     shape->chunks = 3;
 }
 
+static bool is_direct(const struct transfer *transfer)
+{
+    return transfer->from && transfer->to;
+}
+
+static bool has_link(const struct transfer *transfer)
+{
+    return residence_has_link(transfer->from) || residence_has_link(transfer->to);
+}
+
+/* A driver would have to be given host memory that it must not be given, or nothing would be done
+ * to the bytes. */
+static bool needs_ring(const struct transfer *transfer)
+{
+    return is_direct(transfer) || transfer->limits.lent || transfer->limits.work;
+}
+
+static void choose_measured(struct transfer *transfer, uint64_t total)
+{
+    struct transfer_shape *shape = &transfer->shape;
+    struct link_figures from, to;
+    struct host_figures host;
+    struct cost_choice choice;
+    struct cost_places places;
+    struct cost_way way = {.host = &host,
+                           .from = transfer->from ? &from : NULL,
+                           .to = transfer->to ? &to : NULL,
+                           .work = transfer->limits.work ? &transfer->limits.work->cost : NULL,
+                           .total = total,
+                           .cores = host_cores(),
+                           .ring = needs_ring(transfer)};
+    if (transfer->from)
+        probe_link(transfer->from, &from);
+    if (transfer->to)
+        probe_link(transfer->to, &to);
+    probe_host(&host);
+    cost_route(&way, &choice, &places);
+    *shape = (struct transfer_shape){
+        .chunk = choice.chunk, .chunks = choice.chunks, .predicted = choice.seconds};
+    if (places.copy < COST_STAGES_MAX)
+        shape->threads = choice.threads[places.copy];
+    if (places.work < COST_STAGES_MAX)
+        shape->workers = choice.threads[places.work];
+    /* Where a driver works in the calling thread (POCL's basic device), a second one lets the two
+     * devices work at once. */
+    if (is_direct(transfer) && !transfer->limits.work && host_cores() > 1)
+        shape->threads = 1;
+}
+
 /* How to go about @total bytes; sets shape but for what only the making of it tells. */
 static void choose(struct transfer *transfer, uint64_t total)
 {
-    bool direct = transfer->from && transfer->to;
-    bool link = residence_has_link(transfer->from) || residence_has_link(transfer->to);
-    struct transfer_shape *shape = &transfer->shape;
-    struct cost_stage stages[4];
-    struct cost_choice choice;
-    double plain;
-
-    if (!direct && (!link || total < MEASURE_FROM) && !transfer->limits.lent)
-        return;
-    if (total < MEASURE_FROM || !(direct || link)) {
-        choose_small(shape, total);
+    bool measured = is_direct(transfer) || has_link(transfer) || transfer->limits.work;
+    if (total < MEASURE_FROM || !measured) {
+        if (needs_ring(transfer))
+            choose_small(&transfer->shape, total);
         return;
     }
-    size_t n = list_stages(transfer, stages, &plain, total);
-    cost_choose(stages, n, total, host_cores(), &choice);
-    shape->predicted = direct || choice.seconds < plain ? choice.seconds : plain;
-    if (!direct && plain <= choice.seconds) {
-        if (transfer->limits.lent)
-            choose_small(shape, total);
-        return;
-    }
-    shape->chunk = choice.chunk;
-    shape->chunks = choice.chunks;
-    shape->threads = choice.threads;
-    /* Where a driver works in the calling thread (POCL's basic device), a second one lets the two
-     * devices work at once. */
-    if (direct && host_cores() > 1)
-        shape->threads = 1;
+    choose_measured(transfer, total);
 }
 
 /* Memory for the ring, known to the drivers. Without it a host end is still reached directly. */
@@ -100,7 +102,7 @@ static bool make_ring(struct transfer *transfer)
             !pinned_create(ends[i], transfer->memory, size, &transfer->pins[i]))
             shape->registered = false;
     /* A copy stage pays only where the link runs faster for it. */
-    if (!shape->registered && !(transfer->from && transfer->to) && !transfer->limits.lent) {
+    if (!shape->registered && !needs_ring(transfer)) {
         pinned_destroy(&transfer->pins[0]);
         pinned_destroy(&transfer->pins[1]);
         pages_give(transfer->memory, size);
@@ -114,8 +116,7 @@ static bool make_ring(struct transfer *transfer)
  * where a driver's memory copy is faster for being asked for more at once. */
 static size_t plain_room(const struct transfer *transfer)
 {
-    bool link = residence_has_link(transfer->from) || residence_has_link(transfer->to);
-    return link ? PLAIN_SLOT_LINK : PLAIN_SLOT_UNIFIED;
+    return has_link(transfer) ? PLAIN_SLOT_LINK : PLAIN_SLOT_UNIFIED;
 }
 
 /* Make what shape asks for: ring, slots, threads. */
@@ -123,7 +124,7 @@ static int build(struct transfer *transfer)
 {
     struct transfer_shape *shape = &transfer->shape;
     if (shape->chunk && !make_ring(transfer)) {
-        if ((transfer->from && transfer->to) || transfer->limits.lent)
+        if (needs_ring(transfer))
             return -ENOMEM;
         *shape = (struct transfer_shape){0};
     }
@@ -138,11 +139,13 @@ static int build(struct transfer *transfer)
             transfer->slots[i].memory = transfer->memory + i * shape->chunk;
         fifo_push(&transfer->free, &transfer->slots[i]);
     }
-    threads_start(transfer, shape->threads);
-    shape->threads = transfer->thread_count;
+    if (shape->chunk)
+        stages_init(transfer);
+    threads_start(transfer);
     transfer->planned = true;
-    log_debug("transfer: %u chunks of %zu bytes, %u threads, %s", shape->chunks, shape->chunk,
-              shape->threads, shape->registered ? "registered" : "plain");
+    log_debug("transfer: %u chunks of %zu bytes, %u threads, %u for work, %s", shape->chunks,
+              shape->chunk, shape->threads, shape->workers,
+              shape->registered ? "registered" : "plain");
     return 0;
 }
 
@@ -163,7 +166,8 @@ static struct transfer *transfer_new(struct residence *from, struct residence *t
     if (limits)
         transfer->limits = *limits;
     pthread_mutex_init(&transfer->lock, NULL);
-    pthread_cond_init(&transfer->work, NULL);
+    for (int i = 0; i < STAGES_MAX; i++)
+        pthread_cond_init(&transfer->stages[i].work, NULL);
     pthread_cond_init(&transfer->progress, NULL);
     return transfer;
 }
@@ -282,7 +286,8 @@ void transfer_destroy(struct transfer *transfer)
     for (int i = 0; i < 2; i++)
         pinned_destroy(&transfer->pins[i]);
     pages_give(transfer->memory, transfer->memory_size);
-    pthread_cond_destroy(&transfer->work);
+    for (int i = 0; i < STAGES_MAX; i++)
+        pthread_cond_destroy(&transfer->stages[i].work);
     pthread_cond_destroy(&transfer->progress);
     pthread_mutex_destroy(&transfer->lock);
     free(transfer->slots);

@@ -8,18 +8,28 @@
  * The transfer engine: bytes of many objects from one end to another, as fast as the link.
  *
  * An end is a residence or host memory. Stages (device read, copy between pinned and pageable
- * memory, device write) run as a pipeline over chunks; chunk size, number of chunks and copy
- * threads are chosen from a cost model (a set-up time and a bandwidth a stage) that is measured on
- * the residences at hand. Small objects are batched without waiting for each.
+ * memory, what else is done to the bytes, device write) run as a pipeline over chunks; chunk size,
+ * number of chunks and each stage's threads are chosen by a cost model (cost.h) from figures that
+ * were measured on the residences at hand. Small objects are batched without waiting for each.
  */
 
 struct transfer;
 
+/** What is done to bytes on their way, beside moving them: a digest, a compression. */
+struct transfer_work {
+    /** Takes bytes in any order, each once; several threads call it. They may be looked at until it
+     * returns. */
+    void (*run)(void *data, const char *bytes, size_t size);
+    void *data;
+    struct cost_stage cost; /**< COST_WORK, for the choice of chunks and threads. */
+};
+
 struct transfer_limits {
-    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
-    const atomic_bool *cancel; /**< Or NULL. */
-    _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
-    bool lent;                 /**< Items may be: nothing goes straight from host memory. */
+    uint64_t deadline_ns;             /**< CLOCK_MONOTONIC; 0: none. */
+    const atomic_bool *cancel;        /**< Or NULL. */
+    _Atomic uint64_t *done;           /**< Bytes that arrived are added here as they do; or NULL. */
+    bool lent;                        /**< Items may be: nothing goes straight from host memory. */
+    const struct transfer_work *work; /**< Or NULL. With it all bytes pass through host memory. */
 };
 
 /** What to move: a run of a buffer, or rows or slices of an image through its window's layout. */
@@ -65,7 +75,8 @@ void transfer_destroy(struct transfer *transfer);
 struct transfer_shape {
     size_t chunk;     /**< Bytes; 0: straight from and to the host's memory. */
     unsigned chunks;  /**< Of the ring. */
-    unsigned threads; /**< Copy threads that run. */
+    unsigned threads; /**< Copy threads that run; 0, and none below: the caller does all. */
+    unsigned workers; /**< Threads of the work. */
     bool registered;  /**< The ring is registered with every driver that has a link. */
     double predicted; /**< Seconds, of the cost model; 0: not asked. */
 };

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "state/transfer/cost.h"
+#include "state/driver/cost.h"
 #include "state/transfer/transfer.h"
 
 /* Pieces of items (transfer_piece.c). */
@@ -82,7 +82,7 @@ void pinned_destroy(struct pinned *pin);
 /** Of the device of @residence: measured once a process, a guess where that fails. Blocks. */
 void probe_link(struct residence *residence, struct link_figures *ret_figures);
 /** A memory copy by one thread, and the making of a registered ring. Measured once a process. */
-void probe_host(struct cost_stage *ret_copy, struct cost_stage *ret_ring);
+void probe_host(struct host_figures *ret_figures);
 
 /* Slots, and the threads that work on them (transfer_slot.c). */
 
@@ -100,7 +100,8 @@ struct slot {
     size_t used;  /**< Bytes of memory, or of all pieces. */
     uint64_t counted;
     unsigned piece_count, event_count;
-    size_t unit, copied; /**< A copy's units, and how far they were handed out. */
+    unsigned stage;      /**< In which it is, or the first that it comes to. */
+    size_t unit, handed; /**< A stage's units, and how far they were handed out. */
     unsigned units_left;
     struct piece pieces[SLOT_PIECES];
     cl_event events[SLOT_PIECES]; /**< Of the reads, later of the writes. */
@@ -111,10 +112,29 @@ struct fifo {
     unsigned count;
 };
 
+/** What cores of the host do to each chunk between its read and its write. */
+struct stage {
+    /** The part of the slot's memory that a unit covers. No lock is held. */
+    void (*run)(const struct transfer *transfer, struct slot *slot, size_t begin, size_t end);
+    struct fifo waiting; /**< Under the lock. The first one's units are being handed out. */
+    pthread_cond_t work; /**< For its threads: waiting, stopping; the first's: queued, leading. */
+    unsigned threads;    /**< That run. */
+};
+
+/** A copy, and the work that the caller wants done. */
+#define STAGES_MAX 2
+
+struct stage_thread {
+    pthread_t thread;
+    struct transfer *transfer;
+    unsigned stage;
+};
+
 /*
- * A slot's way: free, filled by the caller, queued (its reads are enqueued), copying, in flight
- * (its last commands are enqueued), free. The caller fills and waits for what is in flight;
- * threads, or the caller where there are none, do what lies between.
+ * A slot's way: free, filled by the caller, queued (its reads are enqueued), through the stages, in
+ * flight (its last commands are enqueued), free. The caller fills and waits for what is in flight;
+ * threads, or the caller where there are none, do what lies between. The first stage's threads
+ * also wait for reads, even where there is no stage.
  */
 struct transfer {
     struct residence *from, *to;
@@ -129,17 +149,19 @@ struct transfer {
     size_t memory_size;
     struct pinned pins[2];
 
-    pthread_mutex_t lock;    /**< Guards what follows, and units of slots in copying. */
-    pthread_cond_t work;     /**< For threads: queued, copying, stopping, leading. */
+    struct stage stages[STAGES_MAX]; /**< In the order of the way. */
+    unsigned stage_count;
+
+    pthread_mutex_t lock;    /**< Guards what follows, and units of slots in stages. */
     pthread_cond_t progress; /**< For the caller: free, flight. */
-    struct fifo free, queued, copying, flight;
+    struct fifo free, queued, flight;
     bool leading; /**< A thread waits for the first queued slot's reads. */
     bool stopping;
     int error; /**< The first; nothing is enqueued after it. */
     cl_int cl_error;
 
     unsigned thread_count;
-    pthread_t threads[COST_THREADS_MAX];
+    struct stage_thread threads[COST_THREADS_MAX];
 };
 
 /**
@@ -162,8 +184,13 @@ int slot_take(struct transfer *transfer, struct slot **ret_slot);
 int slot_submit(struct transfer *transfer, struct slot *slot);
 /** Wait until every slot is free. The error kept, or 0. */
 int slots_drain(struct transfer *transfer);
-/** Start up to @threads copy threads; fewer when the system refuses. */
-void threads_start(struct transfer *transfer, unsigned threads);
+/** What the stages of a transfer are: shape->chunk is known. */
+void stages_init(struct transfer *transfer);
+/**
+ * Start the threads of all stages: shape->threads that copy, shape->workers, and set both to how
+ * many run. None at all when the system refuses one that is its stage's only one.
+ */
+void threads_start(struct transfer *transfer);
 void threads_stop(struct transfer *transfer);
 
 #endif

@@ -26,7 +26,7 @@ static const struct link_figures guess = {
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by it, as is the link of each device. */
 static bool host_known;
-static struct cost_stage host_copy, host_ring;
+static struct host_figures host_figures;
 
 static double seconds(void)
 {
@@ -136,8 +136,9 @@ void probe_link(struct residence *residence, struct link_figures *ret_figures)
 
 static void measure_host(void)
 {
-    host_copy = (struct cost_stage){COST_COPY, 5e-6, 5e9};
-    host_ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
+    struct cost_stage *copy = &host_figures.copy, *ring = &host_figures.ring;
+    *copy = (struct cost_stage){COST_WORK, 5e-6, 5e9};
+    *ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
     char *source = pages_take(COPY_SIZE, 0);
     if (!source)
         return;
@@ -153,23 +154,22 @@ static void measure_host(void)
             double took = seconds() - begin;
             best = took < best ? took : best;
         }
-        host_copy.bandwidth = clamp(COPY_SIZE / best, BANDWIDTH_LO, BANDWIDTH_HI);
+        copy->bandwidth = clamp(COPY_SIZE / best, BANDWIDTH_LO, BANDWIDTH_HI);
         unsigned cores = host_cores() < PAGES_THREADS ? host_cores() : PAGES_THREADS;
         double fault = clamp(faulted, 1e-6, 1) / COPY_SIZE / cores;
-        host_ring.bandwidth = 1 / (PIN_SECONDS * 2 + fault);
+        ring->bandwidth = 1 / (PIN_SECONDS * 2 + fault);
     }
     pages_give(target, COPY_SIZE);
     pages_give(source, COPY_SIZE);
 }
 
-void probe_host(struct cost_stage *ret_copy, struct cost_stage *ret_ring)
+void probe_host(struct host_figures *ret_figures)
 {
     pthread_mutex_lock(&known_lock);
     if (!host_known)
         measure_host();
     host_known = true;
-    *ret_copy = host_copy;
-    *ret_ring = host_ring;
+    *ret_figures = host_figures;
     pthread_mutex_unlock(&known_lock);
 }
 

@@ -143,7 +143,7 @@ static void wait_flight(struct transfer *transfer, struct slot *slot)
 }
 
 /* Under the lock, which is let go of meanwhile: the slot's memory holds its bytes. */
-static void finish_copy(struct transfer *transfer, struct slot *slot)
+static void finish_stages(struct transfer *transfer, struct slot *slot)
 {
     if (!transfer->to || transfer->error != 0) {
         put_free(transfer, slot);
@@ -171,22 +171,79 @@ static void copy_unit(const struct transfer *transfer, struct slot *slot, size_t
     }
 }
 
-static void take_unit(struct transfer *transfer)
+static void work_on_unit(const struct transfer *transfer, struct slot *slot, size_t begin,
+                         size_t end)
 {
-    struct slot *slot = transfer->copying.first;
-    size_t begin = slot->copied, end = begin + slot->unit;
+    const struct transfer_work *work = transfer->limits.work;
+    for (unsigned i = 0; i < slot->piece_count; i++) {
+        const struct piece *piece = &slot->pieces[i];
+        size_t first = piece->at > begin ? piece->at : begin;
+        size_t last = piece->at + piece->size < end ? piece->at + piece->size : end;
+        if (first < last)
+            work->run(work->data, slot->memory + first, last - first);
+    }
+}
+
+void stages_init(struct transfer *transfer)
+{
+    const struct stage copy = {.run = copy_unit}, work = {.run = work_on_unit};
+    bool copies = !(transfer->from && transfer->to);
+    struct stage stages[STAGES_MAX];
+    unsigned count = 0;
+    if (copies && !transfer->from)
+        stages[count++] = copy;
+    if (transfer->limits.work)
+        stages[count++] = work;
+    if (copies && transfer->from)
+        stages[count++] = copy;
+    for (unsigned i = 0; i < count; i++)
+        transfer->stages[i].run = stages[i].run;
+    transfer->stage_count = count;
+}
+
+/* Threads that write fresh host memory do not share its large pages. */
+static size_t unit_for(const struct transfer *transfer, const struct stage *stage, size_t used)
+{
+    size_t unit = used / (stage->threads ? stage->threads : 1);
+    bool to_host = stage->run == copy_unit && !transfer->to;
+    size_t grain = to_host && unit > UNIT_LARGE / 2 ? UNIT_LARGE : UNIT_SMALL;
+    unit = (unit + grain - 1) & ~(grain - 1);
+    return unit < UNIT_MIN ? UNIT_MIN : unit;
+}
+
+/* Under the lock: into its stage, or on its way to the target when it is through all. */
+static void enter_stage(struct transfer *transfer, struct slot *slot)
+{
+    if (slot->stage == transfer->stage_count) {
+        finish_stages(transfer, slot);
+        return;
+    }
+    struct stage *stage = &transfer->stages[slot->stage];
+    slot->unit = unit_for(transfer, stage, slot->used);
+    slot->handed = 0;
+    slot->units_left = (unsigned)((slot->used + slot->unit - 1) / slot->unit);
+    fifo_push(&stage->waiting, slot);
+    pthread_cond_broadcast(&stage->work);
+}
+
+static void take_unit(struct transfer *transfer, struct stage *stage)
+{
+    struct slot *slot = stage->waiting.first;
+    size_t begin = slot->handed, end = begin + slot->unit;
     if (end >= slot->used) {
         end = slot->used;
-        fifo_pop(&transfer->copying);
+        fifo_pop(&stage->waiting);
     }
-    slot->copied = end;
+    slot->handed = end;
     if (transfer->error == 0) {
         pthread_mutex_unlock(&transfer->lock);
-        copy_unit(transfer, slot, begin, end);
+        stage->run(transfer, slot, begin, end);
         pthread_mutex_lock(&transfer->lock);
     }
-    if (--slot->units_left == 0)
-        finish_copy(transfer, slot);
+    if (--slot->units_left == 0) {
+        slot->stage++;
+        enter_stage(transfer, slot);
+    }
 }
 
 /* Wait for the first queued slot's reads, and hand it on. */
@@ -203,29 +260,17 @@ static void lead(struct transfer *transfer)
     transfer->leading = false;
     if (error != CL_SUCCESS)
         fail_locked(transfer, -EIO, error);
-    if (transfer->from && transfer->to) {
-        finish_copy(transfer, slot);
-        return;
-    }
-    unsigned threads = transfer->thread_count ? transfer->thread_count : 1;
-    /* Threads that write fresh host memory do not share its large pages. */
-    size_t unit = slot->used / threads;
-    size_t grain = !transfer->to && unit > UNIT_LARGE / 2 ? UNIT_LARGE : UNIT_SMALL;
-    slot->unit = (unit + grain - 1) & ~(grain - 1);
-    if (slot->unit < UNIT_MIN)
-        slot->unit = UNIT_MIN;
-    slot->copied = 0;
-    slot->units_left = (unsigned)((slot->used + slot->unit - 1) / slot->unit);
-    fifo_push(&transfer->copying, slot);
-    pthread_cond_broadcast(&transfer->work);
+    slot->stage = 0;
+    enter_stage(transfer, slot);
 }
 
-/* Under the lock: one step of what lies between the caller's; false when there is nothing to do. */
-static bool work_once(struct transfer *transfer)
+/* Under the lock: one step of a stage, or into the first; false when there is nothing to do. */
+static bool work_once(struct transfer *transfer, unsigned at)
 {
-    if (transfer->copying.first)
-        take_unit(transfer);
-    else if (transfer->queued.first && !transfer->leading)
+    struct stage *stage = &transfer->stages[at];
+    if (stage->waiting.first)
+        take_unit(transfer, stage);
+    else if (at == 0 && transfer->queued.first && !transfer->leading)
         lead(transfer);
     else
         return false;
@@ -234,40 +279,82 @@ static bool work_once(struct transfer *transfer)
 
 static void *thread_run(void *data)
 {
-    struct transfer *transfer = data;
+    const struct stage_thread *thread = data;
+    struct transfer *transfer = thread->transfer;
     pthread_mutex_lock(&transfer->lock);
     while (!transfer->stopping)
-        if (!work_once(transfer))
-            pthread_cond_wait(&transfer->work, &transfer->lock);
+        if (!work_once(transfer, thread->stage))
+            pthread_cond_wait(&transfer->stages[thread->stage].work, &transfer->lock);
     pthread_mutex_unlock(&transfer->lock);
     return NULL;
 }
 
-void threads_start(struct transfer *transfer, unsigned threads)
+/* Nothing is under way yet. How many threads the stage has now. */
+static unsigned start_stage(struct transfer *transfer, unsigned at, unsigned threads)
 {
-    while (transfer->thread_count < threads) {
-        pthread_t thread;
-        int error = thread_start("reseat-copy", HOST_STACK, thread_run, transfer, &thread);
+    struct stage *stage = &transfer->stages[at];
+    while (stage->threads < threads && transfer->thread_count < COST_THREADS_MAX) {
+        struct stage_thread *thread = &transfer->threads[transfer->thread_count];
+        *thread = (struct stage_thread){.transfer = transfer, .stage = at};
+        int error = thread_start("reseat-copy", HOST_STACK, thread_run, thread, &thread->thread);
         if (error) {
             log_info("a copy thread could not be started (error %d): %u run", error,
                      transfer->thread_count);
-            return;
+            break;
         }
-        pthread_mutex_lock(&transfer->lock);
-        transfer->threads[transfer->thread_count++] = thread;
-        pthread_mutex_unlock(&transfer->lock);
+        transfer->thread_count++;
+        stage->threads++;
     }
+    return stage->threads;
+}
+
+void threads_start(struct transfer *transfer)
+{
+    struct transfer_shape *shape = &transfer->shape;
+    const unsigned wanted[] = {shape->threads, shape->workers};
+    unsigned started[] = {0, 0}, stages = transfer->stage_count ? transfer->stage_count : 1;
+    bool idle = false;
+    for (unsigned i = 0; i < stages; i++) {
+        bool works = transfer->stages[i].run == work_on_unit;
+        started[works] = start_stage(transfer, i, wanted[works]);
+        idle = idle || started[works] == 0;
+    }
+    if (idle)
+        threads_stop(transfer);
+    shape->threads = idle ? 0 : started[0];
+    shape->workers = idle ? 0 : started[1];
 }
 
 void threads_stop(struct transfer *transfer)
 {
     pthread_mutex_lock(&transfer->lock);
     transfer->stopping = true;
-    pthread_cond_broadcast(&transfer->work);
+    for (unsigned i = 0; i < STAGES_MAX; i++)
+        pthread_cond_broadcast(&transfer->stages[i].work);
     pthread_mutex_unlock(&transfer->lock);
     for (unsigned i = 0; i < transfer->thread_count; i++)
-        pthread_join(transfer->threads[i], NULL);
+        pthread_join(transfer->threads[i].thread, NULL);
+    for (unsigned i = 0; i < STAGES_MAX; i++)
+        transfer->stages[i].threads = 0;
     transfer->thread_count = 0;
+}
+
+/* Under the lock: the same of all stages, the last first, by who has no threads. */
+static bool work_alone(struct transfer *transfer)
+{
+    for (unsigned at = STAGES_MAX; at-- > 0;)
+        if (work_once(transfer, at))
+            return true;
+    return false;
+}
+
+/* Under the lock: slots that are with the stages, or wait for the first. */
+static unsigned count_behind(const struct transfer *transfer)
+{
+    unsigned count = transfer->queued.count;
+    for (unsigned i = 0; i < STAGES_MAX; i++)
+        count += transfer->stages[i].waiting.count;
+    return count;
 }
 
 /* Under the lock: let something happen that frees a slot. */
@@ -275,8 +362,8 @@ static void make_progress(struct transfer *transfer)
 {
     struct fifo *flight = &transfer->flight;
     if (transfer->thread_count == 0) {
-        bool behind = transfer->copying.count + transfer->queued.count >= flight->count;
-        if ((behind || !flight->first) && work_once(transfer))
+        bool behind = count_behind(transfer) >= flight->count;
+        if ((behind || !flight->first) && work_alone(transfer))
             return;
     }
     if (flight->first) {
@@ -314,7 +401,7 @@ int slot_submit(struct transfer *transfer, struct slot *slot)
     if (cl_error != CL_SUCCESS)
         fail_locked(transfer, -EIO, cl_error);
     fifo_push(next, slot);
-    pthread_cond_signal(&transfer->work);
+    pthread_cond_signal(&transfer->stages[0].work);
     error = transfer->error;
     pthread_mutex_unlock(&transfer->lock);
     return error;

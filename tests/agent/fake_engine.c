@@ -1,5 +1,6 @@
 #include "tests/agent/fake_engine.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t one_move = PTHREAD_MUTEX_INITIALIZER;
 static struct seat_status seats[PROTOCOL_SEATS_MAX];
 static uint32_t seat_count;
+static struct ready_status ready[STATUS_READY_MAX];
+static uint32_t ready_count;
 
 static uint64_t now_ns(void)
 {
@@ -99,7 +102,49 @@ static void commit(const struct move_request *request)
     seat->device_bytes = request->target ? TOTAL_BYTES : 0;
     seat->moves++;
     seat->last_downtime_ns = 12000000;
+    ready_count = 0;
     pthread_mutex_unlock(&lock);
+}
+
+static uint32_t ready_index(const struct device_key *target)
+{
+    uint32_t i = 0;
+
+    while (i < ready_count && !device_key_equal(&ready[i].device, target))
+        i++;
+    return i;
+}
+
+static void make_ready(const struct device_key *target)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t i = ready_index(target);
+    if (i == ready_count && ready_count < STATUS_READY_MAX)
+        ready[ready_count++].device = *target;
+    pthread_mutex_unlock(&lock);
+}
+
+int move_cool(const struct device_key *target, uint64_t deadline_ns)
+{
+    (void)deadline_ns;
+    pthread_mutex_lock(&lock);
+    uint32_t before = ready_count, i = target ? ready_index(target) : 0;
+    if (!target)
+        ready_count = 0;
+    else if (i < ready_count)
+        ready[i] = ready[--ready_count];
+    bool any = ready_count != before;
+    pthread_mutex_unlock(&lock);
+    return any ? 0 : -ENOENT;
+}
+
+uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX])
+{
+    pthread_mutex_lock(&lock);
+    uint32_t count = ready_count;
+    memcpy(ret_ready, ready, count * sizeof(ready[0]));
+    pthread_mutex_unlock(&lock);
+    return count;
 }
 
 void move_run(const struct move_request *request, struct move_report *ret_report)
@@ -117,7 +162,9 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         report.reached = MOVE_RESUME;
         report.downtime_ns = 12000000;
         report.bytes = TOTAL_BYTES;
-        if (!request->dry_run)
+        if (request->prewarm)
+            make_ready(request->target);
+        else if (!request->dry_run)
             commit(request);
     }
     pthread_mutex_lock(&lock);

@@ -149,6 +149,14 @@ void puppet_say(struct puppet *puppet)
 
     frame_init(&frame, MSG_STATUS);
     put_seats(puppet, &frame);
+    frame_array(&frame, "ready");
+    if (puppet->ready[0]) {
+        frame_map(&frame, NULL);
+        frame_string(&frame, "device", puppet->ready);
+        frame_u64(&frame, "behind", puppet->behind);
+        frame_end(&frame);
+    }
+    frame_end(&frame);
     puppet_send(puppet, &frame);
 }
 
@@ -385,6 +393,16 @@ static void go(struct puppet *puppet, struct puppet_seat *seat, const msgpack_ob
         puppet->suspends++;
         return;
     }
+    if (field_is(map, "type", MSG_PREWARM)) {
+        bool drops = field_bool(map, "drop", false);
+        field_string(map, "device", puppet->ready, sizeof(puppet->ready));
+        puppet->ready[0] = drops ? '\0' : puppet->ready[0];
+        puppet->behind = 0;
+        puppet->drops += drops;
+        puppet->prewarms += !drops;
+        return;
+    }
+    puppet->ready[0] = '\0';
     seat->suspended = false;
     if (field_string(map, "device", key, sizeof(key)) && key[0])
         device_of(key, seat->device, sizeof(seat->device));
@@ -468,7 +486,7 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
     } else if (field_is(map, "type", MSG_QUERY)) {
         puppet_say(puppet);
     } else if ((field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||
-                field_is(map, "type", MSG_RESUME)) &&
+                field_is(map, "type", MSG_RESUME) || field_is(map, "type", MSG_PREWARM)) &&
                puppet->move) {
         report(puppet, map);
     }

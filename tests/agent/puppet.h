@@ -60,7 +60,10 @@ struct puppet {
     uint64_t last_grant;       /**< "grant" of the last request. */
     unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */
     uint64_t more;
-    uint64_t busy; /**< Thousandths. */
+    uint64_t busy;    /**< Thousandths. */
+    char ready[2048]; /**< The key of the device that it is ready for, or "". */
+    uint64_t behind;  /**< What it says it built since. */
+    unsigned prewarms, drops;
     bool aware;
     struct reseat_limits minimum, preferred;
     unsigned notices;

@@ -92,4 +92,8 @@ for mib in ${sizes//,/ }; do
     step "$mib MiB between $gpu and $cpu" \
         bench-moves --mib "$mib" --runs 2 --from "$gpu" --to "$cpu" --buffers 10000
 done
+if command -v nvidia-smi >/dev/null && command -v python3 >/dev/null; then
+    step "the driver's own checkpoints, and copies through registered memory" \
+        "$here/cuda_peer.py" --mib "$sizes"
+fi
 exit $bad

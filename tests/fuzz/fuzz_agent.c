@@ -33,7 +33,7 @@ static const char *const types[] = {
     MSG_HELLO, MSG_STATUS,  MSG_REGISTER, MSG_DEVICES, MSG_APPS,     MSG_AGENT,
     MSG_STOP,  MSG_MOVE,    MSG_RESUME,   MSG_SUSPEND, MSG_PROGRESS, MSG_REPORT,
     "unknown", MSG_CANCEL,  MSG_RELOAD,   MSG_NEED,    MSG_RETURN,   MSG_LIMIT,
-    MSG_DRAIN, MSG_BALANCE, MSG_EXPLAIN,  MSG_USE,
+    MSG_DRAIN, MSG_BALANCE, MSG_EXPLAIN,  MSG_USE,     MSG_PREWARM,
 };
 static const char *const words[] = {"",     "program", "client", "a1",   "a2",  "a999999999",
                                     "dev0", "dev1",    "x264",   "Stub", "101", "no such"};

@@ -72,6 +72,20 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     *ret_report = report;
 }
 
+int move_cool(const struct device_key *target, uint64_t deadline_ns)
+{
+    (void)deadline_ns;
+    if (target)
+        use_key(target);
+    return target ? 0 : -ENOENT;
+}
+
+uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX])
+{
+    ret_ready[0] = (struct ready_status){.device = seats[0].device, .behind = UINT32_MAX};
+    return seats[0].device.icd[0] ? 1 : 0;
+}
+
 const char *move_phase_name(enum move_phase phase)
 {
     return phase == MOVE_COPY ? "copy" : "other";
@@ -163,7 +177,8 @@ static void expect_from(const uint8_t *data, size_t size, struct seen *seen)
     while (!broken && frame_reader_next(&reader, &message) == 1) {
         bool request = field_is(&message.root, "type", MSG_MOVE) ||
                        field_is(&message.root, "type", MSG_SUSPEND) ||
-                       field_is(&message.root, "type", MSG_RESUME);
+                       field_is(&message.root, "type", MSG_RESUME) ||
+                       field_is(&message.root, "type", MSG_PREWARM);
         if (field_is(&message.root, "type", MSG_WELCOME))
             welcome = true;
         else if (!welcome)

@@ -223,7 +223,8 @@ static void put_status(struct stream *stream)
 
 static void streams(void)
 {
-    static const char *const asked[] = {MSG_MOVE, MSG_SUSPEND, MSG_RESUME, MSG_CANCEL, MSG_QUERY};
+    static const char *const asked[] = {MSG_MOVE,    MSG_SUSPEND, MSG_RESUME,
+                                        MSG_PREWARM, MSG_CANCEL,  MSG_QUERY};
     struct device_key key = {.icd = "libstub.so", .platform = "P x", .device = "D;%"};
     char text[DEVICE_KEY_TEXT_MAX];
     struct stream all = {.size = 0}, one;

@@ -233,6 +233,12 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
 
     if (request->dry_run)
         return;
+    if (request->prewarms) {
+        prewarm_settle(agent, request, result);
+        if (moved == 0 && !request->drops)
+            fail(agent, request, result, reason, lasting);
+        return;
+    }
     for (uint32_t i = 0; i < program->seat_count; i++) {
         struct program_device *seat = &program->seats[i];
         if (!(request->seats & (1u << i)))

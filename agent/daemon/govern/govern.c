@@ -179,6 +179,7 @@ void govern_tick(struct agent *agent)
     grants_tick(agent);
     drain_tick(agent);
     resume_tick(agent);
+    prewarm_tick(agent);
     if (now - governor->ticked_ms >= TICK_MS) {
         governor->ticked_ms = now;
         governor->automatic = true;

@@ -99,6 +99,8 @@ struct request {
     bool chosen;                         /**< An operator named the device. */
     bool ours;                           /**< The policy asks, and no client is told. */
     bool dry_run;
+    bool prewarms;           /**< It stays where it is: MSG_PREWARM. */
+    bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
     char verb[16];
@@ -312,6 +314,15 @@ void followers_drop(struct agent *agent, const struct peer *client);
 
 /** MSG_MOVE, MSG_SUSPEND or MSG_RESUME of a client. */
 void moving_handle(struct peer *client, struct message *message);
+
+/* Devices that programs are made ready for, ahead of a move that may come. */
+
+/** MSG_PREWARM of a client. */
+void prewarm_handle(struct peer *client, struct message *message);
+/** Have programs let go of devices that are not to be used, and keep up with what they build. */
+void prewarm_tick(struct agent *agent);
+/** A request that prewarms ended so. */
+void prewarm_settle(struct agent *agent, const struct request *request, const char *result);
 
 /*
  * Programs that operators resume and that find no room: they queue as those that the policy

@@ -141,7 +141,9 @@ static void send_request(const struct request *request, const struct inventory_e
     frame_bool(&frame, "dry_run", request->dry_run);
     if (request->taken)
         frame_string(&frame, "manner", MANNER_TAKEN);
-    if (request->target != LEDGER_NONE)
+    if (request->drops)
+        frame_bool(&frame, "drop", true);
+    if (request->target != LEDGER_NONE && !request->prewarms)
         put_grants(&frame, request, request->tries < TRIES_MAX);
     peer_send(request->program->peer, &frame);
 }
@@ -284,8 +286,9 @@ void requests_report(struct peer *peer, struct message *whole)
     field_text(message, "reason", reason, sizeof(reason));
     agent_log("%s: %s %s%s%s", peer->program->id, request->verb, result, reason[0] ? ": " : "",
               reason);
-    struct peer *client =
-        request->client || !request->ours ? request->client : resume_ends(agent, request, result);
+    struct peer *client = request->client || !request->ours || request->prewarms
+                              ? request->client
+                              : resume_ends(agent, request, result);
     if (client)
         report_forward(client, request, message);
     end_request(agent, request, moved_seats(request, message), result, reason,

@@ -93,6 +93,19 @@ static void describe_seat(const struct agent *agent, const struct program_device
     frame_end(frame);
 }
 
+/** Names of devices, as the driver says them where they are not listed. */
+static void describe_ready(const struct agent *agent, const struct program *program,
+                           struct frame *frame)
+{
+    frame_array(frame, "ready");
+    for (size_t i = 0; i < program->ready_count; i++) {
+        const struct device_key *key = &program->ready[i].device;
+        const struct inventory_entry *entry = device_by_key(&agent->devices.inventory, key);
+        frame_string(frame, NULL, entry ? entry->name : key->device);
+    }
+    frame_end(frame);
+}
+
 void describe_program(const struct agent *agent, const struct program *program, struct frame *frame)
 {
     const struct program_status *status = &program->status;
@@ -123,6 +136,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_string(frame, "pinned", pinned);
     describe_governed(agent, program, frame);
     program_put_wish(program, frame);
+    describe_ready(agent, program, frame);
     frame_array(frame, "seats");
     for (size_t i = 0; i < program->seat_count; i++)
         describe_seat(agent, &program->seats[i], i, frame);

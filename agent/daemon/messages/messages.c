@@ -22,6 +22,7 @@ const struct message_handler message_handlers[] = {
     {MSG_MOVE, PEER_CLIENT, moving_handle, .device = "device"},
     {MSG_SUSPEND, PEER_CLIENT, moving_handle, .device = "device"},
     {MSG_RESUME, PEER_CLIENT, moving_handle, .device = "device"},
+    {MSG_PREWARM, PEER_CLIENT, prewarm_handle, .device = "device"},
     {MSG_CANCEL, PEER_CLIENT, cancel_handle},
     {MSG_NOTICE, PEER_CLIENT, notice_handle},
     {MSG_LIMIT, PEER_CLIENT, limits_handle, .device = "what", .or_program = true},

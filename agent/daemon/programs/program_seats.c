@@ -87,6 +87,30 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
     seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }
 
+/** What is known of those that it names again stays. */
+static void take_ready(struct program *program, const msgpack_object *message)
+{
+    const msgpack_object *items;
+    size_t count = field_array(message, "ready", &items), before = program->ready_count;
+    struct program_ready known[PROGRAM_READY_MAX];
+
+    memcpy(known, program->ready, sizeof(known));
+    program->ready_count = 0;
+    for (size_t i = 0; i < count && program->ready_count < PROGRAM_READY_MAX; i++) {
+        struct program_ready *ready = &program->ready[program->ready_count];
+        char key[DEVICE_KEY_TEXT_MAX];
+        struct device_key parsed;
+        if (!field_string(&items[i], "device", key, sizeof(key)) || device_key_parse(key, &parsed))
+            continue;
+        *ready = (struct program_ready){.device = parsed};
+        for (size_t j = 0; j < before; j++)
+            if (device_key_equal(&known[j].device, &parsed))
+                *ready = known[j];
+        ready->behind = field_u64(&items[i], "behind", 0);
+        program->ready_count++;
+    }
+}
+
 void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *seats;
@@ -94,6 +118,7 @@ void program_take_status(struct program *program, const msgpack_object *message)
     struct program_status *status = &program->status;
 
     program->awaited = false;
+    take_ready(program, message);
     if (!count)
         return;
     program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;

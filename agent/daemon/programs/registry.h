@@ -100,6 +100,15 @@ struct governed {
     struct history history;
 };
 
+/** Devices that a program is ready for, at most. */
+#define PROGRAM_READY_MAX 8
+struct program_ready {
+    struct device_key device;
+    uint64_t behind;   /**< What a move there would still have to make, as the program says. */
+    uint64_t left;     /**< So much was when it was last made ready: not to be asked for again. */
+    uint64_t asked_ms; /**< When it was last asked to keep up, or to let go; 0: never. */
+};
+
 /** What a program last said of itself. */
 struct program_status {
     bool known;
@@ -134,6 +143,8 @@ struct program {
     size_t seat_count;   /**< 1 to PROTOCOL_SEATS_MAX. */
     struct program_device seats[PROTOCOL_SEATS_MAX];
     struct program_status status;
+    struct program_ready ready[PROGRAM_READY_MAX];
+    size_t ready_count;
     struct program_wish wish;
     struct program_policy policy;
     struct governed governed;

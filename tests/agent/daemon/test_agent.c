@@ -33,6 +33,70 @@ Test(agent, moves_suspends_and_resumes)
     harness_end(pid);
 }
 
+/** What `reseat ps --json` says that "app" is ready for: the first, or "". */
+static const char *ready_for(void)
+{
+    static char name[64];
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
+    json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+    json_t *ready = json_object_get(app, "ready");
+
+    cr_assert(json_is_array(ready));
+    const char *first = json_string_value(json_array_get(ready, 0));
+    snprintf(name, sizeof(name), "%s", first ? first : "");
+    json_decref(object);
+    return name;
+}
+
+Test(agent, makes_a_program_ready_for_a_device_and_lets_go_of_that)
+{
+    pid_t pid = harness_start("app", "done");
+    struct result *result = RESEAT("prewarm", "app", "cpu1");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "is ready for cpu1"), "%s", result->out);
+    cr_assert_str_eq(ready_for(), "cpu1");
+    cr_assert(strstr(RESEAT("ps")->out, "cpu1"));
+    result = RESEAT("prewarm", "app", "cpu1", "--drop");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "not ready any more for cpu1"), "%s", result->out);
+    cr_assert_str_eq(ready_for(), "");
+    cr_assert(strstr(RESEAT("prewarm", "app", "--drop")->out, "was not ready"));
+    json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0", "--json"), "prewarm");
+    cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
+    json_decref(object);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
+    cr_assert_eq(RESEAT("prewarm", "app", "--drop")->status, 0);
+    cr_assert_str_eq(ready_for(), "");
+    /* Where it is, and what names nothing. */
+    cr_assert(strstr(RESEAT("prewarm", "app", "gpu0")->out, "already there"));
+    cr_assert_eq(RESEAT("prewarm", "app")->status, 2);
+    cr_assert_eq(RESEAT("prewarm", "app", "no-such")->status, 3);
+    /* A device that is drained is not to be used, and not for this either. */
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
+    cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
+    uint64_t tries = 100;
+    while (ready_for()[0] && --tries)
+        usleep(50000);
+    cr_assert_neq(tries, 0, "it is ready for a device that is drained");
+    result = RESEAT("prewarm", "app", "cpu1");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "drained"), "%s", result->err);
+    harness_end(pid);
+}
+
+Test(agent, a_program_that_cannot_be_made_ready_says_why_and_stays)
+{
+    pid_t pid = harness_start("app", "fail");
+    struct result *result = RESEAT("prewarm", "app", "cpu1");
+
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "was not made ready for cpu1"), "%s", result->err);
+    cr_assert(strstr(result->err, "a program failed"), "%s", result->err);
+    cr_assert_str_eq(ready_for(), "");
+    harness_end(pid);
+}
+
 Test(agent, a_resume_that_fails_says_that_the_program_stays_suspended)
 {
     pid_t pid = harness_start("app", "strand");

@@ -84,10 +84,10 @@ Test(badinput, bad_frames_cost_only_the_connection_that_sent_them)
 Test(badinput, requests_of_random_fields_are_answered_or_refused)
 {
     static const char *const types[] = {
-        MSG_MOVE,  MSG_SUSPEND, MSG_RESUME, MSG_REGISTER, MSG_DEVICES,  MSG_APPS, MSG_CANCEL,
-        MSG_AGENT, "unknown",   MSG_REPORT, MSG_STATUS,   MSG_PROGRESS, MSG_HELLO};
+        MSG_MOVE,  MSG_SUSPEND, MSG_RESUME, MSG_REGISTER, MSG_DEVICES,  MSG_APPS,  MSG_CANCEL,
+        MSG_AGENT, "unknown",   MSG_REPORT, MSG_STATUS,   MSG_PROGRESS, MSG_HELLO, MSG_PREWARM};
     static const char *const keys[] = {"app",     "device", "timeout_ms", "environment",
-                                       "request", "seats",  "name"};
+                                       "request", "seats",  "name",       "drop"};
     pid_t pid = harness_start("bystander", "refuse");
 
     srandom(11);

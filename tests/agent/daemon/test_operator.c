@@ -161,6 +161,50 @@ Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 0);
 }
 
+static bool was_asked_twice(void *data)
+{
+    return ((struct puppet *)data)->prewarms == 2;
+}
+
+static bool was_told_to_drop(void *data)
+{
+    return ((struct puppet *)data)->drops == 1;
+}
+
+Test(operator, what_a_program_is_ready_for_keeps_up_and_goes_when_the_device_is_wanted)
+{
+    struct puppet *a = start("a", "gpu:one", 100 * MIB);
+
+    cr_assert_eq(PUPPETS_RESEAT("prewarm", "a", "gpu1")->status, 0);
+    cr_assert_eq(a->prewarms, 1);
+    cr_assert_eq(a->moves, 0);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0, "it is not there");
+    a->behind = 3;
+    puppet_say(a);
+    cr_assert(puppets_run(was_asked_twice, a, SOON), "what it built since is not made there");
+    /* Another asks for memory there, and the driver has none. */
+    struct puppet *b = start("b", "gpu:larger", 10 * MIB);
+    puppet_need(b, 0, 10 * MIB, true);
+    cr_assert(puppets_run(was_told_to_drop, a, SOON), "it keeps what another needs");
+    cr_assert_str_eq(a->ready, "");
+}
+
+Test(operator, a_program_that_fails_to_be_ready_is_not_said_to_have_moved)
+{
+    struct puppet *a = start("a", "gpu:one", 100 * MIB);
+
+    a->move = RESULT_ROLLED_BACK;
+    a->lasting = true;
+    struct result *result = PUPPETS_RESEAT("prewarm", "a", "gpu1");
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "not made ready"), "%s", result->err);
+    json_t *bar = explained();
+    cr_assert_str_eq(json_string_value(json_object_get(bar, "device")), "gpu1");
+    json_decref(bar);
+    cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
+    cr_assert_geq(devices_say("gpu0", "granted_bytes"), 100 * MIB);
+}
+
 Test(operator, every_step_has_its_reason_and_a_program_that_ends_is_no_failure)
 {
     struct puppet *a = start("a", "gpu:one", 100 * MIB);

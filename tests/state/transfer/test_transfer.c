@@ -188,6 +188,82 @@ Test(transfer, buffers_of_all_sizes_arrive_whole_by_every_way)
     each_shape(move_sizes);
 }
 
+struct tally {
+    _Atomic uint64_t size, sum, calls;
+};
+
+static void tally_run(void *data, const char *bytes, size_t size)
+{
+    struct tally *tally = data;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < size; i++)
+        sum += (uint8_t)bytes[i] * (uint64_t)(uint8_t)bytes[i];
+    atomic_fetch_add(&tally->sum, sum);
+    atomic_fetch_add(&tally->size, size);
+    atomic_fetch_add(&tally->calls, 1);
+}
+
+/* Each byte that arrives was worked on once, before it arrived, and as it is. */
+static void move_with_work(const struct bench *bench, const struct transfer_shape *shape,
+                           uint64_t total)
+{
+    enum { COUNT = 40 };
+    static const size_t sizes[] = {1, 4096, 70001, (2u << 20) + 7};
+    struct tally tally = {0};
+    const struct transfer_work work = {tally_run, &tally, {COST_WORK, 1e-6, 2e9}};
+    const struct transfer_limits limits = {.work = &work};
+    struct buffer buffers[COUNT];
+    uint64_t sum = 0, size = 0;
+    if (shape && !shape->chunk)
+        return;
+    struct transfer *transfer = start(bench, shape, total, &limits);
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t length = sizes[i % ARRAY_SIZE(sizes)];
+        buffer_init(&buffers[i], bench, i + 1, length + 3, i % 3, length);
+        struct transfer_item item = buffer_item(&buffers[i], bench);
+        cr_assert_eq(transfer_add(transfer, &item), 0);
+        size += length;
+        for (size_t at = i % 3; at < i % 3 + length; at++)
+            sum += (uint64_t)pattern(i + 1, at) * pattern(i + 1, at);
+    }
+    cr_assert_eq(transfer_flush(transfer), 0);
+    cr_assert_eq(tally.size, size);
+    cr_assert_eq(tally.sum, sum);
+    struct transfer_shape got;
+    transfer_describe(transfer, &got);
+    cr_assert_eq(got.workers > 0, got.threads + got.workers > 0);
+    if (got.chunk == 1u << 20 && got.workers > 1)
+        cr_assert_gt(tally.calls, size >> 20, "no chunk was shared");
+    for (unsigned i = 0; i < COUNT; i++) {
+        buffer_check(&buffers[i], bench);
+        buffer_finish(&buffers[i], bench);
+    }
+    transfer_destroy(transfer);
+}
+
+Test(transfer, work_on_the_way_sees_every_byte_once, .timeout = 120)
+{
+    struct rig *a = rig_create(0, true), *b = rig_create(1, true);
+    const struct bench benches[] = {{DOWN, a, NULL}, {UP, NULL, b}, {ACROSS, a, b}};
+    static const struct transfer_shape shapes[] = {
+        {.chunk = 64u << 10, .chunks = 1},
+        {.chunk = 64u << 10, .chunks = 4},
+        {.chunk = 64u << 10, .chunks = 4, .threads = 1, .workers = 1},
+        {.chunk = 1u << 20, .chunks = 4, .threads = 2, .workers = 3},
+        {.chunk = 1u << 20, .chunks = 2, .threads = 3, .workers = 1},
+        {.chunk = 1u << 20, .chunks = 2, .threads = 3}, /* nobody for the work: nobody at all */
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(benches); i++) {
+        for (size_t s = 0; s < ARRAY_SIZE(shapes); s++)
+            move_with_work(&benches[i], &shapes[s], 0);
+        move_with_work(&benches[i], NULL, 0);
+        move_with_work(&benches[i], NULL, 1000);
+        move_with_work(&benches[i], NULL, 40u << 20);
+    }
+    rig_destroy(a);
+    rig_destroy(b);
+}
+
 Test(transfer, unified_devices_go_without_a_ring)
 {
     struct rig *a = rig_create(0, false), *b = rig_create(1, false);

@@ -1,0 +1,149 @@
+#include "agent/daemon/govern/govern.h"
+
+#include <string.h>
+
+#include "agent/wire/device_key.h"
+
+/*
+ * Devices that programs are made ready for. It costs such a device a context and the compiled
+ * programs, which no ledger counts; so they are let go of where the device is wanted for anything
+ * else: when it drains, when its driver has had no more memory to give, and when it is not listed
+ * any more. What the program builds since is made there too, from time to time.
+ */
+
+#define PREWARM_MS 600000
+#define AGAIN_MS   2000
+
+static struct program_ready *find(struct program *program, const struct device_key *key)
+{
+    for (size_t i = 0; i < program->ready_count; i++)
+        if (device_key_equal(&program->ready[i].device, key))
+            return &program->ready[i];
+    return NULL;
+}
+
+static bool is_asked(const struct agent *agent, const struct program *program)
+{
+    for (const struct request *request = agent->requests; request; request = request->next)
+        if (request->program == program)
+            return true;
+    return false;
+}
+
+/** Ask @program for it, or where it @drops to let go of it; without a client. */
+static bool ask(struct agent *agent, struct program *program, const struct inventory_entry *target,
+                bool drops, const char *why)
+{
+    struct request wish = {.program = program,
+                           .seats = (1u << program->seat_count) - 1,
+                           .seat = PROGRAM_ALL_SEATS,
+                           .target = target ? devices_index(agent, target) : LEDGER_NONE,
+                           .ours = true,
+                           .prewarms = true,
+                           .drops = drops,
+                           .verb = MSG_PREWARM};
+
+    snprintf(wish.why, sizeof(wish.why), "%s", why);
+    return requests_begin(agent, &wish, target, PREWARM_MS) == 0;
+}
+
+/** Why @program is not to be ready for it any more, or NULL. */
+static const char *must_go(const struct agent *agent, const struct inventory_entry *entry)
+{
+    const struct ledger_device *device = NULL;
+
+    for (uint32_t i = 0; entry && i < agent->ledger.count && !device; i++)
+        if (strcmp(agent->ledger.devices[i].name, entry->name) == 0)
+            device = &agent->ledger.devices[i];
+    if (!entry)
+        return "it is not listed any more";
+    if (device && (device->drains || device->drains_ms))
+        return "it is drained";
+    return device && device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;
+}
+
+static void look(struct agent *agent, struct program *program)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    for (size_t i = 0; i < program->ready_count; i++) {
+        struct program_ready *ready = &program->ready[i];
+        const struct inventory_entry *entry =
+            device_by_key(&agent->devices.inventory, &ready->device);
+        const char *why = must_go(agent, entry);
+        bool due = ready->behind && ready->behind != ready->left && !program_moving(program);
+        if ((!why && !due) || (ready->asked_ms && now - ready->asked_ms < AGAIN_MS))
+            continue;
+        ready->asked_ms = now;
+        (void)ask(agent, program, entry, why != NULL, why ? why : "it built more since");
+        return; /* One at a time. */
+    }
+}
+
+void prewarm_tick(struct agent *agent)
+{
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (program->peer && !program->unresponsive && !is_asked(agent, program))
+            look(agent, program);
+}
+
+void prewarm_settle(struct agent *agent, const struct request *request, const char *result)
+{
+    const struct inventory_entry *entry = devices_entry(agent, request->target);
+    struct program_ready *ready = entry ? find(request->program, &entry->key) : NULL;
+
+    /* Its status came first: what it is behind by now it stays. */
+    if (ready && !request->drops && strcmp(result, RESULT_DONE) == 0)
+        ready->left = ready->behind;
+}
+
+static void forward(struct peer *client, struct program *program, size_t seat,
+                    const struct message *message, const struct inventory_entry *target)
+{
+    struct request wish = {
+        .client = client,
+        .program = program,
+        .seats = seat == PROGRAM_ALL_SEATS ? (1u << program->seat_count) - 1 : 1u << seat,
+        .seat = seat,
+        .target = target ? devices_index(client->agent, target) : LEDGER_NONE,
+        .prewarms = true,
+        .drops = field_bool(&message->root, "drop", false),
+        .verb = MSG_PREWARM,
+    };
+
+    if (requests_begin(client->agent, &wish, target, field_u64(&message->root, "timeout_ms", 0)))
+        client_no_memory(client);
+}
+
+void prewarm_handle(struct peer *client, struct message *message)
+{
+    const msgpack_object *map = &message->root;
+    bool drops = field_bool(map, "drop", false);
+    const struct inventory_entry *target = NULL;
+    char device[PROTOCOL_WORD_MAX], why[PROTOCOL_TEXT_MAX];
+    uint32_t index;
+    size_t seat;
+    struct program *program = client_program(client, map, &seat);
+
+    if (!program)
+        return;
+    if (!drops || (field_string(map, "device", device, sizeof(device)) && device[0])) {
+        target = client_device(client, map, &index);
+        if (!target)
+            return;
+    }
+    if (!program->connected)
+        peer_error(
+            client, ERR_REFUSED,
+            "program %s (pid %d) has not used OpenCL yet, so there is nothing to make ready; "
+            "try again when reseat ps shows it running",
+            program->name, (int)program->pid);
+    else if (!program->peer)
+        peer_error(client, ERR_GONE,
+                   "program %s (pid %d) has not found this agent yet; try again in a second",
+                   program->name, (int)program->pid);
+    else if (!drops && drain_refuses(client->agent, target->name, why, sizeof(why)))
+        peer_error(client, ERR_REFUSED, "%s", why);
+    else
+        forward(client, program, seat, message, target);
+}

@@ -1,0 +1,252 @@
+#include "state/driver/cost.h"
+
+#include <math.h>
+
+#define HAND_OVER 20e-6 /* seconds to wait for an event and wake who comes next */
+
+unsigned cost_threads(const struct cost_choice *choice)
+{
+    unsigned threads = 0;
+    for (size_t i = 0; i < COST_STAGES_MAX; i++)
+        threads += choice->threads[i];
+    return threads;
+}
+
+static uint64_t steps_of(const struct cost_problem *problem, size_t chunk)
+{
+    return (problem->total + chunk - 1) / chunk;
+}
+
+/* Of an average chunk. */
+static double stage_seconds(const struct cost_stage *stage, double bytes, unsigned threads)
+{
+    double workers = threads < 2 ? 1 : 1 + (threads - 1) * COST_EFFICIENCY;
+    return stage->setup + bytes / (stage->bandwidth * workers);
+}
+
+/* A chunk size and number of chunks, with what the stages are known to take there. */
+struct part {
+    double bytes, steps;
+    unsigned chunks;
+    double once;    /* seconds: the ring, and threads so far */
+    double sum;     /* of the stages so far */
+    double slowest; /* of them */
+};
+
+static double part_seconds(const struct part *part)
+{
+    double period = part->sum;
+    if (part->chunks > 1) {
+        double around = part->sum / (part->chunks - 1);
+        period = around > part->slowest ? around : part->slowest;
+    }
+    return part->once + part->sum + (part->steps - 1) * period;
+}
+
+static void part_add(struct part *part, double seconds)
+{
+    part->sum += seconds;
+    if (seconds > part->slowest)
+        part->slowest = seconds;
+}
+
+/* What no thread changes: links and the ring. */
+static struct part part_begin(const struct cost_problem *problem, size_t chunk, unsigned chunks)
+{
+    double steps = (double)steps_of(problem, chunk);
+    struct part part = {.steps = steps, .bytes = (double)problem->total / steps, .chunks = chunks};
+    for (size_t i = 0; i < problem->count; i++) {
+        const struct cost_stage *stage = &problem->stages[i];
+        if (stage->kind == COST_RING)
+            part.once += stage->setup + (double)chunk * chunks / stage->bandwidth;
+        else if (stage->kind == COST_LINK)
+            part_add(&part, stage_seconds(stage, part.bytes, 1));
+    }
+    return part;
+}
+
+/* All work is the caller's: one stage. */
+static void part_add_caller(struct part *part, const struct cost_problem *problem)
+{
+    double sum = 0;
+    for (size_t i = 0; i < problem->count; i++)
+        if (problem->stages[i].kind == COST_WORK)
+            sum += stage_seconds(&problem->stages[i], part->bytes, 1);
+    part_add(part, sum);
+}
+
+static void part_add_threads(struct part *part, const struct cost_stage *stage, unsigned threads)
+{
+    part->once += threads * COST_THREAD_START;
+    part_add(part, stage_seconds(stage, part->bytes, threads));
+}
+
+double cost_predict(const struct cost_problem *problem, const struct cost_choice *choice)
+{
+    struct part part = part_begin(problem, choice->chunk, choice->chunks);
+    if (cost_threads(choice) == 0) {
+        part_add_caller(&part, problem);
+        return part_seconds(&part);
+    }
+    for (size_t i = 0; i < problem->count; i++)
+        if (problem->stages[i].kind == COST_WORK)
+            part_add_threads(&part, &problem->stages[i], choice->threads[i]);
+    return part_seconds(&part);
+}
+
+struct search {
+    const struct cost_problem *problem;
+    size_t work[COST_STAGES_MAX]; /* places of its COST_WORK stages */
+    size_t work_count;
+    unsigned cores;
+    double limit; /* what takes longer is no choice */
+    bool least;   /* of what is none longer, by threads and ring, not by time */
+    struct cost_choice choice, best;
+};
+
+static bool is_better(const struct search *search, const struct cost_choice *choice)
+{
+    const struct cost_choice *best = &search->best;
+    if (choice->seconds > search->limit)
+        return false;
+    if (best->chunk == 0)
+        return true;
+    if (!search->least)
+        return choice->seconds < best->seconds;
+    unsigned threads = cost_threads(choice), best_threads = cost_threads(best);
+    uint64_t ring = (uint64_t)choice->chunk * choice->chunks;
+    uint64_t best_ring = (uint64_t)best->chunk * best->chunks;
+    if (threads != best_threads)
+        return threads < best_threads;
+    return ring != best_ring ? ring < best_ring : choice->seconds < best->seconds;
+}
+
+static void consider(struct search *search, const struct part *part)
+{
+    search->choice.seconds = part_seconds(part);
+    if (!is_better(search, &search->choice))
+        return;
+    search->best = search->choice;
+    if (!search->least)
+        search->limit = search->best.seconds;
+}
+
+static unsigned most_threads(const struct search *search, size_t work, unsigned cores)
+{
+    unsigned most = search->problem->stages[search->work[work]].most;
+    most = most && most < cores ? most : cores;
+    return most < COST_THREADS_MAX ? most : COST_THREADS_MAX;
+}
+
+/* Threads for the work from @work on, of which each has one at least. */
+static void search_threads(struct search *search, const struct part *part, size_t work,
+                           unsigned cores)
+{
+    if (work == search->work_count) {
+        consider(search, part);
+        return;
+    }
+    unsigned others = (unsigned)(search->work_count - work - 1);
+    if (cores <= others)
+        return;
+    struct part bound = *part; /* each has all threads, and starts one */
+    for (size_t i = work; i < search->work_count; i++) {
+        const struct cost_stage *stage = &search->problem->stages[search->work[i]];
+        bound.once += COST_THREAD_START;
+        part_add(&bound,
+                 stage_seconds(stage, bound.bytes, most_threads(search, i, cores - others)));
+    }
+    if (part_seconds(&bound) > search->limit)
+        return;
+    size_t place = search->work[work];
+    unsigned most = most_threads(search, work, cores - others);
+    for (unsigned threads = 1; threads <= most; threads++) {
+        struct part more = *part;
+        part_add_threads(&more, &search->problem->stages[place], threads);
+        search->choice.threads[place] = threads;
+        search_threads(search, &more, work + 1, cores - threads);
+    }
+    search->choice.threads[place] = 0;
+}
+
+static void search_all(struct search *search)
+{
+    const struct cost_problem *problem = search->problem;
+    for (size_t chunk = COST_CHUNK_MIN; chunk <= COST_CHUNK_MAX; chunk *= 2) {
+        uint64_t steps = steps_of(problem, chunk);
+        for (unsigned chunks = 1; chunks <= COST_CHUNKS_MAX && chunks <= steps; chunks++) {
+            if ((uint64_t)chunk * chunks > problem->ring)
+                break;
+            struct part part = part_begin(problem, chunk, chunks), alone = part;
+            search->choice = (struct cost_choice){.chunk = chunk, .chunks = chunks};
+            part_add_caller(&alone, problem);
+            consider(search, &alone);
+            if (search->work_count && search->cores > 1)
+                search_threads(search, &part, 0, search->cores);
+        }
+        if (steps == 1)
+            break;
+    }
+}
+
+void cost_choose(const struct cost_problem *problem, double slack, struct cost_choice *ret)
+{
+    struct search search = {.problem = problem, .cores = problem->cores, .limit = INFINITY};
+    for (size_t i = 0; i < problem->count; i++)
+        if (problem->stages[i].kind == COST_WORK)
+            search.work[search.work_count++] = i;
+    if (search.cores > COST_THREADS_MAX)
+        search.cores = COST_THREADS_MAX;
+    search_all(&search);
+    if (slack > 0) {
+        search.limit = search.best.seconds * (1 + slack);
+        search.least = true;
+        search_all(&search);
+    }
+    *ret = search.best;
+}
+
+static size_t add_stage(struct cost_problem *problem, const struct cost_stage *stage)
+{
+    problem->stages[problem->count] = *stage;
+    return problem->count++;
+}
+
+static void add_link(struct cost_problem *problem, const struct cost_stage *link)
+{
+    size_t at = add_stage(problem, link);
+    problem->stages[at].setup += HAND_OVER;
+}
+
+void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
+                 struct cost_places *ret_places)
+{
+    struct cost_problem problem = {.total = way->total, .cores = way->cores, .ring = COST_RING_MAX};
+    struct cost_places places = {.copy = COST_STAGES_MAX, .work = COST_STAGES_MAX};
+    if (way->from)
+        add_link(&problem, &way->from->read);
+    if (!way->from)
+        places.copy = add_stage(&problem, &way->host->copy);
+    if (way->work)
+        places.work = add_stage(&problem, way->work);
+    if (!way->to)
+        places.copy = add_stage(&problem, &way->host->copy);
+    if (way->to)
+        add_link(&problem, &way->to->write);
+    add_stage(&problem, &way->host->ring);
+    *ret_problem = problem;
+    *ret_places = places;
+}
+
+void cost_route(const struct cost_way *way, struct cost_choice *ret, struct cost_places *ret_places)
+{
+    struct cost_problem problem;
+    cost_stages(way, &problem, ret_places);
+    cost_choose(&problem, COST_SLACK, ret);
+    if (way->ring || (way->from && way->to))
+        return;
+    const struct cost_stage *plain = way->from ? &way->from->plain_read : &way->to->plain_write;
+    double seconds = plain->setup + (double)way->total / plain->bandwidth;
+    if (seconds <= ret->seconds)
+        *ret = (struct cost_choice){.seconds = seconds};
+}

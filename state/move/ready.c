@@ -1,0 +1,109 @@
+#include "state/move/ready.h"
+
+#include <errno.h>
+
+#include "state/base/array.h"
+#include "state/object/lost.h"
+
+/* Which places are meant. */
+struct choice {
+    const struct device *device; /* NULL: any */
+    const struct seat *seat;     /* NULL: any */
+    bool lost;                   /* only those whose device is gone */
+};
+
+static bool is_chosen(const struct context *context, uint8_t place, const struct choice *choice)
+{
+    const struct device *device = atomic_load(&context->ready[place]);
+    return device && (!choice->device || choice->device == device) &&
+           (!choice->seat || context_seat_index(context, choice->seat) >= 0) &&
+           (!choice->lost || residence_is_lost(context->at[place]));
+}
+
+/* At most one place of each context: so does a move. */
+static void choose(const struct choice *choice, struct move *ret_move)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
+        uint8_t place = 0;
+        while (place < PLACES && !is_chosen(context, place, choice))
+            place++;
+        if (place == PLACES || !array_make_room(&ret_move->contexts, ret_move->context_count,
+                                                sizeof(ret_move->contexts[0])))
+            continue; /* without memory it stays until the next time */
+        object_hold(context);
+        atomic_store(&context->ready[place], NULL);
+        ret_move->contexts[ret_move->context_count++] = (struct move_context){
+            .context = context, .seat_index = -1, .from = PLACE_HOST, .to = place, .made = true};
+    }
+}
+
+/* As a rollback takes its target apart. */
+static unsigned drop(const struct choice *choice)
+{
+    unsigned all = 0;
+    size_t count;
+    do {
+        struct move move = {0};
+        choose(choice, &move);
+        count = move.context_count;
+        all += (unsigned)count;
+        move_undo(&move);
+        move_forget_contexts(&move);
+    } while (count != 0);
+    if (all != 0)
+        move_release_vacant();
+    return all;
+}
+
+unsigned ready_drop(const struct device *device, const struct seat *seat)
+{
+    const struct choice choice = {.device = device, .seat = seat};
+    return drop(&choice);
+}
+
+void ready_examine(const struct device *device)
+{
+    const struct choice ours = {.device = device}, lost = {.device = device, .lost = true};
+    uintptr_t cursor = 0;
+    struct context *context;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
+        for (uint8_t place = 0; place < PLACES; place++)
+            if (is_chosen(context, place, &ours))
+                residence_doubt(context->at[place]);
+    (void)drop(&lost);
+}
+
+bool ready_take(struct context *context, uint8_t place)
+{
+    return atomic_exchange(&context->ready[place], NULL) != NULL;
+}
+
+/* Those that the move made, or took over, are for the next. */
+static void keep(struct move *move)
+{
+    for (size_t i = 0; i < move->context_count; i++) {
+        struct move_context *entry = &move->contexts[i];
+        if (entry->made)
+            atomic_store(&entry->context->ready[entry->to], move->target);
+        entry->made = false;
+    }
+}
+
+int ready_make(struct move *move)
+{
+    move_enter_phase(move, MOVE_PREPARE);
+    int error = move_prepare_code(move);
+    move->gave_way = error == -EAGAIN;
+    if (error == 0 || move->gave_way) {
+        keep(move);
+    } else {
+        if (error == -EIO)
+            move_examine_target(move);
+        move_undo(move);
+    }
+    move_forget_contexts(move);
+    move_release_vacant();
+    return error;
+}

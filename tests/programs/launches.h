@@ -1,0 +1,11 @@
+/** Kernels that say what every index function says. */
+#ifndef TESTS_PROGRAMS_LAUNCHES_H
+#define TESTS_PROGRAMS_LAUNCHES_H
+
+/** Plain kernels: loops, constants, branches, required, shared, atomics, chained. */
+extern const char launches_source[];
+
+/** The same functions written in unusual ways: spelled, pasted, nested. */
+extern const char launches_spelled[];
+
+#endif
