@@ -242,8 +242,8 @@ int harness_connect(void)
 pid_t harness_start(const char *name, const char *how)
 {
     setenv("FAKE_MOVE", how, 1);
-    pid_t pid =
-        harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(), "60", NULL);
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", name, "--", harness_program(),
+                              "60", (char *)NULL);
     cr_assert(harness_state(name, "running", 10000));
     return pid;
 }

@@ -1,21 +1,26 @@
 #!/bin/bash
 # On a machine with a GPU and none of Debian's packages, from the folder that scripts/bundle made:
 #
-#   ./gpu.sh [--gpu DEVICE] [--cpu DEVICE] [--mib N[,N...]] [--skip-calls]
+#   ./gpu.sh [--gpu DEVICE] [--cpu DEVICE] [--mib N[,N...]] [--skip-calls] [--skip-spector]
+#            [--json FILE]
 #
 # Moves a program GPU -> CPU -> GPU while it computes (its results are checked), prints what each
-# call costs, and each move's time, downtime and bytes for each size of state (1 and 8 GiB).
+# call costs, and each move's time, downtime and bytes for each size of state (1 and 8 GiB); then
+# the eight kernels of Spector, moved in the middle of launches of a second, to another such GPU or
+# out and in again (their figures also in FILE).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-gpu='' cpu='' sizes=1024,8192 skip_calls=''
+gpu='' cpu='' sizes=1024,8192 skip_calls='' skip_spector='' json=''
 while [ $# -gt 0 ]; do
     case $1 in
     --gpu) gpu=$2 && shift 2 ;;
     --cpu) cpu=$2 && shift 2 ;;
     --mib) sizes=$2 && shift 2 ;;
     --skip-calls) skip_calls=yes && shift ;;
+    --skip-spector) skip_spector=yes && shift ;;
+    --json) json=$2 && shift 2 ;;
     *)
-        sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     esac
@@ -96,4 +101,6 @@ if command -v nvidia-smi >/dev/null && command -v python3 >/dev/null; then
     step "the driver's own checkpoints, and copies through registered memory" \
         "$here/cuda_peer.py" --mib "$sizes"
 fi
+[ -n "$skip_spector" ] || step "Spector's kernels on $gpu" \
+    "$here/spector.py" --from "$gpu" --size large --seconds 1 ${json:+--json "$json"}
 exit $bad

@@ -454,15 +454,16 @@ static void chain_on_host(const struct test *t, const struct space *s, uint64_t 
 
 /**
  * Launches of different shapes over the same cells, given one after the other: in order by the
- * queue, or by events.
+ * queue, or by events. With @gate, none can run before all are given, and what they were given
+ * with is there no more.
  */
-static void play_chained(struct test *t)
+static void chain(struct test *t, cl_event gate)
 {
     cl_kernel kernel = prog_kernel(t->plain, "chained");
     bool by_events = rng_below(&t->rng, 2);
     cl_command_queue queue = by_events ? t->loose : t->prog.queue;
     uint64_t want[MOST_ITEMS] = {0}, got[MOST_ITEMS];
-    cl_event last = NULL;
+    cl_event last = gate;
 
     cl_mem cells =
         prog_buffer(t->prog.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof want, want);
@@ -470,23 +471,42 @@ static void play_chained(struct test *t)
         struct space s = random_space(t, GIVEN, false);
         cl_mem at = space_buffer(t, &s);
         cl_event event;
+        bool waits = last && (by_events || last == gate);
         prog_arg(kernel, 0, sizeof cells, &cells);
         prog_arg(kernel, 1, sizeof at, &at);
         prog_arg(kernel, 2, sizeof t->work, &t->work);
-        MUST(clEnqueueNDRangeKernel(queue, kernel, s.dims, s.offset, s.global, s.local,
-                                    by_events && last, by_events && last ? &last : NULL, &event));
+        MUST(clEnqueueNDRangeKernel(queue, kernel, s.dims, s.offset, s.global, s.local, waits,
+                                    waits ? &last : NULL, &event));
         MUST(clReleaseMemObject(at));
-        if (last)
+        if (last && last != gate)
             MUST(clReleaseEvent(last));
         last = event;
         chain_on_host(t, &s, want);
+        memset(&s, 0, sizeof s);
     }
+    if (gate)
+        MUST(clSetUserEventStatus(gate, CL_COMPLETE));
     MUST(clEnqueueReadBuffer(queue, cells, CL_TRUE, 0, sizeof got, got, 1, &last, NULL));
     prog_same("chained", got, want, sizeof want);
     sum_bytes(&t->sum, got, sizeof got);
     MUST(clReleaseEvent(last));
     MUST(clReleaseMemObject(cells));
     MUST(clReleaseKernel(kernel));
+}
+
+static void play_chained(struct test *t)
+{
+    chain(t, NULL);
+}
+
+static void play_gated(struct test *t)
+{
+    cl_int err;
+    cl_event gate = clCreateUserEvent(t->prog.context, &err);
+
+    MUST(err);
+    chain(t, gate);
+    MUST(clReleaseEvent(gate));
 }
 
 static const struct part {
@@ -497,7 +517,7 @@ static const struct part {
     {"spelled", play_spelled},   {"pasted", play_pasted},         {"nested", play_nested},
     {"far", play_far},           {"remainders", play_remainders}, {"unsized", play_unsized},
     {"required", play_required}, {"shared", play_shared},         {"atomics", play_atomics},
-    {"chained", play_chained},
+    {"chained", play_chained},   {"gated", play_gated},
 };
 
 static bool listed(const char *list, const char *name)

@@ -32,6 +32,9 @@ struct spector_ops {
 
     /** Enqueue everything once; what a pass needs to find as it was is restored by it. */
     void (*pass)(struct spector *s);
+
+    /** Work out on the host what units are compared with, before the first is; may be NULL. */
+    void (*answer)(struct spector *s);
 };
 
 /** One kernel at one size. */

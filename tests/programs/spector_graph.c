@@ -113,8 +113,8 @@ static const char bfs_source[] =
     "            frontiers[to + atomic_inc(tail)] = targets[k];\n"
     "}\n";
 
-/** The level of every vertex, by the host. */
-static uint32_t *host_levels(const struct spector *s)
+/** The level of every vertex, by the host; kept where the buffer of the device's has no input. */
+static void bfs_answer(struct spector *s)
 {
     const uint32_t *offsets = s->inputs[BFS_OFFSETS], *targets = s->inputs[BFS_TARGETS];
     uint32_t *levels = prog_alloc(s->n * sizeof *levels), *queue = prog_alloc(s->n * sizeof *queue);
@@ -134,10 +134,9 @@ static uint32_t *host_levels(const struct spector *s)
         }
     }
     free(queue);
-    return levels;
+    s->inputs[BFS_LEVELS] = levels;
 }
 
-/* The host's levels are kept where the device's buffer has no input. */
 static void level_unit(const struct spector *s, size_t index, uint32_t *ret_words)
 {
     const uint32_t *levels = s->inputs[BFS_LEVELS];
@@ -181,7 +180,6 @@ static void bfs_make(struct spector *s)
         (struct result){.units = n, .unit_words = 1, .cost = s->work, .unit = label_unit});
     spector_buffer(s, BFS_FRONTIERS, 2 * size, NULL);
     spector_buffer(s, BFS_TAIL, sizeof(uint32_t), NULL);
-    s->inputs[BFS_LEVELS] = host_levels(s);
 }
 
 static void bfs_pass(struct spector *s)
@@ -215,4 +213,5 @@ const struct spector_ops spector_bfs = {
     .work = {1, 16, 1 << 14},
     .make = bfs_make,
     .pass = bfs_pass,
+    .answer = bfs_answer,
 };
