@@ -390,6 +390,14 @@ static int set_or_clear(const char *name, const char *value)
     return value && *value ? set(name, value) : (unsetenv(name) ? -errno : 0);
 }
 
+/** Without a home, each program measures for itself. */
+static int set_links(void)
+{
+    char folder[PATH_MAX];
+
+    return set_or_clear("RESEAT_LINKS", paths_links(folder) ? NULL : folder);
+}
+
 static int set_environment(const struct run *run, const char *name)
 {
     int error = set_roads(run);
@@ -403,6 +411,7 @@ static int set_environment(const struct run *run, const char *name)
     error = error ? error : set("RESEAT_DEVICES", count);
     error = error ? error : set_or_clear("RESEAT_ID", run->id);
     error = error ? error : set("RESEAT_NAME", name);
+    error = error ? error : set_links();
     if (!error && run->present)
         error = set("RESEAT_PRESENT", run->present);
     if (!error && run->profile)

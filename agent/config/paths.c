@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "state/base/cleanup.h"
+#include "state/base/folder.h"
 
 #define SOCKET_NAME "agent.sock"
 
@@ -37,82 +38,6 @@ int paths_join(const char *folder, const char *name, char ret[PATH_MAX])
     return length < 0 || length >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/** True for a folder, not a link to one, that belongs to us and, if @private, only to us. */
-static bool ours(const char *folder, bool private)
-{
-    struct stat stat;
-
-    return lstat(folder, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() &&
-           (!private || (stat.st_mode & 077) == 0);
-}
-
-/* Whoever owns the root folder can change anything under it: root, and in a user namespace that
- * root has no number in, whatever stands for root there. */
-static bool may_own_what_is_above(uid_t owner)
-{
-    struct stat root;
-
-    return owner == 0 || owner == geteuid() || (stat("/", &root) == 0 && owner == root.st_uid);
-}
-
-static int refuse(struct paths *paths, int error, const char *folder, const char *why)
-{
-    snprintf(paths->problem, sizeof(paths->problem), "%.400s %.100s", folder, why);
-    return error;
-}
-
-static int refuse_error(struct paths *paths, int error, const char *folder)
-{
-    char why[100];
-
-    snprintf(why, sizeof(why), "cannot be entered or made: %s", strerror(-error));
-    return refuse(paths, error, folder, why);
-}
-
-/** From the root folder down, so that each is looked at when nobody else can replace it any more.
- */
-static int check_above(const char *folder, struct paths *paths)
-{
-    for (const char *end = folder;; end += 1 + strcspn(end + 1, "/")) {
-        char path[PATH_MAX];
-        struct stat stat;
-        snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
-        if (lstat(path, &stat))
-            return refuse_error(paths, -errno, path);
-        if (!S_ISDIR(stat.st_mode) || !may_own_what_is_above(stat.st_uid))
-            return refuse(paths, -EPERM, path, "belongs to another user");
-        if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX))
-            return refuse(paths, -EPERM, path, "can be changed by other users");
-        if (!*end)
-            return 0;
-    }
-}
-
-/** Make a folder that is ours alone, as @paths->folder. */
-static int make_private(const char *wanted, struct paths *paths)
-{
-    const char *slash = strrchr(wanted, '/');
-    char above[PATH_MAX], real[PATH_MAX];
-
-    if (put_above(above, sizeof(above), wanted) || !realpath(above, real))
-        return refuse_error(paths, -errno, above);
-    int error = check_above(real, paths);
-    if (error)
-        return error;
-    error = put(paths->folder, sizeof(paths->folder), real[1] ? real : "", slash);
-    if (!error && mkdir(paths->folder, 0700) && errno != EEXIST)
-        error = -errno;
-    if (error)
-        return refuse_error(paths, error, wanted);
-    if (!ours(paths->folder, false))
-        return refuse(paths, -EPERM, paths->folder, "is not a folder of yours");
-    if (!ours(paths->folder, true)) {
-        return refuse(paths, -EPERM, paths->folder,
-                      "can be entered by others (its mode is not 0700)");
-    }
-    return 0;
-}
-
 int paths_make(const char *folder)
 {
     char path[PATH_MAX];
@@ -132,10 +57,10 @@ int paths_make(const char *folder)
 /** $XDG_RUNTIME_DIR may be missing, or another user's after su: the default is for that. */
 static bool may_use(const char *runtime)
 {
-    struct paths ignored;
-    char real[PATH_MAX];
+    char ignored[FOLDER_PROBLEM_MAX], real[PATH_MAX];
 
-    return runtime && runtime[0] == '/' && realpath(runtime, real) && !check_above(real, &ignored);
+    return runtime && runtime[0] == '/' && realpath(runtime, real) &&
+           !folder_check_above(real, ignored);
 }
 
 /** @ret_beside: the folder is the socket's name and ".d". */
@@ -155,7 +80,7 @@ static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
     if (may_use(runtime))
         return put(ret, PATH_MAX, runtime, "/reseat");
     snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
-    if (ours(user, true))
+    if (folder_is_ours(user, true))
         return put(ret, PATH_MAX, user, "/reseat");
     snprintf(ret, PATH_MAX, "/tmp/reseat-%u", (unsigned)geteuid());
     return 0;
@@ -171,13 +96,16 @@ int paths_find(struct paths *ret_paths)
     if (error)
         snprintf(paths.problem, sizeof(paths.problem), "RESEAT_SOCKET is not an absolute path");
     else
-        error = make_private(wanted, &paths);
+        error = folder_make_private(wanted, paths.folder, paths.problem);
     if (!error) {
         size_t length = strlen(paths.folder) - (beside ? 2 : 0);
         int needed = snprintf(paths.socket, sizeof(paths.socket), "%.*s%s", (int)length,
                               paths.folder, beside ? "" : "/" SOCKET_NAME);
-        if (needed < 0 || (size_t)needed >= sizeof(paths.socket))
-            error = refuse(&paths, -ENAMETOOLONG, paths.folder, "is too long a name for a socket");
+        if (needed < 0 || (size_t)needed >= sizeof(paths.socket)) {
+            snprintf(paths.problem, sizeof(paths.problem), "%.400s is too long a name for a socket",
+                     paths.folder);
+            error = -ENAMETOOLONG;
+        }
     }
     if (error)
         paths.folder[0] = paths.socket[0] = '\0';
@@ -232,6 +160,18 @@ int paths_beside(const char *variable, const char *const *candidates, char ret[P
     return -ENOENT;
 }
 
+int paths_links(char ret[PATH_MAX])
+{
+    const char *named = getenv("RESEAT_LINKS");
+    char above[PATH_MAX];
+
+    if (named && *named)
+        return named[0] == '/' ? put(ret, PATH_MAX, named, "") : -EINVAL;
+    int error = paths_home("XDG_CACHE_HOME", ".cache", above);
+    error = error ? error : paths_make(above);
+    return error ? error : paths_join(above, "links", ret);
+}
+
 /** Beside the program, in the build's folders, and where meson.build says that it is installed. */
 #define CANDIDATES(build, what, name)                                                              \
     name, "../" build "/" name, what##_FROM_BIN "/" name, what##_INSTALLED "/" name, NULL
@@ -281,6 +221,13 @@ int paths_lister(char ret[PATH_MAX])
     static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-lister")};
 
     return paths_beside("RESEAT_LISTER", candidates, ret);
+}
+
+int paths_measure(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("agent", LISTER, "reseat-measure")};
+
+    return paths_beside("RESEAT_MEASURE", candidates, ret);
 }
 
 static int write_all(int fd, const char *bytes, size_t size)

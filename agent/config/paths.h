@@ -5,12 +5,14 @@
 #include <sys/un.h>
 
 #include "state/base/compiler.h"
+#include "state/base/folder.h"
 
 /** Where an agent and those who look for it meet. */
 struct paths {
     char folder[PATH_MAX]; /**< Mode 0700, ours: socket, lock, log, inventory, vendors, apps. */
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
-    char problem[512]; /**< Of a folder that cannot be used: one line that names it. */
+    char problem[FOLDER_PROBLEM_MAX]; /**< Of a folder that cannot be used: one line that names it.
+                                       */
 };
 
 /**
@@ -58,10 +60,18 @@ MUST_CHECK int paths_beside(const char *variable, const char *const *candidates,
  */
 MUST_CHECK int paths_vendors(const char *library, char ret[PATH_MAX]);
 
-/** libreseat.so, reseatd and reseat-lister, by paths_beside(). Return 0 or -ENOENT. */
+/**
+ * Where figures of links are kept (links.h): $RESEAT_LINKS, else $XDG_CACHE_HOME/reseat/links, else
+ * ~/.cache/reseat/links, and then what is above it is created. Returns 0 or -errno (-EINVAL: the
+ * first is not absolute).
+ */
+MUST_CHECK int paths_links(char ret[PATH_MAX]);
+
+/** libreseat.so, reseatd, reseat-lister, reseat-measure, by paths_beside(). Return 0 or -ENOENT. */
 MUST_CHECK int paths_library(char ret[PATH_MAX]);
 MUST_CHECK int paths_agent(char ret[PATH_MAX]);
 MUST_CHECK int paths_lister(char ret[PATH_MAX]);
+MUST_CHECK int paths_measure(char ret[PATH_MAX]);
 
 /** Write a small file by way of a temporary one and rename(). Returns 0 or -errno. */
 MUST_CHECK int paths_write(const char *path, const void *bytes, size_t size);

@@ -24,6 +24,7 @@
 #include "state/base/thread_own.h"
 #include "state/base/work.h"
 #include "state/command/watch.h"
+#include "state/driver/links.h"
 #include "state/move/move.h"
 #include "state/object/context.h"
 #include "state/object/retry.h"
@@ -260,6 +261,14 @@ static int build_present(struct machine *machine, const struct start *start)
     return err;
 }
 
+/* Not for set-uid programs, which would write to a folder that their caller names. */
+static void links_begin(void)
+{
+    const char *folder = secure_getenv(START_ENV_LINKS);
+    if (folder && folder[0] == '/' && strlen(folder) < sizeof(the_links.folder))
+        strcpy(the_links.folder, folder);
+}
+
 /* The program's, and all libraries', because we are loaded before the C library. */
 EXPORT void exit(int status)
 {
@@ -290,6 +299,7 @@ static int start_all(struct machine *machine)
     }
     presented_limits_read();
     move_begin();
+    links_begin();
     control_room_begin();
     program_prologue = the_present.prologue;
     aware_started();

@@ -45,7 +45,7 @@ static bool needs_ring(const struct transfer *transfer)
 static void choose_measured(struct transfer *transfer, uint64_t total)
 {
     struct transfer_shape *shape = &transfer->shape;
-    struct link_figures from, to;
+    struct link_figures from = {0}, to = {0};
     struct host_figures host;
     struct cost_choice choice;
     struct cost_places places;

@@ -79,9 +79,12 @@ void pinned_destroy(struct pinned *pin);
 
 /* Measured figures (transfer_probe.c). */
 
-/** Of the device of @residence: measured once a process, a guess where that fails. Blocks. */
+/**
+ * Of the device of @residence: what is known of it on disk (links.h), else measured, once a
+ * process; a guess where that fails. Blocks.
+ */
 void probe_link(struct residence *residence, struct link_figures *ret_figures);
-/** A memory copy by one thread, and the making of a registered ring. Measured once a process. */
+/** A memory copy by one thread, and the making of a registered ring; the same. */
 void probe_host(struct host_figures *ret_figures);
 
 /* Slots, and the threads that work on them (transfer_slot.c). */

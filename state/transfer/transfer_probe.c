@@ -4,6 +4,7 @@
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/pages.h"
+#include "state/driver/links.h"
 #include "state/transfer/transfer_priv.h"
 
 #define SMALL        (256u << 10)
@@ -119,29 +120,33 @@ void probe_link(struct residence *residence, struct link_figures *ret_figures)
     if (figures.read.bandwidth > 0)
         return;
 
+    const struct device *device = residence->device;
     *ret_figures = guess;
-    if (!measure_link(residence, &figures)) {
-        log_info("the link of %s could not be measured", residence->device->key.device);
-        return;
+    if (links_find(&the_links, &device->key, &device->info, &figures, NULL) != 0) {
+        if (!measure_link(residence, &figures)) {
+            log_info("the link of %s could not be measured", device->key.device);
+            return;
+        }
+        links_keep(&the_links, &device->key, &device->info, &figures);
     }
-    log_debug("%s: reads %.1f GB/s (%.1f plain), writes %.1f GB/s (%.1f plain)",
-              residence->device->key.device, figures.read.bandwidth * 1e-9,
-              figures.plain_read.bandwidth * 1e-9, figures.write.bandwidth * 1e-9,
-              figures.plain_write.bandwidth * 1e-9);
+    log_debug("%s: reads %.1f GB/s (%.1f plain), writes %.1f GB/s (%.1f plain)", device->key.device,
+              figures.read.bandwidth * 1e-9, figures.plain_read.bandwidth * 1e-9,
+              figures.write.bandwidth * 1e-9, figures.plain_write.bandwidth * 1e-9);
     *ret_figures = figures;
     pthread_mutex_lock(&known_lock);
     residence->device->link = figures;
     pthread_mutex_unlock(&known_lock);
 }
 
-static void measure_host(void)
+/* A guess, and false, where there is no memory. */
+static bool measure_host(void)
 {
     struct cost_stage *copy = &host_figures.copy, *ring = &host_figures.ring;
     *copy = (struct cost_stage){COST_WORK, 5e-6, 5e9};
     *ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
     char *source = pages_take(COPY_SIZE, 0);
     if (!source)
-        return;
+        return false;
     pages_populate(source, COPY_SIZE, PAGES_THREADS, NULL);
     double begin = seconds();
     char *target = host_ring_create(COPY_SIZE, 1, NULL);
@@ -161,13 +166,14 @@ static void measure_host(void)
     }
     pages_give(target, COPY_SIZE);
     pages_give(source, COPY_SIZE);
+    return target != NULL;
 }
 
 void probe_host(struct host_figures *ret_figures)
 {
     pthread_mutex_lock(&known_lock);
-    if (!host_known)
-        measure_host();
+    if (!host_known && links_find_host(&the_links, &host_figures, NULL) != 0 && measure_host())
+        links_keep_host(&the_links, &host_figures);
     host_known = true;
     *ret_figures = host_figures;
     pthread_mutex_unlock(&known_lock);

@@ -69,6 +69,8 @@ void harness_init(void)
     setenv("XDG_STATE_HOME", path, 1);
     snprintf(path, sizeof(path), "%s/config", folder);
     setenv("XDG_CONFIG_HOME", path, 1);
+    snprintf(path, sizeof(path), "%s/links", folder);
+    setenv("RESEAT_LINKS", path, 1);
     unsetenv("RESEAT_CONFIG");
     for (size_t i = 0; i < settings_count; i++) {
         config_variable(&settings_table[i], path, sizeof(path));

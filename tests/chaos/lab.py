@@ -78,6 +78,7 @@ class Lab:
         self.cache_lock, cache = take_cache()
         self.env = dict(os.environ, OCL_ICD_VENDORS=icd, XDG_RUNTIME_DIR=runtime,
                         XDG_STATE_HOME=os.path.join(self.folder, "state"),
+                        RESEAT_LINKS=os.path.join(self.folder, "links"),
                         XDG_CONFIG_HOME=os.path.join(self.folder, "config"), POCL_CACHE_DIR=cache)
         self.env.pop("RESEAT_CONFIG", None)
         self.env.pop("OCL_ICD_FILENAMES", None)

@@ -7,7 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/driver/links.h"
 #include "tests/state/transfer/transfer_rig.h"
+#include "tests/support/folder.h"
 
 /* The byte that object @seed has at @index; nothing of the engine computes it. */
 static uint8_t pattern(uint32_t seed, size_t index)
@@ -661,4 +663,39 @@ Test(transfer, threads_block_signals_and_live_as_long_as_the_transfer)
     transfer_destroy(transfer);
     cr_assert_eq(count_copy_threads(&blocked), 0);
     rig_destroy(a);
+}
+
+Test(transfer, what_was_measured_once_is_not_measured_again)
+{
+    enum { TOTAL = 40u << 20 };
+    char folder[SCRATCH_MAX];
+    struct link_figures figures;
+    struct host_figures host;
+    struct transfer_shape shape;
+    struct cost_choice choice;
+    struct cost_places places;
+    folder_make(folder);
+    snprintf(the_links.folder, sizeof(the_links.folder), "%s/links", folder);
+    struct rig *a = rig_create(0, true);
+    const struct device *device = &a->device;
+    cr_assert_eq(links_find(&the_links, &device->key, &device->info, &figures, NULL), -ENOENT);
+    transfer_destroy(start(&(struct bench){DOWN, a, NULL}, NULL, TOTAL, NULL));
+    cr_assert_eq(links_find(&the_links, &device->key, &device->info, &figures, NULL), 0);
+    cr_assert_eq(links_find_host(&the_links, &host, NULL), 0);
+    cr_assert_eq(memcmp(&figures, &device->link, sizeof(figures)), 0);
+
+    figures.plain_read.bandwidth = 1.5e6; /* no real one */
+    figures.read.bandwidth = 2.5e9;
+    links_keep(&the_links, &device->key, &device->info, &figures);
+    const struct cost_way way = {
+        .from = &figures, .host = &host, .total = TOTAL, .cores = host_cores()};
+    cost_route(&way, &choice, &places);
+    struct rig *b = rig_create(0, true); /* as another process would */
+    struct transfer *transfer = start(&(struct bench){DOWN, b, NULL}, NULL, TOTAL, NULL);
+    transfer_describe(transfer, &shape);
+    cr_assert_float_eq(shape.predicted, choice.seconds, choice.seconds * 1e-9);
+    transfer_destroy(transfer);
+    the_links.folder[0] = '\0';
+    rig_destroy(a);
+    rig_destroy(b);
 }

@@ -1,0 +1,268 @@
+#include "state/driver/links.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "state/base/folder.h"
+#include "state/base/log.h"
+#include "state/base/owned.h"
+
+struct links the_links;
+
+#define STAGES_MAX 4
+#define MAGIC      "reseat link 1"
+
+/* A file: of this machine alone, so its numbers are as they lie in memory. */
+struct record {
+    char magic[16];
+    uint64_t of[2]; /* what the file's name says */
+    uint64_t measured_s, count;
+    struct {
+        double setup, bandwidth;
+    } stages[STAGES_MAX];
+    uint64_t check; /* of all before it */
+};
+
+#define NAME_MAX_HERE 33 /* of[] in hexadecimal, and the NUL */
+
+/* ---- what a file is of ---- */
+
+struct text {
+    char bytes[4096];
+    size_t used;
+};
+
+static void add(struct text *text, const char *more)
+{
+    size_t room = sizeof(text->bytes) - text->used;
+    int length = snprintf(text->bytes + text->used, room, "%s\n", more);
+    text->used += length < 0 ? 0 : (size_t)length < room ? (size_t)length : room - 1;
+}
+
+/* A line of a file, the first or the one that begins so; "" where it cannot be read. */
+static void add_line(struct text *text, const char *path, const char *begin)
+{
+    char bytes[4096] = "";
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    if (owned_take(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), &file) == 0) {
+        ssize_t got = read(owned_fd(&file), bytes, sizeof(bytes) - 1);
+        bytes[got > 0 ? got : 0] = '\0';
+    }
+    char *line = strstr(bytes, begin);
+    if (line)
+        line[strcspn(line, "\n")] = '\0';
+    add(text, line ? line : "");
+}
+
+/* The record that it would be, without figures; of the host where @key is NULL. */
+static struct record identify(const struct device_key *key, const struct devinfo *info)
+{
+    struct record record = {.magic = MAGIC, .count = key ? 4 : 2};
+    struct text text = {.used = 0};
+    struct utsname names = {0};
+    /* The same until the machine gets another kernel or CPU. */
+    (void)uname(&names);
+    add(&text, names.nodename);
+    add(&text, names.machine);
+    add(&text, names.release);
+    add_line(&text, "/etc/machine-id", "");
+    add_line(&text, "/proc/cpuinfo", "model name");
+    if (key) {
+        char ordinal[16];
+        snprintf(ordinal, sizeof(ordinal), "%u", (unsigned)key->ordinal);
+        add(&text, key->icd);
+        add(&text, key->platform);
+        add(&text, key->device);
+        add(&text, ordinal);
+        add(&text, key->uuid);
+        add(&text, key->pci);
+        add(&text, devinfo_string(info, CL_DRIVER_VERSION));
+    }
+    XXH128_hash_t hash = XXH3_128bits(text.bytes, text.used);
+    record.of[0] = hash.high64;
+    record.of[1] = hash.low64;
+    return record;
+}
+
+static uint64_t check_of(const struct record *record)
+{
+    return XXH3_64bits(record, offsetof(struct record, check));
+}
+
+static bool is_plausible(const struct record *record)
+{
+    for (size_t i = 0; i < record->count; i++) {
+        double setup = record->stages[i].setup, bandwidth = record->stages[i].bandwidth;
+        if (!(setup >= 0 && setup <= 1 && bandwidth >= 1e6 && bandwidth <= 1e13))
+            return false;
+    }
+    return true;
+}
+
+/* ---- files ---- */
+
+static int open_folder(const struct links *links, struct owned *ret_folder)
+{
+    char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
+    if (!links->folder[0])
+        return -ENOENT;
+    int err = folder_make_private(links->folder, path, problem);
+    if (err) {
+        log_info("figures of links are not kept: %s", problem);
+        return err;
+    }
+    return owned_take(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), ret_folder);
+}
+
+static void name_of(const struct record *record, char ret[NAME_MAX_HERE])
+{
+    snprintf(ret, NAME_MAX_HERE, "%016llx%016llx", (unsigned long long)record->of[0],
+             (unsigned long long)record->of[1]);
+}
+
+/* 0 or -ENOENT: it is not there, not ours alone, or no such record. */
+static int read_record(const struct owned *folder, const struct record *wanted,
+                       struct record *ret_record)
+{
+    char name[NAME_MAX_HERE];
+    struct record record;
+    struct stat status;
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    name_of(wanted, name);
+    /* O_NONBLOCK: not to hang on a FIFO. */
+    if (owned_take(openat(owned_fd(folder), name,
+                          O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY),
+                   &file) ||
+        fstat(owned_fd(&file), &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
+        status.st_mode & 022 || status.st_size != sizeof(record))
+        return -ENOENT;
+    if (read(owned_fd(&file), &record, sizeof(record)) != (ssize_t)sizeof(record) ||
+        record.check != check_of(&record) ||
+        memcmp(record.magic, wanted->magic, sizeof(record.magic)) != 0 ||
+        memcmp(record.of, wanted->of, sizeof(record.of)) != 0 || record.count != wanted->count ||
+        !is_plausible(&record)) {
+        log_info("the figures %s are damaged: measured again", name);
+        return -ENOENT;
+    }
+    /* A clock that was set back makes them of no known age. */
+    uint64_t now = (uint64_t)time(NULL);
+    if (record.measured_s > now || now - record.measured_s > LINKS_AGE_S)
+        return -ENOENT;
+    *ret_record = record;
+    return 0;
+}
+
+static int find(const struct links *links, struct record *record)
+{
+    struct owned CLEANUP(owned_close) folder = OWNED_NONE;
+    int err = open_folder(links, &folder);
+    return err ? err : read_record(&folder, record, record);
+}
+
+static int write_record(const struct owned *folder, const char *name, const struct record *record)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
+    int err = owned_take(openat(owned_fd(folder), name, flags, 0600), &file);
+    /* One that a process with our number left; or has, in another container: then one of us both
+     * fails, or what is renamed is cut short and says so by its checksum. */
+    if (err == -EEXIST && unlinkat(owned_fd(folder), name, 0) == 0)
+        err = owned_take(openat(owned_fd(folder), name, flags, 0600), &file);
+    if (err)
+        return err;
+    ssize_t put = write(owned_fd(&file), record, sizeof(*record));
+    return put == (ssize_t)sizeof(*record) ? 0 : put < 0 ? -errno : -ENOSPC;
+}
+
+static int keep(const struct links *links, struct record *record)
+{
+    struct owned CLEANUP(owned_close) folder = OWNED_NONE;
+    char name[NAME_MAX_HERE], unfinished[NAME_MAX_HERE + 32];
+    record->measured_s = (uint64_t)time(NULL);
+    record->check = check_of(record);
+    if (!is_plausible(record))
+        return -EINVAL;
+    int err = open_folder(links, &folder);
+    if (err)
+        return err;
+    name_of(record, name);
+    snprintf(unfinished, sizeof(unfinished), "%s-%d", name, (int)getpid());
+    err = write_record(&folder, unfinished, record);
+    if (!err && renameat(owned_fd(&folder), unfinished, owned_fd(&folder), name) != 0)
+        err = -errno;
+    if (err) {
+        (void)unlinkat(owned_fd(&folder), unfinished, 0);
+        log_info("figures of links could not be kept in %s: %s", links->folder, strerror(-err));
+    }
+    return err;
+}
+
+/* ---- figures ---- */
+
+static void put(struct record *record, size_t at, const struct cost_stage *stage)
+{
+    record->stages[at].setup = stage->setup;
+    record->stages[at].bandwidth = stage->bandwidth;
+}
+
+static struct cost_stage take(const struct record *record, size_t at, enum cost_kind kind)
+{
+    return (struct cost_stage){kind, record->stages[at].setup, record->stages[at].bandwidth};
+}
+
+int links_find(const struct links *links, const struct device_key *key, const struct devinfo *info,
+               struct link_figures *ret_figures, uint64_t *ret_measured_s)
+{
+    struct record record = identify(key, info);
+    int err = find(links, &record);
+    if (err)
+        return err;
+    *ret_figures = (struct link_figures){.read = take(&record, 0, COST_LINK),
+                                         .write = take(&record, 1, COST_LINK),
+                                         .plain_read = take(&record, 2, COST_LINK),
+                                         .plain_write = take(&record, 3, COST_LINK)};
+    if (ret_measured_s)
+        *ret_measured_s = record.measured_s;
+    return 0;
+}
+
+int links_find_host(const struct links *links, struct host_figures *ret_figures,
+                    uint64_t *ret_measured_s)
+{
+    struct record record = identify(NULL, NULL);
+    int err = find(links, &record);
+    if (err)
+        return err;
+    *ret_figures = (struct host_figures){.copy = take(&record, 0, COST_WORK),
+                                         .ring = take(&record, 1, COST_RING)};
+    if (ret_measured_s)
+        *ret_measured_s = record.measured_s;
+    return 0;
+}
+
+int links_keep(const struct links *links, const struct device_key *key, const struct devinfo *info,
+               const struct link_figures *figures)
+{
+    struct record record = identify(key, info);
+    put(&record, 0, &figures->read);
+    put(&record, 1, &figures->write);
+    put(&record, 2, &figures->plain_read);
+    put(&record, 3, &figures->plain_write);
+    return keep(links, &record);
+}
+
+int links_keep_host(const struct links *links, const struct host_figures *figures)
+{
+    struct record record = identify(NULL, NULL);
+    put(&record, 0, &figures->copy);
+    put(&record, 1, &figures->ring);
+    return keep(links, &record);
+}
