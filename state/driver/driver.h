@@ -48,6 +48,7 @@ struct device {
     atomic_bool lost;   /**< A residence there was lost, and no new one has answered since. */
     cl_icd_dispatch *_Atomic lost_calls; /**< Of such residences; NULL: there was none. */
     _Atomic uint8_t host_ptr;            /**< enum host_ptr (residence.h). */
+    _Atomic uint64_t digest_rate;        /**< Bytes a second of digest.h; 0: not measured. */
     struct link_figures link;            /**< Of probe_link(), bandwidths of 0 until it measured. */
     const char *_Atomic name;            /**< What operators call it; NULL: not heard yet. */
 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "state/base/fork.h"
-#include "state/memory/memory.h"
+#include "state/memory/compare.h"
 
 /* Of one that is told apart; it ends where the next begins. */
 struct entry {
@@ -404,6 +404,8 @@ void extents_dropped(struct memory *root, uint8_t place)
         atomic_store_explicit(&root->writer, PLACE_NONE, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
+    atomic_fetch_and(&root->filled, (uint16_t) ~(1u << place));
+    compare_forget_at(root, place);
 }
 
 uint64_t extents_watch(struct memory *root)

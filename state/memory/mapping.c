@@ -18,6 +18,7 @@ bool mapping_link(struct mapping *mapping)
         mapping->refs++;
         mapping->next = root->mappings;
         root->mappings = mapping;
+        atomic_fetch_add_explicit(&root->maps, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&mapping->memory->map_count, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/base/pages.h"
+#include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/svm.h"
 #include "state/object/lost.h"
@@ -77,6 +78,7 @@ static void memory_discard(struct memory *memory)
         object_unhold(memory->root);
     window_unref(memory->window);
     memory_host_is_window(memory);
+    free(memory->known);
     free(memory->extents);
     free(memory->image);
     free(memory->properties);
@@ -128,6 +130,7 @@ static cl_int make_root_buffer(struct memory *root, struct residence *residence,
                                root->size, root->window->bytes, &error);
         if (root->real[place])
             root->backed |= (uint8_t)(1u << place);
+        compare_forget_at(root, PLACE_HOST);
         /* Memory that cannot be registered, being read-only, can be copied. */
         if (root->real[place] || !initial || !memory_is_lent(root))
             return as_shortage(error);

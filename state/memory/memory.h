@@ -45,6 +45,7 @@ static inline struct window *window_ref(struct window *window)
 void window_unref(struct window *window); /**< NULL is allowed. */
 
 struct mapping;  /* map.h */
+struct known;    /* compare.c */
 struct farewell; /* memory_end.c */
 
 struct memory {
@@ -71,6 +72,9 @@ struct memory {
     _Atomic uint8_t writer;            /**< Its replica always has the latest version. */
     struct extents *extents;           /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
     _Atomic uint8_t backed;            /**< Bit p: real[p] was made over the window. */
+    _Atomic uint16_t filled;           /**< Bit p: the replica at place p once had bytes of it. */
+    struct known *_Atomic known;       /**< Owned; or NULL: what compare.h keeps. */
+    _Atomic uint32_t maps;             /**< How many mappings there ever were. */
     _Atomic bool used;                 /**< Some command named it: it may be in flight. */
     struct window *_Atomic window;     /**< Or NULL. While set, its bytes keep their address. */
     char *_Atomic store;               /**< Owned. The replica in host memory where that is not the

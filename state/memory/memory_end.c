@@ -146,6 +146,7 @@ static void memory_destroy(struct object *object)
     if (farewell && is_last(farewell))
         run(farewell);
     memory_host_is_window(memory);
+    free(memory->known);
     free(memory->extents);
     free(memory->image);
     free(memory->properties);

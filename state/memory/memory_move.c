@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 
@@ -92,6 +93,11 @@ static void leave(struct memory *memory, const struct move_context *move, uint8_
 void memory_vacate(struct object *object, const struct move_context *move, uint8_t place)
 {
     struct memory *memory = (struct memory *)object;
+    /* Where the program was not while it moved it is from now on, perhaps. */
+    if (memory->backed != 0)
+        compare_forget(memory);
+    else if (move->to != PLACE_HOST)
+        compare_forget_at(memory, move->to);
     if (move_empties(move, place))
         leave(memory, move, place);
     if (memory->root != memory || place != move->from)

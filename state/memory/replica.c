@@ -6,6 +6,7 @@
 
 #include "state/base/array.h"
 #include "state/base/pages.h"
+#include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/transfer/transfer.h"
 
@@ -84,22 +85,55 @@ static bool goes_straight(const struct replica_batch *batch, struct memory *root
            (!has(extent, PLACE_HOST) || is_in_lent(root));
 }
 
-/* True when it is to be copied, being there in @version or an older one. */
-static bool wanted(const struct replica_batch *batch, const struct extent *extent, uint64_t version)
+/* True when it is to be copied, if it is not too new. */
+static bool wanted(const struct replica_batch *batch, const struct extent *extent)
 {
-    return !has(extent, batch->to) && (has(extent, batch->from) || has(extent, PLACE_HOST)) &&
-           extent->version <= version;
+    return !has(extent, batch->to) && (has(extent, batch->from) || has(extent, PLACE_HOST));
+}
+
+/* Another of its devices uses the place. */
+static bool uses_target(const struct replica_batch *batch)
+{
+    const struct context *context = batch->context;
+    bool used = false;
+    for (cl_uint i = 0; i < context->seat_count; i++)
+        used = used || atomic_load(&context->place[i]) == batch->to;
+    return used;
+}
+
+static struct compare_way way_of(const struct replica_batch *batch, uint8_t from, uint8_t to)
+{
+    return (struct compare_way){.context = batch->context,
+                                .from = from,
+                                .to = to,
+                                .target = batch->to,
+                                .used = uses_target(batch),
+                                .quiet = batch->quiet,
+                                .limits = batch->limits};
+}
+
+/*
+ * What the program writes all the time is never up to date for long. But where what changed is
+ * found quickly once it is paused, its bytes are worth having there before. Not where they take two
+ * copies to get there.
+ */
+static bool is_ahead(const struct replica_batch *batch, struct memory *root,
+                     const struct extent *extent, bool straight)
+{
+    bool down = batch->from != PLACE_HOST && !in_place_at(batch, root, batch->from);
+    bool up = batch->to != PLACE_HOST && !in_place_at(batch, root, batch->to);
+    if (batch->quiet || (down && up && !straight))
+        return false;
+    struct compare_way way =
+        way_of(batch, down ? batch->from : PLACE_HOST, up ? batch->to : PLACE_HOST);
+    return (down || up) && has(extent, batch->from) && compare_helps(&way, root, extent->range);
 }
 
 /* True when a copy meets what the program may do meanwhile: in the window, or in a place that
  * another of its devices uses. */
 static bool meets_program(const struct replica_batch *batch, bool straight)
 {
-    const struct context *context = batch->context;
-    bool used = false;
-    for (cl_uint i = 0; i < context->seat_count; i++)
-        used = used || atomic_load(&context->place[i]) == batch->to;
-    return !batch->quiet && (!straight || used);
+    return !batch->quiet && (!straight || uses_target(batch));
 }
 
 /* With the program running: true when the copies do not meet it, or the root is visited meanwhile.
@@ -111,7 +145,7 @@ static bool may_copy(const struct replica_batch *batch, struct memory *root, boo
         return true;
     for (size_t at = 0; straight && at < root->size;) {
         struct extent extent = extent_at(root, at);
-        straight = !wanted(batch, &extent, UINT64_MAX) || goes_straight(batch, root, &extent);
+        straight = !wanted(batch, &extent) || goes_straight(batch, root, &extent);
         at = extent.range.end;
     }
     if (!meets_program(batch, straight))
@@ -139,8 +173,8 @@ static int sort(const struct replica_batch *batch, size_t i, struct parts *direc
         struct extent extent = extent_at(root, at);
         bool straight = goes_straight(batch, root, &extent);
         const struct part part = {root, extent.range, version};
-        if (wanted(batch, &extent, version) &&
-            (straight || *ret_visited || !meets_program(batch, false)))
+        if (wanted(batch, &extent) && (straight || *ret_visited || !meets_program(batch, false)) &&
+            (extent.version <= version || is_ahead(batch, root, &extent, straight)))
             error = parts_push(straight ? direct : windowed, &part);
         at = extent.range.end;
     }
@@ -318,9 +352,28 @@ static int straight(const struct replica_batch *batch, struct transfer *transfer
 typedef int (*copier)(const struct replica_batch *batch, struct transfer *transfer,
                       const struct part *part, cl_int *ret_error);
 
-/* One kind of copy for all parts that want it; afterwards @to has them. */
-static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
-                    const struct parts *parts, cl_int *ret_error)
+/* What is left to copy of @parts once they were compared. */
+static int compare(const struct compare_way *way, const struct parts *parts,
+                   struct comparison *comparisons, struct parts *ret_differing)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < parts->count; i++) {
+        struct part part = parts->parts[i];
+        struct comparison *comparison = &comparisons[i];
+        error = compare_begin(way, part.root, part.range, comparison);
+        if (error == 0 && !comparison->source)
+            error = parts_push(ret_differing, &part);
+        for (size_t at = part.range.begin;
+             error == 0 && comparison->source && compare_next(comparison, at, &part.range);
+             at = part.range.end)
+            error = parts_push(ret_differing, &part);
+    }
+    return error;
+}
+
+/* One kind of copy for all parts that want it. */
+static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
+                      const struct parts *parts, cl_int *ret_error)
 {
     struct transfer *transfer = NULL;
     struct transfer_limits limits = batch->limits ? *batch->limits : (struct transfer_limits){0};
@@ -342,28 +395,65 @@ static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to,
         *ret_error = transfer_error(transfer);
     transfer_destroy(transfer);
     int ended = sync_end(batch, from != PLACE_HOST ? from : to, parts, ret_error);
+    return error != 0 ? error : ended;
+}
+
+/* What differs of @parts; afterwards @to has them. */
+static int copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
+                    const struct parts *parts, uint64_t *ret_copied, cl_int *ret_error)
+{
+    const struct compare_way way = way_of(batch, from, to);
+    struct parts differing = {0};
+    if (parts->count == 0)
+        return 0;
+    struct comparison *comparisons = calloc(parts->count, sizeof(*comparisons));
+    int error = comparisons ? compare(&way, parts, comparisons, &differing) : -ENOMEM;
     if (error == 0)
-        error = ended;
-    for (size_t i = 0; error == 0 && i < parts->count; i++)
-        extents_refreshed(parts->parts[i].root, to, parts->parts[i].range, parts->parts[i].version);
+        error = copy_parts(batch, from, to, copy, &differing, ret_error);
+    for (size_t i = 0; error == 0 && i < parts->count; i++) {
+        const struct part *part = &parts->parts[i];
+        atomic_fetch_or(&part->root->filled, (uint16_t)(1u << from | 1u << to));
+        extents_refreshed(part->root, to, part->range, part->version);
+    }
+    for (size_t i = 0; comparisons && i < parts->count; i++)
+        compare_end(&way, &comparisons[i], error == 0);
+    if (error == 0) {
+        *ret_copied = differing.bytes;
+        if (batch->limits && batch->limits->done)
+            atomic_fetch_add(batch->limits->done, parts->bytes - differing.bytes);
+    }
+    free(comparisons);
+    free(differing.parts);
     return error;
+}
+
+uint64_t replica_differing(struct memory *root, uint8_t from, uint8_t to)
+{
+    uint64_t lacking = replica_lacking(root, from, to), last = compare_last(root, to);
+    return last < lacking ? last : lacking;
 }
 
 int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_int *ret_error)
 {
     struct parts direct = {0}, windowed = {0};
+    uint64_t straight_bytes = 0, down = UINT64_MAX, up = UINT64_MAX;
     bool *visited = calloc(batch->count + 1, sizeof(*visited));
     int error = visited ? 0 : -ENOMEM;
     for (size_t i = 0; error == 0 && i < batch->count; i++)
         error = sort(batch, i, &direct, &windowed, &visited[i]);
     if (error == 0)
-        error = copy_all(batch, batch->from, batch->to, straight, &direct, ret_error);
+        error =
+            copy_all(batch, batch->from, batch->to, straight, &direct, &straight_bytes, ret_error);
     if (error == 0 && batch->from != PLACE_HOST)
-        error = copy_all(batch, batch->from, PLACE_HOST, download, &windowed, ret_error);
+        error = copy_all(batch, batch->from, PLACE_HOST, download, &windowed, &down, ret_error);
     if (error == 0 && batch->to != PLACE_HOST)
-        error = copy_all(batch, PLACE_HOST, batch->to, upload, &windowed, ret_error);
+        error = copy_all(batch, PLACE_HOST, batch->to, upload, &windowed, &up, ret_error);
     if (error == 0)
         *ret_bytes = direct.bytes + windowed.bytes;
+    /* One of the two ways may have been no copy, but memory that both ends work on. */
+    uint64_t shorter = down < up ? down : up;
+    if (error == 0 && batch->copied)
+        *batch->copied += straight_bytes + (windowed.count != 0 ? shorter : 0);
     for (size_t i = 0; visited && i < batch->count; i++) {
         extents_settle(batch->roots[i]);
         if (visited[i])

@@ -27,6 +27,7 @@ struct replica_batch {
     const uint64_t *versions;
     size_t count;
     const struct transfer_limits *limits;
+    uint64_t *copied; /**< Or NULL: those bytes are added that were not found equal (compare.h). */
 };
 
 /** Bytes of @root that a batch from @from to @to would copy: those that @to lacks, and @from or
@@ -36,10 +37,15 @@ static inline uint64_t replica_lacking(const struct memory *root, uint8_t from, 
     return extents_lacking(root, to, 1u << from | 1u << PLACE_HOST, replica_whole(root));
 }
 
+/** The same, less what was equal when @root was last compared for a copy to @to: about as many are
+ *  copied once the program is paused. */
+uint64_t replica_differing(struct memory *root, uint8_t from, uint8_t to);
+
 /**
  * Bring what the batch wants up to date in batch->to: the extents that it lacks there, and that
- * batch->from or host memory has. Those that are there already cost nothing. Every root must be
- * real in both places (windows are made here).
+ * batch->from or host memory has. Those that are there already cost nothing, and of large buffers
+ * only chunks are copied that differ, where finding out pays (compare.h). Every root must be real
+ * in both places (windows are made here).
  *
  * Blocks on the link. Returns 0, -ENOMEM, -EIO (a driver failed a transfer: replicas not yet
  * brought up keep their old version), -ETIMEDOUT or -ECANCELED.

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "state/base/pages.h"
+#include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 #include "state/transfer/transfer.h"
@@ -91,6 +92,7 @@ int memory_host_room(struct memory *root, unsigned flags)
     if (!memory_is_lent(root))
         return memory_window(root, flags);
     if (!root->store) {
+        compare_forget_at(root, PLACE_HOST);
         root->store = bytes_take(root->size, ALIGN_LARGE, flags);
         if (root->store)
             take_from_lent(root);
@@ -109,6 +111,9 @@ uint64_t memory_host_need(const struct memory *memory)
 
 void memory_host_is_window(struct memory *root)
 {
+    if (!root->store)
+        return;
+    compare_forget_at(root, PLACE_HOST);
     bytes_give(root->store, root->size);
     root->store = NULL;
 }

@@ -140,8 +140,9 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
             .count = count,
             .limits = &move->limits,
         };
-        uint64_t bytes = 0;
+        uint64_t bytes = 0, copied = 0;
         cl_int reason = CL_SUCCESS;
+        batch.copied = &copied;
         error = replica_refresh(&batch, &bytes, &reason);
         if (error == -EIO && from != PLACE_HOST &&
             residence_failed(entry->context->at[from], reason))
@@ -149,7 +150,7 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
         if (error == -EIO)
             error = move_fail(move, error, "copying failed (OpenCL error %d)", reason);
         if (error == 0)
-            move->report->bytes += bytes;
+            move->report->bytes += copied;
         at += count;
         move_tell(move);
     }

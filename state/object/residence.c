@@ -294,6 +294,20 @@ void residence_take_retired(struct residence *residence, struct retired_list **l
     residence->retired = NULL;
 }
 
+void residence_digest_finish(struct residence *residence)
+{
+    struct residence_digest *digest = &residence->digest;
+    if (digest->kernel)
+        residence->cl->clReleaseKernel(digest->kernel);
+    if (digest->program)
+        residence->cl->clReleaseProgram(digest->program);
+    if (digest->key)
+        residence->cl->clReleaseMemObject(digest->key);
+    if (digest->digests)
+        residence->cl->clReleaseMemObject(digest->digests);
+    *digest = (struct residence_digest){0};
+}
+
 void residence_unref(struct residence *residence)
 {
     if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
@@ -306,6 +320,7 @@ void residence_unref(struct residence *residence)
         return;
     }
     retired_release(residence->retired);
+    residence_digest_finish(residence);
     if (residence->io)
         residence->cl->clReleaseCommandQueue(residence->io);
     if (residence->context)

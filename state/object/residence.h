@@ -46,6 +46,15 @@ struct retired_list {
     } items[];
 };
 
+/** What a residence digests its objects with (memory/digest_device.c, which alone uses it). */
+struct residence_digest {
+    _Atomic uint8_t state;
+    cl_program program;
+    cl_kernel kernel;
+    cl_mem key, digests;
+    size_t items; /**< Of a work-group. */
+};
+
 struct residence {
     _Atomic uint32_t refs; /**< The context's table, and each thread that waits in the driver. */
     struct context *owner; /**< In whose table it is; or NULL. Borrowed. */
@@ -61,8 +70,9 @@ struct residence {
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
     bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
     bool waits_aside;    /**< Threads of ours wait in its driver (await.h). */
-    struct retired_list *retired; /**< Released with it; NULL: room for none. By movers only. */
-    struct residence *next;       /**< In the list of whoever takes it apart. */
+    struct residence_digest digest; /**< Made when it is first needed; released with it. */
+    struct retired_list *retired;   /**< Released with it; NULL: room for none. By movers only. */
+    struct residence *next;         /**< In the list of whoever takes it apart. */
 };
 
 static inline bool residence_is_lost(const struct residence *residence)
@@ -88,6 +98,9 @@ static inline void residence_ref(struct residence *residence)
 /** The last one releases what was retired, the queue and the context; where a lost device's driver
  * hangs everything stays: it may still write to host memory. NULL is allowed. */
 void residence_unref(struct residence *residence);
+
+/** Release what it digests with: it is made anew when it is needed. By who took it. */
+void residence_digest_finish(struct residence *residence);
 
 /** Room for @more to be retired. 0 or -ENOMEM (then nothing changed). By a mover. */
 MUST_CHECK int residence_reserve(struct residence *residence, size_t more);

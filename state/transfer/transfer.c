@@ -74,6 +74,13 @@ static void choose_measured(struct transfer *transfer, uint64_t total)
         shape->threads = 1;
 }
 
+double transfer_predict(struct residence *from, struct residence *to, uint64_t total)
+{
+    struct transfer transfer = {.from = from, .to = to};
+    choose_measured(&transfer, total);
+    return transfer.shape.predicted;
+}
+
 /* How to go about @total bytes; sets shape but for what only the making of it tells. */
 static void choose(struct transfer *transfer, uint64_t total)
 {

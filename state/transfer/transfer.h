@@ -71,6 +71,10 @@ MUST_CHECK int transfer_flush(struct transfer *transfer);
 /** Waits for what is in flight, stops the threads, frees. NULL is allowed. */
 void transfer_destroy(struct transfer *transfer);
 
+/** Seconds that a transfer of @total bytes takes, by the cost model; either end may be NULL (host
+ *  memory). Blocks on the drivers as transfer_create does, the first time. */
+double transfer_predict(struct residence *from, struct residence *to, uint64_t total);
+
 /** How a transfer goes about it, for logs and benchmarks. */
 struct transfer_shape {
     size_t chunk;     /**< Bytes; 0: straight from and to the host's memory. */

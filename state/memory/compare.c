@@ -1,0 +1,310 @@
+#include "state/memory/compare.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/memory/mapping.h"
+
+/* Fewer bytes are copied sooner. */
+#define WORTH ((size_t)8 << 20)
+/* Of the time that copying all of it takes: what digests may take where the program waits for them,
+ * and where it runs: those of the target are taken again only where they are not kept, but what
+ * they make shorter is the pause. */
+#define PART_QUIET  0.7
+#define PART_SOURCE 0.5
+#define TIMES_AHEAD 4.0
+#define FAST        100e9 /* bytes a second, of a device that was not measured yet */
+
+_Atomic int compare_when = COMPARE_WHERE_IT_PAYS;
+
+/* What a replica has. Kept with the root by whoever compared, and taken by whoever does next. */
+struct known {
+    uint8_t place;
+    const char *bytes; /* of host memory: where it was */
+    uint32_t maps;     /* of host memory: the root's at that time */
+    uint64_t differed; /* bytes, when it was compared last */
+    size_t count;
+    struct digest digests[];
+};
+
+static struct known *take(struct memory *root)
+{
+    return atomic_exchange(&root->known, NULL);
+}
+
+static void put(struct memory *root, struct known *known)
+{
+    free(atomic_exchange(&root->known, known));
+}
+
+void compare_forget(struct memory *root)
+{
+    put(root, NULL);
+}
+
+void compare_forget_at(struct memory *root, uint8_t place)
+{
+    struct known *known = take(root);
+    if (known && known->place == place) {
+        free(known);
+        known = NULL;
+    }
+    if (known)
+        put(root, known);
+}
+
+static bool backed_at(const struct memory *root, uint8_t place)
+{
+    return (atomic_load(&root->backed) & (1u << place)) != 0;
+}
+
+/* Nobody but movers writes to the replica at way->to as long as that is so. */
+static bool is_kept(const struct compare_way *way, const struct memory *root)
+{
+    uint8_t others = atomic_load(&root->backed);
+    if (way->target != PLACE_HOST && !way->used)
+        others &= (uint8_t) ~(1u << way->target);
+    return way->to == PLACE_HOST ? others == 0 : !way->used;
+}
+
+/* What is kept is what the target has still. */
+static bool holds(const struct compare_way *way, const struct memory *root,
+                  const struct known *known)
+{
+    return known->place == way->to && known->count == digest_chunks(root->size) &&
+           is_kept(way, root) &&
+           (way->to != PLACE_HOST ||
+            (known->bytes == memory_host_bytes(root) && known->maps == atomic_load(&root->maps)));
+}
+
+static struct known *known_new(const struct compare_way *way, const struct memory *root)
+{
+    size_t count = digest_chunks(root->size);
+    struct known *known = calloc(1, sizeof(*known) + count * sizeof(known->digests[0]));
+    if (!known)
+        return NULL;
+    known->place = way->to;
+    known->count = count;
+    if (way->to == PLACE_HOST) {
+        known->bytes = memory_host_bytes(root);
+        known->maps = atomic_load(&root->maps);
+    }
+    return known;
+}
+
+static bool can_digest(const struct compare_way *way, const struct memory *root, uint8_t place)
+{
+    if (place == PLACE_HOST)
+        return !memory_is_lent(root) || root->store || place == way->to;
+    return root->real[place] && !backed_at(root, place) && !(root->flags & CL_MEM_WRITE_ONLY) &&
+           digest_device_may(way->context->at[place]);
+}
+
+/* Where something is mapped some of the host's bytes are the program's; and where another device
+ * works in the window it does not wait to be copied to. */
+static bool is_comparable(const struct compare_way *way, struct memory *root, struct range range)
+{
+    int when = atomic_load(&compare_when);
+    return when != COMPARE_NEVER && !root->image && !root->uses_svm &&
+           (range.end - range.begin >= WORTH || when == COMPARE_ALWAYS) &&
+           can_digest(way, root, way->from) && can_digest(way, root, way->to) &&
+           (way->to != PLACE_HOST || is_kept(way, root)) && !map_any(root);
+}
+
+/* There are bytes that may be the same, and that are to be copied over. */
+static bool has_target(const struct compare_way *way, const struct memory *root, struct range range)
+{
+    bool there = way->to != PLACE_HOST || root->store || (root->window && !memory_is_lent(root));
+    return there && (atomic_load(&root->filled) & (1u << way->to)) &&
+           !extents_latest(root, way->to, range);
+}
+
+static int digest_at(const struct compare_way *way, const struct memory *root, uint8_t place,
+                     size_t first, size_t count, struct digest *ret)
+{
+    return place == PLACE_HOST
+               ? digest_host(memory_host_bytes(root), root->size, first, count, way->limits, ret)
+               : digest_device(way->context->at[place], root->real[place], root->size, first, count,
+                               way->limits, ret);
+}
+
+/* What is not known of chunks [first, first + count) becomes so. */
+static int learn(const struct compare_way *way, const struct memory *root, struct known *known,
+                 size_t first, size_t count)
+{
+    int error = 0;
+    for (size_t at = first, end; error == 0 && at < first + count; at = end) {
+        bool is_known = digest_is_known(&known->digests[at]);
+        for (end = at + 1;
+             end < first + count && digest_is_known(&known->digests[end]) == is_known;)
+            end++;
+        if (!is_known)
+            error = digest_at(way, root, way->to, at, end - at, &known->digests[at]);
+    }
+    return error;
+}
+
+static size_t unknown(const struct known *known, size_t first, size_t count)
+{
+    size_t chunks = 0;
+    for (size_t i = first; i < first + count; i++)
+        chunks += !digest_is_known(&known->digests[i]);
+    return chunks;
+}
+
+/* Seconds that digesting @bytes at @place is expected to take. */
+static double digest_seconds(const struct compare_way *way, uint8_t place, double bytes)
+{
+    double rate =
+        place == PLACE_HOST ? digest_host_rate() : digest_device_rate(way->context->at[place]);
+    return bytes / (rate != 0 || place == PLACE_HOST ? rate : FAST);
+}
+
+static struct residence *residence_at(const struct compare_way *way, uint8_t place)
+{
+    return place == PLACE_HOST ? NULL : way->context->at[place];
+}
+
+/* @unknown  Bytes of the target that have to be digested as well. */
+static bool pays(const struct compare_way *way, size_t bytes, size_t unknown)
+{
+    if (atomic_load(&compare_when) == COMPARE_ALWAYS)
+        return true;
+    struct residence *from = residence_at(way, way->from), *to = residence_at(way, way->to);
+    double whole = transfer_predict(from, to, bytes);
+    double source = digest_seconds(way, way->from, (double)bytes);
+    double target = digest_seconds(way, way->to, (double)unknown);
+    double builds = (from ? digest_device_build(from) : 0) + (to ? digest_device_build(to) : 0);
+    if (way->quiet)
+        return source + target + builds < PART_QUIET * whole;
+    return source < PART_SOURCE * whole && target + builds < TIMES_AHEAD * whole;
+}
+
+/* Built and measured. */
+static bool begin_at(const struct compare_way *way, const struct memory *root, uint8_t place)
+{
+    return place == PLACE_HOST ||
+           digest_device_begin(way->context->at[place], root->real[place], root->size);
+}
+
+/* It pays by what is known, and does so still once everything is measured. */
+static bool is_worth(const struct compare_way *way, const struct memory *root, size_t bytes,
+                     size_t unknown)
+{
+    return pays(way, bytes, unknown) && begin_at(way, root, way->from) &&
+           begin_at(way, root, way->to) && pays(way, bytes, unknown);
+}
+
+bool compare_helps(const struct compare_way *way, struct memory *root, struct range range)
+{
+    size_t bytes = range.end - range.begin;
+    return is_comparable(way, root, range) && is_kept(way, root) &&
+           is_worth(way, root, bytes, bytes);
+}
+
+static void finish(struct comparison *c)
+{
+    free(c->source);
+    free(c->target);
+    *c = (struct comparison){0};
+}
+
+int compare_begin(const struct compare_way *way, struct memory *root, struct range range,
+                  struct comparison *ret)
+{
+    struct comparison c = {.root = root, .range = range, .first = range.begin / DIGEST_CHUNK};
+    int error = -ENOTSUP;
+    *ret = (struct comparison){0};
+    c.count = digest_chunks(range.end) - c.first;
+    if (!has_target(way, root, range) || !is_comparable(way, root, range)) {
+        compare_forget_at(root, way->to);
+        return 0;
+    }
+    c.target = take(root);
+    if (c.target && !holds(way, root, c.target)) {
+        free(c.target);
+        c.target = NULL;
+    }
+    if (!c.target)
+        c.target = known_new(way, root);
+    c.source = c.target ? calloc(c.count, sizeof(*c.source)) : NULL;
+    if (c.source && is_worth(way, root, range.end - range.begin,
+                             unknown(c.target, c.first, c.count) * DIGEST_CHUNK)) {
+        error = learn(way, root, c.target, c.first, c.count);
+        if (error == 0)
+            error = digest_at(way, root, way->from, c.first, c.count, c.source);
+    }
+    if (error == 0)
+        *ret = c;
+    else
+        finish(&c);
+    return error == -ENOTSUP ? 0 : error;
+}
+
+static bool differs(const struct comparison *c, size_t i)
+{
+    return !digest_same(&c->source[i], &c->target->digests[c->first + i]);
+}
+
+bool compare_next(const struct comparison *c, size_t at, struct range *ret_run)
+{
+    size_t i = at > c->range.begin ? (at + DIGEST_CHUNK - 1) / DIGEST_CHUNK - c->first : 0;
+    while (i < c->count && !differs(c, i))
+        i++;
+    if (i >= c->count)
+        return false;
+    size_t end = i;
+    while (end < c->count && differs(c, end))
+        end++;
+    struct range run = {(c->first + i) * DIGEST_CHUNK, (c->first + end) * DIGEST_CHUNK};
+    ret_run->begin = run.begin > c->range.begin ? run.begin : c->range.begin;
+    ret_run->end = run.end < c->range.end ? run.end : c->range.end;
+    return true;
+}
+
+uint64_t compare_bytes(const struct comparison *c)
+{
+    struct range run = {0, 0};
+    uint64_t bytes = 0;
+    while (compare_next(c, run.end, &run))
+        bytes += run.end - run.begin;
+    return bytes;
+}
+
+/* All of chunk @i was compared, not a part of it. */
+static bool is_inside(const struct comparison *c, size_t i)
+{
+    size_t begin = (c->first + i) * DIGEST_CHUNK, end = begin + DIGEST_CHUNK;
+    return begin >= c->range.begin && (end <= c->range.end || c->range.end == c->root->size);
+}
+
+void compare_end(const struct compare_way *way, struct comparison *c, bool copied)
+{
+    if (!c->source)
+        return;
+    struct known *known = c->target;
+    known->differed = compare_bytes(c);
+    /* While the program runs it may have written what was copied since it was digested. */
+    for (size_t i = 0; i < c->count; i++)
+        if (differs(c, i))
+            known->digests[c->first + i] =
+                way->quiet && is_inside(c, i) ? c->source[i] : (struct digest){0};
+    bool keep = copied && is_kept(way, c->root) && (!way->quiet || way->to == PLACE_HOST);
+    if (keep && !way->quiet && extents_lacking(c->root, way->to, UINT32_MAX, c->range) != 0)
+        keep = learn(way, c->root, known, c->first, c->count) == 0;
+    if (keep) {
+        put(c->root, known);
+        c->target = NULL;
+    }
+    finish(c);
+}
+
+uint64_t compare_last(struct memory *root, uint8_t place)
+{
+    struct known *known = take(root);
+    uint64_t bytes = known && known->place == place ? known->differed : UINT64_MAX;
+    if (known)
+        put(root, known);
+    return bytes;
+}

@@ -1,0 +1,212 @@
+#include "state/memory/digest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "state/base/clock.h"
+#include "state/base/thread.h"
+#include "state/memory/digest_priv.h"
+#include "state/transfer/transfer_priv.h"
+
+#define STACK   ((size_t)1 << 20)
+#define BLOCK   ((size_t)64) /* chunks that one thread takes at a time */
+#define THREADS 16           /* more do not read memory any faster */
+#define SAMPLE  ((size_t)16 << 20)
+#define RANDOM_MAX                                                                                 \
+    ((size_t)256) /* bytes that getrandom() gives at once, whatever interrupts it                  \
+                   */
+
+static bool fill(unsigned char *bytes, size_t size)
+{
+    for (size_t at = 0; at < size; at += RANDOM_MAX) {
+        size_t count = size - at < RANDOM_MAX ? size - at : RANDOM_MAX;
+        if (getrandom(bytes + at, count, GRND_NONBLOCK) != (ssize_t)count)
+            return false;
+    }
+    return true;
+}
+
+const uint64_t *digest_key(void)
+{
+    static uint64_t *_Atomic the_key;
+    uint64_t *key = atomic_load(&the_key), *none = NULL;
+    if (key)
+        return key;
+    key = malloc(DIGEST_KEY * sizeof(*key));
+    if (key && !fill((unsigned char *)key, DIGEST_KEY * sizeof(*key))) {
+        free(key);
+        key = NULL;
+    }
+    /* Two threads may come here at once: one key stays. */
+    if (key && !atomic_compare_exchange_strong(&the_key, &none, key)) {
+        free(key);
+        key = none;
+    }
+    return key;
+}
+
+/* Pairs are one word of 64 bits here: which half comes first makes no difference to a product. */
+static void sum_pairs(const uint64_t *key, const char *bytes, size_t pairs, uint64_t *sums)
+{
+    for (size_t i = 0; i < pairs; i++) {
+        uint64_t pair;
+        memcpy(&pair, bytes + i * sizeof(pair), sizeof(pair));
+        for (size_t t = 0; t < DIGEST_SUMS; t++) {
+            uint32_t low = (uint32_t)pair + (uint32_t)key[i + t];
+            uint32_t high = (uint32_t)(pair >> 32) + (uint32_t)(key[i + t] >> 32);
+            sums[t] += (uint64_t)low * high;
+        }
+    }
+}
+
+#if defined(__x86_64__)
+/* The same, four pairs at a time. */
+__attribute__((target("avx2"))) static void sum_pairs_avx2(const uint64_t *key, const char *bytes,
+                                                           size_t pairs, uint64_t *sums)
+{
+    enum { LANES = 4 };
+    __m256i four[DIGEST_SUMS] = {{0}};
+    size_t whole = pairs - pairs % LANES;
+    for (size_t i = 0; i < whole; i += LANES) {
+        __m256i pair = _mm256_loadu_si256((const __m256i *)(const void *)(bytes + i * 8));
+        for (size_t t = 0; t < DIGEST_SUMS; t++) {
+            __m256i part = _mm256_loadu_si256((const __m256i *)(const void *)(key + i + t));
+            part = _mm256_add_epi32(part, pair);
+            part = _mm256_mul_epu32(part, _mm256_srli_epi64(part, 32));
+            four[t] = _mm256_add_epi64(four[t], part);
+        }
+    }
+    for (size_t t = 0; t < DIGEST_SUMS; t++) {
+        uint64_t lanes[LANES];
+        memcpy(lanes, &four[t], sizeof(lanes));
+        sums[t] += lanes[0] + lanes[1] + lanes[2] + lanes[3];
+    }
+    sum_pairs(key + whole, bytes + whole * 8, pairs - whole, sums);
+}
+#endif
+
+typedef void (*summing)(const uint64_t *key, const char *bytes, size_t pairs, uint64_t *sums);
+
+static summing summing_here(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        return sum_pairs_avx2;
+#endif
+    return sum_pairs;
+}
+
+static struct digest fold(const uint64_t *key, const uint64_t *sums)
+{
+    uint32_t out[4];
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t sum = *key++;
+        for (unsigned t = 0; t < DIGEST_SUMS; t++) {
+            sum += *key++ * (uint32_t)sums[t];
+            sum += *key++ * (sums[t] >> 32);
+        }
+        out[i] = (uint32_t)(sum >> 32);
+    }
+    return (struct digest){{out[0] | (uint64_t)out[1] << 32, out[2] | (uint64_t)out[3] << 32}};
+}
+
+/* What is short of a pair at the end counts as if zeroes followed. */
+static struct digest digest_chunk(const uint64_t *key, summing sum, const char *bytes, size_t size)
+{
+    uint64_t sums[DIGEST_SUMS] = {0};
+    size_t pairs = size / 8, rest = size % 8;
+    sum(key, bytes, pairs, sums);
+    if (rest != 0) {
+        char last[8] = {0};
+        memcpy(last, bytes + pairs * 8, rest);
+        sum_pairs(key + pairs, last, 1, sums);
+    }
+    return fold(key + DIGEST_KEY_PAIRS, sums);
+}
+
+int digest_check(const struct transfer_limits *limits)
+{
+    if (limits && limits->cancel && atomic_load(limits->cancel))
+        return -ECANCELED;
+    if (limits && limits->deadline_ns != 0 && clock_now_ns() >= limits->deadline_ns)
+        return -ETIMEDOUT;
+    return 0;
+}
+
+struct job {
+    const uint64_t *key;
+    summing sum;
+    const char *bytes;
+    size_t size, first, count;
+    const struct transfer_limits *limits;
+    struct digest *digests;
+    _Atomic size_t next;
+    _Atomic int error;
+};
+
+static void *job_run(void *data)
+{
+    struct job *job = data;
+    size_t at;
+    while ((at = atomic_fetch_add(&job->next, BLOCK)) < job->count &&
+           atomic_load(&job->error) == 0) {
+        size_t end = at + BLOCK < job->count ? at + BLOCK : job->count;
+        int error = digest_check(job->limits);
+        if (error != 0)
+            atomic_store(&job->error, error);
+        for (size_t i = at; i < end && error == 0; i++) {
+            size_t begin = (job->first + i) * DIGEST_CHUNK, left = job->size - begin;
+            job->digests[i] = digest_chunk(job->key, job->sum, job->bytes + begin,
+                                           left < DIGEST_CHUNK ? left : DIGEST_CHUNK);
+        }
+    }
+    return NULL;
+}
+
+int digest_host(const char *bytes, size_t size, size_t first, size_t count,
+                const struct transfer_limits *limits, struct digest *ret)
+{
+    struct job job = {.key = digest_key(),
+                      .sum = summing_here(),
+                      .bytes = bytes,
+                      .size = size,
+                      .first = first,
+                      .count = count,
+                      .limits = limits,
+                      .digests = ret};
+    pthread_t others[THREADS];
+    unsigned started = 0, cores = host_cores();
+    if (!job.key)
+        return -ENOTSUP;
+    if (cores > THREADS)
+        cores = THREADS;
+    while (started + 1 < cores && started + 1 < count / BLOCK &&
+           thread_start("reseat-digest", STACK, job_run, &job, &others[started]) == 0)
+        started++;
+    job_run(&job);
+    while (started > 0)
+        pthread_join(others[--started], NULL);
+    return atomic_load(&job.error);
+}
+
+double digest_host_rate(void)
+{
+    static _Atomic uint64_t rate; /* bytes a second; 0: not measured */
+    char *bytes = atomic_load(&rate) == 0 ? malloc(SAMPLE) : NULL;
+    struct digest *digests = bytes ? malloc(digest_chunks(SAMPLE) * sizeof(*digests)) : NULL;
+    if (digests) {
+        memset(bytes, 1, SAMPLE);
+        uint64_t begin = clock_now_ns();
+        if (digest_host(bytes, SAMPLE, 0, digest_chunks(SAMPLE), NULL, digests) == 0)
+            atomic_store(&rate, SAMPLE * NS_PER_S / (clock_now_ns() - begin + 1) + 1);
+    }
+    free(digests);
+    free(bytes);
+    return (double)atomic_load(&rate);
+}

@@ -1,0 +1,92 @@
+#ifndef RESEAT_STATE_MEMORY_DIGEST_H
+#define RESEAT_STATE_MEMORY_DIGEST_H
+
+#include "state/transfer/transfer.h"
+
+/*
+ * Digests: 128 bits for each chunk of a buffer's bytes, which two replicas compare instead of the
+ * bytes themselves. A device and the host's cores give the same digest for the same bytes, each at
+ * about the speed of its memory.
+ *
+ * The function is NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: Fast and Secure
+ * Message Authentication", CRYPTO 1999; RFC 4418): the chunk is pairs of 32-bit words, to each word
+ * one of the key is added modulo 2^32, and the 64-bit products of the pairs are summed modulo 2^64.
+ * Four such sums are taken, each with the key shifted on by one pair (their Toeplitz construction).
+ * The sum does not ask for an order, so that work-items and cores of any number give the same. Two
+ * different chunks of one size have the same four sums for at most 2^-128 of all keys. The eight
+ * words of the sums then become four through Lemire and Kaser's MULTILINEAR ("Strongly Universal
+ * String Hashing is Fast", 2014), which adds as much again: at most 2^-127 for a pair of chunks.
+ *
+ * The key is as long as a chunk, random, and a process's own, and no digest leaves the process: so
+ * the bound holds for each pair of chunks that a program, which never sees either, can make.
+ */
+
+#define DIGEST_CHUNK ((size_t)64 << 10) /**< Bytes. The last chunk of a buffer may be shorter. */
+#define DIGEST_PAIRS (DIGEST_CHUNK / 8)
+#define DIGEST_SUMS  4
+/** Words of 64 bits that the key has: for the pairs with their shifts, then for the eight words. */
+#define DIGEST_KEY_PAIRS (DIGEST_PAIRS + DIGEST_SUMS - 1)
+#define DIGEST_KEY_FOLD  (4 * (2 * DIGEST_SUMS + 1))
+#define DIGEST_KEY       (DIGEST_KEY_PAIRS + DIGEST_KEY_FOLD)
+
+struct digest {
+    uint64_t word[2]; /**< Both 0: not known. */
+};
+
+static inline bool digest_is_known(const struct digest *digest)
+{
+    return (digest->word[0] | digest->word[1]) != 0;
+}
+
+/** True when both are known, and those of equal bytes. */
+static inline bool digest_same(const struct digest *a, const struct digest *b)
+{
+    return digest_is_known(a) && a->word[0] == b->word[0] && a->word[1] == b->word[1];
+}
+
+/** Chunks of @size bytes. */
+static inline size_t digest_chunks(size_t size)
+{
+    return size / DIGEST_CHUNK + (size % DIGEST_CHUNK != 0);
+}
+
+/** The process's key, of DIGEST_KEY words; NULL: there are no random numbers, or no memory.
+ * Thread-safe. */
+const uint64_t *digest_key(void);
+
+/**
+ * Digest chunks [@first, @first + @count) of host memory: @bytes is what chunk 0 begins with, and
+ * @size where the last one ends. Several cores work, as many as help. Whoever writes there
+ * meanwhile makes digests of neither what was nor what will be.
+ *
+ * Blocks. Thread-safe. Returns 0, -ENOTSUP (digest_key), -ETIMEDOUT or -ECANCELED.
+ *
+ * @limits  Deadline and cancellation; NULL: none.
+ */
+MUST_CHECK int digest_host(const char *bytes, size_t size, size_t first, size_t count,
+                           const struct transfer_limits *limits, struct digest *ret);
+/** The same of @real, a buffer of @residence that kernels may read, by that device behind what its
+ * io queue was given.
+ *
+ * Blocks on the device; the first time on a build as well. Thread-safe. Returns also -ENOTSUP where
+ * the device has no compiler, or other bytes in a word than the host, where another thread has it
+ * digest, or where its driver failed: it is not asked again then.
+ */
+MUST_CHECK int digest_device(struct residence *residence, cl_mem real, size_t size, size_t first,
+                             size_t count, const struct transfer_limits *limits,
+                             struct digest *ret);
+
+/** Bytes a second that the host's cores digest, measured the first time: blocks a few ms then. 0:
+ *  they do not. */
+double digest_host_rate(void);
+/** Of the device of @residence; 0: not measured, or no digests there. Wait-free. */
+double digest_device_rate(struct residence *residence);
+/** False when @residence has no digests, for good. Wait-free. */
+bool digest_device_may(const struct residence *residence);
+/** Build what @residence digests with, and measure it on up to some MiB of @real, of @size bytes,
+ *  where that was not done before. Blocks on the device. False as digest_device_may. */
+bool digest_device_begin(struct residence *residence, cl_mem real, size_t size);
+/** Seconds that a build takes that was not made yet: a guess, on the long side; else 0. */
+double digest_device_build(const struct residence *residence);
+
+#endif
