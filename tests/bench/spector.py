@@ -12,9 +12,10 @@ and so on.
 
   native, reseat    seconds a pass, the least of several, on the first device
   steady            under reseat against natively, and, but for "whole", against "whole"
-  overhead          from where a pass began until it had ended and the program was on its new device,
-                    against passes without moves, of those the mean of both devices, which should
-                    be alike; the median of all moves
+  overhead          what a move made the program lose, in per cent of a pass: from the beginning of the
+                    pass in which it was asked for to that of the first pass on the new device, less
+                    what as many passes take without a move, as the mean of both devices, which
+                    should be alike; the median of all moves
   wait              from when the move was asked for until the program was there; the median
 
 Every run prints a checksum of all bytes of its results, which must be that of the native run, whose
@@ -34,7 +35,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 KERNELS = ("fir", "dct", "sobel", "normals", "spmv", "matmul", "histogram", "bfs")
 MOST_WORK = 2**31 - 1
 MOST_DEVICES = 16
-WARM, LEAST_PASSES = 1, 3  # the first pass compiles; then so many without a move
+WARM, LEAST_PASSES = 1, 4  # the first pass compiles; then so many without a move
 POLL_SECONDS = 0.001
 NAME = "spector"
 # Of the forms of a move: what `reseat run --help` has to know for it, and the options.
@@ -144,10 +145,12 @@ class Bench:
         return [line for line in output.splitlines() if " checksum " in line]
 
     def run(self, *args, **keys):
-        """(checksum, seconds of each pass but the first, the device's name)"""
+        """(checksum, seconds of each pass but the first, from each of their beginnings to the next)"""
         process, times = self.start(*args, **keys)
         said = self.finish(process)
-        return said, [end - begin for begin, end in times.passes()[WARM:]], times.device()
+        begins = times.begins()[WARM:]
+        return (said, [end - begin for begin, end in times.passes()[WARM:]],
+                [late - early for early, late in zip(begins, begins[1:])])
 
     def choose_devices(self):
         """Both, as reseat shows them; and the native run is put on the first."""
@@ -191,28 +194,34 @@ class Bench:
         back = self.ask("resume", NAME, there, "--timeout", "300")
         return {field: left[field] + back[field] for field in ("downtime_ns", "bytes")}
 
+    def next_begin(self, process, times, known):
+        """When the pass began that follows so many."""
+        while len(times.begins()) <= known and process.poll() is None:
+            time.sleep(POLL_SECONDS)
+        if process.poll() is not None:
+            sys.exit(f"spector.py: {' '.join(process.args)} ended before its moves")
+        return times.begins()[known]
+
     def moved(self, kernel, work, devices, still, form):
-        """(checksum, [what became of each move])"""
-        moves = self.options.moves
-        process, times = self.start(kernel, work, WARM + moves, devices[0], form)
-        done, asked = [], []
-        for turn in range(moves):
-            while len(times.begins()) <= WARM + turn and process.poll() is None:
-                time.sleep(POLL_SECONDS)
-            if process.poll() is not None:
-                break
-            time.sleep(max(0, times.begins()[-1] + still / 2 - time.monotonic()))
-            asked.append(time.monotonic())
+        """(checksum, [what became of each move]); @still: seconds of a pass, and to the next."""
+        until = os.path.join(self.folder, f"until-{self.count}")
+        process, times = self.start(kernel, work, 1, devices[0], form, env={"TEST_UNTIL": until})
+        moves, known = [], WARM
+        for turn in range(self.options.moves):
+            first = self.next_begin(process, times, known)
+            time.sleep(max(0, first + still[0] / 2 - time.monotonic()))
+            asked = time.monotonic()
             answer = self.move(devices[turn % 2], devices[(turn + 1) % 2])
-            done.append((time.monotonic(), answer))
-        said = self.finish(process)
-        if len(done) < moves:
-            sys.exit(f"spector.py: {kernel} ended before its moves")
-        passes = times.passes()[WARM:]
-        return said, [{"seconds": max(end, there) - begin, "pass_seconds": end - begin,
-                       "asked_after": when - begin, "wait": there - when,
-                       "downtime": answer["downtime_ns"] / 1e9, "bytes": answer["bytes"]}
-                      for (begin, end), when, (there, answer) in zip(passes, asked, done)]
+            there = time.monotonic()
+            passes = len(times.begins()) - known
+            after = self.next_begin(process, times, known + passes)
+            moves.append({"wait": there - asked, "asked_after": asked - first, "passes": passes,
+                          "lost": after - first - passes * still[1],
+                          "downtime": answer["downtime_ns"] / 1e9, "bytes": answer["bytes"]})
+            known += passes + 1
+        with open(until, "w", encoding="utf-8"):
+            pass
+        return self.finish(process), moves
 
     def measure(self, kernel, devices):
         work = self.work_for(kernel)
@@ -224,14 +233,16 @@ class Bench:
                 continue
             if form == "whole" and self.has("--slice"):
                 args = ["--slice", "0"]
-            said, here, _ = self.run(kernel, work, repeat, device=devices[0], form=args)
-            said2, there, _ = self.run(kernel, work, repeat, device=devices[1], form=args)
-            still = (statistics.median(here) + statistics.median(there)) / 2
-            said3, moves = self.moved(kernel, work, devices, still, args)
+            said, here, to_next = self.run(kernel, work, repeat, device=devices[0], form=args)
+            said2, there, to_next2 = self.run(kernel, work, repeat, device=devices[1], form=args)
+            still = statistics.mean(map(statistics.median, (here, there)))
+            said3, moves = self.moved(kernel, work, devices,
+                                      (still, statistics.mean(map(statistics.median,
+                                                                  (to_next, to_next2)))), args)
             row["same"] = row["same"] and want == said == said2 == said3
             row["forms"][form] = {
                 "still": min(here), "still_target": min(there), "moves": moves,
-                "overhead": statistics.median(move["seconds"] for move in moves) / still - 1,
+                "overhead": statistics.median(move["lost"] for move in moves) / still,
                 "wait": statistics.median(move["wait"] for move in moves),
                 "downtime": statistics.median(move["downtime"] for move in moves),
             }

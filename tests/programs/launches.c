@@ -274,6 +274,25 @@ static void play_far(struct test *t)
     indices(t, t->plain, rng_below(&t->rng, 2) ? "loops" : "constants", GIVEN, true);
 }
 
+/** Kernels that do not ask for their launch's size, groups and offset. */
+static void play_positions(struct test *t)
+{
+    cl_kernel kernel = prog_kernel(t->plain, "positions");
+    struct space s = random_space(t, GIVEN, rng_below(&t->rng, 2));
+    uint64_t *got = records(t, kernel, &s, s.local);
+
+    for (size_t i = 0; i < items_of(&s); i++) {
+        uint64_t all[RECORD], want[RECORD];
+        index_record(t, &s, i, all);
+        begin_record(t, &s, i, want);
+        for (int d = 0; d < 3; d++)
+            memcpy(want + ASKED + 7 * d + 1, all + ASKED + 7 * d + 1, 3 * sizeof *want);
+        same_record("positions", &s, i, got + i * RECORD, want);
+    }
+    MUST(clReleaseKernel(kernel));
+    free(got);
+}
+
 static void play_remainders(struct test *t)
 {
     if (t->remainders)
@@ -436,13 +455,19 @@ static void play_atomics(struct test *t)
     free(got);
 }
 
-static void chain_on_host(const struct test *t, const struct space *s, uint64_t *cells)
+static void chain_on_host(const struct test *t, const struct space *s, bool ordered,
+                          uint64_t *cells)
 {
     for (size_t i = 0; i < items_of(s); i++) {
         uint64_t a = cells[i] * 31 + s->dims;
         size_t at[3];
         position(s, i, at);
         for (int d = 0; d < 3; d++) {
+            if (ordered) {
+                a = a * 31 + s->offset[d] + at[d];
+                a = a * 31 + at[d] % s->local[d];
+                continue;
+            }
             a = a * 31 + at[d] / s->local[d];
             a = a * 31 + groups_in(s, d);
             a = a * 31 + s->offset[d];
@@ -459,7 +484,7 @@ static void chain_on_host(const struct test *t, const struct space *s, uint64_t 
  */
 static void chain(struct test *t, cl_event gate)
 {
-    cl_kernel kernel = prog_kernel(t->plain, "chained");
+    cl_kernel kernels[] = {prog_kernel(t->plain, "chained"), prog_kernel(t->plain, "ordered")};
     bool by_events = rng_below(&t->rng, 2);
     cl_command_queue queue = by_events ? t->loose : t->prog.queue;
     uint64_t want[MOST_ITEMS] = {0}, got[MOST_ITEMS];
@@ -471,6 +496,8 @@ static void chain(struct test *t, cl_event gate)
         struct space s = random_space(t, GIVEN, false);
         cl_mem at = space_buffer(t, &s);
         cl_event event;
+        bool ordered = rng_below(&t->rng, 2);
+        cl_kernel kernel = kernels[ordered];
         bool waits = last && (by_events || last == gate);
         prog_arg(kernel, 0, sizeof cells, &cells);
         prog_arg(kernel, 1, sizeof at, &at);
@@ -481,7 +508,7 @@ static void chain(struct test *t, cl_event gate)
         if (last && last != gate)
             MUST(clReleaseEvent(last));
         last = event;
-        chain_on_host(t, &s, want);
+        chain_on_host(t, &s, ordered, want);
         memset(&s, 0, sizeof s);
     }
     if (gate)
@@ -491,7 +518,8 @@ static void chain(struct test *t, cl_event gate)
     sum_bytes(&t->sum, got, sizeof got);
     MUST(clReleaseEvent(last));
     MUST(clReleaseMemObject(cells));
-    MUST(clReleaseKernel(kernel));
+    MUST(clReleaseKernel(kernels[0]));
+    MUST(clReleaseKernel(kernels[1]));
 }
 
 static void play_chained(struct test *t)
@@ -517,7 +545,7 @@ static const struct part {
     {"spelled", play_spelled},   {"pasted", play_pasted},         {"nested", play_nested},
     {"far", play_far},           {"remainders", play_remainders}, {"unsized", play_unsized},
     {"required", play_required}, {"shared", play_shared},         {"atomics", play_atomics},
-    {"chained", play_chained},   {"gated", play_gated},
+    {"chained", play_chained},   {"gated", play_gated},           {"positions", play_positions},
 };
 
 static bool listed(const char *list, const char *name)
