@@ -1,12 +1,19 @@
 #include "agent/cli/client.h"
+#include "agent/cli/links.h"
 #include "agent/cli/presented.h"
 #include "agent/cli/verb.h"
 
 #define LIST_MS 60000
 
 struct devices {
-    bool presented;
+    bool presented, links, measure;
+    uint64_t timeout_ms;
 };
+
+static void prepare(void *value)
+{
+    *(struct devices *)value = (struct devices){.timeout_ms = 60000};
+}
 
 static const struct verb_option devices_options[] = {
     {"presented", NULL,
@@ -15,6 +22,19 @@ static const struct verb_option devices_options[] = {
      "formats what is left out, and because of which device, or why it cannot be carried. It holds "
      "for the portable profile and a program that starts where programs start by default.",
      OPTION_VALUE(struct devices, presented)},
+    {"links", NULL,
+     "Say instead what the links to devices were measured to do, from and to registered memory and "
+     "plain memory, and how 1 MiB, 64 MiB and 1 GiB go each way, and in which time: the chunks, "
+     "how "
+     "many of them, and the threads that copy; or straight from and to the program's memory.",
+     OPTION_VALUE(struct devices, links)},
+    {"measure", NULL,
+     "With --links: measure first, with a process for each device. Programs use what was measured "
+     "for a week.",
+     OPTION_VALUE(struct devices, measure)},
+    {"timeout", "SECONDS", "For each device that is measured. Default: 60.",
+     OPTION_VALUE(struct devices, timeout_ms), .number = "a number of seconds, 1 to 3600",
+     .places = 3, .least = 1000, .most = 3600000},
     {NULL}};
 
 static void users(const json_t *device, struct words *words)
@@ -71,6 +91,9 @@ static int print(const struct call *call, const json_t *answer)
         return output_fail(&call->output, ERR_FAILED, "%s; see reseat doctor", problem);
     if (wanted->presented)
         return presented_print(&call->output, member_text(answer, "inventory"));
+    if (wanted->links && json_array_size(devices))
+        return links_print(&call->output, member_text(answer, "inventory"),
+                           wanted->measure ? wanted->timeout_ms : 0);
     if (call->output.json) {
         json_t *object = output_object(&call->output, STATUS_DONE);
         output_add_members(object, answer, "devices[]");
@@ -89,9 +112,14 @@ static int print(const struct call *call, const json_t *answer)
 static int run(struct call *call)
 {
     static const struct question question = {MSG_DEVICES, "list devices", true, LIST_MS};
+    const struct devices *wanted = call->options;
     struct frame frame;
     json_t *answer;
 
+    if (wanted->measure && !wanted->links)
+        return output_usage(&call->output, "--measure goes with --links");
+    if (wanted->presented && wanted->links)
+        return output_usage(&call->output, "--presented and --links are two different questions");
     frame_init(&frame, MSG_DEVICES);
     ask_put_environment(&frame);
     int status = ask(&call->output, &question, &frame, &answer);
@@ -107,5 +135,6 @@ const struct verb verb_devices = {
     .summary = "List every device of every OpenCL driver, what is in use of it, and by whom.",
     .options = devices_options,
     .size = sizeof(struct devices),
+    .prepare = prepare,
     .run = run,
 };

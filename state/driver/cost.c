@@ -238,15 +238,42 @@ void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
     *ret_places = places;
 }
 
+static bool needs_ring(const struct cost_way *way)
+{
+    return way->ring || way->work || (way->from && way->to);
+}
+
+bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret)
+{
+    bool measured = way->link || way->work || (way->from && way->to);
+    if (measured && way->total >= COST_MEASURE_FROM)
+        return false;
+    *ret = (struct cost_choice){0};
+    if (needs_ring(way)) {
+        size_t half = way->total / 2 + 1;
+        ret->chunk = COST_CHUNK_MIN;
+        while (ret->chunk < half && ret->chunk < (1u << 20))
+            ret->chunk *= 2;
+        ret->chunks = 3;
+    }
+    return true;
+}
+
+static double plain_seconds(const struct cost_way *way)
+{
+    const struct cost_stage *plain = way->from ? &way->from->plain_read : &way->to->plain_write;
+    return plain->setup + (double)way->total / plain->bandwidth;
+}
+
 void cost_route(const struct cost_way *way, struct cost_choice *ret, struct cost_places *ret_places)
 {
     struct cost_problem problem;
     cost_stages(way, &problem, ret_places);
-    cost_choose(&problem, COST_SLACK, ret);
-    if (way->ring || (way->from && way->to))
+    if (cost_is_simple(way, ret)) {
+        ret->seconds = ret->chunk ? cost_predict(&problem, ret) : plain_seconds(way);
         return;
-    const struct cost_stage *plain = way->from ? &way->from->plain_read : &way->to->plain_write;
-    double seconds = plain->setup + (double)way->total / plain->bandwidth;
-    if (seconds <= ret->seconds)
-        *ret = (struct cost_choice){.seconds = seconds};
+    }
+    cost_choose(&problem, COST_SLACK, ret);
+    if (!needs_ring(way) && plain_seconds(way) <= ret->seconds)
+        *ret = (struct cost_choice){.seconds = plain_seconds(way)};
 }

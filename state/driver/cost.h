@@ -31,6 +31,8 @@
 #define COST_THREAD_START 40e-6 /**< Seconds to start and stop one thread. */
 /** What a thread adds beside others, of what it does alone. */
 #define COST_EFFICIENCY 0.9
+/** Bytes for which a device is worth measuring. */
+#define COST_MEASURE_FROM (16ull << 20)
 /** How much longer than the best a choice may take that needs fewer threads or less memory. */
 #define COST_SLACK 0.01
 
@@ -74,13 +76,21 @@ struct cost_way {
     const struct cost_stage *work; /**< What is done to the bytes on the way; NULL: nothing. */
     uint64_t total;
     unsigned cores;
-    bool ring; /**< It has to be by way of a ring. */
+    bool link; /**< One of the devices has memory of its own. */
+    bool ring; /**< It has to be by way of a ring; between devices and for work it always is. */
 };
 
 /** Places of stages in the problem that a way is, and so of its threads in a choice. */
 struct cost_places {
     size_t copy, work; /**< COST_STAGES_MAX: there is none. */
 };
+
+/**
+ * Few bytes, or none that go over a link, go by a rule that needs no figures.
+ *
+ * @ret  Then written, but for the seconds.
+ */
+bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret);
 
 /** The stages of a way through a ring. */
 void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,

@@ -9,20 +9,10 @@
 #include "state/transfer/transfer_priv.h"
 
 #define UNKNOWN_TOTAL (64ull << 20) /* where the caller does not say */
-#define MEASURE_FROM  (16ull << 20) /* bytes for which a device is worth measuring */
 
 static size_t round_up(size_t size, size_t to)
 {
     return (size + to - 1) / to * to;
-}
-
-/* A ring that is not worth measuring for. */
-static void choose_small(struct transfer_shape *shape, uint64_t total)
-{
-    shape->chunk = round_up(total / 2 + 1, COST_CHUNK_MIN);
-    if (shape->chunk > (1u << 20))
-        shape->chunk = 1u << 20;
-    shape->chunks = 3;
 }
 
 static bool is_direct(const struct transfer *transfer)
@@ -42,55 +32,50 @@ static bool needs_ring(const struct transfer *transfer)
     return is_direct(transfer) || transfer->limits.lent || transfer->limits.work;
 }
 
-static void choose_measured(struct transfer *transfer, uint64_t total)
+/* How to go about @total bytes; sets shape but for what only the making of it tells. @predict: also
+ * where that needs no figures. */
+static void choose(struct transfer *transfer, uint64_t total, bool predict)
 {
     struct transfer_shape *shape = &transfer->shape;
     struct link_figures from = {0}, to = {0};
-    struct host_figures host;
+    struct host_figures host = {0};
     struct cost_choice choice;
-    struct cost_places places;
-    struct cost_way way = {.host = &host,
-                           .from = transfer->from ? &from : NULL,
-                           .to = transfer->to ? &to : NULL,
-                           .work = transfer->limits.work ? &transfer->limits.work->cost : NULL,
-                           .total = total,
-                           .cores = host_cores(),
-                           .ring = needs_ring(transfer)};
-    if (transfer->from)
-        probe_link(transfer->from, &from);
-    if (transfer->to)
-        probe_link(transfer->to, &to);
-    probe_host(&host);
-    cost_route(&way, &choice, &places);
-    *shape = (struct transfer_shape){
-        .chunk = choice.chunk, .chunks = choice.chunks, .predicted = choice.seconds};
+    struct cost_places places = {COST_STAGES_MAX, COST_STAGES_MAX};
+    const struct cost_way way = {.host = &host,
+                                 .from = transfer->from ? &from : NULL,
+                                 .to = transfer->to ? &to : NULL,
+                                 .work =
+                                     transfer->limits.work ? &transfer->limits.work->cost : NULL,
+                                 .total = total,
+                                 .cores = host_cores(),
+                                 .link = has_link(transfer),
+                                 .ring = needs_ring(transfer)};
+    bool simple = cost_is_simple(&way, &choice);
+    if (!simple || predict) {
+        if (transfer->from)
+            probe_link(transfer->from, &from);
+        if (transfer->to)
+            probe_link(transfer->to, &to);
+        probe_host(&host);
+        cost_route(&way, &choice, &places);
+        /* Where a driver works in the calling thread (POCL's basic device), a second one lets the
+         * two devices work at once. */
+        shape->threads = is_direct(transfer) && host_cores() > 1 && !simple;
+    }
+    shape->chunk = choice.chunk;
+    shape->chunks = choice.chunks;
+    shape->predicted = choice.seconds;
     if (places.copy < COST_STAGES_MAX)
         shape->threads = choice.threads[places.copy];
     if (places.work < COST_STAGES_MAX)
         shape->workers = choice.threads[places.work];
-    /* Where a driver works in the calling thread (POCL's basic device), a second one lets the two
-     * devices work at once. */
-    if (is_direct(transfer) && !transfer->limits.work && host_cores() > 1)
-        shape->threads = 1;
 }
 
 double transfer_predict(struct residence *from, struct residence *to, uint64_t total)
 {
     struct transfer transfer = {.from = from, .to = to};
-    choose_measured(&transfer, total);
+    choose(&transfer, total, true);
     return transfer.shape.predicted;
-}
-
-/* How to go about @total bytes; sets shape but for what only the making of it tells. */
-static void choose(struct transfer *transfer, uint64_t total)
-{
-    bool measured = is_direct(transfer) || has_link(transfer) || transfer->limits.work;
-    if (total < MEASURE_FROM || !measured) {
-        if (needs_ring(transfer))
-            choose_small(&transfer->shape, total);
-        return;
-    }
-    choose_measured(transfer, total);
 }
 
 /* Memory for the ring, known to the drivers. Without it a host end is still reached directly. */
@@ -158,7 +143,7 @@ static int build(struct transfer *transfer)
 
 static int plan(struct transfer *transfer, uint64_t total)
 {
-    choose(transfer, total);
+    choose(transfer, total, false);
     return build(transfer);
 }
 

@@ -87,6 +87,15 @@ struct transfer_shape {
 /** Meaningful after the first transfer_add, or at once when transfer_create was told the total. */
 void transfer_describe(const struct transfer *transfer, struct transfer_shape *ret_shape);
 
+/**
+ * Measure the link of @residence's device, and the host, anew, for this process and for those that
+ * come (links.h). Its io queue is used. Blocks for some milliseconds.
+ *
+ * Returns 0, -EIO (a driver failed; nothing changes), -ENOMEM, or why the figures could not be
+ * kept.
+ */
+MUST_CHECK int transfer_measure(struct residence *residence);
+
 /** The OpenCL error behind the last -EIO, for the reason that an operator reads; 0 if none. */
 cl_int transfer_error(const struct transfer *transfer);
 

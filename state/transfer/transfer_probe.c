@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <string.h>
 
 #include "state/base/clock.h"
@@ -177,6 +178,24 @@ void probe_host(struct host_figures *ret_figures)
     host_known = true;
     *ret_figures = host_figures;
     pthread_mutex_unlock(&known_lock);
+}
+
+int transfer_measure(struct residence *residence)
+{
+    struct device *device = residence->device;
+    struct link_figures figures;
+    if (!measure_link(residence, &figures))
+        return -EIO;
+    pthread_mutex_lock(&known_lock);
+    device->link = figures;
+    host_known = measure_host();
+    struct host_figures host = host_figures;
+    bool measured = host_known;
+    pthread_mutex_unlock(&known_lock);
+    if (!measured)
+        return -ENOMEM;
+    int error = links_keep_host(&the_links, &host);
+    return error ? error : links_keep(&the_links, &device->key, &device->info, &figures);
 }
 
 FORK_PART = {.rank = FORK_TABLE, .long_lock = &known_lock};

@@ -60,6 +60,7 @@ def hardened(meson, build):
         run(meson, "install", "-C", folder, "--no-rebuild", "--destdir", tree)
         usr = os.path.join(tree, "usr")
         for name in ("bin/reseat", "sbin/reseatd", "lib/helpers/reseat/reseat-lister",
+                     "lib/helpers/reseat/reseat-measure",
                      "lib/x86_64-linux-gnu/libreseat.so", "include/reseat.h"):
             if not os.path.exists(os.path.join(usr, name)):
                 fail(f"{name} is not installed")

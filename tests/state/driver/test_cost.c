@@ -235,7 +235,8 @@ Test(cost, a_way_goes_straight_where_a_ring_does_not_pay)
     const struct host_figures host = {copy_stage, ring_stage};
     struct link_figures link = {
         read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 30e-6, 10.3 * GB}};
-    struct cost_way way = {.from = &link, .host = &host, .total = 8 * GIB, .cores = 16};
+    struct cost_way way = {
+        .from = &link, .host = &host, .total = 8 * GIB, .cores = 16, .link = true};
     struct cost_choice choice;
     struct cost_places places;
     cost_route(&way, &choice, &places);
@@ -248,11 +249,39 @@ Test(cost, a_way_goes_straight_where_a_ring_does_not_pay)
     way.ring = true;
     cost_route(&way, &choice, &places);
     cr_assert(choice.chunk > 0 && cost_threads(&choice) == 0);
-    way =
-        (struct cost_way){.from = &link, .to = &link, .host = &host, .total = 8 * GIB, .cores = 16};
+    way = (struct cost_way){
+        .from = &link, .to = &link, .host = &host, .total = 8 * GIB, .cores = 16, .link = true};
     cost_route(&way, &choice, &places);
     cr_assert(choice.chunk > 0 && cost_threads(&choice) == 0);
     cr_assert_eq(places.copy, COST_STAGES_MAX);
+}
+
+Test(cost, few_bytes_and_shared_memory_need_no_figures)
+{
+    const struct host_figures host = {copy_stage, ring_stage};
+    const struct link_figures link = {
+        read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 40e-6, 10.3 * GB}};
+    struct cost_way way = {.to = &link, .host = &host, .total = MIB, .cores = 16, .link = true};
+    struct cost_choice simple, choice;
+    struct cost_places places;
+    cr_assert(cost_is_simple(&way, &simple) && simple.chunk == 0);
+    cost_route(&way, &choice, &places);
+    cr_assert_eq(choice.chunk, 0);
+    cr_assert_float_eq(choice.seconds, 40e-6 + MIB / (10.3 * GB), 1e-9);
+    way.link = false;
+    way.total = 8 * GIB;
+    cr_assert(cost_is_simple(&way, &simple) && simple.chunk == 0);
+    way.ring = true;
+    cr_assert(cost_is_simple(&way, &simple) && simple.chunk == MIB && simple.chunks == 3);
+    cost_route(&way, &choice, &places);
+    cr_assert_eq(choice.chunk, simple.chunk);
+    cr_assert_float_eq(choice.seconds, 8 * GIB / (8.6 * GB), 0.1, "the one copying thread's");
+    way = (struct cost_way){.from = &link, .to = &link, .host = &host, .total = 70001, .cores = 16};
+    cr_assert(cost_is_simple(&way, &simple) && simple.chunk == COST_CHUNK_MIN);
+    way.total = COST_MEASURE_FROM - 1;
+    cr_assert(cost_is_simple(&way, &simple) && simple.chunk == MIB);
+    way.total = COST_MEASURE_FROM;
+    cr_assert(!cost_is_simple(&way, &simple), "devices that share host memory are copied between");
 }
 
 Test(cost, work_on_the_way_gets_threads_by_what_it_costs)
@@ -261,7 +290,7 @@ Test(cost, work_on_the_way_gets_threads_by_what_it_costs)
     const struct link_figures link = {read_stage, read_stage, read_stage, read_stage};
     struct cost_stage work = {COST_WORK, 5e-6, 4.3 * GB};
     struct cost_way way = {
-        .to = &link, .host = &host, .work = &work, .total = 8 * GIB, .cores = 16, .ring = true};
+        .to = &link, .host = &host, .work = &work, .total = 8 * GIB, .cores = 16, .link = true};
     struct cost_choice choice;
     struct cost_places places;
     cost_route(&way, &choice, &places);

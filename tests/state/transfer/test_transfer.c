@@ -688,7 +688,7 @@ Test(transfer, what_was_measured_once_is_not_measured_again)
     figures.read.bandwidth = 2.5e9;
     links_keep(&the_links, &device->key, &device->info, &figures);
     const struct cost_way way = {
-        .from = &figures, .host = &host, .total = TOTAL, .cores = host_cores()};
+        .from = &figures, .host = &host, .total = TOTAL, .cores = host_cores(), .link = true};
     cost_route(&way, &choice, &places);
     struct rig *b = rig_create(0, true); /* as another process would */
     struct transfer *transfer = start(&(struct bench){DOWN, b, NULL}, NULL, TOTAL, NULL);

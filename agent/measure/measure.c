@@ -1,0 +1,53 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "agent/config/paths.h"
+#include "agent/wire/device_key.h"
+#include "state/driver/links.h"
+#include "state/transfer/transfer.h"
+
+/*
+ * reseat-measure KEY: measure the link of one device, named as device_key_format() writes it, and
+ * the host, and keep the figures where programs look for them (links.h). A process of its own, so
+ * that whoever wants to know need not open a driver, and can end one that hangs.
+ */
+
+static int fail(const char *what, const char *why)
+{
+    fprintf(stderr, "reseat-measure: %s: %s\n", what, why);
+    return 1;
+}
+
+static int measure(const struct device_key *key)
+{
+    struct device *device = NULL;
+    struct residence *residence = NULL;
+    cl_int driver_error = CL_SUCCESS;
+    int error = driver_open_device(key, &device);
+    if (error)
+        return fail(key->device, "its driver cannot be opened, or shows it no more");
+    error = residence_create(NULL, device, &residence, &driver_error);
+    if (!error)
+        error = transfer_measure(residence);
+    if (error == -EIO)
+        return fail(key->device, "its driver fails");
+    return error ? fail(key->device, strerror(-error)) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct device_key key;
+    if (argc != 2 || device_key_parse(argv[1], &key)) {
+        fprintf(stderr, "usage: reseat-measure KEY\n");
+        return 2;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int error = paths_links(the_links.folder);
+    int status = error ? fail("figures cannot be kept", strerror(-error)) : measure(&key);
+    /* Drivers' exit handlers are one more chance to hang. */
+    _exit(status);
+}
