@@ -189,6 +189,16 @@ static void say_up(const struct view *view, struct policy_step *step)
                  (unsigned)((uint64_t)to->speed * 100 / (from->speed ? from->speed : 1) % 100));
 }
 
+/* Where @program would go up to, or NONE. */
+static uint32_t up_to(struct view *view, uint32_t program, const struct outlook *outlook)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    return (spilled(p) || held_up(view, p)) && could_be_faster(view, p, outlook)
+               ? best_where(view, program, is_up)
+               : POLICY_NONE;
+}
+
 bool next_up(struct view *view, bool held, struct policy_step *ret_step)
 {
     struct outlook outlook = look_out(view);
@@ -198,11 +208,10 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step)
         const struct policy_program *p = program_at(view, i);
         uint32_t to;
 
-        if (!may_move(view, p, held) || (!spilled(p) && !held_up(view, p)) ||
-            (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))) ||
-            !could_be_faster(view, p, &outlook))
+        if (!may_move(view, p, held) ||
+            (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))))
             continue;
-        to = best_where(view, i, is_up);
+        to = up_to(view, i, &outlook);
         if (to != POLICY_NONE) {
             best = i;
             best_to = to;
@@ -242,6 +251,16 @@ static bool could_save(const struct view *view, const struct policy_program *p,
            (from->residents == 1 || outlook->price_min < from->price);
 }
 
+/* Where @program would go down to, or NONE. */
+static uint32_t down_to(struct view *view, uint32_t program, const struct outlook *outlook)
+{
+    const struct policy_program *p = program_at(view, program);
+
+    return program_light(view, p) && !spilled(p) && could_save(view, p, outlook)
+               ? best_where(view, program, is_saving)
+               : POLICY_NONE;
+}
+
 bool next_down(struct view *view, bool held, struct policy_step *ret_step)
 {
     struct outlook outlook = look_out(view);
@@ -251,10 +270,9 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
         const struct policy_device *from, *to;
         uint32_t device;
 
-        if (!may_move(view, p, held) || !program_light(view, p) || spilled(p) ||
-            !could_save(view, p, &outlook))
+        if (!may_move(view, p, held))
             continue;
-        device = best_where(view, i, is_saving);
+        device = down_to(view, i, &outlook);
         if (device == POLICY_NONE)
             continue;
         from = device_at(view, p->device);
@@ -346,5 +364,52 @@ bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
         step_say(ret_step, "them");
     else
         step_say(ret_step, "more of that than %s", device_at(view, p->device)->name);
+    return true;
+}
+
+/* Where @program would go that nobody asks to, or NONE. */
+static uint32_t next_to(struct view *view, uint32_t program, const struct outlook *outlook)
+{
+    const struct policy_program *p = program_at(view, program);
+    uint32_t to = up_to(view, program, outlook);
+
+    if (to == POLICY_NONE && p->prefers && !prefer_met(view, p, p->device))
+        to = prefer_best(view, program, true);
+    return to == POLICY_NONE ? down_to(view, program, outlook) : to;
+}
+
+/*
+ * What is likely next is what would be done at once but for the minimum stay, and what would be
+ * done if a little more spoke for it: half the gain, and a device nearly as busy as would hold its
+ * programs up. A program stays ready for one device as long as it would have stayed there, so that
+ * devices are not opened in turns.
+ */
+bool next_ready(struct view *view, struct policy_step *ret_step)
+{
+    const struct policy_settings *own = view->settings;
+    struct outlook outlook = look_out(view);
+    uint32_t to = POLICY_NONE, i = 0;
+
+    view->near = *own;
+    view->near.gain -= own->gain / 2;
+    view->near.busy_high -= own->busy_high / 10;
+    view->settings = &view->near;
+    for (; i < view->world->program_count && view->visits; i++) {
+        const struct policy_program *p = program_at(view, i);
+
+        if (!may_move(view, p, false) || p->kept || p->ready_s < own->stay_s)
+            continue;
+        to = next_to(view, i, &outlook);
+        if (to != POLICY_NONE && to != p->ready)
+            break;
+        to = POLICY_NONE;
+    }
+    view->settings = own;
+    if (to == POLICY_NONE)
+        return false;
+    step_set(ret_step, POLICY_DO_PREWARM, i, to, 0);
+    step_say(ret_step, "%s may go from %s to %s next, and is made ready for that",
+             program_at(view, i)->name, device_at(view, program_at(view, i)->device)->name,
+             device_at(view, to)->name);
     return true;
 }

@@ -102,6 +102,8 @@ struct policy_program {
     /** What it could make use of, as it said (policy/reseat.h); NULL: it said nothing. Nothing that
         it needs: what it needs at least bars the devices that have less. Borrowed. */
     const struct reseat_limits *prefers;
+    uint32_t ready;   /**< The device that it is made ready for, or is about to be; or NONE. */
+    uint64_t ready_s; /**< Since policy had that done; UINT64_MAX: it did not. */
 };
 
 struct policy_world {
@@ -132,6 +134,7 @@ struct policy_settings {
     uint32_t weight_speed, weight_price, weight_fill; /**< Thousandths, of a device's score. */
     uint64_t age_s; /**< Waiting this long counts as one step of priority; 0: never. */
     bool automatic; /**< Upgrades and downgrades that nobody asked for. */
+    bool prewarm;   /**< Programs are made ready for where those would take them next. */
 };
 
 enum policy_action {
@@ -146,6 +149,8 @@ enum policy_action {
     POLICY_DO_RESUME,  /**< A suspended or new one: to `device`, where it is granted `bytes`. */
     POLICY_DO_REFUSE,  /**< Its call gets the error that a full device gives; it has no need then. A
                             suspended one without a call that waits could run nowhere now. */
+    POLICY_DO_PREWARM, /**< It runs on where it is, and is made ready for `device`: a move there has
+                            then little to do but to carry bytes. Grants nothing. */
 };
 
 struct policy_step {
@@ -171,7 +176,8 @@ void policy_answer(const struct policy_world *world, const struct policy_setting
  * The next thing to do of itself: empty devices that drain, keep limits that were lowered, serve
  * the queue, move those off that may not use their device any more, give back room for what was
  * spilled, and (settings->automatic) upgrade and downgrade,
- * and move programs to where there is more of what they prefer.
+ * and move programs to where there is more of what they prefer; then (settings->prewarm)
+ * have programs made ready for where they would go if they could, or if a little more spoke for it.
  * Called again after each step; in a world that nothing else changes it comes to POLICY_NOTHING.
  *
  * The first in the queue gets all that it needs whenever a device has it free; or has it after up

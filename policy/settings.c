@@ -71,6 +71,12 @@ const struct setting settings_table[] = {
      "they would make use of, and down when they use a fraction of it. Memory that does not fit is "
      "dealt with in any case.",
      0, 1, 1, FIELD(automatic)},
+    {"prewarm", SETTING_FLAG,
+     "Make programs ready ahead for where they are likely to be moved next without being asked "
+     "for: "
+     "the move is then shorter by what opening a device and building programs there takes. Each "
+     "costs that device a context, which no limit counts.",
+     0, 1, 0, FIELD(prewarm)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

@@ -7,10 +7,10 @@
 
 const char *policy_action_name(enum policy_action action)
 {
-    static const char *const names[] = {"nothing", "grant",   "move",   "spill",
-                                        "wait",    "suspend", "resume", "refuse"};
+    static const char *const names[] = {"nothing", "grant",  "move",   "spill",  "wait",
+                                        "suspend", "resume", "refuse", "prewarm"};
 
-    return action <= POLICY_DO_REFUSE ? names[action] : "nothing";
+    return action <= POLICY_DO_PREWARM ? names[action] : "nothing";
 }
 
 struct size_text size_text(uint64_t bytes)

@@ -31,15 +31,16 @@ enum policy_measure {
 struct view {
     const struct policy_world *world;
     const struct policy_settings *settings;
-    unsigned ways;       /* Of settings.order. */
-    uint64_t memory_max; /* Of the largest device that takes programs. */
-    uint64_t free_max;   /* Of the one with the most room. */
-    uint32_t open;       /* Devices that take programs. */
-    uint32_t placed;     /* Programs on devices. */
-    bool any_gives;      /* Some of them wait, or are about to leave. */
-    int64_t lowest_rank; /* Of those of them that could be displaced. */
-    uint32_t head;       /* First in the queue of those that some device could hold, or NONE. */
-    bool kept;           /* The two below are known: see room_for(). */
+    struct policy_settings near; /* Those by which a little less has to speak for a move. */
+    unsigned ways;               /* Of settings.order. */
+    uint64_t memory_max;         /* Of the largest device that takes programs. */
+    uint64_t free_max;           /* Of the one with the most room. */
+    uint32_t open;               /* Devices that take programs. */
+    uint32_t placed;             /* Programs on devices. */
+    bool any_gives;              /* Some of them wait, or are about to leave. */
+    int64_t lowest_rank;         /* Of those of them that could be displaced. */
+    uint32_t head; /* First in the queue of those that some device could hold, or NONE. */
+    bool kept;     /* The two below are known: see room_for(). */
     uint32_t head_device;
     uint64_t head_bytes; /* Kept on head_device for it: what is free there, and more if need be. */
     struct policy_reach reach[2]; /* By the rank's last bit: see could_make_room(). */

@@ -18,6 +18,7 @@
     V(rebalance)                                                                                   \
     V(explain)                                                                                     \
     V(report)                                                                                      \
+    V(trace)                                                                                       \
     V(doctor)                                                                                      \
     V(agent)                                                                                       \
     V(config_print)                                                                                \

@@ -257,6 +257,7 @@ static json_t *result_json(const struct sim_result *result, bool checked)
         {"between_nodes", result->between},
         {"suspends", result->suspends},
         {"resumes", result->resumes},
+        {"prewarms", result->prewarms},
         {"spills", result->spills},
         {"asked_device_ms", result->asked_ms},
         {"lost_device_ms", result->lost_ms},

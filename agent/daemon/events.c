@@ -8,6 +8,7 @@ static void peer_closed(struct peer *peer)
     requests_cancel(peer, true);
     resume_cancel(peer->agent, peer, true);
     followers_drop(peer->agent, peer);
+    tracing_cancel(peer->agent, peer, true);
     programs_disconnect(peer->agent, peer);
 }
 
@@ -21,6 +22,7 @@ static void devices_listed(struct agent *agent)
 static void program_lost(struct agent *agent, struct program *program)
 {
     needs_drop(agent, program);
+    tracing_ends(agent, program);
     program->governed.shrinks = false;
     agent->changed = true;
 }
@@ -29,6 +31,7 @@ static void program_removed(struct agent *agent, struct program *program)
 {
     govern_remember(agent, program);
     needs_drop(agent, program);
+    tracing_ends(agent, program);
     resume_forget(agent, program);
 }
 

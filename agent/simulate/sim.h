@@ -149,7 +149,7 @@ struct sim_result {
     uint64_t terminations;                  /**< Programs killed with their node; again counts. */
     uint64_t saves;                         /**< Programs saved within the notice. */
     uint64_t reclaims, failures;            /**< Nodes taken that had programs. */
-    uint64_t moves, suspends, resumes, spills;
+    uint64_t moves, suspends, resumes, spills, prewarms;
     uint64_t between;     /**< Moves and resumes from another node. */
     uint64_t checkpoints; /**< In time. */
     uint64_t asked_ms;    /**< Of the programs that finished, in time of the reference device. */

@@ -34,6 +34,8 @@ static void refresh_slot(struct sim_world *world, uint32_t slot)
         world->slots[slot].waited_s = (sim_now(world) - program->since_ms) / 1000;
     if (world->slots[slot].device != POLICY_NONE)
         world->slots[slot].stayed_s = (sim_now(world) - program->placed_ms) / 1000;
+    if (world->slots[slot].ready != POLICY_NONE)
+        world->slots[slot].ready_s = (sim_now(world) - program->asked_ms) / 1000;
 }
 
 static void refresh(struct sim_world *world, uint64_t stale_ms)
@@ -82,6 +84,17 @@ static uint64_t carries(const struct sim_world *world, uint32_t task, uint64_t b
                                        : less(bytes, sim_slot(world, task)->wanted);
 }
 
+/* What a move takes whatever it carries: what was made ahead it has not to do. Making that takes as
+ * long, while the program runs. */
+static uint64_t fixed(const struct sim_world *world, uint32_t task, uint32_t device)
+{
+    bool ready =
+        sim_slot(world, task)->ready == device && device != POLICY_NONE &&
+        sim_now(world) - world->shared->programs[task].asked_ms >= world->options->fixed_ms;
+
+    return ready ? 0 : world->options->fixed_ms;
+}
+
 /* To a device, from another one, from host memory or from storage. */
 static uint64_t bring(struct sim_world *world, uint32_t task, uint32_t device, uint64_t bytes)
 {
@@ -100,7 +113,7 @@ static uint64_t bring(struct sim_world *world, uint32_t task, uint32_t device, u
         world->shared->result->between++;
         return world->options->fixed_ms + sim_send_over(world, from, to, bytes);
     }
-    return duration(world, bytes);
+    return duration(world, bytes) - world->options->fixed_ms + fixed(world, task, device);
 }
 
 static uint64_t step_time(struct sim_world *world, uint32_t task, const struct policy_step *step)
@@ -155,6 +168,8 @@ static void arrive(struct sim_world *world, uint32_t task)
     struct policy_program *slot = sim_slot(world, task);
 
     sim_attach(world, task, program->target, program->bytes);
+    slot->ready = POLICY_NONE; /* what it was for has come, here or elsewhere */
+    slot->ready_s = UINT64_MAX;
     world->seats[program->target].incoming--;
     program->target = program->home = SIM_NONE;
     slot->state = POLICY_RUNNING;
@@ -167,6 +182,8 @@ static void suspended(struct sim_world *world, uint32_t task)
     struct policy_program *slot = sim_slot(world, task);
 
     program->home = sim_node(world, slot->device);
+    slot->ready = POLICY_NONE;
+    slot->ready_s = UINT64_MAX;
     sim_detach(world, task);
     sim_host_keep(world, task, program->home, sim_task(world, task)->host + slot->wanted);
     slot->state = POLICY_SUSPENDED;
@@ -289,6 +306,12 @@ bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint
         return true;
     case POLICY_DO_REFUSE:
         sim_end(world, task, true);
+        return true;
+    case POLICY_DO_PREWARM: /* it runs on */
+        slot->ready = step->device;
+        slot->ready_s = 0;
+        world->shared->programs[task].asked_ms = sim_now(world);
+        world->shared->result->prewarms++;
         return true;
     default:
         break;

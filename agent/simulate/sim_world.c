@@ -447,6 +447,8 @@ bool sim_enter(struct sim_world *world, uint32_t task)
         .ways = world->ways,
         .preemptible = t->preemptible && world->regime == SIM_RECONFIGURATION,
         .barred = world->trace.rules[t->rule].barred,
+        .ready = POLICY_NONE,
+        .ready_s = UINT64_MAX,
     };
     uint64_t since_ms = program->since_ms;
     sim_queue_add(world, task, true);

@@ -80,7 +80,8 @@ struct sim_program {
     bool waits;    /**< A call waited when the step began. */
     bool saves;    /**< The step is a checkpoint, */
     bool leaves;   /**< after which it leaves its node. */
-    bool rests;    /**< A step of it failed: the policy leaves it alone for a while. */
+    uint64_t asked_ms; /**< When it began to be made ready for a device, if it was. */
+    bool rests;        /**< A step of it failed: the policy leaves it alone for a while. */
     uint64_t progress, lost;
     uint64_t kept;       /**< Progress that storage has. */
     uint64_t settled_ms; /**< Progress and waits are counted to here. */

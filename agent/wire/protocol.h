@@ -63,7 +63,13 @@
 #define MSG_STEP    "step"    /**< agent to client. */
 #define MSG_EXPLAIN "explain" /**< client: why a program is where it is; answer. */
 #define MSG_USE     "use"     /**< client: use over time; answer. */
-#define MSG_ERROR   "error"   /**< agent: code and message. */
+/** client to agent to program: write down what goes on there, for "duration_ms"; to the program
+   "on" and "deadline_ns". MSG_SPANS come, then an answer: what it was "ended_by", how many were
+   "lost". */
+#define MSG_TRACE "trace"
+/** program to agent to client: "spans"; of the last from a program "end". */
+#define MSG_SPANS "spans"
+#define MSG_ERROR "error" /**< agent: code and message. */
 
 /*
  * Device memory. Grants are told as differences, so that one on its way and one given back at the
@@ -119,6 +125,11 @@
 /** Not tried: the program has more than "wanted" of the request, and more than was granted. Its
  * status, sent before, says how much. */
 #define RESULT_AGAIN "again"
+
+/** "track" of a span: its thread, the gate, or a queue; "of" says which. */
+#define TRACK_THREAD "thread"
+#define TRACK_GATE   "gate"
+#define TRACK_QUEUE  "queue"
 
 /** Codes of MSG_ERROR; each belongs to one exit status of the command line. */
 #define ERR_USAGE     "usage"

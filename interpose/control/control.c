@@ -16,6 +16,7 @@
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_room.h"
+#include "interpose/control/control_trace.h"
 #include "interpose/control/control_wire.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
@@ -136,6 +137,7 @@ static void link_drop(struct link *link)
     wire_close(&link->wire);
     link->welcome = false;
     control_room_alone();
+    control_trace_drop();
 
     /* Nobody is left who wanted these moves, or would learn what became of them. */
     pthread_mutex_lock(&control.lock);
@@ -380,12 +382,19 @@ static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
 } messages[] = {
-    {MSG_WELCOME, take_welcome},       {MSG_MOVE, take_request},
-    {MSG_SUSPEND, take_request},       {MSG_RESUME, take_request},
-    {MSG_PREWARM, take_request},       {MSG_CANCEL, take_cancel},
-    {MSG_QUERY, take_query},           {MSG_NOTICE, take_notice},
-    {MSG_ANSWER, control_room_answer}, {MSG_GRANT, control_room_granted},
-    {MSG_SHRINK, control_room_shrink}, {MSG_WARM, take_warm},
+    {MSG_TRACE, control_trace_take},
+    {MSG_WELCOME, take_welcome},
+    {MSG_MOVE, take_request},
+    {MSG_SUSPEND, take_request},
+    {MSG_RESUME, take_request},
+    {MSG_PREWARM, take_request},
+    {MSG_CANCEL, take_cancel},
+    {MSG_QUERY, take_query},
+    {MSG_NOTICE, take_notice},
+    {MSG_ANSWER, control_room_answer},
+    {MSG_GRANT, control_room_granted},
+    {MSG_SHRINK, control_room_shrink},
+    {MSG_WARM, take_warm},
 };
 
 static void take_message(struct link *link, const msgpack_object *map)
@@ -462,6 +471,8 @@ static void turn(struct link *link, uint64_t *next_status)
     }
     if (link->welcome)
         send_wish(link);
+    if (link->wire.out.size == 0)
+        control_trace_serve(link, send_frame); /* an agent that reads slowly is not outrun */
     if (!link->welcome) {
         control_room_alone();
     } else if (!control_room_serve(link, send_frame)) {
@@ -489,7 +500,8 @@ static void tend_pages(struct link *link)
 static void rest(const struct link *link)
 {
     bool open = wire_is_open(&link->wire);
-    uint64_t ms = !open ? RETRY_MS : link->wire.out.size ? FLUSH_MS : STATUS_MS;
+    uint64_t quiet = control_trace_ms() ? control_trace_ms() : STATUS_MS;
+    uint64_t ms = !open ? RETRY_MS : link->wire.out.size ? FLUSH_MS : quiet;
     uint64_t until = clock_now_ns() + ms * NS_PER_MS;
 
     pthread_mutex_lock(&control.lock);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "state/base/span.h"
+#include "state/command/traced.h"
 #include "state/object/upcalls.h"
 #include "state/program/group.h"
 
@@ -118,11 +120,17 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         return error;
     if (!local)
         local = group_choose(launch->kernel, residence, place, real, space, chosen);
-    error = command->ops->type == CL_COMMAND_TASK
-                ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, ret_event)
-                : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, space->offset,
-                                                        space->global, local, waits, wait_list,
-                                                        ret_event);
+    uint64_t traced = span_begin();
+    cl_event own = NULL, *event = UNLIKELY(traced != 0) && !ret_event ? &own : ret_event;
+    error =
+        command->ops->type == CL_COMMAND_TASK
+            ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, event)
+            : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, space->offset,
+                                                    space->global, local, waits, wait_list, event);
+    if (UNLIKELY(traced != 0) && error == CL_SUCCESS)
+        traced_launch(traced, *event, residence, command->queue, launch->kernel->name);
+    if (UNLIKELY(own != NULL))
+        residence->cl->clReleaseEvent(own);
     if (launch->snapshot)
         residence->cl->clReleaseKernel(real);
     /* The program was told that it would run, so a held launch is relocated. */

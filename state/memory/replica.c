@@ -6,6 +6,7 @@
 
 #include "state/base/array.h"
 #include "state/base/pages.h"
+#include "state/base/span.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/transfer/transfer.h"
@@ -436,6 +437,7 @@ uint64_t replica_differing(struct memory *root, uint8_t from, uint8_t to)
 int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_int *ret_error)
 {
     struct parts direct = {0}, windowed = {0};
+    uint64_t begun = span_begin();
     uint64_t straight_bytes = 0, down = UINT64_MAX, up = UINT64_MAX;
     bool *visited = calloc(batch->count + 1, sizeof(*visited));
     int error = visited ? 0 : -ENOMEM;
@@ -459,6 +461,11 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
         if (visited[i])
             map_visit_end(batch->roots[i]);
     }
+    span_end(begun, "copy",
+             batch->to == PLACE_HOST     ? "copy to host memory"
+             : batch->from == PLACE_HOST ? "copy from host memory"
+                                         : "copy between devices",
+             "bytes", direct.bytes + windowed.bytes);
     free(visited);
     free(direct.parts);
     free(windowed.parts);

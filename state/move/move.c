@@ -12,6 +12,7 @@
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/long_lock.h"
+#include "state/base/span.h"
 #include "state/base/work.h"
 #include "state/command/command.h"
 #include "state/driver/offer.h"
@@ -92,8 +93,16 @@ void move_tell(struct move *move)
         move->request->progress(move->request->data, &progress);
 }
 
+static void phase_ends(struct move *move)
+{
+    span_end(move->phase_at, "move", move_phase_name(move->report->reached), NULL, 0);
+    move->phase_at = 0;
+}
+
 void move_enter_phase(struct move *move, enum move_phase phase)
 {
+    phase_ends(move);
+    move->phase_at = span_begin();
     move->report->reached = phase;
     move_tell(move);
 }
@@ -197,6 +206,7 @@ static void pause_end(struct move *move)
         return;
     gate_open();
     move->paused = false;
+    span_end_at(span_wanted() ? move->paused_at : 0, SPAN_GATE, "gate", "gate closed", NULL, 0);
     move->report->downtime_ns += clock_now_ns() - move->paused_at;
 }
 
@@ -278,6 +288,7 @@ static enum move_result result_of(int error, enum move_phase reached)
 
 static void conclude(struct move *move, int error)
 {
+    phase_ends(move);
     if (error == -ETIMEDOUT)
         (void)move_fail(move, error, "the deadline passed while it was in phase %s",
                         move_phase_name(move->report->reached));
@@ -319,6 +330,7 @@ static void run(struct move *move)
     if (move->target && move->request->grant)
         room_reserve(move->target, *move->request->grant);
     error = transact(move);
+    phase_ends(move);
     pause_end(move);
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
@@ -462,6 +474,22 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
     return error;
 }
 
+/* Around its phases. */
+static void trace_whole(const struct move_request *request, uint64_t begun,
+                        const struct move_report *report)
+{
+    char name[SPAN_NAME];
+    const char *to = !request->target          ? "host memory"
+                     : request->target_name[0] ? request->target_name
+                                               : request->target->device;
+    if (!span_wanted())
+        return;
+    (void)!snprintf(name, sizeof(name), "%s %.24s: %s",
+                    request->prewarm ? "made ready for" : "move to", to,
+                    move_result_name(report->result));
+    span_end(begun, "move", name, "bytes", report->bytes);
+}
+
 void move_run(const struct move_request *request, struct move_report *ret_report)
 {
     uint64_t start = clock_now_ns();
@@ -470,6 +498,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     reconfigure_run(request, ret_report);
     cancel_allow(before);
     ret_report->total_ns = clock_now_ns() - start;
+    trace_whole(request, start, ret_report);
     log_info("%s to %s: %s%s%s, %.3f ms in all, %.3f ms paused, %llu bytes",
              request->prewarm ? "made ready to go" : "move",
              request->target ? request->target->device : "host memory",

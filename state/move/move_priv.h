@@ -31,7 +31,8 @@ struct move {
     bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
     bool gave_way;  /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
     uint64_t paused_at;
-    struct residence *left;       /**< By COMMIT: residences. Owned. */
+    uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
+    struct residence *left; /**< By COMMIT: residences. Owned. */
     struct retired_list *retired; /**< And what was left in those that stay. Owned. */
 };
 

@@ -3,6 +3,7 @@
 
 #include "state/base/cleanup.h"
 #include "state/base/log.h"
+#include "state/base/span.h"
 #include "state/program/program_priv.h"
 
 const char *program_prologue = "";
@@ -268,7 +269,7 @@ static cl_int follow_with_headers(const struct recipe *recipe, struct residence 
     return error;
 }
 
-cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real)
+static cl_int follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real)
 {
     struct inputs CLEANUP(inputs_finish) inputs = {0};
     if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
@@ -286,4 +287,13 @@ cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, c
     if (error != CL_SUCCESS)
         return error;
     return follow_link(recipe, residence, &inputs, ret_real);
+}
+
+cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real)
+{
+    uint64_t begun = span_begin();
+    cl_int error = follow(recipe, residence, ret_real);
+    if (recipe->kind != RECIPE_SOURCE && recipe->kind != RECIPE_IL)
+        span_end(begun, "build", "build", "failed", error != CL_SUCCESS);
+    return error;
 }

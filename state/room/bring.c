@@ -2,6 +2,7 @@
 
 #include "state/base/array.h"
 #include "state/base/log.h"
+#include "state/base/span.h"
 #include "state/command/turn.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
@@ -399,8 +400,10 @@ cl_int command_bring(struct command *command)
         command->ops->relocate(command);
     if (command->shortage != CL_SUCCESS)
         turn_take(command);
+    uint64_t begun = span_begin();
     cl_int error = bring(&b);
     finish(&b);
+    span_end(begun, "room", "bring", NULL, 0);
     command->refused = error;
     return error;
 }

@@ -2,6 +2,7 @@
 
 #include "state/base/array.h"
 #include "state/base/log.h"
+#include "state/base/span.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
 #include "state/memory/replica.h"
@@ -188,7 +189,7 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
 {
     struct victims victims = {0};
     struct account *account = &residence->device->account;
-    uint64_t freed = 0, since = memory_stamp_latest();
+    uint64_t freed = 0, since = memory_stamp_latest(), begun = span_begin();
     if (command)
         account_raise(&account->least, room_least(command));
     collect(residence->device, since, &victims);
@@ -200,6 +201,7 @@ uint64_t room_make(struct residence *residence, uint64_t bytes, const struct com
         freed += spill(victims.victims + at, end - at);
     }
     victims_finish(&victims);
+    span_end(begun, "room", "spill", "bytes", freed);
     *ret_later = victims.later;
     atomic_store(&account->tight, true);
     atomic_fetch_add(&account->spilled, freed);

@@ -13,6 +13,7 @@
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
 #include "state/base/pages.h"
+#include "state/base/span.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
 
@@ -152,7 +153,9 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     const char *how = getenv("FAKE_MOVE");
     struct move_report report = {.reached = MOVE_PLAN};
     uint64_t begin = now_ns();
+    uint64_t whole = span_begin(), part = span_begin();
 
+    span_end(part, "move", "plan", NULL, 0);
     pthread_mutex_lock(&one_move);
     pthread_mutex_lock(&lock);
     seats[request->seat].moving = true;
@@ -172,6 +175,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&one_move);
     report.total_ns = now_ns() - begin;
+    span_end(whole, "move", "move", "bytes", report.bytes);
     *ret_report = report;
 }
 

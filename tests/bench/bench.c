@@ -192,6 +192,23 @@ struct bench_move bench_move(const char *name, const char *device)
     return m;
 }
 
+double bench_prewarm(const char *name, const char *device)
+{
+    char *const argv[] = {(char *)bench_reseat(),
+                          "prewarm",
+                          (char *)name,
+                          (char *)device,
+                          "--timeout",
+                          "300",
+                          "--json",
+                          NULL};
+    json_t *answer = ask(argv);
+    double took = (double)json_integer_value(json_object_get(answer, "total_ns")) * 1e-9;
+
+    json_decref(answer);
+    return took;
+}
+
 size_t bench_devices(const char **ret_names, size_t n)
 {
     char *const start[] = {(char *)bench_reseat(), "agent", "start", NULL};

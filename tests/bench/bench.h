@@ -36,6 +36,9 @@ struct bench_move {
 /** Move the program @name to @device; ends the process when that is not done. */
 struct bench_move bench_move(const char *name, const char *device);
 
+/** Make @device ready for the program @name; the seconds that took. Ends the process as above. */
+double bench_prewarm(const char *name, const char *device);
+
 /**
  * Names of devices that reseat shows, at most @n; a program started without one runs on the first.
  * Returns how many there are. The strings live until the process ends.

@@ -122,6 +122,7 @@ bool fleet_do(struct fleet *fleet, const struct policy_step *step)
 
     switch (step->action) {
     case POLICY_NOTHING:
+    case POLICY_DO_PREWARM:
     case POLICY_DO_WAIT:
         return false;
     case POLICY_GRANT:

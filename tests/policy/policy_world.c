@@ -65,6 +65,8 @@ struct policy_program *world_add_program(struct world *world, uint32_t device, u
         .busy = 500,
         .ways = POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND,
         .barred = &world->barred[index],
+        .ready = POLICY_NONE,
+        .ready_s = UINT64_MAX,
     };
     world_refresh(world);
     return program;
@@ -288,6 +290,12 @@ static void check_step(const struct world *world, const struct policy_step *step
         cr_assert_eq(program->state, POLICY_SUSPENDED, "%s", step->reason);
         check_target(world, program, step);
         break;
+    case POLICY_DO_PREWARM:
+        cr_assert_eq(program->state, POLICY_RUNNING, "%s", step->reason);
+        cr_assert_neq(step->device, program->device, "%s", step->reason);
+        cr_assert_neq(step->device, program->ready, "%s", step->reason);
+        cr_assert_eq(step->bytes, 0, "%s", step->reason);
+        break;
     case POLICY_DO_REFUSE:
     case POLICY_DO_WAIT:
         cr_assert(is_queued(program), "%s", step->reason);
@@ -307,6 +315,8 @@ static void place(struct world *world, struct policy_program *program,
     program->granted = step->bytes;
     program->state = POLICY_RUNNING;
     program->need = program->stayed_s = 0;
+    program->ready = POLICY_NONE;
+    program->ready_s = UINT64_MAX;
 }
 
 void world_do(struct world *world, const struct policy_step *step)
@@ -347,6 +357,10 @@ void world_do(struct world *world, const struct policy_step *step)
         if (program->state == POLICY_WAITING)
             program->state = POLICY_RUNNING;
         break;
+    case POLICY_DO_PREWARM:
+        program->ready = step->device;
+        program->ready_s = 0;
+        break;
     case POLICY_DO_WAIT:
     case POLICY_NOTHING:
         break;
@@ -373,6 +387,8 @@ void world_pass(struct world *world, uint64_t seconds)
 {
     for (uint32_t i = 0; i < world->world.program_count; i++) {
         world->programs[i].stayed_s += seconds;
+        if (world->programs[i].ready_s != UINT64_MAX)
+            world->programs[i].ready_s += seconds;
         if (is_queued(&world->programs[i]))
             world->programs[i].waited_s += seconds;
     }

@@ -514,3 +514,90 @@ Test(policy_next, who_waits_has_the_room_before_who_may_not_use_its_device)
     world_settle(&w, 3);
     cr_expect_eq(p->device, 1);
 }
+
+/* p0 keeps gpu0 as busy as @busy; gpu1 is four times as fast, and free. It may not move yet. */
+static struct policy_program *waits_to_go(struct world *w, uint32_t busy)
+{
+    struct policy_program *p = one(w, 8);
+
+    w->settings.prewarm = true;
+    w->devices[1].speed = 4000;
+    p->busy = w->devices[0].busy = busy;
+    p->stayed_s = 0;
+    return p;
+}
+
+Test(policy_next, a_program_is_made_ready_for_where_it_would_go)
+{
+    struct world w;
+    struct policy_step step;
+    struct policy_program *p = waits_to_go(&w, 1000);
+
+    step = next(&w);
+    expect_step(&step, POLICY_DO_PREWARM, 0, 1, 0);
+    cr_expect_str_eq(step.reason, "p0 may go from gpu0 to gpu1 next, and is made ready for that");
+    world_do(&w, &step);
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    /* What it was for. */
+    p->stayed_s = w.settings.stay_s;
+    expect_next(&w, POLICY_DO_MOVE, 0, 1, 4);
+}
+
+Test(policy_next, a_program_is_made_ready_before_enough_speaks_for_a_move)
+{
+    struct world w;
+    struct policy_program *p;
+    uint32_t near = 950, far = 850;
+
+    p = waits_to_go(&w, 0);
+    p->stayed_s = 100;
+    p->busy = w.devices[0].busy = w.settings.busy_high * near / 1000;
+    expect_next(&w, POLICY_DO_PREWARM, 0, 1, 0);
+    p->busy = w.devices[0].busy = w.settings.busy_high * far / 1000;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+}
+
+Test(policy_next, a_program_is_made_ready_for_one_device_at_a_time)
+{
+    struct world w;
+    struct policy_step step;
+    struct policy_program *p = waits_to_go(&w, 1000);
+
+    step = next(&w);
+    world_do(&w, &step);
+    world_add_device(&w, 8)->speed = 16000;
+    p->ready_s = w.settings.stay_s - 1;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    p->ready_s = w.settings.stay_s;
+    expect_next(&w, POLICY_DO_PREWARM, 0, 2, 0);
+    /* An operator's does not hold it up. */
+    p->ready = 2;
+    p->ready_s = UINT64_MAX;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+}
+
+Test(policy_next, nothing_is_made_ready_where_nothing_is_moved)
+{
+    struct world w;
+    struct policy_program *p = waits_to_go(&w, 1000);
+
+    w.settings.prewarm = false;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    w.settings.prewarm = true;
+    w.settings.automatic = false;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    w.settings.automatic = true;
+    p->kept = true;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    p->kept = false;
+    p->pinned = true;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    p->pinned = false;
+    w.barred[0] = 1 << 1;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    w.barred[0] = 0;
+    w.devices[1].closed = true;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    w.devices[1].closed = false;
+    expect_next(&w, POLICY_DO_PREWARM, 0, 1, 0);
+}

@@ -106,6 +106,8 @@ static bool busy_there(const struct agent *agent, const struct follower *followe
     for (const struct request *request = agent->requests; request; request = request->next)
         if (!request->prewarms && concerns(agent, follower, request))
             return true;
+    if (follower->drains && prewarm_holds(agent, follower->device))
+        return true;
     for (const struct program *program = agent->programs; program; program = program->next)
         if (program->governed.shrinks)
             return true;

@@ -34,6 +34,7 @@ void govern_finish(struct agent *agent)
 
     needs_drop(agent, NULL);
     followers_drop(agent, NULL);
+    tracing_finish(agent);
     resume_finish(agent);
     world_finish(&governor->world);
     ledger_finish(&agent->ledger);
@@ -180,6 +181,7 @@ void govern_tick(struct agent *agent)
     drain_tick(agent);
     resume_tick(agent);
     prewarm_tick(agent);
+    tracing_tick(agent);
     if (now - governor->ticked_ms >= TICK_MS) {
         governor->ticked_ms = now;
         governor->automatic = true;

@@ -62,6 +62,7 @@ struct ended {
 #define GOVERN_MOVES_MAX 1024
 
 struct follower;
+struct tracer;
 struct need;
 struct resume;
 
@@ -77,6 +78,7 @@ struct governor {
     unsigned moved;
     struct world world;
     struct follower *followers;
+    struct tracer *tracers;
     struct ended ended[ENDED_MAX];
     unsigned ended_count;
     char state_path[PATH_MAX];
@@ -315,12 +317,33 @@ void followers_drop(struct agent *agent, const struct peer *client);
 /** MSG_MOVE, MSG_SUSPEND or MSG_RESUME of a client. */
 void moving_handle(struct peer *client, struct message *message);
 
+/* Clients that trace programs, one a program: what it says of itself goes on to them. */
+
+/** MSG_TRACE of a client. */
+void trace_handle(struct peer *client, struct message *message);
+/** MSG_SPANS of a program. */
+void tracing_spans(struct peer *peer, struct message *message);
+/** @client has enough; @gone: and is not told. */
+void tracing_cancel(struct agent *agent, const struct peer *client, bool gone);
+/** @program ended, or its connection did. */
+void tracing_ends(struct agent *agent, const struct program *program);
+/** End traces of programs that do not. */
+void tracing_tick(struct agent *agent);
+void tracing_finish(struct agent *agent);
+
 /* Devices that programs are made ready for, ahead of a move that may come. */
 
 /** MSG_PREWARM of a client. */
 void prewarm_handle(struct peer *client, struct message *message);
 /** Have programs let go of devices that are not to be used, and keep up with what they build. */
 void prewarm_tick(struct agent *agent);
+/** True while a program that answers is ready for @device. */
+bool prewarm_holds(const struct agent *agent, uint32_t device);
+/** A step of the policy. False: nothing came of it. */
+bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step);
+/** What @program is ready for, or is being made ready for, of the ledger; of several the one that
+ *  the policy named last. LEDGER_NONE: nothing. */
+uint32_t prewarm_device(const struct agent *agent, const struct program *program);
 /** A request that prewarms ended so. */
 void prewarm_settle(struct agent *agent, const struct request *request, const char *result);
 

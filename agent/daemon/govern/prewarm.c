@@ -22,6 +22,16 @@ static struct program_ready *find(struct program *program, const struct device_k
     return NULL;
 }
 
+bool prewarm_holds(const struct agent *agent, uint32_t device)
+{
+    const struct inventory_entry *entry = devices_entry(agent, device);
+
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (entry && program->peer && !program->unresponsive && find(program, &entry->key))
+            return true;
+    return false;
+}
+
 static bool is_asked(const struct agent *agent, const struct program *program)
 {
     for (const struct request *request = agent->requests; request; request = request->next)
@@ -48,7 +58,8 @@ static bool ask(struct agent *agent, struct program *program, const struct inven
 }
 
 /** Why @program is not to be ready for it any more, or NULL. */
-static const char *must_go(const struct agent *agent, const struct inventory_entry *entry)
+static const char *must_go(const struct agent *agent, const struct program *program,
+                           const struct program_ready *ready, const struct inventory_entry *entry)
 {
     const struct ledger_device *device = NULL;
 
@@ -59,6 +70,10 @@ static const char *must_go(const struct agent *agent, const struct inventory_ent
         return "it is not listed any more";
     if (device && (device->drains || device->drains_ms))
         return "it is drained";
+    if (ready->ours && !config_policy(&agent->config)->prewarm)
+        return "the policy makes nothing ready any more";
+    if (ready->ours && device - agent->ledger.devices != program->governed.ready_for)
+        return "it is more likely to go elsewhere";
     return device && device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;
 }
 
@@ -70,7 +85,7 @@ static void look(struct agent *agent, struct program *program)
         struct program_ready *ready = &program->ready[i];
         const struct inventory_entry *entry =
             device_by_key(&agent->devices.inventory, &ready->device);
-        const char *why = must_go(agent, entry);
+        const char *why = must_go(agent, program, ready, entry);
         bool due = ready->behind && ready->behind != ready->left && !program_moving(program);
         if ((!why && !due) || (ready->asked_ms && now - ready->asked_ms < AGAIN_MS))
             continue;
@@ -93,8 +108,44 @@ void prewarm_settle(struct agent *agent, const struct request *request, const ch
     struct program_ready *ready = entry ? find(request->program, &entry->key) : NULL;
 
     /* Its status came first: what it is behind by now it stays. */
-    if (ready && !request->drops && strcmp(result, RESULT_DONE) == 0)
-        ready->left = ready->behind;
+    if (!ready || request->drops || strcmp(result, RESULT_DONE) != 0)
+        return;
+    ready->left = ready->behind;
+    ready->ours =
+        ready->ours || (request->ours && request->target == request->program->governed.ready_for);
+}
+
+bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step)
+{
+    const struct inventory_entry *target = devices_entry(agent, step->device);
+    struct governed *governed = &program->governed;
+
+    if (!target || is_asked(agent, program))
+        return false;
+    governed->ready_for = step->device;
+    governed->ready_ms = uv_now(&agent->loop);
+    return find(program, &target->key) || ask(agent, program, target, false, step->reason);
+}
+
+uint32_t prewarm_device(const struct agent *agent, const struct program *program)
+{
+    uint32_t first = LEDGER_NONE;
+
+    for (const struct request *request = agent->requests; request; request = request->next)
+        if (request->program == program && request->prewarms && !request->drops)
+            return request->target;
+    for (size_t i = 0; i < program->ready_count; i++) {
+        const struct inventory_entry *entry =
+            device_by_key(&agent->devices.inventory, &program->ready[i].device);
+        for (uint32_t at = 0; entry && at < agent->ledger.count; at++) {
+            if (devices_entry(agent, at) != entry)
+                continue;
+            if (at == program->governed.ready_for)
+                return at;
+            first = first == LEDGER_NONE ? at : first;
+        }
+    }
+    return first;
 }
 
 static void forward(struct peer *client, struct program *program, size_t seat,

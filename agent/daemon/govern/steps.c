@@ -158,6 +158,8 @@ bool step_do(struct agent *agent, const struct policy_step *step)
         return ask(agent, &group, step, MSG_RESUME);
     case POLICY_DO_SUSPEND:
         return ask(agent, &group, step, MSG_SUSPEND);
+    case POLICY_DO_PREWARM:
+        return prewarm_do(agent, group.program, step);
     case POLICY_DO_REFUSE:
         need_answer(agent, need_of(agent, group.program, group.seats), WAY_REFUSE, step->reason);
         return true;

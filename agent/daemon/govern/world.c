@@ -183,6 +183,10 @@ static void put_group(struct agent *agent, struct world *world, const struct gro
         .barred = barred,
         .leaves = drain_leaves(agent, program, device),
         .prefers = program->wish.aware ? &program->wish.preferred : NULL,
+        .ready = prewarm_device(agent, program), /* LEDGER_NONE is POLICY_NONE */
+        .ready_s = program->governed.ready_ms
+                       ? (uv_now(&agent->loop) - program->governed.ready_ms) / 1000
+                       : UINT64_MAX,
     };
     uint64_t held = 0;
     for (unsigned i = 0; i < program->seat_count; i++) {

@@ -126,6 +126,7 @@ void cancel_handle(struct peer *peer, struct message *message)
     (void)message;
     requests_cancel(peer, false);
     resume_cancel(peer->agent, peer, false);
+    tracing_cancel(peer->agent, peer, false);
 }
 
 void notice_handle(struct peer *client, struct message *message)

@@ -15,6 +15,7 @@ const struct message_handler message_handlers[] = {
     {MSG_ALIVE, PEER_PROGRAM, alive_handle},
     {MSG_PROGRESS, PEER_PROGRAM, requests_progress},
     {MSG_REPORT, PEER_PROGRAM, requests_report},
+    {MSG_SPANS, PEER_PROGRAM, tracing_spans},
 
     {MSG_REGISTER, PEER_CLIENT, register_handle},
     {MSG_DEVICES, PEER_CLIENT, devices_handle},
@@ -23,6 +24,7 @@ const struct message_handler message_handlers[] = {
     {MSG_SUSPEND, PEER_CLIENT, moving_handle, .device = "device"},
     {MSG_RESUME, PEER_CLIENT, moving_handle, .device = "device"},
     {MSG_PREWARM, PEER_CLIENT, prewarm_handle, .device = "device"},
+    {MSG_TRACE, PEER_CLIENT, trace_handle},
     {MSG_CANCEL, PEER_CLIENT, cancel_handle},
     {MSG_NOTICE, PEER_CLIENT, notice_handle},
     {MSG_LIMIT, PEER_CLIENT, limits_handle, .device = "what", .or_program = true},

@@ -97,6 +97,8 @@ struct governed {
     bool displaces;   /**< Others gave room for what it waits for, a step's worth. */
     unsigned waiting; /**< Calls that are blocked until there is room. */
     uint64_t waits, waited_ms, refusals;
+    uint32_t ready_for; /**< By policy: a device of the ledger, since... */
+    uint64_t ready_ms;  /**< ...then; 0: for none so far. */
     struct history history;
 };
 
@@ -107,6 +109,7 @@ struct program_ready {
     uint64_t behind;   /**< What a move there would still have to make, as the program says. */
     uint64_t left;     /**< So much was when it was last made ready: not to be asked for again. */
     uint64_t asked_ms; /**< When it was last asked to keep up, or to let go; 0: never. */
+    bool ours;         /**< The policy had it done; else an operator, who alone undoes it. */
 };
 
 /** What a program last said of itself. */

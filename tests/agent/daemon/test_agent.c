@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,6 +31,223 @@ Test(agent, moves_suspends_and_resumes)
     cr_assert_eq(RESEAT("resume", "app")->status, 0);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(strstr(RESEAT("resume", "app", "cpu0")->out, "to cpu0"));
+    harness_end(pid);
+}
+
+/* ---- traces ---- */
+
+static const char *trace_path(void)
+{
+    static char path[512];
+
+    snprintf(path, sizeof(path), "%s/trace.json", harness_folder());
+    return path;
+}
+
+static json_int_t count_named(const json_t *events, const char *name)
+{
+    const json_t *event;
+    json_int_t count = 0;
+    size_t i;
+
+    json_array_foreach(events, i, event)
+    {
+        count += strcmp(json_string_value(json_object_get(event, "name")), name) == 0;
+    }
+    return count;
+}
+
+/** A trace as Perfetto wants it: whole events with their times, those of a row inside each other
+ *  or apart, and a name for each row. Returns the file, to be given back. */
+static json_t *trace_checked(void)
+{
+    json_error_t error;
+    json_t *object = json_load_file(trace_path(), JSON_REJECT_DUPLICATES, &error), *event;
+    size_t i, j;
+
+    cr_assert(object, "%s", error.text);
+    json_t *events = json_object_get(object, "traceEvents"), *other;
+    cr_assert(json_is_array(events));
+    json_array_foreach(events, i, event)
+    {
+        const char *kind = json_string_value(json_object_get(event, "ph"));
+        cr_assert(kind && json_is_string(json_object_get(event, "name")));
+        cr_assert(json_is_integer(json_object_get(event, "pid")));
+        cr_assert(json_is_integer(json_object_get(event, "tid")));
+        cr_assert(json_is_object(json_object_get(event, "args")));
+        if (strcmp(kind, "M") == 0)
+            continue;
+        cr_assert_str_eq(kind, "X");
+        cr_assert(json_string_length(json_object_get(event, "name")) > 0);
+        cr_assert(json_string_length(json_object_get(event, "cat")) > 0);
+        double begin = json_real_value(json_object_get(event, "ts"));
+        double end = begin + json_real_value(json_object_get(event, "dur"));
+        cr_assert(begin > 0 && end >= begin);
+        bool named = false;
+        json_array_foreach(events, j, other)
+        {
+            if (!json_equal(json_object_get(event, "tid"), json_object_get(other, "tid")))
+                continue;
+            named = named ||
+                    strcmp(json_string_value(json_object_get(other, "name")), "thread_name") == 0;
+            double b = json_real_value(json_object_get(other, "ts"));
+            double e = b + json_real_value(json_object_get(other, "dur"));
+            cr_assert(strcmp(json_string_value(json_object_get(other, "ph")), "X") || j == i ||
+                          e <= begin + 0.001 || b >= end - 0.001 ||
+                          (b >= begin - 0.001 && e <= end + 0.001) ||
+                          (begin >= b - 0.001 && end <= e + 0.001),
+                      "two overlap");
+        }
+        cr_assert(named, "a row has no name");
+    }
+    return object;
+}
+
+Test(agent, writes_down_what_goes_on_in_a_program)
+{
+    pid_t pid = harness_start("app", "done");
+    pid_t tracer = harness_spawn(harness_reseat(), "trace", "app", "--seconds", "2.5", "--output",
+                                 trace_path(), NULL);
+
+    usleep(500000);
+    cr_assert_eq(RESEAT("move", "app", "cpu1")->status, 0);
+    struct result *result = RESEAT("trace", "app", "--seconds", "1", "--output", "/dev/null");
+    cr_assert_eq(result->status, 4, "%s", result->out);
+    cr_assert(strstr(result->err, "traced by another"), "%s", result->err);
+    cr_assert_eq(RESEAT("move", "app", "gpu0")->status, 0);
+    cr_assert_eq(harness_wait(tracer), 0);
+    json_t *object = trace_checked();
+    json_t *events = json_object_get(object, "traceEvents");
+    cr_assert_eq(count_named(events, "move"), 2);
+    cr_assert_eq(count_named(events, "plan"), 2);
+    cr_assert_eq(count_named(events, "process_name"), 1);
+    json_decref(object);
+    /* Nothing is kept any more. */
+    cr_assert_eq(RESEAT("trace", "app", "--seconds", "0.2", "--output", trace_path())->status, 0);
+    object = trace_checked();
+    cr_assert_eq(count_named(json_object_get(object, "traceEvents"), "move"), 0);
+    json_decref(object);
+    harness_end(pid);
+}
+
+/** The bytes of a file, as text; in static storage. */
+static const char *file_text(const char *path)
+{
+    static char text[1 << 20];
+    FILE *file = fopen(path, "r");
+
+    cr_assert_not_null(file, "%s", path);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+static unsigned count_of(const char *text, const char *part)
+{
+    unsigned count = 0;
+
+    for (; (text = strstr(text, part)); text += strlen(part))
+        count++;
+    return count;
+}
+
+static json_t *span_json(const char *category, const char *name, double begin_s, double length_s)
+{
+    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:i}}", "ph", "X", "cat", category,
+                     "name", name, "ts", begin_s * 1e6, "dur", length_s * 1e6, "pid", 1, "tid", 1,
+                     "args", "bytes", 2048);
+}
+
+/* Ten kernels a second, then a move of a second, then twenty. */
+Test(agent, makes_a_page_of_a_trace_that_needs_nothing_beside_it)
+{
+    static const char name[] = "<script>\"a&b\"";
+    char page[600];
+    json_t *events = json_array();
+
+    snprintf(page, sizeof(page), "%s.html", trace_path());
+    json_array_append_new(events,
+                          json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name",
+                                    "process_name", "pid", 1, "tid", 0, "args", "name", name));
+    for (int i = 0; i < 10; i++)
+        json_array_append_new(events, span_json("kernel", "k", 1 + 0.1 * i, 0.05));
+    json_array_append_new(events, span_json("move", "move to <gpu1>: done", 2, 1));
+    json_array_append_new(events, span_json("move", "plan", 2, 0.5));
+    json_array_append_new(events, span_json("gate", "gate closed", 2.75, 0.125));
+    for (int i = 0; i < 20; i++)
+        json_array_append_new(events, span_json("kernel", "k", 3 + 0.05 * i, 0.04));
+    json_t *object = json_pack("{s:o, s:{s:s, s:i}}", "traceEvents", events, "otherData",
+                               "ended_by", "program", "lost", 7);
+    cr_assert_eq(json_dump_file(object, trace_path(), 0), 0);
+    json_decref(object);
+    struct result *result = RESEAT("report", "--html", page, "--trace", trace_path());
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "1 moves, 30 kernels"), "%s", result->out);
+    const char *text = file_text(page);
+    cr_assert_eq(count_of(text, "<tbody>\n<tr>"), 1);
+    cr_assert(strstr(text, "<td>1.000 s</td><td class=\"what\">move to &lt;gpu1&gt;: done</td>"
+                           "<td>1.00 s</td><td>125.0 ms</td><td>2.0 KiB</td>"
+                           "<td>10</td><td>0</td><td>20</td>"),
+              "%s", strstr(text, "<tbody>"));
+    cr_assert(strstr(text, "<h1>&lt;script&gt;&quot;a&amp;b&quot;</h1>"));
+    cr_assert(strstr(text, "7 spans came faster") && strstr(text, "The program ended."));
+    cr_assert_eq(count_of(text, "<rect class=\"move\""), 1);
+    cr_assert_eq(count_of(text, "<rect class=\"closed\""), 1);
+    static const char *const foreign[] = {"http:", "https:", "src=", "href=", "<script", "url("};
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+        cr_assert_null(strstr(text, foreign[i]), "%s", foreign[i]);
+    /* What is none. */
+    result = RESEAT("report", "--html", page, "--trace", page);
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "no file that reseat trace wrote"), "%s", result->err);
+    cr_assert_eq(RESEAT("report", "--html", page)->status, 2);
+    result = RESEAT("report", "--html", "/no/such/folder/page", "--trace", trace_path());
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "cannot be written"), "%s", result->err);
+}
+
+Test(agent, a_program_that_is_killed_is_written_down_to_its_end)
+{
+    pid_t pid = harness_start("app", "done");
+    pid_t tracer = harness_spawn(harness_reseat(), "trace", "app", "--seconds", "60", "--output",
+                                 trace_path(), NULL);
+
+    usleep(500000);
+    cr_assert_eq(RESEAT("move", "app", "cpu1")->status, 0);
+    usleep(300000);
+    harness_end(pid);
+    cr_assert_eq(harness_wait(tracer), 0);
+    json_t *object = trace_checked();
+    cr_assert_eq(count_named(json_object_get(object, "traceEvents"), "move"), 1);
+    cr_assert_str_eq(
+        json_string_value(json_object_get(json_object_get(object, "otherData"), "ended_by")),
+        "program");
+    json_decref(object);
+}
+
+Test(agent, a_trace_ends_when_its_command_is_interrupted_or_killed)
+{
+    pid_t pid = harness_start("app", "done");
+    pid_t tracer = harness_spawn(harness_reseat(), "trace", "app", "--seconds", "60", "--output",
+                                 trace_path(), NULL);
+
+    usleep(500000);
+    cr_assert_eq(RESEAT("move", "app", "cpu1")->status, 0);
+    kill(tracer, SIGINT);
+    cr_assert_eq(harness_wait(tracer), 0);
+    json_t *object = trace_checked();
+    cr_assert_eq(count_named(json_object_get(object, "traceEvents"), "move"), 1);
+    json_decref(object);
+    tracer = harness_spawn(harness_reseat(), "trace", "app", "--seconds", "60", "--output",
+                           trace_path(), NULL);
+    usleep(500000);
+    kill(tracer, SIGKILL);
+    (void)harness_wait(tracer);
+    struct result *result =
+        RESEAT("trace", "app", "--seconds", "0.2", "--output", "/no/such/folder/trace");
+    cr_assert_eq(result->status, 1, "%s%s", result->out, result->err);
+    cr_assert(strstr(result->err, "cannot be written"), "%s", result->err);
+    cr_assert_eq(RESEAT("trace", "nobody")->status, 3);
     harness_end(pid);
 }
 
@@ -75,10 +293,7 @@ Test(agent, makes_a_program_ready_for_a_device_and_lets_go_of_that)
     /* A device that is drained is not to be used, and not for this either. */
     cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
     cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
-    uint64_t tries = 100;
-    while (ready_for()[0] && --tries)
-        usleep(50000);
-    cr_assert_neq(tries, 0, "it is ready for a device that is drained");
+    cr_assert_str_eq(ready_for(), "", "it is ready for a device that is drained");
     result = RESEAT("prewarm", "app", "cpu1");
     cr_assert_eq(result->status, 4);
     cr_assert(strstr(result->err, "drained"), "%s", result->err);

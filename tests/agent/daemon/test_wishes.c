@@ -183,6 +183,45 @@ Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
     cr_assert_eq(app->moves, 1);
 }
 
+static bool is_ready(void *data)
+{
+    const struct puppet *puppet = data;
+
+    return puppet->ready[0] != '\0';
+}
+
+Test(wishes, it_is_made_ready_for_where_it_would_go_as_long_as_that_takes_programs)
+{
+    struct reseat_limits preferred = {.compute_units = 64};
+
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("RESEAT_AUTOMATIC", "yes", 1);
+    setenv("RESEAT_PREWARM", "yes", 1);
+    setenv("RESEAT_MINIMUM_STAY", "2", 1);
+    setenv("RESEAT_BUDGET_PROGRAM", "0", 1); /* It would go, and never does. */
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:wide", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct puppet_kind kind = {.preferred = &preferred};
+    struct puppet *app = puppet_start("app", &kind);
+    app->busy = 500;
+    cr_assert(puppet_allocate(app, 100 * MIB, SOON));
+    cr_assert(puppets_run(is_ready, app, SOON), "it is not made ready");
+    cr_assert(strstr(app->ready, "wide"), "%s", app->ready);
+    puppets_for(3500);
+    cr_assert_eq(app->prewarms, 1, "once is enough");
+    cr_assert_eq(app->moves, 0);
+    /* Nobody is there; but it is not to be opened either. */
+    struct result *result = PUPPETS_RESEAT("drain", "gpu2");
+    cr_assert_eq(result->status, 0, "%s%s", result->out, result->err);
+    cr_assert_str_eq(app->ready, "");
+    cr_assert_eq(app->drops, 1);
+    puppets_for(2500);
+    cr_assert_eq(app->prewarms, 1);
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu2", "--undo")->status, 0);
+    cr_assert(puppets_run(is_ready, app, SOON), "it is not made ready again");
+    cr_assert_eq(app->prewarms, 2);
+}
+
 Test(wishes, a_program_that_asks_for_more_than_its_device_has_is_moved_off_it)
 {
     struct reseat_limits minimum = {.memory = GIB};

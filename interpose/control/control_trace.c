@@ -1,0 +1,94 @@
+#include "interpose/control/control_trace.h"
+
+#include "state/base/fork.h"
+#include "state/base/span.h"
+
+/* The engine keeps what comes in a few turns. */
+#define TURN_MS    20
+#define FRAME_MAX  256
+#define FRAMES_MAX 16
+
+/* Of the control thread; not guarded. */
+static struct {
+    bool on, ends;
+    uint64_t deadline_ns; /* CLOCK_MONOTONIC */
+} trace;
+
+void control_trace_take(const msgpack_object *map)
+{
+    if (!field_bool(map, "on", false)) {
+        trace.ends = true;
+        return;
+    }
+    trace.on = true;
+    trace.deadline_ns = field_u64(map, "deadline_ns", 0);
+    trace.ends = span_start() != 0;
+}
+
+unsigned control_trace_ms(void)
+{
+    return trace.on ? TURN_MS : 0;
+}
+
+static void put_span(struct frame *frame, const struct span *span)
+{
+    frame_map(frame, NULL);
+    frame_string(frame, "name", span->name);
+    frame_string(frame, "category", span->category);
+    frame_u64(frame, "begin_ns", span->begin_ns);
+    frame_u64(frame, "end_ns", span->end_ns);
+    frame_string(frame, "track",
+                 span->track == SPAN_GATE    ? TRACK_GATE
+                 : span->track == SPAN_QUEUE ? TRACK_QUEUE
+                                             : TRACK_THREAD);
+    frame_u64(frame, "of", span->of);
+    if (span->key) {
+        frame_string(frame, "key", span->key);
+        frame_u64(frame, "value", span->value);
+    }
+    frame_end(frame);
+}
+
+/* Returns whether there may be more. */
+static bool put_spans(struct frame *frame)
+{
+    static struct span spans[FRAME_MAX];
+    size_t count = span_take(spans, FRAME_MAX);
+    frame_init(frame, MSG_SPANS);
+    frame_array(frame, "spans");
+    for (size_t i = 0; i < count; i++)
+        put_span(frame, &spans[i]);
+    frame_end(frame);
+    return count == FRAME_MAX;
+}
+
+void control_trace_serve(void *data, void (*send)(void *data, struct frame *frame))
+{
+    bool ends = trace.on && (trace.ends || clock_now_ns() >= trace.deadline_ns);
+    bool more = trace.on;
+    struct frame frame;
+    if (ends)
+        span_stop();
+    for (int i = 0; more && i < FRAMES_MAX; i++) {
+        more = put_spans(&frame);
+        if (ends && !more) {
+            frame_bool(&frame, "end", true);
+            frame_u64(&frame, "lost", span_lost());
+            trace.on = false;
+        }
+        send(data, &frame);
+    }
+}
+
+void control_trace_drop(void)
+{
+    span_stop();
+    trace.on = false;
+}
+
+static void in_child(void)
+{
+    trace.on = false;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -1,0 +1,76 @@
+#include "state/command/traced.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "state/base/span.h"
+#include "state/base/work.h"
+
+/* A launch whose end the driver is to tell. */
+struct running {
+    const cl_icd_dispatch *cl;
+    cl_event event; /* ours */
+    uint64_t issued_ns;
+    uint32_t queue;
+    char kernel[SPAN_NAME];
+};
+
+/* How long it ran, as the device says; 0 where that is not known. */
+static uint64_t ran_ns(const struct running *running)
+{
+    cl_ulong start = 0, end = 0;
+    const cl_icd_dispatch *cl = running->cl;
+    if (cl->clGetEventProfilingInfo(running->event, CL_PROFILING_COMMAND_START, sizeof(start),
+                                    &start, NULL) != CL_SUCCESS ||
+        cl->clGetEventProfilingInfo(running->event, CL_PROFILING_COMMAND_END, sizeof(end), &end,
+                                    NULL) != CL_SUCCESS)
+        return 0;
+    return end > start ? end - start : 0;
+}
+
+static void CL_CALLBACK ended(cl_event event, cl_int status, void *data)
+{
+    struct running *running = data;
+    uint64_t now = clock_now_ns();
+    (void)event;
+    /* Once the process ends nobody reads it, and the driver is left alone. */
+    if (work_begin()) {
+        uint64_t ran = ran_ns(running);
+        struct span span = {.category = "kernel",
+                            .begin_ns = running->issued_ns,
+                            .end_ns = now,
+                            .track = SPAN_QUEUE,
+                            .of = running->queue,
+                            .key = status < 0 ? "error" : "device_ns",
+                            .value = status < 0 ? (uint64_t)-status : ran};
+        if (ran != 0 && now - ran > span.begin_ns)
+            span.begin_ns = now - ran;
+        (void)!snprintf(span.name, sizeof(span.name), "%s", running->kernel);
+        span_put(&span);
+        running->cl->clReleaseEvent(running->event);
+    }
+    work_end();
+    free(running);
+}
+
+/* A queue's number in a picture: its slot. */
+static uint32_t number_of(const struct queue *queue)
+{
+    return (uint32_t)(((uintptr_t)queue - object_base) >> 4);
+}
+
+void traced_launch(uint64_t issued_ns, cl_event event, const struct residence *residence,
+                   const struct queue *queue, const char *kernel)
+{
+    struct running *running = calloc(1, sizeof(*running));
+    if (!running)
+        return;
+    *running = (struct running){
+        .cl = residence->cl, .event = event, .issued_ns = issued_ns, .queue = number_of(queue)};
+    (void)!snprintf(running->kernel, sizeof(running->kernel), "%s", kernel);
+    running->cl->clRetainEvent(event);
+    if (running->cl->clSetEventCallback(event, CL_COMPLETE, ended, running) == CL_SUCCESS)
+        return;
+    running->cl->clReleaseEvent(event);
+    free(running);
+}
