@@ -132,9 +132,10 @@ struct policy_settings {
     uint32_t gain;      /**< Thousandths: a move by policy must promise this much more speed (up)
                              or less cost (down); the hysteresis between both. */
     uint32_t weight_speed, weight_price, weight_fill; /**< Thousandths, of a device's score. */
-    uint64_t age_s; /**< Waiting this long counts as one step of priority; 0: never. */
-    bool automatic; /**< Upgrades and downgrades that nobody asked for. */
-    bool prewarm;   /**< Programs are made ready for where those would take them next. */
+    uint64_t age_s;       /**< Waiting this long counts as one step of priority; 0: never. */
+    bool automatic;       /**< Upgrades and downgrades that nobody asked for. */
+    bool prewarm;         /**< Programs are made ready for where those would take them next. */
+    uint64_t library_mib; /**< Of the library of device binaries; decides nothing here. */
 };
 
 enum policy_action {

@@ -77,6 +77,10 @@ const struct setting settings_table[] = {
      "the move is then shorter by what opening a device and building programs there takes. Each "
      "costs that device a context, which no limit counts.",
      0, 1, 0, FIELD(prewarm)},
+    {"library-limit", SETTING_NUMBER,
+     "MiB. What the library of device binaries may take of the user's disk; beyond it what was not "
+     "used for the longest goes. 0: programs use none.",
+     0, 1u << 20, 1024, FIELD(library_mib)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

@@ -5,6 +5,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
+#include "agent/config/config.h"
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
 #include "agent/wire/device_key.h"
@@ -390,6 +391,27 @@ static int set_or_clear(const char *name, const char *value)
     return value && *value ? set(name, value) : (unsetenv(name) ? -errno : 0);
 }
 
+/** The library of device binaries: what is wrong with it costs a build, and is said in its log. */
+static int set_library(const struct run *run)
+{
+    char folder[PATH_MAX], limit[32];
+    struct config_error wrong;
+    struct config config;
+
+    if (paths_binaries(folder))
+        return set_or_clear("RESEAT_BINARIES", NULL);
+    if (config_load_effective(NULL, 0, &config, &wrong)) {
+        char text[CONFIG_REASON_MAX + PATH_MAX];
+        config_error_format(&wrong, text, sizeof(text));
+        output_note(run->output, "no library of device binaries is used: %s", text);
+        return set_or_clear("RESEAT_BINARIES", NULL);
+    }
+    snprintf(limit, sizeof(limit), "%llu", (unsigned long long)config_policy(&config)->library_mib);
+    config_finish(&config);
+    int error = set("RESEAT_BINARIES", folder);
+    return error ? error : set("RESEAT_LIBRARY_LIMIT", limit);
+}
+
 /** Without a home, each program measures for itself. */
 static int set_links(void)
 {
@@ -411,6 +433,7 @@ static int set_environment(const struct run *run, const char *name)
     error = error ? error : set("RESEAT_DEVICES", count);
     error = error ? error : set_or_clear("RESEAT_ID", run->id);
     error = error ? error : set("RESEAT_NAME", name);
+    error = error ? error : set_library(run);
     error = error ? error : set_links();
     if (!error && run->present)
         error = set("RESEAT_PRESENT", run->present);

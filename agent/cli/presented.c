@@ -71,6 +71,8 @@ static bool is_truth(const struct devinfo_param *param)
 {
     return param->size == sizeof(cl_bool) && param->rule != DEVINFO_MIN &&
            (param->rule == DEVINFO_AND || param->name == CL_DEVICE_AVAILABLE ||
+            param->name == CL_DEVICE_COMPILER_AVAILABLE ||
+            param->name == CL_DEVICE_LINKER_AVAILABLE ||
             param->name == CL_DEVICE_PREFERRED_INTEROP_USER_SYNC ||
             param->name == CL_DEVICE_PIPE_SUPPORT);
 }

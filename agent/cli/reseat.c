@@ -18,6 +18,10 @@
     V(rebalance)                                                                                   \
     V(explain)                                                                                     \
     V(report)                                                                                      \
+    V(library_list)                                                                                \
+    V(library_add)                                                                                 \
+    V(library_verify)                                                                              \
+    V(library_prune)                                                                               \
     V(trace)                                                                                       \
     V(doctor)                                                                                      \
     V(agent)                                                                                       \

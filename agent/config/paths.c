@@ -137,6 +137,15 @@ int paths_state(char ret[PATH_MAX])
     return error ? error : paths_make(ret);
 }
 
+int paths_binaries(char ret[PATH_MAX])
+{
+    char above[PATH_MAX];
+    int error = paths_home("XDG_CACHE_HOME", ".cache", above);
+
+    error = error ? error : paths_make(above);
+    return error ? error : paths_join(above, "binaries", ret);
+}
+
 int paths_beside(const char *variable, const char *const *candidates, char ret[PATH_MAX])
 {
     const char *named = getenv(variable);

@@ -42,6 +42,12 @@ MUST_CHECK int paths_home(const char *variable, const char *beneath, char ret[PA
 /** The folder for what outlives a login ($XDG_STATE_HOME/reseat), created. Returns 0 or -errno. */
 MUST_CHECK int paths_state(char ret[PATH_MAX]);
 
+/**
+ * The library of device binaries: $XDG_CACHE_HOME/reseat/binaries, or ~/.cache/reseat/binaries;
+ * what is above it is created. Returns 0 or -errno.
+ */
+MUST_CHECK int paths_binaries(char ret[PATH_MAX]);
+
 /** Create a folder and those above it, 0700. Returns 0 or -errno. */
 MUST_CHECK int paths_make(const char *folder);
 

@@ -25,6 +25,7 @@
 #include "state/base/work.h"
 #include "state/command/watch.h"
 #include "state/driver/links.h"
+#include "state/library/library.h"
 #include "state/move/move.h"
 #include "state/object/context.h"
 #include "state/object/retry.h"
@@ -33,6 +34,10 @@
 
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
+
+/** As the setting library-limit has them. */
+#define LIBRARY_MIB     1024u
+#define LIBRARY_MIB_MAX (1u << 20)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int result = -EAGAIN; /* written once */
@@ -261,6 +266,23 @@ static int build_present(struct machine *machine, const struct start *start)
     return err;
 }
 
+/* Not for set-uid programs, which would run what is in a folder that their caller names. */
+static void library_begin(void)
+{
+    const char *folder = secure_getenv(START_ENV_BINARIES), *text = getenv(START_ENV_LIMIT);
+    char *end;
+    if (!folder || folder[0] != '/' || strlen(folder) >= sizeof(the_library.folder))
+        return;
+    unsigned long long limit = text ? strtoull(text, &end, 10) : LIBRARY_MIB;
+    if (text && (!text[0] || *end != '\0' || limit > LIBRARY_MIB_MAX)) {
+        log_warn("%s is not a number of MiB up to %u: taken as %u", START_ENV_LIMIT,
+                 LIBRARY_MIB_MAX, LIBRARY_MIB);
+        limit = LIBRARY_MIB;
+    }
+    strcpy(the_library.folder, folder);
+    the_library.limit = (uint64_t)limit << 20;
+}
+
 /* Not for set-uid programs, which would write to a folder that their caller names. */
 static void links_begin(void)
 {
@@ -302,6 +324,7 @@ static int start_all(struct machine *machine)
     links_begin();
     control_room_begin();
     program_prologue = the_present.prologue;
+    library_begin();
     aware_started();
     /* The program runs without an agent as well as with one. */
     err = control_start();

@@ -14,6 +14,8 @@ enum quirk {
     QUIRK_FINISH_FORGETS = 1u << 1,   /**< clFinish returns at once after another's clFlush. */
     QUIRK_GROUP_SIZE_WRONG = 1u << 2, /**< CL_KERNEL_WORK_GROUP_SIZE says something else. */
     QUIRK_WAITS_END = 1u << 3,        /**< Waits end, with an error, when the device fails. */
+    QUIRK_BINARY_COMPILES = 1u << 4,  /**< Asked for a binary, it compiles for much longer. */
+    QUIRK_BINARY_IS_IL = 1u << 5,     /**< Its binaries are not compiled: its kernels are, later. */
 };
 
 struct quirk_row {

@@ -19,6 +19,7 @@
 #include "state/move/ready.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
+#include "state/program/program_library.h"
 #include "state/room/room.h"
 
 /* A program that never stops making contexts or building: give up rather than chase it. */
@@ -197,6 +198,10 @@ static int plan(struct move *move)
         limit_to_grant(move, &use, &offer);
     if (!plan_fits(&use, &offer, move->report->reason, sizeof(move->report->reason)))
         return -ENOTSUP;
+    char kernels[128];
+    if (!program_library_serves(move->seat, move->target, kernels, sizeof(kernels)))
+        return move_fail(move, -ENOTSUP, "%s has no compiler and no binary in the library for %s",
+                         device_name(move->target), kernels);
     return 0;
 }
 

@@ -240,7 +240,7 @@ cl_int program_create(struct context *context, uint32_t seats, struct recipe *ba
         gate_leave();
         error = CL_SUCCESS;
         for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
-            error = recipe_follow(base, sites.site[s].residence, &reals[s]);
+            error = recipe_follow(base, sites.site[s].residence, &reals[s], NULL);
         gate_enter();
         settled = program_sites_hold(context, seats, &sites);
         if (settled && error == CL_SUCCESS) {
@@ -276,7 +276,7 @@ static cl_int make_anew(struct program *program, struct recipe *recipe, struct r
 {
     cl_program real = NULL;
     bool owner = the_thread.gate.owner;
-    cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
+    cl_int error = recipe ? recipe_follow(recipe, residence, &real, NULL) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;
     if (residence_reserve(residence, 1) != 0 || (!owner && gate_close(0) != 0)) {
@@ -305,7 +305,7 @@ cl_int program_make_real(struct program *program, struct residence *residence, u
         return make_anew(program, recipe, residence, place, edition);
     residence_release(residence->cl, OBJECT_PROGRAM, program->real[place]);
     program->real[place] = NULL;
-    cl_int error = recipe ? recipe_follow(recipe, residence, &real) : CL_SUCCESS;
+    cl_int error = recipe ? recipe_follow(recipe, residence, &real, NULL) : CL_SUCCESS;
     if (error != CL_SUCCESS)
         return error;
     program->real[place] = real;

@@ -74,13 +74,13 @@ static cl_int build_at(const struct program_job *job, const struct program_site 
  * is refused there. What was only compiled is linked now, into a real program of its own.
  */
 static cl_int build_container(struct program_job *job, const struct program_site *site, unsigned s,
-                              cl_program *real)
+                              cl_program *real, struct program_outcome *outcome)
 {
     cl_program made = NULL;
     if (recipe_binary_type(job->program->details->base) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE &&
         *real)
         return CL_SUCCESS;
-    cl_int error = recipe_follow(job->recipe, site->residence, &made);
+    cl_int error = recipe_follow(job->recipe, site->residence, &made, outcome);
     if (error == CL_SUCCESS)
         *real = job->replaced[s] = made;
     return error == CL_LINK_PROGRAM_FAILURE ? CL_BUILD_PROGRAM_FAILURE : error;
@@ -92,12 +92,36 @@ static cl_int build_container(struct program_job *job, const struct program_site
  * still keeps), and where it read other headers than those that were kept.
  */
 static cl_int build_anew(struct program_job *job, const struct program_site *site, unsigned s,
-                         cl_program *real)
+                         cl_program *real, struct program_outcome *outcome)
 {
     cl_program made = NULL;
-    cl_int error = recipe_follow(job->recipe, site->residence, &made);
+    cl_int error = recipe_follow(job->recipe, site->residence, &made, outcome);
     if (error == CL_SUCCESS)
         *real = job->replaced[s] = made;
+    return error;
+}
+
+/*
+ * From the library of binaries, else where the program's source or IL is. A binary is a program of
+ * its own, as above.
+ */
+static cl_int build_here(struct program_job *job, const struct program_site *site, unsigned s,
+                         cl_program *real, const cl_program *headers,
+                         struct program_outcome *outcome)
+{
+    cl_program made = NULL;
+    struct program_lookup lookup;
+    if (program_library_load(job->recipe, site->residence, &made, outcome, &lookup)) {
+        *real = job->replaced[s] = made;
+        return CL_SUCCESS;
+    }
+    cl_int error = build_at(job, site, *real, headers);
+    if (error == CL_INVALID_OPERATION || (error == CL_SUCCESS && !recipe_headers_hold(job->recipe)))
+        return build_anew(job, site, s, real, outcome);
+    if (error == CL_SUCCESS && lookup.keep) {
+        program_outcome_query(site->residence, *real, outcome);
+        program_library_keep(&lookup, site->residence, *real, outcome);
+    }
     return error;
 }
 
@@ -129,15 +153,13 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
         if (job->work == PROGRAM_COMPILE && !headers)
             outcome->error = CL_OUT_OF_HOST_MEMORY;
         else if (swaps)
-            outcome->error = build_container(job, &sites.site[s], s, &reals[s]);
+            outcome->error = build_container(job, &sites.site[s], s, &reals[s], outcome);
         else
-            outcome->error = build_at(job, &sites.site[s], reals[s],
-                                      headers ? headers + (size_t)s * job->parts.count : NULL);
-        if (!swaps && (outcome->error == CL_INVALID_OPERATION ||
-                       (outcome->error == CL_SUCCESS && !recipe_headers_hold(job->recipe))))
-            outcome->error = build_anew(job, &sites.site[s], s, &reals[s]);
+            outcome->error =
+                build_here(job, &sites.site[s], s, &reals[s],
+                           headers ? headers + (size_t)s * job->parts.count : NULL, outcome);
         replaces = replaces || job->replaced[s] != NULL;
-        if (reals[s] && (!swaps || outcome->error == CL_SUCCESS))
+        if (!outcome->known && reals[s] && (!swaps || outcome->error == CL_SUCCESS))
             program_outcome_query(sites.site[s].residence, reals[s], outcome);
         if (error == CL_SUCCESS)
             error = outcome->error;

@@ -52,6 +52,7 @@ void program_outcome_query(struct residence *residence, cl_program real,
     const cl_icd_dispatch *cl = residence->cl;
     cl_device_id device = residence->device->id;
     cl_version version = device_version(residence->device);
+    outcome->known = true;
     outcome->status = CL_BUILD_ERROR;
     cl->clGetProgramBuildInfo(real, device, CL_PROGRAM_BUILD_STATUS, sizeof(outcome->status),
                               &outcome->status, NULL);
@@ -167,7 +168,7 @@ static cl_int inputs_follow(const struct recipe *recipe, struct residence *resid
         return CL_OUT_OF_HOST_MEMORY;
     inputs->count = recipe->input_count;
     for (uint32_t i = 0; error == CL_SUCCESS && i < inputs->count; i++)
-        error = recipe_follow(recipe->inputs[i], residence, &inputs->reals[i]);
+        error = recipe_follow(recipe->inputs[i], residence, &inputs->reals[i], NULL);
     return error;
 }
 
@@ -269,16 +270,11 @@ static cl_int follow_with_headers(const struct recipe *recipe, struct residence 
     return error;
 }
 
-static cl_int follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real)
+/* As drivers do it, step by step. */
+static cl_int follow_steps(const struct recipe *recipe, struct residence *residence,
+                           cl_program *ret_real)
 {
     struct inputs CLEANUP(inputs_finish) inputs = {0};
-    if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
-        return follow_leaf(recipe, residence, ret_real);
-    /* An executable that came out of a container is built again as it was, whatever options the
-     * program gave then (5.8.3 leaves that to us). */
-    if (recipe->kind == RECIPE_BUILT &&
-        recipe_binary_type(recipe->inputs[0]) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
-        return recipe_follow(recipe->inputs[0], residence, ret_real);
     if (recipe_is_of_source(recipe))
         return follow_with_headers(recipe, residence, ret_real);
     if (is_in_place(recipe))
@@ -289,10 +285,34 @@ static cl_int follow(const struct recipe *recipe, struct residence *residence, c
     return follow_link(recipe, residence, &inputs, ret_real);
 }
 
-cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real)
+static cl_int follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
+                     struct program_outcome *outcome)
+{
+    struct program_outcome CLEANUP(program_outcome_finish) own = {0};
+    struct program_lookup lookup;
+    if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
+        return follow_leaf(recipe, residence, ret_real);
+    /* An executable that came out of a container is built again as it was, whatever options the
+     * program gave then (5.8.3 leaves that to us). */
+    if (recipe->kind == RECIPE_BUILT &&
+        recipe_binary_type(recipe->inputs[0]) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+        return recipe_follow(recipe->inputs[0], residence, ret_real, outcome);
+    outcome = outcome ? outcome : &own;
+    if (program_library_load(recipe, residence, ret_real, outcome, &lookup))
+        return CL_SUCCESS;
+    cl_int error = follow_steps(recipe, residence, ret_real);
+    if (error != CL_SUCCESS || !lookup.keep)
+        return error;
+    program_outcome_query(residence, *ret_real, outcome);
+    program_library_keep(&lookup, residence, *ret_real, outcome);
+    return CL_SUCCESS;
+}
+
+cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
+                     struct program_outcome *outcome)
 {
     uint64_t begun = span_begin();
-    cl_int error = follow(recipe, residence, ret_real);
+    cl_int error = follow(recipe, residence, ret_real, outcome);
     if (recipe->kind != RECIPE_SOURCE && recipe->kind != RECIPE_IL)
         span_end(begun, "build", "build", "failed", error != CL_SUCCESS);
     return error;

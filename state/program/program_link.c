@@ -9,6 +9,7 @@ static void link_at(struct program_job *job, const struct program_site *site, un
                     const cl_program *inputs, struct program_outcome *outcome)
 {
     const cl_icd_dispatch *cl = site->residence->cl;
+    struct program_lookup lookup;
     outcome->status = CL_BUILD_ERROR;
     for (cl_uint i = 0; i < job->parts.count; i++) {
         if (!inputs[i]) {
@@ -16,6 +17,8 @@ static void link_at(struct program_job *job, const struct program_site *site, un
             return;
         }
     }
+    if (program_library_load(job->recipe, site->residence, &job->replaced[s], outcome, &lookup))
+        return;
     if (!cl->clLinkProgram) {
         outcome->error = CL_INVALID_OPERATION;
         return;
@@ -27,6 +30,8 @@ static void link_at(struct program_job *job, const struct program_site *site, un
         program_outcome_query(site->residence, job->replaced[s], outcome);
     else if (outcome->error == CL_SUCCESS)
         outcome->error = CL_LINK_PROGRAM_FAILURE;
+    if (outcome->error == CL_SUCCESS && lookup.keep)
+        program_library_keep(&lookup, site->residence, job->replaced[s], outcome);
 }
 
 bool program_link_once(struct program_job *job, cl_int *ret_error)

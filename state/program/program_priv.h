@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_PROGRAM_PROGRAM_PRIV_H
 #define RESEAT_STATE_PROGRAM_PROGRAM_PRIV_H
 
+#include "state/library/library.h"
 #include "state/program/program.h"
 #include "state/recipe/recipe.h"
 
@@ -105,6 +106,7 @@ bool program_link_once(struct program_job *job, cl_int *ret_error);
 
 /** What a driver says after a build. */
 struct program_outcome {
+    bool known; /**< All of it, so that nobody needs to ask the driver. */
     cl_int error;
     cl_build_status status;
     cl_program_binary_type type;
@@ -119,13 +121,48 @@ void program_outcome_query(struct residence *residence, cl_program real,
 void program_outcome_finish(struct program_outcome *outcome);
 
 /**
- * Follow @recipe in @residence, outside the gate. Programs that are made on the way are released.
+ * Follow @recipe in @residence, outside the gate; what the library of binaries has is made from
+ * that, and what it lacks is kept there. Programs that are made on the way are released.
  *
  * @ret_real  Owned by the caller; untouched on failure.
+ * @outcome   NULL, or zeroes: filled in, but for the error, where the library told or was told.
  * Returns the driver's error; the log of what failed is in ours.
  */
-cl_int recipe_follow(const struct recipe *recipe, struct residence *residence,
-                     cl_program *ret_real);
+cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
+                     struct program_outcome *outcome);
+
+/** What is known of a recipe that was looked up in the library of binaries (state/library/). */
+struct program_lookup {
+    struct library_key key;
+    bool keep; /**< What is built now is to be kept. */
+};
+/**
+ * Make what @recipe would make from the library's binary for this device, where it has one that the
+ * driver takes and whose kernels say what they said when they were built from source. Outside the
+ * gate, and free where there is no library.
+ *
+ * @ret_real     Owned by the caller; untouched where it returns false.
+ * @outcome      What the build from source told, and no error; untouched likewise.
+ * @ret_lookup   For program_library_keep(), where it returns false and the build then succeeds.
+ */
+bool program_library_load(const struct recipe *recipe, struct residence *residence,
+                          cl_program *ret_real, struct program_outcome *outcome,
+                          struct program_lookup *ret_lookup);
+/**
+ * Keep what was built from source. @real has no kernels while this runs, but ones made here, and
+ * nobody else builds it. What goes wrong changes nothing.
+ * @outcome  Known.
+ */
+void program_library_keep(const struct program_lookup *lookup, struct residence *residence,
+                          cl_program real, const struct program_outcome *outcome);
+
+/**
+ * A hash of all that the kernels of @real answer (5.9.3, 5.9.4), which does not depend on the order
+ * in which the driver names them. False where one cannot be made, or without memory.
+ * @names  With ";" between.
+ */
+bool program_answers_hash(struct residence *residence, cl_program real, const char *names,
+                          unsigned char ret[CONTENT_HASH_SIZE]);
 /**
  * The options that the driver gets for a build or compilation: with -cl-kernel-arg-info where that
  * makes it tell parameters' kinds. Owned by the caller (free()); NULL without memory.

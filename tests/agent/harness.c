@@ -67,6 +67,8 @@ void harness_init(void)
     setenv("XDG_RUNTIME_DIR", path, 1);
     snprintf(path, sizeof(path), "%s/state", folder);
     setenv("XDG_STATE_HOME", path, 1);
+    snprintf(path, sizeof(path), "%s/cache", folder);
+    setenv("XDG_CACHE_HOME", path, 1);
     snprintf(path, sizeof(path), "%s/config", folder);
     setenv("XDG_CONFIG_HOME", path, 1);
     snprintf(path, sizeof(path), "%s/links", folder);

@@ -80,6 +80,9 @@ class Lab:
                         XDG_STATE_HOME=os.path.join(self.folder, "state"),
                         RESEAT_LINKS=os.path.join(self.folder, "links"),
                         XDG_CONFIG_HOME=os.path.join(self.folder, "config"), POCL_CACHE_DIR=cache)
+        # Compilers are to be tried as well, so that a library of binaries is asked for by name.
+        if self.env.setdefault("RESEAT_LIBRARY_LIMIT", "0") != "0":
+            self.env["XDG_CACHE_HOME"] = os.path.join(self.folder, "cache")
         self.env.pop("RESEAT_CONFIG", None)
         self.env.pop("OCL_ICD_FILENAMES", None)
         for vendor in vendors:

@@ -154,6 +154,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
     } flags[] = {{"host_unified", &c->host_unified},
                  {"no_fp64", &c->no_fp64},
                  {"no_images", &c->no_images},
+                 {"no_compiler", &c->no_compiler},
                  {"no_times", &c->no_times},
                  {"no_barrier_times", &c->no_barrier_times},
                  {"own_memory", &c->own_memory},

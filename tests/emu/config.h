@@ -39,7 +39,8 @@ struct emu_config {
     cl_uint version; /**< 120 for 1.2; never 0. */
     enum emu_callbacks callbacks;
     uint64_t link_mb_s, launch_ms, build_ms, release_ms;
-    bool has_extensions, host_unified, no_fp64, no_images, no_times, no_barrier_times, has_uuid;
+    bool has_extensions, host_unified, no_fp64, no_images, no_compiler, no_times, no_barrier_times,
+        has_uuid;
     bool own_memory, late_status, greedy, careless;
     bool lost_hangs;   /**< Once it vanished its waits never return, and its commands never end. */
     cl_int lost_error; /**< What its calls say then; 0: what fits each. */

@@ -161,6 +161,11 @@ static size_t number_info(struct emu_device *device, cl_device_info param, void 
         if (!config->no_images)
             return 0;
         break;
+    case CL_DEVICE_COMPILER_AVAILABLE:
+    case CL_DEVICE_LINKER_AVAILABLE:
+        if (!config->no_compiler)
+            return 0;
+        break;
     case CL_DEVICE_MEM_BASE_ADDR_ALIGN:
         if (config->mem_align == 0)
             return 0;

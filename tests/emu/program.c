@@ -81,6 +81,9 @@ static cl_int build_emulate(const struct emu_program *program, struct emu_device
     cl_int err = CL_SUCCESS;
     for (cl_uint i = 0; i < count; i++) {
         const struct emu_config *config = &devices[i]->config;
+        /* A binary has no source. */
+        if (config->no_compiler && text[0] != '\0')
+            return CL_COMPILER_NOT_AVAILABLE;
         emu_sleep_ms(config->build_ms);
         if ((config->build_fails[0] != '\0' && emu_config_matches(config->build_fails, text)) ||
             (config->no_fp64 && needs_fp64(text)))

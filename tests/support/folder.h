@@ -43,7 +43,7 @@ static inline void folder_make(char path[SCRATCH_MAX])
 
 static inline void folder_put(const char *folder, const char *name, const char *text)
 {
-    char path[512];
+    char path[4200];
     FILE *file;
 
     snprintf(path, sizeof(path), "%s/%s", folder, name);

@@ -1,0 +1,482 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/verb.h"
+#include "agent/config/config.h"
+#include "agent/config/device_names.h"
+#include "agent/config/paths.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+#include "state/library/library.h"
+
+/* The library of device binaries, as its owner looks after it. */
+
+#define LIST_MS 60000
+#define DAY_MS  (UINT64_C(24) * 60 * 60 * 1000)
+
+/* So much of a name tells entries apart for people; --json has all of it. */
+#define KEY_SHOWN 12
+
+/** Where it is, and its limit. 0, or an exit status after having said what is wrong. */
+static int find_library(const struct output *output, struct library *ret_library)
+{
+    struct config_error wrong;
+    struct config config;
+    int error = paths_binaries(ret_library->folder);
+
+    if (error)
+        return output_fail(output, ERR_FAILED, "the library's folder: %s", strerror(-error));
+    if (config_load_effective(NULL, 0, &config, &wrong)) {
+        char text[CONFIG_REASON_MAX + PATH_MAX];
+        config_error_format(&wrong, text, sizeof(text));
+        return output_fail(output, ERR_USAGE, "%s", text);
+    }
+    ret_library->limit = config_policy(&config)->library_mib << 20;
+    config_finish(&config);
+    return 0;
+}
+
+static int read_library(const struct output *output, bool whole, struct library *ret_library,
+                        struct library_list *ret_list)
+{
+    char problem[FOLDER_PROBLEM_MAX];
+    int status = find_library(output, ret_library);
+
+    if (!status && library_list(ret_library, whole, ret_list, problem))
+        status = output_fail(output, ERR_FAILED, "%s", problem);
+    return status;
+}
+
+static const char *origin_name(const struct library_item *item)
+{
+    static const char *const names[] = {
+        [LIBRARY_BUILT] = "built", [LIBRARY_ADDED] = "added", [LIBRARY_UNFIT] = "unfit"};
+
+    return item->damaged ? "damaged" : names[item->entry.origin];
+}
+
+static json_t *item_json(const struct library_item *item)
+{
+    const struct library_entry *entry = &item->entry;
+    json_t *object = json_object(), *kernels = json_array();
+    char *CLEANUP(cleanup_free) names = strdup(item->damaged ? "" : entry->kernels);
+
+    for (char *rest = names, *name = strsep(&rest, ";"); name; name = strsep(&rest, ";"))
+        if (*name)
+            json_array_append_new(kernels, output_text(name));
+    json_object_set_new(object, "key", output_text(item->name));
+    json_object_set_new(object, "origin", json_string(origin_name(item)));
+    json_object_set_new(object, "device", output_text(item->damaged ? "" : entry->device));
+    json_object_set_new(object, "platform", output_text(item->damaged ? "" : entry->platform));
+    json_object_set_new(object, "driver", output_text(item->damaged ? "" : entry->driver));
+    json_object_set_new(object, "kernels", kernels);
+    json_object_set_new(object, "size_bytes", json_integer((json_int_t)item->size));
+    json_object_set_new(object, "used_ms", json_integer((json_int_t)item->used_ms));
+    json_object_set_new(object, "created_ms",
+                        json_integer(item->damaged ? 0 : (json_int_t)entry->created_ms));
+    return object;
+}
+
+/** The entries that @chosen has, or all; each is said only once. */
+static json_t *list_json(const struct output *output, int status, const struct library *library,
+                         const struct library_list *list, const bool *chosen)
+{
+    json_t *object = output_object(output, status), *entries = json_array();
+
+    for (size_t i = 0; i < list->count; i++)
+        if (!chosen || chosen[i])
+            json_array_append_new(entries, item_json(&list->items[i]));
+    json_object_set_new(object, "folder", output_text(library->folder));
+    json_object_set_new(object, "size_bytes", json_integer((json_int_t)list->size));
+    json_object_set_new(object, "limit_bytes", json_integer((json_int_t)library->limit));
+    json_object_set_new(object, "entries", entries);
+    return object;
+}
+
+/* ---- list ---- */
+
+static int print_items(const struct library *library, const struct library_list *list)
+{
+    enum { KEY, ORIGIN, DEVICE, DRIVER, SIZE, USED, KERNELS };
+    static const struct table_column columns[] = {
+        {"KEY"},  {"ORIGIN"}, {"DEVICE"}, {"DRIVER"}, {"SIZE", .right = true},
+        {"USED"}, {"KERNELS"}};
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    char size[32], limit[32];
+
+    for (size_t i = 0; i < list->count; i++) {
+        const struct library_item *item = &list->items[i];
+        time_t used = (time_t)(item->used_ms / 1000);
+        char key[KEY_SHOWN + 1], day[32] = "";
+        struct tm local;
+        snprintf(key, sizeof(key), "%.*s", KEY_SHOWN, item->name);
+        bytes_text(item->size, size, sizeof(size));
+        if (localtime_r(&used, &local))
+            strftime(day, sizeof(day), "%Y-%m-%d %H:%M", &local);
+        table_add(table, NULL);
+        table_put(table, KEY, key);
+        table_put(table, ORIGIN, origin_name(item));
+        table_put(table, DEVICE, item->damaged ? "" : item->entry.device);
+        table_put(table, DRIVER, item->damaged ? "" : item->entry.driver);
+        table_put(table, SIZE, size);
+        table_put(table, USED, day);
+        table_put(table, KERNELS, item->damaged ? "" : item->entry.kernels);
+    }
+    int status = table_print(table);
+    bytes_text(list->size, size, sizeof(size));
+    bytes_text(library->limit, limit, sizeof(limit));
+    printf("%zu %s, %s of at most %s in %s\n", list->count, list->count == 1 ? "entry" : "entries",
+           size, limit, library->folder);
+    return status ? status : output_done();
+}
+
+static int run_list(struct call *call)
+{
+    struct library_list list;
+    struct library library;
+    int status = read_library(&call->output, false, &library, &list);
+
+    if (status)
+        return status;
+    status = call->output.json
+                 ? output_print(list_json(&call->output, 0, &library, &list, NULL), STATUS_DONE)
+                 : print_items(&library, &list);
+    library_list_finish(&list);
+    return status;
+}
+
+const struct verb verb_library_list = {
+    .name = "library list",
+    .summary = "List what the library of device binaries has, the last used first.",
+    .text = "What drivers build of programs under reseat is kept, so that a build on a kind of "
+            "device is done once. ORIGIN is built, added (by reseat library add), or unfit: that "
+            "program is always built from source, because the driver's binary says other things of "
+            "its kernels.",
+    .run = run_list,
+};
+
+/* ---- verify and prune ---- */
+
+/** Remove what is chosen, and say so. */
+static int remove_chosen(const struct output *output, const struct library *library,
+                         const struct library_list *list, bool *chosen, const char *what)
+{
+    uint64_t size = 0;
+    size_t count = 0;
+    char text[32];
+
+    for (size_t i = 0; i < list->count; i++) {
+        int error = chosen[i] ? library_remove(library, list->items[i].name) : -ENOENT;
+        if (error && error != -ENOENT)
+            output_note(output, "%s: %s", list->items[i].name, strerror(-error));
+        chosen[i] = !error;
+        count += !error;
+        size += error ? 0 : list->items[i].size;
+    }
+    if (output->json) {
+        json_t *object = list_json(output, STATUS_DONE, library, list, chosen);
+        json_object_set_new(object, "removed", json_integer((json_int_t)count));
+        json_object_set_new(object, "removed_bytes", json_integer((json_int_t)size));
+        return output_print(object, STATUS_DONE);
+    }
+    bytes_text(size, text, sizeof(text));
+    printf("%zu %s%s removed, %s\n", count, what, count == 1 ? "entry" : "entries", text);
+    return output_done();
+}
+
+struct verify {
+    bool remove;
+};
+
+static const struct verb_option verify_options[] = {
+    {"remove", NULL, "Remove what is damaged. It is built again when it is needed.",
+     OPTION_VALUE(struct verify, remove)},
+    {NULL}};
+
+static int report_damage(const struct output *output, const struct library *library,
+                         const struct library_list *list, const bool *chosen, size_t damaged)
+{
+    int status = damaged ? STATUS_ROLLED_BACK : STATUS_DONE;
+
+    if (output->json) {
+        json_t *object = list_json(output, status, library, list, chosen);
+        json_object_set_new(object, "damaged", json_integer((json_int_t)damaged));
+        if (damaged)
+            output_add_error(object, ERR_FAILED, "there are damaged entries");
+        return output_print(object, status);
+    }
+    for (size_t i = 0; i < list->count; i++)
+        if (chosen[i])
+            printf("%s is damaged\n", list->items[i].name);
+    printf("%zu of %zu entries are damaged%s\n", damaged, list->count,
+           damaged ? "; reseat library verify --remove removes them" : "");
+    return output_done() ? STATUS_ROLLED_BACK : status;
+}
+
+static int run_verify(struct call *call)
+{
+    const struct verify *verify = call->options;
+    struct library_list list;
+    struct library library;
+    size_t damaged = 0;
+    int status = read_library(&call->output, true, &library, &list);
+
+    if (status)
+        return status;
+    bool *CLEANUP(cleanup_free) chosen = calloc(list.count + 1, sizeof(*chosen));
+    for (size_t i = 0; chosen && i < list.count; i++) {
+        chosen[i] = list.items[i].damaged;
+        damaged += chosen[i];
+    }
+    if (!chosen)
+        status = output_fail(&call->output, ERR_FAILED, "there is not enough memory");
+    else if (verify->remove)
+        status = remove_chosen(&call->output, &library, &list, chosen, "damaged ");
+    else
+        status = report_damage(&call->output, &library, &list, chosen, damaged);
+    library_list_finish(&list);
+    return status;
+}
+
+const struct verb verb_library_verify = {
+    .name = "library verify",
+    .summary = "Compare the checksum of each entry of the library of device binaries.",
+    .text = "The exit status is 1 where some are damaged and stay. A program that comes to a "
+            "damaged one removes it and builds from source.",
+    .options = verify_options,
+    .size = sizeof(struct verify),
+    .run = run_verify,
+};
+
+struct prune {
+    uint64_t days;
+    bool limited; /**< --older was given. */
+    const char *device;
+    bool all;
+};
+
+static int take_older(struct call *call, const struct verb_option *option, const char *text)
+{
+    static const struct verb_option days = {.number = "days", .least = 0, .most = 36500};
+    struct prune *prune = call->options;
+
+    if (!verb_parse_number(text, &days, &prune->days))
+        return output_usage(&call->output, "--%s takes a number of days, 0 to 36500", option->name);
+    prune->limited = true;
+    return 0;
+}
+
+static const struct verb_option prune_options[] = {
+    {"older", "DAYS", "Remove what was not used for as many days.", .take = take_older},
+    {"device", "TEXT", "Remove what is for devices whose driver calls them so, or with that in it.",
+     OPTION_VALUE(struct prune, device)},
+    {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},
+    {NULL}};
+
+/** What all options that were given mean; without any, what is over the limit. */
+static void choose(const struct prune *prune, const struct library *library,
+                   const struct library_list *list, bool *chosen)
+{
+    uint64_t now = clock_wall_ms(), kept = list->size;
+
+    for (size_t i = list->count; i-- > 0;) {
+        const struct library_item *item = &list->items[i];
+        if (!prune->limited && !prune->device && !prune->all) {
+            chosen[i] = kept > library->limit;
+            kept -= chosen[i] ? item->size : 0;
+            continue;
+        }
+        chosen[i] =
+            prune->all ||
+            ((!prune->limited || item->used_ms + prune->days * DAY_MS <= now) &&
+             (!prune->device || (!item->damaged && strstr(item->entry.device, prune->device))));
+    }
+}
+
+static int run_prune(struct call *call)
+{
+    struct library_list list;
+    struct library library;
+    int status = read_library(&call->output, false, &library, &list);
+
+    if (status)
+        return status;
+    bool *CLEANUP(cleanup_free) chosen = calloc(list.count + 1, sizeof(*chosen));
+    if (chosen) {
+        choose(call->options, &library, &list, chosen);
+        status = remove_chosen(&call->output, &library, &list, chosen, "");
+    } else {
+        status = output_fail(&call->output, ERR_FAILED, "there is not enough memory");
+    }
+    library_list_finish(&list);
+    return status;
+}
+
+const struct verb verb_library_prune = {
+    .name = "library prune",
+    .summary = "Remove entries of the library of device binaries.",
+    .text = "Without options, what was not used for the longest, until the rest is within the "
+            "setting library-limit. With --older and --device, what both fit.",
+    .options = prune_options,
+    .size = sizeof(struct prune),
+    .run = run_prune,
+};
+
+/* ---- add ---- */
+
+struct add {
+    const char *device, *source, *il, *options;
+};
+
+static const struct verb_option add_options[] = {
+    {"device", "DEVICE", "What it is for, as reseat devices shows it.", .required = true,
+     OPTION_VALUE(struct add, device)},
+    {"source", "FILE",
+     "The program's source, exactly as it gives it to OpenCL. What it includes is read now.",
+     OPTION_VALUE(struct add, source)},
+    {"il", "FILE", "Its IL instead, as it gives that.", OPTION_VALUE(struct add, il)},
+    {"options", "TEXT", "What the program builds it with. Blanks between words do not matter.",
+     OPTION_VALUE(struct add, options)},
+    {NULL}};
+
+static int read_file(const struct output *output, const char *path, char **ret_bytes,
+                     size_t *ret_size)
+{
+    char *CLEANUP(cleanup_free) bytes = NULL;
+    size_t size = 0;
+    int error = paths_read(path, LIBRARY_ENTRY_MAX / 2, &bytes, &size);
+
+    if (error || !size)
+        return output_fail(output, ERR_FAILED, "%s: %s", path,
+                           error ? strerror(-error) : "it is empty");
+    *ret_bytes = bytes;
+    *ret_size = size;
+    bytes = NULL;
+    return 0;
+}
+
+/** What the program does: source or IL, and how it is built. */
+static int make_recipe(const struct output *output, const struct add *add,
+                       struct recipe **ret_recipe)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) base = NULL;
+    struct recipe *CLEANUP(recipe_unref_pointer) built = NULL;
+    char *CLEANUP(cleanup_free) bytes = NULL;
+    const char *text;
+    size_t size;
+    int status = read_file(output, add->source ? add->source : add->il, &bytes, &size);
+
+    if (status)
+        return status;
+    text = bytes;
+    int error = add->source ? recipe_source(1, &text, &size, &base) : recipe_il(bytes, size, &base);
+    if (!error)
+        error = recipe_built(base, add->options, NULL, 0, &built);
+    if (!error)
+        error = recipe_keep_headers(built);
+    if (error)
+        return output_fail(output, ERR_FAILED, "%s", strerror(-error));
+    *ret_recipe = built;
+    built = NULL;
+    return 0;
+}
+
+static int keep(const struct output *output, const struct add *add, const char *path,
+                const struct inventory_entry *device)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
+    char *CLEANUP(cleanup_free) binary = NULL;
+    struct library_entry entry = {
+        .origin = LIBRARY_ADDED,
+        .created_ms = clock_wall_ms(),
+        .device = devinfo_string(&device->info, CL_DEVICE_NAME),
+        .platform = device->key.platform,
+        .driver = devinfo_string(&device->info, CL_DRIVER_VERSION),
+        .kernels = "",
+        .log = "",
+    };
+    struct library_key key;
+    struct library library;
+    char name[LIBRARY_NAME_MAX];
+    int status = find_library(output, &library);
+
+    if (!status)
+        status = read_file(output, path, &binary, &entry.binary_size);
+    if (!status)
+        status = make_recipe(output, add, &recipe);
+    if (status)
+        return status;
+    entry.binary = binary;
+    int error = library_key(recipe, "", &device->key, &device->info, &key);
+    if (error == -ENOTSUP) {
+        return output_fail(output, ERR_REFUSED,
+                           "that source is something else each time: it names the date or the "
+                           "time, or includes more than can be kept");
+    }
+    error = error ? error : library_keep(&library, &key, &entry);
+    if (error) {
+        return output_fail(output, ERR_FAILED, "%s: %s", library.folder,
+                           error == -E2BIG  ? "it is larger than the library may be (library-limit)"
+                           : !library.limit ? "the library is switched off (library-limit = 0)"
+                                            : strerror(-error));
+    }
+    library_name(&key, name);
+    if (output->json) {
+        json_t *object = output_object(output, STATUS_DONE);
+        json_object_set_new(object, "key", output_text(name));
+        json_object_set_new(object, "device", output_text(device->name));
+        return output_print(object, STATUS_DONE);
+    }
+    printf("added for %s: %.*s\n", device->name, KEY_SHOWN, name);
+    return output_done();
+}
+
+static int run_add(struct call *call)
+{
+    static const struct question question = {MSG_DEVICES, "list devices", true, LIST_MS};
+    const struct output *output = &call->output;
+    const struct add *add = call->options;
+    const struct inventory_entry *device;
+    struct inventory inventory = {0};
+    char error[PROTOCOL_TEXT_MAX];
+    struct frame frame;
+    json_t *answer;
+
+    if (!add->source == !add->il)
+        return output_usage(output, "give either --source or --il");
+    frame_init(&frame, MSG_DEVICES);
+    ask_put_environment(&frame);
+    int status = ask(output, &question, &frame, &answer);
+    if (status)
+        return status;
+    int result = inventory_read(member_text(answer, "inventory"), &inventory);
+    json_decref(answer);
+    if (result)
+        return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
+                           strerror(-result));
+    result = device_resolve(&inventory, add->device, &device, error, sizeof(error));
+    if (result)
+        status =
+            output_fail(output, result == -ENOTUNIQ ? ERR_AMBIGUOUS : ERR_NO_DEVICE, "%s", error);
+    else
+        status = keep(output, add, call->words[0], device);
+    inventory_finish(&inventory);
+    return status;
+}
+
+const struct verb verb_library_add = {
+    .name = "library add",
+    .arguments = "FILE",
+    .summary = "Add a binary that a vendor's tools made to the library of device binaries.",
+    .text =
+        "A program under reseat that builds that source, or IL, with those options on such a "
+        "device gets this binary. So programs run on, and can be moved to, devices that have no "
+        "compiler. A driver that refuses it has the program built from source.",
+    .options = add_options,
+    .size = sizeof(struct add),
+    .run = run_add,
+};

@@ -1,0 +1,163 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "state/library/library_priv.h"
+
+/*
+ * An entry's file, little-endian: a header of fixed size, then the strings, each with its NUL, then
+ * the binary. The checksum is against damage, of which a folder that is the user's alone has to
+ * fear nothing worse: it is of everything but itself.
+ */
+
+#define VERSION 1u
+
+static const char magic[8] = {'R', 'E', 'S', 'E', 'A', 'T', 'B', '\n'};
+
+enum {
+    VERSION_OFFSET = 8,
+    ORIGIN_OFFSET = 12,
+    CHECKSUM_OFFSET = 16,
+    KEY_OFFSET = 32,
+    ANSWERS_OFFSET = 64,
+    CREATED_OFFSET = 96,
+    GLOBALS_OFFSET = 104,
+    TYPE_OFFSET = 112,
+    KERNEL_COUNT_OFFSET = 116,
+    LENGTHS_OFFSET = 120,
+    BINARY_SIZE_OFFSET = LENGTHS_OFFSET + 5 * 8,
+    HEADER_SIZE = BINARY_SIZE_OFFSET + 8,
+};
+
+/* The log comes last: the front of a file has the others. */
+enum { DEVICE, PLATFORM, DRIVER, KERNELS, LOG, STRINGS };
+
+_Static_assert(sizeof(XXH128_canonical_t) == KEY_OFFSET - CHECKSUM_OFFSET, "room for a checksum");
+
+static void encode(unsigned char *bytes, uint64_t value, unsigned size)
+{
+    for (unsigned i = 0; i < size; i++)
+        bytes[i] = (unsigned char)(value >> (8 * i));
+}
+
+static uint64_t decode(const unsigned char *bytes, unsigned size)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < size; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return value;
+}
+
+static XXH128_canonical_t checksum(const unsigned char *bytes, size_t size)
+{
+    XXH128_canonical_t canonical;
+    XXH64_hash_t front = XXH64(bytes, CHECKSUM_OFFSET, 0);
+    XXH128_canonicalFromHash(&canonical,
+                             XXH3_128bits_withSeed(bytes + KEY_OFFSET, size - KEY_OFFSET, front));
+    return canonical;
+}
+
+unsigned char *library_entry_write(const struct library_entry *entry, const struct library_key *key,
+                                   size_t *ret_size)
+{
+    const char *const strings[STRINGS] = {entry->device, entry->platform, entry->driver,
+                                          entry->kernels, entry->log};
+    size_t size = HEADER_SIZE;
+    if (entry->binary_size > LIBRARY_ENTRY_MAX)
+        return NULL;
+    for (size_t i = 0; i < STRINGS; i++)
+        size += strlen(strings[i]) + 1;
+    size += entry->binary_size;
+    unsigned char *bytes = size <= LIBRARY_ENTRY_MAX ? calloc(1, size) : NULL;
+    if (!bytes)
+        return NULL;
+    memcpy(bytes, magic, sizeof(magic));
+    encode(bytes + VERSION_OFFSET, VERSION, 4);
+    encode(bytes + ORIGIN_OFFSET, entry->origin, 4);
+    memcpy(bytes + KEY_OFFSET, key->bytes, sizeof(key->bytes));
+    memcpy(bytes + ANSWERS_OFFSET, entry->answers, sizeof(entry->answers));
+    encode(bytes + CREATED_OFFSET, entry->created_ms, 8);
+    encode(bytes + GLOBALS_OFFSET, entry->globals, 8);
+    encode(bytes + TYPE_OFFSET, entry->type, 4);
+    encode(bytes + KERNEL_COUNT_OFFSET, entry->kernel_count, 4);
+    encode(bytes + BINARY_SIZE_OFFSET, entry->binary_size, 8);
+    unsigned char *at = bytes + HEADER_SIZE;
+    for (size_t i = 0; i < STRINGS; i++) {
+        size_t length = strlen(strings[i]);
+        encode(bytes + LENGTHS_OFFSET + 8 * i, length, 8);
+        memcpy(at, strings[i], length);
+        at += length + 1;
+    }
+    if (entry->binary_size)
+        memcpy(at, entry->binary, entry->binary_size);
+    XXH128_canonical_t sum = checksum(bytes, size);
+    memcpy(bytes + CHECKSUM_OFFSET, &sum, sizeof(sum));
+    *ret_size = size;
+    return bytes;
+}
+
+/* The strings, as far as @size goes; what is left of the file is the binary. */
+static int read_strings(const unsigned char *bytes, size_t size, uint64_t file_size, size_t count,
+                        const char **ret_strings)
+{
+    uint64_t at = HEADER_SIZE;
+    for (size_t i = 0; i < STRINGS; i++) {
+        uint64_t length = decode(bytes + LENGTHS_OFFSET + 8 * i, 8);
+        if (length >= file_size - at)
+            return -EBADMSG;
+        if (i < count) {
+            const char *string = (const char *)bytes + at;
+            if (length >= size - at || memchr(string, '\0', (size_t)length) || string[length])
+                return -EBADMSG;
+            ret_strings[i] = string;
+        }
+        at += length + 1;
+    }
+    return decode(bytes + BINARY_SIZE_OFFSET, 8) == file_size - at ? 0 : -EBADMSG;
+}
+
+int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_size,
+                       const struct library_key *key, struct library_entry *ret_entry)
+{
+    const char *strings[STRINGS] = {"", "", "", "", ""};
+    bool whole = size == file_size;
+    if (size < HEADER_SIZE || file_size > LIBRARY_ENTRY_MAX ||
+        memcmp(bytes, magic, sizeof(magic)) != 0 || decode(bytes + VERSION_OFFSET, 4) != VERSION ||
+        memcmp(bytes + KEY_OFFSET, key->bytes, sizeof(key->bytes)) != 0)
+        return -EBADMSG;
+    if (whole) {
+        XXH128_canonical_t sum = checksum(bytes, size);
+        if (memcmp(bytes + CHECKSUM_OFFSET, &sum, sizeof(sum)) != 0)
+            return -EBADMSG;
+    }
+    struct library_entry entry = {
+        .origin = (enum library_origin)decode(bytes + ORIGIN_OFFSET, 4),
+        .created_ms = decode(bytes + CREATED_OFFSET, 8),
+        .kernel_count = (uint32_t)decode(bytes + KERNEL_COUNT_OFFSET, 4),
+        .type = (uint32_t)decode(bytes + TYPE_OFFSET, 4),
+        .globals = decode(bytes + GLOBALS_OFFSET, 8),
+        .binary_size = (size_t)decode(bytes + BINARY_SIZE_OFFSET, 8),
+    };
+    if (entry.origin < LIBRARY_BUILT || entry.origin > LIBRARY_UNFIT ||
+        read_strings(bytes, size, file_size, whole ? STRINGS : LOG, strings) != 0)
+        return -EBADMSG;
+    memcpy(entry.answers, bytes + ANSWERS_OFFSET, sizeof(entry.answers));
+    entry.device = strings[DEVICE];
+    entry.platform = strings[PLATFORM];
+    entry.driver = strings[DRIVER];
+    entry.kernels = strings[KERNELS];
+    entry.log = strings[LOG];
+    if (whole)
+        entry.binary = bytes + (size - entry.binary_size);
+    *ret_entry = entry;
+    return 0;
+}
+
+void library_entry_finish(struct library_entry *entry)
+{
+    free(entry->bytes);
+    *entry = (struct library_entry){0};
+}

@@ -1,0 +1,281 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+#include "state/program/program_library.h"
+#include "state/program/program_priv.h"
+
+/*
+ * Programs from the library of device binaries, and into it. A driver may leave out of its binaries
+ * what it says of a program that it built itself, so a binary counts only while its kernels answer
+ * as those did that were built from source; what the build said is kept beside it.
+ */
+
+/* Whatever can be launched. What is only compiled is made again: few drivers give a binary of it.
+ */
+static bool is_kept(const struct recipe *recipe)
+{
+    return recipe_binary_type(recipe) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
+}
+
+static int key_of(const struct recipe *recipe, const struct device *device, const char *prologue,
+                  struct library_key *ret_key)
+{
+    return library_key(recipe, prologue, &device->key, &device->info, ret_key);
+}
+
+/* What was built here, else what an operator added, who knows of no prologue. */
+static int find(const struct recipe *recipe, const struct device *device,
+                struct library_key *ret_key, struct library_entry *ret_entry)
+{
+    struct library_key key, plain;
+    struct library_entry entry;
+    int err = key_of(recipe, device, program_prologue, &key);
+    if (err)
+        return err;
+    *ret_key = key;
+    err = library_find(&the_library, &key, ret_entry);
+    if (err != -ENOENT || !program_prologue[0] || key_of(recipe, device, "", &plain) != 0)
+        return err;
+    if (library_find(&the_library, &plain, &entry) != 0)
+        return err;
+    if (entry.origin == LIBRARY_ADDED) {
+        *ret_entry = entry;
+        return 0;
+    }
+    library_entry_finish(&entry);
+    return err;
+}
+
+/* The driver says that it cannot use it, rather than that it has no room. */
+static bool is_refusal(cl_int error)
+{
+    return error == CL_INVALID_BINARY || error == CL_INVALID_PROGRAM ||
+           error == CL_INVALID_PROGRAM_EXECUTABLE || error == CL_INVALID_VALUE ||
+           error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_OPERATION ||
+           error == CL_BUILD_PROGRAM_FAILURE || error == CL_LINK_PROGRAM_FAILURE;
+}
+
+/* A build takes the program's options, which a driver may need for what it still compiles; a link's
+ * are in the binary. */
+static char *options_of(const struct recipe *recipe, const struct residence *residence)
+{
+    const struct recipe *origin = recipe_origin(recipe);
+    if (recipe->kind == RECIPE_BUILT && recipe->inputs[0] == origin)
+        return recipe_driver_options(origin, residence, recipe->options);
+    return strdup("");
+}
+
+static cl_int make(const struct recipe *recipe, const struct library_entry *entry,
+                   struct residence *residence, cl_program *ret_real)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    const cl_device_id device = residence->device->id;
+    const unsigned char *binary = entry->binary;
+    cl_int status = CL_SUCCESS, error = CL_SUCCESS;
+    char *CLEANUP(cleanup_free) options = options_of(recipe, residence);
+    if (!options)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_program real = cl->clCreateProgramWithBinary(residence->context, 1, &device,
+                                                    &entry->binary_size, &binary, &status, &error);
+    if (!real)
+        return error != CL_SUCCESS ? error : CL_INVALID_BINARY;
+    error = error != CL_SUCCESS ? error : status;
+    if (error == CL_SUCCESS)
+        error = cl->clBuildProgram(real, 1, &device, options, NULL, NULL);
+    if (error != CL_SUCCESS) {
+        cl->clReleaseProgram(real);
+        return error;
+    }
+    *ret_real = real;
+    return CL_SUCCESS;
+}
+
+/* The driver's own words about it, in @outcome, become those of the build from source. */
+static cl_int take_outcome(const struct library_entry *entry, struct residence *residence,
+                           cl_program real, struct program_outcome *outcome)
+{
+    unsigned char answers[CONTENT_HASH_SIZE];
+    program_outcome_query(residence, real, outcome);
+    if (outcome->status != CL_BUILD_SUCCESS || outcome->type != CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+        return CL_INVALID_BINARY;
+    if (entry->origin == LIBRARY_ADDED)
+        return CL_SUCCESS;
+    if (!outcome->kernel_names ||
+        !program_answers_hash(residence, real, outcome->kernel_names, answers))
+        return CL_OUT_OF_HOST_MEMORY;
+    if (memcmp(answers, entry->answers, sizeof(answers)) != 0)
+        return CL_INVALID_KERNEL_DEFINITION;
+    char *log = strdup(entry->log), *names = strdup(entry->kernels);
+    if (!log || !names) {
+        free(log);
+        free(names);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    free(outcome->log);
+    free(outcome->kernel_names);
+    outcome->log = log;
+    outcome->kernel_names = names;
+    outcome->kernel_count = entry->kernel_count;
+    outcome->globals = (size_t)entry->globals;
+    return CL_SUCCESS;
+}
+
+/* In place of what it says of itself: no binary, so that nobody tries it again. */
+static void mark_unfit(const struct library_key *key, const struct library_entry *entry,
+                       const struct residence *residence)
+{
+    struct library_entry unfit = *entry;
+    log_info("binaries of %s say other things of a program's kernels (%s) than its compiler does: "
+             "it is always built from source",
+             device_name(residence->device), entry->kernels);
+    unfit.origin = LIBRARY_UNFIT;
+    unfit.log = "";
+    unfit.binary_size = 0;
+    (void)!library_keep(&the_library, key, &unfit);
+}
+
+static void refused(const struct library_key *key, const struct library_entry *entry,
+                    const struct residence *residence, cl_int error, struct program_lookup *lookup)
+{
+    char name[LIBRARY_NAME_MAX];
+    library_name(key, name);
+    if (error == CL_INVALID_KERNEL_DEFINITION) {
+        mark_unfit(key, entry, residence);
+    } else if (!is_refusal(error)) {
+        log_info("the library's binary %s cannot be used now (error %d)", name, error);
+    } else if (entry->origin == LIBRARY_ADDED) {
+        log_warn("%s refuses the binary %s that was added to the library (error %d): the program "
+                 "is built from source",
+                 device_name(residence->device), name, error);
+    } else {
+        log_info("%s refuses the library's binary %s (error %d): built from source again",
+                 device_name(residence->device), name, error);
+        library_drop(&the_library, key);
+        lookup->keep = true;
+    }
+}
+
+bool program_library_load(const struct recipe *recipe, struct residence *residence,
+                          cl_program *ret_real, struct program_outcome *outcome,
+                          struct program_lookup *ret_lookup)
+{
+    struct library_entry CLEANUP(library_entry_finish) entry = {0};
+    const struct device *device = residence->device;
+    struct program_outcome told = {0};
+    cl_program real = NULL;
+    ret_lookup->keep = false;
+    if (!library_is_on(&the_library) || !is_kept(recipe) ||
+        device_version(device) < CL_MAKE_VERSION(1, 2, 0))
+        return false;
+    int err = find(recipe, device, &ret_lookup->key, &entry);
+    if (err) {
+        ret_lookup->keep =
+            err == -ENOENT && !(device->quirks & (QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL));
+        return false;
+    }
+    if (entry.origin == LIBRARY_UNFIT)
+        return false;
+    cl_int error = make(recipe, &entry, residence, &real);
+    if (error == CL_SUCCESS)
+        error = take_outcome(&entry, residence, real, &told);
+    if (error == CL_SUCCESS) {
+        log_debug("a program with the kernels %s is made from the library's binary for %s",
+                  told.kernel_names ? told.kernel_names : "", device_name(device));
+        *outcome = told;
+        *ret_real = real;
+        return true;
+    }
+    program_outcome_finish(&told);
+    if (real)
+        residence->cl->clReleaseProgram(real);
+    refused(&ret_lookup->key, &entry, residence, error, ret_lookup);
+    return false;
+}
+
+/* The bytes: free(). NULL where the driver has none, or without memory. */
+static unsigned char *read_binary(const struct residence *residence, cl_program real,
+                                  size_t *ret_size)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    size_t sizes[2] = {0}, written = 0;
+    /* For one device was it made, and more than one size would be for others. */
+    if (cl->clGetProgramInfo(real, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes, &written) !=
+            CL_SUCCESS ||
+        written != sizeof(sizes[0]) || sizes[0] == 0 || sizes[0] > LIBRARY_ENTRY_MAX)
+        return NULL;
+    unsigned char *binary = calloc(1, sizes[0]), *binaries[] = {binary};
+    if (binary && cl->clGetProgramInfo(real, CL_PROGRAM_BINARIES, sizeof(binaries), binaries,
+                                       NULL) != CL_SUCCESS) {
+        free(binary);
+        return NULL;
+    }
+    *ret_size = sizes[0];
+    return binary;
+}
+
+void program_library_keep(const struct program_lookup *lookup, struct residence *residence,
+                          cl_program real, const struct program_outcome *outcome)
+{
+    const struct device *device = residence->device;
+    struct library_entry entry = {
+        .origin = LIBRARY_BUILT,
+        .created_ms = clock_wall_ms(),
+        .device = devinfo_string(&device->info, CL_DEVICE_NAME),
+        .platform = device->key.platform,
+        .driver = devinfo_string(&device->info, CL_DRIVER_VERSION),
+        .kernels = outcome->kernel_names,
+        .kernel_count = (uint32_t)outcome->kernel_count,
+        .type = outcome->type,
+        .globals = outcome->globals,
+        .log = outcome->log ? outcome->log : "",
+    };
+    if (outcome->status != CL_BUILD_SUCCESS || outcome->type != CL_PROGRAM_BINARY_TYPE_EXECUTABLE ||
+        !outcome->kernel_names ||
+        !program_answers_hash(residence, real, outcome->kernel_names, entry.answers))
+        return;
+    unsigned char *CLEANUP(cleanup_free) binary = read_binary(residence, real, &entry.binary_size);
+    entry.binary = binary;
+    if (binary && library_keep(&the_library, &lookup->key, &entry) == 0)
+        log_debug("the binary for %s of a program with the kernels %s is in the library now",
+                  device_name(device), entry.kernels);
+}
+
+/* Can it be made where nothing compiles? */
+static bool is_makeable(const struct recipe *recipe, const struct device *device)
+{
+    struct library_entry CLEANUP(library_entry_finish) entry = {0};
+    struct library_key key;
+    /* As recipe_follow() goes. */
+    while (recipe && recipe->kind == RECIPE_BUILT && is_kept(recipe->inputs[0]))
+        recipe = recipe->inputs[0];
+    if (!recipe || recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
+        return true;
+    return library_is_on(&the_library) && is_kept(recipe) &&
+           find(recipe, device, &key, &entry) == 0 && entry.origin != LIBRARY_UNFIT;
+}
+
+bool program_library_serves(const struct seat *seat, const struct device *device, char *ret_kernels,
+                            size_t size)
+{
+    uintptr_t cursor = 0;
+    struct program *program;
+    bool serves = true;
+    if (devinfo_scalar(&device->info, CL_DEVICE_COMPILER_AVAILABLE, CL_TRUE))
+        return true;
+    while (serves && (program = object_next(OBJECT_PROGRAM, &cursor))) {
+        pthread_mutex_lock(&program->lock);
+        struct recipe *CLEANUP(recipe_unref_pointer) recipe =
+            program->recipe ? recipe_ref(program->recipe) : NULL;
+        const char *names = program->details->kernel_names;
+        (void)!snprintf(ret_kernels, size, "%s", names && names[0] ? names : "without a name");
+        pthread_mutex_unlock(&program->lock);
+        serves = context_seat_index(program->context, seat) < 0 || is_makeable(recipe, device);
+        object_unhold(program);
+    }
+    return serves;
+}
