@@ -1,7 +1,9 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "agent/config/paths.h"
@@ -22,8 +24,12 @@ int main(int argc, char **argv)
     if (argc != 2 || device_key_parse(argv[1], &key) || paths_links(the_links.folder))
         return 2;
     if (strcmp(how, "hang") == 0) {
+        /* Locked for as long as one of the two lives, which is not for ever. */
+        int file = open(getenv("FAKE_MEASURE_LOCK"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        flock(file, LOCK_EX);
         signal(SIGTERM, SIG_IGN);
         (void)!fork();
+        alarm(60);
         for (;;)
             pause();
     } else if (strcmp(how, "crash") == 0) {

@@ -94,6 +94,8 @@ step "solver, $gpu -> $cpu -> $gpu while it computes" to_and_fro
 [ -n "$skip_calls" ] || step "calls on $gpu" bench-calls --runs 3
 [ -n "$skip_calls" ] || step "spilling on $gpu" bench-spill --real --mib 512
 step "extraction and injection, and each device's link" transfer_bench ${sizes//,/ }
+step "the transfer pipeline" transfer_bench --pipeline 1024
+step "links" reseat devices --links --measure
 for mib in ${sizes//,/ }; do
     step "$mib MiB between $gpu and $cpu" \
         bench-moves --mib "$mib" --runs 2 --from "$gpu" --to "$cpu" --buffers 10000

@@ -14,8 +14,10 @@
  * ("extraction", "injection": host memory is taken and given back, fresh or kept warm) beside
  * copies through registered memory. Every engine run's bytes are checked.
  *
- * transfer_bench [--sweep] [MIB...]: sizes, by default 64, 1024 and 8192 MiB; --sweep also tries
- * chunk sizes and thread counts, for devices with a link.
+ * transfer_bench [--pipeline] [MIB...]: sizes, by default 64, 1024 and 8192 MiB. --pipeline:
+ * instead, what the cost model chooses beside the best of all chunk sizes, numbers of chunks and
+ * threads, each tried; and the pipeline beside the same stages one after the other, with light and
+ * heavy work on the bytes.
  */
 
 #define MIB         (1ull << 20)
@@ -152,16 +154,17 @@ struct result {
 };
 
 static struct result engine(struct end *from, struct end *to, size_t total, char *bytes,
-                            const struct transfer_shape *shape)
+                            const struct transfer_shape *shape, const struct transfer_work *work)
 {
+    const struct transfer_limits limits = {.work = work};
     struct result result;
     struct transfer *transfer = NULL;
     const struct end *any = from ? from : to;
     struct residence *source = from ? &from->residence : NULL;
     struct residence *target = to ? &to->residence : NULL;
     double begin = seconds();
-    int error = shape ? transfer_create_shaped(source, target, shape, NULL, &transfer)
-                      : transfer_create(source, target, total, NULL, &transfer);
+    int error = shape ? transfer_create_shaped(source, target, shape, &limits, &transfer)
+                      : transfer_create(source, target, total, &limits, &transfer);
     double created = seconds();
     for (size_t i = 0; i < any->count && error == 0; i++) {
         struct transfer_item item = {.from = from ? from->buffers[i] : NULL,
@@ -224,25 +227,9 @@ static double best_plain(struct end *end, size_t total, char *bytes, bool read)
 static struct result best_engine(struct end *from, struct end *to, size_t total, char *bytes,
                                  const struct transfer_shape *shape)
 {
-    struct result a = engine(from, to, total, bytes, shape);
-    struct result b = engine(from, to, total, bytes, shape);
+    struct result a = engine(from, to, total, bytes, shape, NULL);
+    struct result b = engine(from, to, total, bytes, shape, NULL);
     return a.whole < b.whole ? a : b;
-}
-
-static void sweep(struct end *end, size_t total, char *bytes, double read, double write)
-{
-    for (size_t chunk = MIB; chunk <= 16 * MIB; chunk *= 4) {
-        for (unsigned threads = 0; threads <= 16; threads = threads ? threads * 2 : 1) {
-            char what[64];
-            struct transfer_shape shape = {.chunk = chunk, .chunks = 4, .threads = threads};
-            struct result result = best_engine(end, NULL, total, bytes, &shape);
-            snprintf(what, sizeof(what), "  sweep: download");
-            row(what, total, read, &result);
-            result = best_engine(NULL, end, total, bytes, &shape);
-            snprintf(what, sizeof(what), "  sweep: upload");
-            row(what, total, write, &result);
-        }
-    }
 }
 
 /* Through memory that the driver has registered, PINNED bytes at a time: what the link can do.
@@ -327,7 +314,7 @@ static void bench_out_and_in(struct end *end, size_t total, char *source, char *
     buffers_free(end);
 }
 
-static void bench_device(struct end *end, size_t total, char *source, char *target, bool sweeps)
+static void bench_device(struct end *end, size_t total, char *source, char *target)
 {
     if (!buffers_make(end, total, target)) {
         printf("  %llu MiB do not fit\n", (unsigned long long)(total / MIB));
@@ -351,14 +338,12 @@ static void bench_device(struct end *end, size_t total, char *source, char *targ
         if (!engines) {
             plainly = plain(end, total, fresh, true);
         } else {
-            down = engine(end, NULL, total, fresh, NULL);
+            down = engine(end, NULL, total, fresh, NULL, NULL);
             expect_same(source, fresh, total, "download");
             row("download, fresh pages", total, plainly, &down);
         }
         munmap(fresh, total);
     }
-    if (sweeps && residence_has_link(&end->residence))
-        sweep(end, total, target, read, write);
     buffers_free(end);
 }
 
@@ -393,14 +378,179 @@ static uint64_t memory_available(void)
     return kib * 1024;
 }
 
+/* ---- the pipeline ---- */
+
+/* Work of a stated cost: rounds of mixing over each word, whose sum tells that all were seen. */
+struct mixing {
+    unsigned rounds;
+    _Atomic uint64_t sum;
+};
+
+static uint64_t mix(uint64_t word, unsigned rounds)
+{
+    for (unsigned i = 0; i < rounds; i++)
+        word = (word ^ (word >> 29)) * 0xbf58476d1ce4e5b9u;
+    return word;
+}
+
+static void mixing_run(void *data, const char *bytes, size_t size)
+{
+    struct mixing *mixing = data;
+    const uint64_t *words = (const uint64_t *)bytes;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < size / sizeof(*words); i++)
+        sum += mix(words[i], mixing->rounds);
+    atomic_fetch_add(&mixing->sum, sum);
+}
+
+static struct transfer_work mixing_work(struct mixing *mixing, const char *bytes)
+{
+    enum { SIZE = 8 << 20 };
+    double best = 1;
+    for (int i = 0; i < 3; i++) {
+        double begin = seconds();
+        mixing_run(mixing, bytes, SIZE);
+        double took = seconds() - begin;
+        best = took < best ? took : best;
+    }
+    return (struct transfer_work){mixing_run, mixing, {COST_WORK, 5e-6, SIZE / best}};
+}
+
+/* The least of a few, as machines are never quiet. */
+static struct result least_engine(struct end *from, struct end *to, size_t total, char *bytes,
+                                  const struct transfer_shape *shape,
+                                  const struct transfer_work *work, uint64_t expected)
+{
+    struct result least = {.whole = 1e9};
+    struct mixing *mixing = work ? work->data : NULL;
+    for (int i = 0; i < 3; i++) {
+        if (mixing)
+            atomic_store(&mixing->sum, 0);
+        struct result result = engine(from, to, total, bytes, shape, work);
+        if (mixing && atomic_load(&mixing->sum) != expected) {
+            fprintf(stderr, "the work did not see each word once\n");
+            exit(1);
+        }
+        least = result.whole < least.whole ? result : least;
+    }
+    return least;
+}
+
+static void shape_text(const struct transfer_shape *shape, char ret[64])
+{
+    if (shape->chunk)
+        snprintf(ret, 64, "%zu KiB x %u, %u threads", shape->chunk >> 10, shape->chunks,
+                 shape->threads);
+    else
+        snprintf(ret, 64, "straight");
+}
+
+static void try_shape(struct end *from, struct end *to, size_t total, char *bytes,
+                      const struct transfer_shape *shape, struct result *best)
+{
+    struct result result = engine(from, to, total, bytes, shape, NULL);
+    if (result.whole < best->whole) /* once may be luck */
+        result = least_engine(from, to, total, bytes, shape, NULL, 0);
+    *best = result.whole < best->whole ? result : *best;
+}
+
+/* What is chosen beside the best of all. */
+static void bench_choice(struct end *from, struct end *to, size_t total, char *bytes)
+{
+    static const unsigned thread_counts[] = {0, 1, 2, 4, 6, 8, 12, 16};
+    struct result chosen = least_engine(from, to, total, bytes, NULL, NULL, 0), best = chosen;
+    double predicted = chosen.shape.predicted;
+    char what[64], best_what[64];
+    try_shape(from, to, total, bytes, &(struct transfer_shape){0}, &best);
+    for (size_t chunk = 256 << 10; chunk <= COST_CHUNK_MAX && chunk <= total; chunk *= 2) {
+        for (unsigned chunks = 1; chunks <= 5 && chunk * chunks <= COST_RING_MAX; chunks++) {
+            for (size_t t = 0; t < ARRAY_SIZE(thread_counts); t++) {
+                const struct transfer_shape shape = {
+                    .chunk = chunk, .chunks = chunks, .threads = thread_counts[t]};
+                if (shape.threads <= host_cores() && chunk * chunks <= total)
+                    try_shape(from, to, total, bytes, &shape, &best);
+            }
+        }
+    }
+    /* Both once more, so that a machine that has changed meanwhile has for both. */
+    chosen = least_engine(from, to, total, bytes, &chosen.shape, NULL, 0);
+    best = least_engine(from, to, total, bytes, &best.shape, NULL, 0);
+    shape_text(&chosen.shape, what);
+    shape_text(&best.shape, best_what);
+    printf("  %-9s chosen: %s: %.2f ms (predicted %.2f); best of all: %s: %.2f ms; ratio %.3f\n",
+           from ? "download" : "upload", what, chosen.whole * 1e3, predicted * 1e3, best_what,
+           best.whole * 1e3, chosen.whole / best.whole);
+    fflush(stdout);
+}
+
+/* The pipeline, the same stages and threads with one chunk, and the same without threads. */
+static void bench_work(struct end *from, struct end *to, size_t total, char *bytes,
+                       const char *words, const char *what, unsigned rounds)
+{
+    struct mixing mixing = {.rounds = rounds};
+    struct transfer_work work = mixing_work(&mixing, words);
+    atomic_store(&mixing.sum, 0);
+    mixing_run(&mixing, words, total);
+    uint64_t expected = atomic_load(&mixing.sum);
+    struct result pipeline = least_engine(from, to, total, bytes, NULL, &work, expected);
+    struct transfer_shape one = pipeline.shape;
+    one.chunks = 1;
+    struct result serial = least_engine(from, to, total, bytes, &one, &work, expected);
+    one.threads = one.workers = 0;
+    struct result alone = least_engine(from, to, total, bytes, &one, &work, expected);
+    printf("  %-9s %-5s work of %5.1f GB/s a thread: pipeline %8.2f ms (predicted %8.2f; %zu KiB x "
+           "%u, %u + %u threads); one after the other %8.2f ms, %.2fx; by one thread %8.2f ms, "
+           "%.2fx\n",
+           from ? "download" : "upload", what, work.cost.bandwidth * 1e-9, pipeline.whole * 1e3,
+           pipeline.shape.predicted * 1e3, pipeline.shape.chunk >> 10, pipeline.shape.chunks,
+           pipeline.shape.threads, pipeline.shape.workers, serial.whole * 1e3,
+           serial.whole / pipeline.whole, alone.whole * 1e3, alone.whole / pipeline.whole);
+    fflush(stdout);
+}
+
+static int bench_pipelines(const unsigned long long *sizes, unsigned size_count)
+{
+    for (unsigned s = 0; s < size_count; s++) {
+        size_t total = sizes[s] * MIB;
+        char *source = warm(total, 1), *target = warm(total, 2);
+        if (!source || !target || total > memory_available())
+            break;
+        for (unsigned i = 0; i < end_count; i++) {
+            struct end *end = &ends[i];
+            printf("%s, %llu MiB\n", end->device.key.device, sizes[s]);
+            if (!buffers_make(end, total, source)) {
+                printf("  they do not fit\n");
+                continue;
+            }
+            if (residence_has_link(&end->residence)) {
+                bench_choice(end, NULL, total, target);
+                expect_same(source, target, total, "download");
+                bench_choice(NULL, end, total, source);
+            }
+            bench_work(end, NULL, total, target, source, "light", 1);
+            bench_work(end, NULL, total, target, source, "heavy", 24);
+            expect_same(source, target, total, "download");
+            bench_work(NULL, end, total, source, source, "light", 1);
+            bench_work(NULL, end, total, source, source, "heavy", 24);
+            memset(target, 0, total);
+            plain(end, total, target, true);
+            expect_same(source, target, total, "upload");
+            buffers_free(end);
+        }
+        munmap(source, total);
+        munmap(target, total);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     unsigned long long sizes[8] = {64, 1024, 8192};
     unsigned size_count = 3, given = 0;
-    bool sweeps = false;
+    bool pipelines = false;
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--sweep") == 0)
-            sweeps = true;
+        if (strcmp(argv[i], "--pipeline") == 0)
+            pipelines = true;
         else if (given < ARRAY_SIZE(sizes) && (sizes[given] = strtoull(argv[i], NULL, 10)) > 0)
             size_count = ++given;
     find_ends();
@@ -408,6 +558,8 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < end_count; i++)
         printf("device %u: %s (%s)\n", i, ends[i].device.key.device,
                residence_has_link(&ends[i].residence) ? "has a link" : "shares the host's memory");
+    if (pipelines)
+        return bench_pipelines(sizes, size_count);
     printf("plain, engine (whole: with create and destroy; moving: without) in GB/s; set-up in ms; "
            "chunk in KiB\n  %-26s %6s %8s %8s %8s %7s %9s %8s %6s %7s %4s\n",
            "", "MiB", "plain", "whole", "moving", "ratio", "set-up", "chunk", "chunks", "threads",
@@ -421,7 +573,7 @@ int main(int argc, char **argv)
         char *source = warm(total, 1), *target = warm(total, 2);
         for (unsigned i = 0; i < end_count && source && target; i++) {
             printf("%s\n", ends[i].device.key.device);
-            bench_device(&ends[i], total, source, target, sweeps);
+            bench_device(&ends[i], total, source, target);
             bench_out_and_in(&ends[i], total, source, target);
         }
         for (unsigned from = 0; from < end_count && source && target; from++)

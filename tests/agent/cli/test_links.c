@@ -1,8 +1,11 @@
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/agent/harness.h"
 
@@ -113,9 +116,22 @@ static void expect_unmeasured(const char *how, const char *said)
     json_decref(answer);
 }
 
+/* What hung is gone, with its children. */
+static void expect_nobody_is_left(void)
+{
+    int file = open(harness_path("lock"), O_RDWR), tries = 0;
+    cr_assert_geq(file, 0);
+    while (flock(file, LOCK_EX | LOCK_NB) != 0 && tries++ < 300)
+        usleep(10000);
+    cr_assert_lt(tries, 300, "the helper or its child runs on");
+    close(file);
+}
+
 Test(links, a_driver_that_hangs_crashes_or_fails_is_said_and_costs_only_its_figures)
 {
+    setenv("FAKE_MEASURE_LOCK", harness_path("lock"), 1);
     expect_unmeasured("hang", "not measured in 1 s");
+    expect_nobody_is_left();
     expect_unmeasured("crash", "reseat-measure crashed");
     expect_unmeasured("fail", "reseat-measure failed");
     struct result *text = RESEAT("devices", "--links", "--measure");
