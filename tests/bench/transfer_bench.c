@@ -278,11 +278,11 @@ static void out_and_in(struct end *end, size_t total, const char *source, const 
     char *memory = pages_take(total, PAGES_ANY);
     if (!memory)
         return;
-    struct result out = engine(end, NULL, total, memory, NULL);
+    struct result out = engine(end, NULL, total, memory, NULL, NULL);
     out.whole = seconds() - begin;
     expect_same(source, memory, total, "extraction");
     begin = seconds();
-    struct result in = engine(NULL, end, total, memory, NULL);
+    struct result in = engine(NULL, end, total, memory, NULL, NULL);
     pages_give(memory, total);
     in.whole = seconds() - begin;
     snprintf(what, sizeof(what), "extraction, %s pages", pages);
