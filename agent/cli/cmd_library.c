@@ -20,6 +20,8 @@
 
 /* So much of a name tells entries apart for people; --json has all of it. */
 #define KEY_SHOWN 12
+/* Bytes of the names of an entry's kernels. */
+#define KERNELS_SHOWN 40
 
 /** Where it is, and its limit. 0, or an exit status after having said what is wrong. */
 static int find_library(const struct output *output, struct library *ret_library)
@@ -99,6 +101,17 @@ static json_t *list_json(const struct output *output, int status, const struct l
 
 /* ---- list ---- */
 
+/** As many names as a line has room for; --json has all. */
+static void put_kernels(struct table *table, size_t column, const struct library_item *item)
+{
+    const char *names = item->damaged ? "" : item->entry.kernels;
+    char text[KERNELS_SHOWN + 4];
+    bool cut = strlen(names) > KERNELS_SHOWN;
+
+    snprintf(text, sizeof(text), "%.*s%s", KERNELS_SHOWN, names, cut ? "..." : "");
+    table_put(table, column, text);
+}
+
 static int print_items(const struct library *library, const struct library_list *list)
 {
     enum { KEY, ORIGIN, DEVICE, DRIVER, SIZE, USED, KERNELS };
@@ -124,7 +137,7 @@ static int print_items(const struct library *library, const struct library_list 
         table_put(table, DRIVER, item->damaged ? "" : item->entry.driver);
         table_put(table, SIZE, size);
         table_put(table, USED, day);
-        table_put(table, KERNELS, item->damaged ? "" : item->entry.kernels);
+        put_kernels(table, KERNELS, item);
     }
     int status = table_print(table);
     bytes_text(list->size, size, sizeof(size));

@@ -104,6 +104,36 @@ Test(sim, programs_on_one_device_share_its_time)
     end();
 }
 
+/* a is fast, and taken for 20 s; who comes after a second goes to b, and up to a once it has stayed
+ * for a minute. */
+static struct sim_result goes_up(bool prewarm)
+{
+    begin(8 * GB, 2000, 8 * GB, 500);
+    options.settings.automatic = true;
+    options.settings.prewarm = prewarm;
+    options.settings.stay_s = 60;
+    add_node(0, 100 * GB);
+    add_device(0);
+    add_device(1);
+    add_program(0, 40, 8 * GB, 1000, 0, 1);
+    add_program(SECOND, 200, 6 * GB, 1000, 0, UINT64_MAX);
+    struct sim_result result = run(SIM_RECONFIGURATION);
+    end();
+    return result;
+}
+
+Test(sim, a_move_to_a_device_that_was_made_ready_carries_bytes_alone)
+{
+    struct sim_result cold = goes_up(false), ready = goes_up(true);
+
+    expect(cold.moves, 1, "moves");
+    expect(cold.prewarms, 0, "made ready");
+    expect(cold.stopped_ms, 6500, "stopped");
+    expect(ready.moves, 1, "moves");
+    expect(ready.prewarms, 1, "made ready");
+    expect(ready.stopped_ms, 6000, "stopped");
+}
+
 /* ---- growth ---- */
 
 /* a: 8 GB, fast; b: 16 GB, half as fast. It starts with 5 GB, and wants 10 when half is done. */
