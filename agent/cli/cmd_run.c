@@ -39,6 +39,7 @@ struct run {
     const char *name, *present, *profile;
     const char *memory; /**< What it is told of; NULL: not said, as the rest. */
     uint32_t devices;   /**< 0: not said. */
+    const char *slice;  /**< Milliseconds. */
     const char *priority;
     uint64_t quota;         /**< UINT64_MAX: not said. */
     unsigned ways;          /**< enum policy_way. */
@@ -116,6 +117,21 @@ static int take_priority(struct call *call, const struct verb_option *option, co
     return 0;
 }
 
+/** As the library reads it: interpose/entry/start.h. */
+static int take_slice(struct call *call, const struct verb_option *option, const char *text)
+{
+    char *end;
+    unsigned long ms = strtoul(text, &end, 10);
+
+    if (text[0] < '0' || text[0] > '9' || *end || ms > 60000) {
+        return output_usage(&call->output,
+                            "--%s is a number of milliseconds from 0 to 60000, not \"%s\"",
+                            option->name, text);
+    }
+    ((struct run *)call->options)->slice = text;
+    return 0;
+}
+
 static int take_ways(struct call *call, const struct verb_option *option, const char *text)
 {
     struct run *run = call->options;
@@ -183,6 +199,12 @@ static const struct verb_option run_options[] = {
      "suspend (give the device back and queue for one); or refuse: none of them, it gets the error "
      "of a full device. Default: all of them, in the order of reseat.conf(5).",
      .take = take_ways},
+    {"slice", "MS",
+     "How long a move may have to wait for a kernel that runs, about: a launch that takes longer "
+     "than two of these is given to the device in pieces of whole work-groups, each about this "
+     "long, where that cannot be told from one launch; RESEAT_LOG=info says of which kernels it "
+     "can. 10 by default; 0: launches stay whole.",
+     .take = take_slice},
     {NULL}};
 
 /** What options say of each other. */
@@ -441,6 +463,8 @@ static int set_environment(const struct run *run, const char *name)
         error = set("RESEAT_PROFILE", run->profile);
     if (!error && run->memory)
         error = set("RESEAT_MEMORY", run->memory);
+    if (!error && run->slice)
+        error = set("RESEAT_SLICE", run->slice);
     return error;
 }
 

@@ -1,5 +1,6 @@
 #include "interpose/entry/start.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -29,6 +30,7 @@
 #include "state/move/move.h"
 #include "state/object/context.h"
 #include "state/object/retry.h"
+#include "state/program/pace.h"
 #include "state/program/program.h"
 #include "state/room/room.h"
 
@@ -209,6 +211,21 @@ static uint64_t wanted_memory(enum present_profile profile)
     return bytes;
 }
 
+static uint64_t wanted_slice_ns(void)
+{
+    const char *text = getenv(START_ENV_SLICE);
+    char *end;
+    unsigned long ms = START_SLICE_MS;
+    if (text && text[0])
+        ms = strtoul(text, &end, 10);
+    if (text && text[0] && (!isdigit((unsigned char)text[0]) || *end || ms > START_SLICE_MOST_MS)) {
+        log_warn("%s is not a number of milliseconds up to %u: taken as %u", START_ENV_SLICE,
+                 START_SLICE_MOST_MS, START_SLICE_MS);
+        ms = START_SLICE_MS;
+    }
+    return ms * 1000000ull;
+}
+
 /*
  * The device's answers with its image formats. The inventory has them; asking costs a context,
  * which is only done where there is none.
@@ -324,6 +341,7 @@ static int start_all(struct machine *machine)
     links_begin();
     control_room_begin();
     program_prologue = the_present.prologue;
+    atomic_store(&pace_slice_ns, wanted_slice_ns());
     library_begin();
     aware_started();
     /* The program runs without an agent as well as with one. */

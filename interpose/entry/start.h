@@ -19,6 +19,12 @@
 #define START_ENV_MEMORY                                                                           \
     "RESEAT_MEMORY" /**< A size (agent/wire/size.h): device memory to tell.                        \
                      */
+#define START_ENV_SLICE                                                                            \
+    "RESEAT_SLICE" /**< Milliseconds that a piece of a long launch takes; 0: none is cut. */
+
+/** Without it. */
+#define START_SLICE_MS      10
+#define START_SLICE_MOST_MS 60000u
 
 /**
  * Open the devices that the program starts on, make the platform and tell the agent, once.

@@ -331,6 +331,54 @@ static inline cl_int run(struct call *call)
     }
 }
 
+/* What keeps a command from ever being given is found now, as it would be of one that is given
+ * whole. */
+static cl_int hold_pieces(struct call *call)
+{
+    struct command *command = call->command;
+    cl_int error;
+    uint8_t place;
+    do {
+        struct residence *residence = queue_enter(command->queue, &place);
+        if (hold_needed(command, place, call->waits, call->wait_list))
+            return run_held(call);
+        error = command_ready(command, residence, place);
+        if (error == CL_SUCCESS)
+            return run_held(call);
+        gate_leave();
+        if (error == COMMAND_ABSENT)
+            error = the_upcalls->bring(command);
+    } while (error == CL_SUCCESS);
+    turn_end(command);
+    event_discard(call->event);
+    return error;
+}
+
+cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_event *wait_list,
+                             cl_event *ret_event)
+{
+    struct queue *queue = command->queue;
+    struct event *event;
+    struct call call = {command, false,     waits, (struct event *const *)wait_list,
+                        NULL,    ret_event, 0,     0};
+    cl_int error = check_wait_list(queue, waits, wait_list);
+    if (error != CL_SUCCESS)
+        return error;
+    command->wait_list_empty = waits == 0;
+    event = event_create(queue->context, queue, command->ops->type);
+    if (!event)
+        return CL_OUT_OF_HOST_MEMORY;
+    call.event = event;
+    if (!ret_event)
+        call.ret_event = (cl_event *)&event;
+    call.cancel = cancel_hold();
+    error = hold_pieces(&call);
+    if (error == CL_SUCCESS && !ret_event)
+        object_release(event);
+    cancel_allow(call.cancel);
+    return error;
+}
+
 cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
                    cl_event *ret_event)
 {

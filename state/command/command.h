@@ -67,6 +67,12 @@ cl_int queue_create(struct context *context, struct seat *seat,
                     size_t list_count, struct queue **ret_queue);
 /** Make the real queue in @residence; an out-of-order queue may become an in-order one. */
 cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret);
+/**
+ * True when @queue is the program's only one, and in order: then no other is made before
+ * queue_alone_end, and whoever makes one waits for that. Any thread, inside the gate or not.
+ */
+bool queue_alone_begin(const struct queue *queue);
+void queue_alone_end(void);
 /** clFlush, clFinish. */
 cl_int queue_flush(struct queue *queue);
 cl_int queue_finish(struct queue *queue);
@@ -74,6 +80,7 @@ cl_int queue_finish(struct queue *queue);
 #define COMMAND_USES 8
 
 struct command;
+struct pieces; /* pieces.h */
 
 /** Narrow @range, all bytes of uses[@use] counted from its first, to those that @command names:
  *  nothing else is read or written. */
@@ -102,6 +109,9 @@ struct command_ops {
     /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
      *  bring has to be called first. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
+    /** Of a command that is given in pieces (pieces.h), which is held from the beginning: where it
+     *  has come. NULL for all others. */
+    struct pieces *(*pieces)(struct command *command);
     /** The driver refused it for CL_OUT_OF_RESOURCES: true when the device's limits are why, and no
      *  memory that is freed would help. Inside the gate. Or NULL. */
     bool (*exceeds)(const struct command *command, struct residence *residence, uint8_t place);
@@ -132,6 +142,15 @@ struct command {
     struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);
 };
 
+/** Nobody has refused it yet. */
+static inline void command_begin_anew(struct command *command)
+{
+    command->refused = CL_SUCCESS;
+    command->shortage = CL_SUCCESS;
+    command->spills = 0;
+    command->squeezes = 0;
+}
+
 /** A command without objects so far. Unlike an initialiser it does not clear uses[], which takes
  *  longer than all the rest. */
 static inline void command_init(struct command *command, const struct command_ops *ops,
@@ -141,10 +160,7 @@ static inline void command_init(struct command *command, const struct command_op
     command->queue = queue;
     command->use_count = 0;
     command->writes = 0;
-    command->refused = CL_SUCCESS;
-    command->shortage = CL_SUCCESS;
-    command->spills = 0;
-    command->squeezes = 0;
+    command_begin_anew(command);
     command->turn = 0;
     command->more = NULL;
 }
@@ -158,6 +174,10 @@ static inline void command_init(struct command *command, const struct command_op
  */
 cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
                    cl_event *ret_event);
+
+/** The same for a command that is given in pieces. Does not block on the device. */
+cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_event *wait_list,
+                             cl_event *ret_event);
 
 /** Of `squeezes`: everything else has been spilled by this one. */
 #define COMMAND_SQUEEZES 5

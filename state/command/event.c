@@ -257,31 +257,44 @@ cl_int event_wait(cl_uint count, struct event *const *events)
     return waiter.result;
 }
 
+/* A real event, where it is. */
+struct there {
+    const struct event *event;
+    uint8_t place;
+    cl_event real;
+};
+
 /* As the driver has it. Inside the gate, ISSUED. */
-static cl_int device_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+static cl_int device_time(struct there at, cl_profiling_info name, cl_ulong *ret_time)
 {
-    struct residence *residence = event->context->at[event->place];
-    cl_int error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
-                                                          ret_time, NULL);
+    const struct event *event = at.event;
+    struct residence *residence = event->context->at[at.place];
+    cl_int error =
+        residence->cl->clGetEventProfilingInfo(at.real, name, sizeof(*ret_time), ret_time, NULL);
     /* It ended, and its driver has not noticed: asked for this one it will, at once. */
     if (error == CL_PROFILING_INFO_NOT_AVAILABLE && queue_is_past(event->queue, event) &&
-        residence_await_events(residence, 1, &event->real) == CL_SUCCESS)
-        error = residence->cl->clGetEventProfilingInfo(event->real, name, sizeof(*ret_time),
-                                                       ret_time, NULL);
+        residence_await_events(residence, 1, &at.real) == CL_SUCCESS)
+        error = residence->cl->clGetEventProfilingInfo(at.real, name, sizeof(*ret_time), ret_time,
+                                                       NULL);
     /* 2.0 added COMPLETE: without child kernels it is END. */
     if (error == CL_INVALID_VALUE && name == CL_PROFILING_COMMAND_COMPLETE)
-        return device_time(event, CL_PROFILING_COMMAND_END, ret_time);
+        return device_time(at, CL_PROFILING_COMMAND_END, ret_time);
     return error;
 }
 
 /* NVIDIA's driver says 0 of when some commands (barriers, migrations) were queued, or of all there
  * is to say: then it was as late as what followed. 0 where nothing is known. */
-static cl_int told_time(const struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+static cl_int told_time(struct there at, cl_profiling_info name, cl_ulong *ret_time)
 {
-    cl_int error = device_time(event, name, ret_time);
+    cl_int error = device_time(at, name, ret_time);
     while (error == CL_SUCCESS && *ret_time == 0 && name < CL_PROFILING_COMMAND_END)
-        error = device_time(event, ++name, ret_time);
+        error = device_time(at, ++name, ret_time);
     return error;
+}
+
+static struct there there_of(const struct event *event)
+{
+    return (struct there){event, event->place, event->real};
 }
 
 /* In the program's clock; 0 of what has not ended, or says nothing, or is not known. */
@@ -299,7 +312,8 @@ static cl_ulong known_time(struct event *event, cl_profiling_info name)
     time = __atomic_load_n(&event->times[ARRAY_SIZE(event->times) - 1], __ATOMIC_RELAXED);
     if (time != 0) /* guessed before */
         return time;
-    if (!device_clock_is_known(clock) || told_time(event, name, &time) != CL_SUCCESS || time == 0)
+    if (!device_clock_is_known(clock) || told_time(there_of(event), name, &time) != CL_SUCCESS ||
+        time == 0)
         return 0;
     return device_clock_translate(clock, time);
 }
@@ -337,25 +351,37 @@ static cl_ulong guessed_time(struct event *event)
     return none;
 }
 
-/* In the program's clock. A command that was held was enqueued before the driver had it. */
-static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+cl_int event_real_time(struct event *event, uint8_t place, cl_event real, cl_profiling_info name,
+                       cl_ulong *ret_time)
 {
     struct device_clock *clock = &event->queue->seat->clock;
+    const struct there at = {event, place, real};
     cl_ulong time, end;
-    cl_int error = told_time(event, name, &time);
+    cl_int error = told_time(at, name, &time);
     if (error == CL_SUCCESS && time == 0) {
-        *ret_time = guessed_time(event);
+        *ret_time = 0;
         return CL_SUCCESS;
     }
     if (error == CL_SUCCESS && UNLIKELY(!device_clock_is_known(clock))) {
-        error = device_time(event, CL_PROFILING_COMMAND_END, &end);
+        error = device_time(at, CL_PROFILING_COMMAND_END, &end);
         if (error == CL_SUCCESS)
             device_clock_find(clock, end != 0 ? end : time);
     }
+    if (error == CL_SUCCESS)
+        *ret_time = device_clock_translate(clock, time);
+    return error;
+}
+
+/* In the program's clock. A command that was held was enqueued before the driver had it. */
+static cl_int real_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+{
+    cl_ulong time;
+    cl_int error = event_real_time(event, event->place, event->real, name, &time);
     if (error != CL_SUCCESS)
         return error;
-    time = device_clock_translate(clock, time);
-    if (name == CL_PROFILING_COMMAND_QUEUED)
+    if (time == 0)
+        time = guessed_time(event);
+    else if (name == CL_PROFILING_COMMAND_QUEUED)
         time -= time > event->times[0] ? event->times[0] : time;
     *ret_time = time;
     return CL_SUCCESS;

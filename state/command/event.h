@@ -112,5 +112,9 @@ cl_int event_wait(cl_uint count, struct event *const *events);
 cl_int event_set_callback(struct event *event, cl_int type,
                           void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data);
 cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
+/** What its driver says of @real, in @place, of a command of @event's queue, in the program's
+ * clock; 0 where it says nothing. Inside the gate. */
+cl_int event_real_time(struct event *event, uint8_t place, cl_event real, cl_profiling_info name,
+                       cl_ulong *ret_time);
 
 #endif

@@ -7,8 +7,10 @@
 #include "state/base/fork.h"
 #include "state/command/elsewhere.h"
 #include "state/command/parts.h"
+#include "state/command/pieces.h"
 #include "state/command/turn.h"
 #include "state/object/upcalls.h"
+#include "state/program/pace.h"
 
 /* A held command. On its queue's list, guarded by engine_lock, until it was issued or given up. */
 struct held {
@@ -145,12 +147,29 @@ static bool is_ready(const struct held *held, uint8_t place)
     return true;
 }
 
+/* The driver has fewer than it may, and there are more. Under engine_lock. */
+static bool pieces_wanted(const struct command *command, const struct event *event)
+{
+    const struct parts *parts = event->parts;
+    const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
+    unsigned most = pace_items(pieces->pace, 1000000000) != 0 ? PIECES_AT_ONCE : 1;
+    return atomic_load(&parts->open) && parts->left < most;
+}
+
+/* Of one whose parts run: have they ended, or is there another piece to give? Under engine_lock. */
+static bool goes_on(const struct queue *queue, const struct held *held)
+{
+    return event_has_ended(held->event) ||
+           (held->command->ops->pieces && queue->real && !held->issuing &&
+            pieces_wanted(held->command, held->event));
+}
+
 /* The next command of @queue that can go, or has gone and ended. Under engine_lock. */
 static struct held *pick(struct queue *queue, uint8_t place)
 {
     for (struct held *h = queue->held_first; h; h = h->next) {
         bool first = h == queue->held_first;
-        if (h->given ? event_has_ended(h->event)
+        if (h->given ? goes_on(queue, h)
                      : queue->real && !h->issuing && is_ready(h, place) &&
                            (first || !waits_for_all(h->command)))
             return h;
@@ -204,6 +223,112 @@ static cl_int read_elsewhere(struct held *held, struct residence *residence, uin
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
+static void measure(const struct pieces *pieces, struct parts *parts)
+{
+    uint64_t items, ns;
+    if (parts && parts_measure(parts, &items, &ns))
+        pace_measured(pieces->pace, items, ns);
+}
+
+/* Where pieces of one kernel must not run beside others it is alone, or goes whole. */
+static void be_alone(struct pieces *pieces, const struct queue *queue,
+                     const struct residence *residence)
+{
+    if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures)
+        return;
+    pieces->alone = queue_alone_begin(queue);
+    pieces->measures = !pieces->alone;
+}
+
+static void end_alone(struct pieces *pieces)
+{
+    if (pieces->alone)
+        queue_alone_end();
+    pieces->alone = false;
+}
+
+/* Its parts are the event's once the first piece was given. */
+static cl_int give(struct command *command, struct pieces *pieces, struct event *event,
+                   struct parts *parts, struct residence *residence, uint8_t place, cl_uint waits,
+                   struct event *const *wait_list)
+{
+    cl_event real;
+    struct part *part = parts_vacant(event, parts);
+    if (!part)
+        return COMMAND_ABSENT; /* cannot be: there are fewer than may be */
+    be_alone(pieces, command->queue, residence);
+    pieces_plan_slice(pieces);
+    cl_int error = command_ready(command, residence, place);
+    if (error != CL_SUCCESS)
+        return error;
+    uint64_t begun = queue_step(command->queue), given = clock_now_ns();
+    error = command_issue(command, residence, place, waits, wait_list, &real);
+    if (error != CL_SUCCESS)
+        return error;
+    pieces_take(pieces);
+    command_begin_anew(command); /* each may need room of its own */
+    if (event_state(event) == EVENT_HELD) {
+        event->begun = begun;
+        event_issued_in_parts(event, parts);
+    }
+    parts_give(event, part, place, real, given, pieces->count * pieces->row);
+    if (pieces_are_given(pieces))
+        parts_close(parts, CL_SUCCESS);
+    return CL_SUCCESS;
+}
+
+/* Give the next piece, with the command's event, HELD before the first and ISSUED afterwards.
+ * COMMAND_ABSENT; or, before the first, the error that it ends in. Inside the gate. */
+static cl_int pieces_give(struct command *command, struct event *event, struct residence *residence,
+                          uint8_t place, cl_uint waits, struct event *const *wait_list)
+{
+    struct pieces *pieces = command->ops->pieces(command);
+    if (event->parts) {
+        measure(pieces, event->parts);
+        cl_int error =
+            give(command, pieces, event, event->parts, residence, place, waits, wait_list);
+        if (error != CL_SUCCESS && error != COMMAND_ABSENT) {
+            parts_close(event->parts, error);
+            return CL_SUCCESS;
+        }
+        return error;
+    }
+    struct parts *parts = event_watch(event) ? parts_create_open(PIECES_AT_ONCE) : NULL;
+    if (!parts)
+        return CL_OUT_OF_HOST_MEMORY;
+    cl_int error = give(command, pieces, event, parts, residence, place, waits, wait_list);
+    if (error != CL_SUCCESS) {
+        end_alone(pieces);
+        parts_leave(parts);
+    }
+    return error;
+}
+
+/* All have ended, and the event with them. */
+static void pieces_ended(struct command *command, struct event *event)
+{
+    struct pieces *pieces = command->ops->pieces(command);
+    end_alone(pieces);
+    measure(pieces, event->parts);
+    if (!event_failed(event))
+        pace_settle(pieces->pace, pieces->groups * pieces->row);
+}
+
+/* The next piece of a command, or the end of those. As let_go. */
+static cl_int let_piece_go(struct held *held, struct residence *residence, uint8_t place)
+{
+    cl_int error = held->error;
+    if (held->given && error != CL_SUCCESS) {
+        turn_end(held->command);
+        parts_close(held->event->parts, error);
+        return PARTS_GIVEN;
+    }
+    if (!held->given)
+        held->event->times[0] = clock_now_ns() - held->since;
+    error = pieces_give(held->command, held->event, residence, place, held->waits, held->wait_list);
+    return error == CL_SUCCESS ? PARTS_GIVEN : error;
+}
+
 /* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
  * PARTS_GIVEN: it stays held. */
 static cl_int let_go(struct held *held, struct residence *residence, uint8_t place)
@@ -212,9 +337,13 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
     cl_event real = NULL;
     uint64_t given = clock_now_ns();
     cl_int error = held->error;
+    if (held->given)
+        return let_piece_go(held, residence, place);
     if (waited_for_an_error(held))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    if (error == CL_SUCCESS) {
+    if (error == CL_SUCCESS && command->ops->pieces) {
+        error = let_piece_go(held, residence, place);
+    } else if (error == CL_SUCCESS) {
         error = command_ready(command, residence, place);
         if (error == COMMAND_ABSENT && elsewhere_can(command, place))
             error = read_elsewhere(held, residence, place);
@@ -256,10 +385,12 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
     }
     queue->pumping = true;
     while ((held = pick(queue, place))) {
-        bool ended = held->given;
+        bool ended = held->given && event_has_ended(held->event);
         held->issuing = true;
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
+        if (ended && held->command->ops->pieces)
+            pieces_ended(held->command, held->event);
         if (ended)
             parts_ended(held->event);
         else
@@ -271,6 +402,7 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
             break;
         }
         held->given = error == PARTS_GIVEN;
+        progress = progress || (held->given && held->command->ops->pieces);
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
         unlink_held(queue, held);

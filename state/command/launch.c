@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "state/base/log.h"
 #include "state/base/span.h"
+#include "state/command/pieces.h"
 #include "state/command/traced.h"
 #include "state/object/upcalls.h"
 #include "state/program/group.h"
@@ -16,6 +18,7 @@ struct launch {
     bool *gone;             /* set when an argument's object is; not of one that is held */
     cl_uint rest;           /* the first argument that was not gathered */
     struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
+    struct pieces pieces;   /* when it is given so */
 };
 
 /* The object of an argument, or NULL; of a launch that is not held. */
@@ -99,6 +102,18 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
                                            : kernel_local_bytes(launch->kernel));
 }
 
+/* Where the next piece is, as a launch of its own. */
+static void piece_space(const struct launch *launch, size_t ret_offset[3], size_t ret_global[3])
+{
+    const struct launch_space *space = &launch->space;
+    for (cl_uint i = 0; i < space->dims; i++) {
+        ret_offset[i] = space->offset ? space->offset[i] : 0;
+        ret_global[i] = space->global[i];
+    }
+    ret_offset[launch->pieces.dim] = pieces_offset(&launch->pieces);
+    ret_global[launch->pieces.dim] = pieces_size(&launch->pieces);
+}
+
 static cl_int launch_issue(struct command *command, struct residence *residence, uint8_t place,
                            cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                            cl_event *ret_event)
@@ -108,6 +123,8 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
     cl_kernel real = launch->kernel->real[place];
     const size_t *local = space->local;
     size_t chosen[3];
+    const size_t *offset = space->offset, *global = space->global;
+    size_t piece_offset[3], piece_global[3];
     cl_int error = CL_SUCCESS;
     /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
      * given. */
@@ -120,13 +137,17 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         return error;
     if (!local)
         local = group_choose(launch->kernel, residence, place, real, space, chosen);
+    if (command->ops->pieces) {
+        piece_space(launch, piece_offset, piece_global);
+        offset = piece_offset;
+        global = piece_global;
+    }
     uint64_t traced = span_begin();
     cl_event own = NULL, *event = UNLIKELY(traced != 0) && !ret_event ? &own : ret_event;
-    error =
-        command->ops->type == CL_COMMAND_TASK
-            ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, event)
-            : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, space->offset,
-                                                    space->global, local, waits, wait_list, event);
+    error = command->ops->type == CL_COMMAND_TASK
+                ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, event)
+                : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, offset, global,
+                                                        local, waits, wait_list, event);
     if (UNLIKELY(traced != 0) && error == CL_SUCCESS)
         traced_launch(traced, *event, residence, command->queue, launch->kernel->name);
     if (UNLIKELY(own != NULL))
@@ -201,14 +222,87 @@ static void launch_relocate(struct command *command)
         launch->refused = here;
 }
 
+static struct pieces *launch_pieces(struct command *command)
+{
+    return &((struct launch *)command)->pieces;
+}
+
 #define LAUNCH_OPS(command_type)                                                                   \
-    {                                                                                              \
-        .type = (command_type), .size = sizeof(struct launch), .issue = launch_issue,              \
-        .defer = launch_defer, .drop = launch_drop, .gather = launch_gather,                       \
-        .ready = launch_ready, .exceeds = launch_exceeds, .relocate = launch_relocate,             \
+    .type = (command_type), .size = sizeof(struct launch), .issue = launch_issue,                  \
+    .defer = launch_defer, .drop = launch_drop, .gather = launch_gather, .ready = launch_ready,    \
+    .exceeds = launch_exceeds, .relocate = launch_relocate
+static const struct command_ops ndrange_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL)};
+static const struct command_ops task_ops = {LAUNCH_OPS(CL_COMMAND_TASK)};
+static const struct command_ops piece_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL),
+                                             .pieces = launch_pieces};
+
+/* Of a launch that leaves it to us: as small as fits most devices well, so that there are many
+ * pieces to choose from. One size, whatever the place: the launch is one. */
+#define GROUP_LEAST 16
+#define GROUP_MOST  256
+
+/* Inside the gate. False where no size that is known here is as good as a driver's. */
+static bool choose_local(struct launch *launch, struct residence *residence, uint8_t place)
+{
+    struct launch_space *space = &launch->space;
+    const struct group_limits *limits = space->told ? space->told : &residence->groups;
+    size_t sizes[3], items = 1, all = launch_item_count(space);
+    size_t most = kernel_group_most(launch->kernel, residence, place);
+    if (space->local)
+        return true;
+    for (cl_uint i = 0; i < 3; i++) {
+        size_t there = atomic_load(&residence->groups.sizes[i]);
+        sizes[i] = atomic_load(&limits->sizes[i]);
+        sizes[i] = there < sizes[i] ? there : sizes[i];
     }
-static const struct command_ops ndrange_ops = LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL);
-static const struct command_ops task_ops = LAUNCH_OPS(CL_COMMAND_TASK);
+    if (atomic_load(&limits->items) < most)
+        most = atomic_load(&limits->items);
+    most = most < GROUP_MOST ? most : GROUP_MOST;
+    group_divide(space->dims, space->global, most, sizes, launch->local_copy);
+    for (cl_uint i = 0; i < space->dims; i++)
+        items *= launch->local_copy[i];
+    if (items < GROUP_LEAST && items < all)
+        return false;
+    space->local = launch->local_copy;
+    space->items = items;
+    return true;
+}
+
+static bool is_one_group(const struct launch_space *space)
+{
+    for (cl_uint i = 0; i < space->dims; i++)
+        if (space->global[i] > (space->local ? space->local[i] : GROUP_LEAST))
+            return false;
+    return true;
+}
+
+/* True when it is to be given in pieces, where it may be: the slow half of the question. */
+static bool cut(struct launch *launch)
+{
+    struct kernel *kernel = launch->kernel;
+    struct queue *queue = launch->base.queue;
+    struct kernel_traits traits;
+    bool cuts = false;
+    if (is_one_group(&launch->space))
+        return false;
+    if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
+        return false;
+    if (traits.whole || traits.places || atomic_load(&pace_slice_ns) == 0) {
+        pace_never(kernel->pace);
+        log_info("launches of kernel %s are not given in pieces: %s", kernel->name,
+                 traits.whole ? traits.whole : "--slice is 0");
+        return false;
+    }
+    gate_enter();
+    uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
+    if (place != PLACE_NONE && kernel_make_real(kernel, queue->context->at[place], place) == 0)
+        cuts = choose_local(launch, queue->context->at[place], place) &&
+               pieces_begin(&launch->space, queue->context->at[place], &launch->pieces) &&
+               !launch_exceeds(&launch->base, queue->context->at[place], place);
+    gate_leave();
+    launch->pieces.pace = kernel->pace;
+    return cuts;
+}
 
 cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
                   const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
@@ -228,7 +322,13 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         launch.gone = &gone;
         launch.refused = NULL;
         launch_scatter(&launch);
-        error = command_run(&launch.base, false, waits, wait_list, ret_event);
+        if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && cut(&launch)) {
+            launch.base.ops = &piece_ops;
+            error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
+        } else {
+            launch.space = *space;
+            error = command_run(&launch.base, false, waits, wait_list, ret_event);
+        }
         again = UNLIKELY(device_refuses(error)) && !seat_is_lost(queue->seat) &&
                 the_upcalls->move_back(queue->seat, here, kernel->name);
     } while (again);

@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 
+#include "state/base/cancel.h"
+#include "state/base/clock.h"
+#include "state/base/fork.h"
 #include "state/command/command.h"
 #include "state/command/watch.h"
 #include "state/object/lost.h"
@@ -9,12 +12,16 @@
 /* Of every command of parts that there is: one event and one queue each. */
 static _Atomic size_t part_count;
 
+/* Of what took less time the clock, and who looks at it, say nothing. */
+#define MEASURE_LEAST_NS 20000u
+
 struct parts *parts_create(unsigned count)
 {
     struct parts *parts = calloc(1, sizeof(*parts) + count * sizeof(parts->of[0]));
     if (!parts)
         return NULL;
     atomic_init(&parts->refs, 1);
+    pthread_mutex_init(&parts->lock, NULL);
     parts->count = parts->left = count;
     for (unsigned i = 0; i < count; i++) {
         parts->of[i].all = parts;
@@ -24,11 +31,25 @@ struct parts *parts_create(unsigned count)
     return parts;
 }
 
+struct parts *parts_create_open(unsigned count)
+{
+    struct parts *parts = parts_create(count);
+    if (!parts)
+        return NULL;
+    for (unsigned i = 0; i < count; i++)
+        atomic_init(&parts->of[i].status, CL_COMPLETE);
+    parts->left = 0;
+    parts->pieces = true;
+    atomic_init(&parts->open, true);
+    return parts;
+}
+
 static void parts_unref(struct parts *parts)
 {
     if (atomic_fetch_sub_explicit(&parts->refs, 1, memory_order_acq_rel) != 1)
         return;
     atomic_fetch_sub(&part_count, parts->count);
+    pthread_mutex_destroy(&parts->lock);
     free(parts);
 }
 
@@ -97,43 +118,87 @@ void event_issued_in_parts(struct event *event, struct parts *parts)
 /* All have ended. */
 static cl_int result(const struct parts *parts)
 {
-    cl_int status = CL_COMPLETE;
-    for (unsigned i = parts->count; i-- > 0;)
+    cl_int status = parts->failed ? parts->error : CL_COMPLETE;
+    for (unsigned i = parts->count; !parts->pieces && i-- > 0;)
         if (atomic_load(&parts->of[i].status) < CL_COMPLETE)
             status = atomic_load(&parts->of[i].status);
     return status;
 }
 
-/* Under engine_lock. */
-static void part_reached(struct part *part, cl_int status)
+/* Under engine_lock. After one that failed none is given: there is nothing to save. */
+static void piece_failed(struct parts *parts, uint64_t serial, cl_int error)
+{
+    if (parts->failed == 0 || serial < parts->failed) {
+        parts->failed = serial;
+        parts->error = error;
+    }
+    atomic_store(&parts->open, false);
+}
+
+/* Under engine_lock. While two are with the driver it goes from one to the next. */
+static void piece_ended(struct part *part, cl_int status)
 {
     struct parts *parts = part->all;
+    uint64_t now = clock_now_ns();
+    uint64_t since = part->given > parts->ended ? part->given : parts->ended;
+    parts->items += part->items;
+    parts->ns += now > since ? now - since : 0;
+    parts->ended = now;
+    if (status < CL_COMPLETE)
+        piece_failed(parts, part->serial, status);
+}
+
+/* Under engine_lock. */
+static void reach(struct parts *parts, bool running)
+{
+    if (parts->event && parts->left == 0 && !atomic_load(&parts->open))
+        watch_advance(parts->event, result(parts));
+    else if (parts->event && running)
+        watch_advance(parts->event, CL_RUNNING);
+    pthread_cond_broadcast(&engine_changed);
+}
+
+/* Under engine_lock. */
+static void part_reached(struct part *part, uint64_t serial, cl_int status)
+{
+    struct parts *parts = part->all;
+    if (part->serial != serial)
+        return; /* said of a piece that is gone */
     if (status <= CL_COMPLETE && atomic_load(&part->status) > CL_COMPLETE) {
         atomic_store(&part->status, status);
         parts->left--;
+        if (parts->pieces)
+            piece_ended(part, status);
+        if (parts->pieces && parts->event)
+            hold_pump_soon(); /* the next one */
     }
-    if (parts->event && parts->left == 0)
-        watch_advance(parts->event, result(parts));
-    else if (parts->event && status <= CL_RUNNING)
-        watch_advance(parts->event, CL_RUNNING);
+    reach(parts, status <= CL_RUNNING);
 }
 
-static void part_reaches(struct part *part, cl_int status)
+static void part_reaches(struct part *part, uint64_t serial, cl_int status)
 {
     pthread_mutex_lock(&engine_lock);
-    part_reached(part, status);
+    part_reached(part, serial, status);
     pthread_mutex_unlock(&engine_lock);
 }
+
+/* What a driver is asked to say of one part. */
+struct report {
+    struct part *part;
+    uint64_t serial;
+};
 
 /* A driver's thread: whatever it says, the part has ended. */
 static void CL_CALLBACK part_has_ended(cl_event real, cl_int status, void *data)
 {
-    struct part *part = data;
+    struct report *report = data;
+    struct parts *parts = report->part->all;
     (void)real;
-    /* With the release in parts_ask: how a driver hands it over is not ours to see. */
-    (void)atomic_load_explicit(&part->all->refs, memory_order_acquire);
-    part_reaches(part, status < CL_COMPLETE ? status : CL_COMPLETE);
-    parts_unref(part->all);
+    /* With the release in ask: how a driver hands it over is not ours to see. */
+    (void)atomic_load_explicit(&parts->refs, memory_order_acquire);
+    part_reaches(report->part, report->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
+    free(report);
+    parts_unref(parts);
 }
 
 static bool runs(const struct part *part)
@@ -141,28 +206,41 @@ static bool runs(const struct part *part)
     return part->real && atomic_load(&part->status) > CL_COMPLETE;
 }
 
+/* Have the driver report its end; what it does not report we look for. Inside the gate; the event
+ * keeps the parts. */
+static void ask(const struct event *event, struct part *part)
+{
+    struct report *report = malloc(sizeof(*report));
+    if (!report)
+        return;
+    *report = (struct report){part, part->serial};
+    atomic_fetch_add_explicit(&part->all->refs, 1, memory_order_release);
+    if (event->context->at[part->place]->cl->clSetEventCallback(
+            part->real, CL_COMPLETE, part_has_ended, report) == CL_SUCCESS)
+        return;
+    atomic_fetch_sub_explicit(&part->all->refs, 1, memory_order_relaxed);
+    free(report);
+}
+
+/* Pieces are asked of as they are given. */
 void parts_ask(struct event *event)
 {
     struct parts *parts = event->parts;
-    for (unsigned i = 0; i < parts->count; i++) {
-        struct part *part = &parts->of[i];
-        if (!runs(part))
-            continue;
-        atomic_fetch_add_explicit(&parts->refs, 1, memory_order_release);
-        if (event->context->at[part->place]->cl->clSetEventCallback(
-                part->real, CL_COMPLETE, part_has_ended, part) != CL_SUCCESS)
-            /* Then we look. It is not the last: the event has one. */
-            atomic_fetch_sub_explicit(&parts->refs, 1, memory_order_relaxed);
-    }
+    for (unsigned i = 0; !parts->pieces && i < parts->count; i++)
+        if (runs(&parts->of[i]))
+            ask(event, &parts->of[i]);
 }
 
 uint8_t parts_place(const struct event *event)
 {
-    const struct parts *parts = event->parts;
-    for (unsigned i = 0; i < parts->count; i++)
+    struct parts *parts = event->parts;
+    uint8_t place = PLACE_NONE;
+    pthread_mutex_lock(&parts->lock);
+    for (unsigned i = 0; i < parts->count && place == PLACE_NONE; i++)
         if (runs(&parts->of[i]))
-            return parts->of[i].place;
-    return PLACE_NONE;
+            place = parts->of[i].place;
+    pthread_mutex_unlock(&parts->lock);
+    return place;
 }
 
 /* What the driver says of a part that runs, if it answers. Inside the gate. */
@@ -181,38 +259,96 @@ cl_int parts_status(struct event *event)
     struct parts *parts = event->parts;
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
+        pthread_mutex_lock(&parts->lock);
+        uint64_t serial = part->serial;
         cl_int status = runs(part) ? ask_status(event, part) : CL_SUBMITTED;
+        pthread_mutex_unlock(&parts->lock);
         if (status <= CL_RUNNING)
-            part_reaches(part, status);
+            part_reaches(part, serial, status);
     }
     /* A part that was refused, or one that ended before anybody asked, has run. */
     cl_int reached = watch_reached(event);
     return reached < CL_SUBMITTED ? reached : CL_SUBMITTED;
 }
 
+/* One part that runs, kept for the wait: another piece may take its place meanwhile. */
+struct awaited {
+    struct residence *residence;
+    cl_event real;
+    uint64_t serial;
+};
+
+/* Inside the gate. */
+static bool keep(const struct event *event, struct part *part, struct awaited *ret_awaited)
+{
+    pthread_mutex_lock(&part->all->lock);
+    bool any = runs(part);
+    if (any) {
+        *ret_awaited = (struct awaited){event->context->at[part->place], part->real, part->serial};
+        residence_ref(ret_awaited->residence); /* a mover retires the real event with it */
+        (void)ret_awaited->residence->cl->clRetainEvent(part->real);
+    }
+    pthread_mutex_unlock(&part->all->lock);
+    return any;
+}
+
+/* Returns whether it ran. */
+static bool wait_for_part(struct event *event, struct part *part)
+{
+    struct awaited awaited;
+    gate_enter();
+    bool any = keep(event, part, &awaited);
+    gate_leave();
+    if (!any)
+        return false;
+    cl_int status = residence_wait(awaited.residence, 1, &awaited.real);
+    gate_enter();
+    pthread_mutex_lock(&part->all->lock);
+    bool is_there = part->real == awaited.real && part->serial == awaited.serial;
+    if (status != CL_SUCCESS && is_there && ask_status(event, part) < CL_COMPLETE)
+        status = ask_status(event, part);
+    pthread_mutex_unlock(&part->all->lock);
+    part_reaches(part, awaited.serial, status);
+    gate_leave();
+    awaited.residence->cl->clReleaseEvent(awaited.real);
+    residence_unref(awaited.residence);
+    return true;
+}
+
+static void unlock_engine(void *unused)
+{
+    (void)unused;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* Until another piece than @serial was given, or none comes any more: its program may be moving, or
+ * suspended. */
+static void wait_for_more(const struct parts *parts, uint64_t serial)
+{
+    pthread_mutex_lock(&engine_lock);
+    pthread_cleanup_push(unlock_engine, NULL);
+    while (atomic_load(&parts->open) && parts->serial == serial && parts->left == 0)
+        pthread_cond_wait(&engine_changed, &engine_lock);
+    pthread_cleanup_pop(1);
+}
+
 void parts_wait(struct event *event)
 {
     struct parts *parts = event->parts;
-    for (unsigned i = 0; i < parts->count; i++) {
-        struct part *part = &parts->of[i];
-        struct residence *residence = NULL;
-        gate_enter();
-        cl_event real = part->real;
-        if (runs(part)) {
-            residence = event->context->at[part->place];
-            residence_ref(residence); /* a mover retires the real event with it */
-        }
-        gate_leave();
-        if (!residence)
-            continue;
-        cl_int status = residence_wait(residence, 1, &real);
-        residence_unref(residence);
-        gate_enter();
-        if (status != CL_SUCCESS && part->real && ask_status(event, part) < CL_COMPLETE)
-            status = ask_status(event, part);
-        part_reaches(part, status);
-        gate_leave();
-    }
+    bool open;
+    do {
+        bool any = false;
+        pthread_mutex_lock(&engine_lock);
+        open = atomic_load(&parts->open);
+        uint64_t serial = parts->serial;
+        pthread_mutex_unlock(&engine_lock);
+        for (unsigned i = 0; i < parts->count; i++)
+            any = wait_for_part(event, &parts->of[i]) || any;
+        if (open)
+            hold_pump();
+        if (open && !any)
+            wait_for_more(parts, serial);
+    } while (open);
 }
 
 /* When it started and ended, since it was queued. 0 of what the driver does not say. */
@@ -232,11 +368,117 @@ static void ask_times(const struct residence *residence, const struct part *part
         *ret_end = *ret_start;
 }
 
+/* By the program's clock. What the driver does not say lies beside what it does. */
+static cl_ulong piece_time(struct event *event, const struct part *part, cl_profiling_info name)
+{
+    cl_ulong time;
+    if (event_real_time(event, part->place, part->real, name, &time) == CL_SUCCESS && time != 0)
+        return time;
+    return device_clock_guess(&event->queue->seat->clock);
+}
+
+/* A piece that has ended leaves its times. Under the parts' lock, or by a mover. */
+static void piece_leave_times(struct event *event, struct part *part)
+{
+    struct parts *parts = part->all;
+    if (!event->profiled || atomic_load(&part->status) < CL_COMPLETE)
+        return;
+    cl_ulong start = piece_time(event, part, CL_PROFILING_COMMAND_START);
+    cl_ulong end = piece_time(event, part, CL_PROFILING_COMMAND_END);
+    cl_ulong queued = piece_time(event, part, CL_PROFILING_COMMAND_QUEUED);
+    cl_ulong submit = piece_time(event, part, CL_PROFILING_COMMAND_SUBMIT);
+    queued -= queued > event->times[0] ? event->times[0] : 0; /* it was held so long */
+    if (parts->queued == 0 || queued < parts->queued)
+        parts->queued = queued;
+    if (parts->submit == 0 || submit < parts->submit)
+        parts->submit = submit;
+    if (parts->start == 0 || start < parts->start)
+        parts->start = start;
+    if (end > parts->end)
+        parts->end = end;
+}
+
+struct part *parts_vacant(struct event *event, struct parts *parts)
+{
+    struct part *vacant = NULL;
+    pthread_mutex_lock(&parts->lock);
+    /* The one that was given first ended first: its times are asked for in order. */
+    for (unsigned i = 0; i < parts->count; i++)
+        if (atomic_load(&parts->of[i].status) <= CL_COMPLETE &&
+            (!vacant || parts->of[i].serial < vacant->serial))
+            vacant = &parts->of[i];
+    if (vacant && vacant->real) {
+        piece_leave_times(event, vacant);
+        event->context->at[vacant->place]->cl->clReleaseEvent(vacant->real);
+        vacant->real = NULL;
+    }
+    pthread_mutex_unlock(&parts->lock);
+    return vacant;
+}
+
+void parts_give(struct event *event, struct part *part, uint8_t place, cl_event real,
+                uint64_t given, uint64_t items)
+{
+    struct parts *parts = part->all;
+    pthread_mutex_lock(&parts->lock);
+    pthread_mutex_lock(&engine_lock);
+    part->place = place;
+    part->real = real;
+    part->serial = ++parts->serial;
+    part->given = given;
+    part->items = items;
+    atomic_store(&part->status, CL_SUBMITTED);
+    parts->left++;
+    pthread_cond_broadcast(&engine_changed);
+    pthread_mutex_unlock(&engine_lock);
+    ask(event, part);
+    pthread_mutex_unlock(&parts->lock);
+}
+
+void parts_close(struct parts *parts, cl_int error)
+{
+    pthread_mutex_lock(&engine_lock);
+    if (error != CL_SUCCESS)
+        piece_failed(parts, parts->serial + 1, error);
+    atomic_store(&parts->open, false);
+    reach(parts, false);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns)
+{
+    pthread_mutex_lock(&engine_lock);
+    bool measured = parts->items != 0 && parts->ns >= MEASURE_LEAST_NS;
+    if (measured) {
+        *ret_items = parts->items;
+        *ret_ns = parts->ns;
+        parts->items = parts->ns = 0;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return measured;
+}
+
+/* When the first piece began and the last one ended. */
+static cl_int pieces_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
+{
+    struct parts *parts = event->parts;
+    pthread_mutex_lock(&parts->lock);
+    for (unsigned i = 0; i < parts->count; i++)
+        if (parts->of[i].real)
+            piece_leave_times(event, &parts->of[i]);
+    const cl_ulong times[] = {parts->queued, parts->submit, parts->start, parts->end, parts->end};
+    pthread_mutex_unlock(&parts->lock);
+    *ret_time = times[name - CL_PROFILING_COMMAND_QUEUED];
+    return CL_SUCCESS;
+}
+
 cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     const struct parts *parts = event->parts;
     if (!atomic_load(&event->ended) || atomic_load(&event->status) != CL_COMPLETE)
         return CL_PROFILING_INFO_NOT_AVAILABLE;
+    if (parts->pieces)
+        return pieces_time(event, name, ret_time);
     cl_ulong first = 0, last = 0;
     for (unsigned i = 0; i < parts->count; i++) {
         const struct part *part = &parts->of[i];
@@ -282,7 +524,7 @@ void parts_drain(const struct context *context, uint8_t place)
 bool parts_settle(struct event *event, struct residence *residence, uint8_t place)
 {
     struct parts *parts = event->parts;
-    bool gone = true;
+    bool gone = !atomic_load(&parts->open);
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
         if (part->place != place) {
@@ -291,9 +533,11 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t plac
         }
         if (runs(part)) {
             cl_int status = ask_status(event, part);
-            part_reaches(part, status < CL_COMPLETE ? status : CL_COMPLETE);
+            part_reaches(part, part->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
         }
-        if (part->real && event->profiled)
+        if (part->real && parts->pieces)
+            piece_leave_times(event, part);
+        else if (part->real && event->profiled)
             ask_times(residence, part, &part->start, &part->end);
         if (part->real)
             residence_retire(residence, OBJECT_EVENT, part->real, NULL);
@@ -304,3 +548,15 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t plac
     }
     return gone;
 }
+
+/* Who held the lock is gone. */
+static void in_child(void)
+{
+    uintptr_t cursor = 0;
+    struct event *event;
+    for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
+        if (event->parts)
+            pthread_mutex_init(&event->parts->lock, NULL);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -24,28 +24,62 @@
  *
  * What comes behind it in its queue is held until it has ended, and so is what waits for its event,
  * whatever its residence: drivers wait for single commands of their own.
+ *
+ * Pieces (pieces.h) are parts that follow one another in their command's own queue: one that has
+ * ended makes room for the next, until no more come. They wait in the driver for what their command
+ * waits for; their times are by the clock of the seat that they run on.
  */
 
 struct part {
     struct parts *all;
     uint8_t place;
     cl_command_queue queue; /**< Its own; released, or retired by a mover, after its end... */
-    cl_event real;          /**< ...as is this. */
+    cl_event real;          /**< ...as is this. Both are guarded by the parts' lock. */
     _Atomic cl_int status;  /**< CL_COMPLETE or an error once it has ended, CL_SUBMITTED before. */
     cl_ulong start, end;    /**< Since it was queued; kept once `real` is gone. */
+    uint64_t serial;        /**< Which piece it is. Guarded by engine_lock, as the rest. */
+    uint64_t given;         /**< When a piece was, by the host's clock. */
+    uint64_t items;         /**< What a piece has to do. */
 };
 
 struct parts {
     _Atomic uint32_t refs; /**< The event's, and one for each report of a driver to come. */
     struct event *event;   /**< Guarded by engine_lock; NULL: it is gone. */
+    /** Held over calls of drivers that ask of an event, keep it or let it go: while one thread asks
+     *  of a piece another may have the next one take its place. Before engine_lock. */
+    pthread_mutex_t lock;
     unsigned count;
     unsigned left;                /**< That have not ended. Guarded by engine_lock. */
     cl_ulong queued, submit, due; /**< In the program's clock. */
+
+    /* Of pieces; guarded by engine_lock. */
+    bool pieces;
+    atomic_bool open;    /**< More may come: it has not ended. */
+    uint64_t serial;     /**< Of the last one given. */
+    uint64_t failed;     /**< Of the first that failed; 0: none. */
+    cl_int error;        /**< What became of that one. */
+    uint64_t ended;      /**< When one ended last, by the host's clock. */
+    uint64_t items, ns;  /**< What was done since parts_measure, and how long that took. */
+    cl_ulong start, end; /**< Of all that left their part to another; 0: none. */
     struct part of[];
 };
 
 /** @count parts that are in no residence yet; NULL without memory. Owned by the caller. */
 struct parts *parts_create(unsigned count);
+/** The same for pieces, of which @count at most are with the driver at once. */
+struct parts *parts_create_open(unsigned count);
+/** A part without a piece that runs, made free for another; NULL while all run. By the one thread
+ *  that gives pieces, inside the gate. */
+struct part *parts_vacant(struct event *event, struct parts *parts);
+/** @real, given to @place at @given, is the next piece, with @items to do, of @event, which is
+ *  ISSUED with @parts. Owns @real. As parts_vacant. */
+void parts_give(struct event *event, struct part *part, uint8_t place, cl_event real,
+                uint64_t given, uint64_t items);
+/** No more come; unless @error is CL_SUCCESS, it is what became of the one that was to come. */
+void parts_close(struct parts *parts, cl_int error);
+/** How much was done since it was asked last, and how long that took. False while that says too
+ *  little about how fast it is. */
+bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns);
 /**
  * A command on @queue, in no order with any other: @issue gives it to the driver. A refusal is what
  * becomes of the part. Inside the gate; returns what the driver says.
@@ -71,7 +105,8 @@ cl_int parts_status(struct event *event);
 uint8_t parts_place(const struct event *event);
 /** Have the drivers report the ends. Inside the gate; once. */
 void parts_ask(struct event *event);
-/** Wait in the drivers until all have ended. Outside the gate; @event is held. */
+/** Wait in the drivers until all have ended; pieces to come are given meanwhile. Outside the gate;
+ *  @event is held. */
 void parts_wait(struct event *event);
 /** As event_profiling, of an event that is ISSUED. Inside the gate. */
 cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time);

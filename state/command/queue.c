@@ -2,8 +2,47 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/cancel.h"
+#include "state/base/fork.h"
 #include "state/command/command.h"
 #include "state/command/parts.h"
+
+/* Guarded by engine_lock. */
+static unsigned queue_count, alone_count;
+
+bool queue_alone_begin(const struct queue *queue)
+{
+    pthread_mutex_lock(&engine_lock);
+    bool alone = queue_count == 1 && queue->in_order;
+    alone_count += alone;
+    pthread_mutex_unlock(&engine_lock);
+    return alone;
+}
+
+void queue_alone_end(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    alone_count--;
+    pthread_cond_broadcast(&engine_changed);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* Another one is to be: what runs alone goes on to its end, and nothing begins to. */
+static void begin_beside_others(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    queue_count++;
+    while (alone_count != 0)
+        pthread_cond_wait(&engine_changed, &engine_lock);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+static void end_beside_others(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    queue_count--;
+    pthread_mutex_unlock(&engine_lock);
+}
 
 static void release_at(const struct queue *queue, uint8_t place, cl_command_queue real)
 {
@@ -23,6 +62,7 @@ static void queue_destroy(struct object *object)
     struct queue *queue = (struct queue *)object;
     free(queue->property_list);
     object_unhold(queue->context);
+    end_beside_others();
 }
 
 static void queue_release_real(const cl_icd_dispatch *cl, void *real, void *kept)
@@ -92,6 +132,9 @@ cl_int queue_create(struct context *context, struct seat *seat,
     if (!queue)
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
+    int before = cancel_hold();
+    begin_beside_others();
+    cancel_allow(before);
     queue->context = context;
     queue->seat = seat;
     queue->seat_index = context_seat_index(context, seat);
@@ -120,6 +163,7 @@ failed:
     free(queue->property_list);
     object_unhold(context);
     object_discard(queue);
+    end_beside_others();
     return error;
 }
 
@@ -199,3 +243,11 @@ cl_int queue_drain(struct context *context, uint8_t place)
     parts_drain(context, place);
     return error;
 }
+
+/* What ran alone is not the child's. */
+static void in_child(void)
+{
+    alone_count = 0;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -69,6 +69,10 @@ const struct quirk_row quirk_rows[] = {
     {0, POCL, "3.1", "its basic device deadlocks when two threads enqueue in one queue",
      "markers are set with the gate closed", "state/room/bring.c", NULL,
      "the deadlock is a race that no test can bring about each time"},
+    {QUIRK_OFFSETS_MIXED, POCL, "3.1",
+     "aborts where a kernel with a global offset and the same without one run side by side",
+     "launches are given in pieces only while the program has one queue, that is in order",
+     "state/command/hold.c", "tests/programs/stress.c", NULL},
     {0, POCL, "3.1", "calls no destructor of an image over a buffer", "the buffer's own says it",
      "state/memory/memory_end.c", "tests/programs/memory_images.c", NULL},
 };

@@ -91,6 +91,8 @@ static void kernel_vacate(struct object *object, const struct move_context *move
         return;
     residence_retire(kernel->context->at[place], OBJECT_KERNEL, kernel->real[place], NULL);
     kernel->real[place] = NULL;
+    if (place == move->from)
+        pace_forget(kernel->pace);
 }
 
 OBJECT_CLASS(kernel_class) = {
@@ -121,7 +123,8 @@ static struct kernel *kernel_new(struct program *program, const char *name)
     kernel->details = calloc(1, sizeof(*kernel->details));
     if (kernel->details)
         pthread_mutex_init(&kernel->details->lock, NULL);
-    if (kernel->name && kernel->details)
+    kernel->pace = pace_of(program, name);
+    if (kernel->name && kernel->details && kernel->pace)
         return kernel;
     kernel_finish(kernel);
     object_discard(kernel);

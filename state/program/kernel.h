@@ -2,6 +2,7 @@
 #define RESEAT_STATE_PROGRAM_KERNEL_H
 
 #include "state/memory/memory.h"
+#include "state/program/pace.h"
 #include "state/program/program.h"
 
 struct launch_space; /* usage.h */
@@ -49,6 +50,7 @@ struct kernel {
                                          sets it. */
     uint32_t applied[PLACES];       /**< The edition that real[place] has been given: kernel_has. */
     cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
+    struct pace *pace;              /**< The program's, of its name: pace.h */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
 };
 
@@ -137,6 +139,9 @@ void kernel_snapshot_free(struct kernel_snapshot *snapshot);
 
 /** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
 const size_t *kernel_required_group(const struct kernel *kernel);
+/** The largest work-group that can run in @place and that the program was told of. Inside the gate.
+ */
+size_t kernel_group_most(struct kernel *kernel, struct residence *residence, uint8_t place);
 /** Can a work-group of @items run in @place? Blocks on nothing; inside the gate. */
 bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
                        size_t items);

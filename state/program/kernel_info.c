@@ -284,6 +284,14 @@ size_t kernel_largest_group(const struct kernel *kernel, const struct residence 
     return group;
 }
 
+size_t kernel_group_most(struct kernel *kernel, struct residence *residence, uint8_t place)
+{
+    size_t told = kernel_told_group(kernel), most = told;
+    if (kernel_make_real(kernel, residence, place) == CL_SUCCESS)
+        most = kernel_largest_group(kernel, residence, place, kernel->real[place]);
+    return most < told ? most : told;
+}
+
 bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t place,
                        size_t items)
 {

@@ -8,6 +8,7 @@
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
+#include "state/program/pace.h"
 #include "state/program/program_priv.h"
 #include "state/program/variables.h"
 
@@ -93,6 +94,7 @@ static void details_free(struct program_details *details)
     recipe_unref(details->contained);
     free(details->container);
     free(details->kernel_names);
+    pace_list_free(details->paces);
     free(details->constants);
     pthread_cond_destroy(&details->built);
     free(details);

@@ -26,6 +26,7 @@ struct program_details {
     /* Guarded by the program's lock from here on. */
     bool building; /**< By one thread; what it makes is published before this becomes false. */
     struct program_seat seat[SEATS];
+    struct pace *paces; /**< Owned; of the kernels made so far. */
     char *kernel_names; /**< Owned; NULL where the driver does not tell. */
     size_t kernel_count;
     struct recipe_constant *constants; /**< Set by the program, for the next build. Owned. */

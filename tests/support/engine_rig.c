@@ -35,6 +35,7 @@ static void engine_start(struct engine_rig *rig, const char *first, const char *
     setenv(START_ENV_MEMORY, memory ? memory : "", 1);
     unsetenv(START_ENV_INVENTORY);
     unsetenv(START_ENV_PRESENT);
+    setenv(START_ENV_SLICE, "0", 0); /* launches are what they are, where a test does not say */
     /* No agent: not the machine's either. */
     unsetenv(CONTROL_ENV_SOCKET);
     unsetenv(CONTROL_ENV_DEVICE);

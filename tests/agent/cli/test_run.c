@@ -47,6 +47,18 @@ Test(run, opens_every_road_and_keeps_the_users_setting)
     cr_assert(strstr(result->out, "\na1\n"), "%s", result->out);
 }
 
+Test(run, says_how_long_a_piece_is)
+{
+    struct result *result = RESEAT("run", "--slice", "25", "sh", "-c", "echo $RESEAT_SLICE");
+    cr_assert_str_eq(result->out, "25\n");
+    result = RESEAT("run", "sh", "-c", "echo ${RESEAT_SLICE-none}");
+    cr_assert_str_eq(result->out, "none\n");
+    cr_assert_eq(RESEAT("run", "--slice", "-1", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--slice", "1s", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--slice", "60001", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--slice", "60000", "true")->status, 0);
+}
+
 Test(run, has_the_c_library_keep_stacks_unless_the_user_decided)
 {
     static const char name[] = "glibc.pthread.stack_cache_size=";

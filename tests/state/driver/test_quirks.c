@@ -47,7 +47,8 @@ Test(quirks, one_row_for_each_bit)
         seen |= quirk;
     }
     cr_expect_eq(seen, QUIRK_RUNS_IN_CALLER | QUIRK_FINISH_FORGETS | QUIRK_GROUP_SIZE_WRONG |
-                           QUIRK_WAITS_END | QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL);
+                           QUIRK_WAITS_END | QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL |
+                           QUIRK_OFFSETS_MIXED);
 }
 
 Test(quirks, are_those_of_the_platform_and_of_no_other)
@@ -59,7 +60,7 @@ Test(quirks, are_those_of_the_platform_and_of_no_other)
         {"Oclgrind", QUIRK_RUNS_IN_CALLER},
         {"rusticl", QUIRK_FINISH_FORGETS | QUIRK_GROUP_SIZE_WRONG | QUIRK_BINARY_IS_IL},
         {"NVIDIA CUDA", QUIRK_WAITS_END},
-        {"Portable Computing Language", QUIRK_BINARY_COMPILES},
+        {"Portable Computing Language", QUIRK_BINARY_COMPILES | QUIRK_OFFSETS_MIXED},
         {"Emulated", 0},
         {"rustic", 0},
         {"", 0},

@@ -1,0 +1,34 @@
+#ifndef RESEAT_STATE_PROGRAM_KERNEL_TRAITS_H
+#define RESEAT_STATE_PROGRAM_KERNEL_TRAITS_H
+
+#include <stdbool.h>
+
+#include "state/recipe/recipe.h"
+
+/*
+ * May a launch of a kernel be given in pieces?
+ *
+ * Work-groups may run in any order, and one after another (3.2.2 of the specification), so that a
+ * launch is the same whether its groups are given at once or piece after piece; but for a group
+ * that waits for another one, which natively may run at the same time. That no group waits is read
+ * in the source: waiting takes a loop that looks again at memory which another group writes, and a
+ * compiler only looks again where an atomic function, a volatile access or a fence of global memory
+ * tells it to. What cannot be read (IL, C++, headers that were not kept, names that macros paste
+ * together) is not cut.
+ */
+
+struct kernel_traits {
+    const char *whole; /**< Why it cannot be cut, in words; static. NULL: it can. */
+    bool places;       /**< It asks where in the whole launch a group is, other than by global ids:
+                            in pieces it is told so by a program of its own (cut_source). */
+};
+
+/**
+ * What the kernel called @name, which @recipe makes, uses with all that it calls. Source is read as
+ * it stands, whichever branch of a condition it is in.
+ * 0 or -ENOMEM.
+ */
+MUST_CHECK int kernel_traits_read(const struct recipe *recipe, const char *name,
+                                  struct kernel_traits *ret_traits);
+
+#endif

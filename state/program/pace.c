@@ -1,0 +1,127 @@
+#include "state/program/pace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/program/program_priv.h"
+
+#define NS_PER_S    1000000000u
+#define BACKOFF_MAX 1024
+
+_Atomic uint64_t pace_slice_ns;
+
+/* Under the program's lock. */
+static struct pace *find(struct program_details *details, const char *name)
+{
+    struct pace *pace = details->paces;
+    while (pace && strcmp(pace->name, name) != 0)
+        pace = pace->next;
+    return pace;
+}
+
+static struct pace *create(const char *name)
+{
+    struct pace *pace = calloc(1, sizeof(*pace));
+    if (!pace)
+        return NULL;
+    pace->name = strdup(name);
+    if (!pace->name) {
+        free(pace);
+        return NULL;
+    }
+    atomic_init(&pace->whole, atomic_load(&pace_slice_ns) ? 0 : UINT64_MAX);
+    atomic_init(&pace->countdown, UINT32_MAX);
+    atomic_init(&pace->backoff, 1);
+    return pace;
+}
+
+struct pace *pace_of(struct program *program, const char *name)
+{
+    struct program_details *details = program->details;
+    pthread_mutex_lock(&program->lock);
+    struct pace *pace = find(details, name);
+    if (!pace && (pace = create(name))) {
+        pace->next = details->paces;
+        details->paces = pace;
+    }
+    /* Another build may have made other kernels of the same names. */
+    if (pace && pace->known && pace->edition != atomic_load(&program->edition)) {
+        pace->known = pace->told = false;
+        pace_forget(pace);
+    }
+    pthread_mutex_unlock(&program->lock);
+    return pace;
+}
+
+int pace_traits(struct program *program, struct pace *pace, struct kernel_traits *ret_traits)
+{
+    int err = 0;
+    pthread_mutex_lock(&program->lock);
+    if (!pace->known && !program->recipe)
+        pace->traits = (struct kernel_traits){.whole = "its program has no source"};
+    else if (!pace->known)
+        err = kernel_traits_read(program->recipe, pace->name, &pace->traits);
+    if (!err) {
+        pace->known = true;
+        pace->edition = atomic_load(&program->edition);
+        *ret_traits = pace->traits;
+    }
+    pthread_mutex_unlock(&program->lock);
+    return err;
+}
+
+void pace_list_free(struct pace *list)
+{
+    while (list) {
+        struct pace *next = list->next;
+        free(list->name);
+        free(list);
+        list = next;
+    }
+}
+
+void pace_never(struct pace *pace)
+{
+    atomic_store(&pace->whole, UINT64_MAX);
+    atomic_store(&pace->countdown, UINT32_MAX);
+}
+
+void pace_forget(struct pace *pace)
+{
+    atomic_store(&pace->per_s, 0);
+    atomic_store(&pace->backoff, 1);
+    atomic_store(&pace->countdown, UINT32_MAX);
+    atomic_store(&pace->whole, atomic_load(&pace_slice_ns) ? 0 : UINT64_MAX);
+}
+
+uint64_t pace_items(const struct pace *pace, uint64_t ns)
+{
+    double items = (double)atomic_load(&pace->per_s) * (double)ns / NS_PER_S;
+    return items < (double)(UINT64_MAX / 4) ? (uint64_t)items : UINT64_MAX / 4;
+}
+
+/* The first pieces are small, and a driver may compile for them: what is faster is believed at
+ * once, what is slower by half. */
+void pace_measured(struct pace *pace, uint64_t items, uint64_t ns)
+{
+    double found = (double)items * NS_PER_S / (double)(ns ? ns : 1);
+    uint64_t per_s = found < 1 ? 1 : found > 1e18 ? (uint64_t)1e18 : (uint64_t)found;
+    uint64_t before = atomic_load(&pace->per_s);
+    atomic_store(&pace->per_s, per_s >= before ? per_s : (before + per_s) / 2);
+}
+
+void pace_settle(struct pace *pace, uint64_t items)
+{
+    uint64_t slice = atomic_load(&pace_slice_ns), most = pace_items(pace, 2 * slice);
+    uint32_t backoff = atomic_load(&pace->backoff);
+    if (atomic_load(&pace->whole) == UINT64_MAX || most == 0)
+        return; /* it is never cut, or was forgotten */
+    atomic_store(&pace->whole, most);
+    if (items >= most) {
+        atomic_store(&pace->backoff, 1);
+        return;
+    }
+    atomic_store(&pace->countdown, backoff);
+    atomic_store(&pace->backoff, backoff < BACKOFF_MAX ? 2 * backoff : BACKOFF_MAX);
+}

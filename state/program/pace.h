@@ -1,0 +1,75 @@
+#ifndef RESEAT_STATE_PROGRAM_PACE_H
+#define RESEAT_STATE_PROGRAM_PACE_H
+
+#include "state/object/usage.h"
+#include "state/program/kernel_traits.h"
+
+/*
+ * How fast a kernel is, and so whether a launch of it is to be given in pieces: a move waits for
+ * what the driver has, and a piece is what it has at most.
+ *
+ * A launch that is predicted to end within two slices goes whole, which costs a comparison. What is
+ * predicted was measured, with a launch given in pieces; every now and then another one is, since
+ * a kernel may take longer with other arguments: at first often, then ever less while it stays
+ * short.
+ */
+
+/** How long a piece is to take; 0: no launch is cut. Set before the first kernel is made, or by
+ *  tests. */
+extern _Atomic uint64_t pace_slice_ns;
+
+/** Of all kernels of one name in a program. Owned by the program. */
+struct pace {
+    struct pace *next;
+    char *name;                 /**< Owned. */
+    _Atomic uint64_t whole;     /**< Launches of fewer work-items go whole. */
+    _Atomic uint32_t countdown; /**< So many launches go whole before one is measured again. */
+    _Atomic uint32_t backoff;   /**< What the countdown begins with the next time. */
+    _Atomic uint64_t per_s;     /**< Work-items a second, where it was measured; 0: unknown. */
+    /* Guarded by the program's lock. */
+    bool known;       /**< The traits were read, of that... */
+    uint32_t edition; /**< ...edition of the program. */
+    bool told;        /**< The log says why it is not cut. */
+    struct kernel_traits traits;
+};
+
+struct program;
+
+/** That of kernels called @name; NULL without memory. Borrowed, for as long as the program. */
+struct pace *pace_of(struct program *program, const char *name);
+/** What its kernels use; read at the first call, which takes as long as reading the source does.
+ *  @ret_traits is a copy. 0 or -ENOMEM. */
+MUST_CHECK int pace_traits(struct program *program, struct pace *pace,
+                           struct kernel_traits *ret_traits);
+void pace_list_free(struct pace *list);
+
+static inline uint64_t launch_item_count(const struct launch_space *space)
+{
+    uint64_t items = space->global[0];
+    for (uint32_t i = 1; i < space->dims; i++)
+        items *= space->global[i];
+    return items;
+}
+
+/** False: the launch goes whole, without further questions. */
+static inline bool pace_asks(struct pace *pace, const struct launch_space *space)
+{
+    uint32_t left = atomic_load_explicit(&pace->countdown, memory_order_relaxed);
+    atomic_store_explicit(&pace->countdown, left - 1, memory_order_relaxed);
+    return UNLIKELY(launch_item_count(space) >=
+                        atomic_load_explicit(&pace->whole, memory_order_relaxed) ||
+                    left == 0);
+}
+
+/** Its launches are never cut. */
+void pace_never(struct pace *pace);
+/** Nothing is known of it any more: it is somewhere else. */
+void pace_forget(struct pace *pace);
+/** @items took @ns. */
+void pace_measured(struct pace *pace, uint64_t items, uint64_t ns);
+/** A launch of @items has ended: was it worth cutting? */
+void pace_settle(struct pace *pace, uint64_t items);
+/** How many work-items take @ns; 0: it is not known. */
+uint64_t pace_items(const struct pace *pace, uint64_t ns);
+
+#endif

@@ -1,0 +1,191 @@
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "state/program/kernel_traits.h"
+
+/* Which kernels' launches may be given in pieces, and which have to be told where a piece is. */
+
+static struct kernel_traits traits_of(const char *source, const char *options)
+{
+    struct kernel_traits traits = {0};
+    struct recipe *leaf, *built;
+    cr_assert_eq(recipe_source(1, &source, NULL, &leaf), 0);
+    cr_assert_eq(recipe_built(leaf, options, NULL, 0, &built), 0);
+    cr_assert_eq(kernel_traits_read(built, "k", &traits), 0);
+    recipe_unref(built);
+    recipe_unref(leaf);
+    return traits;
+}
+
+struct sample {
+    const char *source;
+    const char *options;
+};
+
+static void expect_cut(const struct sample *samples, size_t count, bool places)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *options = samples[i].options ? samples[i].options : "";
+        struct kernel_traits traits = traits_of(samples[i].source, options);
+        cr_expect_null(traits.whole, "%s: %s", samples[i].source, traits.whole);
+        cr_expect_eq(traits.places, places, "%s", samples[i].source);
+    }
+}
+
+static void expect_whole(const struct sample *samples, size_t count, const char *word)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *options = samples[i].options ? samples[i].options : "";
+        struct kernel_traits traits = traits_of(samples[i].source, options);
+        cr_expect_not_null(traits.whole, "%s", samples[i].source);
+        if (traits.whole)
+            cr_expect_not_null(strstr(traits.whole, word), "%s: %s", samples[i].source,
+                               traits.whole);
+    }
+}
+#define COUNT(samples) (sizeof(samples) / sizeof((samples)[0]))
+
+Test(traits, ids_within_a_group_and_global_ones_need_nothing)
+{
+    static const struct sample samples[] = {
+        {"kernel void k(global int *a) { a[get_global_id(0)] = get_local_id(0); }"},
+        {"kernel void k(global int *a) { a[get_global_id(0)] += get_local_size(0) +"
+         " get_work_dim() + get_local_linear_id() + get_enqueued_local_size(1); }"},
+        {"// get_group_id\n/* get_num_groups(0) */ kernel void k() { \"get_global_size\"; }"},
+        {"#define G get_group_id(0)\nkernel void k(global int *a) { a[0] = 1; }"},
+        {"void f(global int *a) { a[0] = get_group_id(0); }\nkernel void k(global int *a) { }"},
+        {"kernel void other(global int *a) { while (!atomic_add(a, 0)); }\n"
+         "kernel void k(global int *a) { a[get_global_id(0)] = 1; }"},
+        {"kernel void k(global float *a, local float *l) { for (int i = 0; i < 9; i++) {"
+         " l[get_local_id(0)] = a[i]; barrier(CLK_LOCAL_MEM_FENCE); } }"},
+    };
+    expect_cut(samples, COUNT(samples), false);
+}
+
+Test(traits, places_in_the_launch_are_seen_through_calls_and_macros)
+{
+    static const struct sample samples[] = {
+        {"kernel void k(global int *a) { a[get_group_id(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[0] = get_num_groups(1); }"},
+        {"kernel void k(global int *a) { a[0] = get_global_size(2); }"},
+        {"kernel void k(global int *a) { a[0] = get_global_offset(0); }"},
+        {"kernel void k(global int *a) { a[get_global_linear_id()] = 0; }"},
+        {"size_t g(void) { return get_group_id(0); }\nsize_t f(void) { return g(); }\n"
+         "kernel void k(global int *a) { a[f()] = 0; }"},
+        {"#define B get_group_id(0)\n#define A (B)\nkernel void k(global int *a) { a[A] = 0; }"},
+        {"kernel void k(global int *a) { a[I] = 0; }", "-D I=get_group_id(0)"},
+        {"#if 0\n#define I get_global_id\n#else\n#define I \\\n get_group_id\n#endif\n"
+         "kernel void k(global int *a) { a[I(0)] = 0; }"},
+        {"kernel void k(global int *a) {\n#ifdef X\na[get_group_id(0)] = 0;\n#endif\n}"},
+        {"#define NAME(x) k##x\nkernel void NAME()(global int *a) { a[get_group_id(0)] = 0; }"},
+    };
+    expect_cut(samples, COUNT(samples), true);
+}
+
+Test(traits, atomics_that_nobody_looks_at_in_a_loop_are_cut)
+{
+    static const struct sample samples[] = {
+        {"kernel void k(volatile global int *h, global const uchar *d, int n) {"
+         " for (int i = 0; i < n; i++) atomic_inc(&h[d[i]]); }"},
+        {"kernel void k(global int *h, int n) { for (int i = 0; i < n; i++) { if (i & 1)"
+         " atomic_add(h, i); else atom_inc(h); } }"},
+        {"kernel void k(global int *c, global int *o) { int at = atomic_inc(c); o[at] = 1; }"},
+        {"kernel void k(global int *c) { int old = atomic_inc(c); if (old == 9)"
+         " c[1] = 1; }"},
+        {"kernel void k(volatile local int *l) { while (l[0]) l[0]--; }"},
+        {"kernel void k(global int *a) { a[1] = 2; mem_fence(CLK_GLOBAL_MEM_FENCE); a[0] = 1; }"},
+    };
+    expect_cut(samples, COUNT(samples), false);
+}
+
+Test(traits, what_may_wait_for_another_group_is_not_cut)
+{
+    static const struct sample samples[] = {
+        {"kernel void k(global int *a) { while (atomic_cmpxchg(a, 0, 1)) ; }"},
+        {"kernel void k(global int *a) { do { } while (atomic_add(a, 0) < 4); }"},
+        {"kernel void k(global int *a) { for (;;) { int v = atomic_or(a, 0); if (v) break; } }"},
+        {"kernel void k(global int *a) { again: if (!atomic_or(a, 0)) goto again; }"},
+        {"int seen(global int *a) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"#define SEEN(a) atomic_or(a, 0)\nkernel void k(global int *a) { while (!SEEN(a)) ; }"},
+        {"#define UNTIL while (\nkernel void k(global int *a) { UNTIL !atomic_or(a, 0)); }"},
+        {"#define W while\n#define U W\nkernel void k(global int *a) { U (!atomic_or(a, 0)); }"},
+        {"kernel void k(volatile global int *a) { while (!a[0]) ; }"},
+        {"kernel void k(global volatile int *a) { while (a[0] == 0) ; }"},
+        {"typedef volatile global int *flag;\nkernel void k(flag a) { flag b = a; while (!*b) ;"
+         " while (!*(flag)a) ; }"},
+        {"kernel void k(global int *a) { while (*(volatile global int *)a == 0) ; }"},
+        {"struct s { volatile int go; };\nkernel void k(global struct s *a) { while (!a->go) ; }"},
+        {"kernel void k(global atomic_int *a) { while (atomic_load(a) == 0) ; }"},
+        {"kernel void k(global atomic_int *a) { while (*a == 0) ; }"},
+        {"kernel void k(global int *a) { while (!a[0]) mem_fence(CLK_GLOBAL_MEM_FENCE); }"},
+        {"kernel void k(global int *a) { while (!a[0]) barrier(CLK_GLOBAL_MEM_FENCE); }"},
+        {"kernel void k(global int *a) { for (int i = 0; i < 2; i++) for (int j = 0; j < 2; j++)"
+         " if (j) a[1] = 1; else while (a[i]) a[3] = (int)atomic_inc(a); }"},
+        {"kernel void k(global int *a) { if (a[1]) do { a[2]++; } while (!atomic_or(a, 0)); }"},
+        {"#define CAT(a, b) a##b\nint helper1(global int *a) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!CAT(helper, 1)(a)) ; }"},
+    };
+    expect_whole(samples, COUNT(samples), "may wait for another work-group");
+}
+
+Test(traits, what_cannot_be_read_is_not_cut)
+{
+    static const struct sample pasted[] = {
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get_, group_id)(0)] = 1; }"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get, _group_id)(0)] = 1; }"},
+    };
+    static const struct sample broken[] = {
+        {"#if A\nkernel void k(int a) {\n#else\nkernel void k(long a) {\n#endif\n}"},
+        {"kernel void k(int a) { } }"},
+    };
+    static const struct sample others[] = {
+        {"kernel void k(global int *a) { }", "-cl-std=CLC++"},
+    };
+    static const struct sample assembly[] = {
+        {"kernel void k(global int *a) { __asm__(\"mov.u32 %0, %ctaid.x;\"); }"},
+    };
+    static const struct sample inner[] = {
+        {"kernel void k(global int *a) { a[0] = __nvvm_read_ptx_sreg_ctaid_x(); }"},
+        {"int f() { return __builtin_amdgcn_workgroup_id_x(); }\n"
+         "kernel void k(global int *a) { a[0] = f(); }"},
+    };
+    static const struct sample children[] = {
+        {"kernel void k(global int *a) { enqueue_kernel(get_default_queue(), 0, ndrange_1D(1),"
+         " ^{ a[0] = 1; }); }"},
+    };
+    static const struct sample pipes[] = {
+        {"kernel void k(read_only pipe int p, global int *a) { read_pipe(p, a); }"},
+    };
+    expect_whole(pasted, COUNT(pasted), "pastes");
+    expect_whole(broken, COUNT(broken), "cannot be told from one another");
+    expect_whole(others, COUNT(others), "C++");
+    expect_whole(assembly, COUNT(assembly), "assembly");
+    expect_whole(inner, COUNT(inner), "compiler's own");
+    expect_whole(children, COUNT(children), "enqueues");
+    expect_whole(pipes, COUNT(pipes), "pipe");
+}
+
+Test(traits, il_is_not_cut_and_neither_is_what_was_linked_with_it)
+{
+    const unsigned char module[20] = {3, 2, 0x23, 7};
+    const char *source = "kernel void k() { }";
+    struct recipe *il, *text, *compiled, *parts[2], *linked;
+    struct kernel_traits traits;
+    cr_assert_eq(recipe_il(module, sizeof(module), &il), 0);
+    cr_assert_eq(recipe_source(1, &source, NULL, &text), 0);
+    cr_assert_eq(recipe_compiled(text, "", 0, NULL, NULL, NULL, 0, &compiled), 0);
+    parts[0] = parts[1] = compiled;
+    cr_assert_eq(recipe_linked(2, parts, "", &linked), 0);
+    cr_assert_eq(kernel_traits_read(linked, "k", &traits), 0);
+    cr_expect_null(traits.whole);
+    recipe_unref(linked);
+    parts[1] = il;
+    cr_assert_eq(recipe_linked(2, parts, "", &linked), 0);
+    cr_assert_eq(kernel_traits_read(linked, "k", &traits), 0);
+    cr_expect(traits.whole && strstr(traits.whole, "IL"));
+    recipe_unref(linked);
+    recipe_unref(compiled);
+    recipe_unref(text);
+    recipe_unref(il);
+}
