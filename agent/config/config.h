@@ -44,9 +44,10 @@ struct config_device {
 
 /** What the file says of a program. */
 struct config_program {
-    int32_t priority;             /**< Higher goes first; 0 is usual. */
-    bool preemptible;             /**< May be displaced by others of its priority. */
-    uint64_t quota;               /**< Bytes of device memory that it may have, at most. */
+    int32_t priority; /**< Higher goes first; 0 is usual. */
+    bool preemptible; /**< May be displaced by others of its priority. */
+    uint64_t quota;   /**< Bytes of device memory that it may have, at most. */
+    uint64_t warm;    /**< Bytes of host memory that it keeps ready; CONFIG_UNLIMITED: not said. */
     uint64_t presented;           /**< Bytes of device memory that it is told of; 0: not said. */
     unsigned ways;                /**< enum policy_way. */
     char device[CONFIG_NAME_MAX]; /**< Where it has to be, as `reseat move` takes it; "": anywhere.

@@ -41,6 +41,9 @@ static const struct config_field program_fields[] = {
      "the most device memory that it may have", "no limit"},
     {"presented", CONFIG_SIZE, offsetof(struct config_program_entry, says.presented), 1, 0,
      "the device memory that it is told of", "that of the largest device"},
+    {"warm", CONFIG_SIZE, offsetof(struct config_program_entry, says.warm), 0, 0,
+     "host memory that it keeps ready for its next move or suspend, while the host has enough",
+     "a sixteenth of the host's, 1 GiB at most"},
     {"ways", CONFIG_WAYS, offsetof(struct config_program_entry, says.ways), 0, 0,
      "what it allows when something does not fit: as \"order\" above, \"none\" too",
      "\"upgrade, spill, wait, suspend\""},
@@ -56,8 +59,8 @@ static void device_init(struct config_entry *entry)
 
 static void program_init(struct config_entry *entry)
 {
-    *(struct config_program_entry *)entry =
-        (struct config_program_entry){.says = {.quota = CONFIG_UNLIMITED, .ways = ALL_WAYS}};
+    *(struct config_program_entry *)entry = (struct config_program_entry){
+        .says = {.quota = CONFIG_UNLIMITED, .warm = CONFIG_UNLIMITED, .ways = ALL_WAYS}};
 }
 
 const struct config_list config_list_devices = {

@@ -184,7 +184,8 @@ static int read_kind(struct reader *reader, const config_setting_t *value, int *
         config_setting_name(value), text);
 }
 
-static int read_size(struct reader *reader, const config_setting_t *value, uint64_t *ret_bytes)
+static int read_size(struct reader *reader, const config_setting_t *value,
+                     const struct config_field *field, uint64_t *ret_bytes)
 {
     const char *text = config_setting_get_string(value);
     char reason[CONFIG_REASON_MAX / 2];
@@ -196,7 +197,7 @@ static int read_size(struct reader *reader, const config_setting_t *value, uint6
         return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
                             config_setting_name(value), reason);
     }
-    if (!bytes) {
+    if (!bytes && field->min > 0) {
         return config_wrong(reader->error, config_setting_source_line(value),
                             "\"%s\" has to be more than 0", config_setting_name(value));
     }
@@ -245,7 +246,7 @@ static int read_field(struct reader *reader, const config_setting_t *value,
     case CONFIG_KIND:
         return read_kind(reader, value, at);
     case CONFIG_SIZE:
-        return read_size(reader, value, at);
+        return read_size(reader, value, field, at);
     case CONFIG_NUMBER:
         error = read_integer(reader, value, field, &integer);
         *(int32_t *)at = (int32_t)integer;

@@ -85,6 +85,9 @@
 #define MSG_SHRINK "shrink" /**< agent: "seat", keep to "bytes" in all, and return the rest. */
 #define MSG_RETURN "return" /**< program: "seat", "bytes" that it gives back. */
 
+/** agent: keep up to "bytes" of host memory warm (state/base/pages.h). */
+#define MSG_WARM "warm"
+
 /*
  * A program that registered with policy/reseat.h says so in its hello and whenever that changes:
  * "aware" is a map of what it asks for ("minimum", "preferred": "memory", "allocation",

@@ -21,13 +21,15 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/pages.h"
 #include "state/base/thread.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
 
 #define RETRY_MS    500
 #define STATUS_MS   250
-#define FLUSH_MS    10 /* Where the agent reads slowly. */
+#define NEED_MS     2000 /* Between counts of what a suspend would need. */
+#define FLUSH_MS    10   /* Where the agent reads slowly. */
 #define LISTEN_MS   500
 #define JOBS_MAX    8
 #define STACK_SMALL (256u << 10)
@@ -51,8 +53,10 @@ struct link {
     struct wire wire;
     bool welcome;
     bool status_due;
-    uint64_t wish; /**< The edition that the agent was told. */
-    uint64_t sent; /**< A digest of the status that the agent knows. */
+    uint64_t wish;                 /**< The edition that the agent was told. */
+    uint64_t sent;                 /**< A digest of the status that the agent knows. */
+    uint64_t next_tend, next_need; /**< When to look after warm pages, and count: */
+    uint64_t needs;                /**< Bytes of host memory that a suspend would take. */
 };
 
 /** One for a process: so is what it controls. */
@@ -344,6 +348,11 @@ static void take_query(const msgpack_object *map)
     control.link.status_due = true;
 }
 
+static void take_warm(const msgpack_object *map)
+{
+    pages_set_limit(field_u64(map, "bytes", 0));
+}
+
 /** Have the program notified. What says nothing known is ignored. */
 static void take_notice(const msgpack_object *map)
 {
@@ -373,12 +382,19 @@ static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
 } messages[] = {
-    {MSG_TRACE, control_trace_take},   {MSG_WELCOME, take_welcome},
-    {MSG_MOVE, take_request},          {MSG_SUSPEND, take_request},
-    {MSG_RESUME, take_request},        {MSG_PREWARM, take_request},
-    {MSG_CANCEL, take_cancel},         {MSG_QUERY, take_query},
-    {MSG_NOTICE, take_notice},         {MSG_ANSWER, control_room_answer},
-    {MSG_GRANT, control_room_granted}, {MSG_SHRINK, control_room_shrink},
+    {MSG_TRACE, control_trace_take},
+    {MSG_WELCOME, take_welcome},
+    {MSG_MOVE, take_request},
+    {MSG_SUSPEND, take_request},
+    {MSG_RESUME, take_request},
+    {MSG_PREWARM, take_request},
+    {MSG_CANCEL, take_cancel},
+    {MSG_QUERY, take_query},
+    {MSG_NOTICE, take_notice},
+    {MSG_ANSWER, control_room_answer},
+    {MSG_GRANT, control_room_granted},
+    {MSG_SHRINK, control_room_shrink},
+    {MSG_WARM, take_warm},
 };
 
 static void take_message(struct link *link, const msgpack_object *map)
@@ -465,6 +481,21 @@ static void turn(struct link *link, uint64_t *next_status)
     }
 }
 
+/** What is due of the pages that are kept warm. */
+static void tend_pages(struct link *link)
+{
+    uint64_t now = clock_now_ns();
+
+    if (now < link->next_tend)
+        return;
+    if (now >= link->next_need) {
+        link->needs = status_host_need();
+        link->next_need = now + NEED_MS * NS_PER_MS;
+    }
+    pages_tend(link->needs);
+    link->next_tend = clock_now_ns() + STATUS_MS * NS_PER_MS;
+}
+
 /** Until something came, somebody woke it, or it is time for the next turn. */
 static void rest(const struct link *link)
 {
@@ -492,6 +523,7 @@ static void *control_main(void *data)
 
     for (;;) {
         turn(link, &next_status);
+        tend_pages(link);
         rest(link);
     }
     return NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/wire/device_key.h"
+#include "state/base/pages.h"
 #include "state/base/text.h"
 
 static void put_limits(struct frame *frame, const char *key, const struct reseat_limits *limits)
@@ -51,6 +52,7 @@ void control_frame_wish(struct frame *frame, const struct aware_wish *wish)
 void control_frame_status(struct frame *frame)
 {
     frame_init(frame, MSG_STATUS);
+    frame_u64(frame, "warm", pages_warm());
     frame_array(frame, "seats");
 }
 

@@ -281,7 +281,7 @@ static bool mapping_place(struct mapping *mapping)
     struct memory *root = mapping->memory->root;
     for (;;) {
         gate_enter();
-        bool made = memory_window(root) == 0;
+        bool made = memory_window(root, 0) == 0;
         bool linked = made && mapping_link(mapping);
         gate_leave();
         if (linked || !made)

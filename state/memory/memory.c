@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/pages.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/svm.h"
@@ -76,7 +77,7 @@ static void memory_discard(struct memory *memory)
     if (memory->root != memory)
         object_unhold(memory->root);
     window_unref(memory->window);
-    free(memory->store);
+    memory_host_is_window(memory);
     free(memory->known);
     free(memory->extents);
     free(memory->image);
@@ -120,7 +121,7 @@ static cl_int make_root_buffer(struct memory *root, struct residence *residence,
     const cl_icd_dispatch *cl = residence->cl;
     cl_int error = CL_SUCCESS;
     if (wants_window(root, residence) && (initial || may_have_window(root, residence))) {
-        if (memory_window(root) != 0)
+        if (memory_window(root, initial ? PAGES_ANY : 0) != 0)
             return CL_OUT_OF_HOST_MEMORY;
         if (initial && initial != root->window->bytes)
             memcpy(root->window->bytes, initial, root->size);
@@ -202,7 +203,7 @@ static cl_int make_in_host(struct memory *memory, const void *initial)
 {
     if (!initial)
         return CL_SUCCESS;
-    if (memory_window(memory) != 0)
+    if (memory_window(memory, PAGES_ANY) != 0)
         return CL_OUT_OF_HOST_MEMORY;
     /* An image's window has the pitches of the program's pointer. */
     if (initial != memory->window->bytes)
@@ -216,7 +217,7 @@ static cl_int make_in_host(struct memory *memory, const void *initial)
 static void begin_content(struct memory *memory, uint8_t place)
 {
     replica_written_whole(memory, place);
-    if (memory->host_ptr && memory_window(memory) != 0)
+    if (memory->host_ptr && memory_window(memory, 0) != 0)
         return;
     if (memory->window)
         extents_refreshed(memory, PLACE_HOST, replica_whole(memory), atomic_load(&memory->version));

@@ -187,8 +187,9 @@ void memory_stamp(struct memory *root);
 /** The latest stamp that any has. */
 uint64_t memory_stamp_latest(void);
 
-/** Allocate the root's window if it has none. 0 or -ENOMEM. */
-MUST_CHECK int memory_window(struct memory *root);
+/** Allocate the root's window if it has none. 0 or -ENOMEM.
+ * @flags  PAGES_ANY where every byte of it is written before the program can see one; or 0. */
+MUST_CHECK int memory_window(struct memory *root, unsigned flags);
 /** True when the bytes of @root are the program's to write: its CL_MEM_USE_HOST_PTR memory. */
 static inline bool memory_is_lent(const struct memory *root)
 {
@@ -199,8 +200,12 @@ static inline char *memory_host_bytes(const struct memory *root)
 {
     return root->store ? root->store : root->window->bytes;
 }
-/** Memory for a new replica in host memory, not the program's own. 0 or -ENOMEM. By who copies. */
-MUST_CHECK int memory_host_room(struct memory *root);
+/** Memory for a new replica in host memory, not the program's own. 0 or -ENOMEM. By who copies.
+ * @flags  As above. */
+MUST_CHECK int memory_host_room(struct memory *root, unsigned flags);
+/** Bytes that memory_host_room would take for @memory's latest bytes, where these are large and
+ * some device has them alone. Any thread: a moment later it may be wrong. */
+uint64_t memory_host_need(const struct memory *memory);
 /** The window is the replica in host memory again: some device works on its bytes. Likewise. */
 void memory_host_is_window(struct memory *root);
 /** True when the window has the latest bytes, or becomes it without a copy. */

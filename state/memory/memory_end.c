@@ -145,7 +145,7 @@ static void memory_destroy(struct object *object)
     window_unref(window);
     if (farewell && is_last(farewell))
         run(farewell);
-    free(memory->store);
+    memory_host_is_window(memory);
     free(memory->known);
     free(memory->extents);
     free(memory->image);

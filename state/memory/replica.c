@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
+#include "state/base/pages.h"
 #include "state/base/span.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
@@ -292,6 +293,19 @@ static int download_around_maps(struct transfer *transfer, const struct part *pa
     return error;
 }
 
+/* What a download asks of new memory for @part: where it writes every byte of it, anything will do.
+ */
+static unsigned room_flags(const struct part *part, bool mapped)
+{
+    const struct memory *root = part->root;
+    const struct image_shape *image = root->image;
+    size_t written = image ? image->element_size : root->size;
+    for (int i = 0; image && i < 3; i++)
+        written *= image->dims[i] ? image->dims[i] : 1;
+    bool whole = part->range.begin == 0 && part->range.end == root->size;
+    return whole && written == root->size && !mapped ? PAGES_ANY : 0;
+}
+
 static int download(const struct replica_batch *batch, struct transfer *transfer,
                     const struct part *part, cl_int *ret_error)
 {
@@ -301,8 +315,8 @@ static int download(const struct replica_batch *batch, struct transfer *transfer
     if (there)
         memory_host_is_window(root);
     if (extents_latest(root, PLACE_HOST, part->range))
-        return memory_window(root);
-    if (!there && memory_host_room(root) != 0)
+        return memory_window(root, 0);
+    if (!there && memory_host_room(root, room_flags(part, mapped)) != 0)
         return -ENOMEM;
     if (there && mapped)
         return 0;

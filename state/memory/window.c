@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "state/base/pages.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory_priv.h"
@@ -11,8 +12,25 @@
 #define ALIGN_LARGE 4096
 #define LARGE       (64u << 10)
 
+/* @flags: enum pages_flags. */
+static char *bytes_take(size_t size, size_t align, unsigned flags)
+{
+    size_t whole = (size + align - 1) & ~(align - 1);
+    if (size >= PAGES_LEAST)
+        return pages_take(size, flags);
+    return whole >= size ? aligned_alloc(align, whole) : NULL;
+}
+
+static void bytes_give(char *bytes, size_t size)
+{
+    if (size >= PAGES_LEAST)
+        pages_give(bytes, size);
+    else
+        free(bytes);
+}
+
 /* A window over @bytes, or over memory of our own when @bytes is NULL. */
-static struct window *window_create(char *bytes, size_t size, bool pages)
+static struct window *window_create(char *bytes, size_t size, bool pages, unsigned flags)
 {
     struct window *window = malloc(sizeof(*window));
     if (!window)
@@ -21,8 +39,7 @@ static struct window *window_create(char *bytes, size_t size, bool pages)
     atomic_init(&window->refs, 1);
     if (window->ours) {
         size_t align = pages || size >= LARGE ? ALIGN_LARGE : ALIGN_SMALL;
-        size_t whole = (size + align - 1) & ~(align - 1);
-        window->bytes = whole >= size ? aligned_alloc(align, whole) : NULL;
+        window->bytes = bytes_take(size, align, flags);
         if (!window->bytes) {
             free(window);
             return NULL;
@@ -36,21 +53,21 @@ void window_unref(struct window *window)
     if (!window || atomic_fetch_sub_explicit(&window->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (window->ours)
-        free(window->bytes);
+        bytes_give(window->bytes, window->size);
     if (window->farewell)
         farewell_drop(window->farewell);
     free(window);
 }
 
-int memory_window(struct memory *root)
+int memory_window(struct memory *root, unsigned flags)
 {
     if (root->window)
         return 0;
-    /* Large ones come from mmap and are not touched until used. A mover and the program's first map
+    /* Large ones are not touched until used. A mover and the program's first map
      * may both come here: one window stays. */
     struct window *none = NULL;
-    struct window *window =
-        window_create(root->host_ptr, root->size, (root->flags & CL_MEM_ALLOC_HOST_PTR) != 0);
+    struct window *window = window_create(root->host_ptr, root->size,
+                                          (root->flags & CL_MEM_ALLOC_HOST_PTR) != 0, flags);
     if (!window)
         return -ENOMEM;
     if (!atomic_compare_exchange_strong(&root->window, &none, window))
@@ -70,25 +87,34 @@ static void take_from_lent(struct memory *root)
     }
 }
 
-int memory_host_room(struct memory *root)
+int memory_host_room(struct memory *root, unsigned flags)
 {
     if (!memory_is_lent(root))
-        return memory_window(root);
+        return memory_window(root, flags);
     if (!root->store) {
-        size_t whole = (root->size + ALIGN_LARGE - 1) & ~(size_t)(ALIGN_LARGE - 1);
         compare_forget_at(root, PLACE_HOST);
-        root->store = whole >= root->size ? aligned_alloc(ALIGN_LARGE, whole) : NULL;
+        root->store = bytes_take(root->size, ALIGN_LARGE, flags);
         if (root->store)
             take_from_lent(root);
     }
     return root->store ? 0 : -ENOMEM;
 }
 
+uint64_t memory_host_need(const struct memory *memory)
+{
+    bool has_none =
+        memory->root == memory && !memory->store && (!memory->window || memory_is_lent(memory));
+    return has_none && memory->size >= PAGES_LEAST && !replica_is_latest_whole(memory, PLACE_HOST)
+               ? memory->size
+               : 0;
+}
+
 void memory_host_is_window(struct memory *root)
 {
-    if (root->store)
-        compare_forget_at(root, PLACE_HOST);
-    free(root->store);
+    if (!root->store)
+        return;
+    compare_forget_at(root, PLACE_HOST);
+    bytes_give(root->store, root->size);
     root->store = NULL;
 }
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "state/base/pages.h"
 #include "state/base/work.h"
 #include "state/memory/memory.h"
 #include "state/move/fetch.h"
@@ -55,6 +56,23 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
     status.events = object_count(OBJECT_EVENT);
     work_end();
     *ret_status = status;
+}
+
+uint64_t status_host_need(void)
+{
+    uint64_t bytes = 0, most = pages_limit();
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    bool counts = most != 0 && work_begin();
+    for (uint32_t i = 0; counts && i < the_seat_count; i++)
+        counts = !atomic_load(&the_seats[i]->moving);
+    while (counts && bytes < most && (memory = object_next(OBJECT_MEMORY, &cursor))) {
+        bytes += memory_host_need(memory);
+        object_unhold(memory);
+    }
+    if (most != 0)
+        work_end();
+    return bytes;
 }
 
 static uint8_t ready_place(const struct context *context, const struct device *device)

@@ -39,5 +39,10 @@ uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX]);
 uint32_t status_seat_count(void);
 /** Thread-safe; takes no lock that a program's call holds while it blocks. */
 void status_seat(uint32_t seat, struct seat_status *ret_status);
+/**
+ * Bytes of large memory objects that a suspend would find no host memory for yet, counted up to
+ * what is kept warm at most; 0 while something moves. Thread-safe, likewise.
+ */
+uint64_t status_host_need(void);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
+#include "state/base/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 #define UNKNOWN_TOTAL (64ull << 20) /* where the caller does not say */
@@ -85,7 +86,7 @@ static bool make_ring(struct transfer *transfer)
     struct residence *ends[2] = {transfer->from, transfer->to};
     struct transfer_shape *shape = &transfer->shape;
     size_t size = shape->chunk * shape->chunks;
-    transfer->memory = host_ring_create(size, host_cores());
+    transfer->memory = host_ring_create(size, host_cores(), &transfer->limits);
     if (!transfer->memory)
         return false;
     transfer->memory_size = size;
@@ -98,7 +99,7 @@ static bool make_ring(struct transfer *transfer)
     if (!shape->registered && !needs_ring(transfer)) {
         pinned_destroy(&transfer->pins[0]);
         pinned_destroy(&transfer->pins[1]);
-        host_ring_destroy(transfer->memory, size);
+        pages_give(transfer->memory, size);
         transfer->memory = NULL;
         return false;
     }
@@ -290,7 +291,7 @@ void transfer_destroy(struct transfer *transfer)
     threads_stop(transfer);
     for (int i = 0; i < 2; i++)
         pinned_destroy(&transfer->pins[i]);
-    host_ring_destroy(transfer->memory, transfer->memory_size);
+    pages_give(transfer->memory, transfer->memory_size);
     for (int i = 0; i < STAGES_MAX; i++)
         pthread_cond_destroy(&transfer->stages[i].work);
     pthread_cond_destroy(&transfer->progress);

@@ -91,14 +91,6 @@ struct transfer_shape {
 void transfer_describe(const struct transfer *transfer, struct transfer_shape *ret_shape);
 
 /**
- * Make the pages of @memory present, @threads at a time (the caller's among them), never more than
- * there are cores. Their content is kept, also under concurrent writers. @memory is writable.
- *
- * Blocks. Cannot fail: what was not made present is when it is first written.
- */
-void transfer_prefault(char *memory, size_t size, unsigned threads);
-
-/**
  * Measure the link of @residence's device, and the host, anew, for this process and for those that
  * come (links.h). Its io queue is used. Blocks for some milliseconds.
  *

@@ -1,20 +1,12 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "state/base/log.h"
-#include "state/base/thread.h"
+#include "state/base/pages.h"
 #include "state/transfer/transfer_priv.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
-#define BLOCK     (4u << 20) /* that one prefaulting thread takes at a time */
-#define HUGE_PAGE (2u << 20)
 
 unsigned host_cores(void)
 {
@@ -23,48 +15,6 @@ unsigned host_cores(void)
         return (unsigned)CPU_COUNT(&set);
     long online = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than the set has room for */
     return online > 0 ? (unsigned)online : 1;
-}
-
-/* The whole pages in a range; false when there are none. */
-static bool pages_inside(char **memory, size_t *size)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = ((uintptr_t)*memory + page - 1) & ~(page - 1);
-    uintptr_t end = ((uintptr_t)*memory + *size) & ~(page - 1);
-    if (begin >= end)
-        return false;
-    *memory += begin - (uintptr_t)*memory;
-    *size = end - begin;
-    return true;
-}
-
-/* False when the kernel does not know how. */
-static bool populate(char *memory, size_t size)
-{
-    static atomic_bool unknown;
-    if (atomic_load_explicit(&unknown, memory_order_relaxed))
-        return false;
-    if (madvise(memory, size, MADV_POPULATE_WRITE) == 0 || errno != EINVAL)
-        return true; /* other errors say that a page cannot be made present now */
-    atomic_store_explicit(&unknown, true, memory_order_relaxed);
-    return false;
-}
-
-bool host_is_fresh(const char *memory, size_t size)
-{
-    char *pages = (char *)(uintptr_t)memory;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    unsigned char first = 1, last = 1;
-    if (!pages_inside(&pages, &size))
-        return false;
-    return mincore(pages, page, &first) == 0 && mincore(pages + size - page, page, &last) == 0 &&
-           !(first & last & 1);
-}
-
-void host_populate(char *memory, size_t size)
-{
-    if (host_is_fresh(memory, size) && pages_inside(&memory, &size))
-        (void)populate(memory, size);
 }
 
 void host_copy_lent(char *to, const char *from, size_t size)
@@ -88,65 +38,22 @@ void host_copy_lent(char *to, const char *from, size_t size)
     }
 }
 
-struct prefault {
-    char *memory;
-    size_t size;
-    _Atomic size_t next;
-};
-
-static void *prefault_run(void *data)
+char *host_ring_create(size_t size, unsigned threads, const struct transfer_limits *limits)
 {
-    struct prefault *job = data;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), at;
-    while ((at = atomic_fetch_add_explicit(&job->next, BLOCK, memory_order_relaxed)) < job->size) {
-        size_t size = job->size - at < BLOCK ? job->size - at : BLOCK;
-        if (populate(job->memory + at, size))
-            continue;
-        for (size_t i = 0; i < size; i += page) /* a write that changes nothing */
-            __atomic_fetch_or(job->memory + at + i, 0, __ATOMIC_RELAXED);
-    }
-    return NULL;
-}
-
-void transfer_prefault(char *memory, size_t size, unsigned threads)
-{
-    struct prefault job = {.memory = memory, .size = size};
-    pthread_t others[COST_THREADS_MAX];
-    unsigned count = 0, most = host_cores();
-    if (!memory || !pages_inside(&job.memory, &job.size))
-        return;
-    if (most > threads)
-        most = threads;
-    if (most > job.size / BLOCK + 1)
-        most = (unsigned)(job.size / BLOCK + 1);
-    if (most > COST_THREADS_MAX)
-        most = COST_THREADS_MAX;
-    while (count + 1 < most &&
-           thread_start("reseat-copy", HOST_STACK, prefault_run, &job, &others[count]) == 0)
-        count++;
-    prefault_run(&job);
-    while (count > 0)
-        pthread_join(others[--count], NULL);
-}
-
-char *host_ring_create(size_t size, unsigned threads)
-{
-    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return NULL;
-    /* Faster to fault and to register in large pages. A child that wrote to pages that a driver
-     * registered would leave the driver with the other copy, so no child gets them. */
-    (void)madvise(memory, size, MADV_DONTFORK);
-    if (size >= HUGE_PAGE)
-        (void)madvise(memory, size, MADV_HUGEPAGE);
-    transfer_prefault(memory, size, threads);
+    char *memory = pages_take(size, PAGES_ANY | PAGES_NO_FORK);
+    if (memory)
+        host_populate(memory, size, threads, limits);
     return memory;
 }
 
-void host_ring_destroy(char *memory, size_t size)
+void host_populate(char *memory, size_t size, unsigned threads,
+                   const struct transfer_limits *limits)
 {
-    if (memory)
-        munmap(memory, size);
+    struct pages_patience patience = {0};
+    if (limits)
+        patience = (struct pages_patience){limits->cancel, limits->deadline_ns};
+    if (pages_are_fresh(memory, size))
+        pages_populate(memory, size, threads, &patience);
 }
 
 bool pinned_create(struct residence *residence, char *memory, size_t size, struct pinned *ret_pin)

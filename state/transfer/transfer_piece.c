@@ -146,10 +146,10 @@ cl_int piece_write(const struct piece *piece, const cl_icd_dispatch *cl, cl_comm
 }
 
 static void copy_bytes(const struct piece *piece, char *memory, char *host, size_t size,
-                       bool to_host)
+                       bool to_host, const struct transfer_limits *limits)
 {
     if (to_host) {
-        host_populate(host, size);
+        host_populate(host, size, 1, limits);
         memcpy(host, memory, size);
     } else if (piece->lent) {
         host_copy_lent(memory, host, size);
@@ -158,13 +158,14 @@ static void copy_bytes(const struct piece *piece, char *memory, char *host, size
     }
 }
 
-void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t end, bool to_host)
+void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t end, bool to_host,
+                const struct transfer_limits *limits)
 {
     bool one_row = piece->region[1] == 1 && piece->region[2] == 1;
     bool packed = piece->host_row == piece->row &&
                   (piece->region[2] == 1 || piece->host_slice == piece->row * piece->region[1]);
     if (one_row || packed) {
-        copy_bytes(piece, memory + begin, piece->host + begin, end - begin, to_host);
+        copy_bytes(piece, memory + begin, piece->host + begin, end - begin, to_host, limits);
         return;
     }
     while (begin < end) {
@@ -172,7 +173,7 @@ void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t en
         size_t size = min_size(piece->row - column, end - begin);
         char *host = piece->host + row / piece->region[1] * piece->host_slice +
                      row % piece->region[1] * piece->host_row + column;
-        copy_bytes(piece, memory + begin, host, size, to_host);
+        copy_bytes(piece, memory + begin, host, size, to_host, limits);
         begin += size;
     }
 }

@@ -48,21 +48,21 @@ cl_int piece_read(const struct piece *piece, const cl_icd_dispatch *cl, cl_comma
 cl_int piece_write(const struct piece *piece, const cl_icd_dispatch *cl, cl_command_queue queue,
                    const char *memory, cl_event *ret_event);
 
-/** Copy the packed bytes [begin, end) of @piece between @memory (its first byte) and its host end.
- */
-void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t end, bool to_host);
+/** Copy the packed bytes [begin, end) of @piece between @memory (its first byte) and its host end,
+ * whose fresh pages are made within @limits, by this thread. */
+void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t end, bool to_host,
+                const struct transfer_limits *limits);
 
 /* Host memory (transfer_host.c). */
 
 /** Cores that this thread may run on, at least 1. */
 unsigned host_cores(void);
-/** False when the range looks present already, from a look at its ends. */
-bool host_is_fresh(const char *memory, size_t size);
-/** Make the whole pages inside [memory, memory + size) present where it looks fresh; a hint. */
-void host_populate(char *memory, size_t size);
-/** Page-aligned memory of ours for chunks, present, not inherited by children. NULL: no memory. */
-char *host_ring_create(size_t size, unsigned threads);
-void host_ring_destroy(char *memory, size_t size);
+/** pages_populate() of what looks fresh, within @limits, or NULL. A hint. */
+void host_populate(char *memory, size_t size, unsigned threads,
+                   const struct transfer_limits *limits);
+/** Memory for chunks, present unless @limits ended before, for pages_give(). NULL: there is none.
+ */
+char *host_ring_create(size_t size, unsigned threads, const struct transfer_limits *limits);
 /** Of copying threads, bytes. */
 #define HOST_STACK ((size_t)1 << 20)
 

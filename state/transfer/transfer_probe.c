@@ -1,10 +1,10 @@
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/pages.h"
 #include "state/driver/links.h"
 #include "state/transfer/transfer_priv.h"
 
@@ -84,7 +84,7 @@ static bool measure_link(struct residence *residence, struct link_figures *ret_f
     struct pinned pin = {0};
     cl_int error;
     bool done = false;
-    char *memory = host_ring_create(LARGE, 1);
+    char *memory = host_ring_create(LARGE, 1, NULL);
     if (!memory)
         return false;
     cl_mem buffer =
@@ -105,7 +105,7 @@ out:
         (void)residence_await_queue(residence, residence->io);
         residence->cl->clReleaseMemObject(buffer);
     }
-    host_ring_destroy(memory, LARGE);
+    pages_give(memory, LARGE);
     if (done)
         *ret_figures = figures;
     return done;
@@ -145,13 +145,12 @@ static bool measure_host(void)
     struct cost_stage *copy = &host_figures.copy, *ring = &host_figures.ring;
     *copy = (struct cost_stage){COST_WORK, 5e-6, 5e9};
     *ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
-    char *source =
-        mmap(NULL, COPY_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (source == MAP_FAILED)
+    char *source = pages_take(COPY_SIZE, 0);
+    if (!source)
         return false;
-    transfer_prefault(source, COPY_SIZE, 4);
+    pages_populate(source, COPY_SIZE, PAGES_THREADS, NULL);
     double begin = seconds();
-    char *target = host_ring_create(COPY_SIZE, 1);
+    char *target = host_ring_create(COPY_SIZE, 1, NULL);
     double faulted = seconds() - begin;
     if (target) {
         double best = 1;
@@ -162,12 +161,12 @@ static bool measure_host(void)
             best = took < best ? took : best;
         }
         copy->bandwidth = clamp(COPY_SIZE / best, BANDWIDTH_LO, BANDWIDTH_HI);
-        unsigned cores = host_cores() < 4 ? host_cores() : 4; /* they share the faulting */
+        unsigned cores = host_cores() < PAGES_THREADS ? host_cores() : PAGES_THREADS;
         double fault = clamp(faulted, 1e-6, 1) / COPY_SIZE / cores;
         ring->bandwidth = 1 / (PIN_SECONDS * 2 + fault);
     }
-    host_ring_destroy(target, COPY_SIZE);
-    munmap(source, COPY_SIZE);
+    pages_give(target, COPY_SIZE);
+    pages_give(source, COPY_SIZE);
     return target != NULL;
 }
 

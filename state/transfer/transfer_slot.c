@@ -7,7 +7,10 @@
 #include "state/transfer/transfer_priv.h"
 
 #define LOOK_NS      (5 * NS_PER_MS) /* Between looks at the limits. */
-#define PREFAULT_MIN (1u << 20)
+#define POPULATE_MIN (1u << 20)
+/* A copy's units are multiples of these. */
+#define UNIT_SMALL ((size_t)4 << 10)
+#define UNIT_LARGE ((size_t)2 << 20)
 
 void fifo_push(struct fifo *fifo, struct slot *slot)
 {
@@ -88,23 +91,24 @@ static cl_int wait_events(struct slot *slot, struct residence *residence)
 }
 
 /* A driver's one thread would fault the pages of a large target. */
-static void prefault_piece(const struct piece *piece)
+static void populate_piece(const struct piece *piece, const struct transfer_limits *limits)
 {
     size_t span = (piece->region[2] - 1) * piece->host_slice +
                   (piece->region[1] - 1) * piece->host_row + piece->row;
-    if (span >= PREFAULT_MIN && host_is_fresh(piece->host, span))
-        transfer_prefault(piece->host, span, host_cores());
+    if (span >= POPULATE_MIN)
+        host_populate(piece->host, span, host_cores(), limits);
 }
 
-static cl_int enqueue(struct slot *slot, struct residence *residence, bool read)
+static cl_int enqueue(const struct transfer *transfer, struct slot *slot, bool read)
 {
+    const struct residence *residence = read ? transfer->from : transfer->to;
     cl_int error = CL_SUCCESS;
     for (unsigned i = 0; i < slot->piece_count && error == CL_SUCCESS; i++) {
         const struct piece *piece = &slot->pieces[i];
         char *memory = slot->memory ? slot->memory + piece->at : NULL;
         cl_event event = NULL;
         if (read && !memory)
-            prefault_piece(piece);
+            populate_piece(piece, &transfer->limits);
         error = read ? piece_read(piece, residence->cl, residence->io, memory, &event)
                      : piece_write(piece, residence->cl, residence->io, memory, &event);
         if (error == CL_SUCCESS && event)
@@ -146,7 +150,7 @@ static void finish_stages(struct transfer *transfer, struct slot *slot)
         return;
     }
     pthread_mutex_unlock(&transfer->lock);
-    cl_int error = enqueue(slot, transfer->to, false);
+    cl_int error = enqueue(transfer, slot, false);
     pthread_mutex_lock(&transfer->lock);
     if (error != CL_SUCCESS)
         fail_locked(transfer, -EIO, error);
@@ -163,7 +167,7 @@ static void copy_unit(const struct transfer *transfer, struct slot *slot, size_t
         size_t last = piece->at + piece->size < end ? piece->at + piece->size : end;
         if (first < last)
             piece_copy(piece, slot->memory + piece->at, first - piece->at, last - piece->at,
-                       !transfer->to);
+                       !transfer->to, &transfer->limits);
     }
 }
 
@@ -197,6 +201,16 @@ void stages_init(struct transfer *transfer)
     transfer->stage_count = count;
 }
 
+/* Threads that write fresh host memory do not share its large pages. */
+static size_t unit_for(const struct transfer *transfer, const struct stage *stage, size_t used)
+{
+    size_t unit = used / (stage->threads ? stage->threads : 1);
+    bool to_host = stage->run == copy_unit && !transfer->to;
+    size_t grain = to_host && unit > UNIT_LARGE / 2 ? UNIT_LARGE : UNIT_SMALL;
+    unit = (unit + grain - 1) & ~(grain - 1);
+    return unit < UNIT_MIN ? UNIT_MIN : unit;
+}
+
 /* Under the lock: into its stage, or on its way to the target when it is through all. */
 static void enter_stage(struct transfer *transfer, struct slot *slot)
 {
@@ -205,10 +219,7 @@ static void enter_stage(struct transfer *transfer, struct slot *slot)
         return;
     }
     struct stage *stage = &transfer->stages[slot->stage];
-    unsigned threads = stage->threads ? stage->threads : 1;
-    slot->unit = (slot->used / threads + 4095) & ~(size_t)4095;
-    if (slot->unit < UNIT_MIN)
-        slot->unit = UNIT_MIN;
+    slot->unit = unit_for(transfer, stage, slot->used);
     slot->handed = 0;
     slot->units_left = (unsigned)((slot->used + slot->unit - 1) / slot->unit);
     fifo_push(&stage->waiting, slot);
@@ -404,9 +415,9 @@ int slot_submit(struct transfer *transfer, struct slot *slot)
     int error = check_limits(transfer);
     pthread_mutex_unlock(&transfer->lock);
     if (error == 0 && transfer->from)
-        cl_error = enqueue(slot, transfer->from, true);
+        cl_error = enqueue(transfer, slot, true);
     else if (error == 0 && !slot->memory)
-        cl_error = enqueue(slot, transfer->to, false);
+        cl_error = enqueue(transfer, slot, false);
 
     pthread_mutex_lock(&transfer->lock);
     if (cl_error != CL_SUCCESS)

@@ -12,6 +12,7 @@
 #include "agent/wire/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
+#include "state/base/pages.h"
 #include "state/base/span.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
@@ -210,6 +211,18 @@ uint32_t status_seat_count(void)
 bool device_key_equal(const struct device_key *a, const struct device_key *b)
 {
     return !strcmp(a->device, b->device) && a->ordinal == b->ordinal;
+}
+
+/* As a resume does, it gives host memory back. */
+uint64_t status_host_need(void)
+{
+    const size_t size = 16u << 20;
+    char *memory = pages_take(size, PAGES_ANY);
+
+    if (memory)
+        memset(memory, 1, size);
+    pages_give(memory, size);
+    return 0;
 }
 
 void status_seat(uint32_t index, struct seat_status *ret_status)

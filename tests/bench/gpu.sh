@@ -93,6 +93,7 @@ step "solver natively" solver --mib 64 --steps 200 --every 0 --tiles 20
 step "solver, $gpu -> $cpu -> $gpu while it computes" to_and_fro
 [ -n "$skip_calls" ] || step "calls on $gpu" bench-calls --runs 3
 [ -n "$skip_calls" ] || step "spilling on $gpu" bench-spill --real --mib 512
+step "extraction and injection, and each device's link" transfer_bench ${sizes//,/ }
 step "the transfer pipeline" transfer_bench --pipeline 1024
 step "links" reseat devices --links --measure
 for mib in ${sizes//,/ }; do

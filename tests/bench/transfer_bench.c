@@ -5,11 +5,14 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "state/base/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 /*
  * What the transfer engine makes of each device's link and of each pair of devices, beside plain
- * blocking calls into warm pageable memory, in one run. Every engine run's bytes are checked.
+ * blocking calls into warm pageable memory, in one run, and of a suspend and a resume
+ * ("extraction", "injection": host memory is taken and given back, fresh or kept warm) beside
+ * copies through registered memory. Every engine run's bytes are checked.
  *
  * transfer_bench [--pipeline] [MIB...]: sizes, by default 64, 1024 and 8192 MiB. --pipeline:
  * instead, what the cost model chooses beside the best of all chunk sizes, numbers of chunks and
@@ -20,6 +23,7 @@
 #define MIB         (1ull << 20)
 #define DEVICES_MAX 8
 #define ITEM        (512 * MIB) /* the most that one buffer holds */
+#define PINNED      (64 * MIB)  /* registered at a time, to see what the link can do */
 
 struct end {
     struct device device;
@@ -207,7 +211,7 @@ static char *warm(size_t size, unsigned seed)
     char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
-    transfer_prefault(memory, size, 64);
+    pages_populate(memory, size, PAGES_THREADS, NULL);
     uint64_t *words = (uint64_t *)memory, x = seed;
     for (size_t i = 0; i < size / sizeof(*words); i++)
         words[i] = x += 0x9e3779b97f4a7c15u;
@@ -226,6 +230,88 @@ static struct result best_engine(struct end *from, struct end *to, size_t total,
     struct result a = engine(from, to, total, bytes, shape, NULL);
     struct result b = engine(from, to, total, bytes, shape, NULL);
     return a.whole < b.whole ? a : b;
+}
+
+/* Through memory that the driver has registered, PINNED bytes at a time: what the link can do.
+ * Seconds; 0 where the driver registers none. */
+static double pinned(struct end *end, size_t total, bool read)
+{
+    const cl_icd_dispatch *cl = end->residence.cl;
+    struct pinned pin = {0};
+    char *memory = host_ring_create(PINNED, PAGES_THREADS, NULL);
+    double took = 0;
+    if (!memory || !pinned_create(&end->residence, memory, PINNED, &pin)) {
+        pages_give(memory, PINNED);
+        return 0;
+    }
+    for (int turn = 0; turn < 2; turn++) { /* the first is not timed */
+        double begin = seconds();
+        for (size_t i = 0; i < end->count; i++) {
+            size_t size = item_size(end, i, total);
+            for (size_t at = 0; at < size; at += PINNED) {
+                size_t part = size - at < PINNED ? size - at : PINNED;
+                cl_int error =
+                    read ? cl->clEnqueueReadBuffer(end->residence.io, end->buffers[i], CL_FALSE, at,
+                                                   part, memory, 0, NULL, NULL)
+                         : cl->clEnqueueWriteBuffer(end->residence.io, end->buffers[i], CL_FALSE,
+                                                    at, part, memory, 0, NULL, NULL);
+                if (error != CL_SUCCESS) {
+                    fprintf(stderr, "%s: error %d\n", end->device.key.device, error);
+                    exit(1);
+                }
+            }
+        }
+        (void)residence_await_queue(&end->residence, end->residence.io);
+        took = seconds() - begin;
+    }
+    pinned_destroy(&pin);
+    pages_give(memory, PINNED);
+    return took;
+}
+
+/* Out as a suspend does, into memory that it takes, and in as a resume does, giving it back. */
+static void out_and_in(struct end *end, size_t total, const char *source, const char *pages,
+                       double out_pinned, double in_pinned)
+{
+    char what[64];
+    double begin = seconds();
+    char *memory = pages_take(total, PAGES_ANY);
+    if (!memory)
+        return;
+    struct result out = engine(end, NULL, total, memory, NULL, NULL);
+    out.whole = seconds() - begin;
+    expect_same(source, memory, total, "extraction");
+    begin = seconds();
+    struct result in = engine(NULL, end, total, memory, NULL, NULL);
+    pages_give(memory, total);
+    in.whole = seconds() - begin;
+    snprintf(what, sizeof(what), "extraction, %s pages", pages);
+    row(what, total, out_pinned, &out);
+    snprintf(what, sizeof(what), "injection, %s pages", pages);
+    row(what, total, in_pinned, &in);
+}
+
+/* Beside plain copies through registered memory; where there is none, plain ones. */
+static void bench_out_and_in(struct end *end, size_t total, char *source, char *target)
+{
+    if (!buffers_make(end, total, source))
+        return;
+    double in_pinned = pinned(end, total, false), out_pinned = pinned(end, total, true);
+    if (in_pinned <= 0)
+        in_pinned = best_plain(end, total, source, false);
+    if (out_pinned <= 0)
+        out_pinned = best_plain(end, total, target, true);
+    plain(end, total, source, false);
+    pages_set_limit(0);
+    out_and_in(end, total, source, "fresh", out_pinned, in_pinned);
+    pages_set_limit(total + 2 * PINNED);
+    char *memory = pages_take(total, PAGES_ANY);
+    pages_populate(memory, total, PAGES_THREADS, NULL);
+    pages_give(memory, total);
+    for (int i = 0; i < 2; i++) /* the first has no warm ring */
+        out_and_in(end, total, source, "warm", out_pinned, in_pinned);
+    pages_set_limit(0);
+    buffers_free(end);
 }
 
 static void bench_device(struct end *end, size_t total, char *source, char *target)
@@ -488,6 +574,7 @@ int main(int argc, char **argv)
         for (unsigned i = 0; i < end_count && source && target; i++) {
             printf("%s\n", ends[i].device.key.device);
             bench_device(&ends[i], total, source, target);
+            bench_out_and_in(&ends[i], total, source, target);
         }
         for (unsigned from = 0; from < end_count && source && target; from++)
             for (unsigned to = 0; to < end_count; to++)

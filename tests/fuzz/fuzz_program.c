@@ -91,6 +91,11 @@ const char *move_phase_name(enum move_phase phase)
     return phase == MOVE_COPY ? "copy" : "other";
 }
 
+uint64_t status_host_need(void)
+{
+    return 0;
+}
+
 void status_seat(uint32_t index, struct seat_status *ret_status)
 {
     EXPECT(index < SEATS_HERE);

@@ -134,6 +134,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_u64(frame, "programs", status->programs);
     frame_u64(frame, "kernels", status->kernels);
     frame_u64(frame, "events", status->events);
+    frame_u64(frame, "warm_bytes", status->warm);
     frame_string(frame, "pinned", pinned);
     describe_governed(agent, program, frame);
     program_put_wish(program, frame);

@@ -37,8 +37,10 @@ void hello_handle(struct peer *peer, struct message *message)
         peer->role = PEER_CLIENT;
     }
     peer_send(peer, &frame);
-    if (peer->program)
+    if (peer->program) {
+        program_tell_warm(agent, peer->program);
         drain_notify(agent, peer->program);
+    }
 }
 
 void wish_handle(struct peer *peer, struct message *message)

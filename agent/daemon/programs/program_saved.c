@@ -1,6 +1,12 @@
 #include <string.h>
 
+#include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
+#include "state/base/host_memory.h"
+
+/* Of the host's memory, that a program keeps warm of which nothing is said, and the most of it. */
+#define WARM_SHARE 16
+#define WARM_MOST  (UINT64_C(1) << 30)
 
 /* What of a program outlives the agent, and what the configuration says of it. */
 
@@ -69,6 +75,24 @@ void program_named(struct agent *agent, struct program *program)
     program->policy = configured(agent, program);
 }
 
+void program_tell_warm(const struct agent *agent, const struct program *program)
+{
+    struct config_program said;
+    struct host_memory host;
+    struct frame frame;
+
+    if (!program->peer)
+        return;
+    config_program(&agent->config, program->name, &said);
+    if (said.warm == CONFIG_UNLIMITED) {
+        said.warm = host_memory_read(&host) == 0 ? host.total / WARM_SHARE : 0;
+        said.warm = said.warm < WARM_MOST ? said.warm : WARM_MOST;
+    }
+    frame_init(&frame, MSG_WARM);
+    frame_u64(&frame, "bytes", said.warm);
+    peer_send(program->peer, &frame);
+}
+
 void program_configure(struct agent *agent, struct program *program)
 {
     uint64_t quota = program->policy.quota;
@@ -78,4 +102,5 @@ void program_configure(struct agent *agent, struct program *program)
         program_set_quota(agent, program, program->policy.quota, "the configuration set its limit");
     else
         programs_save(agent, program);
+    program_tell_warm(agent, program);
 }

@@ -137,6 +137,7 @@ void program_take_status(struct program *program, const msgpack_object *message)
     status->programs = field_u64(first, "programs", 0);
     status->kernels = field_u64(first, "kernels", 0);
     status->events = field_u64(first, "events", 0);
+    status->warm = field_u64(message, "warm", 0);
 }
 
 bool program_suspended(const struct program *program)

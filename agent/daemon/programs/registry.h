@@ -118,6 +118,7 @@ struct program_status {
     bool known;
     uint64_t last_downtime_ns; /**< Of the last seat that moved. */
     uint64_t contexts, queues, memories, programs, kernels, events;
+    uint64_t warm; /**< Bytes of host memory that it keeps ready. */
 };
 
 /** A program that registered with policy/reseat.h, and what it asks of a device. */
@@ -226,6 +227,8 @@ void program_take_overrides(struct program *program, const msgpack_object *map);
 void program_named(struct agent *agent, struct program *program);
 /** The same once more, as the configuration is now. */
 void program_configure(struct agent *agent, struct program *program);
+/** Tell it how much host memory the configuration has it keep warm, if it is connected. */
+void program_tell_warm(const struct agent *agent, const struct program *program);
 /** Set what @program may have, of all devices together, and tell it so with @text. */
 void program_set_quota(struct agent *agent, struct program *program, uint64_t bytes,
                        const char *text);

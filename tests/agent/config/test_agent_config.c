@@ -273,6 +273,35 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     harness_end(pid);
 }
 
+/** Wait until the program keeps so many bytes ready. */
+static void expect_warm(json_int_t bytes)
+{
+    json_int_t said = -1;
+
+    for (int tried = 0; said != bytes && tried < 400; tried++) {
+        json_t *object = json_of(RESEAT("ps", "--json"), 0);
+        json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+        said = json_integer_value(json_object_get(app, "warm_bytes"));
+        json_decref(object);
+        usleep(25000);
+    }
+    cr_assert_eq(said, bytes, "%lld", (long long)said);
+}
+
+Test(config, programs_keep_as_much_memory_ready_as_it_says)
+{
+    configure("programs = ( { match = \"app\"; warm = \"12MiB\"; } );");
+    pid_t pid = harness_start("app", "done");
+    expect_warm(12 << 20);
+    configure("programs = ( { match = \"app\"; warm = \"8MiB\"; } );");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    expect_warm(8 << 20);
+    configure("programs = ( { match = \"*\"; warm = \"0\"; } );");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    expect_warm(0);
+    harness_end(pid);
+}
+
 static void wait_for_problem(const char *problem)
 {
     for (int tried = 0; tried < 400; tried++) {

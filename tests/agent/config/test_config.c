@@ -139,7 +139,8 @@ Test(config, the_first_entry_that_fits_decides_on_a_program)
 {
     struct config config = config_of(
         "programs = (\n"
-        "  { match = \"enc\"; priority = 7; quota = \"2GiB\"; presented = \"16GiB\"; },\n"
+        "  { match = \"enc\"; priority = 7; quota = \"2GiB\"; presented = \"16GiB\"; warm = \"0\"; "
+        "},\n"
         "  { match = \"train-*\"; priority = -10; preemptible = true; ways = \"wait, spill\"; },\n"
         "  { match = \"train-big\"; priority = 1; },\n"
         "  { match = \"sp\" \"lit\"; device = \"gpu1\"; ways = \"none\"; },\n"
@@ -150,6 +151,7 @@ Test(config, the_first_entry_that_fits_decides_on_a_program)
     cr_expect_eq(program.priority, 7);
     cr_expect_eq(program.quota, 2147483648);
     cr_expect_eq(program.presented, 17179869184);
+    cr_expect_eq(program.warm, 0);
     cr_expect_eq(program.ways, POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND);
     cr_expect_not(program.preemptible);
     cr_expect_str_eq(program.device, "");
@@ -168,6 +170,7 @@ Test(config, the_first_entry_that_fits_decides_on_a_program)
     program = program_of(&config, "other");
     cr_expect_eq(program.priority, 0);
     cr_expect_eq(program.quota, CONFIG_UNLIMITED);
+    cr_expect_eq(program.warm, CONFIG_UNLIMITED);
     cr_expect_eq(program.presented + program.line, 0);
     cr_expect_eq(program.ways, POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND);
     config_finish(&config);

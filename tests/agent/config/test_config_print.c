@@ -36,7 +36,7 @@ struct said_program {
     char match[32], device[32];
     int priority;
     bool preemptible;
-    uint64_t quota, presented;
+    uint64_t quota, warm, presented;
     unsigned ways;
 };
 
@@ -155,7 +155,8 @@ static void write_program(FILE *to, struct said_program *program, size_t number)
 {
     char ways[64];
 
-    *program = (struct said_program){.quota = CONFIG_UNLIMITED, .ways = 15};
+    *program =
+        (struct said_program){.quota = CONFIG_UNLIMITED, .warm = CONFIG_UNLIMITED, .ways = 15};
     any_name(program->match, number);
     put_text(to, "{ match", program->match);
     if (any(0, 1))
@@ -166,6 +167,8 @@ static void write_program(FILE *to, struct said_program *program, size_t number)
         put_size(to, "quota", program->quota = any_size());
     if (any(0, 1))
         put_size(to, "presented", program->presented = any_size());
+    if (any(0, 1))
+        put_size(to, "warm", program->warm = any(0, 1) ? any_size() : 0);
     if (any(0, 1)) {
         program->ways = any_ways(ways);
         put_text(to, "ways", ways);
@@ -242,6 +245,7 @@ static void expect_said(const struct config *config, const struct said *said)
         cr_assert_eq(program.preemptible, expected->preemptible);
         cr_assert_eq(program.quota, expected->quota);
         cr_assert_eq(program.presented, expected->presented);
+        cr_assert_eq(program.warm, expected->warm);
         cr_assert_eq(program.ways, expected->ways);
         cr_assert_str_eq(program.device, expected->device);
     }

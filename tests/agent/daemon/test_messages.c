@@ -36,8 +36,8 @@ static unsigned rows_of(const char *type, enum peer_role from)
 /** What the agent only says. */
 static bool is_said(const char *type)
 {
-    static const char *const said[] = {MSG_WELCOME, MSG_QUERY, MSG_STEP,  MSG_ERROR,
-                                       MSG_ANSWER,  MSG_GRANT, MSG_SHRINK};
+    static const char *const said[] = {MSG_WELCOME, MSG_QUERY, MSG_STEP,   MSG_ERROR,
+                                       MSG_ANSWER,  MSG_GRANT, MSG_SHRINK, MSG_WARM};
 
     for (size_t i = 0; i < ARRAY_SIZE(said); i++)
         if (strcmp(said[i], type) == 0)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/pages.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/room/room.h"
@@ -517,4 +518,62 @@ Test(replica, what_the_program_lent_is_kept_beside_it_with_all_its_bytes, .timeo
     }
     OK(clReleaseMemObject(buffer));
     free(lent);
+}
+
+static void bring_to_host(struct memory *root, const struct range *range)
+{
+    const struct replica_batch batch = {.context = root->context,
+                                        .to = PLACE_HOST,
+                                        .quiet = true,
+                                        .roots = &root,
+                                        .ranges = range,
+                                        .count = 1};
+    uint64_t bytes;
+    cl_int error = CL_SUCCESS;
+    cr_assert_eq(gate_close(0), 0);
+    cr_assert_eq(replica_refresh(&batch, &bytes, &error), 0);
+    gate_open();
+}
+
+/* Memory that was somebody else's is taken where every byte is written, and nowhere else. */
+Test(replica, of_warm_memory_nothing_is_seen_that_was_there_before, .timeout = 60)
+{
+    enum { WIDTH = 2040, PITCH = 8192, HEIGHT = BYTES / PITCH };
+    static struct pair p;
+    const cl_image_format format = {CL_R, CL_UNSIGNED_INT32};
+    const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D,
+                                .image_width = WIDTH,
+                                .image_height = HEIGHT,
+                                .image_row_pitch = PITCH};
+    const struct range part = {PART, 2 * PART};
+    cl_int error;
+    pair_open(&p, CONFIG);
+    memset(p.got, 7, BYTES);
+    cl_mem image = clCreateImage(p.context, CL_MEM_COPY_HOST_PTR, &format, &desc, p.got, &error);
+    OK(error);
+    cl_mem other = engine_buffer(p.context, CL_MEM_COPY_HOST_PTR, BYTES, p.got);
+    pages_set_limit(2 * BYTES);
+    char *dirty = pages_take(2 * BYTES, PAGES_ANY);
+    cr_assert_not_null(dirty);
+    memset(dirty, 0xa5, 2 * BYTES);
+    pages_give(dirty, 2 * BYTES);
+
+    bring_to_host(p.root, NULL);
+    cr_assert_eq(pages_warm(), BYTES, "all of it is written");
+    cr_assert_arr_eq(memory_host_bytes(p.root), calloc(1, BYTES), BYTES);
+    bring_to_host(memory_get(other), &part);
+    bring_to_host(memory_get(image), NULL);
+    cr_assert_eq(pages_warm(), BYTES, "not all of it is written");
+    const char *bytes = memory_host_bytes(memory_get(other));
+    for (size_t i = 0; i < BYTES; i++)
+        cr_assert_eq(bytes[i], i >= part.begin && i < part.end ? 7 : 0, "byte %zu", i);
+    bytes = memory_host_bytes(memory_get(image));
+    for (size_t i = 0; i < BYTES; i++)
+        cr_assert_eq(bytes[i], i % PITCH < sizeof(cl_uint) * WIDTH ? 7 : 0, "byte %zu", i);
+
+    cr_assert_eq(gate_close(0), 0);
+    memory_window_drop(p.root, 0);
+    gate_open();
+    cr_assert_null(p.root->window);
+    cr_assert_eq(pages_warm(), 2 * BYTES, "what is dropped is warm");
 }

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "state/base/pages.h"
 #include "state/transfer/transfer_priv.h"
 
 Test(transfer_host, prefault_makes_pages_present_and_keeps_their_content)
@@ -12,14 +13,14 @@ Test(transfer_host, prefault_makes_pages_present_and_keeps_their_content)
     unsigned char present[(9u << 20) / 4096];
     memory[5] = 7;
     memory[size - 1] = 9;
-    transfer_prefault(memory + 1, size - 2, 64); /* whole pages inside only */
+    pages_populate(memory + 1, size - 2, 64, NULL); /* whole pages inside only */
     cr_assert_eq(mincore(memory, size, present), 0);
     for (size_t i = 0; i < size / page; i++)
         cr_assert(present[i] & 1, "page %zu", i);
     cr_assert_eq(memory[5], 7);
     cr_assert_eq(memory[size - 1], 9);
     cr_assert_eq(memory[size / 2], 0);
-    transfer_prefault(NULL, 0, 1);
+    pages_populate(NULL, 0, 1, NULL);
     munmap(memory, size);
 }
 
