@@ -203,7 +203,7 @@ static const struct verb_option run_options[] = {
      "How long a move may have to wait for a kernel that runs, about: a launch that takes longer "
      "than two of these is given to the device in pieces of whole work-groups, each about this "
      "long, where that cannot be told from one launch; RESEAT_LOG=info says of which kernels it "
-     "can. 10 by default; 0: launches stay whole.",
+     "can. 0, the default: launches stay whole.",
      .take = take_slice},
     {NULL}};
 

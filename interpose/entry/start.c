@@ -214,11 +214,12 @@ static uint64_t wanted_memory(enum present_profile profile)
 static uint64_t wanted_slice_ns(void)
 {
     const char *text = getenv(START_ENV_SLICE);
-    char *end;
+    char *end = NULL;
     unsigned long ms = START_SLICE_MS;
     if (text && text[0])
         ms = strtoul(text, &end, 10);
-    if (text && text[0] && (!isdigit((unsigned char)text[0]) || *end || ms > START_SLICE_MOST_MS)) {
+    if (text && text[0] &&
+        (!isdigit((unsigned char)text[0]) || end[0] || ms > START_SLICE_MOST_MS)) {
         log_warn("%s is not a number of milliseconds up to %u: taken as %u", START_ENV_SLICE,
                  START_SLICE_MOST_MS, START_SLICE_MS);
         ms = START_SLICE_MS;

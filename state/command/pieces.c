@@ -84,6 +84,9 @@ void pieces_plan_slice(struct pieces *pieces)
         groups = pieces->done; /* nothing is known yet, but that those before took no time */
     if (pieces->measures || slice == 0 || pace_items(pieces->pace, 2 * slice) / pieces->row >= left)
         groups = left;
+    /* A piece that ends with a device half full costs as much as one that fills it again. */
+    if (groups < left)
+        groups -= groups % pieces->fill;
     if (groups < pieces->fill)
         groups = pieces->fill;
     pieces_plan(pieces, groups);

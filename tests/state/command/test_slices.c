@@ -318,15 +318,16 @@ Test(slices, events_say_what_one_launch_says)
 {
     struct scene s;
     struct calls calls = {0};
+    const cl_uint none = 0;
     cl_ulong before_end, times[4], behind_start;
     cl_event marks[2];
     scene_open(&s, CONFIG, "5", "plain", CL_QUEUE_PROFILING_ENABLE, 4096);
     for (unsigned moved = 0; moved < 2; moved++) {
         atomic_store(&calls.count, 0);
-        OK(clEnqueueFillBuffer(s.program.queue, s.out, &(cl_uint){0}, 4, 0,
-                               s.count * sizeof(*s.words), 0, NULL, &marks[0]));
+        OK(clEnqueueFillBuffer(s.program.queue, s.out, &none, 4, 0, s.count * sizeof(*s.words), 0,
+                               NULL, &marks[0]));
         cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
-        OK(clEnqueueFillBuffer(s.program.queue, s.out, &(cl_uint){0}, 4, 0, 4, 0, NULL, &marks[1]));
+        OK(clEnqueueFillBuffer(s.program.queue, s.out, &none, 4, 0, 4, 0, NULL, &marks[1]));
         for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--)
             OK(clSetEventCallback(event, type, note, &calls));
         await_running(event);
