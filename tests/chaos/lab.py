@@ -282,7 +282,8 @@ class Mover(threading.Thread):
             if status == DONE:
                 self.suspends += 1
                 time.sleep(pause)
-                status, answer = self.lab.control("resume", app, target, "--json")
+                how = self.random.choice(("--on-demand", "--whole"))
+                status, answer = self.lab.control("resume", app, target, how, "--json")
                 self._note("resume", target, status, answer)
                 return target if status == DONE else at
         status, answer = self.lab.control("move", app, target, "--timeout", str(self.timeout),
