@@ -126,7 +126,7 @@ static bool say_held(struct page *page, const struct view *view, uint32_t progra
     else if (p->kept)
         line(page, "It stays where an operator put it; reseat rebalance may move it.");
     else if (p->stayed_s < s->stay_s)
-        line(page, "It may move in %" PRIu64 " s: the minimum stay is %" PRIu64 " s.",
+        line(page, "The policy may move it in %" PRIu64 " s: the minimum stay is %" PRIu64 " s.",
              s->stay_s - p->stayed_s, s->stay_s);
     else if (p->recent_moves >= s->budget_program || view->world->recent_moves >= s->budget)
         line(page, "It may move later: %u moves of it and %u of all in %" PRIu64 " s are used up.",

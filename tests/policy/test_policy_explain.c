@@ -50,7 +50,7 @@ Test(policy_explain, one_that_runs)
     p->stayed_s = 12;
     expect_text(&w, p,
                 "p0 has run on gpu0 for 12 s; it has 4 MiB and may have 4 MiB there.\n"
-                "It may move in 18 s: the minimum stay is 30 s.\n" FITS OTHERS);
+                "The policy may move it in 18 s: the minimum stay is 30 s.\n" FITS OTHERS);
     p->stayed_s = 100;
     w.world.recent_moves = 12;
     expect_text(
