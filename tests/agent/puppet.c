@@ -100,6 +100,7 @@ static void put_seats(const struct puppet *puppet, struct frame *frame)
         frame_u64(frame, "seat", i);
         frame_string(frame, "device", key);
         frame_bool(frame, "suspended", seat->suspended);
+        frame_bool(frame, "lost", seat->lost);
         frame_u64(frame, "device_bytes", seat->suspended ? 0 : seat->held);
         frame_u64(frame, "granted", seat->granted);
         frame_u64(frame, "wanted", seat->wanted);

@@ -36,6 +36,7 @@ struct puppet_notice {
 struct puppet_seat {
     char device[160]; /**< "kind:name". */
     bool suspended;
+    bool lost; /**< It says that its device is gone. */
     uint64_t granted, held, wanted, least, spilled;
 };
 

@@ -134,6 +134,32 @@ static json_t *explained(void)
     return bar;
 }
 
+static void state_is(const char *state)
+{
+    json_t *object = harness_json(PUPPETS_RESEAT("ps", "--json"), "ps");
+    json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(app, "state")), state);
+    json_decref(object);
+}
+
+Test(operator, ps_says_whose_device_is_lost_until_it_is_elsewhere)
+{
+    struct puppet *puppet = start("p", "gpu:one", 20 * MIB);
+
+    state_is("running");
+    puppet->seats[0].lost = true;
+    puppet_say(puppet);
+    state_is("lost");
+    /* Suspended it is on no device that could be. */
+    puppet->seats[0].suspended = true;
+    puppet_say(puppet);
+    state_is("suspended");
+    puppet->seats[0].suspended = false;
+    puppet->seats[0].lost = false;
+    puppet_say(puppet);
+    state_is("running");
+}
+
 Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
 {
     struct puppet *a = start("a", "gpu:one", 100 * MIB);
