@@ -52,7 +52,7 @@ static const json_t *way_of(const json_t *answer, const char *from, const char *
             number(way, NULL, "bytes") == bytes)
             return way;
     }
-    cr_assert_fail("no way from %s to %s of %g bytes", from, to, bytes);
+    cr_assert_fail("no way from %s to %s of %g bytes", from ? from : "", to ? to : "", bytes);
     return NULL;
 }
 
