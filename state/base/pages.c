@@ -149,7 +149,7 @@ static char *map(char *wish, size_t size)
 /* The same right below @memory, which makes both one piece. It is where the kernel maps next. */
 static bool extend(char *memory, size_t size)
 {
-    char *got = map(memory - size, size);
+    char *got = size < (uintptr_t)memory ? map(memory - size, size) : NULL;
     if (got && got != memory - size) {
         munmap(got, size);
         return false;

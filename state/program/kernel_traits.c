@@ -579,7 +579,7 @@ static int read_all(struct reading *r, const struct recipe *recipe)
 static void find_traits(struct reading *r, const char *name)
 {
     size_t at = find_unit(r, (struct token){name, strlen(name)});
-    bool found = false, unused;
+    bool found = false, unused = false;
     for (size_t u = at; u < r->unit_count && token_is(r->units[u].name, name); u++)
         found = found || !r->units[u].macro;
     for (size_t i = 0; r->pastes && i < r->count; i++)
