@@ -830,10 +830,11 @@ static void expect_asked(struct result *result, const char *command, uint64_t ms
 {
     json_t *object = harness_json(result, command);
     cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert_eq(json_integer_value(json_object_get(object, "predicted_ns")), ms * 1000000);
+    cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "predicted_ns")),
+                 ms * 1000000);
     cr_assert_eq(json_integer_value(json_object_get(object, "rounds")), rounds);
     if (bandwidth)
-        cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), bandwidth);
+        cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "bytes")), bandwidth);
     json_decref(object);
 }
 

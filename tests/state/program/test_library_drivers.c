@@ -199,8 +199,8 @@ Test(library_drivers, kernels_that_differ_have_other_answers)
         "kernel void k(constant int *a, int b) { }",
         "kernel void k(global int *a, int b, local int *c) { a[0] = b; }",
         "kernel void k(global const int *a, int b) { }",
-        "kernel __attribute__((reqd_work_group_size(2, 1, 1))) void k(global int *a, int b)\n"
-        "{ a[0] = b; }",
+        ("kernel __attribute__((reqd_work_group_size(2, 1, 1))) void k(global int *a, int b)\n"
+         "{ a[0] = b; }"),
         "kernel void m(global int *a, int b) { a[0] = b; }",
     };
     unsigned char hashes[ARRAY_SIZE(texts)][CONTENT_HASH_SIZE];
