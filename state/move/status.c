@@ -10,7 +10,7 @@
 
 uint32_t status_seat_count(void)
 {
-    return the_seat_count;
+    return __atomic_load_n(&the_seat_count, __ATOMIC_ACQUIRE); /* of the thread that starts up */
 }
 
 /* Each status is a sample; a quarter counts at once, in steps that are worth telling. */

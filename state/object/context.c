@@ -136,7 +136,7 @@ int seats_init(struct device *const *devices, uint32_t count)
     }
     object_publish(platform);
     pthread_mutex_lock(&wake_lock);
-    the_seat_count = count;
+    __atomic_store_n(&the_seat_count, count, __ATOMIC_RELEASE);
     the_platform = platform;
     pthread_cond_broadcast(&woken);
     pthread_mutex_unlock(&wake_lock);
