@@ -60,6 +60,7 @@ struct policy_device {
     uint32_t first;     /**< One of them, POLICY_NONE without; `next` of that leads on. */
     bool closed;        /**< Takes no new program: drained, failed or about to be taken. */
     bool drains;        /**< And those on it have to leave. */
+    bool gone;          /**< It is not listed any more, and closed. */
     /** What it offers, but for its memory, in the terms of programs that ask for something
         (policy/reseat.h). NULL: not known, and nothing. Borrowed. */
     const struct reseat_limits *has;
@@ -136,6 +137,7 @@ struct policy_settings {
     bool automatic;       /**< Upgrades and downgrades that nobody asked for. */
     bool prewarm;         /**< Programs are made ready for where those would take them next. */
     uint64_t library_mib; /**< Of the library of device binaries; decides nothing here. */
+    uint32_t slice_ms;    /**< Of programs that are started; decides nothing here. */
 
     /* How moves go; they decide nothing here either. */
     uint32_t max_downtime_ms; /**< What moves aim at; who asks for one may say otherwise. */

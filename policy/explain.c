@@ -106,9 +106,9 @@ static void say_device(struct page *page, struct view *view, uint32_t program, u
         line(page, "%s: %s free of %s, kept for %s, which is first in the queue.", name,
              size_text(free).text, size_text(d->memory).text, program_at(view, view->head)->name);
     else
-        line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%02u, price %u.%02u.", name,
+        line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u, price %u.%02u.", name,
              size_text(free).text, size_text(d->memory).text, d->busy / 10, d->speed / 1000,
-             d->speed % 1000 / 10, d->price / 1000, d->price % 1000 / 10);
+             d->speed % 1000, d->price / 1000, d->price % 1000 / 10);
 }
 
 /* What keeps a program that runs from being moved without being asked for; false: nothing. */
@@ -274,6 +274,6 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     else if (program_queues(p))
         say_change_waiting(&page, &view, program);
     for (uint32_t i = 0; i < world->device_count; i++)
-        if (i != p->device)
+        if (i != p->device && !device_at(&view, i)->gone)
             say_device(&page, &view, program, i);
 }

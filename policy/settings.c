@@ -91,6 +91,10 @@ const struct setting settings_table[] = {
      "MiB. What the library of device binaries may take of the user's disk; beyond it what was not "
      "used for the longest goes. 0: programs use none.",
      0, 1u << 20, 1024, FIELD(library_mib)},
+    {"slice", SETTING_NUMBER,
+     "Milliseconds. About how long a move may have to wait for a kernel of a program that is "
+     "started from now on: reseat run --slice, which says it for one. 0: launches stay whole.",
+     0, 60000, 0, FIELD(slice_ms)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

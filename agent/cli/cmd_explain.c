@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
@@ -7,6 +9,29 @@ static void print_line(const char *text)
 {
     fputs("  ", stdout);
     output_wrapped(stdout, OUTPUT_COLUMNS, 2, 4, text);
+}
+
+/** Which devices do a part of its launches, and whether that came to anything. */
+static void print_spread(const json_t *answer)
+{
+    const json_t *spread = json_object_get(answer, "spread"), *name;
+    struct words words = {0};
+    size_t i;
+
+    if (json_array_size(spread) == 0)
+        return;
+    words_add(&words, "its long launches are done on ");
+    json_array_foreach(spread, i, name)
+    {
+        words_add(&words, "%s%s", i ? ", " : "", json_string_value(name));
+    }
+    words_add(&words, " too");
+    if (!member_number(answer, "slice_ns") && strcmp(member_text(answer, "state"), "starting") != 0)
+        words_add(&words, ", but they are not given in pieces (reseat run --slice)");
+    else
+        words_add(&words, ": %llu so far, %llu work-items there",
+                  member_number(answer, "spread_launches"), member_number(answer, "spread_items"));
+    print_line(words.text);
 }
 
 static void print_explanation(const json_t *answer)
@@ -35,6 +60,14 @@ static void print_explanation(const json_t *answer)
         words_add(&words, "%s %s: %s", member_text(item, "device"),
                   member_bool(item, "for_now") ? "failed a moment ago" : "would not run it",
                   member_text(item, "reason"));
+        print_line(words.text);
+    }
+    print_spread(answer);
+    json_array_foreach(json_object_get(answer, "whole"), i, item)
+    {
+        struct words words = {0};
+        words_add(&words, "launches of kernel %s are not given in pieces: %s",
+                  member_text(item, "kernel"), member_text(item, "reason"));
         print_line(words.text);
     }
     if (member_text(answer, "why")[0]) {

@@ -42,15 +42,34 @@ static int find_library(const struct output *output, struct library *ret_library
     return 0;
 }
 
-static int read_library(const struct output *output, bool whole, struct library *ret_library,
-                        struct library_list *ret_list)
+/** What the library has, and which of it is meant. */
+struct contents {
+    struct library library;
+    struct library_list list;
+    bool *chosen; /**< One for each entry. */
+};
+
+/** Nothing is chosen yet. 0: to be finished; or an exit status, which was said. */
+static int contents_read(const struct output *output, bool whole, struct contents *ret)
 {
     char problem[FOLDER_PROBLEM_MAX];
-    int status = find_library(output, ret_library);
+    int status = find_library(output, &ret->library);
 
-    if (!status && library_list(ret_library, whole, ret_list, problem))
-        status = output_fail(output, ERR_FAILED, "%s", problem);
-    return status;
+    if (status)
+        return status;
+    if (library_list(&ret->library, whole, &ret->list, problem))
+        return output_fail(output, ERR_FAILED, "%s", problem);
+    ret->chosen = calloc(ret->list.count + 1, sizeof(*ret->chosen));
+    if (ret->chosen)
+        return 0;
+    library_list_finish(&ret->list);
+    return output_fail(output, ERR_FAILED, "there is not enough memory");
+}
+
+static void contents_finish(struct contents *contents)
+{
+    free(contents->chosen);
+    library_list_finish(&contents->list);
 }
 
 static const char *origin_name(const struct library_item *item)
@@ -83,18 +102,18 @@ static json_t *item_json(const struct library_item *item)
     return object;
 }
 
-/** The entries that @chosen has, or all; each is said only once. */
-static json_t *list_json(const struct output *output, int status, const struct library *library,
-                         const struct library_list *list, const bool *chosen)
+/** All entries, or those that are chosen. */
+static json_t *contents_json(const struct output *output, int status,
+                             const struct contents *contents, bool all)
 {
     json_t *object = output_object(output, status), *entries = json_array();
 
-    for (size_t i = 0; i < list->count; i++)
-        if (!chosen || chosen[i])
-            json_array_append_new(entries, item_json(&list->items[i]));
-    json_object_set_new(object, "folder", output_text(library->folder));
-    json_object_set_new(object, "size_bytes", json_integer((json_int_t)list->size));
-    json_object_set_new(object, "limit_bytes", json_integer((json_int_t)library->limit));
+    for (size_t i = 0; i < contents->list.count; i++)
+        if (all || contents->chosen[i])
+            json_array_append_new(entries, item_json(&contents->list.items[i]));
+    json_object_set_new(object, "folder", output_text(contents->library.folder));
+    json_object_set_new(object, "size_bytes", json_integer((json_int_t)contents->list.size));
+    json_object_set_new(object, "limit_bytes", json_integer((json_int_t)contents->library.limit));
     json_object_set_new(object, "entries", entries);
     return object;
 }
@@ -149,16 +168,14 @@ static int print_items(const struct library *library, const struct library_list 
 
 static int run_list(struct call *call)
 {
-    struct library_list list;
-    struct library library;
-    int status = read_library(&call->output, false, &library, &list);
+    struct contents contents = {0};
+    int status = contents_read(&call->output, false, &contents);
 
     if (status)
         return status;
-    status = call->output.json
-                 ? output_print(list_json(&call->output, 0, &library, &list, NULL), STATUS_DONE)
-                 : print_items(&library, &list);
-    library_list_finish(&list);
+    status = call->output.json ? output_print(contents_json(&call->output, 0, &contents, true), 0)
+                               : print_items(&contents.library, &contents.list);
+    contents_finish(&contents);
     return status;
 }
 
@@ -175,15 +192,16 @@ const struct verb verb_library_list = {
 /* ---- verify and prune ---- */
 
 /** Remove what is chosen, and say so. */
-static int remove_chosen(const struct output *output, const struct library *library,
-                         const struct library_list *list, bool *chosen, const char *what)
+static int remove_chosen(const struct output *output, struct contents *contents, const char *what)
 {
+    const struct library_list *list = &contents->list;
+    bool *chosen = contents->chosen;
     uint64_t size = 0;
     size_t count = 0;
     char text[32];
 
     for (size_t i = 0; i < list->count; i++) {
-        int error = chosen[i] ? library_remove(library, list->items[i].name) : -ENOENT;
+        int error = chosen[i] ? library_remove(&contents->library, list->items[i].name) : -ENOENT;
         if (error && error != -ENOENT)
             output_note(output, "%s: %s", list->items[i].name, strerror(-error));
         chosen[i] = !error;
@@ -191,7 +209,7 @@ static int remove_chosen(const struct output *output, const struct library *libr
         size += error ? 0 : list->items[i].size;
     }
     if (output->json) {
-        json_t *object = list_json(output, STATUS_DONE, library, list, chosen);
+        json_t *object = contents_json(output, STATUS_DONE, contents, false);
         json_object_set_new(object, "removed", json_integer((json_int_t)count));
         json_object_set_new(object, "removed_bytes", json_integer((json_int_t)size));
         return output_print(object, STATUS_DONE);
@@ -210,20 +228,21 @@ static const struct verb_option verify_options[] = {
      OPTION_VALUE(struct verify, remove)},
     {NULL}};
 
-static int report_damage(const struct output *output, const struct library *library,
-                         const struct library_list *list, const bool *chosen, size_t damaged)
+static int report_damage(const struct output *output, const struct contents *contents,
+                         size_t damaged)
 {
+    const struct library_list *list = &contents->list;
     int status = damaged ? STATUS_ROLLED_BACK : STATUS_DONE;
 
     if (output->json) {
-        json_t *object = list_json(output, status, library, list, chosen);
+        json_t *object = contents_json(output, status, contents, false);
         json_object_set_new(object, "damaged", json_integer((json_int_t)damaged));
         if (damaged)
             output_add_error(object, ERR_FAILED, "there are damaged entries");
         return output_print(object, status);
     }
     for (size_t i = 0; i < list->count; i++)
-        if (chosen[i])
+        if (contents->chosen[i])
             printf("%s is damaged\n", list->items[i].name);
     printf("%zu of %zu entries are damaged%s\n", damaged, list->count,
            damaged ? "; reseat library verify --remove removes them" : "");
@@ -233,25 +252,19 @@ static int report_damage(const struct output *output, const struct library *libr
 static int run_verify(struct call *call)
 {
     const struct verify *verify = call->options;
-    struct library_list list;
-    struct library library;
+    struct contents contents = {0};
     size_t damaged = 0;
-    int status = read_library(&call->output, true, &library, &list);
+    int status = contents_read(&call->output, true, &contents);
 
     if (status)
         return status;
-    bool *CLEANUP(cleanup_free) chosen = calloc(list.count + 1, sizeof(*chosen));
-    for (size_t i = 0; chosen && i < list.count; i++) {
-        chosen[i] = list.items[i].damaged;
-        damaged += chosen[i];
+    for (size_t i = 0; i < contents.list.count; i++) {
+        contents.chosen[i] = contents.list.items[i].damaged;
+        damaged += contents.chosen[i];
     }
-    if (!chosen)
-        status = output_fail(&call->output, ERR_FAILED, "there is not enough memory");
-    else if (verify->remove)
-        status = remove_chosen(&call->output, &library, &list, chosen, "damaged ");
-    else
-        status = report_damage(&call->output, &library, &list, chosen, damaged);
-    library_list_finish(&list);
+    status = verify->remove ? remove_chosen(&call->output, &contents, "damaged ")
+                            : report_damage(&call->output, &contents, damaged);
+    contents_finish(&contents);
     return status;
 }
 
@@ -291,19 +304,18 @@ static const struct verb_option prune_options[] = {
     {NULL}};
 
 /** What all options that were given mean; without any, what is over the limit. */
-static void choose(const struct prune *prune, const struct library *library,
-                   const struct library_list *list, bool *chosen)
+static void choose(const struct prune *prune, struct contents *contents)
 {
-    uint64_t now = clock_wall_ms(), kept = list->size;
+    uint64_t now = clock_wall_ms(), kept = contents->list.size;
 
-    for (size_t i = list->count; i-- > 0;) {
-        const struct library_item *item = &list->items[i];
+    for (size_t i = contents->list.count; i-- > 0;) {
+        const struct library_item *item = &contents->list.items[i];
         if (!prune->limited && !prune->device && !prune->all) {
-            chosen[i] = kept > library->limit;
-            kept -= chosen[i] ? item->size : 0;
+            contents->chosen[i] = kept > contents->library.limit;
+            kept -= contents->chosen[i] ? item->size : 0;
             continue;
         }
-        chosen[i] =
+        contents->chosen[i] =
             prune->all ||
             ((!prune->limited || item->used_ms + prune->days * DAY_MS <= now) &&
              (!prune->device || (!item->damaged && strstr(item->entry.device, prune->device))));
@@ -312,20 +324,14 @@ static void choose(const struct prune *prune, const struct library *library,
 
 static int run_prune(struct call *call)
 {
-    struct library_list list;
-    struct library library;
-    int status = read_library(&call->output, false, &library, &list);
+    struct contents contents = {0};
+    int status = contents_read(&call->output, false, &contents);
 
     if (status)
         return status;
-    bool *CLEANUP(cleanup_free) chosen = calloc(list.count + 1, sizeof(*chosen));
-    if (chosen) {
-        choose(call->options, &library, &list, chosen);
-        status = remove_chosen(&call->output, &library, &list, chosen, "");
-    } else {
-        status = output_fail(&call->output, ERR_FAILED, "there is not enough memory");
-    }
-    library_list_finish(&list);
+    choose(call->options, &contents);
+    status = remove_chosen(&call->output, &contents, "");
+    contents_finish(&contents);
     return status;
 }
 

@@ -22,6 +22,7 @@ struct change {
     bool dry_run;
     bool queue;            /**< Leave it to the policy. */
     bool on_demand, whole; /**< Of resume. */
+    bool non_blocking;     /**< Of move. */
     bool prewarms;
     bool drop;       /**< Of prewarm: let go of what was made. */
     bool taken;      /**< Whatever a program that registered says to it. */
@@ -84,6 +85,11 @@ static const struct verb_option move_options[] = {
      OPTION_VALUE(struct change, dry_run)},
     MAX_DOWNTIME,
     BANDWIDTH,
+    {"non-blocking", NULL,
+     "Do not stop a long launch in its middle: what is left of it is done on both devices at once, "
+     "and the program moves at its end. That needs launches that are given in pieces (reseat run "
+     "--slice); where one is not, or cannot be done in two places, it is a move as any other.",
+     OPTION_VALUE(struct change, non_blocking)},
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {NULL}};
 
@@ -363,6 +369,7 @@ static void make_request(const struct call *call, struct frame *ret_frame)
                  change->whole       ? FETCH_WHOLE
                  : change->on_demand ? FETCH_ON_DEMAND
                                      : "");
+    frame_bool(ret_frame, "non_blocking", change->non_blocking);
     if (change->prewarms)
         frame_bool(ret_frame, "drop", change->drop);
     if (change->taken)

@@ -3,7 +3,7 @@
 
 #define LIST_MS 60000
 
-/** Where its virtual devices are, in their order. */
+/** Where its virtual devices are, in their order, and where long launches are done too. */
 static void places(const json_t *app, struct words *words)
 {
     const json_t *seat;
@@ -15,6 +15,10 @@ static void places(const json_t *app, struct words *words)
         name = name[0] ? name : member_text(seat, "device_driver_name");
         words_add(words, "%s%s", i ? "," : "",
                   name[0] && !member_bool(seat, "suspended") ? name : "-");
+    }
+    json_array_foreach(json_object_get(app, "spread"), i, seat)
+    {
+        words_add(words, "%s%s", i ? "," : " + ", json_string_value(seat));
     }
 }
 

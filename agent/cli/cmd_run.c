@@ -31,6 +31,9 @@
 
 #define NAME_MAX_BYTES 63
 
+/* Of what is spread, where nothing says how long pieces are. */
+#define SPREAD_SLICE_MS 10
+
 #define EXIT_CANNOT_EXEC 126
 #define EXIT_NOT_FOUND   127
 
@@ -45,6 +48,8 @@ struct run {
     unsigned ways;          /**< enum policy_way. */
     bool preemptible, full; /**< --preemptible, --on-full. */
     struct device_wish wish;
+    const char *spread[PROTOCOL_SPREAD_MAX]; /**< Devices that its long launches are done on too. */
+    size_t spread_count;
     char library[PATH_MAX];
     struct paths paths;
     char id[64], inventory[PATH_MAX];
@@ -70,6 +75,21 @@ static int take_device(struct call *call, const struct verb_option *option, cons
                                 option->name, PROTOCOL_SEATS_MAX);
         }
         wish->names[wish->named++] = name;
+    }
+    return 0;
+}
+
+static int take_spread(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct run *run = call->options;
+    char *names = (char *)text;
+
+    for (char *name = strsep(&names, ","); name; name = strsep(&names, ",")) {
+        if (!*name || run->spread_count == PROTOCOL_SPREAD_MAX) {
+            return output_usage(&call->output, "--%s takes at most %d names, none empty",
+                                option->name, PROTOCOL_SPREAD_MAX);
+        }
+        run->spread[run->spread_count++] = name;
     }
     return 0;
 }
@@ -202,9 +222,15 @@ static const struct verb_option run_options[] = {
     {"slice", "MS",
      "How long a move may have to wait for a kernel that runs, about: a launch that takes longer "
      "than two of these is given to the device in pieces of whole work-groups, each about this "
-     "long, where that cannot be told from one launch; RESEAT_LOG=info says of which kernels it "
-     "can. 0, the default: launches stay whole.",
+     "long, where that cannot be told from one launch; reseat explain says of which kernels it "
+     "can. 0: launches stay whole. Default: as the configuration says, slice in reseat.conf(5).",
      .take = take_slice},
+    {"spread", "DEVICE[,DEVICE]",
+     "Have its long launches done on these devices too, each by as much as it has time for, where "
+     "the kernel allows that (reseat explain). Each of them holds what such a launch uses, which "
+     "no limit counts. Launches are given in pieces of 10 ms, unless --slice or the configuration "
+     "says otherwise. reseat spread changes it while the program runs.",
+     .take = take_spread},
     {NULL}};
 
 /** What options say of each other. */
@@ -214,6 +240,8 @@ static int check(struct run *run)
         return output_usage(run->output, "--device names %zu devices, --devices asks for %u",
                             run->wish.named, run->devices);
     }
+    if (run->spread_count && run->slice && strtoul(run->slice, NULL, 10) == 0)
+        return output_usage(run->output, "--spread needs launches in pieces, --slice 0 has none");
     run->wish.count = run->devices ? run->devices : run->wish.named ? run->wish.named : 1;
     return 0;
 }
@@ -243,6 +271,10 @@ static int register_program(struct run *run, struct client *client, const char *
     frame_array(&frame, "devices");
     for (size_t i = 0; i < run->wish.named; i++)
         frame_string(&frame, NULL, run->wish.names[i]);
+    frame_end(&frame);
+    frame_array(&frame, "spread");
+    for (size_t i = 0; i < run->spread_count; i++)
+        frame_string(&frame, NULL, run->spread[i]);
     frame_end(&frame);
     if (run->priority)
         frame_string(&frame, "priority", run->priority);
@@ -330,6 +362,9 @@ static int find_agent(struct run *run, const char *name)
                 name,
                 run->paths.socket[0] ? "can be moved when one runs (reseat agent start)"
                                      : "cannot be moved");
+    if (run->spread_count)
+        output_note(run->output, "its launches are done on one device: what --spread says, an "
+                                 "agent tells it");
     return resolve_alone(run);
 }
 
@@ -413,25 +448,46 @@ static int set_or_clear(const char *name, const char *value)
     return value && *value ? set(name, value) : (unsetenv(name) ? -errno : 0);
 }
 
+static int set_slice(const struct run *run, uint32_t configured_ms)
+{
+    char ms[32];
+
+    if (!configured_ms && run->spread_count)
+        configured_ms = SPREAD_SLICE_MS;
+    snprintf(ms, sizeof(ms), "%u", configured_ms);
+    return run->slice || configured_ms ? set("RESEAT_SLICE", run->slice ? run->slice : ms) : 0;
+}
+
 /** The library of device binaries: what is wrong with it costs a build, and is said in its log. */
-static int set_library(const struct run *run)
+static int set_library(uint64_t mib)
 {
     char folder[PATH_MAX], limit[32];
-    struct config_error wrong;
-    struct config config;
 
     if (paths_binaries(folder))
         return set_or_clear("RESEAT_BINARIES", NULL);
+    snprintf(limit, sizeof(limit), "%llu", (unsigned long long)mib);
+    int error = set("RESEAT_BINARIES", folder);
+    return error ? error : set("RESEAT_LIBRARY_LIMIT", limit);
+}
+
+/** What the configuration says of programs. */
+static int set_configured(const struct run *run)
+{
+    struct config_error wrong;
+    struct config config;
+
     if (config_load_effective(NULL, 0, &config, &wrong)) {
         char text[CONFIG_REASON_MAX + PATH_MAX];
         config_error_format(&wrong, text, sizeof(text));
         output_note(run->output, "no library of device binaries is used: %s", text);
-        return set_or_clear("RESEAT_BINARIES", NULL);
+        int error = set_or_clear("RESEAT_BINARIES", NULL);
+        return error ? error : set_slice(run, 0);
     }
-    snprintf(limit, sizeof(limit), "%llu", (unsigned long long)config_policy(&config)->library_mib);
+    uint64_t library_mib = config_policy(&config)->library_mib;
+    uint32_t slice_ms = config_policy(&config)->slice_ms;
     config_finish(&config);
-    int error = set("RESEAT_BINARIES", folder);
-    return error ? error : set("RESEAT_LIBRARY_LIMIT", limit);
+    int error = set_library(library_mib);
+    return error ? error : set_slice(run, slice_ms);
 }
 
 /** Without a home, each program measures for itself. */
@@ -455,7 +511,7 @@ static int set_environment(const struct run *run, const char *name)
     error = error ? error : set("RESEAT_DEVICES", count);
     error = error ? error : set_or_clear("RESEAT_ID", run->id);
     error = error ? error : set("RESEAT_NAME", name);
-    error = error ? error : set_library(run);
+    error = error ? error : set_configured(run);
     error = error ? error : set_links();
     if (!error && run->present)
         error = set("RESEAT_PRESENT", run->present);
@@ -463,8 +519,6 @@ static int set_environment(const struct run *run, const char *name)
         error = set("RESEAT_PROFILE", run->profile);
     if (!error && run->memory)
         error = set("RESEAT_MEMORY", run->memory);
-    if (!error && run->slice)
-        error = set("RESEAT_SLICE", run->slice);
     return error;
 }
 

@@ -18,14 +18,15 @@
 #define SECONDS_MS  10000
 #define SPANS_MAX   4000000
 #define OUTPUT_FILE "reseat-trace.json"
-/* Rows of a picture that are no thread's: numbers that no thread has. */
-#define ROW_GATE  100000000u
-#define ROW_QUEUE (ROW_GATE + 1)
+/* Rows of a picture that are no thread's have numbers from here on, which no thread has. */
+#define ROW_FIRST 100000000u
 
 struct event {
     char *name, *category, *key;
     uint64_t begin_ns, end_ns, value;
-    uint64_t row; /**< A thread's id, or one of the above; of a queue ROW_QUEUE and its number. */
+    enum track { THREAD, GATE, QUEUE, CHUNK } track;
+    bool whole;  /**< Of a queue: of launches that were given in pieces, in a row of their own. */
+    uint32_t of; /**< A thread's id, or a number; what is of one track and number is one row. */
 };
 
 struct trace {
@@ -56,19 +57,27 @@ static const struct verb_option options[] = {
 
 /* ---- what comes ---- */
 
+static enum track track_of(const char *name)
+{
+    static const char *const names[] = {
+        [THREAD] = TRACK_THREAD, [GATE] = TRACK_GATE, [QUEUE] = TRACK_QUEUE, [CHUNK] = TRACK_CHUNK};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum track)i;
+    return strcmp(name, TRACK_LAUNCH) == 0 ? QUEUE : THREAD;
+}
+
 static void add(struct trace *trace, const json_t *span)
 {
     const char *track = member_text(span, "track");
-    uint64_t of = member_number(span, "of");
     struct event event = {.begin_ns = member_number(span, "begin_ns"),
                           .end_ns = member_number(span, "end_ns"),
                           .value = member_number(span, "value"),
-                          .row = of};
+                          .track = track_of(track),
+                          .whole = strcmp(track, TRACK_LAUNCH) == 0,
+                          .of = (uint32_t)member_number(span, "of")};
 
-    if (strcmp(track, TRACK_GATE) == 0)
-        event.row = ROW_GATE;
-    else if (strcmp(track, TRACK_QUEUE) == 0)
-        event.row = ROW_QUEUE + of;
     if (trace->count == SPANS_MAX || event.end_ns < event.begin_ns ||
         !array_make_room(&trace->events, trace->count, sizeof(event))) {
         trace->missed++;
@@ -111,17 +120,29 @@ static int cancel(void *context, struct client *client)
 
 /* ---- the file ---- */
 
+static int order(uint64_t one, uint64_t other)
+{
+    return one < other ? -1 : one > other;
+}
+
+static int compare_rows(const struct event *one, const struct event *other)
+{
+    int result = order(one->track, other->track);
+
+    result = result ? result : order(one->of, other->of);
+    return result ? result : order(other->whole, one->whole);
+}
+
+/** Of a queue by their ends; else what lies around something before that. */
 static int by_row(const void *a, const void *b)
 {
     const struct event *one = a, *other = b;
+    int result = compare_rows(one, other);
 
-    if (one->row != other->row)
-        return one->row < other->row ? -1 : 1;
-    if (one->row >= ROW_QUEUE && one->end_ns != other->end_ns)
-        return one->end_ns < other->end_ns ? -1 : 1;
-    if (one->begin_ns != other->begin_ns)
-        return one->begin_ns < other->begin_ns ? -1 : 1;
-    return one->end_ns > other->end_ns ? -1 : one->end_ns < other->end_ns;
+    if (!result && one->track == QUEUE)
+        result = order(one->end_ns, other->end_ns);
+    result = result ? result : order(one->begin_ns, other->begin_ns);
+    return result ? result : order(other->end_ns, one->end_ns);
 }
 
 /** What a queue was given before the one before it had ended began when that did. */
@@ -131,7 +152,7 @@ static void put_in_order(struct trace *trace)
     for (size_t i = 1; i < trace->count; i++) {
         struct event *event = &trace->events[i];
         const struct event *before = event - 1;
-        if (event->row >= ROW_QUEUE && event->row == before->row &&
+        if (event->track == QUEUE && compare_rows(event, before) == 0 &&
             event->begin_ns < before->end_ns)
             event->begin_ns = before->end_ns;
     }
@@ -143,7 +164,7 @@ static json_t *name_of(const char *what, json_int_t pid, uint64_t row, const cha
                      (json_int_t)row, "args", "name", name);
 }
 
-static json_t *event_json(const struct event *event, json_int_t pid)
+static json_t *event_json(const struct event *event, json_int_t pid, uint64_t row)
 {
     json_t *args = json_object();
 
@@ -153,52 +174,94 @@ static json_t *event_json(const struct event *event, json_int_t pid)
                      event->name ? event->name : "", "cat", event->category ? event->category : "",
                      "ph", "X", "ts", (double)event->begin_ns / 1000, "dur",
                      (double)(event->end_ns - event->begin_ns) / 1000, "pid", pid, "tid",
-                     (json_int_t)event->row, "args", args);
+                     (json_int_t)row, "args", args);
 }
 
-static json_t *whole(struct trace *trace, const json_t *answer)
+/** @number  Of its kind of row. */
+static void row_name(const struct event *event, unsigned number, char *ret_name, size_t size)
 {
-    const json_t *app = json_object_get(answer, "app");
+    const char *what = event->track == GATE    ? "gate"
+                       : event->track == CHUNK ? "chunk"
+                       : event->whole          ? "launches in pieces, queue"
+                       : event->track == QUEUE ? "queue"
+                                               : "thread of reseat";
+
+    if (event->track == QUEUE || event->track == CHUNK)
+        (void)!snprintf(ret_name, size, "%s %u", what, number);
+    else
+        (void)!snprintf(ret_name, size, "%s", what);
+}
+
+/** One member of a list of them; takes it. False where it cannot be written. */
+static bool put(FILE *file, bool *first, json_t *object)
+{
+    bool written = object && (*first || fputs(",\n", file) != EOF) &&
+                   json_dumpf(object, file, JSON_COMPACT) == 0;
+
+    *first = false;
+    json_decref(object);
+    return written;
+}
+
+/** One by one: all of them as JSON may be more than there is memory. */
+static bool put_events(FILE *file, struct trace *trace, const json_t *app)
+{
     json_int_t pid = (json_int_t)member_number(app, "pid");
-    json_t *events = json_array();
-    uint64_t row = UINT64_MAX;
-    unsigned queues = 0;
-    char name[32];
+    uint64_t row = 0, others = 0;
+    unsigned number = 0;
+    bool first = true;
+    char name[64];
 
     put_in_order(trace);
-    json_array_append_new(events, name_of("process_name", pid, 0, member_text(app, "name")));
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct event *event = &trace->events[i];
-        if (event->row != row) {
-            row = event->row;
-            if (row > ROW_GATE)
-                (void)!snprintf(name, sizeof(name), "queue %u", queues++);
-            else
-                (void)!snprintf(name, sizeof(name), "%s",
-                                row == ROW_GATE ? "gate" : "thread of reseat");
-            json_array_append_new(events, name_of("thread_name", pid, row, name));
+    bool written = put(file, &first, name_of("process_name", pid, 0, member_text(app, "name")));
+    for (size_t i = 0; i < trace->count && written; i++) {
+        const struct event *event = &trace->events[i], *before = i ? event - 1 : NULL;
+        if (!before || compare_rows(event, before) != 0) {
+            row = event->track == THREAD ? event->of : ROW_FIRST + others++;
+            if (!before || event->track != before->track)
+                number = 0;
+            else if (event->of != before->of)
+                number++;
+            row_name(event, number, name, sizeof(name));
+            written = put(file, &first, name_of("thread_name", pid, row, name));
         }
-        json_array_append_new(events, event_json(event, pid));
+        written = written && put(file, &first, event_json(event, pid, row));
     }
-    return json_pack("{s:o, s:s, s:{s:s, s:I}}", "traceEvents", events, "displayTimeUnit", "ms",
-                     "otherData", "ended_by", member_text(answer, "ended_by"), "lost",
-                     (json_int_t)(member_number(answer, "lost") + trace->missed));
+    return written;
+}
+
+/** 0 or -errno. */
+static int write_trace(struct trace *trace, const json_t *answer, json_int_t lost)
+{
+    FILE *file = fopen(trace->file, "we");
+    bool first = true, written;
+
+    if (!file)
+        return -errno;
+    errno = 0;
+    written =
+        fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":", file) != EOF &&
+        put(file, &first,
+            json_pack("{s:s, s:I}", "ended_by", member_text(answer, "ended_by"), "lost", lost)) &&
+        fputs(",\"traceEvents\":[\n", file) != EOF &&
+        put_events(file, trace, json_object_get(answer, "app")) && fputs("\n]}\n", file) != EOF &&
+        fflush(file) == 0;
+    int error = written ? 0 : errno ? -errno : -ENOMEM;
+    return fclose(file) && !error ? -errno : error;
 }
 
 static int write_file(struct trace *trace, const json_t *answer)
 {
     char name[OUTPUT_PROGRAM_MAX];
-    json_t *object = whole(trace, answer);
-    int failed = object ? json_dump_file(object, trace->file, JSON_COMPACT) : -1;
     unsigned long long lost = member_number(answer, "lost") + trace->missed;
+    int error = write_trace(trace, answer, (json_int_t)lost);
 
-    json_decref(object);
-    if (failed)
+    if (error)
         return output_fail(trace->output, ERR_FAILED, "%s cannot be written: %s", trace->file,
-                           strerror(errno));
+                           strerror(-error));
     output_program(json_object_get(answer, "app"), name);
     if (trace->output->json) {
-        object = output_object(trace->output, STATUS_DONE);
+        json_t *object = output_object(trace->output, STATUS_DONE);
         output_add_members(object, answer, "app ended_by");
         json_object_set_new(object, "lost", json_integer((json_int_t)lost));
         json_object_set_new(object, "spans", json_integer((json_int_t)trace->count));

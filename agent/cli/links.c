@@ -345,6 +345,8 @@ int links_print(const struct output *output, const char *file, uint64_t limit_ms
         json_array_append_new(links, json_link(&known.links[i]));
     json_object_set_new(object, "links", links);
     json_object_set_new(object, "copy", json_stage(&known.host.copy, known.host_measured));
+    json_object_set_new(object, "out", json_stage(&known.host.out, known.host_measured));
+    json_object_set_new(object, "fresh", json_stage(&known.host.fresh, known.host_measured));
     json_object_set_new(object, "ring", json_stage(&known.host.ring, known.host_measured));
     json_object_set_new(object, "ways", json_ways(&known));
     int status;

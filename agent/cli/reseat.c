@@ -12,6 +12,7 @@
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
     V(prewarm)                                                                                     \
+    V(spread)                                                                                      \
     V(notify)                                                                                      \
     V(limit)                                                                                       \
     V(drain)                                                                                       \

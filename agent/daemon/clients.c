@@ -124,10 +124,24 @@ void client_await_devices(struct peer *client, struct message *message, const ch
     devices_refresh(client->agent, environment);
 }
 
+void client_renew_devices(struct peer *client, struct message *message)
+{
+    char *environment = NULL;
+
+    /* Of who says nothing of its environment the list is made as it was the last time. */
+    if (field_get(&message->root, "environment") &&
+        !(environment = client_environment(client, &message->root))) {
+        client_no_memory(client);
+        return;
+    }
+    client_await_devices(client, message, environment);
+    free(environment);
+}
+
 bool client_lists_devices(struct peer *client, struct message *message, const char *key,
                           bool or_program)
 {
-    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX], *environment = NULL;
+    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     const struct inventory_entry *entry;
     struct program *program;
     size_t seat;
@@ -141,13 +155,6 @@ bool client_lists_devices(struct peer *client, struct message *message, const ch
         client->retried = false;
         return false;
     }
-    /* Of who says nothing of its environment the list is made as it was the last time. */
-    if (field_get(&message->root, "environment") &&
-        !(environment = client_environment(client, &message->root))) {
-        client_no_memory(client);
-        return true;
-    }
-    client_await_devices(client, message, environment);
-    free(environment);
+    client_renew_devices(client, message);
     return true;
 }

@@ -34,6 +34,8 @@ bool client_program_or_device(struct peer *client, const msgpack_object *map,
 char *client_environment(const struct peer *client, const msgpack_object *map);
 /** Have the list of devices made for @message, which is taken and handled again with it. */
 void client_await_devices(struct peer *client, struct message *message, const char *environment);
+/** The same, as @message says of its environment; or the client is told that there is no memory. */
+void client_renew_devices(struct peer *client, struct message *message);
 /**
  * What the field @key of a request names may be a device that nobody has listed yet: the list is
  * made anew once.

@@ -5,21 +5,10 @@
 #include <string.h>
 
 #include "agent/wire/msgcheck.h"
+#include "state/base/little_endian.h"
 #include "state/base/text.h"
 
 #define PREFIX 4
-
-static uint32_t load_le32(const uint8_t *bytes)
-{
-    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-           (uint32_t)bytes[3] << 24;
-}
-
-static void store_le32(char *bytes, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        bytes[i] = (char)(value >> (8 * i));
-}
 
 void message_finish(struct message *message)
 {
@@ -106,7 +95,7 @@ int frame_reader_next(struct frame_reader *reader, struct message *ret_message)
     if (available < PREFIX)
         return 0;
     const uint8_t *at = reader->bytes + reader->start;
-    uint32_t length = load_le32(at);
+    uint64_t length = little_endian_get(at, PREFIX);
     if (length > PROTOCOL_FRAME_MAX)
         return -EMSGSIZE;
     if (available - PREFIX < length)
@@ -363,6 +352,6 @@ int frame_seal(struct frame *frame)
         frame->error = -EMSGSIZE;
         return frame->error;
     }
-    store_le32(frame->buffer.data, (uint32_t)length);
+    little_endian_put((unsigned char *)frame->buffer.data, length, PREFIX);
     return 0;
 }

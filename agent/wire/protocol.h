@@ -30,6 +30,9 @@
 /** Virtual devices of a program, at most. They are counted from 0. */
 #define PROTOCOL_SEATS_MAX 4
 
+/** Devices that the launches of a program are done on beside its own, at most. */
+#define PROTOCOL_SPREAD_MAX 8
+
 /** Types of frames, as their "type" says. */
 #define MSG_HELLO    "hello"    /**< peer: role "program" or "client", version, who it is. */
 #define MSG_WELCOME  "welcome"  /**< agent: version, and to a program its id and device. */
@@ -49,6 +52,10 @@
    takes long done; with "drop" let go of that again, without "device" of all. Answered as a move
    is. */
 #define MSG_PREWARM "prewarm"
+/** client: the long launches of "app" are to be done on "devices" too, none: on no other; answer.
+   To the program, after its welcome and whenever that changes: the keys of those "devices" that it
+   may use now. Of MSG_REGISTER "spread" has names, as those of a client. */
+#define MSG_SPREAD "spread"
 /** program to agent to client: "phase", "done" of "total" bytes, "built" of "builds" programs and
     which is "building". */
 #define MSG_PROGRESS "progress"
@@ -111,7 +118,9 @@
 /*
  * How MSG_MOVE, MSG_SUSPEND and MSG_RESUME are to be done: "max_downtime_ns", "strict" (rather not
  * at all than stopped for longer), "bandwidth" (bytes a second while the program runs); where they
- * are missing, 0 or false the configuration says, and programs do as ever. And "fetch":
+ * are missing, 0 or false the configuration says, and programs do as ever. "non_blocking" of a
+ * move: the rest of a long launch is done on both devices, and the switch is at its end. And
+ * "fetch":
  */
 #define FETCH_ON_DEMAND "on-demand" /**< The program runs before all of its memory is there. */
 #define FETCH_WHOLE     "whole"     /**< Not before. Without "fetch" what it has decides. */
@@ -134,10 +143,13 @@
  * status, sent before, says how much. */
 #define RESULT_AGAIN "again"
 
-/** "track" of a span: its thread, the gate, or a queue; "of" says which. */
+/** "track" of a span: its thread, the gate, a queue, launches of a queue that were given in pieces,
+ *  or a chunk of a transfer; "of" says which. */
 #define TRACK_THREAD "thread"
 #define TRACK_GATE   "gate"
 #define TRACK_QUEUE  "queue"
+#define TRACK_LAUNCH "launch"
+#define TRACK_CHUNK  "chunk"
 
 /** Codes of MSG_ERROR; each belongs to one exit status of the command line. */
 #define ERR_USAGE     "usage"

@@ -23,6 +23,7 @@
 #include "state/base/log.h"
 #include "state/base/pages.h"
 #include "state/base/thread.h"
+#include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
 
@@ -163,10 +164,12 @@ static void send_frame(void *data, struct frame *frame)
 
 static void send_status(struct link *link)
 {
+    struct spread_status spread;
     struct frame frame;
 
-    control_frame_status(&frame);
-    for (uint32_t seat = 0; seat < control_seat_count(); seat++) {
+    status_spread(&spread);
+    control_frame_status(&frame, &spread);
+    for (uint32_t seat = 0; seat < status_seat_count(); seat++) {
         struct seat_status status = {0};
         status_seat(seat, &status);
         control_frame_seat(&frame, seat, &status);
@@ -174,6 +177,8 @@ static void send_status(struct link *link)
     frame_end(&frame);
     struct ready_status ready[STATUS_READY_MAX];
     control_frame_ready(&frame, ready, status_ready(ready));
+    struct pace_refusal whole[STATUS_WHOLE_MAX];
+    control_frame_whole(&frame, whole, status_whole(whole));
     uint64_t digest = XXH64(frame.buffer.data, frame.buffer.size, 0);
     if (!link->status_due && digest == link->sent) {
         frame_finish(&frame);
@@ -353,6 +358,23 @@ static void take_warm(const msgpack_object *map)
     pages_set_limit(field_u64(map, "bytes", 0));
 }
 
+static void take_spread(const msgpack_object *map)
+{
+    struct device_key keys[ELASTIC_MAX];
+    char text[DEVICE_KEY_TEXT_MAX];
+    const msgpack_object *items;
+    size_t count = field_array(map, "devices", &items), good = 0;
+
+    _Static_assert(PROTOCOL_SPREAD_MAX == ELASTIC_MAX, "one number of devices");
+    for (size_t i = 0; i < count && good < ELASTIC_MAX; i++)
+        good +=
+            object_string(&items[i], text, sizeof(text)) && !device_key_parse(text, &keys[good]);
+    int error = elastic_set(keys, good);
+    if (error)
+        log_warn("launches are done on one device alone: %s",
+                 error == -ENOTSUP ? "they are not given in pieces" : strerror(-error));
+}
+
 /** Have the program notified. What says nothing known is ignored. */
 static void take_notice(const msgpack_object *map)
 {
@@ -382,19 +404,13 @@ static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
 } messages[] = {
-    {MSG_TRACE, control_trace_take},
-    {MSG_WELCOME, take_welcome},
-    {MSG_MOVE, take_request},
-    {MSG_SUSPEND, take_request},
-    {MSG_RESUME, take_request},
-    {MSG_PREWARM, take_request},
-    {MSG_CANCEL, take_cancel},
-    {MSG_QUERY, take_query},
-    {MSG_NOTICE, take_notice},
-    {MSG_ANSWER, control_room_answer},
-    {MSG_GRANT, control_room_granted},
-    {MSG_SHRINK, control_room_shrink},
-    {MSG_WARM, take_warm},
+    {MSG_TRACE, control_trace_take},   {MSG_WELCOME, take_welcome},
+    {MSG_MOVE, take_request},          {MSG_SUSPEND, take_request},
+    {MSG_RESUME, take_request},        {MSG_PREWARM, take_request},
+    {MSG_SPREAD, take_spread},         {MSG_CANCEL, take_cancel},
+    {MSG_QUERY, take_query},           {MSG_NOTICE, take_notice},
+    {MSG_ANSWER, control_room_answer}, {MSG_GRANT, control_room_granted},
+    {MSG_SHRINK, control_room_shrink}, {MSG_WARM, take_warm},
 };
 
 static void take_message(struct link *link, const msgpack_object *map)

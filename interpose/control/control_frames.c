@@ -49,10 +49,13 @@ void control_frame_wish(struct frame *frame, const struct aware_wish *wish)
     put_wish(frame, wish);
 }
 
-void control_frame_status(struct frame *frame)
+void control_frame_status(struct frame *frame, const struct spread_status *spread)
 {
     frame_init(frame, MSG_STATUS);
     frame_u64(frame, "warm", pages_warm());
+    frame_u64(frame, "slice_ns", spread->slice_ns);
+    frame_u64(frame, "spread_launches", spread->launches);
+    frame_u64(frame, "spread_items", spread->items);
     frame_array(frame, "seats");
 }
 
@@ -100,6 +103,21 @@ void control_frame_ready(struct frame *frame, const struct ready_status *ready, 
         frame_map(frame, NULL);
         frame_string(frame, "device", key);
         frame_u64(frame, "behind", ready[i].behind);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
+void control_frame_whole(struct frame *frame, const struct pace_refusal *whole, uint32_t count)
+{
+    char name[sizeof(whole->kernel)];
+
+    frame_array(frame, "whole");
+    for (uint32_t i = 0; i < count; i++) {
+        text_make_safe(name, sizeof(name), whole[i].kernel, strlen(whole[i].kernel));
+        frame_map(frame, NULL);
+        frame_string(frame, "kernel", name);
+        frame_string(frame, "reason", whole[i].reason);
         frame_end(frame);
     }
     frame_end(frame);

@@ -19,11 +19,13 @@ void control_frame_hello(struct frame *frame, const char *name, const char *id,
 void control_frame_wish(struct frame *frame, const struct aware_wish *wish);
 
 /** Begin a status; follow with control_frame_seat() for each seat and frame_end(). */
-void control_frame_status(struct frame *frame);
+void control_frame_status(struct frame *frame, const struct spread_status *spread);
 
 void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status);
 
 /** What the program is ready for, into the open map of a status. */
+/** The next field of a status: kernels whose launches are never given in pieces. */
+void control_frame_whole(struct frame *frame, const struct pace_refusal *whole, uint32_t count);
 void control_frame_ready(struct frame *frame, const struct ready_status *ready, uint32_t count);
 void control_frame_progress(struct frame *frame, uint64_t request,
                             const struct move_progress *progress);

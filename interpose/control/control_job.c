@@ -12,12 +12,6 @@
 /* A day. */
 #define DOWNTIME_NS_MAX (24ull * 3600 * 1000000000)
 
-uint32_t control_seat_count(void)
-{
-    uint32_t count = status_seat_count();
-    return count == 0 ? 1 : count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
-}
-
 /* Without a name each goes back to where it was. */
 static const char *read_targets(const msgpack_object *map, struct control_request *request)
 {
@@ -26,12 +20,13 @@ static const char *read_targets(const msgpack_object *map, struct control_reques
     bool named = field_string(map, "device", text, sizeof(text)) && text[0];
     if (named ? device_key_parse(text, &target) != 0 : !request->resume)
         return "the request names no valid device";
-    for (uint32_t seat = 0; seat < control_seat_count(); seat++) {
+    for (uint32_t seat = 0; seat < PROTOCOL_SEATS_MAX; seat++) {
         struct seat_status status = {0};
         status_seat(seat, &status);
         request->targets[seat] = named ? target : status.device;
-        if (!named && !status.device.icd[0] &&
-            (request->seat == CONTROL_ALL_SEATS || request->seat == seat))
+        bool meant = request->seat == CONTROL_ALL_SEATS ? seat == 0 || seat < status_seat_count()
+                                                        : request->seat == seat;
+        if (!named && !status.device.icd[0] && meant)
             return "the program has been on no device yet; name one";
     }
     return NULL;
@@ -62,7 +57,9 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
 {
     struct control_request *request = ret_request;
     uint64_t seat = field_u64(map, "seat", CONTROL_ALL_SEATS);
-    if (seat != CONTROL_ALL_SEATS && seat >= control_seat_count())
+    /* While it starts nobody knows how many it will have; move_run will. */
+    uint32_t count = status_seat_count();
+    if (seat != CONTROL_ALL_SEATS && seat >= (count == 0 ? PROTOCOL_SEATS_MAX : count))
         return "the program has no such virtual device";
     request->seat = (uint32_t)seat;
     request->suspend = field_is(map, "type", MSG_SUSPEND);
@@ -75,6 +72,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->move.max_downtime_ns = field_u64(map, "max_downtime_ns", 0);
     request->move.strict = field_bool(map, "strict", false);
     request->move.bandwidth = field_u64(map, "bandwidth", 0);
+    request->move.spreads = field_bool(map, "non_blocking", false);
     request->move.fetch = field_is(map, "fetch", FETCH_ON_DEMAND) ? MOVE_FETCH_ON_DEMAND
                           : field_is(map, "fetch", FETCH_WHOLE)   ? MOVE_FETCH_WHOLE
                                                                   : MOVE_FETCH_AUTO;
@@ -100,10 +98,13 @@ static bool is_there(const struct control_request *request, uint32_t seat)
     return !status.suspended && device_key_equal(&status.device, &request->targets[seat]);
 }
 
-/* The seats to be moved: none where all are there. */
+/* The seats to be moved: none where all are there. One that the program turned out not to have is
+ * for move_run to refuse. */
 static uint32_t choose(const struct control_request *request, uint32_t *ret_seats)
 {
-    uint32_t count = 0, all = control_seat_count();
+    uint32_t count = 0, all = status_seat_count();
+    if (request->seat != CONTROL_ALL_SEATS && request->seat >= all)
+        ret_seats[count++] = request->seat;
     for (uint32_t seat = 0; seat < all; seat++)
         if ((request->seat == CONTROL_ALL_SEATS || request->seat == seat) &&
             !is_there(request, seat))
@@ -166,6 +167,9 @@ void control_job_run(const struct control_request *request, struct control_repor
         drop(request, ret_report);
         return;
     }
+    *ret_report = (struct control_report){0};
+    if (!move_await_start(request->move.deadline_ns, &ret_report->whole))
+        return;
     uint32_t count = choose(request, seats);
     *ret_report = (struct control_report){.already = count == 0};
     for (uint32_t i = 0; i < count; i++)
@@ -181,7 +185,7 @@ void control_job_run(const struct control_request *request, struct control_repor
         move.grant = request->limited ? &request->grants[seats[i]] : NULL;
         move.target = request->suspend ? NULL : &request->targets[seats[i]];
         move_run(&move, &report);
-        add(ret_report, &report, seats[i], control_seat_count() > 1);
+        add(ret_report, &report, seats[i], status_seat_count() > 1);
     }
 }
 

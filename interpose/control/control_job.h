@@ -48,9 +48,6 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
  */
 void control_job_run(const struct control_request *request, struct control_report *ret_report);
 
-/** How many virtual devices the program has: 1 before it has any. */
-uint32_t control_seat_count(void);
-
 /** The devices of CONTROL_ENV_DEVICE, which reseat run separates with spaces; at most
  *  PROTOCOL_SEATS_MAX. Returns how many. */
 uint32_t control_environment_devices(struct device_key *ret_keys);

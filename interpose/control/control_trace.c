@@ -30,6 +30,11 @@ unsigned control_trace_ms(void)
     return trace.on ? TURN_MS : 0;
 }
 
+static const char *const tracks[] = {
+    [SPAN_THREAD] = TRACK_THREAD, [SPAN_GATE] = TRACK_GATE,   [SPAN_QUEUE] = TRACK_QUEUE,
+    [SPAN_LAUNCH] = TRACK_LAUNCH, [SPAN_CHUNK] = TRACK_CHUNK,
+};
+
 static void put_span(struct frame *frame, const struct span *span)
 {
     frame_map(frame, NULL);
@@ -37,10 +42,7 @@ static void put_span(struct frame *frame, const struct span *span)
     frame_string(frame, "category", span->category);
     frame_u64(frame, "begin_ns", span->begin_ns);
     frame_u64(frame, "end_ns", span->end_ns);
-    frame_string(frame, "track",
-                 span->track == SPAN_GATE    ? TRACK_GATE
-                 : span->track == SPAN_QUEUE ? TRACK_QUEUE
-                                             : TRACK_THREAD);
+    frame_string(frame, "track", tracks[span->track]);
     frame_u64(frame, "of", span->of);
     if (span->key) {
         frame_string(frame, "key", span->key);

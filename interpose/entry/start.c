@@ -326,6 +326,8 @@ static int start_all(struct machine *machine)
     if (err != 0)
         return err;
     machine_read(machine);
+    /* Before the agent is heard, which may say where launches are done too. */
+    atomic_store(&pace_slice_ns, wanted_slice_ns());
     err = open_devices(machine, &start);
     if (err != 0)
         return err;
@@ -342,7 +344,6 @@ static int start_all(struct machine *machine)
     links_begin();
     control_room_begin();
     program_prologue = the_present.prologue;
-    atomic_store(&pace_slice_ns, wanted_slice_ns());
     library_begin();
     aware_started();
     /* The program runs without an agent as well as with one. */

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "state/base/little_endian.h"
+
 /*
  * What stands for a content, in names that outlive the process: BLAKE2b, 256 bits. Sources may come
  * from others than the user whose programs build them, so that nobody must be able to find two with
@@ -30,8 +32,7 @@ static inline void content_hash_begin(struct content_hash *hash)
 static inline void content_hash_number(struct content_hash *hash, uint64_t number)
 {
     unsigned char bytes[8];
-    for (unsigned i = 0; i < sizeof(bytes); i++)
-        bytes[i] = (unsigned char)(number >> (8 * i));
+    little_endian_put(bytes, number, sizeof(bytes));
     (void)crypto_generichash_update(&hash->state, bytes, sizeof(bytes));
 }
 

@@ -16,7 +16,7 @@
 
 _Atomic uint32_t gate_closed;
 
-/* How often a closer looks that may not be woken. */
+/* How often a closer looks that may not be woken, or may be canceled. */
 #define LOOK_NS 100000000u
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -132,7 +132,7 @@ static void open_for_all(void)
     long_lock_release(&closer);
 }
 
-static int close_gate(uint64_t deadline_ns)
+static int close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     pthread_once(&once, gate_init);
     if (!the_thread.gate.known)
@@ -154,9 +154,13 @@ static int close_gate(uint64_t deadline_ns)
             open_for_all();
             return -ETIMEDOUT;
         }
+        if (cancel && atomic_load(cancel)) {
+            open_for_all();
+            return -ECANCELED;
+        }
         /* Who leaves wakes it; only where there is no barrier may that have been missed. */
         uint64_t wait = deadline_ns != 0 ? deadline_ns - now : 0;
-        if (!barrier_works && (wait == 0 || wait > LOOK_NS))
+        if ((!barrier_works || cancel) && (wait == 0 || wait > LOOK_NS))
             wait = LOOK_NS;
         struct timespec timeout = clock_timespec(wait);
         futex(&someone_left, FUTEX_WAIT, seen, wait != 0 ? &timeout : NULL);
@@ -164,15 +168,20 @@ static int close_gate(uint64_t deadline_ns)
 }
 
 /* A thread that is canceled would leave it closed. */
-int gate_close(uint64_t deadline_ns)
+int gate_close_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     int before = cancel_hold();
-    int error = close_gate(deadline_ns);
+    int error = close_gate(deadline_ns, cancel);
     if (error == 0)
         the_thread.gate.cancel = before;
     else
         cancel_allow(before);
     return error;
+}
+
+int gate_close(uint64_t deadline_ns)
+{
+    return gate_close_unless(deadline_ns, NULL);
 }
 
 void gate_open(void)

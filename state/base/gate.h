@@ -60,6 +60,9 @@ static inline bool gate_is_inside(void)
  * Returns 0, or -ETIMEDOUT with the gate open again.
  */
 MUST_CHECK int gate_close(uint64_t deadline_ns);
+/** The same, and -ECANCELED soon after @cancel (or NULL) is true: a thread may be inside a call of
+ * a driver that lasts. */
+MUST_CHECK int gate_close_unless(uint64_t deadline_ns, const atomic_bool *cancel);
 void gate_open(void);
 
 #endif

@@ -77,16 +77,7 @@ static void write_line(const char *line, size_t length)
         owned_take(open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600),
                    &file) != 0)
         return;
-    while (length) {
-        ssize_t written = write(owned_fd(&file), line, length);
-
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            break;
-        line += written;
-        length -= (size_t)written;
-    }
+    (void)!owned_append(&file, line, length);
     if (log_path[0])
         owned_close(&file);
 }

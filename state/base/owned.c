@@ -57,6 +57,35 @@ int owned_fd(const struct owned *owned)
     return owned->fd >= 0 && is_same(owned->fd, owned) ? owned->fd : -1;
 }
 
+/* Other files than regular ones have no length. */
+static bool may_grow(int fd, size_t size)
+{
+    struct rlimit limit;
+    struct stat status;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+        return true;
+    return status.st_size >= 0 && (rlim_t)status.st_size <= limit.rlim_cur &&
+           size <= limit.rlim_cur - (rlim_t)status.st_size;
+}
+
+int owned_append(const struct owned *owned, const void *bytes, size_t size)
+{
+    const char *at = bytes;
+    if (!may_grow(owned_fd(owned), size))
+        return -EFBIG;
+    while (size > 0) {
+        ssize_t count = write(owned_fd(owned), at, size);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return count < 0 ? -errno : -EIO;
+        at += count;
+        size -= (size_t)count;
+    }
+    return 0;
+}
+
 void owned_close(struct owned *owned)
 {
     int fd = owned_fd(owned);

@@ -2,6 +2,7 @@
 #define RESEAT_STATE_BASE_OWNED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "state/base/compiler.h"
@@ -40,6 +41,14 @@ struct owned owned_of(int fd);
 
 /** The descriptor to be used now, or -1 when it is not ours any more. */
 int owned_fd(const struct owned *owned);
+
+/**
+ * Append @bytes to a file, all of them. A file that may not become as long (RLIMIT_FSIZE) stays as
+ * it is: the kernel would end the program with a signal.
+ *
+ * Blocks on the disk. Returns 0, -EFBIG, or -errno; then some of it may be there.
+ */
+MUST_CHECK int owned_append(const struct owned *owned, const void *bytes, size_t size);
 
 /** Close it if it is ours still; OWNED_NONE from then on. */
 void owned_close(struct owned *owned);

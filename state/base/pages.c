@@ -286,8 +286,8 @@ char *pages_take(size_t size, unsigned flags)
     bool large = whole >= PAGES_LEAST;
     if (whole == 0)
         return NULL;
-    char *memory =
-        large && (flags & PAGES_ANY) ? take_warm(whole, (flags & PAGES_NO_FORK) != 0) : NULL;
+    bool warm = large && (flags & PAGES_ANY) && !(flags & PAGES_FRESH);
+    char *memory = warm ? take_warm(whole, (flags & PAGES_NO_FORK) != 0) : NULL;
     if (!memory)
         memory = map_fresh(whole);
     if (!memory && pages_warm() > 0) {

@@ -32,6 +32,8 @@ enum pages_flags {
     /** No child of a fork gets it, so that no write makes a copy of a page that a driver has
      * registered. */
     PAGES_NO_FORK = 2,
+    /** Of PAGES_ANY: never warm, for who measures what is not. */
+    PAGES_FRESH = 4,
 };
 
 /**
@@ -45,8 +47,8 @@ char *pages_take(size_t size, unsigned flags);
 void pages_give(char *memory, size_t size);
 
 /** More threads than these do not make pages faster: they wait for each other in the kernel (an
- * H200's host, 1/2/4/8/16 threads: 7.7/13/22/12/12 GB/s). */
-#define PAGES_THREADS 4
+ * H200's host, 1/2/4/6/8/12/16 threads: 5.9/11/19/24/25/22/19 GB/s). */
+#define PAGES_THREADS 6
 
 /** When to give up: then the rest is fresh still, and nothing is wrong. */
 struct pages_patience {

@@ -22,6 +22,8 @@ enum span_track {
     SPAN_THREAD, /**< The thread that it was in. */
     SPAN_GATE,   /**< The program was kept out of its devices. */
     SPAN_QUEUE,  /**< Of the queue whose number is `of`: what ran there. */
+    SPAN_LAUNCH, /**< Of that queue: whole launches, of which pieces ran there. */
+    SPAN_CHUNK,  /**< Of the chunk of a transfer's ring whose number is `of`. */
 };
 
 struct span {
@@ -29,7 +31,7 @@ struct span {
     const char *category; /**< Static. */
     uint64_t begin_ns, end_ns;
     uint8_t track;   /**< enum span_track. */
-    uint32_t of;     /**< A thread's id, or a queue's number. */
+    uint32_t of;     /**< A thread's id, or a number. */
     const char *key; /**< Static; of `value`. NULL: there is none. */
     uint64_t value;
 };

@@ -171,6 +171,14 @@ static cl_int issue_failed(struct command *command, struct residence *residence,
 cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
                      cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
 {
+    return command_issue_in(command, residence, place, command->queue->real, waits, wait_list,
+                            ret_real);
+}
+
+cl_int command_issue_in(struct command *command, struct residence *residence, uint8_t place,
+                        cl_command_queue queue, cl_uint waits, struct event *const *wait_list,
+                        cl_event *ret_real)
+{
     cl_event on_stack[16], *real = on_stack;
     if (waits > ARRAY_SIZE(on_stack)) {
         real = calloc(waits, sizeof(*real));
@@ -178,8 +186,8 @@ cl_int command_issue(struct command *command, struct residence *residence, uint8
             return CL_OUT_OF_HOST_MEMORY;
     }
     cl_uint count = real_waits(place, waits, wait_list, real);
-    cl_int error = command->ops->issue(command, residence, place, command->queue->real, count,
-                                       count ? real : NULL, ret_real);
+    cl_int error =
+        command->ops->issue(command, residence, place, queue, count, count ? real : NULL, ret_real);
     if (real != on_stack)
         free(real);
     if (UNLIKELY(error != CL_SUCCESS))

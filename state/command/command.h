@@ -106,6 +106,9 @@ struct command_ops {
      *  Or NULL. */
     void (*gather)(struct command *command);
     command_ranger *range; /**< NULL: each object is named with all its bytes. */
+    /** Bytes that it writes at once in what command_use gave it at cursor @use; 0: not known. Of a
+     *  held command. Or NULL. */
+    size_t (*element)(const struct command *command, unsigned use);
     /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
      *  bring has to be called first. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t place);
@@ -210,6 +213,10 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
  *  gate. *ret_real is set if @ret_real is not NULL. */
 cl_int command_issue(struct command *command, struct residence *residence, uint8_t place,
                      cl_uint waits, struct event *const *wait_list, cl_event *ret_real);
+/** The same in @queue, a real one of the same residence in place of the command's. */
+cl_int command_issue_in(struct command *command, struct residence *residence, uint8_t place,
+                        cl_command_queue queue, cl_uint waits, struct event *const *wait_list,
+                        cl_event *ret_real);
 /** Finish every real queue of @context in @place. By a mover, with the gate closed. */
 cl_int queue_drain(struct context *context, uint8_t place);
 /** Drain the siblings of @residence (residence_is_sibling), before host memory that it was given is
@@ -238,6 +245,9 @@ void hold_pump(void);
 /** The same on a callback thread, from anywhere: where the caller may not wait for a move or for
  * the policy, which what is issued may need. */
 void hold_pump_soon(void);
+/** The command of @queue that is being given in pieces, with its event, or NULL. Under engine_lock.
+ *  *ret_busy: a thread is at it; then what that writes of it may not be looked at. */
+struct command *hold_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy);
 /** Wait until no command enqueued before now is held in @queue. Outside the gate. */
 void hold_wait_queue(struct queue *queue);
 /** Wait until @event is no longer HELD. Outside the gate. */

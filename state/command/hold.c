@@ -8,6 +8,7 @@
 #include "state/command/elsewhere.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
+#include "state/command/traced.h"
 #include "state/command/turn.h"
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
@@ -153,7 +154,8 @@ static bool pieces_wanted(const struct command *command, const struct event *eve
     const struct parts *parts = event->parts;
     const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
     unsigned most = pace_items(pieces->pace, 1000000000) != 0 ? PIECES_AT_ONCE : 1;
-    return atomic_load(&parts->open) && parts->left < most;
+    bool any = !pieces_none_left(pieces) || pieces_are_given(pieces); /* or to be closed */
+    return atomic_load(&parts->open) && !pieces->rests && any && parts->left < most;
 }
 
 /* Of one whose parts run: have they ended, or is there another piece to give? Under engine_lock. */
@@ -230,11 +232,13 @@ static void measure(const struct pieces *pieces, struct parts *parts)
         pace_measured(pieces->pace, items, ns);
 }
 
-/* Where pieces of one kernel must not run beside others it is alone, or goes whole. */
+/* Where pieces of one kernel must not run beside others it is alone, or goes whole. Those that are
+ * told their place have an offset each. */
 static void be_alone(struct pieces *pieces, const struct queue *queue,
                      const struct residence *residence)
 {
-    if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures)
+    if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures ||
+        pieces->told)
         return;
     pieces->alone = queue_alone_begin(queue);
     pieces->measures = !pieces->alone;
@@ -247,6 +251,68 @@ static void end_alone(struct pieces *pieces)
     pieces->alone = false;
 }
 
+/* Once for each launch, when it can be said how long it will take. */
+static void tell(struct pieces *pieces)
+{
+    if (LIKELY(!atomic_load_explicit(&pieces_shared, memory_order_relaxed)) || pieces->announced ||
+        pieces->stays || pieces->measures || pace_items(pieces->pace, 1000000000) == 0)
+        return;
+    pieces->announced = true;
+    uint32_t left = atomic_load(&pieces->pace->unspread);
+    if (left != 0)
+        atomic_store(&pieces->pace->unspread, left - 1);
+    else
+        the_upcalls->share();
+}
+
+/* The next piece, if others have left one. */
+static bool take(struct pieces *pieces)
+{
+    pthread_mutex_lock(&engine_lock);
+    bool any = !pieces_none_left(pieces);
+    if (any)
+        pieces_take(pieces, pieces_of_slice(pieces));
+    pthread_mutex_unlock(&engine_lock);
+    return any;
+}
+
+static void untake(struct pieces *pieces)
+{
+    pthread_mutex_lock(&engine_lock);
+    pieces_untake(pieces);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* No more come where nobody else has some. */
+static cl_int close_given(const struct pieces *pieces, struct parts *parts)
+{
+    pthread_mutex_lock(&engine_lock);
+    bool given = pieces_are_given(pieces);
+    pthread_mutex_unlock(&engine_lock);
+    if (given)
+        parts_close(parts, CL_SUCCESS);
+    return CL_SUCCESS;
+}
+
+/* Ready and given to the driver, in @beside if that is not NULL: then what it comes after has
+ * ended. As command_issue. */
+static cl_int issue(struct command *command, struct residence *residence, uint8_t place,
+                    cl_command_queue beside, cl_uint waits, struct event *const *wait_list,
+                    uint64_t *ret_begun, uint64_t *ret_given, cl_event *ret_real)
+{
+    cl_int error = command_ready(command, residence, place);
+    if (error != CL_SUCCESS)
+        return error;
+    *ret_begun = queue_step(command->queue);
+    *ret_given = clock_now_ns();
+    if (!beside)
+        return command_issue(command, residence, place, waits, wait_list, ret_real);
+    error = command_issue_in(command, residence, place, beside, 0, NULL, ret_real);
+    if (error == CL_SUCCESS)
+        residence_flush(residence, beside);
+    return error;
+}
+
 /* Its parts are the event's once the first piece was given. */
 static cl_int give(struct command *command, struct pieces *pieces, struct event *event,
                    struct parts *parts, struct residence *residence, uint8_t place, cl_uint waits,
@@ -257,24 +323,26 @@ static cl_int give(struct command *command, struct pieces *pieces, struct event 
     if (!part)
         return COMMAND_ABSENT; /* cannot be: there are fewer than may be */
     be_alone(pieces, command->queue, residence);
-    pieces_plan_slice(pieces);
-    cl_int error = command_ready(command, residence, place);
+    uint64_t begun, given;
+    cl_int error = CL_SUCCESS;
+    bool any = take(pieces);
+    if (any)
+        error = issue(command, residence, place, parts_queue(event, part, residence, place), waits,
+                      wait_list, &begun, &given, &real);
+    if (any && error != CL_SUCCESS)
+        untake(pieces);
     if (error != CL_SUCCESS)
         return error;
-    uint64_t begun = queue_step(command->queue), given = clock_now_ns();
-    error = command_issue(command, residence, place, waits, wait_list, &real);
-    if (error != CL_SUCCESS)
-        return error;
-    pieces_take(pieces);
+    if (!any)
+        return close_given(pieces, parts);
     command_begin_anew(command); /* each may need room of its own */
     if (event_state(event) == EVENT_HELD) {
         event->begun = begun;
         event_issued_in_parts(event, parts);
     }
     parts_give(event, part, place, real, given, pieces->count * pieces->row);
-    if (pieces_are_given(pieces))
-        parts_close(parts, CL_SUCCESS);
-    return CL_SUCCESS;
+    tell(pieces);
+    return close_given(pieces, parts);
 }
 
 /* Give the next piece, with the command's event, HELD before the first and ISSUED afterwards.
@@ -310,6 +378,7 @@ static void pieces_ended(struct command *command, struct event *event)
     struct pieces *pieces = command->ops->pieces(command);
     end_alone(pieces);
     measure(pieces, event->parts);
+    traced_pieces(command->queue, pieces);
     if (!event_failed(event))
         pace_settle(pieces->pace, pieces->groups * pieces->row);
 }
@@ -473,6 +542,19 @@ void hold_pump_soon(void)
         callback_post(&job);
 }
 
+struct command *hold_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy)
+{
+    const struct held *held = queue->held_first;
+    while (held && !(held->given && held->command->ops->pieces && held->event->parts &&
+                     atomic_load(&held->event->parts->open)))
+        held = held->next;
+    if (!held)
+        return NULL;
+    *ret_busy = queue->pumping;
+    *ret_event = held->event;
+    return queue->pumping ? NULL : held->command;
+}
+
 /* Sets *ret_event, held, to that of one whose parts run, if there is one. Under engine_lock. */
 static bool held_until(const struct queue *queue, uint64_t serial, struct event **ret_event)
 {
@@ -493,6 +575,19 @@ static void unlock_engine(void *unused)
     pthread_mutex_unlock(&engine_lock);
 }
 
+/* Until all parts of @runs have ended, whose hold is the caller's. Gives engine_lock up meanwhile.
+ */
+static void wait_unlocked(struct event *runs)
+{
+    int before = cancel_hold();
+    pthread_mutex_unlock(&engine_lock);
+    parts_wait(runs);
+    object_unhold(runs);
+    hold_pump();
+    pthread_mutex_lock(&engine_lock);
+    cancel_allow(before);
+}
+
 void hold_wait_queue(struct queue *queue)
 {
     if (atomic_load_explicit(&queue->held_count, memory_order_acquire) == 0)
@@ -506,26 +601,58 @@ void hold_wait_queue(struct queue *queue)
             pthread_cond_wait(&engine_changed, &engine_lock);
             continue;
         }
-        int before = cancel_hold();
-        pthread_mutex_unlock(&engine_lock);
-        parts_wait(runs);
-        object_unhold(runs);
+        wait_unlocked(runs);
         runs = NULL;
-        hold_pump();
-        pthread_mutex_lock(&engine_lock);
-        cancel_allow(before);
     }
     pthread_cleanup_pop(1);
 }
 
+/* Events that wait for one another, of which is looked for what runs. */
+#define CHAIN_MAX 16
+
+/* A command of several parts that @event, which is held, has to come after and whose parts run,
+ * held for the caller; or NULL. Under engine_lock. */
+static struct event *runs_before(const struct event *event, unsigned chain)
+{
+    const struct queue *queue = event->queue;
+    const struct held *last = queue ? queue->held_first : NULL;
+    struct event *runs = NULL;
+    while (last && last->event != event)
+        last = last->next;
+    for (const struct held *h = queue ? queue->held_first : NULL; last && h && !runs; h = h->next) {
+        bool before = queue->in_order || h->command->ops->blocks_later ||
+                      waits_for_all(last->command) || h == last;
+        if (before && h->given && !event_has_ended(h->event))
+            runs = h->event;
+        for (cl_uint i = 0; before && !runs && i < h->waits; i++)
+            if (h->wait_list[i]->parts && !event_has_ended(h->wait_list[i]))
+                runs = h->wait_list[i];
+            else if (event_state(h->wait_list[i]) == EVENT_HELD)
+                return chain < CHAIN_MAX ? runs_before(h->wait_list[i], chain + 1) : NULL;
+        if (h == last)
+            break;
+    }
+    if (runs)
+        object_hold(runs);
+    return runs;
+}
+
+/* There are drivers that do nothing until somebody waits: so does who waits for what comes behind.
+ */
 void hold_wait_event(struct event *event)
 {
     if (LIKELY(event_state(event) != EVENT_HELD))
         return;
     pthread_mutex_lock(&engine_lock);
     pthread_cleanup_push(unlock_engine, NULL);
-    while (event_state(event) == EVENT_HELD)
-        pthread_cond_wait(&engine_changed, &engine_lock);
+    while (event_state(event) == EVENT_HELD) {
+        struct event *runs = runs_before(event, 0);
+        if (!runs) {
+            pthread_cond_wait(&engine_changed, &engine_lock);
+            continue;
+        }
+        wait_unlocked(runs);
+    }
     pthread_cleanup_pop(1);
 }
 

@@ -8,6 +8,7 @@
 #include "state/command/traced.h"
 #include "state/object/upcalls.h"
 #include "state/program/group.h"
+#include "state/program/program_cut.h"
 
 struct launch {
     struct command base;
@@ -19,6 +20,7 @@ struct launch {
     cl_uint rest;           /* the first argument that was not gathered */
     struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
     struct pieces pieces;   /* when it is given so */
+    bool under_way;         /* some of them were, and told their place: program_cut_begin */
 };
 
 /* The object of an argument, or NULL; of a launch that is not held. */
@@ -46,6 +48,11 @@ static struct memory *launch_uses(const struct command *command, unsigned *curso
     while (!memory && launch->rest + *cursor < launch->kernel->arg_count)
         memory = use_of(launch, launch->rest + (*cursor)++, ret_writes);
     return memory;
+}
+
+static size_t launch_element(const struct command *command, unsigned use)
+{
+    return kernel_snapshot_element(((const struct launch *)command)->snapshot, use);
 }
 
 static void launch_gather(struct command *command)
@@ -77,10 +84,17 @@ static void launch_scatter(struct launch *launch)
     launch->rest = 0;
 }
 
+static bool is_told(const struct launch *launch)
+{
+    return launch->base.ops->pieces && launch->pieces.told;
+}
+
 static cl_int launch_ready(struct command *command, struct residence *residence, uint8_t place)
 {
     const struct launch *launch = (const struct launch *)command;
     struct kernel *kernel = launch->kernel;
+    if (launch->snapshot && is_told(launch) && !program_cut_real(kernel->program, place))
+        return launch->refused == residence->device ? CL_BUILD_PROGRAM_FAILURE : COMMAND_ABSENT;
     /* The program was told that it would run: a move may have come since, to where it cannot. */
     if (launch->snapshot)
         return launch->refused == residence->device ||
@@ -97,34 +111,34 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
                            uint8_t place)
 {
     const struct launch *launch = (const struct launch *)command;
+    if (launch->snapshot && is_told(launch) && program_cut_real(launch->kernel->program, place) &&
+        !program_cut_fits(launch->kernel->program, launch->kernel->name, residence, place,
+                          launch->space.items))
+        return true;
     return kernel_exceeds(launch->kernel, residence, place, launch->space.items,
                           launch->snapshot ? kernel_snapshot_local_bytes(launch->snapshot)
                                            : kernel_local_bytes(launch->kernel));
 }
 
-/* Where the next piece is, as a launch of its own. */
-static void piece_space(const struct launch *launch, size_t ret_offset[3], size_t ret_global[3])
+/* Of a held launch: the program that its next kernel is made of. */
+static cl_program program_of(const struct launch *launch, uint8_t place)
 {
-    const struct launch_space *space = &launch->space;
-    for (cl_uint i = 0; i < space->dims; i++) {
-        ret_offset[i] = space->offset ? space->offset[i] : 0;
-        ret_global[i] = space->global[i];
-    }
-    ret_offset[launch->pieces.dim] = pieces_offset(&launch->pieces);
-    ret_global[launch->pieces.dim] = pieces_size(&launch->pieces);
+    const struct program *program = launch->kernel->program;
+    return is_told(launch) ? program_cut_real(program, place) : program->real[place];
 }
 
 static cl_int launch_issue(struct command *command, struct residence *residence, uint8_t place,
                            cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                            cl_event *ret_event)
 {
-    const struct launch *launch = (const struct launch *)command;
+    struct launch *launch = (struct launch *)command;
     const struct launch_space *space = &launch->space;
     cl_kernel real = launch->kernel->real[place];
     const size_t *local = space->local;
     size_t chosen[3];
     const size_t *offset = space->offset, *global = space->global;
-    size_t piece_offset[3], piece_global[3];
+    cl_uint dims = space->dims;
+    struct piece_space piece;
     cl_int error = CL_SUCCESS;
     /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
      * given. */
@@ -132,31 +146,41 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
         return CL_INVALID_KERNEL_ARGS;
     /* The program may be setting arguments of its kernel: a held launch has one of its own. */
     if (launch->snapshot)
-        error = kernel_snapshot_make(launch->snapshot, residence, place, &real);
+        error = kernel_snapshot_make(launch->snapshot, residence, place, program_of(launch, place),
+                                     &real);
     if (error != CL_SUCCESS)
         return error;
     if (!local)
         local = group_choose(launch->kernel, residence, place, real, space, chosen);
     if (command->ops->pieces) {
-        piece_space(launch, piece_offset, piece_global);
-        offset = piece_offset;
-        global = piece_global;
+        pieces_space(&launch->pieces, space, &piece);
+        dims = piece.dims;
+        offset = piece.offset;
+        global = piece.global;
+        local = piece.local;
     }
     uint64_t traced = span_begin();
     cl_event own = NULL, *event = UNLIKELY(traced != 0) && !ret_event ? &own : ret_event;
     error = command->ops->type == CL_COMMAND_TASK
                 ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, event)
-                : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, offset, global,
-                                                        local, waits, wait_list, event);
+                : residence->cl->clEnqueueNDRangeKernel(queue, real, dims, offset, global, local,
+                                                        waits, wait_list, event);
     if (UNLIKELY(traced != 0) && error == CL_SUCCESS)
-        traced_launch(traced, *event, residence, command->queue, launch->kernel->name);
+        traced_launch(traced, *event, residence, command->queue, launch->kernel->name,
+                      command->ops->pieces ? &launch->pieces : NULL);
     if (UNLIKELY(own != NULL))
         residence->cl->clReleaseEvent(own);
     if (launch->snapshot)
         residence->cl->clReleaseKernel(real);
+    if (error == CL_SUCCESS && is_told(launch) && !launch->under_way) {
+        launch->under_way = true;
+        program_cut_begin(launch->kernel->program);
+    }
     /* The program was told that it would run, so a held launch is relocated. */
-    return error == CL_OUT_OF_RESOURCES && launch->snapshot &&
-                   launch->refused != residence->device && launch_exceeds(command, residence, place)
+    bool refused =
+        error == CL_OUT_OF_RESOURCES || (error == CL_INVALID_WORK_GROUP_SIZE && is_told(launch));
+    return refused && launch->snapshot && launch->refused != residence->device &&
+                   launch_exceeds(command, residence, place)
                ? COMMAND_ABSENT
                : error;
 }
@@ -196,6 +220,10 @@ static cl_int launch_defer(struct command *command)
 static void launch_drop(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
+    if (command->ops->pieces)
+        pieces_finish(&launch->pieces);
+    if (launch->under_way)
+        program_cut_end(launch->kernel->program);
     kernel_snapshot_free(launch->snapshot);
     object_unhold(launch->kernel);
 }
@@ -207,16 +235,31 @@ static bool device_refuses(cl_int error)
            error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
+/* What its pieces are made from, where the program is now. One that has not begun can go whole. */
+static bool can_tell(struct launch *launch)
+{
+    struct queue *queue = launch->base.queue;
+    if (!launch->snapshot || !is_told(launch) ||
+        program_cut_make(launch->kernel->program, queue->seat_index) == CL_SUCCESS)
+        return true;
+    if (launch->under_way)
+        return false;
+    launch->pieces.told = false;
+    launch->pieces.measures = true;
+    return true;
+}
+
 static void launch_relocate(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
     struct queue *queue = launch->base.queue;
     struct device *here = atomic_load(&queue->seat->device);
     launch_scatter(launch);
+    bool fits = can_tell(launch);
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
-    bool fits = !launch->snapshot || place == PLACE_NONE ||
-                !launch_exceeds(command, queue->context->at[place], place);
+    fits = fits && (!launch->snapshot || place == PLACE_NONE ||
+                    !launch_exceeds(command, queue->context->at[place], place));
     gate_leave();
     if (!fits && !the_upcalls->move_back(queue->seat, here, launch->kernel->name))
         launch->refused = here;
@@ -229,8 +272,9 @@ static struct pieces *launch_pieces(struct command *command)
 
 #define LAUNCH_OPS(command_type)                                                                   \
     .type = (command_type), .size = sizeof(struct launch), .issue = launch_issue,                  \
-    .defer = launch_defer, .drop = launch_drop, .gather = launch_gather, .ready = launch_ready,    \
-    .exceeds = launch_exceeds, .relocate = launch_relocate
+    .defer = launch_defer, .drop = launch_drop, .gather = launch_gather,                           \
+    .element = launch_element, .ready = launch_ready, .exceeds = launch_exceeds,                   \
+    .relocate = launch_relocate
 static const struct command_ops ndrange_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL)};
 static const struct command_ops task_ops = {LAUNCH_OPS(CL_COMMAND_TASK)};
 static const struct command_ops piece_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL),
@@ -276,6 +320,26 @@ static bool is_one_group(const struct launch_space *space)
     return true;
 }
 
+static bool is_long(const struct pace *pace, const struct launch_space *space)
+{
+    uint64_t most = pace_items(pace, 2 * atomic_load(&pace_slice_ns));
+    return most != 0 && launch_item_count(space) >= most;
+}
+
+/* Where its kernel asks for its place, and is not made for pieces yet, it is measured. */
+static bool begin_pieces(struct launch *launch, struct residence *residence, uint8_t place,
+                         bool places)
+{
+    const struct kernel *kernel = launch->kernel;
+    bool told = places && program_cut_real(kernel->program, place);
+    if (!pieces_begin(&launch->space, residence, told, &launch->pieces))
+        return false;
+    launch->pieces.pace = kernel->pace;
+    launch->pieces.measures = places && !told;
+    return !told ||
+           program_cut_fits(kernel->program, kernel->name, residence, place, launch->space.items);
+}
+
 /* True when it is to be given in pieces, where it may be: the slow half of the question. */
 static bool cut(struct launch *launch)
 {
@@ -287,20 +351,31 @@ static bool cut(struct launch *launch)
         return false;
     if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
         return false;
-    if (traits.whole || traits.places || atomic_load(&pace_slice_ns) == 0) {
-        pace_never(kernel->pace);
+    if (!traits.whole && traits.places)
+        traits.whole = program_cut_refusal(kernel->program);
+    if (traits.whole || atomic_load(&pace_slice_ns) == 0) {
+        pace_never(kernel->program, kernel->pace, traits.whole);
         log_info("launches of kernel %s are not given in pieces: %s", kernel->name,
                  traits.whole ? traits.whole : "--slice is 0");
         return false;
     }
+    if (traits.even && launch->space.uneven)
+        return false;
     gate_enter();
     uint8_t place = atomic_load(&queue->context->place[queue->seat_index]);
-    if (place != PLACE_NONE && kernel_make_real(kernel, queue->context->at[place], place) == 0)
-        cuts = choose_local(launch, queue->context->at[place], place) &&
-               pieces_begin(&launch->space, queue->context->at[place], &launch->pieces) &&
-               !launch_exceeds(&launch->base, queue->context->at[place], place);
+    struct residence *residence = place != PLACE_NONE ? queue->context->at[place] : NULL;
+    if (residence && kernel_make_real(kernel, residence, place) == 0)
+        cuts = choose_local(launch, residence, place) &&
+               begin_pieces(launch, residence, place, traits.places) &&
+               !launch_exceeds(&launch->base, residence, place);
     gate_leave();
-    launch->pieces.pace = kernel->pace;
+    launch->pieces.stays = atomic_load(&kernel->pace->overlaps)
+                               ? "two of its work-groups write the same bytes"
+                               : traits.stays;
+    if (cuts && launch->pieces.measures && is_long(kernel->pace, &launch->space)) {
+        program_cut_start(kernel->program, queue->seat_index);
+        return false; /* the next one may be */
+    }
     return cuts;
 }
 
@@ -321,6 +396,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         launch.snapshot = NULL;
         launch.gone = &gone;
         launch.refused = NULL;
+        launch.under_way = false;
         launch_scatter(&launch);
         if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && cut(&launch)) {
             launch.base.ops = &piece_ops;

@@ -115,6 +115,12 @@ void event_issued_in_parts(struct event *event, struct parts *parts)
     watch_issued(event);
 }
 
+/* More may come of it than what the drivers have. Under engine_lock. */
+static bool goes_on(const struct parts *parts)
+{
+    return atomic_load(&parts->open) || parts->sharers != 0;
+}
+
 /* All have ended. */
 static cl_int result(const struct parts *parts)
 {
@@ -151,7 +157,7 @@ static void piece_ended(struct part *part, cl_int status)
 /* Under engine_lock. */
 static void reach(struct parts *parts, bool running)
 {
-    if (parts->event && parts->left == 0 && !atomic_load(&parts->open))
+    if (parts->event && parts->left == 0 && parts->sharers == 0 && !atomic_load(&parts->open))
         watch_advance(parts->event, result(parts));
     else if (parts->event && running)
         watch_advance(parts->event, CL_RUNNING);
@@ -327,7 +333,7 @@ static void wait_for_more(const struct parts *parts, uint64_t serial)
 {
     pthread_mutex_lock(&engine_lock);
     pthread_cleanup_push(unlock_engine, NULL);
-    while (atomic_load(&parts->open) && parts->serial == serial && parts->left == 0)
+    while (goes_on(parts) && parts->serial == serial && parts->left == 0)
         pthread_cond_wait(&engine_changed, &engine_lock);
     pthread_cleanup_pop(1);
 }
@@ -335,20 +341,20 @@ static void wait_for_more(const struct parts *parts, uint64_t serial)
 void parts_wait(struct event *event)
 {
     struct parts *parts = event->parts;
-    bool open;
+    bool more;
     do {
         bool any = false;
         pthread_mutex_lock(&engine_lock);
-        open = atomic_load(&parts->open);
+        more = goes_on(parts);
         uint64_t serial = parts->serial;
         pthread_mutex_unlock(&engine_lock);
         for (unsigned i = 0; i < parts->count; i++)
             any = wait_for_part(event, &parts->of[i]) || any;
-        if (open)
+        if (more)
             hold_pump();
-        if (open && !any)
+        if (more && !any)
             wait_for_more(parts, serial);
-    } while (open);
+    } while (more);
 }
 
 /* When it started and ended, since it was queued. 0 of what the driver does not say. */
@@ -416,6 +422,34 @@ struct part *parts_vacant(struct event *event, struct parts *parts)
     return vacant;
 }
 
+static bool runs_beside(const struct residence *residence)
+{
+    return (devinfo_scalar(&residence->device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) &&
+           !residence->runs_in_caller;
+}
+
+cl_command_queue parts_queue(struct event *event, struct part *part, struct residence *residence,
+                             uint8_t place)
+{
+    struct parts *parts = part->all;
+    cl_int error;
+    if (part == &parts->of[0] || !runs_beside(residence))
+        return NULL;
+    pthread_mutex_lock(&engine_lock);
+    bool begun = parts->ended != 0;
+    pthread_mutex_unlock(&engine_lock);
+    pthread_mutex_lock(&parts->lock);
+    if (begun && !part->queue) {
+        part->place = place;
+        part->queue = residence->cl->clCreateCommandQueue(
+            residence->context, residence->device->id,
+            event->profiled ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
+    }
+    cl_command_queue queue = begun ? part->queue : NULL;
+    pthread_mutex_unlock(&parts->lock);
+    return queue;
+}
+
 void parts_give(struct event *event, struct part *part, uint8_t place, cl_event real,
                 uint64_t given, uint64_t items)
 {
@@ -443,6 +477,26 @@ void parts_close(struct parts *parts, cl_int error)
     atomic_store(&parts->open, false);
     reach(parts, false);
     pthread_mutex_unlock(&engine_lock);
+}
+
+void parts_share(struct parts *parts)
+{
+    parts->sharers++;
+}
+
+void parts_unshare(struct event *event)
+{
+    struct parts *parts = event->parts;
+    pthread_mutex_lock(&parts->lock);
+    if (event->profiled) {
+        cl_ulong now = device_clock_guess(&event->queue->seat->clock);
+        parts->end = now > parts->end ? now : parts->end;
+    }
+    pthread_mutex_lock(&engine_lock);
+    parts->sharers--;
+    reach(parts, false);
+    pthread_mutex_unlock(&engine_lock);
+    pthread_mutex_unlock(&parts->lock);
 }
 
 bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns)
@@ -521,10 +575,25 @@ void parts_drain(const struct context *context, uint8_t place)
     }
 }
 
+void parts_each_beside(void (*visit)(void *data, const struct event *event, uint8_t place,
+                                     cl_event real),
+                       void *data)
+{
+    uintptr_t cursor = 0;
+    struct event *event;
+    while (parts_real_count() != 0 && (event = object_next(OBJECT_EVENT, &cursor))) {
+        struct parts *parts = event_state(event) == EVENT_ISSUED ? event->parts : NULL;
+        for (unsigned i = 0; parts && parts->pieces && i < parts->count; i++)
+            if (parts->of[i].queue && runs(&parts->of[i]))
+                visit(data, event, parts->of[i].place, parts->of[i].real);
+        object_unhold(event);
+    }
+}
+
 bool parts_settle(struct event *event, struct residence *residence, uint8_t place)
 {
     struct parts *parts = event->parts;
-    bool gone = !atomic_load(&parts->open);
+    bool gone = !goes_on(parts); /* only movers share */
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
         if (part->place != place) {
@@ -555,8 +624,10 @@ static void in_child(void)
     uintptr_t cursor = 0;
     struct event *event;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
-        if (event->parts)
+        if (event->parts) {
             pthread_mutex_init(&event->parts->lock, NULL);
+            event->parts->sharers = 0;
+        }
 }
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

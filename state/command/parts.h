@@ -50,6 +50,7 @@ struct parts {
     pthread_mutex_t lock;
     unsigned count;
     unsigned left;                /**< That have not ended. Guarded by engine_lock. */
+    unsigned sharers;             /**< Who do some of it elsewhere (share.h). Likewise. */
     cl_ulong queued, submit, due; /**< In the program's clock. */
 
     /* Of pieces; guarded by engine_lock. */
@@ -71,12 +72,28 @@ struct parts *parts_create_open(unsigned count);
 /** A part without a piece that runs, made free for another; NULL while all run. By the one thread
  *  that gives pieces, inside the gate. */
 struct part *parts_vacant(struct event *event, struct parts *parts);
+/**
+ * The driver's queue that @part's piece is given to in @residence: its own, where pieces may run
+ * beside one another there, else NULL. On a GPU what one piece leaves idle at its end the next one
+ * fills. One of its own waits for nothing, so it is had only once a piece has ended. As
+ * parts_vacant.
+ */
+cl_command_queue parts_queue(struct event *event, struct part *part, struct residence *residence,
+                             uint8_t place);
 /** @real, given to @place at @given, is the next piece, with @items to do, of @event, which is
  *  ISSUED with @parts. Owns @real. As parts_vacant. */
 void parts_give(struct event *event, struct part *part, uint8_t place, cl_event real,
                 uint64_t given, uint64_t items);
 /** No more come; unless @error is CL_SUCCESS, it is what became of the one that was to come. */
 void parts_close(struct parts *parts, cl_int error);
+/**
+ * Somebody does some of it elsewhere: whatever becomes of its pieces, it does not end before
+ * parts_unshare. Under engine_lock.
+ */
+void parts_share(struct parts *parts);
+/** What was done elsewhere is here, or given back: it ends now at the earliest. Inside the gate;
+ * not under engine_lock. */
+void parts_unshare(struct event *event);
 /** How much was done since it was asked last, and how long that took. False while that says too
  *  little about how fast it is. */
 bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns);
@@ -116,6 +133,11 @@ void parts_ended(struct event *event);
 /** Wait for every part in @place: no event of @context uses what is there afterwards. By a mover,
  *  with the gate closed. */
 void parts_drain(const struct context *context, uint8_t place);
+/** Call @visit for each piece that runs in a queue of its own, behind which no marker in the
+ *  program's queues comes. Gate closed. */
+void parts_each_beside(void (*visit)(void *data, const struct event *event, uint8_t place,
+                                     cl_event real),
+                       void *data);
 /** Real objects that they have in all; for residence_reserve. */
 size_t parts_real_count(void);
 /** Retire with @residence what the parts of @event have in @place. They were drained. By

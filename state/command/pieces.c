@@ -1,24 +1,47 @@
 #include "state/command/pieces.h"
 
+#include <stdlib.h>
+
+#include "state/base/span.h"
 #include "state/program/pace.h"
+#include "state/program/program_cut.h"
 
 /* NVIDIA's driver carries 32 bits of an offset, with the sign: no piece begins behind that. */
 #define OFFSET_MAX ((size_t)INT32_MAX)
+
+atomic_bool pieces_shared;
 
 static size_t groups_of(size_t global, size_t local)
 {
     return global / local + (global % local != 0);
 }
 
+static size_t offset_of(const struct launch_space *space, uint32_t dim)
+{
+    return space->offset ? space->offset[dim] : 0;
+}
+
+/* Cut along @dim, what there is to tell fits into what it is told with. */
+static bool fits(const struct launch_space *space, uint32_t dim)
+{
+    if (space->dims == 1)
+        return offset_of(space, 0) < CUT_SIZE_MAX && space->global[0] <= OFFSET_MAX;
+    return dim < 2 && offset_of(space, dim) == 0 && space->global[dim] < CUT_SIZE_MAX &&
+           (space->dims < 3 || offset_of(space, 2) == 0);
+}
+
 /* The slowest dimension keeps what lies together in memory in one piece; where it has few groups,
  * the one with the most. */
-static uint32_t choose_dim(const struct launch_space *space)
+static uint32_t choose_dim(const struct launch_space *space, bool told)
 {
     enum { MANY = 64 };
     uint32_t best = space->dims - 1;
-    for (uint32_t i = space->dims; i-- > 0;) {
+    while (told && best > 0 && !fits(space, best))
+        best--;
+    for (uint32_t i = best; i-- > 0;) {
         size_t groups = groups_of(space->global[i], space->local[i]);
-        if (groups_of(space->global[best], space->local[best]) < MANY &&
+        if ((!told || fits(space, i)) &&
+            groups_of(space->global[best], space->local[best]) < MANY &&
             groups > groups_of(space->global[best], space->local[best]))
             best = i;
     }
@@ -38,10 +61,16 @@ static uint64_t groups_to_fill(const struct residence *residence, uint64_t group
     return units * groups;
 }
 
-bool pieces_begin(const struct launch_space *space, const struct residence *residence,
+void pieces_refit(struct pieces *pieces, const struct residence *residence)
+{
+    uint64_t others = pieces->row / pieces->group;
+    pieces->fill = (groups_to_fill(residence, pieces->group) + others - 1) / others;
+}
+
+bool pieces_begin(const struct launch_space *space, const struct residence *residence, bool told,
                   struct pieces *ret_pieces)
 {
-    uint32_t dim = choose_dim(space);
+    uint32_t dim = choose_dim(space, told);
     uint64_t group = 1, others = 1;
     for (uint32_t i = 0; i < space->dims; i++) {
         group *= space->local[i];
@@ -51,35 +80,81 @@ bool pieces_begin(const struct launch_space *space, const struct residence *resi
         .dim = dim,
         .local = space->local[dim],
         .global = space->global[dim],
-        .offset = space->offset ? space->offset[dim] : 0,
+        .offset = offset_of(space, dim),
         .groups = groups_of(space->global[dim], space->local[dim]),
+        .end = groups_of(space->global[dim], space->local[dim]),
         .row = others * group,
+        .group = group,
     };
-    pieces.fill = (groups_to_fill(residence, group) + others - 1) / others;
-    if (pieces.groups < 2 || pieces.offset > OFFSET_MAX)
+    pieces_refit(&pieces, residence);
+    pieces.told = told;
+    if (pieces.groups < 2 || pieces.offset > OFFSET_MAX || (told && !fits(space, dim)))
         return false;
     *ret_pieces = pieces;
     return true;
 }
 
-void pieces_plan(struct pieces *pieces, size_t count)
+void pieces_finish(struct pieces *pieces)
 {
-    size_t left = pieces->groups - pieces->done;
-    pieces->at = pieces->done;
-    pieces->count = count < left ? count : left;
-    /* What is smaller than a group is not given alone: not every driver takes that. */
-    if (left - pieces->count == 1 && pieces->global % pieces->local != 0)
-        pieces->count = left;
-    size_t next = (pieces->at + pieces->count) * pieces->local;
-    if (next > OFFSET_MAX - pieces->offset)
-        pieces->count = left;
+    while (pieces->back) {
+        struct groups *next = pieces->back->next;
+        free(pieces->back);
+        pieces->back = next;
+    }
 }
 
-void pieces_plan_slice(struct pieces *pieces)
+size_t pieces_left(const struct pieces *pieces)
+{
+    size_t left = pieces->end - pieces->done;
+    for (const struct groups *back = pieces->back; back; back = back->next)
+        left += back->count;
+    return left;
+}
+
+/* What is smaller than a group is not given alone: not every driver takes that. */
+static bool is_small(const struct pieces *pieces, size_t at, size_t count)
+{
+    return count == 1 && at + count == pieces->groups && pieces->global % pieces->local != 0;
+}
+
+/* True when every driver carries the offset of a piece that begins there. */
+static bool is_reached(const struct pieces *pieces, size_t at)
+{
+    return at <= (OFFSET_MAX - pieces->offset) / pieces->local;
+}
+
+void pieces_take(struct pieces *pieces, size_t count)
+{
+    if (pieces->done == pieces->end && pieces->back) {
+        struct groups *back = pieces->back;
+        pieces->done = back->at;
+        pieces->end = back->at + back->count;
+        pieces->back = back->next;
+        free(back);
+    }
+    size_t left = pieces->end - pieces->done;
+    count = count < left ? count : left;
+    if (is_small(pieces, pieces->done + count, left - count) ||
+        !is_reached(pieces, pieces->done + count))
+        count = left;
+    if (pieces->given++ == 0)
+        pieces->traced = span_begin();
+    pieces->at = pieces->done;
+    pieces->count = count;
+    pieces->done += count;
+}
+
+void pieces_untake(struct pieces *pieces)
+{
+    pieces->done = pieces->at;
+    pieces->given--;
+}
+
+size_t pieces_of_slice(const struct pieces *pieces)
 {
     uint64_t slice = atomic_load(&pace_slice_ns);
     uint64_t groups = pace_items(pieces->pace, slice) / pieces->row;
-    uint64_t left = pieces->groups - pieces->done;
+    uint64_t left = pieces_left(pieces);
     if (groups < pieces->done && pace_items(pieces->pace, slice) == 0)
         groups = pieces->done; /* nothing is known yet, but that those before took no time */
     if (pieces->measures || slice == 0 || pace_items(pieces->pace, 2 * slice) / pieces->row >= left)
@@ -87,9 +162,37 @@ void pieces_plan_slice(struct pieces *pieces)
     /* A piece that ends with a device half full costs as much as one that fills it again. */
     if (groups < left)
         groups -= groups % pieces->fill;
-    if (groups < pieces->fill)
-        groups = pieces->fill;
-    pieces_plan(pieces, groups);
+    return groups < pieces->fill ? pieces->fill : groups;
+}
+
+size_t pieces_claim(struct pieces *pieces, size_t count, size_t *ret_at)
+{
+    size_t left = pieces->end - pieces->done;
+    if (pieces->measures || count == 0 || left < 2)
+        return 0;
+    count = count < left ? count : left - 1; /* whoever takes the last waits for the other */
+    if (is_small(pieces, pieces->end - count, count))
+        count++;
+    if (count >= left || !is_reached(pieces, pieces->end - count))
+        return 0;
+    pieces->end -= count;
+    pieces->taken += count;
+    *ret_at = pieces->end;
+    return count;
+}
+
+void pieces_arrived(struct pieces *pieces, size_t count)
+{
+    pieces->taken -= count;
+}
+
+void pieces_give_back(struct pieces *pieces, struct groups *list)
+{
+    struct groups **last = &list;
+    for (; *last; last = &(*last)->next)
+        pieces->taken -= (*last)->count;
+    *last = pieces->back;
+    pieces->back = list;
 }
 
 size_t pieces_offset(const struct pieces *pieces)
@@ -101,4 +204,26 @@ size_t pieces_size(const struct pieces *pieces)
 {
     size_t begin = pieces->at * pieces->local, size = pieces->count * pieces->local;
     return size < pieces->global - begin ? size : pieces->global - begin;
+}
+
+void pieces_space(const struct pieces *pieces, const struct launch_space *space,
+                  struct piece_space *ret_space)
+{
+    struct piece_space piece = {space->dims, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}};
+    uint32_t dim = pieces->dim;
+    for (uint32_t i = 0; i < space->dims; i++) {
+        piece.offset[i] = offset_of(space, i);
+        piece.global[i] = space->global[i];
+        piece.local[i] = space->local[i];
+    }
+    piece.offset[dim] = pieces_offset(pieces);
+    piece.global[dim] = pieces_size(pieces);
+    if (pieces->told) {
+        piece.dims = 3;
+        piece.offset[2] =
+            cut_word(space->dims, dim, space->dims == 1 ? pieces->offset : pieces->global);
+        if (space->dims == 1)
+            piece.offset[1] = pieces->global;
+    }
+    *ret_space = piece;
 }

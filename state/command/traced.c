@@ -5,6 +5,7 @@
 
 #include "state/base/span.h"
 #include "state/base/work.h"
+#include "state/program/pace.h"
 
 /* A launch whose end the driver is to tell. */
 struct running {
@@ -12,7 +13,8 @@ struct running {
     cl_event event; /* ours */
     uint64_t issued_ns;
     uint32_t queue;
-    char kernel[SPAN_NAME];
+    uint32_t share; /* of its launch, in millionths, where it is a piece; else 0 */
+    char name[SPAN_NAME];
 };
 
 /* How long it ran, as the device says; 0 where that is not known. */
@@ -36,16 +38,21 @@ static void CL_CALLBACK ended(cl_event event, cl_int status, void *data)
     /* Once the process ends nobody reads it, and the driver is left alone. */
     if (work_begin()) {
         uint64_t ran = ran_ns(running);
-        struct span span = {.category = "kernel",
+        bool piece = running->share != 0;
+        struct span span = {.category = piece ? "piece" : "kernel",
                             .begin_ns = running->issued_ns,
                             .end_ns = now,
                             .track = SPAN_QUEUE,
                             .of = running->queue,
-                            .key = status < 0 ? "error" : "device_ns",
-                            .value = status < 0 ? (uint64_t)-status : ran};
+                            .key = status < 0 ? "error"
+                                   : piece    ? "share_ppm"
+                                              : "device_ns",
+                            .value = status < 0 ? (uint64_t)-status
+                                     : piece    ? running->share
+                                                : ran};
         if (ran != 0 && now - ran > span.begin_ns)
             span.begin_ns = now - ran;
-        (void)!snprintf(span.name, sizeof(span.name), "%s", running->kernel);
+        (void)!snprintf(span.name, sizeof(span.name), "%s", running->name);
         span_put(&span);
         running->cl->clReleaseEvent(running->event);
     }
@@ -59,18 +66,48 @@ static uint32_t number_of(const struct queue *queue)
     return (uint32_t)(((uintptr_t)queue - object_base) >> 4);
 }
 
+/* What a span's name has room for beside two numbers. */
+#define PIECE_NAME_MAX 24
+
+/* Never 0: that is none. */
+static uint32_t share_of(const struct pieces *piece)
+{
+    double share = 1e6 * (double)piece->count / (double)piece->groups;
+    return share < 1 ? 1 : (uint32_t)share;
+}
+
 void traced_launch(uint64_t issued_ns, cl_event event, const struct residence *residence,
-                   const struct queue *queue, const char *kernel)
+                   const struct queue *queue, const char *kernel, const struct pieces *piece)
 {
     struct running *running = calloc(1, sizeof(*running));
     if (!running)
         return;
     *running = (struct running){
         .cl = residence->cl, .event = event, .issued_ns = issued_ns, .queue = number_of(queue)};
-    (void)!snprintf(running->kernel, sizeof(running->kernel), "%s", kernel);
+    (void)!snprintf(running->name, sizeof(running->name), "%s", kernel);
+    if (piece) {
+        running->share = share_of(piece);
+        (void)!snprintf(running->name, sizeof(running->name), "%.*s, groups %zu to %zu",
+                        PIECE_NAME_MAX, kernel, piece->at, piece->at + piece->count - 1);
+    }
     running->cl->clRetainEvent(event);
     if (running->cl->clSetEventCallback(event, CL_COMPLETE, ended, running) == CL_SUCCESS)
         return;
     running->cl->clReleaseEvent(event);
     free(running);
+}
+
+void traced_pieces(const struct queue *queue, const struct pieces *pieces)
+{
+    if (LIKELY(pieces->traced == 0))
+        return;
+    struct span span = {.category = "launch",
+                        .begin_ns = pieces->traced,
+                        .end_ns = clock_now_ns(),
+                        .track = SPAN_LAUNCH,
+                        .of = number_of(queue),
+                        .key = "pieces",
+                        .value = pieces->given};
+    (void)!snprintf(span.name, sizeof(span.name), "%s", pieces->pace->name);
+    span_put(&span);
 }

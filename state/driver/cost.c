@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "state/base/pages.h"
+
 #define HAND_OVER 20e-6 /* seconds to wait for an event and wake who comes next */
 
 unsigned cost_threads(const struct cost_choice *choice)
@@ -218,6 +220,20 @@ static void add_link(struct cost_problem *problem, const struct cost_stage *link
     problem->stages[at].setup += HAND_OVER;
 }
 
+/* What a thread does that copies to host memory. It makes the pages of a part, and copies it; the
+ * kernel has no more than PAGES_THREADS at the one, so that more threads help until as many are at
+ * the other as keep up. */
+static struct cost_stage out_stage(const struct cost_way *way)
+{
+    struct cost_stage stage = way->host->out;
+    if (way->fresh) {
+        double fresh = way->host->fresh.bandwidth, out = way->host->out.bandwidth;
+        stage.bandwidth = 1 / (1 / fresh + 1 / out);
+        stage.most = (unsigned)(PAGES_THREADS * (1 + fresh / out) + 0.5);
+    }
+    return stage;
+}
+
 void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
                  struct cost_places *ret_places)
 {
@@ -229,8 +245,9 @@ void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
         places.copy = add_stage(&problem, &way->host->copy);
     if (way->work)
         places.work = add_stage(&problem, way->work);
+    const struct cost_stage out = out_stage(way);
     if (!way->to)
-        places.copy = add_stage(&problem, &way->host->copy);
+        places.copy = add_stage(&problem, &out);
     if (way->to)
         add_link(&problem, &way->to->write);
     add_stage(&problem, &way->host->ring);
@@ -262,7 +279,12 @@ bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret)
 static double plain_seconds(const struct cost_way *way)
 {
     const struct cost_stage *plain = way->from ? &way->from->plain_read : &way->to->plain_write;
-    return plain->setup + (double)way->total / plain->bandwidth;
+    double seconds = plain->setup + (double)way->total / plain->bandwidth;
+    if (way->from && way->fresh) {
+        unsigned threads = way->cores < PAGES_THREADS ? way->cores : PAGES_THREADS;
+        seconds += (double)way->total / way->host->fresh.bandwidth / threads;
+    }
+    return seconds;
 }
 
 void cost_route(const struct cost_way *way, struct cost_choice *ret, struct cost_places *ret_places)

@@ -76,8 +76,9 @@ struct cost_way {
     const struct cost_stage *work; /**< What is done to the bytes on the way; NULL: nothing. */
     uint64_t total;
     unsigned cores;
-    bool link; /**< One of the devices has memory of its own. */
-    bool ring; /**< It has to be by way of a ring; between devices and for work it always is. */
+    bool link;  /**< One of the devices has memory of its own. */
+    bool ring;  /**< It has to be by way of a ring; between devices and for work it always is. */
+    bool fresh; /**< Host memory is written whose pages are to be made first. */
 };
 
 /** Places of stages in the problem that a way is, and so of its threads in a choice. */

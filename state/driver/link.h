@@ -24,8 +24,10 @@ struct link_figures {
 
 /** What the host was measured to do. */
 struct host_figures {
-    struct cost_stage copy; /**< Between warm pages. */
-    struct cost_stage ring; /**< Making a registered one. */
+    struct cost_stage copy;  /**< Into a chunk, from memory that no cache has. */
+    struct cost_stage out;   /**< From a chunk to memory, past the caches. */
+    struct cost_stage fresh; /**< Making large pages present; PAGES_THREADS at most do so. */
+    struct cost_stage ring;  /**< Making a registered one. */
 };
 
 #endif

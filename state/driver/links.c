@@ -18,7 +18,7 @@
 struct links the_links;
 
 #define STAGES_MAX 4
-#define MAGIC      "reseat link 1"
+#define MAGIC      "reseat link 2"
 
 /* A file: of this machine alone, so its numbers are as they lie in memory. */
 struct record {
@@ -65,7 +65,7 @@ static void add_line(struct text *text, const char *path, const char *begin)
 /* The record that it would be, without figures; of the host where @key is NULL. */
 static struct record identify(const struct device_key *key, const struct devinfo *info)
 {
-    struct record record = {.magic = MAGIC, .count = key ? 4 : 2};
+    struct record record = {.magic = MAGIC, .count = 4};
     struct text text = {.used = 0};
     struct utsname names = {0};
     /* The same until the machine gets another kernel or CPU. */
@@ -172,14 +172,11 @@ static int write_record(const struct owned *folder, const char *name, const stru
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     int err = owned_take(openat(owned_fd(folder), name, flags, 0600), &file);
-    /* One that a process with our number left; or has, in another container: then one of us both
+    /* One that a thread with our number left; or has, in another container: then one of us both
      * fails, or what is renamed is cut short and says so by its checksum. */
     if (err == -EEXIST && unlinkat(owned_fd(folder), name, 0) == 0)
         err = owned_take(openat(owned_fd(folder), name, flags, 0600), &file);
-    if (err)
-        return err;
-    ssize_t put = write(owned_fd(&file), record, sizeof(*record));
-    return put == (ssize_t)sizeof(*record) ? 0 : put < 0 ? -errno : -ENOSPC;
+    return err ? err : owned_append(&file, record, sizeof(*record));
 }
 
 static int keep(const struct links *links, struct record *record)
@@ -194,7 +191,7 @@ static int keep(const struct links *links, struct record *record)
     if (err)
         return err;
     name_of(record, name);
-    snprintf(unfinished, sizeof(unfinished), "%s-%d", name, (int)getpid());
+    snprintf(unfinished, sizeof(unfinished), "%s-%d", name, (int)gettid());
     err = write_record(&folder, unfinished, record);
     if (!err && renameat(owned_fd(&folder), unfinished, owned_fd(&folder), name) != 0)
         err = -errno;
@@ -242,7 +239,9 @@ int links_find_host(const struct links *links, struct host_figures *ret_figures,
     if (err)
         return err;
     *ret_figures = (struct host_figures){.copy = take(&record, 0, COST_WORK),
-                                         .ring = take(&record, 1, COST_RING)};
+                                         .out = take(&record, 1, COST_WORK),
+                                         .fresh = take(&record, 2, COST_WORK),
+                                         .ring = take(&record, 3, COST_RING)};
     if (ret_measured_s)
         *ret_measured_s = record.measured_s;
     return 0;
@@ -263,6 +262,8 @@ int links_keep_host(const struct links *links, const struct host_figures *figure
 {
     struct record record = identify(NULL, NULL);
     put(&record, 0, &figures->copy);
-    put(&record, 1, &figures->ring);
+    put(&record, 1, &figures->out);
+    put(&record, 2, &figures->fresh);
+    put(&record, 3, &figures->ring);
     return keep(links, &record);
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -142,24 +141,6 @@ int library_find(const struct library *library, const struct library_key *key,
     return err == -ENOMEM ? err : -ENOENT;
 }
 
-static int write_bytes(const struct owned *file, const unsigned char *bytes, size_t size)
-{
-    struct rlimit limit;
-    /* Beyond it a signal ends the program. */
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur)
-        return -EFBIG;
-    while (size) {
-        ssize_t count = write(owned_fd(file), bytes, size);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -errno;
-        bytes += count;
-        size -= (size_t)count;
-    }
-    return 0;
-}
-
 /* A name that nobody else writes to. */
 static int create(const struct owned *folder, struct owned *ret_file, char ret_name[64])
 {
@@ -200,7 +181,7 @@ static int put(const struct owned *folder, const char *name, const unsigned char
     int err = create(folder, &file, unfinished);
     if (err)
         return err;
-    err = write_bytes(&file, bytes, size);
+    err = owned_append(&file, bytes, size);
     if (!err && renameat(owned_fd(folder), unfinished, owned_fd(folder), name) != 0)
         err = -errno;
     if (err)

@@ -5,6 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "state/base/little_endian.h"
 #include "state/library/library_priv.h"
 
 /*
@@ -37,20 +38,6 @@ enum { DEVICE, PLATFORM, DRIVER, KERNELS, LOG, STRINGS };
 
 _Static_assert(sizeof(XXH128_canonical_t) == KEY_OFFSET - CHECKSUM_OFFSET, "room for a checksum");
 
-static void encode(unsigned char *bytes, uint64_t value, unsigned size)
-{
-    for (unsigned i = 0; i < size; i++)
-        bytes[i] = (unsigned char)(value >> (8 * i));
-}
-
-static uint64_t decode(const unsigned char *bytes, unsigned size)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < size; i++)
-        value |= (uint64_t)bytes[i] << (8 * i);
-    return value;
-}
-
 static XXH128_canonical_t checksum(const unsigned char *bytes, size_t size)
 {
     XXH128_canonical_t canonical;
@@ -75,19 +62,19 @@ unsigned char *library_entry_write(const struct library_entry *entry, const stru
     if (!bytes)
         return NULL;
     memcpy(bytes, magic, sizeof(magic));
-    encode(bytes + VERSION_OFFSET, VERSION, 4);
-    encode(bytes + ORIGIN_OFFSET, entry->origin, 4);
+    little_endian_put(bytes + VERSION_OFFSET, VERSION, 4);
+    little_endian_put(bytes + ORIGIN_OFFSET, entry->origin, 4);
     memcpy(bytes + KEY_OFFSET, key->bytes, sizeof(key->bytes));
     memcpy(bytes + ANSWERS_OFFSET, entry->answers, sizeof(entry->answers));
-    encode(bytes + CREATED_OFFSET, entry->created_ms, 8);
-    encode(bytes + GLOBALS_OFFSET, entry->globals, 8);
-    encode(bytes + TYPE_OFFSET, entry->type, 4);
-    encode(bytes + KERNEL_COUNT_OFFSET, entry->kernel_count, 4);
-    encode(bytes + BINARY_SIZE_OFFSET, entry->binary_size, 8);
+    little_endian_put(bytes + CREATED_OFFSET, entry->created_ms, 8);
+    little_endian_put(bytes + GLOBALS_OFFSET, entry->globals, 8);
+    little_endian_put(bytes + TYPE_OFFSET, entry->type, 4);
+    little_endian_put(bytes + KERNEL_COUNT_OFFSET, entry->kernel_count, 4);
+    little_endian_put(bytes + BINARY_SIZE_OFFSET, entry->binary_size, 8);
     unsigned char *at = bytes + HEADER_SIZE;
     for (size_t i = 0; i < STRINGS; i++) {
         size_t length = strlen(strings[i]);
-        encode(bytes + LENGTHS_OFFSET + 8 * i, length, 8);
+        little_endian_put(bytes + LENGTHS_OFFSET + 8 * i, length, 8);
         memcpy(at, strings[i], length);
         at += length + 1;
     }
@@ -105,7 +92,7 @@ static int read_strings(const unsigned char *bytes, size_t size, uint64_t file_s
 {
     uint64_t at = HEADER_SIZE;
     for (size_t i = 0; i < STRINGS; i++) {
-        uint64_t length = decode(bytes + LENGTHS_OFFSET + 8 * i, 8);
+        uint64_t length = little_endian_get(bytes + LENGTHS_OFFSET + 8 * i, 8);
         if (length >= file_size - at)
             return -EBADMSG;
         if (i < count) {
@@ -116,7 +103,7 @@ static int read_strings(const unsigned char *bytes, size_t size, uint64_t file_s
         }
         at += length + 1;
     }
-    return decode(bytes + BINARY_SIZE_OFFSET, 8) == file_size - at ? 0 : -EBADMSG;
+    return little_endian_get(bytes + BINARY_SIZE_OFFSET, 8) == file_size - at ? 0 : -EBADMSG;
 }
 
 int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_size,
@@ -125,7 +112,8 @@ int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_si
     const char *strings[STRINGS] = {"", "", "", "", ""};
     bool whole = size == file_size;
     if (size < HEADER_SIZE || file_size > LIBRARY_ENTRY_MAX ||
-        memcmp(bytes, magic, sizeof(magic)) != 0 || decode(bytes + VERSION_OFFSET, 4) != VERSION ||
+        memcmp(bytes, magic, sizeof(magic)) != 0 ||
+        little_endian_get(bytes + VERSION_OFFSET, 4) != VERSION ||
         memcmp(bytes + KEY_OFFSET, key->bytes, sizeof(key->bytes)) != 0)
         return -EBADMSG;
     if (whole) {
@@ -134,12 +122,12 @@ int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_si
             return -EBADMSG;
     }
     struct library_entry entry = {
-        .origin = (enum library_origin)decode(bytes + ORIGIN_OFFSET, 4),
-        .created_ms = decode(bytes + CREATED_OFFSET, 8),
-        .kernel_count = (uint32_t)decode(bytes + KERNEL_COUNT_OFFSET, 4),
-        .type = (uint32_t)decode(bytes + TYPE_OFFSET, 4),
-        .globals = decode(bytes + GLOBALS_OFFSET, 8),
-        .binary_size = (size_t)decode(bytes + BINARY_SIZE_OFFSET, 8),
+        .origin = (enum library_origin)little_endian_get(bytes + ORIGIN_OFFSET, 4),
+        .created_ms = little_endian_get(bytes + CREATED_OFFSET, 8),
+        .kernel_count = (uint32_t)little_endian_get(bytes + KERNEL_COUNT_OFFSET, 4),
+        .type = (uint32_t)little_endian_get(bytes + TYPE_OFFSET, 4),
+        .globals = little_endian_get(bytes + GLOBALS_OFFSET, 8),
+        .binary_size = (size_t)little_endian_get(bytes + BINARY_SIZE_OFFSET, 8),
     };
     if (entry.origin < LIBRARY_BUILT || entry.origin > LIBRARY_UNFIT ||
         read_strings(bytes, size, file_size, whole ? STRINGS : LOG, strings) != 0)

@@ -85,6 +85,28 @@ int library_files(const struct owned *folder, struct library_file **ret_files, s
     return 0;
 }
 
+/* Keep the strings of a listing, and nothing else of the file. */
+static int keep_strings(struct library_item *item)
+{
+    const char **const strings[] = {&item->entry.device, &item->entry.platform, &item->entry.driver,
+                                    &item->entry.kernels};
+    size_t size = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
+        size += strlen(*strings[i]) + 1;
+    char *at = malloc(size);
+    if (!at)
+        return -ENOMEM;
+    item->entry.bytes = at;
+    for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
+        size_t length = strlen(*strings[i]) + 1;
+        *strings[i] = memcpy(at, *strings[i], length);
+        at += length;
+    }
+    item->entry.log = "";
+    item->entry.binary = NULL;
+    return 0;
+}
+
 /* Its front, or all of it; a front that is longer than most is read again. */
 static int read_item(const struct owned *folder, bool whole, struct library_item *item)
 {
@@ -93,15 +115,13 @@ static int read_item(const struct owned *folder, bool whole, struct library_item
     size_t size;
     int err = library_key_read(item->name, &key) ? -EBADMSG : -EINVAL;
     for (size_t limit = whole ? SIZE_MAX : LIBRARY_FRONT_SIZE; err == -EBADMSG; limit = SIZE_MAX) {
-        unsigned char *bytes = NULL;
+        unsigned char *CLEANUP(cleanup_free) bytes = NULL;
         err = library_read_file(folder, item->name, limit, false, &bytes, &size, &file_size);
         if (err)
             return err;
         err = library_entry_read(bytes, size, file_size, &key, &item->entry);
         if (!err)
-            item->entry.bytes = bytes;
-        else
-            free(bytes);
+            err = keep_strings(item);
         if (size == file_size)
             break;
     }
@@ -132,6 +152,8 @@ int library_list(const struct library *library, bool whole, struct library_list 
             continue;
         err = read == -ENOMEM ? read : 0;
         item->damaged = read != 0;
+        if (read)
+            item->entry = (struct library_entry){0};
         list.size += item->size;
         list.count++;
     }

@@ -1,10 +1,9 @@
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/log.h"
+#include "state/memory/device_tool.h"
 #include "state/memory/digest_priv.h"
 
 #define ITEMS_MAX 256u
@@ -73,33 +72,44 @@ static const char source[] =
     "    }\n"
     "}\n";
 
-_Static_assert(DIGEST_SUMS == 4, "the kernel takes four");
+#define OPTIONS "-DPAIRS=8192u -DKEY_PAIRS=8195u"
+_Static_assert(DIGEST_SUMS == 4 && DIGEST_PAIRS == 8192 && DIGEST_KEY_PAIRS == 8195,
+               "the kernel takes four, of so many");
 
-enum digest_state {
-    DIGEST_UNTRIED,
-    DIGEST_READY,
-    DIGEST_BUSY,   /* a thread builds or uses it */
-    DIGEST_ABSENT, /* for good */
-};
+enum { BUFFER_KEY, BUFFER_DIGESTS };
 
-static bool host_is_little(void)
+/* The key is there: take() looks. */
+static cl_int prepare(struct residence *residence, struct residence_tool *made)
 {
-    const uint16_t one = 1;
-    return *(const unsigned char *)&one == 1;
+    const cl_icd_dispatch *cl = residence->cl;
+    const uint64_t *key = digest_key();
+    cl_int error;
+    made->buffers[BUFFER_KEY] =
+        cl->clCreateBuffer(residence->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                           DIGEST_KEY * sizeof(*key), (void *)(uintptr_t)key, &error);
+    if (!made->buffers[BUFFER_KEY])
+        return error;
+    made->buffers[BUFFER_DIGESTS] = cl->clCreateBuffer(
+        residence->context, CL_MEM_WRITE_ONLY, LAUNCH_MAX * sizeof(struct digest), NULL, &error);
+    made->staging = malloc(LAUNCH_MAX * sizeof(struct digest));
+    return error != CL_SUCCESS || made->staging ? error : CL_OUT_OF_HOST_MEMORY;
 }
 
-/* Whether the device could at all. */
-static bool is_able(const struct residence *residence)
-{
-    const struct devinfo *info = &residence->device->info;
-    return !residence_is_lost(residence) &&
-           devinfo_scalar(info, CL_DEVICE_COMPILER_AVAILABLE, 0) != 0 &&
-           (devinfo_scalar(info, CL_DEVICE_ENDIAN_LITTLE, 1) != 0) == host_is_little();
-}
+static const char *const kernels[] = {"reseat_digest"};
+static const struct device_tool tool = {.kind = RESIDENCE_DIGEST,
+                                        .source = source,
+                                        .options = OPTIONS,
+                                        .kernels = kernels,
+                                        .kernel_count = ARRAY_SIZE(kernels),
+                                        .items_most = ITEMS_MAX,
+                                        .item_local = DIGEST_SUMS * sizeof(cl_ulong),
+                                        .prepare = prepare,
+                                        .name = "digesting",
+                                        .without = "what may have changed is copied"};
 
 bool digest_device_may(const struct residence *residence)
 {
-    return is_able(residence) && atomic_load(&residence->digest.state) != DIGEST_ABSENT;
+    return device_tool_may(residence, RESIDENCE_DIGEST);
 }
 
 double digest_device_rate(struct residence *residence)
@@ -109,106 +119,7 @@ double digest_device_rate(struct residence *residence)
 
 double digest_device_build(const struct residence *residence)
 {
-    return atomic_load(&residence->digest.state) == DIGEST_UNTRIED ? BUILD_SECONDS : 0;
-}
-
-/* The largest power of two that no limit forbids. */
-static size_t choose_items(const struct residence *residence, size_t of_kernel)
-{
-    size_t most = of_kernel, items = 1;
-    size_t shared = (size_t)devinfo_scalar(&residence->device->info, CL_DEVICE_LOCAL_MEM_SIZE, 0) /
-                    (DIGEST_SUMS * sizeof(cl_ulong));
-    const size_t limits[] = {ITEMS_MAX, shared, atomic_load(&residence->groups.items),
-                             atomic_load(&residence->groups.sizes[0])};
-    for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
-        most = limits[i] < most ? limits[i] : most;
-    while (2 * items <= most)
-        items *= 2;
-    return items;
-}
-
-/* What of it was made goes with the residence. */
-static cl_int build(struct residence *residence, const uint64_t *key)
-{
-    const cl_icd_dispatch *cl = residence->cl;
-    struct residence_digest *digest = &residence->digest;
-    const char *text = source;
-    char options[96];
-    size_t items = 0;
-    cl_int error;
-    (void)snprintf(options, sizeof(options), "-DPAIRS=%zuu -DKEY_PAIRS=%zuu", DIGEST_PAIRS,
-                   DIGEST_KEY_PAIRS);
-    digest->program = cl->clCreateProgramWithSource(residence->context, 1, &text, NULL, &error);
-    if (!digest->program)
-        return error;
-    error = cl->clBuildProgram(digest->program, 1, &residence->device->id, options, NULL, NULL);
-    if (error != CL_SUCCESS)
-        return error;
-    digest->kernel = cl->clCreateKernel(digest->program, "reseat_digest", &error);
-    if (!digest->kernel)
-        return error;
-    error = cl->clGetKernelWorkGroupInfo(digest->kernel, residence->device->id,
-                                         CL_KERNEL_WORK_GROUP_SIZE, sizeof(items), &items, NULL);
-    if (error != CL_SUCCESS)
-        return error;
-    digest->items = choose_items(residence, items);
-    digest->key = cl->clCreateBuffer(residence->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                     DIGEST_KEY * sizeof(*key), (void *)(uintptr_t)key, &error);
-    if (!digest->key)
-        return error;
-    digest->digests = cl->clCreateBuffer(residence->context, CL_MEM_WRITE_ONLY,
-                                         LAUNCH_MAX * sizeof(struct digest), NULL, &error);
-    digest->staging = malloc(LAUNCH_MAX * sizeof(struct digest));
-    return error != CL_SUCCESS || digest->staging ? error : CL_OUT_OF_HOST_MEMORY;
-}
-
-/* Have the device for this thread alone. 0; -ENOTSUP: another one has it, or it is not to be had.
- */
-static int take(struct residence *residence)
-{
-    uint8_t state = DIGEST_READY;
-    if (!is_able(residence))
-        return -ENOTSUP;
-    if (atomic_compare_exchange_strong(&residence->digest.state, &state, DIGEST_BUSY))
-        return 0;
-    const uint64_t *key = state == DIGEST_UNTRIED ? digest_key() : NULL;
-    if (!key || !atomic_compare_exchange_strong(&residence->digest.state, &state, DIGEST_BUSY))
-        return -ENOTSUP;
-    cl_int error = build(residence, key);
-    if (error == CL_SUCCESS)
-        return 0;
-    log_info("%s does not build what digests take (error %d): what may have changed is copied",
-             residence->device->key.device, error);
-    atomic_store(&residence->digest.state, DIGEST_ABSENT);
-    return -ENOTSUP;
-}
-
-static void give(struct residence *residence, cl_int error)
-{
-    if (error != CL_SUCCESS)
-        log_info("%s fails to digest (error %d): what may have changed is copied",
-                 residence->device->key.device, error);
-    atomic_store(&residence->digest.state, error == CL_SUCCESS ? DIGEST_READY : DIGEST_ABSENT);
-}
-
-static cl_int set_arguments(struct residence *residence, cl_mem real, size_t size, size_t first)
-{
-    const struct residence_digest *digest = &residence->digest;
-    const cl_ulong bytes = size, chunk = first;
-    const struct {
-        size_t size;
-        const void *value;
-    } arguments[] = {{sizeof(real), &real},
-                     {sizeof(bytes), &bytes},
-                     {sizeof(chunk), &chunk},
-                     {sizeof(digest->key), &digest->key},
-                     {digest->items * DIGEST_SUMS * sizeof(cl_ulong), NULL},
-                     {sizeof(digest->digests), &digest->digests}};
-    cl_int error = CL_SUCCESS;
-    for (cl_uint i = 0; i < ARRAY_SIZE(arguments) && error == CL_SUCCESS; i++)
-        error =
-            residence->cl->clSetKernelArg(digest->kernel, i, arguments[i].size, arguments[i].value);
-    return error;
+    return device_tool_is_new(residence, RESIDENCE_DIGEST) ? BUILD_SECONDS : 0;
 }
 
 /* What the device itself took for it; 0: it does not say. */
@@ -223,35 +134,35 @@ static uint64_t time_of(const cl_icd_dispatch *cl, cl_event event)
     return end > start ? end - start : 0;
 }
 
-/* Whatever a wait said, what counts is how the command ended. */
-static cl_int ended(const cl_icd_dispatch *cl, cl_event event)
-{
-    cl_int status = CL_QUEUED;
-    cl_int error =
-        cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL);
-    return error != CL_SUCCESS     ? error
-           : status == CL_COMPLETE ? CL_SUCCESS
-           : status < 0            ? status
-                                   : CL_INVALID_EVENT;
-}
-
-/* Digests of before must not pass for those of a kernel that did nothing: zeroes are none. */
-static cl_int enqueue(struct residence *residence, size_t count, cl_event events[2])
+/* Digests of before must not pass for those of a kernel that did nothing: zeroes are none.
+ * Returns the kernel's event: which one of @work's it is. */
+static cl_uint give_work(struct device_work *work, cl_mem real, size_t size, size_t first,
+                         size_t count)
 {
     static const cl_uint unknown;
-    const cl_icd_dispatch *cl = residence->cl;
-    const struct residence_digest *digest = &residence->digest;
-    const size_t local = digest->items, global = count * local,
-                 bytes = count * sizeof(struct digest);
-    cl_int error = cl->clEnqueueFillBuffer(residence->io, digest->digests, &unknown,
-                                           sizeof(unknown), 0, bytes, 0, NULL, NULL);
-    if (error == CL_SUCCESS)
-        error = cl->clEnqueueNDRangeKernel(residence->io, digest->kernel, 1, NULL, &global, &local,
-                                           0, NULL, &events[0]);
-    if (error == CL_SUCCESS)
-        error = cl->clEnqueueReadBuffer(residence->io, digest->digests, CL_FALSE, 0, bytes,
-                                        digest->staging, 0, NULL, &events[1]);
-    return error;
+    struct residence *residence = work->residence;
+    const struct residence_tool *taken = &residence->tools[RESIDENCE_DIGEST];
+    const size_t bytes = count * sizeof(struct digest);
+    const cl_ulong end = size, chunk = first;
+    const struct device_argument arguments[] = {
+        {sizeof(real), &real},
+        {sizeof(end), &end},
+        {sizeof(chunk), &chunk},
+        {sizeof(cl_mem), &taken->buffers[BUFFER_KEY]},
+        {taken->items * DIGEST_SUMS * sizeof(cl_ulong), NULL},
+        {sizeof(cl_mem), &taken->buffers[BUFFER_DIGESTS]}};
+    cl_event *event = device_work_next(work);
+    device_work_given(work, residence->cl->clEnqueueFillBuffer(
+                                residence->io, taken->buffers[BUFFER_DIGESTS], &unknown,
+                                sizeof(unknown), 0, bytes, 0, NULL, event));
+    const cl_uint kernel = work->count;
+    device_tool_launch(work, &tool, 0, count, arguments, ARRAY_SIZE(arguments));
+    event = device_work_next(work);
+    if (event)
+        device_work_given(work, residence->cl->clEnqueueReadBuffer(
+                                    residence->io, taken->buffers[BUFFER_DIGESTS], CL_FALSE, 0,
+                                    bytes, taken->staging, 0, NULL, event));
+    return kernel;
 }
 
 /* One launch, and its digests. The best of all is how fast the device is: the program's kernels may
@@ -259,28 +170,17 @@ static cl_int enqueue(struct residence *residence, size_t count, cl_event events
 static cl_int launch(struct residence *residence, cl_mem real, size_t size, size_t first,
                      size_t count, struct digest *ret)
 {
-    cl_event events[2] = {NULL, NULL};
-    cl_int error = set_arguments(residence, real, size, first);
-    if (error != CL_SUCCESS)
-        return error;
+    struct device_work work = {.residence = residence};
     uint64_t begin = clock_now_ns();
-    error = enqueue(residence, count, events);
-    cl_int waited = error == CL_SUCCESS ? residence_await_events(residence, 2, events) : CL_SUCCESS;
-    if (error != CL_SUCCESS || waited != CL_SUCCESS)
-        (void)residence_await_queue(residence, residence->io);
-    const cl_icd_dispatch *cl = residence->cl; /* another one, if it was lost */
-    error = error != CL_SUCCESS ? error : waited;
-    for (unsigned i = 0; i < 2 && error == CL_SUCCESS; i++)
-        error = ended(cl, events[i]);
+    cl_uint kernel = give_work(&work, real, size, first, count);
+    cl_int error = device_work_await(&work);
     if (error == CL_SUCCESS) {
-        uint64_t took = time_of(cl, events[0]);
+        uint64_t took = time_of(residence->cl, work.events[kernel]);
         took = took != 0 ? took : clock_now_ns() - begin + 1;
         account_raise(&residence->device->digest_rate, count * DIGEST_CHUNK * NS_PER_S / took + 1);
-        memcpy(ret, residence->digest.staging, count * sizeof(*ret));
+        memcpy(ret, residence->tools[RESIDENCE_DIGEST].staging, count * sizeof(*ret));
     }
-    for (unsigned i = 0; i < 2; i++)
-        if (events[i])
-            cl->clReleaseEvent(events[i]);
+    device_work_end(&work);
     return error;
 }
 
@@ -296,9 +196,9 @@ int digest_device(struct residence *residence, cl_mem real, size_t size, size_t 
                   const struct transfer_limits *limits, struct digest *ret)
 {
     cl_int failed = CL_SUCCESS;
-    int error = take(residence);
-    if (error != 0)
-        return error;
+    int error = 0;
+    if (!digest_key() || device_tool_take(residence, &tool, NULL) != 0)
+        return -ENOTSUP;
     size_t most = launch_chunks(residence);
     for (size_t at = 0; at < count && error == 0 && failed == CL_SUCCESS; at += most) {
         error = digest_check(limits);
@@ -306,7 +206,7 @@ int digest_device(struct residence *residence, cl_mem real, size_t size, size_t 
             failed = launch(residence, real, size, first + at,
                             count - at < most ? count - at : most, ret + at);
     }
-    give(residence, failed);
+    device_tool_give(residence, &tool, failed);
     return failed != CL_SUCCESS ? -ENOTSUP : error;
 }
 

@@ -165,18 +165,23 @@ static int sort(const struct replica_batch *batch, size_t i, struct parts *direc
     struct range range = batch->ranges ? batch->ranges[i] : replica_whole(root);
     uint64_t version = batch->versions ? batch->versions[i] : atomic_load(&root->version);
     int error = 0;
-    if (extents_lacking(root, batch->to, UINT32_MAX, range) == 0 ||
-        !may_copy(batch, root, ret_visited))
+    if (extents_lacking(root, batch->to, UINT32_MAX, range) == 0)
         return 0;
+    if (!may_copy(batch, root, ret_visited))
+        return batch->torn ? -EBUSY : 0;
     range = batch->quiet ? extents_part(root, range) : extents_units(root, range);
     for (size_t at = range.begin; error == 0 && at < range.end;) {
         struct extent extent = extent_at(root, at);
         bool straight = goes_straight(batch, root, &extent);
         size_t end = extent.range.end < range.end ? extent.range.end : range.end;
         const struct part part = {root, {at, end}, version};
-        if (wanted(batch, &extent) && (straight || *ret_visited || !meets_program(batch, false)) &&
-            (extent.version <= version || is_ahead(batch, root, &extent, straight)))
+        bool meets = !straight && !*ret_visited && meets_program(batch, false);
+        bool copies =
+            extent.version <= version || batch->torn || is_ahead(batch, root, &extent, straight);
+        if (wanted(batch, &extent) && !meets && copies)
             error = parts_push(straight ? direct : windowed, &part);
+        else if (batch->torn && !has(&extent, batch->to))
+            error = -EBUSY;
         at = extent.range.end;
     }
     return error;
@@ -398,6 +403,17 @@ static int fill(const struct replica_batch *batch, uint8_t to, const struct part
     return -EIO;
 }
 
+/* Host memory has to be made for a part of them. */
+static bool take_fresh(const struct parts *parts)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < parts->count; i++)
+        bytes += i > 0 && parts->parts[i - 1].root == parts->parts[i].root
+                     ? 0
+                     : memory_host_need(parts->parts[i].root);
+    return bytes > pages_warm();
+}
+
 /* One kind of copy for all parts that want it. */
 static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
                       const struct parts *parts, cl_int *ret_error)
@@ -411,6 +427,7 @@ static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t t
     }
     if (parts->count == 0)
         return 0;
+    limits.fresh = limits.fresh || (to == PLACE_HOST && !limits.series && take_fresh(parts));
     int error = transfer_create(residence_at(batch, from), residence_at(batch, to), parts->bytes,
                                 &limits, &transfer);
     for (size_t i = 0; error == 0 && i < parts->count; i++)

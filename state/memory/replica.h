@@ -26,6 +26,10 @@ struct replica_batch {
      * later. NULL when quiet: the current ones. */
     const uint64_t *versions;
     size_t count;
+    /** What is newer is copied as well, as it is at that moment, which is no version of it: who
+     *  copies has its own use for such bytes. What cannot be copied now is -EBUSY. Not when quiet.
+     */
+    bool torn;
     const struct transfer_limits *limits;
     uint64_t *copied; /**< Or NULL: those bytes are added that were not found equal (compare.h). */
 };

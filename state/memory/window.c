@@ -118,7 +118,7 @@ void memory_host_is_window(struct memory *root)
     root->store = NULL;
 }
 
-static bool works_in_window(const struct memory *root, uint8_t place)
+bool memory_works_in_window(const struct memory *root, uint8_t place)
 {
     return (root->backed & (1u << place)) != 0 && root->context->at[place]->in_place;
 }
@@ -130,7 +130,7 @@ bool memory_window_is_latest(const struct memory *root)
         struct extent extent = extent_at(root, at);
         latest = root->window && !root->store && (extent.latest & (1u << PLACE_HOST));
         for (uint8_t place = 0; !latest && place < PLACES; place++)
-            latest = works_in_window(root, place) && (extent.latest & (1u << place));
+            latest = memory_works_in_window(root, place) && (extent.latest & (1u << place));
         at = extent.range.end;
     }
     return latest;
@@ -138,7 +138,8 @@ bool memory_window_is_latest(const struct memory *root)
 
 bool memory_would_write(const struct memory *root, uint8_t place)
 {
-    return memory_is_lent(root) && works_in_window(root, place) && !memory_window_is_latest(root);
+    return memory_is_lent(root) && memory_works_in_window(root, place) &&
+           !memory_window_is_latest(root);
 }
 
 /* Some device has the latest bytes of every extent of its own, which nobody brings there any more.

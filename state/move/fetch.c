@@ -54,6 +54,8 @@ struct fetching {
 
 static struct fetching fetchings[SEATS];
 static bool running; /* the thread; likewise */
+/* When it goes on, by the monotonic clock: sooner, if there is something new to fetch. */
+static _Atomic uint64_t due;
 /* For who looks on. */
 static struct {
     _Atomic uint64_t fetched, total;
@@ -237,7 +239,9 @@ static int slice_copy(struct fetching *f, const struct batch *batch, const struc
     struct residence *residence = batch->context->at[batch->place];
     uint64_t began = clock_now_ns(), bytes = 0;
     cl_int reason = CL_SUCCESS;
+    room_copy_begin();
     int error = replica_refresh(&copies, &bytes, &reason);
+    room_copy_end();
     uint64_t took = clock_now_ns() - began + 1;
     if (error == 0 && bytes != 0)
         size_slice(f, (double)bytes * (double)SLICE_NS / (double)took);
@@ -280,9 +284,9 @@ static uint64_t batch_copy(struct fetching *f, size_t seat, const struct batch *
         tell(f, seat, batch);
         if (*ret_error != 0)
             return now;
-        uint64_t due = throttle_take(&f->throttle, slice.bytes, clock_now_ns());
-        if (due > clock_now_ns())
-            return due;
+        uint64_t next = throttle_take(&f->throttle, slice.bytes, clock_now_ns());
+        if (next > clock_now_ns())
+            return next;
     }
 }
 
@@ -379,21 +383,23 @@ static bool fetch_some(struct fetching *f, struct seat *seat, uint64_t *ret_when
     return error == 0 || error == -ENOMEM;
 }
 
-/* Until @when, and until nobody waits to move. */
-static void await_turn(uint64_t when)
+/* Until it is due, and until nobody waits to move. */
+static void await_turn(void)
 {
-    uint64_t now;
-    while ((now = clock_now_ns()) < when || move_is_awaited())
-        clock_sleep(now < when ? when - now : STAND_BACK_NS);
+    uint64_t now, when;
+    while ((now = clock_now_ns()) < (when = atomic_load(&due)) || move_is_awaited()) {
+        uint64_t wait = now < when ? when - now : STAND_BACK_NS;
+        clock_sleep(wait < RETRY_NS ? wait : RETRY_NS);
+    }
 }
 
 static void *fetch_thread(void *unused)
 {
-    uint64_t when = 0;
     bool more = true;
     (void)unused;
     while (more) {
-        await_turn(when);
+        uint64_t when = 0;
+        await_turn();
         (void)move_lock_until(0, true);
         size_t seat = 0;
         while (seat < SEATS && !fetchings[seat].active)
@@ -401,6 +407,7 @@ static void *fetch_thread(void *unused)
         more = work_begin() && seat < SEATS;
         if (more && !fetch_some(&fetchings[seat], the_seats[seat], &when))
             forget(seat);
+        atomic_store(&due, when);
         running = more;
         work_end();
         move_unlock();
@@ -441,6 +448,7 @@ void fetch_begin(struct seat *seat, uint64_t bandwidth)
     if (f->count != 0)
         qsort(f->items, f->count, sizeof(f->items[0]), by_stamp);
     f->active = true;
+    atomic_store(&due, 0);
     atomic_store(&figures[seat->index].total, total);
     if (!running)
         running = thread_start("reseat-fetch", 0, fetch_thread, NULL, NULL) == 0;
@@ -448,12 +456,15 @@ void fetch_begin(struct seat *seat, uint64_t bandwidth)
         forget(seat->index);
 }
 
-/* Whoever fetched is gone. What it had not fetched commands bring. */
+/* Whoever fetched is gone. What it had not fetched commands bring. Its lists are left as they are:
+ * somebody may have been making one longer. */
 static void in_child(void)
 {
     running = false;
-    for (size_t seat = 0; seat < SEATS; seat++)
+    for (size_t seat = 0; seat < SEATS; seat++) {
+        fetchings[seat] = (struct fetching){0};
         forget(seat);
+    }
 }
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

@@ -13,8 +13,10 @@
 #include "state/base/work.h"
 #include "state/command/command.h"
 #include "state/driver/offer.h"
+#include "state/move/elastic.h"
 #include "state/move/fetch.h"
 #include "state/move/ready.h"
+#include "state/move/spread.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/program_library.h"
@@ -24,6 +26,8 @@
 #define ATTEMPTS 10
 /* How often a move that waits for what goes first looks at its deadline and cancellation. */
 #define RETRY_STEP_NS 10000000u
+/* The same of one that waits until it is known how long a launch takes. */
+#define SPREAD_STEP_NS 1000000u
 
 /* High-water marks of what is alive now, added to what the program ever did. */
 static void measure_memory(const struct seat *seat, struct plan_use *use)
@@ -155,6 +159,46 @@ static bool may_try_again(const struct move *move, int error)
            (deadline == 0 || clock_now_ns() < deadline);
 }
 
+static bool offers_target(const void *data, const struct context *context, uint8_t place)
+{
+    const struct move *move = data;
+    for (size_t i = 0; i < move->context_count; i++)
+        if (move->contexts[i].context == context)
+            return move->contexts[i].to == place;
+    return false;
+}
+
+static bool has_to_stop(const void *data)
+{
+    return move_check((struct move *)(uintptr_t)data) != 0;
+}
+
+/* Source and target do what the program is in the middle of; what the source did of it is copied
+ * while nothing runs. */
+static int spread(struct move *move)
+{
+    const struct spread_request request = {.seat = move->seat,
+                                           .offers = offers_target,
+                                           .stops = has_to_stop,
+                                           .data = move,
+                                           .limits = move->limits};
+    uint64_t bytes, ns;
+    int error, spread;
+    /* While the first piece runs, which a pause would wait for as well. */
+    while ((error = move_check(move)) == 0 &&
+           (spread = spread_run(&request, &move->spread)) == -EAGAIN)
+        clock_sleep(SPREAD_STEP_NS);
+    if (error == 0 && spread == 0)
+        error = move_copy_round(move, 1, &bytes, &ns);
+    return error == 0 ? move_check(move) : error;
+}
+
+static void spread_over(struct move *move)
+{
+    spread_end(move->spread);
+    move->spread = NULL;
+}
+
 /* PREPARE, PAUSE and COPY, again while the program made something that takes long to make there, or
  * would be stopped for longer than it may. */
 static int prepare_and_copy(struct move *move)
@@ -167,6 +211,8 @@ static int prepare_and_copy(struct move *move)
         move->on_demand = error == 0 && move_is_on_demand(move);
         if (error == 0 && !stale && !move->on_demand)
             error = move_copy_ahead(move);
+        if (error == 0 && move->request->spreads && move->target && !move->on_demand)
+            error = spread(move);
         if (error == 0)
             error = move_quiesce(move);
         if (error != 0)
@@ -179,6 +225,7 @@ static int prepare_and_copy(struct move *move)
         if (!stale && !may_try_again(move, error))
             return error;
         pause_end(move);
+        spread_over(move);
         attempt += stale;
         error = stale ? 0 : move_rest(move);
     }
@@ -269,6 +316,8 @@ static void run(struct move *move)
     error = transact(move);
     move_end_phase(move);
     pause_end(move);
+    spread_over(move);
+    transfer_series_finish(&move->series);
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
         atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
@@ -371,7 +420,8 @@ void move_begin(void)
     static const struct upcalls upcalls = {.ask_for_room = room_ask,
                                            .bring = command_bring,
                                            .move_back = move_back,
-                                           .await_move = await_move};
+                                           .await_move = await_move,
+                                           .share = elastic_wake};
     the_upcalls = &upcalls;
 }
 

@@ -65,6 +65,9 @@ struct move_request {
     bool strict; /**< Rather not at all than longer. Else the time aimed at, where it can be had. */
     uint64_t bandwidth; /**< Bytes a second for what is copied while the program runs; 0: no limit.
                              What is copied while it is stopped goes as fast as it can. */
+    /** Not a pause in the middle of a long launch, but its rest done here and there at once, and
+     * the switch at its end (spread.h); where that cannot be, as usual. */
+    bool spreads;
     enum move_fetch fetch; /**< Of a resume. */
     bool prewarm; /**< PLAN, and of PREPARE what takes long: the context, programs and kernels are
                        made there, for a move that may come. The program stays where it is. */
@@ -97,6 +100,15 @@ struct move_report {
  * called inside the gate or from a callback of a driver.
  */
 void move_run(const struct move_request *request, struct move_report *ret_report);
+
+/**
+ * Wait until the program has its virtual devices: its first OpenCL call may still be opening a
+ * driver, and how many they are is known only then.
+ *
+ * Until @deadline_ns (CLOCK_MONOTONIC; 0: half a minute). False: @ret_report says why
+ * (MOVE_EXPIRED). Thread-safe; not inside the gate.
+ */
+MUST_CHECK bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report);
 
 /**
  * Let go of what was made ahead on @target (request->prewarm), or on any device with NULL.

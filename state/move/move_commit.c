@@ -1,6 +1,7 @@
 #include "state/command/parts.h"
 #include "state/move/move_priv.h"
 #include "state/program/program.h"
+#include "state/program/program_cut.h"
 #include "state/room/room.h"
 
 int move_reserve(struct move *move)
@@ -12,7 +13,7 @@ int move_reserve(struct move *move)
     for (size_t i = 0; error == 0 && i < move->context_count; i++)
         if (move->contexts[i].from != PLACE_HOST)
             error = residence_reserve(move->contexts[i].context->at[move->contexts[i].from],
-                                      all + parts_real_count());
+                                      all + parts_real_count() + program_cut_count());
     return error;
 }
 

@@ -5,6 +5,8 @@
 #include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
+#include "state/base/pages.h"
+#include "state/command/parts.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
@@ -125,6 +127,15 @@ static bool nothing_ahead(const struct move_context *entry)
     return from_in_place && to_in_place;
 }
 
+/* Host memory has to be made for a part of them. */
+static bool take_fresh(const struct roots *roots)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < roots->count; i++)
+        bytes += memory_host_need(roots->roots[i]);
+    return bytes > pages_warm();
+}
+
 /* -ENODEV: where it was to be read is lost by now, and what can go still is to be listed anew. */
 static int refresh(struct move *move, const struct move_context *entry, uint8_t to,
                    const struct roots *roots, bool quiet)
@@ -133,6 +144,9 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
     struct transfer_limits limits = move->limits;
     limits.throttle =
         quiet ? NULL : &move->throttle; /* nobody is stopped for longer than need be */
+    limits.series = &move->series;
+    limits.fresh = take_fresh(roots);
+    move->series.total = roots->bytes;
     int error = 0;
     for (size_t at = 0; error == 0 && at < roots->count;) {
         size_t count = 0;
@@ -273,11 +287,30 @@ static bool drains_beside(const struct move *move, const struct queue *queue)
     return false;
 }
 
-/* A marker in every queue whose commands the move has to see ended. Gate closed. */
+struct placing {
+    const struct move *move;
+    struct markers *markers;
+};
+
+/* How it ends is its launch's affair. */
+static void place_piece(void *data, const struct event *event, uint8_t place, cl_event real)
+{
+    const struct placing *placing = data;
+    struct residence *residence = event->context->at[place];
+    if (!drains(placing->move, event->queue) && !drains_beside(placing->move, event->queue))
+        return;
+    (void)residence->cl->clRetainEvent(real);
+    residence_ref(residence);
+    placing->markers->markers[placing->markers->count++] =
+        (struct marker){.residence = residence, .event = real, .beside = true};
+}
+
+/* A marker in every queue whose commands the move has to see ended, and what runs beside them. Gate
+ * closed. */
 static int markers_place(struct move *move, struct markers *ret_markers)
 {
-    struct markers markers = {.markers =
-                                  calloc(object_count(OBJECT_QUEUE) + 1, sizeof(*markers.markers))};
+    size_t most = object_count(OBJECT_QUEUE) + parts_real_count() + 1;
+    struct markers markers = {.markers = calloc(most, sizeof(*markers.markers))};
     uintptr_t cursor = 0;
     struct queue *queue;
     int error = markers.markers ? 0 : -ENOMEM;
@@ -297,6 +330,9 @@ static int markers_place(struct move *move, struct markers *ret_markers)
         }
         object_unhold(queue);
     }
+    struct placing placing = {move, &markers};
+    if (error == 0)
+        parts_each_beside(place_piece, &placing);
     if (error == 0)
         *ret_markers = markers;
     else

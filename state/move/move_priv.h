@@ -16,6 +16,7 @@ enum move_basis {
 struct move_rounds {
     double bandwidth; /**< Bytes a second of the link; 0: not known. */
     uint64_t took_ns; /**< The last one. */
+    bool idle;        /**< It found all being written: the next one comes another time. */
     unsigned in_vain; /**< How many did not leave less than the one before; and pauses. */
     unsigned pauses; /**< How often the program was stopped, and that would have lasted too long. */
 };
@@ -31,17 +32,19 @@ struct move {
     struct move_context *contexts;
     size_t context_count;
     struct transfer_limits limits;
-    struct throttle throttle; /**< Of what is copied ahead. */
+    struct throttle throttle;      /**< Of what is copied ahead. */
+    struct transfer_series series; /**< Of all copies. */
     struct move_rounds rounds;
     _Atomic uint64_t done;
     uint64_t total;
     struct move_progress builds; /**< Of that only what is built. */
     bool paused;
-    bool rehearses; /**< Every context gets a residence of its own: move_rehearse. */
-    bool yields;    /**< To whoever waits to move. */
-    bool on_demand; /**< Content stays in host memory at COMMIT: fetch.h. */
-    bool resumes;   /**< From host memory: the program may wait for it, so it is not given up. */
-    bool gave_way;  /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
+    bool rehearses;        /**< Every context gets a residence of its own: move_rehearse. */
+    struct spread *spread; /**< The launch that source and target did together; or NULL. Owned. */
+    bool yields;           /**< To whoever waits to move. */
+    bool on_demand;        /**< Content stays in host memory at COMMIT: fetch.h. */
+    bool resumes;  /**< From host memory: the program may wait for it, so it is not given up. */
+    bool gave_way; /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
     uint64_t paused_at;
     uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
     struct residence *left; /**< By COMMIT: residences. Owned. */
@@ -67,7 +70,7 @@ int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4
 int move_check(struct move *move);
 /**
  * Close the gate, and look whether the program pinned itself since: then it is open again, and
- * nothing of the source was touched. 0, -ETIMEDOUT or -EPERM, with the reason written.
+ * nothing of the source was touched. 0, -ETIMEDOUT, -ECANCELED or -EPERM, with the reason written.
  */
 MUST_CHECK int move_close_gate(struct move *move);
 void move_enter_phase(struct move *move, enum move_phase phase);

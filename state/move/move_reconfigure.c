@@ -217,20 +217,25 @@ static bool is_needed(const struct move_request *request)
            (request->manner == MOVE_ASKED && here && atomic_load(&here->account.asking) != 0);
 }
 
+bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report)
+{
+    uint64_t patience = clock_now_ns() + START_PATIENCE_NS;
+    if (deadline_ns != 0 && deadline_ns < patience)
+        patience = deadline_ns;
+    if (seats_wait_init(patience) == 0)
+        return true;
+    ret_report->result = MOVE_EXPIRED;
+    snprintf(ret_report->reason, sizeof(ret_report->reason), "the program is still starting");
+    return false;
+}
+
 void reconfigure_run(const struct move_request *request, struct move_report *ret_report)
 {
     struct move_report *report = ret_report;
     const struct move_partner *partner = atomic_load(&the_partner);
     struct plan_use minimum;
-    /* Asked for while the program's first OpenCL call is still opening its driver. */
-    uint64_t patience = clock_now_ns() + START_PATIENCE_NS;
-    if (request->deadline_ns != 0 && request->deadline_ns < patience)
-        patience = request->deadline_ns;
-    if (seats_wait_init(patience) != 0) {
-        report->result = MOVE_EXPIRED;
-        snprintf(report->reason, sizeof(report->reason), "the program is still starting");
+    if (!move_await_start(request->deadline_ns, report))
         return;
-    }
     if (request->seat >= the_seat_count) {
         report->result = MOVE_REFUSED;
         snprintf(report->reason, sizeof(report->reason), "the program has no virtual device %u",

@@ -1,6 +1,8 @@
 #include <errno.h>
+#include <stdio.h>
 
 #include "state/base/clock.h"
+#include "state/base/span.h"
 #include "state/move/move_priv.h"
 
 /*
@@ -103,14 +105,19 @@ static int copy_round(struct move *move)
 {
     struct move_rounds *rounds = &move->rounds;
     uint64_t least = rounds->bandwidth > 0 || move->request->strict ? 1 : WORTH;
-    uint64_t began = clock_now_ns(), bytes, ns;
+    uint64_t began = clock_now_ns(), traced, bytes = 0, ns;
+    char name[SPAN_NAME];
     move->report->rounds++;
     move_tell(move);
-    int error = move_copy_round(move, least, &bytes, &ns);
-    if (error == 0 && bytes == 0) /* all of it is being written: another time */
-        error = rest(move, limit_of(move));
+    int error = rounds->idle ? rest(move, limit_of(move)) : 0;
+    traced = span_begin();
+    if (error == 0)
+        error = move_copy_round(move, least, &bytes, &ns);
+    (void)!snprintf(name, sizeof(name), "round %u", move->report->rounds);
+    span_end(traced, "move", name, "bytes", bytes);
     if (error != 0)
         return error;
+    rounds->idle = bytes == 0;
     /* A few bytes say more of what surrounds a copy than of the link. */
     if (ns != 0 && bytes != 0 && (bytes >= WORTH || rounds->bandwidth <= 0))
         rounds->bandwidth = (double)bytes * NS_PER_S / (double)ns;

@@ -106,7 +106,7 @@ int move_check_pins(struct move *move)
 
 int move_close_gate(struct move *move)
 {
-    int error = gate_close(move->limits.deadline_ns);
+    int error = gate_close_unless(move->limits.deadline_ns, move->limits.cancel);
     if (error != 0)
         return error;
     error = move_check_pins(move);

@@ -6,6 +6,7 @@
 #include "state/base/work.h"
 #include "state/memory/memory.h"
 #include "state/move/fetch.h"
+#include "state/move/spread.h"
 #include "state/program/program.h"
 
 uint32_t status_seat_count(void)
@@ -73,6 +74,27 @@ uint64_t status_host_need(void)
     if (most != 0)
         work_end();
     return bytes;
+}
+
+uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX])
+{
+    uint32_t count = 0;
+    uintptr_t cursor = 0;
+    struct program *program;
+    bool goes_on = atomic_load(&pace_slice_ns) != 0 && work_begin();
+    while (goes_on && (program = object_next(OBJECT_PROGRAM, &cursor))) {
+        count = pace_refusals(program, ret_whole, count, STATUS_WHOLE_MAX);
+        object_unhold(program);
+    }
+    if (atomic_load(&pace_slice_ns) != 0)
+        work_end();
+    return count;
+}
+
+void status_spread(struct spread_status *ret_status)
+{
+    ret_status->slice_ns = atomic_load(&pace_slice_ns);
+    spread_read(&ret_status->launches, &ret_status->items);
 }
 
 static uint8_t ready_place(const struct context *context, const struct device *device)

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "state/program/pace.h"
 #include "state/room/room.h"
 
 /** A virtual device as an operator sees it. */
@@ -34,6 +35,22 @@ struct ready_status {
 
 /** Thread-safe; takes no lock. Returns how many there are. */
 uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX]);
+
+/** Kernels whose launches are never given in pieces that are told of, at most. */
+#define STATUS_WHOLE_MAX 16
+/** Those that were launched so far, and why; with a slice. Thread-safe, likewise. Returns how many
+ *  there are. */
+uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX]);
+
+/** What launches were done in several places. */
+struct spread_status {
+    uint64_t slice_ns; /**< How long their pieces are to take; 0: they are given whole. */
+    uint64_t launches; /**< So many were spread so far, ... */
+    uint64_t items;    /**< ...and other places did so many of their work-items. */
+};
+
+/** Wait-free. */
+void status_spread(struct spread_status *ret_status);
 
 /** How many virtual devices the program has; 0 until it has started. */
 uint32_t status_seat_count(void);

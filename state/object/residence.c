@@ -294,19 +294,30 @@ void residence_take_retired(struct residence *residence, struct retired_list **l
     residence->retired = NULL;
 }
 
-void residence_digest_finish(struct residence *residence)
+void residence_tool_finish(struct residence *residence, enum residence_tool_kind kind)
 {
-    struct residence_digest *digest = &residence->digest;
-    if (digest->kernel)
-        residence->cl->clReleaseKernel(digest->kernel);
-    if (digest->program)
-        residence->cl->clReleaseProgram(digest->program);
-    if (digest->key)
-        residence->cl->clReleaseMemObject(digest->key);
-    if (digest->digests)
-        residence->cl->clReleaseMemObject(digest->digests);
-    free(digest->staging);
-    *digest = (struct residence_digest){0};
+    struct residence_tool *tool = &residence->tools[kind];
+    for (size_t i = 0; i < ARRAY_SIZE(tool->kernels); i++)
+        if (tool->kernels[i])
+            residence->cl->clReleaseKernel(tool->kernels[i]);
+    if (tool->program)
+        residence->cl->clReleaseProgram(tool->program);
+    for (size_t i = 0; i < ARRAY_SIZE(tool->buffers); i++)
+        if (tool->buffers[i])
+            residence->cl->clReleaseMemObject(tool->buffers[i]);
+    free(tool->staging);
+    *tool = (struct residence_tool){0};
+}
+
+static void finish_tools(struct residence *residence)
+{
+    bool reads = false;
+    for (int i = 0; i < RESIDENCE_TOOLS; i++)
+        reads = reads || residence->tools[i].staging;
+    if (reads && residence->io)
+        (void)residence_await_queue(residence, residence->io);
+    for (int i = 0; i < RESIDENCE_TOOLS; i++)
+        residence_tool_finish(residence, i);
 }
 
 void residence_unref(struct residence *residence)
@@ -321,9 +332,7 @@ void residence_unref(struct residence *residence)
         return;
     }
     retired_release(residence->retired);
-    if (residence->digest.staging && residence->io)
-        (void)residence_await_queue(residence, residence->io);
-    residence_digest_finish(residence);
+    finish_tools(residence);
     if (residence->io)
         residence->cl->clReleaseCommandQueue(residence->io);
     if (residence->context)

@@ -46,12 +46,19 @@ struct retired_list {
     } items[];
 };
 
-/** What a residence digests its objects with (memory/digest_device.c, which alone uses it). */
-struct residence_digest {
+/** The programs of ours that a residence may have. */
+enum residence_tool_kind {
+    RESIDENCE_DIGEST, /**< memory/digest_device.c */
+    RESIDENCE_MERGE,  /**< memory/merge_device.c */
+    RESIDENCE_TOOLS,
+};
+
+/** One of them, with what it needs (memory/device_tool.h, which alone makes it). */
+struct residence_tool {
     _Atomic uint8_t state;
     cl_program program;
-    cl_kernel kernel;
-    cl_mem key, digests;
+    cl_kernel kernels[3];
+    cl_mem buffers[2];
     void *staging; /**< Where they are read to: a wait that failed may leave a read under way. */
     size_t items;  /**< Of a work-group. */
 };
@@ -71,9 +78,9 @@ struct residence {
     bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
     bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
     bool waits_aside;    /**< Threads of ours wait in its driver (await.h). */
-    struct residence_digest digest; /**< Made when it is first needed; released with it. */
-    struct retired_list *retired;   /**< Released with it; NULL: room for none. By movers only. */
-    struct residence *next;         /**< In the list of whoever takes it apart. */
+    struct residence_tool tools[RESIDENCE_TOOLS]; /**< Made when first needed; released with it. */
+    struct retired_list *retired; /**< Released with it; NULL: room for none. By movers only. */
+    struct residence *next;       /**< In the list of whoever takes it apart. */
 };
 
 static inline bool residence_is_lost(const struct residence *residence)
@@ -100,8 +107,8 @@ static inline void residence_ref(struct residence *residence)
  * hangs everything stays: it may still write to host memory. NULL is allowed. */
 void residence_unref(struct residence *residence);
 
-/** Release what it digests with: it is made anew when it is needed. By who took it. */
-void residence_digest_finish(struct residence *residence);
+/** Release a program of ours: it is made anew when it is needed. By who took it. */
+void residence_tool_finish(struct residence *residence, enum residence_tool_kind kind);
 
 /** Room for @more to be retired. 0 or -ENOMEM (then nothing changed). By a mover. */
 MUST_CHECK int residence_reserve(struct residence *residence, size_t more);

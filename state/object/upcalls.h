@@ -7,7 +7,8 @@
 
 /*
  * What the lower mechanisms of the engine ask of the upper ones: that there is room, or that the
- * program is elsewhere. Nothing else calls up. All of it blocks, outside the gate and every lock.
+ * program is elsewhere. Nothing else calls up. All of it blocks, outside the gate and every lock,
+ * but where it says otherwise.
  */
 
 struct command;
@@ -39,6 +40,9 @@ struct upcalls {
     bool (*move_back)(struct seat *seat, struct device *here, const char *kernel);
     /** Wait until no move is under way. */
     void (*await_move)(void);
+    /** A launch is given in pieces, and how fast they are is known: others may do a part of it.
+     * Does not block; inside the gate. */
+    void (*share)(void);
 };
 
 /** Set once, before the program's first object (move_begin). */

@@ -267,6 +267,20 @@ static uint8_t builtin_size(const char *name)
     return 0;
 }
 
+/* The same of what a pointer leads to: "float4*". */
+static uint8_t pointed_size(char *type)
+{
+    size_t length = strcspn(type, "*");
+    bool once = type[length] == '*' && type[length + 1] == '\0';
+    while (length > 0 && type[length - 1] == ' ')
+        length--;
+    char *end = type + length, kept = *end;
+    *end = '\0';
+    uint8_t size = once ? builtin_size(type) : 0;
+    *end = kept;
+    return size;
+}
+
 static void note_type(struct usage_kernel *usage, const char *type)
 {
     usage->fp64 = usage->fp64 || strncmp(type, "double", 6) == 0;
@@ -307,6 +321,7 @@ static void describe_arg(const struct residence *residence, cl_kernel real, cl_u
     } else if (address != CL_KERNEL_ARG_ADDRESS_PRIVATE) {
         arg->declared = ARG_IS_MEMORY;
         arg->writes = address != CL_KERNEL_ARG_ADDRESS_CONSTANT;
+        arg->element = pointed_size(type);
     } else if (builtin_size(type) != 0) {
         arg->declared = ARG_IS_VALUE;
         arg->builtin_size = builtin_size(type);

@@ -25,8 +25,10 @@ struct kernel_arg {
     uint8_t kind;
     uint8_t declared;
     uint8_t builtin_size; /**< Of a value of a built-in type; 0 where the compiler knows alone. */
-    bool writes;   /**< The kernel may write through it: not __constant, not a read_only image. A
-                        pointer to const may be cast, so it counts as writable. */
+    uint8_t element : 4;  /**< The same of what a pointer leads to, up to 8. */
+    /** The kernel may write through it: not __constant, not a read_only image. A pointer to const
+     * may be cast, so it counts as writable. */
+    bool writes : 1;
     uint32_t size; /**< As given to clSetKernelArg. */
     /** The object of ARG_MEMORY (NULL object: a NULL buffer) and ARG_SAMPLER. Kernels do not retain
      *  their arguments (5.9.2), so the reference is weak. */
@@ -127,12 +129,15 @@ MUST_CHECK int kernel_snapshot_take(struct kernel *kernel, struct kernel_snapsho
 /** Did all its objects live? */
 bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot);
 /** A real kernel of the snapshot's own with its arguments set: the program may be setting others on
- * its kernel meanwhile. The caller releases it. Inside the gate. */
+ * its kernel meanwhile. @program is its program there, or another that has it. The caller releases
+ * it. Inside the gate. */
 cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
-                            uint8_t place, cl_kernel *ret_real);
+                            uint8_t place, cl_program program, cl_kernel *ret_real);
 /** The i-th memory object of the snapshot, NULL past the end. */
 struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, unsigned i,
                                       bool *ret_writes);
+/** Bytes of the built-in type to which the pointer to that leads; 0: not known. */
+size_t kernel_snapshot_element(const struct kernel_snapshot *snapshot, unsigned i);
 /** Bytes of its __local arguments. */
 uint64_t kernel_snapshot_local_bytes(const struct kernel_snapshot *snapshot);
 void kernel_snapshot_free(struct kernel_snapshot *snapshot);

@@ -453,14 +453,12 @@ bool kernel_snapshot_is_whole(const struct kernel_snapshot *snapshot)
 }
 
 cl_int kernel_snapshot_make(const struct kernel_snapshot *snapshot, struct residence *residence,
-                            uint8_t place, cl_kernel *ret_real)
+                            uint8_t place, cl_program program, cl_kernel *ret_real)
 {
-    const struct kernel *kernel = snapshot->kernel;
     cl_int error = CL_SUCCESS;
-    if (!kernel->program->real[place])
+    if (!program)
         return CL_INVALID_PROGRAM_EXECUTABLE;
-    cl_kernel real =
-        residence->cl->clCreateKernel(kernel->program->real[place], kernel->name, &error);
+    cl_kernel real = residence->cl->clCreateKernel(program, snapshot->kernel->name, &error);
     if (!real)
         return error ? error : CL_OUT_OF_RESOURCES;
     for (cl_uint i = 0; error == CL_SUCCESS && i < snapshot->count; i++)
@@ -487,6 +485,16 @@ struct memory *kernel_snapshot_memory(const struct kernel_snapshot *snapshot, un
         return memory;
     }
     return NULL;
+}
+
+size_t kernel_snapshot_element(const struct kernel_snapshot *snapshot, unsigned i)
+{
+    for (cl_uint a = 0; a < snapshot->count; a++) {
+        const struct kernel_arg *arg = &snapshot->args[a];
+        if (arg->kind == ARG_MEMORY && arg->object.object && i-- == 0)
+            return arg->element;
+    }
+    return 0;
 }
 
 uint64_t kernel_snapshot_local_bytes(const struct kernel_snapshot *snapshot)

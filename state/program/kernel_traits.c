@@ -31,8 +31,10 @@ struct reading {
     size_t unit_count;
     struct token *volatiles; /* names that were declared so */
     size_t volatile_count;
-    bool pastes; /* by ##: names that do not stand in the text */
-    bool broken; /* functions could not be told from one another */
+    bool pastes;    /* by ##: names that do not stand in the text */
+    bool shadows;   /* directives say what the names below are */
+    bool broken;    /* functions could not be told from one another */
+    unsigned depth; /* of the walk */
     struct kernel_traits traits;
 };
 
@@ -70,6 +72,14 @@ static bool is_name(struct token token)
     return token.length > 0 && is_word(*token.text) && !isdigit((unsigned char)*token.text);
 }
 
+/* The functions that a piece answers for itself: those that make it ask for its place, and two that
+ * say the same in a piece, but not in one that is told its place (program_cut.c). */
+static const char *const place_names[] = {
+    "get_group_id",         "get_num_groups", "get_global_size", "get_global_offset",
+    "get_global_linear_id", "get_work_dim",   "get_global_id",
+};
+#define PLACE_NAMES_ASK 5
+
 /* ---- tokens and units ---- */
 
 static int add_token(struct reading *r, const char *text, size_t length)
@@ -97,7 +107,10 @@ static int add_tokens(struct reading *r, const char *at, const char *end)
         } else if (isspace((unsigned char)*at)) {
             at++;
         } else {
-            r->pastes = r->pastes || (*at == '#' && end - at > 1 && at[1] == '#');
+            /* "##", or "%:%:" */
+            r->pastes =
+                r->pastes ||
+                (end - at > 1 && ((*at == '#' && at[1] == '#') || (*at == '%' && at[1] == ':')));
             err = add_token(r, at++, 1);
         }
     }
@@ -120,6 +133,7 @@ static int add_macro(struct reading *r, const char *at, const char *end)
     int err = add_tokens(r, at, end);
     if (err || r->count == first)
         return err;
+    r->shadows = r->shadows || IS_ONE_OF(r->tokens[first], place_names);
     struct unit unit = {.name = r->tokens[first], .first = first + 1, .macro = true};
     unit.body = unit.first;
     unit.end = r->count;
@@ -195,6 +209,40 @@ static int add_functions(struct reading *r, size_t at, size_t end)
     return err;
 }
 
+/* "#undef get_group_id", "#ifdef get_group_id": with a macro of that name it is another text. */
+static void note_directive(struct reading *r, const char *at, const char *end)
+{
+    static const char *const words[] = {"undef", "if", "elif", "ifdef", "ifndef"};
+    bool asks = false, first = true;
+    while (at < end) {
+        const char *from = at;
+        while (at < end && is_word(*at))
+            at++;
+        struct token token = {from, (size_t)(at - from)};
+        if (token.length == 0)
+            at++;
+        else if (first)
+            asks = IS_ONE_OF(token, words);
+        else
+            r->shadows = r->shadows || (asks && IS_ONE_OF(token, place_names));
+        first = first && token.length == 0;
+    }
+}
+
+/* A line's end within a name, or what trigraphs may make of one: names that do not stand there. */
+static bool is_spliced(const char *text, size_t size)
+{
+    const char *end = text + size, *at = text;
+    while ((at = memchr(at, '\\', (size_t)(end - at)))) {
+        const char *next = at + 1;
+        next += next < end && *next == '\r';
+        if (at > text && is_word(at[-1]) && end - next > 1 && *next == '\n' && is_word(next[1]))
+            return true;
+        at++;
+    }
+    return memmem(text, size, "?\?/", 3) || memmem(text, size, "?\?=", 3);
+}
+
 static int add_text(struct reading *r, const char *text, size_t size)
 {
     if (!array_make_room(&r->texts, r->text_count, sizeof(r->texts[0])))
@@ -204,6 +252,7 @@ static int add_text(struct reading *r, const char *text, size_t size)
     if (err)
         return err;
     r->text_count++;
+    r->pastes = r->pastes || is_spliced(text, size);
     const char *clean = directives->clean, *end = clean + directives->size;
     for (size_t i = 0; !err && i < directives->count; i++)
         if (directives->list[i].kind == DIRECTIVE_DEFINE)
@@ -217,6 +266,8 @@ static int add_text(struct reading *r, const char *text, size_t size)
             word++;
         if (word == line_end || (*word != '#' && !(*word == '%' && word[1] == ':')))
             err = add_tokens(r, line, line_end);
+        else
+            note_directive(r, word, line_end);
         line = line_end < end ? line_end + 1 : end;
     }
     return err ? err : add_functions(r, first, r->count);
@@ -447,11 +498,19 @@ static void refuse(struct reading *r, const char *reason)
         r->traits.whole = reason;
 }
 
+/* What groups do together to one word: of two copies of it none would be right. */
+static void note_together(struct reading *r, struct token token)
+{
+    static const char *const words[] = {"volatile", "__volatile__"};
+    if (token_begins(token, "atomic_") || token_begins(token, "atom_") || IS_ONE_OF(token, words))
+        r->traits.stays = "it uses atomic functions, or volatile memory";
+    if (token_is(token, "printf"))
+        r->traits.stays = "it prints";
+}
+
 static void note_places(struct reading *r, struct token token)
 {
-    static const char *const words[] = {"get_group_id", "get_num_groups", "get_global_size",
-                                        "get_global_offset", "get_global_linear_id"};
-    r->traits.places = r->traits.places || IS_ONE_OF(token, words);
+    r->traits.places = r->traits.places || is_one_of(token, place_names, PLACE_NAMES_ASK);
 }
 
 /* What is not cut wherever it stands. */
@@ -487,6 +546,9 @@ static void note_fence(struct reading *r, struct token token)
         refuse(r, "a loop with a fence of global memory may wait for another work-group");
 }
 
+/* Calls and macros inside each other that are followed: each takes some of the stack. */
+#define DEPTH_MAX 200
+
 static void walk(struct reading *r, size_t index, bool in_loop);
 
 static void walk_used(struct reading *r, struct token name, bool in_loop, bool *ret_loops)
@@ -505,6 +567,11 @@ static void walk(struct reading *r, size_t index, bool in_loop)
     struct unit *unit = &r->units[index];
     if (unit->seen_loops || (unit->seen && !in_loop))
         return;
+    if (r->depth == DEPTH_MAX) {
+        refuse(r, "its functions call each other deeper than is read");
+        return;
+    }
+    r->depth++;
     unit->seen = true;
     unit->seen_loops = in_loop;
     size_t loop = in_loop ? unit->end : unit->body; /* up to there it is in one */
@@ -514,6 +581,7 @@ static void walk(struct reading *r, size_t index, bool in_loop)
         bool looping = i < loop && i >= unit->body, opens = false;
         note_places(r, token);
         note_strange(r, token);
+        note_together(r, token);
         if (i >= unit->body && IS_ONE_OF(token, loops)) {
             size_t end = loop_end(r, unit, i);
             loop = end > loop ? end : loop;
@@ -535,21 +603,16 @@ static void walk(struct reading *r, size_t index, bool in_loop)
         walk_used(r, token, looping, &opens);
         if (opens && !in_loop) {
             walk(r, index, true); /* as if all of it were a loop */
-            return;
+            break;
         }
     }
+    r->depth--;
 }
 
 /* A part of a name, with others that it may be pasted to. */
-static bool may_be_pasted(struct token token)
+static bool may_be_pasted(struct token token, const char *const *names, size_t count)
 {
-    static const char *const names[] = {
-        "get_group_id",      "get_num_groups",       "get_global_size",
-        "get_global_offset", "get_global_linear_id", "enqueue_kernel",
-        "read_pipe",         "write_pipe",           "mem_fence",
-        "volatile",          "atomic_cmpxchg",       "atomic_load",
-    };
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t length = strlen(names[i]);
         if (token.length < 3 || token.length >= length)
             continue;
@@ -560,6 +623,14 @@ static bool may_be_pasted(struct token token)
             return true;
     }
     return false;
+}
+
+static bool any_pasted(const struct reading *r, const char *const *names, size_t count)
+{
+    bool any = false;
+    for (size_t i = 0; r->pastes && !any && i < r->count; i++)
+        any = may_be_pasted(r->tokens[i], names, count);
+    return any;
 }
 
 static int read_all(struct reading *r, const struct recipe *recipe)
@@ -576,15 +647,17 @@ static int read_all(struct reading *r, const struct recipe *recipe)
     return 0;
 }
 
-static void find_traits(struct reading *r, const char *name)
+static void walk_from(struct reading *r, const char *name)
 {
+    static const char *const words[] = {"enqueue_kernel", "read_pipe", "write_pipe",
+                                        "mem_fence",      "volatile",  "atomic_cmpxchg",
+                                        "atomic_load"};
     size_t at = find_unit(r, (struct token){name, strlen(name)});
     bool found = false, unused = false;
     for (size_t u = at; u < r->unit_count && token_is(r->units[u].name, name); u++)
         found = found || !r->units[u].macro;
-    for (size_t i = 0; r->pastes && i < r->count; i++)
-        if (may_be_pasted(r->tokens[i]))
-            refuse(r, "its source pastes names together that cannot be read");
+    if (any_pasted(r, place_names, PLACE_NAMES_ASK) || any_pasted(r, words, ARRAY_SIZE(words)))
+        refuse(r, "its source pastes names together that cannot be read");
     if (found && !r->pastes && !r->broken) {
         walk_used(r, (struct token){name, strlen(name)}, false, &unused);
         return;
@@ -596,6 +669,17 @@ static void find_traits(struct reading *r, const char *name)
         refuse(r, "the functions of its source cannot be told from one another");
 }
 
+static void find_traits(struct reading *r, const char *name)
+{
+    walk_from(r, name);
+    if (!r->traits.places)
+        return;
+    if (any_pasted(r, place_names, ARRAY_SIZE(place_names)))
+        refuse(r, "its source pastes names together that cannot be read");
+    if (r->shadows)
+        refuse(r, "its source has macros called as the functions that say where a group is");
+}
+
 int kernel_traits_read(const struct recipe *recipe, const char *name,
                        struct kernel_traits *ret_traits)
 {
@@ -603,6 +687,7 @@ int kernel_traits_read(const struct recipe *recipe, const char *name,
     int err = read_all(&r, recipe);
     if (!err) {
         find_traits(&r, name);
+        r.traits.even = !recipe_asks_for_new_language(recipe);
         *ret_traits = r.traits;
     }
     for (size_t i = 0; i < r.text_count; i++)

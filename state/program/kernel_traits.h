@@ -19,8 +19,12 @@
 
 struct kernel_traits {
     const char *whole; /**< Why it cannot be cut, in words; static. NULL: it can. */
+    const char *stays; /**< Why its work-groups must all write the same memory, likewise. NULL: each
+                            may write its own copy, to be merged (merge.h). */
     bool places;       /**< It asks where in the whole launch a group is, other than by global ids:
-                            in pieces it is told so by a program of its own (cut_source). */
+                            in pieces it is told so by a program of its own: program_cut.h. */
+    bool even; /**< Its language knows only work-groups that divide a launch: what else there
+                    is for the driver to refuse, as a whole. */
 };
 
 /**

@@ -1,6 +1,7 @@
 #include "state/program/pace.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,8 @@ struct pace *pace_of(struct program *program, const char *name)
     }
     /* Another build may have made other kernels of the same names. */
     if (pace && pace->known && pace->edition != atomic_load(&program->edition)) {
-        pace->known = pace->told = false;
+        pace->known = false;
+        pace->refusal = NULL;
         pace_forget(pace);
     }
     pthread_mutex_unlock(&program->lock);
@@ -81,10 +83,33 @@ void pace_list_free(struct pace *list)
     }
 }
 
-void pace_never(struct pace *pace)
+void pace_never(struct program *program, struct pace *pace, const char *reason)
 {
+    pthread_mutex_lock(&program->lock);
+    pace->refusal = reason;
+    pthread_mutex_unlock(&program->lock);
     atomic_store(&pace->whole, UINT64_MAX);
     atomic_store(&pace->countdown, UINT32_MAX);
+}
+
+uint32_t pace_refusals(struct program *program, struct pace_refusal *list, uint32_t count,
+                       uint32_t most)
+{
+    pthread_mutex_lock(&program->lock);
+    for (const struct pace *pace = program->details->paces; pace && count < most;
+         pace = pace->next) {
+        struct pace_refusal *next = &list[count];
+        uint32_t same = 0;
+        if (!pace->refusal)
+            continue;
+        next->reason = pace->refusal;
+        (void)!snprintf(next->kernel, sizeof(next->kernel), "%s", pace->name);
+        while (list[same].reason != next->reason || strcmp(list[same].kernel, next->kernel) != 0)
+            same++;
+        count += same == count;
+    }
+    pthread_mutex_unlock(&program->lock);
+    return count;
 }
 
 void pace_forget(struct pace *pace)

@@ -18,6 +18,11 @@
  *  tests. */
 extern _Atomic uint64_t pace_slice_ns;
 
+/** How many devices it is remembered of. */
+#define PACE_ELSEWHERE 4
+
+struct device;
+
 /** Of all kernels of one name in a program. Owned by the program. */
 struct pace {
     struct pace *next;
@@ -26,10 +31,21 @@ struct pace {
     _Atomic uint32_t countdown; /**< So many launches go whole before one is measured again. */
     _Atomic uint32_t backoff;   /**< What the countdown begins with the next time. */
     _Atomic uint64_t per_s;     /**< Work-items a second, where it was measured; 0: unknown. */
+    /** What other devices did of it, a second, when they did a part of a launch (move/spread.h);
+     *  borrowed. By movers. */
+    struct pace_elsewhere {
+        const struct device *device;
+        double per_s;
+    } elsewhere[PACE_ELSEWHERE];
+    /** So many launches are not tried to be spread; and how many the next time. The first is
+     *  counted down as launches are given. */
+    _Atomic uint32_t unspread, unspread_next;
+    atomic_bool overlaps; /**< Two of its work-groups were seen to write the same bytes. */
     /* Guarded by the program's lock. */
     bool known;       /**< The traits were read, of that... */
     uint32_t edition; /**< ...edition of the program. */
-    bool told;        /**< The log says why it is not cut. */
+    const char
+        *refusal; /**< Why none of its launches is cut, once one was to be; static. Or NULL. */
     struct kernel_traits traits;
 };
 
@@ -61,8 +77,35 @@ static inline bool pace_asks(struct pace *pace, const struct launch_space *space
                     left == 0);
 }
 
-/** Its launches are never cut. */
-void pace_never(struct pace *pace);
+/** Its launches are never done in several places any more. */
+static inline void pace_overlaps(struct pace *pace)
+{
+    atomic_store(&pace->overlaps, true);
+}
+
+#define PACE_UNSPREAD_MAX 64
+
+/** Spreading one of its launches was worth it, or not: then fewer and fewer are tried. By movers.
+ */
+static inline void pace_spread(struct pace *pace, bool worth_it)
+{
+    uint32_t next = worth_it ? 0 : 2 * atomic_load(&pace->unspread_next) + 1;
+    next = next < PACE_UNSPREAD_MAX ? next : PACE_UNSPREAD_MAX;
+    atomic_store(&pace->unspread_next, next);
+    atomic_store(&pace->unspread, next);
+}
+
+/** Its launches are never cut, and why; static. NULL: none is, of any kernel. */
+void pace_never(struct program *program, struct pace *pace, const char *reason);
+/** A kernel whose launches are never cut. */
+struct pace_refusal {
+    char kernel[64]; /**< Cut where it is longer. */
+    const char *reason;
+};
+/** Add those of @program to @list, each once, of which @count are there. Returns how many there are
+ *  then, at most @most. Thread-safe. */
+uint32_t pace_refusals(struct program *program, struct pace_refusal *list, uint32_t count,
+                       uint32_t most);
 /** Nothing is known of it any more: it is somewhere else. */
 void pace_forget(struct pace *pace);
 /** @items took @ns. */

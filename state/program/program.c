@@ -9,6 +9,7 @@
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
 #include "state/program/pace.h"
+#include "state/program/program_cut.h"
 #include "state/program/program_priv.h"
 #include "state/program/variables.h"
 
@@ -152,6 +153,7 @@ static void program_leave(struct object *object)
             program->context->at[place]->cl->clReleaseProgram(program->real[place]);
         program->real[place] = NULL;
     }
+    program_cut_drop(program);
 }
 
 static void program_destroy(struct object *object)
@@ -188,7 +190,10 @@ static void program_describe(const struct object *object, char *ret_text, size_t
 
 static cl_int program_prepare(struct object *object, struct move_context *move)
 {
-    return program_make_real((struct program *)object, move->context->at[move->to], move->to);
+    struct program *program = (struct program *)object;
+    struct residence *target = move->context->at[move->to];
+    cl_int error = program_make_real(program, target, move->to);
+    return error == CL_SUCCESS ? program_cut_prepare(program, target, move->to) : error;
 }
 
 static void program_vacate(struct object *object, const struct move_context *move, uint8_t place)
@@ -196,6 +201,7 @@ static void program_vacate(struct object *object, const struct move_context *mov
     struct program *program = (struct program *)object;
     if (!move_empties(move, place))
         return;
+    program_cut_vacate(program, program->context->at[place], place);
     residence_retire(program->context->at[place], OBJECT_PROGRAM, program->real[place], NULL);
     program->real[place] = NULL;
     atomic_store(&program->made[place], 0);

@@ -10,6 +10,7 @@
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
+#include "state/program/program_cut.h"
 #include "state/program/program_priv.h"
 
 /*
@@ -321,6 +322,7 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
         atomic_store(&program->made[sites->site[s].place], edition);
     atomic_store(&program->edition, edition);
     pthread_mutex_unlock(&program->lock);
+    program_cut_drop(program);
 }
 
 void program_job_release(struct program_job *job, struct program_sites *sites,
@@ -347,6 +349,7 @@ static void in_child(void)
             if (details->seat[i].status == CL_BUILD_IN_PROGRESS)
                 details->seat[i].status = CL_BUILD_ERROR;
         details->building = false;
+        atomic_store(&details->cutting, false);
     }
 }
 

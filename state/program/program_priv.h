@@ -23,6 +23,12 @@ struct program_details {
     uint32_t seats;      /**< Bit i: context->seats[i] is one of the program's devices. */
     struct recipe *base; /**< As created, before anything was built. NULL when linked. */
 
+    /* For pieces of launches: program_cut.h. */
+    _Atomic(cl_program) cut[PLACES]; /**< Written under the program's lock. */
+    _Atomic uint32_t cut_refused;    /**< The edition plus one that does not build so. */
+    _Atomic uint32_t cut_launches;   /**< That are under way with it. */
+    atomic_bool cutting;             /**< A thread makes it. */
+
     /* Guarded by the program's lock from here on. */
     bool building; /**< By one thread; what it makes is published before this becomes false. */
     struct program_seat seat[SEATS];

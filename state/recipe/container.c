@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "state/base/cleanup.h"
+#include "state/base/little_endian.h"
 
 #define VERSION         2u
 #define WITHOUT_HEADERS 1u /* the version that left them where they were */
@@ -46,24 +47,10 @@ static void put(struct writer *writer, const void *bytes, size_t size)
     writer->size += size;
 }
 
-static void encode(unsigned char *bytes, uint64_t value, unsigned size)
-{
-    for (unsigned i = 0; i < size; i++)
-        bytes[i] = (unsigned char)(value >> (8 * i));
-}
-
-static uint64_t decode(const unsigned char *bytes, unsigned size)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < size; i++)
-        value |= (uint64_t)bytes[i] << (8 * i);
-    return value;
-}
-
 static void put_number(struct writer *writer, uint64_t value, unsigned size)
 {
     unsigned char bytes[8];
-    encode(bytes, value, size);
+    little_endian_put(bytes, value, size);
     put(writer, bytes, size);
 }
 
@@ -147,9 +134,9 @@ int container_write(const struct recipe *recipe, unsigned char **ret_bytes, size
         return writer.err;
     }
     memcpy(bytes, magic, sizeof(magic));
-    encode(bytes + VERSION_OFFSET, VERSION, 4);
-    encode(bytes + PAYLOAD_OFFSET, size - HEADER_SIZE, 8);
-    encode(bytes + CHECKSUM_OFFSET, checksum(bytes, size), 8);
+    little_endian_put(bytes + VERSION_OFFSET, VERSION, 4);
+    little_endian_put(bytes + PAYLOAD_OFFSET, size - HEADER_SIZE, 8);
+    little_endian_put(bytes + CHECKSUM_OFFSET, checksum(bytes, size), 8);
     *ret_bytes = bytes;
     *ret_size = size;
     return 0;
@@ -165,7 +152,7 @@ static int get_number(struct reader *reader, unsigned size, uint64_t *ret_value)
 {
     if (reader->left < size)
         return -EBADMSG;
-    *ret_value = decode(reader->bytes, size);
+    *ret_value = little_endian_get(reader->bytes, size);
     reader->bytes += size;
     reader->left -= size;
     return 0;
@@ -375,12 +362,12 @@ int container_read(const void *bytes, size_t size, struct recipe **ret_recipe)
     if (size < HEADER_SIZE || size > CONTAINER_SIZE_MAX ||
         memcmp(header, magic, sizeof(magic)) != 0)
         return -EBADMSG;
-    uint32_t version = (uint32_t)decode(header + VERSION_OFFSET, 4);
+    uint32_t version = (uint32_t)little_endian_get(header + VERSION_OFFSET, 4);
     if (version != VERSION && version != WITHOUT_HEADERS)
         return -ENOTSUP;
-    if (decode(header + FLAGS_OFFSET, 4) != 0 ||
-        decode(header + PAYLOAD_OFFSET, 8) != size - HEADER_SIZE ||
-        decode(header + CHECKSUM_OFFSET, 8) != checksum(header, size))
+    if (little_endian_get(header + FLAGS_OFFSET, 4) != 0 ||
+        little_endian_get(header + PAYLOAD_OFFSET, 8) != size - HEADER_SIZE ||
+        little_endian_get(header + CHECKSUM_OFFSET, 8) != checksum(header, size))
         return -EBADMSG;
     struct reader reader = {
         .bytes = header + HEADER_SIZE, .left = size - HEADER_SIZE, .version = version};

@@ -75,6 +75,24 @@ int headers_add(struct headers *headers, const char *path, uint32_t same, const 
     return 0;
 }
 
+int headers_copy(const struct headers *headers, struct headers **ret_headers)
+{
+    struct headers *copy = headers ? calloc(1, sizeof(*copy)) : NULL;
+    int err = headers && !copy ? -ENOMEM : 0;
+    for (uint32_t i = 0; !err && headers && i < headers->count; i++) {
+        const struct header *header = &headers->list[i];
+        err = headers_add(copy, header->path, header->same, header->bytes, header->size);
+    }
+    if (err) {
+        headers_free(copy);
+        return err;
+    }
+    if (copy)
+        copy->partial = headers->partial;
+    *ret_headers = copy;
+    return 0;
+}
+
 /* Add the file at @path. 0 also where there is none. */
 static int add_from_disk(struct walk *walk, const char *path)
 {

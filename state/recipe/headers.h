@@ -35,6 +35,8 @@ struct headers {
 
 void headers_free(struct headers *headers);                          /**< NULL is allowed. */
 bool headers_same(const struct headers *a, const struct headers *b); /**< NULL: none. */
+/** @ret_headers  Owned by the caller; NULL of NULL. 0 or -ENOMEM. */
+MUST_CHECK int headers_copy(const struct headers *headers, struct headers **ret_headers);
 /** Copies @bytes. @same: the list's own count, or of an earlier one; then @bytes is not read. 0,
  *  -ENOMEM, or -E2BIG (a limit above). */
 MUST_CHECK int headers_add(struct headers *headers, const char *path, uint32_t same,

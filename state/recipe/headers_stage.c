@@ -12,6 +12,7 @@
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
 #include "state/base/log.h"
+#include "state/base/owned.h"
 #include "state/recipe/headers_priv.h"
 
 /*
@@ -97,16 +98,14 @@ static int make_root(const struct recipe *recipe, struct staged *staged)
     return -EACCES;
 }
 
-static int create_file(struct staged *staged, const char *path, FILE **ret_file)
+static int put_file(struct staged *staged, const char *path, const char *bytes, size_t size)
 {
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    struct owned CLEANUP(owned_close) file = OWNED_NONE;
     int err = remember(staged, path);
-    if (err)
-        return err;
-    FILE *file = fopen(path, "wxe");
-    if (!file)
-        return -errno;
-    *ret_file = file;
-    return 0;
+    if (!err)
+        err = owned_take(open(path, flags, 0600), &file);
+    return err ? err : owned_append(&file, bytes, size);
 }
 
 /* Where the folder keeps a header. */
@@ -132,7 +131,6 @@ static bool is_inside(const char *name)
 static int make_name(const struct walk *walk, struct staged *staged, const char *name, int index)
 {
     char path[HEADER_PATH_MAX];
-    FILE *file = NULL;
     const char *root = staged->paths[0];
     if (!is_inside(name) ||
         (size_t)snprintf(path, sizeof(path), "%s/" NAMES "/%s", root, name) >= sizeof(path))
@@ -143,13 +141,18 @@ static int make_name(const struct walk *walk, struct staged *staged, const char 
         if (err)
             return err == -ENOTDIR ? 0 : err;
     }
-    int err = create_file(staged, path, &file);
-    if (err)
-        return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
-    fputs("#include \"", file);
-    put_place(file, walk, root, index);
-    fputs("\"\n", file);
-    return close_stream(file, 0);
+    char *CLEANUP(cleanup_free) bytes = NULL;
+    size_t size;
+    FILE *out = open_memstream(&bytes, &size);
+    if (!out)
+        return -ENOMEM;
+    fputs("#include \"", out);
+    put_place(out, walk, root, index);
+    fputs("\"\n", out);
+    int err = close_stream(out, 0);
+    if (!err)
+        err = put_file(staged, path, bytes, size);
+    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
 }
 
 /* What a directive means, whatever the macros are; WALK_NONE where that is nothing or not sure. */
@@ -208,22 +211,24 @@ static int stage_header(struct walk *walk, struct staged *staged, uint32_t i)
 {
     const struct header *header = &walk->headers->list[i];
     char path[HEADER_PATH_MAX];
-    FILE *file = NULL;
+    char *CLEANUP(cleanup_free) bytes = NULL;
+    size_t size;
+    FILE *out = open_memstream(&bytes, &size);
+    if (!out)
+        return -ENOMEM;
     snprintf(path, sizeof(path), "%s/%05u.h", staged->paths[0], i);
-    int err = create_file(staged, path, &file);
-    if (err)
-        return err;
-    fputs("#line 1 \"", file);
+    fputs("#line 1 \"", out);
     for (const char *at = header->path; *at; at++) {
         if (*at == '"' || *at == '\\')
-            fputc('\\', file);
+            fputc('\\', out);
         if ((unsigned char)*at >= ' ')
-            fputc(*at, file);
+            fputc(*at, out);
     }
-    fputs("\"\n", file);
-    err = rewrite(walk, staged, &walk->texts[walk->recipe->input_count + i], header->bytes,
-                  header->size, file);
-    return close_stream(file, err);
+    fputs("\"\n", out);
+    int err = rewrite(walk, staged, &walk->texts[walk->recipe->input_count + i], header->bytes,
+                      header->size, out);
+    err = close_stream(out, err);
+    return err ? err : put_file(staged, path, bytes, size);
 }
 
 /* The options, with the folder instead of those that headers came from. */

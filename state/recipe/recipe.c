@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/driver/devinfo.h"
+#include "state/recipe/preprocess.h"
 
 static atomic_bool prints;
 
@@ -186,6 +187,87 @@ int recipe_built(struct recipe *base, const char *options, const struct recipe_c
         return err;
     *ret_recipe = recipe;
     recipe = NULL;
+    return 0;
+}
+
+/* What options include comes in front of everything. */
+static int includes_first(const char *options, bool *ret_includes)
+{
+    size_t cursor = 0;
+    struct option option;
+    int found;
+    bool includes = false;
+    while ((found = option_next(options, &cursor, &option)) > 0) {
+        includes = includes || option.kind == OPTION_INCLUDE;
+        free(option.argument);
+    }
+    *ret_includes = includes;
+    return found;
+}
+
+static int source_prefixed(const struct recipe *source, const char *text,
+                           struct recipe **ret_recipe)
+{
+    const char *texts[] = {text, source->bytes};
+    const size_t sizes[] = {strlen(text), source->size};
+    return recipe_source(source->size ? 2 : 1, texts, sizes, ret_recipe);
+}
+
+/* The headers of a compilation are text within its source. */
+static int inputs_prefixed(struct recipe *recipe, const char *text, struct recipe *step)
+{
+    uint32_t count = recipe->kind == RECIPE_COMPILED ? 1 : recipe->input_count;
+    int err = 0;
+    for (uint32_t i = 0; !err && i < recipe->input_count; i++) {
+        struct recipe *CLEANUP(recipe_unref_pointer) input = NULL;
+        if (i < count)
+            err = recipe_prefixed(recipe->inputs[i], text, &input);
+        else
+            input = recipe_ref(recipe->inputs[i]);
+        if (!err)
+            err = step_add(step, input);
+    }
+    return err;
+}
+
+static int step_names(struct recipe *step, const struct recipe *recipe)
+{
+    if (!recipe->names)
+        return 0;
+    step->names = calloc(recipe->input_count, sizeof(*step->names));
+    if (!step->names)
+        return -ENOMEM;
+    for (uint32_t i = 1; i < step->input_count; i++)
+        if (!(step->names[i] = strdup(recipe->names[i])))
+            return -ENOMEM;
+    return 0;
+}
+
+int recipe_prefixed(struct recipe *recipe, const char *text, struct recipe **ret_recipe)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) step = NULL;
+    bool includes;
+    if (recipe->kind == RECIPE_SOURCE)
+        return source_prefixed(recipe, text, ret_recipe);
+    if (recipe->kind == RECIPE_IL)
+        return -ENOTSUP;
+    int err = includes_first(recipe->options, &includes);
+    if (!err && includes)
+        err = -ENOTSUP;
+    if (!err)
+        err = step_new(recipe->kind, recipe->options, recipe->input_count, &step);
+    if (!err)
+        err = inputs_prefixed(recipe, text, step);
+    if (!err)
+        err = step_names(step, recipe);
+    if (!err)
+        err = step_constants(step, recipe->constants, recipe->constant_count);
+    if (!err)
+        err = headers_copy(recipe->headers, &step->headers);
+    if (err)
+        return err;
+    *ret_recipe = step;
+    step = NULL;
     return 0;
 }
 

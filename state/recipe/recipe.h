@@ -78,6 +78,13 @@ MUST_CHECK int recipe_built(struct recipe *base, const char *options,
                             struct recipe **ret_recipe);
 
 /**
+ * The same steps with the same headers, and @text in front of all source that is compiled; it ends
+ * with "#line 1" where it is not to be seen in what compilers say.
+ * 0, -ENOMEM, or -ENOTSUP: some of it has no source, or its options include a file in front of all.
+ */
+MUST_CHECK int recipe_prefixed(struct recipe *recipe, const char *text, struct recipe **ret_recipe);
+
+/**
  * Keep what the step that @recipe is includes from the disk now. Before the recipe is shared.
  * 0 or -ENOMEM.
  */

@@ -3,7 +3,9 @@
 #include "state/base/array.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/long_lock.h"
 #include "state/base/span.h"
+#include "state/command/parts.h"
 #include "state/command/turn.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
@@ -189,6 +191,18 @@ static bool is_source(const struct bringing *b, uint8_t place)
     return source;
 }
 
+/* A piece that runs beside the queues. */
+static void mark_piece(void *data, const struct event *event, uint8_t place, cl_event real)
+{
+    struct bringing *b = data;
+    if (event->context != b->context || !is_source(b, place))
+        return;
+    struct residence *residence = b->context->at[place];
+    (void)residence->cl->clRetainEvent(real);
+    residence_ref(residence);
+    b->markers[b->marker_count++] = (struct marker){residence, real};
+}
+
 /* An event behind everything given so far to the queues that may have written. Gate closed: POCL's
  * basic device deadlocks when two threads enqueue in one queue. */
 static cl_int mark(struct bringing *b)
@@ -196,7 +210,7 @@ static cl_int mark(struct bringing *b)
     cl_int error = CL_SUCCESS;
     uintptr_t cursor = 0;
     struct queue *queue;
-    b->markers = calloc(object_count(OBJECT_QUEUE) + 1, sizeof(*b->markers));
+    b->markers = calloc(object_count(OBJECT_QUEUE) + parts_real_count() + 1, sizeof(*b->markers));
     if (!b->markers)
         return CL_OUT_OF_HOST_MEMORY;
     while (error == CL_SUCCESS && (queue = object_next(OBJECT_QUEUE, &cursor))) {
@@ -213,6 +227,8 @@ static cl_int mark(struct bringing *b)
         }
         object_unhold(queue);
     }
+    if (error == CL_SUCCESS)
+        parts_each_beside(mark_piece, b);
     return error;
 }
 
@@ -296,6 +312,19 @@ static bool is_real(const struct command *command, uint8_t place)
     return real;
 }
 
+/* Whoever copies with a residence's io queue beside movers, which keep each other away. */
+static struct long_lock copying = LONG_LOCK_INITIALIZER;
+
+void room_copy_begin(void)
+{
+    (void)long_lock_take(&copying, 0);
+}
+
+void room_copy_end(void)
+{
+    long_lock_release(&copying);
+}
+
 /* Where the seat is now: it may have moved in between, and then what is absent there is seen at the
  * next look. */
 static cl_int copy_all(struct bringing *b)
@@ -304,12 +333,14 @@ static cl_int copy_all(struct bringing *b)
     cl_int error = CL_SUCCESS;
     if (gate_close(0) != 0)
         return CL_OUT_OF_RESOURCES;
+    room_copy_begin();
     uint8_t place = atomic_load(&b->context->place[b->command->queue->seat_index]);
     for (size_t i = 0; error == CL_SUCCESS && place != PLACE_NONE && i < b->count; i++)
         if (b->absent[i].root->real[place] && is_absent(&b->absent[i], place))
             error = copy(b, &b->absent[i], place);
     if (error == CL_SUCCESS && ops->bring && is_real(b->command, place))
         error = ops->bring(b->command, place);
+    room_copy_end();
     gate_open();
     return error;
 }
@@ -421,6 +452,7 @@ cl_int command_bring(struct command *command)
 
 static void in_child(void)
 {
+    long_lock_init(&copying);
     atomic_store(&bringing, 0);
 }
 

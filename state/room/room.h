@@ -37,6 +37,11 @@ cl_int command_bring(struct command *command);
 /** True while a command is brought what it names: who copies in the background stands back.
  * Wait-free. */
 bool room_is_brought(void);
+/** Between these nothing is copied for a command: both use the io queues of the same residences,
+ * and not every driver stands two threads in one queue. Who closes the gate as well does so first.
+ */
+void room_copy_begin(void);
+void room_copy_end(void);
 
 /** The program may have @bytes more on the device of @seat. The first one makes it limited. */
 void room_grant(uint32_t seat, uint64_t bytes);

@@ -51,7 +51,8 @@ static void choose(struct transfer *transfer, uint64_t total, bool predict)
                                  .total = total,
                                  .cores = host_cores(),
                                  .link = has_link(transfer),
-                                 .ring = needs_ring(transfer)};
+                                 .ring = needs_ring(transfer),
+                                 .fresh = transfer->limits.fresh};
     bool simple = cost_is_simple(&way, &choice);
     if (!simple || predict) {
         if (transfer->from)
@@ -113,6 +114,12 @@ static size_t plain_room(const struct transfer *transfer)
     return has_link(transfer) ? PLAIN_SLOT_LINK : PLAIN_SLOT_UNIFIED;
 }
 
+/* Bytes of a slot, however slow they are to go. */
+static size_t whole_room(const struct transfer *transfer)
+{
+    return transfer->shape.chunk ? transfer->shape.chunk : plain_room(transfer);
+}
+
 /* What goes at once, so that a slow pace is kept from moment to moment. */
 static size_t paced_room(const struct transfer *transfer, size_t room)
 {
@@ -135,7 +142,7 @@ static int build(struct transfer *transfer)
         *shape = (struct transfer_shape){0};
     }
     unsigned count = shape->chunk ? shape->chunks : PLAIN_SLOTS;
-    transfer->room = paced_room(transfer, shape->chunk ? shape->chunk : plain_room(transfer));
+    transfer->room = paced_room(transfer, whole_room(transfer));
     transfer->slots = calloc(count, sizeof(*transfer->slots));
     if (!transfer->slots)
         return -ENOMEM;
@@ -157,8 +164,51 @@ static int build(struct transfer *transfer)
 
 static int plan(struct transfer *transfer, uint64_t total)
 {
+    transfer->chosen_for = total;
     choose(transfer, total, false);
     return build(transfer);
+}
+
+/* What @series keeps between these ends, made ready for @total bytes under @limits; or NULL. What
+ * does not do for them is freed. */
+static struct transfer *series_take(struct transfer_series *series, const struct residence *from,
+                                    const struct residence *to, uint64_t total,
+                                    const struct transfer_limits *limits)
+{
+    size_t at = 0, last = TRANSFER_SERIES_KEPT - 1;
+    while (at <= last &&
+           !(series->idle[at] && series->idle[at]->from == from && series->idle[at]->to == to))
+        at++;
+    if (at > last)
+        return NULL;
+    struct transfer *transfer = series->idle[at];
+    memmove(&series->idle[at], &series->idle[at + 1], (last - at) * sizeof(transfer));
+    series->idle[last] = NULL;
+    if (total > transfer->chosen_for || (limits->lent && transfer->shape.chunk == 0)) {
+        transfer_destroy(transfer);
+        return NULL;
+    }
+    transfer->limits = *limits;
+    transfer->room = paced_room(transfer, whole_room(transfer));
+    return transfer;
+}
+
+/* Nothing is under way in @transfer. */
+static void series_give(struct transfer_series *series, struct transfer *transfer)
+{
+    const size_t last = TRANSFER_SERIES_KEPT - 1;
+    struct transfer *oldest = series->idle[last];
+    memmove(&series->idle[1], &series->idle[0], last * sizeof(transfer));
+    series->idle[0] = transfer;
+    transfer->limits = (struct transfer_limits){0};
+    transfer_destroy(oldest);
+}
+
+void transfer_series_finish(struct transfer_series *series)
+{
+    for (size_t i = 0; i < TRANSFER_SERIES_KEPT; i++)
+        transfer_destroy(series->idle[i]);
+    *series = (struct transfer_series){0};
 }
 
 static struct transfer *transfer_new(struct residence *from, struct residence *to,
@@ -169,6 +219,7 @@ static struct transfer *transfer_new(struct residence *from, struct residence *t
         return NULL;
     transfer->from = from;
     transfer->to = to;
+    transfer->trace_id = trace_id_take();
     if (limits)
         transfer->limits = *limits;
     pthread_mutex_init(&transfer->lock, NULL);
@@ -181,7 +232,15 @@ static struct transfer *transfer_new(struct residence *from, struct residence *t
 int transfer_create(struct residence *from, struct residence *to, uint64_t total,
                     const struct transfer_limits *limits, struct transfer **ret_transfer)
 {
-    struct transfer *transfer = transfer_new(from, to, limits);
+    struct transfer_series *series = limits ? limits->series : NULL;
+    if (series && total < series->total)
+        total = series->total;
+    struct transfer *transfer = series ? series_take(series, from, to, total, limits) : NULL;
+    if (transfer) {
+        *ret_transfer = transfer;
+        return 0;
+    }
+    transfer = transfer_new(from, to, limits);
     if (!transfer)
         return -ENOMEM;
     int error = total ? plan(transfer, total) : 0;
@@ -287,7 +346,11 @@ void transfer_destroy(struct transfer *transfer)
         (void)transfer_fail(transfer, -ECANCELED, 0); /* not flushed: not wanted */
         (void)submit_filling(transfer);
     }
-    (void)slots_drain(transfer);
+    struct transfer_series *series = transfer->limits.series;
+    if (slots_drain(transfer) == 0 && transfer->planned && series) {
+        series_give(series, transfer);
+        return;
+    }
     threads_stop(transfer);
     for (int i = 0; i < 2; i++)
         pinned_destroy(&transfer->pins[i]);
@@ -297,6 +360,7 @@ void transfer_destroy(struct transfer *transfer)
     pthread_cond_destroy(&transfer->progress);
     pthread_mutex_destroy(&transfer->lock);
     free(transfer->slots);
+    trace_id_give(transfer->trace_id);
     free(transfer);
 }
 

@@ -16,6 +16,9 @@
 
 struct transfer;
 
+/** Ways that one move takes: out, in, and straight. */
+#define TRANSFER_SERIES_KEPT 3
+
 /** What is done to bytes on their way, beside moving them: a digest, a compression. */
 struct transfer_work {
     /** Takes bytes in any order, each once; several threads call it. They may be looked at until it
@@ -25,14 +28,27 @@ struct transfer_work {
     struct cost_stage cost; /**< COST_WORK, for the choice of chunks and threads. */
 };
 
+/**
+ * What transfers between the same ends have in common: chunks, registered, and threads. Who makes
+ * many one after the other keeps them from one to the next here. Zeroed: none yet. One thread at a
+ * time; the ends that were used with it live until transfer_series_finish.
+ */
+struct transfer_series {
+    /** Bytes to come one way, for the choice of chunks and threads; 0: each transfer's own. */
+    uint64_t total;
+    struct transfer *idle[TRANSFER_SERIES_KEPT]; /**< The one that was used last comes first. */
+};
+
 struct transfer_limits {
-    uint64_t deadline_ns;             /**< CLOCK_MONOTONIC; 0: none. */
-    const atomic_bool *cancel;        /**< Or NULL. */
-    _Atomic uint64_t *done;           /**< Bytes that arrived are added here as they do; or NULL. */
-    bool lent;                        /**< Items may be: nothing goes straight from host memory. */
+    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
+    const atomic_bool *cancel; /**< Or NULL. */
+    _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
+    bool lent;                 /**< Items may be: nothing goes straight from host memory. */
+    bool fresh;                /**< Host memory is written whose pages may have to be made first. */
     const struct transfer_work *work; /**< Or NULL. With it all bytes pass through host memory. */
     /** Bytes wait for it before they go; or NULL. Of one transfer at a time. */
     struct throttle *throttle;
+    struct transfer_series *series; /**< Of which this one is, or NULL. Not with work. */
 };
 
 /** What to move: a run of a buffer, or rows or slices of an image through its window's layout. */
@@ -71,8 +87,11 @@ MUST_CHECK int transfer_create(struct residence *from, struct residence *to, uin
 MUST_CHECK int transfer_add(struct transfer *transfer, const struct transfer_item *item);
 /** Wait until everything has arrived. */
 MUST_CHECK int transfer_flush(struct transfer *transfer);
-/** Waits for what is in flight, stops the threads, frees. NULL is allowed. */
+/** Waits for what is in flight, stops the threads, frees; of a series, unless something failed,
+ * leaves chunks and threads to the next one. NULL is allowed. */
 void transfer_destroy(struct transfer *transfer);
+/** Free what @series keeps, which may be used again then. Blocks on the drivers. */
+void transfer_series_finish(struct transfer_series *series);
 
 /** Seconds that a transfer of @total bytes takes, by the cost model; either end may be NULL (host
  *  memory). Blocks on the drivers as transfer_create does, the first time. */

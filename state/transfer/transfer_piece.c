@@ -150,7 +150,7 @@ static void copy_bytes(const struct piece *piece, char *memory, char *host, size
 {
     if (to_host) {
         host_populate(host, size, 1, limits);
-        memcpy(host, memory, size);
+        host_copy_out(host, memory, size);
     } else if (piece->lent) {
         host_copy_lent(memory, host, size);
     } else {

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "state/base/span.h"
 #include "state/driver/cost.h"
 #include "state/transfer/transfer.h"
 
@@ -63,6 +64,11 @@ void host_populate(char *memory, size_t size, unsigned threads,
 /** Memory for chunks, present unless @limits ended before, for pages_give(). NULL: there is none.
  */
 char *host_ring_create(size_t size, unsigned threads, const struct transfer_limits *limits);
+/** Copy to memory that nobody reads soon: what is much goes past the caches, which the next chunk
+ * needs more. */
+void host_copy_out(char *to, const char *from, size_t size);
+/** Have no cache of the host's keep what is there; a hint. */
+void host_flush(const char *memory, size_t size);
 /** Of copying threads, bytes. */
 #define HOST_STACK ((size_t)1 << 20)
 
@@ -96,6 +102,14 @@ void probe_host(struct host_figures *ret_figures);
 #define PLAIN_SLOT_UNIFIED (128u << 20)
 #define UNIT_MIN           (128u << 10)
 
+/** What a trace needs to know of a slot (transfer_trace.c). */
+struct slot_trace {
+    uint64_t begun_ns, read_ns, staged_ns; /**< Of the chunk under way; 0: nobody traces. */
+    /* Of the chunks of a batch, of which there is no span yet. */
+    uint64_t first_ns, last_ns, bytes;
+    unsigned chunks;
+};
+
 /** A chunk and the pieces in it, or, without memory, a batch of commands. */
 struct slot {
     struct slot *next;
@@ -106,6 +120,7 @@ struct slot {
     unsigned stage;      /**< In which it is, or the first that it comes to. */
     size_t unit, handed; /**< A stage's units, and how far they were handed out. */
     unsigned units_left;
+    struct slot_trace trace;
     struct piece pieces[SLOT_PIECES];
     cl_event events[SLOT_PIECES]; /**< Of the reads, later of the writes. */
 };
@@ -143,6 +158,7 @@ struct transfer {
     struct residence *from, *to;
     struct transfer_limits limits;
     bool planned;
+    uint64_t chosen_for; /**< Bytes. */
     struct transfer_shape shape;
     size_t room; /**< Bytes of a slot. */
     unsigned slot_count;
@@ -165,6 +181,8 @@ struct transfer {
 
     unsigned thread_count;
     struct stage_thread threads[COST_THREADS_MAX];
+
+    unsigned trace_id; /**< Of its chunks' spans. No other transfer has it now. */
 };
 
 /**
@@ -195,5 +213,31 @@ void stages_init(struct transfer *transfer);
  */
 void threads_start(struct transfer *transfer);
 void threads_stop(struct transfer *transfer);
+
+/* Spans of chunks, while somebody traces (transfer_trace.c). */
+
+/** One that no transfer has, or that of all for which there is none. */
+unsigned trace_id_take(void);
+void trace_id_give(unsigned id);
+
+/** The slot is on its way. */
+static inline void trace_begin(struct slot *slot)
+{
+    slot->trace.begun_ns = span_begin();
+    slot->trace.read_ns = slot->trace.staged_ns = 0;
+}
+
+/** It has come to @ret_at, a member of its trace. */
+static inline void trace_step(const struct slot *slot, uint64_t *ret_at)
+{
+    if (UNLIKELY(slot->trace.begun_ns != 0))
+        *ret_at = clock_now_ns();
+}
+
+/** It is through: its span is kept, with those of its steps; of chunks that take less than
+ *  TRACE_BATCH_NS one of several. By one thread a slot. */
+void trace_end(const struct transfer *transfer, struct slot *slot);
+/** Keep what is left of its batch. */
+void trace_flush(const struct transfer *transfer, struct slot *slot);
 
 #endif

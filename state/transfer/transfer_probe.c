@@ -91,8 +91,10 @@ static bool measure_link(struct residence *residence, struct link_figures *ret_f
         residence->cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE, LARGE, NULL, &error);
     if (!buffer)
         goto out;
-    /* Writes first: some devices give a buffer its memory only then. */
-    done = measure(residence, buffer, memory, false, &figures.plain_write) &&
+    /* Some devices give a buffer its memory only when it is written, and caches are cold: what is
+     * measured first would seem to be slower than what is measured next. */
+    done = time_transfer(residence, buffer, memory, LARGE, false) >= 0 &&
+           measure(residence, buffer, memory, false, &figures.plain_write) &&
            measure(residence, buffer, memory, true, &figures.plain_read);
     figures.read = figures.plain_read;
     figures.write = figures.plain_write;
@@ -139,35 +141,49 @@ void probe_link(struct residence *residence, struct link_figures *ret_figures)
     pthread_mutex_unlock(&known_lock);
 }
 
+/* The best of a few copies; the source is in no cache where @cold, else the target. */
+static double time_copy(char *to, const char *from, bool cold)
+{
+    double best = 1;
+    for (int i = 0; i < ROUNDS; i++) {
+        host_flush(cold ? from : to, COPY_SIZE);
+        double begin = seconds();
+        if (cold)
+            memcpy(to, from, COPY_SIZE);
+        else
+            host_copy_out(to, from, COPY_SIZE);
+        double took = seconds() - begin;
+        best = took < best ? took : best;
+    }
+    return best;
+}
+
+static double bandwidth_of(double took)
+{
+    return clamp(COPY_SIZE / clamp(took, 1e-9, 1), BANDWIDTH_LO, BANDWIDTH_HI);
+}
+
 /* A guess, and false, where there is no memory. */
 static bool measure_host(void)
 {
-    struct cost_stage *copy = &host_figures.copy, *ring = &host_figures.ring;
-    *copy = (struct cost_stage){COST_WORK, 5e-6, 5e9};
-    *ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
-    char *source = pages_take(COPY_SIZE, 0);
-    if (!source)
-        return false;
-    pages_populate(source, COPY_SIZE, PAGES_THREADS, NULL);
-    double begin = seconds();
-    char *target = host_ring_create(COPY_SIZE, 1, NULL);
-    double faulted = seconds() - begin;
-    if (target) {
-        double best = 1;
-        for (int i = 0; i < ROUNDS; i++) {
-            begin = seconds();
-            memcpy(target, source, COPY_SIZE);
-            double took = seconds() - begin;
-            best = took < best ? took : best;
-        }
-        copy->bandwidth = clamp(COPY_SIZE / best, BANDWIDTH_LO, BANDWIDTH_HI);
+    struct host_figures *host = &host_figures;
+    host->copy = host->out = host->fresh = (struct cost_stage){COST_WORK, 5e-6, 5e9};
+    host->ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
+    char *pages = pages_take(COPY_SIZE, PAGES_ANY | PAGES_FRESH);
+    char *chunk = host_ring_create(COPY_SIZE, 1, NULL);
+    bool done = pages && chunk;
+    if (done) {
+        double begin = seconds();
+        pages_populate(pages, COPY_SIZE, 1, NULL);
+        host->fresh.bandwidth = bandwidth_of(seconds() - begin);
+        host->copy.bandwidth = bandwidth_of(time_copy(chunk, pages, true));
+        host->out.bandwidth = bandwidth_of(time_copy(pages, chunk, false));
         unsigned cores = host_cores() < PAGES_THREADS ? host_cores() : PAGES_THREADS;
-        double fault = clamp(faulted, 1e-6, 1) / COPY_SIZE / cores;
-        ring->bandwidth = 1 / (PIN_SECONDS * 2 + fault);
+        host->ring.bandwidth = 1 / (PIN_SECONDS * 2 + 1 / host->fresh.bandwidth / cores);
     }
-    pages_give(target, COPY_SIZE);
-    pages_give(source, COPY_SIZE);
-    return target != NULL;
+    pages_give(chunk, COPY_SIZE);
+    pages_give(pages, COPY_SIZE);
+    return done;
 }
 
 void probe_host(struct host_figures *ret_figures)

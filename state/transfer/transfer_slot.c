@@ -123,6 +123,8 @@ static void put_free(struct transfer *transfer, struct slot *slot)
 {
     if (transfer->error == 0 && transfer->limits.done)
         atomic_fetch_add_explicit(transfer->limits.done, slot->counted, memory_order_relaxed);
+    if (UNLIKELY(slot->trace.begun_ns != 0))
+        trace_end(transfer, slot);
     slot->used = 0;
     slot->counted = 0;
     slot->piece_count = 0;
@@ -145,6 +147,7 @@ static void wait_flight(struct transfer *transfer, struct slot *slot)
 /* Under the lock, which is let go of meanwhile: the slot's memory holds its bytes. */
 static void finish_stages(struct transfer *transfer, struct slot *slot)
 {
+    trace_step(slot, &slot->trace.staged_ns);
     if (!transfer->to || transfer->error != 0) {
         put_free(transfer, slot);
         return;
@@ -258,6 +261,7 @@ static void lead(struct transfer *transfer)
         pthread_mutex_lock(&transfer->lock);
     }
     transfer->leading = false;
+    trace_step(slot, &slot->trace.read_ns);
     if (error != CL_SUCCESS)
         fail_locked(transfer, -EIO, error);
     slot->stage = 0;
@@ -411,6 +415,7 @@ int slot_submit(struct transfer *transfer, struct slot *slot)
     cl_int cl_error = CL_SUCCESS;
     struct fifo *next = slot->memory ? &transfer->queued : &transfer->flight;
     keep_pace(transfer, slot->used);
+    trace_begin(slot);
     pthread_mutex_lock(&transfer->lock);
     int error = check_limits(transfer);
     pthread_mutex_unlock(&transfer->lock);
@@ -436,6 +441,8 @@ int slots_drain(struct transfer *transfer)
         (void)check_limits(transfer);
         make_progress(transfer);
     }
+    for (unsigned i = 0; i < transfer->slot_count; i++)
+        trace_flush(transfer, &transfer->slots[i]);
     int error = transfer->error;
     pthread_mutex_unlock(&transfer->lock);
     return error;

@@ -14,17 +14,20 @@
 #include "interpose/control/control.h"
 #include "state/base/pages.h"
 #include "state/base/span.h"
+#include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
 
 #define TOTAL_BYTES (64u << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t started = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t one_move = PTHREAD_MUTEX_INITIALIZER;
 static struct seat_status seats[PROTOCOL_SEATS_MAX];
 static uint32_t seat_count;
 static struct ready_status ready[STATUS_READY_MAX];
 static uint32_t ready_count;
+static uint64_t spread_sets; /* how often it was told where launches are done */
 
 static uint64_t now_ns(void)
 {
@@ -44,7 +47,18 @@ void fake_engine_start(const struct device_key *devices, uint32_t count)
         seats[i].contexts = 1;
         seats[i].queues = 2;
     }
+    pthread_cond_broadcast(&started);
     pthread_mutex_unlock(&lock);
+}
+
+bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report)
+{
+    (void)deadline_ns, (void)ret_report; /* no test waits that long */
+    pthread_mutex_lock(&lock);
+    while (seat_count == 0)
+        pthread_cond_wait(&started, &lock);
+    pthread_mutex_unlock(&lock);
+    return true;
 }
 
 static enum move_result end_of(const struct move_request *request, const char *how,
@@ -141,6 +155,38 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
     return any ? 0 : -ENOENT;
 }
 
+uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX])
+{
+    ret_whole[0] = (struct pace_refusal){"loop\x1bs", "it may wait for another work-group"};
+    return 1;
+}
+
+/* Devices are made ready as if a launch were spread over them at once. */
+int elastic_set(const struct device_key *devices, size_t count)
+{
+    if (count && !getenv("RESEAT_SLICE"))
+        return -ENOTSUP;
+    pthread_mutex_lock(&lock);
+    ready_count = 0;
+    for (size_t i = 0; i < count && i < STATUS_READY_MAX; i++)
+        ready[ready_count++] = (struct ready_status){.device = devices[i]};
+    spread_sets++;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+void status_spread(struct spread_status *ret_status)
+{
+    const char *slice = getenv("RESEAT_SLICE");
+
+    pthread_mutex_lock(&lock);
+    *ret_status =
+        (struct spread_status){.slice_ns = slice ? strtoull(slice, NULL, 10) * 1000000 : 0,
+                               .launches = spread_sets,
+                               .items = 64 * spread_sets};
+    pthread_mutex_unlock(&lock);
+}
+
 uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX])
 {
     pthread_mutex_lock(&lock);
@@ -150,6 +196,35 @@ uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX])
     return count;
 }
 
+static void put_span(enum span_track track, uint32_t of, const char *name, uint64_t begin_ns,
+                     uint64_t end_ns)
+{
+    struct span span = {.category = "fake",
+                        .begin_ns = begin_ns,
+                        .end_ns = end_ns,
+                        .track = (uint8_t)track,
+                        .of = of};
+
+    (void)!snprintf(span.name, sizeof(span.name), "%s", name);
+    span_put(&span);
+}
+
+/** Chunks and pieces that lie beside each other. */
+static void put_spans(uint64_t begin_ns, uint64_t end_ns)
+{
+    uint64_t middle_ns = begin_ns + (end_ns - begin_ns) / 2;
+
+    for (uint32_t of = 0; of < 2; of++) {
+        put_span(SPAN_CHUNK, of << 16, "read", begin_ns, middle_ns);
+        put_span(SPAN_CHUNK, of << 16, "write", middle_ns, end_ns);
+        put_span(SPAN_CHUNK, of << 16, "chunk", begin_ns, end_ns);
+    }
+    put_span(SPAN_QUEUE, 7, "piece", begin_ns, middle_ns);
+    put_span(SPAN_QUEUE, 7, "piece", begin_ns, end_ns);
+    put_span(SPAN_QUEUE, 9, "kernel", begin_ns, end_ns);
+    put_span(SPAN_LAUNCH, 9, "launch", begin_ns, end_ns);
+}
+
 void move_run(const struct move_request *request, struct move_report *ret_report)
 {
     const char *how = getenv("FAKE_MOVE");
@@ -157,6 +232,11 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     uint64_t begin = now_ns();
     uint64_t whole = span_begin(), part = span_begin();
 
+    if (request->seat >= seat_count) {
+        *ret_report = (struct move_report){.result = MOVE_REFUSED};
+        (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "no such device");
+        return;
+    }
     span_end(part, "move", "plan", NULL, 0);
     pthread_mutex_lock(&one_move);
     pthread_mutex_lock(&lock);
@@ -170,6 +250,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         /* What was asked for, told as what came of it. */
         report.predicted_ns = request->max_downtime_ns;
         report.rounds = (request->strict ? 10 : 20) + (uint32_t)request->fetch;
+        report.rounds += request->spreads ? 100 : 0;
         if (request->bandwidth)
             report.bytes = request->bandwidth;
         if (request->prewarm)
@@ -182,6 +263,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&one_move);
     report.total_ns = now_ns() - begin;
+    put_spans(begin, begin + report.total_ns);
     span_end(whole, "move", "move", "bytes", report.bytes);
     *ret_report = report;
 }

@@ -45,6 +45,9 @@ int main(int argc, char **argv)
                                          .write = {COST_LINK, 10e-6, fast / 2},
                                          .plain_read = {COST_LINK, 30e-6, fast / 8},
                                          .plain_write = {COST_LINK, 30e-6, fast / 8}};
-    const struct host_figures host = {{COST_WORK, 5e-6, 8e9}, {COST_RING, 1e-4, 14e9}};
+    const struct host_figures host = {.copy = {COST_WORK, 5e-6, 8e9},
+                                      .out = {COST_WORK, 5e-6, 13e9},
+                                      .fresh = {COST_WORK, 5e-6, 6e9},
+                                      .ring = {COST_RING, 1e-4, 14e9}};
     return links_keep_host(&the_links, &host) || links_keep(&the_links, &key, &info, &figures);
 }

@@ -29,6 +29,8 @@ static int use_opencl(void)
         return 1;
     uint32_t count = control_start_devices(1000, keys);
     if (count) {
+        const char *opening = getenv("FAKE_OPENING_MS");
+        usleep(opening ? (useconds_t)atoi(opening) * 1000 : 0);
         for (uint32_t i = 0; i < count; i++)
             printf("device %s\n", keys[i].device);
         fake_engine_start(keys, count);

@@ -272,6 +272,11 @@ json_t *harness_json(const struct result *result, const char *command)
     return object;
 }
 
+const char *harness_error(const json_t *object)
+{
+    return json_string_value(json_object_get(json_object_get(object, "error"), "code"));
+}
+
 void harness_become(uid_t uid)
 {
     if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))

@@ -45,6 +45,8 @@ void harness_end(pid_t pid);
 /** What `reseat @command --json` printed, owned by the caller: fails unless it is as every
  * command's is (version, command, status, an error where there is one). */
 json_t *harness_json(const struct result *result, const char *command);
+/** The code of the error that @object, of that, has; NULL where it has none. */
+const char *harness_error(const json_t *object);
 
 /** Ask `reseat ps --json` until a program of that name is in that state. False after @ms. */
 bool harness_state(const char *name, const char *state, unsigned ms);

@@ -107,6 +107,8 @@ static void put_seats(const struct puppet *puppet, struct frame *frame)
         frame_u64(frame, "least", seat->least);
         frame_u64(frame, "spilled", seat->spilled);
         frame_u64(frame, "busy", puppet->busy);
+        frame_u64(frame, "moves", puppet->moved);
+        frame_u64(frame, "last_downtime_ns", puppet->downtime_ns);
         frame_string(frame, "pinned", puppet->pinned ? puppet->pinned : "");
         frame_end(frame);
     }
@@ -155,6 +157,14 @@ void puppet_say(struct puppet *puppet)
         frame_map(&frame, NULL);
         frame_string(&frame, "device", puppet->ready);
         frame_u64(&frame, "behind", puppet->behind);
+        frame_end(&frame);
+    }
+    frame_end(&frame);
+    frame_array(&frame, "whole");
+    for (unsigned i = 0; puppet->whole && i < PUPPET_WHOLE; i++) {
+        frame_map(&frame, NULL);
+        frame_string(&frame, "kernel", puppet->whole);
+        frame_string(&frame, "reason", "it uses a pipe");
         frame_end(&frame);
     }
     frame_end(&frame);

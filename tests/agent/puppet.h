@@ -15,6 +15,7 @@
 
 #define MIB           (1ull << 20)
 #define PUPPET_COPIED 4096 /* Bytes that each says it copied to get where it is. */
+#define PUPPET_WHOLE  20   /* So often it names a kernel: more than are heard. */
 
 /** What `reseat run` would say of it; zero is the default of each. */
 struct puppet_kind {
@@ -61,9 +62,11 @@ struct puppet {
     uint64_t last_grant;       /**< "grant" of the last request. */
     unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */
     uint64_t more;
-    uint64_t busy;    /**< Thousandths. */
-    char ready[2048]; /**< The key of the device that it is ready for, or "". */
-    uint64_t behind;  /**< What it says it built since. */
+    uint64_t busy;               /**< Thousandths. */
+    uint64_t moved, downtime_ns; /**< Of each of its seats, as it says. */
+    char ready[2048];            /**< The key of the device that it is ready for, or "". */
+    uint64_t behind;             /**< What it says it built since. */
+    const char *whole;           /**< A kernel that it says it cannot give in pieces, or NULL. */
     unsigned prewarms, drops;
     bool aware;
     struct reseat_limits minimum, preferred;

@@ -47,6 +47,26 @@ const char *bench_reseat(void)
     return "reseat";
 }
 
+char *bench_program(const char *name)
+{
+    static const char *const beside[] = {"", "../programs/"};
+    const char *folder = getenv("PROGRAMS");
+    char self[PATH_MAX], *path = malloc(2 * PATH_MAX);
+
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash)
+        *slash = '\0';
+    for (size_t i = 0; path && i < sizeof beside / sizeof *beside; i++) {
+        snprintf(path, 2 * PATH_MAX, "%s/%s%s", folder ? folder : self, folder ? "" : beside[i],
+                 name);
+        if (access(path, X_OK) == 0)
+            return path;
+    }
+    bench_fail("no %s (set PROGRAMS to its folder)", name);
+}
+
 static void become(const char *name, const char *device, char *const argv[])
 {
     const char *all[MAX_ARGS];
@@ -142,7 +162,7 @@ double bench_time(const char *name, char *const argv[])
     return now() - begin;
 }
 
-void bench_await_line(int fd, const char *text)
+double bench_await_line(int fd, const char *text)
 {
     char line[READ_BYTES];
     size_t size = 0;
@@ -155,7 +175,7 @@ void bench_await_line(int fd, const char *text)
         line[size] = '\0';
         size = 0;
         if (strncmp(line, text, strlen(text)) == 0)
-            return;
+            return strtod(line + strlen(text), NULL);
     }
     bench_fail("a program ended before it said \"%s\"", text);
 }
@@ -176,12 +196,11 @@ static json_t *ask(char *const argv[])
     return answer;
 }
 
-struct bench_move bench_move(const char *name, const char *device)
+/** Have @verb done to the program @name; @device may be NULL. Ends the process when it is not. */
+static struct bench_move change(const char *verb, const char *name, const char *device)
 {
-    char *const argv[] = {
-        (char *)bench_reseat(), "move",   (char *)name, (char *)device, "--timeout",
-        (char *)"300",          "--json", NULL};
-    json_t *answer = ask(argv);
+    const char *argv[] = {bench_reseat(), verb, name, "--timeout", "300", "--json", device, NULL};
+    json_t *answer = ask((char *const *)argv);
     struct bench_move m = {
         .total_s = (double)json_integer_value(json_object_get(answer, "total_ns")) * 1e-9,
         .downtime_s = (double)json_integer_value(json_object_get(answer, "downtime_ns")) * 1e-9,
@@ -192,21 +211,24 @@ struct bench_move bench_move(const char *name, const char *device)
     return m;
 }
 
+struct bench_move bench_move(const char *name, const char *device)
+{
+    return change("move", name, device);
+}
+
+struct bench_move bench_suspend(const char *name)
+{
+    return change("suspend", name, NULL);
+}
+
+struct bench_move bench_resume(const char *name, const char *device)
+{
+    return change("resume", name, device);
+}
+
 double bench_prewarm(const char *name, const char *device)
 {
-    char *const argv[] = {(char *)bench_reseat(),
-                          "prewarm",
-                          (char *)name,
-                          (char *)device,
-                          "--timeout",
-                          "300",
-                          "--json",
-                          NULL};
-    json_t *answer = ask(argv);
-    double took = (double)json_integer_value(json_object_get(answer, "total_ns")) * 1e-9;
-
-    json_decref(answer);
-    return took;
+    return change("prewarm", name, device).total_s;
 }
 
 size_t bench_devices(const char **ret_names, size_t n)

@@ -24,8 +24,12 @@ char *bench_collect(pid_t pid, int fd);
 /** Run to the end; the seconds it took. */
 double bench_time(const char *name, char *const argv[]);
 
-/** Read from @fd until a line that begins with @text has come. */
-void bench_await_line(int fd, const char *text);
+/** Read from @fd until a line that begins with @text has come; the number behind it, else 0. */
+double bench_await_line(int fd, const char *text);
+
+/** Where a test program is: in $PROGRAMS, beside this one, or in the build's folder. Ends the
+ * process where it is not. The string lives until the process ends. */
+char *bench_program(const char *name);
 
 /** What `reseat move --json` says a move cost. */
 struct bench_move {
@@ -35,6 +39,10 @@ struct bench_move {
 
 /** Move the program @name to @device; ends the process when that is not done. */
 struct bench_move bench_move(const char *name, const char *device);
+
+/** The same, into host memory, and from there to @device. */
+struct bench_move bench_suspend(const char *name);
+struct bench_move bench_resume(const char *name, const char *device);
 
 /** Make @device ready for the program @name; the seconds that took. Ends the process as above. */
 double bench_prewarm(const char *name, const char *device);

@@ -1,26 +1,28 @@
 #!/bin/bash
 # On a machine with a GPU and none of Debian's packages, from the folder that scripts/bundle made:
 #
-#   ./gpu.sh [--gpu DEVICE] [--cpu DEVICE] [--mib N[,N...]] [--skip-calls] [--skip-spector]
-#            [--json FILE]
+#   ./gpu.sh [--gpu DEVICE] [--cpu DEVICE] [--mib N[,N...]] [--skip-calls] [--skip-slices]
+#            [--skip-spector] [--json FILE]
 #
 # Moves a program GPU -> CPU -> GPU while it computes (its results are checked), prints what each
-# call costs, and each move's time, downtime and bytes for each size of state (1 and 8 GiB); then
-# the eight kernels of Spector, moved in the middle of launches of a second, to another such GPU or
-# out and in again (their figures also in FILE).
+# call costs, and each move's time, downtime and bytes for each size of state (1 and 8 GiB); what
+# pieces of launches cost, and how long moves wait for them; then the eight kernels of Spector, moved
+# in the middle of launches of half a second, to another such GPU or out and in again (figures also
+# in FILE).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-gpu='' cpu='' sizes=1024,8192 skip_calls='' skip_spector='' json=''
+gpu='' cpu='' sizes=1024,8192 skip_calls='' skip_slices='' skip_spector='' json=''
 while [ $# -gt 0 ]; do
     case $1 in
     --gpu) gpu=$2 && shift 2 ;;
     --cpu) cpu=$2 && shift 2 ;;
     --mib) sizes=$2 && shift 2 ;;
     --skip-calls) skip_calls=yes && shift ;;
+    --skip-slices) skip_slices=yes && shift ;;
     --skip-spector) skip_spector=yes && shift ;;
     --json) json=$2 && shift 2 ;;
     *)
-        sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     esac
@@ -102,10 +104,17 @@ for mib in ${sizes//,/ }; do
     step "$mib MiB between $gpu and $cpu, a hundredth rewritten all the time" \
         bench-moves --mib "$mib" --runs 2 --from "$gpu" --to "$cpu" --busy 1
 done
-if command -v nvidia-smi >/dev/null && command -v python3 >/dev/null; then
-    step "the driver's own checkpoints, and copies through registered memory" \
-        "$here/cuda_peer.py" --mib "$sizes"
-fi
+peer='' beside=''
+command -v nvidia-smi >/dev/null && peer=--peer beside=", beside the driver's own"
+step "suspends and resumes of $gpu, part by part$beside" \
+    "$here/suspends.py" --device "$gpu" --mib "$sizes" --runs 2 $peer
+another=$(grep '^gpu' <<<"$names" | grep -vxm1 "$gpu")
+[ -n "$skip_slices" ] || step "launches in pieces on $gpu" \
+    bench-slices --kinds compute,memory,places --ms 500 --mib 4096 --from "$gpu" \
+    ${another:+--to "$another"}
+[ -n "$skip_slices" ] || step "a launch of 10 s on $gpu, moved in its middle" \
+    bench-slices --kinds compute --ms 10000 --pairs 0 --runs 1 --from "$gpu" \
+    ${another:+--to "$another"}
 [ -n "$skip_spector" ] || step "Spector's kernels on $gpu" \
-    "$here/spector.py" --from "$gpu" --size large --seconds 1 ${json:+--json "$json"}
+    "$here/spector.py" --from "$gpu" --size large --seconds 0.5 --moves 3 ${json:+--json "$json"}
 exit $bad

@@ -29,27 +29,6 @@ struct plan {
     int runs;
 };
 
-/** Where a test program is: $PROGRAMS, beside this one, or in the build's folder. */
-static char *program(const char *name)
-{
-    static const char *const beside[] = {"", "../programs/"};
-    const char *folder = getenv("PROGRAMS");
-    char self[PATH_MAX], *path = prog_alloc(2 * PATH_MAX);
-
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
-        snprintf(path, 2 * PATH_MAX, "%s/%s%s", folder ? folder : self, folder ? "" : beside[i],
-                 name);
-        if (access(path, X_OK) == 0)
-            return path;
-    }
-    bench_fail("no %s (set PROGRAMS to its folder)", name);
-}
-
 /** Seconds for one blocking read of @mib MiB and one blocking write of it, in buffers of a chunk.
  */
 static double plain_copy(const struct prog *p, size_t mib)
@@ -144,18 +123,27 @@ int main(int argc, char **argv)
     char what[3 * NUMBER_BYTES];
     const char *percent = prog_option_text(argc, argv, "--busy", NULL);
     if (percent) {
-        char *const busy[] = {program("busy"), "--mib",         mib_text,
-                              "--percent",     (char *)percent, NULL};
+        char *const busy[] = {bench_program("busy"), "--mib",         mib_text,
+                              "--percent",           (char *)percent, NULL};
         snprintf(what, sizeof what, "%s MiB, %.8s%% busy", mib_text, percent);
         moved(&plan, what, busy, "ready", copy_s, (size_t)mib);
         unlink(plan.until);
         return 0;
     }
-    char *const solver[] = {program("solver"), "--mib", mib_text,  "--steps", "4",
-                            "--every",         "1",     "--tiles", "8",       NULL};
+    char *const solver[] = {bench_program("solver"),
+                            "--mib",
+                            mib_text,
+                            "--steps",
+                            "4",
+                            "--every",
+                            "1",
+                            "--tiles",
+                            "8",
+                            NULL};
     snprintf(what, sizeof what, "solver, %s MiB", mib_text);
     moved(&plan, what, solver, "step", copy_s, 0);
-    char *const many[] = {program("manyobjects"), "--buffers", buffers, "--kernels", kernels, NULL};
+    char *const many[] = {
+        bench_program("manyobjects"), "--buffers", buffers, "--kernels", kernels, NULL};
     snprintf(what, sizeof what, "%s buffers, %s kernels", buffers, kernels);
     moved(&plan, what, many, "ready", 0, 0);
     unlink(plan.until);

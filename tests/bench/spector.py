@@ -5,26 +5,31 @@
              [--size small|medium|large] [--slice MS] [--programs FOLDER] [--json FILE]
 
 Each kernel is given so much work that a pass over it takes --seconds natively on the first device.
-Then it runs natively, under reseat, and under reseat moved to and fro: half a pass after each pass
-began, a move is asked for; to the device itself: it is suspended, and resumed there. The forms of that
-are those that this reseat has: "whole" waits for a launch to end, "sliced" moves between its pieces,
-and so on.
+Then it runs natively; under reseat with its launches whole, and in pieces; and moved to and fro,
+half a pass after a pass began; to the device itself: it is suspended, and resumed there. One table:
 
-  native, reseat    seconds a pass, the least of several, on the first device
-  steady            under reseat against natively, and, but for "whole", against "whole"
-  overhead          what a move made the program lose, in per cent of a pass: from the beginning of the
-                    pass in which it was asked for to that of the first pass on the new device, less
-                    what as many passes take without a move, as the mean of both devices, which
-                    should be alike; the median of all moves
-  wait              from when the move was asked for until the program was there; the median
+  native        seconds a pass, the least of several, on the first device
+  whole         the same under reseat, launches whole, as a ratio to native
+  pieces        the same in pieces of --slice, as a ratio to whole
+  blocking      what a move between pieces made the program lose, in per cent of a pass: from the beginning
+                of the pass in which it was asked for to that of the first pass on the new device, less
+                as many times what the pass before that and the one behind it take, one on each device,
+                which should be alike; the median of all moves
+  non-blocking  the same of moves that the old device works through (reseat move --non-blocking)
+  elastic       how many times as fast in pieces on both devices (reseat run --spread)
+  wait          from when a move was asked for until the program was there: with launches whole, and in
+                pieces; the medians
 
-Every run prints a checksum of all bytes of its results, which must be that of the native run, whose
-results were checked by the host. Names of devices are reseat's; it has to be seen natively too.
+What this reseat, or this machine, does not have is a dash. Beside it what is published, of moves
+between FPGAs. Every run prints a checksum of all bytes of its results, which must be that of the
+native run, whose results were checked by the host. Names of devices are reseat's; it has to be seen
+natively too.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -38,14 +43,17 @@ MOST_DEVICES = 16
 WARM, LEAST_PASSES = 1, 4  # the first pass compiles; then so many without a move
 POLL_SECONDS = 0.001
 NAME = "spector"
-# Of the forms of a move: what `reseat run --help` has to know for it, and the options.
-FORMS = (
-    ("whole", None, []),
-    ("sliced", "--slice", ["--slice", "{slice}"]),
-    ("non-blocking", "--non-blocking", ["--slice", "{slice}", "--non-blocking"]),
-    ("elastic", "--spread", ["--slice", "{slice}", "--spread"]),
-)
-# As issue 14 gives them, of moves of the kernels of Spector between FPGAs, in per cent: of single kernels
+# How a program may be run and moved: what is needed of reseat's help, options of `reseat run` and of
+# `reseat move`, and whether it takes two devices.
+FORMS = {
+    "whole": {"run": ["--slice", "0"]},
+    "pieces": {"needs": ("run", "--slice"), "run": ["--slice", "{slice}"]},
+    "non-blocking": {"needs": ("move", "--non-blocking"), "run": ["--slice", "{slice}"],
+                     "move": ["--non-blocking"], "apart": True},
+    "elastic": {"needs": ("run", "--spread"), "run": ["--slice", "{slice}", "--spread"],
+                "apart": True, "stays": True},
+}
+# Of moves of the kernels of Spector between FPGAs, in per cent. Of single kernels
 # nothing is said in what is public of A. Vaishnav, K. D. Pham, D. Koch: Live Migration for OpenCL FPGA
 # Accelerators, FPT 2018 (doi 10.1109/FPT.2018.00017), which has these forms.
 PUBLISHED = {"blocking_percent": [0.06, 14], "non_blocking_most_percent": 0.96,
@@ -55,7 +63,7 @@ PUBLISHED = {"blocking_percent": [0.06, 14], "non_blocking_most_percent": 0.96,
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--from", dest="source", help="a device of reseat's (the first)")
-    parser.add_argument("--to", dest="target", 
+    parser.add_argument("--to", dest="target",
                         help="another (another of its kind; without one it leaves and comes back)")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long a pass shall take")
     parser.add_argument("--moves", type=int, default=4, help="of each kernel and form")
@@ -110,8 +118,9 @@ class Bench:
             "reseat", (os.path.join(HERE, "bin"), os.path.join(build, "agent")))
         self.program = find(NAME, (options.programs, os.environ.get("PROGRAMS"),
                                    os.path.join(HERE, "bin"), os.path.join(build, "tests/programs")))
-        self.help = subprocess.run([self.reseat, "run", "--help"], stdout=subprocess.PIPE,
-                                   check=True, text=True).stdout
+        self.help = {verb: subprocess.run([self.reseat, verb, "--help"], stdout=subprocess.PIPE,
+                                          check=True, text=True).stdout
+                     for verb in ("run", "move")}
         self.native = {}
 
     def ask(self, *args):
@@ -121,20 +130,29 @@ class Bench:
             sys.exit(f"spector.py: reseat {' '.join(args)} failed ({run.returncode}): {run.stdout}")
         return json.loads(run.stdout)
 
-    def has(self, option):
-        return option is None or option in self.help
+    def forms(self, apart):
+        """{name: form} of those that there are; options that take the other device are given it."""
+        forms = {}
+        for name, form in FORMS.items():
+            verb, option = form.get("needs", ("run", "--slice"))
+            found = re.search(rf"^ *{option}\b *(\S*)", self.help[verb], re.MULTILINE)
+            if not found or (form.get("apart") and not apart):
+                continue
+            argument = ["{other}"] if form.get("stays") and "DEVICE" in found[1] else []
+            forms[name] = dict(form, run=form["run"] + argument)
+        return forms
 
-    def start(self, kernel, work, repeat, device=None, form=(), extra=(), env=None):
+    def start(self, kernel, work, repeat, devices=None, form=None, extra=(), env=None):
         """Natively where no device is named; (the process, its times)."""
         self.count += 1
         times = os.path.join(self.folder, f"times-{self.count}")
         command = [self.program, "--kernel", kernel, "--size", self.options.size, "--work",
                    str(work), "--repeat", str(repeat), "--times", times, *extra]
-        if device:
-            run = [self.reseat, "run", "--name", NAME, "--device", device]
-            command = [*run, *(part.format(slice=self.options.slice) for part in form), "--",
-                       *command]
-        env = dict(os.environ, **(self.native if env is None and not device else env or {}))
+        if devices:
+            run = [self.reseat, "run", "--name", NAME, "--device", devices[0]]
+            how = [part.format(slice=self.options.slice, other=devices[1]) for part in form["run"]]
+            command = [*run, *how, "--", *command]
+        env = dict(os.environ, **(self.native if env is None and not devices else env or {}))
         process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
         return process, Times(times)
 
@@ -145,12 +163,10 @@ class Bench:
         return [line for line in output.splitlines() if " checksum " in line]
 
     def run(self, *args, **keys):
-        """(checksum, seconds of each pass but the first, from each of their beginnings to the next)"""
+        """(checksum, seconds of each pass but the first)"""
         process, times = self.start(*args, **keys)
         said = self.finish(process)
-        begins = times.begins()[WARM:]
-        return (said, [end - begin for begin, end in times.passes()[WARM:]],
-                [late - early for early, late in zip(begins, begins[1:])])
+        return said, [end - begin for begin, end in times.passes()[WARM:]]
 
     def choose_devices(self):
         """Both, as reseat shows them; and the native run is put on the first."""
@@ -186,10 +202,10 @@ class Bench:
             # What is short is mostly what a launch costs by itself: not too far at once.
             work = min(MOST_WORK, max(work + 1, int(work * min(ratio, 16))))
 
-    def move(self, here, there):
+    def move(self, here, there, how):
         """What reseat says of it."""
         if here != there:
-            return self.ask("move", NAME, there, "--timeout", "300")
+            return self.ask("move", NAME, there, "--timeout", "300", *how)
         left = self.ask("suspend", NAME, "--timeout", "300")
         back = self.ask("resume", NAME, there, "--timeout", "300")
         return {field: left[field] + back[field] for field in ("downtime_ns", "bytes")}
@@ -202,65 +218,113 @@ class Bench:
             sys.exit(f"spector.py: {' '.join(process.args)} ended before its moves")
         return times.begins()[known]
 
-    def moved(self, kernel, work, devices, still, form):
-        """(checksum, [what became of each move]); @still: seconds of a pass, and to the next."""
+    def moved(self, kernel, work, devices, form):
+        """(checksum, [what became of each move])"""
         until = os.path.join(self.folder, f"until-{self.count}")
-        process, times = self.start(kernel, work, 1, devices[0], form, env={"TEST_UNTIL": until})
+        process, times = self.start(kernel, work, 1, devices, form, env={"TEST_UNTIL": until})
         moves, known = [], WARM
         for turn in range(self.options.moves):
-            first = self.next_begin(process, times, known)
-            time.sleep(max(0, first + still[0] / 2 - time.monotonic()))
+            before = self.next_begin(process, times, known)
+            first = self.next_begin(process, times, known + 1)
+            time.sleep(max(0, first + (first - before) / 2 - time.monotonic()))
             asked = time.monotonic()
-            answer = self.move(devices[turn % 2], devices[(turn + 1) % 2])
+            answer = self.move(devices[turn % 2], devices[(turn + 1) % 2], form.get("move", []))
             there = time.monotonic()
-            passes = len(times.begins()) - known
-            after = self.next_begin(process, times, known + passes)
-            moves.append({"wait": there - asked, "asked_after": asked - first, "passes": passes,
-                          "lost": after - first - passes * still[1],
+            known = len(times.begins())
+            passes = known - times.begins().index(first)
+            after = self.next_begin(process, times, known)
+            behind = self.next_begin(process, times, known + 1)
+            step = (first - before + behind - after) / 2
+            moves.append({"wait": there - asked, "asked_after": asked - first,
+                          "passes": passes, "step": step,
+                          "lost": after - first - passes * step,
                           "downtime": answer["downtime_ns"] / 1e9, "bytes": answer["bytes"]})
-            known += passes + 1
+            known += 1
         with open(until, "w", encoding="utf-8"):
             pass
         return self.finish(process), moves
 
+    def measure_form(self, kernel, work, devices, form):
+        """(checksums, figures)"""
+        said, still = self.run(kernel, work, WARM + LEAST_PASSES, devices=devices, form=form)
+        sums, figures = [said], {"still": min(still)}
+        if form.get("stays"):
+            return sums, figures
+        said, moves = self.moved(kernel, work, devices, form)
+        sums.append(said)
+        figures.update(
+            moves=moves,
+            overhead=statistics.median(move["lost"] for move in moves) / statistics.median(still),
+            wait=statistics.median(move["wait"] for move in moves),
+            downtime=statistics.median(move["downtime"] for move in moves))
+        return sums, figures
+
     def measure(self, kernel, devices):
         work = self.work_for(kernel)
-        repeat = WARM + LEAST_PASSES
-        want, native, _ = self.run(kernel, work, repeat, extra=("--check",))
+        want, native = self.run(kernel, work, WARM + LEAST_PASSES, extra=("--check",))
         row = {"kernel": kernel, "work": work, "native": min(native), "forms": {}, "same": True}
-        for form, option, args in FORMS:
-            if not self.has(option):
-                continue
-            if form == "whole" and self.has("--slice"):
-                args = ["--slice", "0"]
-            said, here, to_next = self.run(kernel, work, repeat, device=devices[0], form=args)
-            said2, there, to_next2 = self.run(kernel, work, repeat, device=devices[1], form=args)
-            still = statistics.mean(map(statistics.median, (here, there)))
-            said3, moves = self.moved(kernel, work, devices,
-                                      (still, statistics.mean(map(statistics.median,
-                                                                  (to_next, to_next2)))), args)
-            row["same"] = row["same"] and want == said == said2 == said3
-            row["forms"][form] = {
-                "still": min(here), "still_target": min(there), "moves": moves,
-                "overhead": statistics.median(move["lost"] for move in moves) / still,
-                "wait": statistics.median(move["wait"] for move in moves),
-                "downtime": statistics.median(move["downtime"] for move in moves),
-            }
-        whole = row["forms"]["whole"]
-        for name, form in row["forms"].items():
-            form["steady"] = form["still"] / (row["native"] if name == "whole" else whole["still"])
+        for name, form in self.forms(devices[0] != devices[1]).items():
+            sums, figures = self.measure_form(kernel, work, devices, form)
+            row["same"] = row["same"] and all(said == want for said in sums)
+            row["forms"][name] = figures
         return row
 
 
-def show(row, first):
-    forms = row["forms"]
-    if first:
-        print(f"{'':10} {'':>9} {'native':>8}" + "".join(
-            f" | {name:>12}: {'steady':>6} {'overhead':>9} {'wait':>8} {'down':>8}" for name in forms))
-    print(f"{row['kernel']:10} {row['work']:>9} {row['native']:>7.3f}s" + "".join(
-        f" | {form['still']:>12.3f}s {form['steady']:>6.3f} {100 * form['overhead']:>8.2f}%"
-        f" {1000 * form['wait']:>6.0f}ms {1000 * form['downtime']:>6.1f}ms"
-        for form in forms.values()) + ("" if row["same"] else "  OTHER BYTES"), flush=True)
+def ratio_of(row, form, base):
+    return row["forms"][form]["still"] / base if form in row["forms"] else None
+
+
+def lost_by(row, form):
+    return 100 * row["forms"][form]["overhead"] if form in row["forms"] else None
+
+
+def wait_of(row, form):
+    return 1000 * row["forms"][form]["wait"] if form in row["forms"] else None
+
+
+def speed_up(row):
+    ratio = ratio_of(row, "elastic", row["forms"].get("pieces", row["forms"]["whole"])["still"])
+    return ratio and 1 / ratio
+
+
+def published(which):
+    low, high = PUBLISHED["blocking_percent"]
+    return (f"{low:g} to {high:g} %" if which == "blocking"
+            else f"≤ {PUBLISHED['non_blocking_most_percent']:g} %")
+
+
+# Of the table: a heading, and what a row has there: a text, or a number and how to print it.
+COLUMNS = (
+    ("kernel", lambda row: row["kernel"], "{}"),
+    ("native", lambda row: row["native"], "{:.3f} s"),
+    ("whole", lambda row: ratio_of(row, "whole", row["native"]), "{:.3f}"),
+    ("in pieces", lambda row: ratio_of(row, "pieces", row["forms"]["whole"]["still"]), "{:.3f}"),
+    ("blocking", lambda row: lost_by(row, "pieces"), "{:.2f} %"),
+    ("published", lambda row: published("blocking"), "{}"),
+    ("non-blocking", lambda row: lost_by(row, "non-blocking"), "{:.2f} %"),
+    ("published", lambda row: published("non-blocking"), "{}"),
+    ("elastic", speed_up, "{:.2f} times"),
+    ("wait, whole", lambda row: wait_of(row, "whole"), "{:.0f} ms"),
+    ("wait, in pieces", lambda row: wait_of(row, "pieces"), "{:.0f} ms"),
+)
+WIDTHS = (9, 8, 6, 9, 9, 12, 12, 9, 10, 11, 15)
+
+
+def line(cells):
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS)) + " |"
+
+
+def show_head():
+    print(line([heading for heading, _, _ in COLUMNS]))
+    print("|" + "|".join("-" * (width + 2) for width in WIDTHS) + "|", flush=True)
+
+
+def show(row):
+    cells = []
+    for _, of, how in COLUMNS:
+        value = of(row)
+        cells.append("–" if value is None else how.format(value))
+    print(line(cells) + ("" if row["same"] else " OTHER BYTES"), flush=True)
 
 
 def main(argv):
@@ -270,17 +334,15 @@ def main(argv):
         source, target = bench.choose_devices()
         print(f"from {source['name']} ({source['device']}) to {target['name']} ({target['device']}), "
               f"{options.size}, about {options.seconds:g} s a pass")
+        show_head()
         rows = []
         for kernel in options.kernels.split(","):
             rows.append(bench.measure(kernel, (source["name"], target["name"])))
-            show(rows[-1], len(rows) == 1)
-    low, high = PUBLISHED["blocking_percent"]
-    print(f"published, between FPGAs: blocking {low:g} to {high:g} %, non-blocking at most "
-          f"{PUBLISHED['non_blocking_most_percent']:g} %, steady "
-          f"{PUBLISHED['steady_best_percent']:g} % at best")
+            show(rows[-1])
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"spector": rows, "published": PUBLISHED, "cores": os.cpu_count(), "size": options.size, "seconds": options.seconds,
+            json.dump({"spector": rows, "published": PUBLISHED, "cores": os.cpu_count(),
+                       "size": options.size, "seconds": options.seconds,
                        "slice_ms": options.slice, "from": source["device"],
                        "to": target["device"]}, file, indent=1)
     return 0 if all(row["same"] for row in rows) else 1

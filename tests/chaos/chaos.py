@@ -31,6 +31,9 @@ def parse(argv):
     parser.add_argument("--moves", type=int, default=100, help="moves to be made at least")
     parser.add_argument("--interval", default="50-500", help="milliseconds between moves, LEAST-MOST")
     parser.add_argument("--suspend-every", type=int, default=10, help="suspend and resume each Nth time (0: never)")
+    parser.add_argument("--slice", help="milliseconds of a piece of a long launch")
+    parser.add_argument("--spread", action="store_true",
+                        help="name other devices for its launches at random; some must be spread")
     parser.add_argument("--limit", help="what programs may have of each device, such as 4MiB")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=600,
@@ -64,10 +67,12 @@ def moved(lab, options, devices):
     with open(lab.path("stdout"), "wb") as out, open(lab.path("stderr"), "wb") as err, \
             open(lab.path("moves"), "w", encoding="utf-8") as log:
         command = lab.run_command(name, devices[0], options.present, options.seats)
+        if options.slice:
+            command[-1:-1] = ["--slice", options.slice]
         command += options.program
         process = lab.start(command, out, err, {"TEST_UNTIL": until})
         mover = Mover(lab, process.pid, devices, options.seed, (low, high), options.suspend_every,
-                      log=log, seats=options.seats)
+                      log=log, seats=options.seats, spread=options.spread)
         if options.moves:
             mover.start()
         patience, why = Patience(process.pid, options.seconds), None
@@ -109,10 +114,14 @@ def report(options, devices, want, got, mover, seconds, checker):
         wrong.append(f"Oclgrind says: {checker.decode(errors='replace')}")
     if mover.moves() < options.moves:
         wrong.append(f"{mover.moves()} moves made of the {options.moves} asked for")
+    if options.spread and not mover.spread_items:
+        wrong.append("no launch was spread")
     counts = ", ".join(f"{n} {what}" for what, n in mover.counts.items() if n)
     print(f"chaos: {' '.join(options.program)}")
     print(f"  seed {options.seed}, devices {' '.join(devices)}, {seconds:.1f} s")
     print(f"  moves: {counts or 'none'}; {mover.suspends} suspended and resumed")
+    if options.spread:
+        print(f"  spread: {mover.spread_launches} launches, {mover.spread_items} work-items")
     if mover.downtimes:
         print(f"  downtime: median {statistics.median(mover.downtimes) * 1e3:.1f} ms, "
               f"most {max(mover.downtimes) * 1e3:.1f} ms")

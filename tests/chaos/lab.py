@@ -211,12 +211,13 @@ class Mover(threading.Thread):
     """
 
     def __init__(self, lab, pid, devices, seed, interval=(0.05, 0.5), suspend_every=0,
-                 timeout=60, log=None, seats=1):
+                 timeout=60, log=None, seats=1, spread=False):
         super().__init__(daemon=True)
         self.lab, self.pid, self.devices, self.seats = lab, pid, devices, seats
         self.random = random.Random(seed)
         self.interval, self.suspend_every, self.timeout = interval, suspend_every, timeout
-        self.log = log
+        self.log, self.spread = log, spread
+        self.spread_launches = self.spread_items = 0
         self.stop_asked = threading.Event()
         self.counts = {outcome: 0 for outcome in OUTCOMES.values()}
         self.last = "none"
@@ -269,8 +270,22 @@ class Mover(threading.Thread):
             return str(self.pid)
         return f"{self.pid}:{self.random.randrange(self.seats)}"
 
+    def _spread(self):
+        """Name other devices for its launches, or none; and see what came of those before."""
+        app = self.lab.app(self.pid) or {}
+        self.spread_launches = max(self.spread_launches, app.get("spread_launches", 0))
+        self.spread_items = max(self.spread_items, app.get("spread_items", 0))
+        named = self.random.sample(self.devices, self.random.randrange(len(self.devices)))
+        how = [",".join(named)] if named else ["--off"]
+        status, answer = self.lab.control("spread", str(self.pid), *how, "--json")
+        if self.log:
+            self.log.write(f"spread {how[0]}: {OUTCOMES.get(status, status)} {json.dumps(answer)}\n")
+        self.stop_asked.wait(self.random.uniform(*self.interval))
+
     def _once(self, at, turn):
         app = self._app()
+        if self.spread and turn % 2:
+            self._spread()
         if self.seats > 1:
             at = None  # they are in several places
         others = [device for device in self.devices if device != at] or self.devices
@@ -286,7 +301,8 @@ class Mover(threading.Thread):
                 status, answer = self.lab.control("resume", app, target, how, "--json")
                 self._note("resume", target, status, answer)
                 return target if status == DONE else at
-        status, answer = self.lab.control("move", app, target, "--timeout", str(self.timeout),
+        how = self.random.choice(([], ["--non-blocking"]))
+        status, answer = self.lab.control("move", app, target, "--timeout", str(self.timeout), *how,
                                           "--json")
         self._note("move", target, status, answer)
         self.stop_asked.wait(pause)

@@ -83,6 +83,14 @@ cl_int emu_link_wait(struct emu_device *device, enum emu_link link, uint64_t byt
     return CL_SUCCESS;
 }
 
+/* Of the call under way; calls of drivers do not nest. */
+static _Thread_local bool fails_at_end;
+
+bool emu_call_fails_at_end(void)
+{
+    return fails_at_end;
+}
+
 /* True for the one call that an arm was waiting for. */
 static bool arm_fires(struct emu_shared_device *shared, int function)
 {
@@ -114,12 +122,14 @@ cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *de
     call->number = atomic_fetch_add(&shared->calls, 1) + 1;
     call->losses = atomic_load(&shared->losses);
     atomic_fetch_add(&shared->function_calls[function], 1);
+    fails_at_end = false;
     if (arm_fires(shared, function)) {
         int32_t error = atomic_load(&shared->arm_error);
         atomic_fetch_add(&shared->fired, 1);
+        fails_at_end = error == EMU_ERROR_AT_END;
         if (error == EMU_ERROR_VANISH)
             emu_shared_vanish(emu_control_shared(), shared->name);
-        else
+        else if (!fails_at_end)
             return error == EMU_ERROR_NATURAL ? info->natural_error : error;
     }
     const struct emu_config *config = &device->config;

@@ -37,6 +37,9 @@ enum emu_link { EMU_LINK_IN, EMU_LINK_OUT, EMU_LINKS };
  */
 cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *device);
 
+/** Does what the call under way in this thread enqueues end in an error? Of EMU_ERROR_AT_END. */
+bool emu_call_fails_at_end(void);
+
 /** Trace the call. Returns @err, or the loss of the device during a clFinish. */
 cl_int emu_call_end(const struct emu_call *call, cl_int err);
 

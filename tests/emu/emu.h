@@ -29,6 +29,9 @@
 /** The values of @error in emu_control_arm() that are not an OpenCL error. */
 #define EMU_ERROR_NATURAL 0 /**< The error that fits the call, e.g. -4 for clCreateBuffer. */
 #define EMU_ERROR_VANISH  1 /**< The device vanishes at that call and stays away. */
+#define EMU_ERROR_AT_END                                                                           \
+    2 /**< The call succeeds; what it enqueues ends in CL_OUT_OF_RESOURCES.                        \
+       */
 
 /** What emu_control_live() counts. */
 enum emu_kind {

@@ -4,6 +4,8 @@
 #include "emu_entries.h"
 #include "tests/emu/object.h"
 
+#define LATE_MS 20
+
 #define LOST_STATUS                                                                                \
     CL_OUT_OF_RESOURCES /* the execution status of a command lost with its device                  \
                          */
@@ -16,6 +18,7 @@ cl_int emu_event_prepare(struct emu_device *device, const cl_event *event, const
     struct emu_object *made = emu_object_new(EMU_EVENT, device, emu_object_of(parent));
     if (made == NULL)
         return CL_OUT_OF_HOST_MEMORY;
+    ((struct emu_event *)made)->fails = emu_call_fails_at_end();
     *ret_made = made;
     return CL_SUCCESS;
 }
@@ -74,6 +77,8 @@ cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_even
                 return err;
             if (status == CL_COMPLETE && late_to_say(event))
                 status = CL_SUBMITTED;
+            else if (status == CL_COMPLETE && event->fails)
+                status = CL_OUT_OF_RESOURCES;
             else if (status == CL_COMPLETE)
                 atomic_store(&event->done, true);
         }
@@ -119,6 +124,8 @@ cl_int emu_do_clWaitForEvents(struct emu_device *device, cl_uint num_events,
             emu_hang();
         if (emu_event_lost(event))
             err = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+        else if (event->fails)
+            err = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         else if (waited == CL_SUCCESS)
             atomic_store(&event->done, true);
         atomic_store(&event->awaited, true);
@@ -131,6 +138,7 @@ struct event_notice {
     struct event_notice *next;
     struct emu_event *event;
     cl_int type;
+    cl_int status; /* of one that comes late */
     void(CL_CALLBACK *function)(cl_event, cl_int, void *);
     void *data;
 };
@@ -162,17 +170,17 @@ static void keep_late(struct event_notice *notice)
         call_late(notice);
 }
 
-static void CL_CALLBACK event_notify(cl_event real, cl_int status, void *data)
+static void notify(struct event_notice *notice, cl_int status)
 {
-    struct event_notice *notice = data;
     struct emu_event *event = notice->event;
-    (void)real;
     if (emu_event_lost(event) && event->object.device->config.lost_hangs) {
         free(notice); /* it is never called, and the event stays */
         return;
     }
     if (emu_event_lost(event))
         status = LOST_STATUS;
+    else if (status == CL_COMPLETE && event->fails)
+        status = CL_OUT_OF_RESOURCES;
     else if (status == CL_COMPLETE)
         atomic_store(&event->done, true);
     notice->function((cl_event)event, status, notice->data);
@@ -184,6 +192,27 @@ static void CL_CALLBACK event_notify(cl_event real, cl_int status, void *data)
     call_late(late);
     free(notice);
     emu_object_unhold(&event->object);
+}
+
+static void *notify_late(void *data)
+{
+    struct event_notice *notice = data;
+    emu_sleep_ms(LATE_MS);
+    notify(notice, notice->status);
+    return NULL;
+}
+
+static void CL_CALLBACK event_notify(cl_event real, cl_int status, void *data)
+{
+    struct event_notice *notice = data;
+    pthread_t thread;
+    (void)real;
+    notice->status = status;
+    if (notice->event->object.device->config.callbacks == EMU_CALLBACKS_LATE &&
+        notice->type == CL_COMPLETE && pthread_create(&thread, NULL, notify_late, notice) == 0)
+        pthread_detach(thread);
+    else
+        notify(notice, status);
 }
 
 cl_int emu_do_clSetEventCallback(struct emu_device *device, cl_event event,

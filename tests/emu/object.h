@@ -108,6 +108,7 @@ struct emu_event {
     uint32_t losses;           /**< The device's when the command was enqueued. */
     atomic_bool done;          /**< Seen complete: a later loss of the device does not undo it. */
     atomic_bool awaited;       /**< It was itself waited for. */
+    bool fails;                /**< It ends in an error. */
     struct event_notice *late; /**< Callbacks kept for after the end; a lock of event.c. */
 };
 

@@ -207,6 +207,38 @@ Test(emu_faults, a_vanished_device_fails_every_call_until_it_is_back)
     await_nothing(&rig, "a");
 }
 
+Test(emu_faults, a_command_can_end_in_an_error_and_say_so_later)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    struct notice notice = {0};
+    cl_int err, status = CL_COMPLETE, value = 7;
+    cl_event events[2];
+    emu_rig_open(&rig, "[a] callbacks=late");
+    emu_seat_open(&rig, 0, NULL, &seat);
+    cl_mem mem = rig.cl->clCreateBuffer(seat.context, 0, 64, NULL, &err);
+    cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clEnqueueWriteBuffer", EMU_ERROR_AT_END), 0);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(rig.cl->clEnqueueWriteBuffer(seat.queue, mem, CL_FALSE, 0, 4, &value, 0, NULL,
+                                                  &events[i]),
+                     CL_SUCCESS);
+    cr_assert_eq(rig.cl->clSetEventCallback(events[0], CL_COMPLETE, on_event, &notice), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clWaitForEvents(1, &events[0]),
+                 CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    cr_assert_eq(rig.cl->clWaitForEvents(1, &events[1]), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clGetEventInfo(events[0], CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                        sizeof(status), &status, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(status, CL_OUT_OF_RESOURCES);
+    await_calls(&notice, 1);
+    cr_assert_eq(atomic_load(&notice.status), CL_OUT_OF_RESOURCES);
+    for (int i = 0; i < 2; i++)
+        rig.cl->clReleaseEvent(events[i]);
+    cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
+    emu_seat_close(&rig, &seat);
+    await_nothing(&rig, "a");
+}
+
 Test(emu_faults, a_device_can_vanish_at_the_nth_call)
 {
     struct emu_rig rig;

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
 #include "tests/fuzz/fuzz.h"
@@ -48,6 +49,12 @@ static void use_key(const struct device_key *key)
     EXPECT(strnlen(key->pci, sizeof(key->pci)) < sizeof(key->pci));
 }
 
+bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report)
+{
+    (void)deadline_ns, (void)ret_report;
+    return true;
+}
+
 void move_run(const struct move_request *request, struct move_report *ret_report)
 {
     struct move_progress progress = {MOVE_COPY, 1, 2};
@@ -80,6 +87,24 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
     return target ? 0 : -ENOENT;
 }
 
+uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX])
+{
+    ret_whole[0] = (struct pace_refusal){.reason = ""};
+    return 1;
+}
+
+int elastic_set(const struct device_key *devices, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        use_key(&devices[i]);
+    return count > 1 ? -ENOTSUP : 0;
+}
+
+void status_spread(struct spread_status *ret_status)
+{
+    *ret_status = (struct spread_status){UINT64_MAX, 1, UINT64_MAX};
+}
+
 uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX])
 {
     ret_ready[0] = (struct ready_status){.device = seats[0].device, .behind = UINT32_MAX};
@@ -98,8 +123,8 @@ uint64_t status_host_need(void)
 
 void status_seat(uint32_t index, struct seat_status *ret_status)
 {
-    EXPECT(index < SEATS_HERE);
-    *ret_status = seats[index];
+    EXPECT(index < PROTOCOL_SEATS_MAX);
+    *ret_status = index < SEATS_HERE ? seats[index] : (struct seat_status){0};
 }
 
 uint32_t status_seat_count(void)

@@ -26,6 +26,7 @@ static struct policy_program *one(struct world *w)
     world_add_device(w, 3);
     world_add_device(w, 8)->drains = true;
     world_add_device(w, 8);
+    world_add_device(w, 8)->gone = true; /* Nothing is said of it. */
     p = world_add_program(w, 0, 4);
     w->barred[0] = 1 << 4;
     return p;
@@ -35,7 +36,7 @@ static struct policy_program *one(struct world *w)
     "gpu2: too small, it has 3 MiB and p0 needs 4 MiB.\n"                                          \
     "gpu3: is drained.\n"                                                                          \
     "gpu4: p0 would not run there.\n"
-#define FITS "gpu1: fits, 6 MiB free of 6 MiB, busy 0%, speed 1.50, price 1.00.\n"
+#define FITS "gpu1: fits, 6 MiB free of 6 MiB, busy 0%, speed 1.500, price 1.00.\n"
 
 Test(policy_explain, one_that_runs)
 {

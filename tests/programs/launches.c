@@ -166,7 +166,8 @@ static struct space random_space(struct test *t, enum groups groups, bool far)
         room = room ? room : 1;
         group_room /= s.local[d];
         group_room = room < group_room ? room : group_room;
-        s.offset[d] = moved ? rng_below(&t->rng, 5000) : 0;
+        /* Along some dimensions only, more often than not. */
+        s.offset[d] = moved && rng_below(&t->rng, 2) ? rng_below(&t->rng, 5000) : 0;
         if (far)
             s.offset[d] += (size_t)rng_below(&t->rng, 1000) << 32;
     }

@@ -157,6 +157,15 @@ const char *engine_rig_alive(const struct engine_rig *rig, const char *name)
     return text;
 }
 
+void engine_rig_ends_empty(const struct engine_rig *rig)
+{
+    for (uint32_t i = 0; i < rig->device_count; i++) {
+        const char *name = rig->devices[i]->key.device;
+        cr_assert(engine_rig_empties(rig, name), "alive on %s: %s", name,
+                  engine_rig_alive(rig, name));
+    }
+}
+
 uint64_t engine_rig_now(void)
 {
     struct timespec t;

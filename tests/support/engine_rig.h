@@ -53,6 +53,8 @@ void engine_rig_forget(const struct engine_rig *rig, const char *name);
 bool engine_rig_settles(const struct engine_rig *rig, const char *name, int64_t live, int64_t more);
 /** Wait until nothing is. */
 bool engine_rig_empties(const struct engine_rig *rig, const char *name);
+/** Fails the test unless so it is on every device. */
+void engine_rig_ends_empty(const struct engine_rig *rig);
 /** "2 contexts, 1 queue..." of what is alive there. Static. */
 const char *engine_rig_alive(const struct engine_rig *rig, const char *name);
 

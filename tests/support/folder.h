@@ -39,6 +39,9 @@ static inline void folder_make(char path[SCRATCH_MAX])
     folders_maker = getpid();
     if (folders_count == 1)
         atexit(folders_remove);
+#ifdef PLAIN_CLEANUP
+    plain_cleanup = folders_remove;
+#endif
 }
 
 static inline void folder_put(const char *folder, const char *name, const char *text)

@@ -106,6 +106,7 @@ struct request {
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
     bool taken;              /**< The device goes away, whether the program helps or not. */
     uint64_t max_downtime_ms, bandwidth; /**< 0: as the configuration says. Bytes a second. */
+    bool non_blocking;                   /**< A launch ends before, here and there. */
     char fetch[16];                      /**< FETCH_ON_DEMAND, FETCH_WHOLE, or "". */
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host
@@ -348,6 +349,27 @@ bool prewarm_do(struct agent *agent, struct program *program, const struct polic
 uint32_t prewarm_device(const struct agent *agent, const struct program *program);
 /** A request that prewarms ended so. */
 void prewarm_settle(struct agent *agent, const struct request *request, const char *result);
+
+/* Programs whose long launches are done on other devices too. */
+
+/**
+ * The devices that "spread" or "devices", called @key, of a client's request names; each once.
+ *
+ * Returns 0, or -ENODEV, -ENOTUNIQ, -EBUSY (one drains) or -E2BIG, with a line for the operator in
+ * @ret_error.
+ */
+MUST_CHECK int spreading_read(const struct agent *agent, const msgpack_object *map, const char *key,
+                              struct program_spread *ret_spread, char *ret_error,
+                              size_t error_size);
+/** MSG_SPREAD of a client. */
+void spreading_handle(struct peer *client, struct message *message);
+/** Tell @program, if it is connected, where its launches may be done now. */
+void spreading_tell(const struct agent *agent, struct program *program);
+/** Tell programs what has changed of that: devices drain, fill up, and come back. */
+void spreading_tick(struct agent *agent);
+/** "spread" of an open map: the names of the devices that @program may use now. */
+void spreading_put_names(const struct agent *agent, const struct program *program,
+                         struct frame *frame);
 
 /*
  * Programs that operators resume and that find no room: they queue as those that the policy

@@ -104,6 +104,7 @@ static void forward(struct peer *client, struct program *program, size_t seat,
     if (wish.max_downtime_ms > DOWNTIME_MS_MAX)
         wish.max_downtime_ms = DOWNTIME_MS_MAX;
     wish.bandwidth = field_u64(&message->root, "bandwidth", 0);
+    wish.non_blocking = field_bool(&message->root, "non_blocking", false);
     (void)field_string(&message->root, "fetch", wish.fetch, sizeof(wish.fetch));
     if (resumes && target)
         only = devices_index(agent, target);

@@ -72,7 +72,7 @@ static const char *must_go(const struct agent *agent, const struct program *prog
         return "it is drained";
     if (ready->ours && !config_policy(&agent->config)->prewarm)
         return "the policy makes nothing ready any more";
-    if (ready->ours && device - agent->ledger.devices != program->governed.ready_for)
+    if (ready->ours && (!device || device - agent->ledger.devices != program->governed.ready_for))
         return "it is more likely to go elsewhere";
     return device && device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;
 }

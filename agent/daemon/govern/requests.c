@@ -139,6 +139,7 @@ static void put_manner(struct frame *frame, const struct agent *agent,
     frame_bool(frame, "strict", request->max_downtime_ms != 0);
     frame_u64(frame, "bandwidth",
               request->bandwidth ? request->bandwidth : settings->bandwidth << 20);
+    frame_bool(frame, "non_blocking", request->non_blocking);
     frame_string(frame, "fetch", request->fetch);
     if (request->taken)
         frame_string(frame, "manner", MANNER_TAKEN);

@@ -36,8 +36,12 @@ static void put_devices(struct agent *agent, struct world *world)
         const struct ledger_device *own = &agent->ledger.devices[i];
         const struct inventory_entry *entry = devices_entry(agent, i);
         struct policy_device *device = &world->devices[i];
-        *device = (struct policy_device){
-            .kind = PLACE_OTHER, .speed = 1, .price = 1000, .closed = true, .first = POLICY_NONE};
+        *device = (struct policy_device){.kind = PLACE_OTHER,
+                                         .speed = 1,
+                                         .price = 1000,
+                                         .closed = true,
+                                         .gone = !entry,
+                                         .first = POLICY_NONE};
         if (entry) {
             struct plan_offer offer;
             device_settings(agent, entry, device);

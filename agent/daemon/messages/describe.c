@@ -135,10 +135,14 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_u64(frame, "kernels", status->kernels);
     frame_u64(frame, "events", status->events);
     frame_u64(frame, "warm_bytes", status->warm);
+    frame_u64(frame, "slice_ns", status->slice_ns);
+    frame_u64(frame, "spread_launches", status->spread_launches);
+    frame_u64(frame, "spread_items", status->spread_items);
     frame_string(frame, "pinned", pinned);
     describe_governed(agent, program, frame);
     program_put_wish(program, frame);
     describe_ready(agent, program, frame);
+    spreading_put_names(agent, program, frame);
     frame_array(frame, "seats");
     for (size_t i = 0; i < program->seat_count; i++)
         describe_seat(agent, &program->seats[i], i, frame);

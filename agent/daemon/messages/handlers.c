@@ -39,6 +39,7 @@ void hello_handle(struct peer *peer, struct message *message)
     peer_send(peer, &frame);
     if (peer->program) {
         program_tell_warm(agent, peer->program);
+        spreading_tell(agent, peer->program);
         drain_notify(agent, peer->program);
     }
 }

@@ -84,6 +84,7 @@ static void register_program(struct peer *peer, struct message *message, const c
     struct agent *agent = peer->agent;
     const struct inventory_entry *entries[PROTOCOL_SEATS_MAX];
     char devices[PROTOCOL_SEATS_MAX][PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
+    struct program_spread spread = {.count = 0};
     struct device_wish wish;
     struct program *program;
 
@@ -93,6 +94,8 @@ static void register_program(struct peer *peer, struct message *message, const c
         return;
     }
     int result = choose_devices(agent, &wish, entries, error, sizeof(error));
+    if (!result)
+        result = spreading_read(agent, &message->root, "spread", &spread, error, sizeof(error));
     if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {
         peer->retried = true;
         peer_wait_for_devices(peer, message);
@@ -105,6 +108,7 @@ static void register_program(struct peer *peer, struct message *message, const c
                    result == -ENODEV     ? ERR_NO_DEVICE
                    : result == -ENOTUNIQ ? ERR_AMBIGUOUS
                    : result == -EBUSY    ? ERR_REFUSED
+                   : result == -E2BIG    ? ERR_USAGE
                                          : ERR_FAILED,
                    "%s", error);
         return;
@@ -117,6 +121,7 @@ static void register_program(struct peer *peer, struct message *message, const c
         return;
     }
     program_take_overrides(program, &message->root);
+    program->spread = spread;
     for (size_t i = 0; i < wish.count; i++)
         program->seats[i].chosen = i < wish.named;
     programs_save(agent, program);

@@ -37,6 +37,19 @@ static void put_bars(const struct agent *agent, const struct program *program, s
     frame_end(frame);
 }
 
+/** What a move waits for to its end. */
+static void put_whole(const struct program *program, struct frame *frame)
+{
+    frame_array(frame, "whole");
+    for (size_t i = 0; i < program->whole_count; i++) {
+        frame_map(frame, NULL);
+        frame_string(frame, "kernel", program->whole[i].kernel);
+        frame_string(frame, "reason", program->whole[i].reason);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
 /** The policy's lines, one string each, and before them what it does not know. */
 static void put_lines(const struct agent *agent, const struct program_device *seat,
                       struct frame *frame, char *text)
@@ -83,6 +96,7 @@ void explain_handle(struct peer *client, struct message *message)
     describe_program(agent, program, &frame);
     frame_bool(&frame, "named", seat != PROGRAM_ALL_SEATS);
     put_bars(agent, program, &frame);
+    put_whole(program, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->seat_count; i++) {
         uint32_t index = world_find(world, program, i);

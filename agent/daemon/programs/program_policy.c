@@ -86,6 +86,7 @@ void program_reset_status(struct program *program)
 {
     program->status = (struct program_status){0};
     program->ready_count = 0;
+    program->whole_count = 0;
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         struct program_device *seat = &program->seats[i];
         seat->suspended = seat->moving = seat->limited = seat->tells_grants = false;

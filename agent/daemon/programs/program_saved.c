@@ -30,6 +30,7 @@ void programs_save(const struct agent *agent, const struct program *program)
     frame_bool(&frame, "connected", program->connected);
     program_put_devices(program, &frame);
     program_put_policy(program, &frame);
+    program_put_spread(program, &frame);
     program_put_queued(agent, program, &frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||

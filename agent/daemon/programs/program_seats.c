@@ -48,6 +48,31 @@ void program_take_devices(struct program *program, const msgpack_object *map)
     }
 }
 
+void program_put_spread(const struct program *program, struct frame *frame)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    frame_array(frame, "spread");
+    for (size_t i = 0; i < program->spread.count; i++) {
+        device_key_format(&program->spread.devices[i], key);
+        frame_string(frame, NULL, key);
+    }
+    frame_end(frame);
+}
+
+void program_take_spread(struct program *program, const msgpack_object *map)
+{
+    const msgpack_object *keys;
+    size_t count = field_array(map, "spread", &keys);
+    struct program_spread *spread = &program->spread;
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    spread->count = 0;
+    for (size_t i = 0; i < count && spread->count < PROTOCOL_SPREAD_MAX; i++)
+        spread->count += object_string(&keys[i], key, sizeof(key)) &&
+                         !device_key_parse(key, &spread->devices[spread->count]);
+}
+
 static uint64_t bytes_of(const msgpack_object *map, const char *key, uint64_t fallback)
 {
     uint64_t bytes = field_u64(map, key, fallback);
@@ -59,14 +84,16 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
 {
     struct program_device *seat = &program->seats[index];
     uint64_t moves = field_u64(map, "moves", 0);
+    uint64_t downtime = field_u64(map, "last_downtime_ns", 0);
 
     seat->suspended = field_bool(map, "suspended", false);
     seat->moving = field_bool(map, "moving", false);
     seat->lost = field_bool(map, "lost", false);
     seat->device_bytes = bytes_of(map, "device_bytes", 0);
-    seat->last_downtime_ns = field_u64(map, "last_downtime_ns", 0);
-    if (moves != seat->moves || !program->status.known)
-        program->status.last_downtime_ns = seat->last_downtime_ns;
+    /* It may be counted before its end is known. */
+    if (moves != seat->moves || downtime != seat->last_downtime_ns || !program->status.known)
+        program->status.last_downtime_ns = downtime;
+    seat->last_downtime_ns = downtime;
     seat->moves = moves;
     field_text(map, "pinned", seat->pinned, sizeof(seat->pinned));
     if (field_get(map, "device"))
@@ -115,6 +142,20 @@ static void take_ready(struct program *program, const msgpack_object *message)
     }
 }
 
+static void take_whole(struct program *program, const msgpack_object *message)
+{
+    const msgpack_object *items;
+    size_t count = field_array(message, "whole", &items);
+
+    program->whole_count = 0;
+    for (size_t i = 0; i < count && program->whole_count < PROGRAM_WHOLE_MAX; i++) {
+        struct program_whole *whole = &program->whole[program->whole_count];
+        program->whole_count +=
+            field_string(&items[i], "kernel", whole->kernel, sizeof(whole->kernel)) &&
+            field_string(&items[i], "reason", whole->reason, sizeof(whole->reason));
+    }
+}
+
 void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *seats;
@@ -123,21 +164,26 @@ void program_take_status(struct program *program, const msgpack_object *message)
 
     program->awaited = false;
     take_ready(program, message);
-    if (!count)
-        return;
-    program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
-    for (size_t i = 0; i < program->seat_count; i++)
-        take_seat(program, i, &seats[i]);
-    /* These are of the whole program. */
-    const msgpack_object *first = &seats[0];
+    take_whole(program, message);
+    /* One that starts has none yet, and keeps those that it was registered with. */
+    if (count != 0) {
+        const msgpack_object *first = &seats[0];
+        program->seat_count = count < PROTOCOL_SEATS_MAX ? count : PROTOCOL_SEATS_MAX;
+        for (size_t i = 0; i < program->seat_count; i++)
+            take_seat(program, i, &seats[i]);
+        /* These are of the whole program. */
+        status->contexts = field_u64(first, "contexts", 0);
+        status->queues = field_u64(first, "queues", 0);
+        status->memories = field_u64(first, "memories", 0);
+        status->programs = field_u64(first, "programs", 0);
+        status->kernels = field_u64(first, "kernels", 0);
+        status->events = field_u64(first, "events", 0);
+    }
     status->known = true;
-    status->contexts = field_u64(first, "contexts", 0);
-    status->queues = field_u64(first, "queues", 0);
-    status->memories = field_u64(first, "memories", 0);
-    status->programs = field_u64(first, "programs", 0);
-    status->kernels = field_u64(first, "kernels", 0);
-    status->events = field_u64(first, "events", 0);
     status->warm = field_u64(message, "warm", 0);
+    status->slice_ns = field_u64(message, "slice_ns", 0);
+    status->spread_launches = field_u64(message, "spread_launches", 0);
+    status->spread_items = field_u64(message, "spread_items", 0);
 }
 
 bool program_suspended(const struct program *program)

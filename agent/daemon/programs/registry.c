@@ -137,6 +137,7 @@ static bool load_one(struct agent *agent, const char *path)
             program->connected = program->awaited = field_bool(map, "connected", false);
             program_take_devices(program, map);
             program_take_policy(program, map);
+            program_take_spread(program, map);
             program_configure(agent, program);
             program_take_queued(agent, program, map);
             program->lost_ms = uv_now(&agent->loop);
@@ -265,6 +266,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
             program->named = parent->named;
             program->environment = parent->environment ? strdup(parent->environment) : NULL;
             program->policy = parent->policy;
+            program->spread = parent->spread;
             program->seat_count = parent->seat_count;
             for (size_t i = 0; i < program->seat_count; i++) {
                 program->seats[i].has_device = parent->seats[i].has_device;

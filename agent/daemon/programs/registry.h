@@ -113,12 +113,28 @@ struct program_ready {
     bool ours;         /**< The policy had it done; else an operator, who alone undoes it. */
 };
 
+/** Kernels that a program says it cannot give in pieces, at most. */
+#define PROGRAM_WHOLE_MAX 16
+struct program_whole {
+    char kernel[64];
+    char reason[160];
+};
+
+/** Devices that an operator lets its long launches be done on, beside its own. */
+struct program_spread {
+    struct device_key devices[PROTOCOL_SPREAD_MAX];
+    size_t count;
+};
+
 /** What a program last said of itself. */
 struct program_status {
     bool known;
     uint64_t last_downtime_ns; /**< Of the last seat that moved. */
     uint64_t contexts, queues, memories, programs, kernels, events;
-    uint64_t warm; /**< Bytes of host memory that it keeps ready. */
+    uint64_t warm;     /**< Bytes of host memory that it keeps ready. */
+    uint64_t slice_ns; /**< How long pieces of its launches take; 0: they are given whole. */
+    uint64_t spread_launches, spread_items; /**< That other devices had a part in; work-items of
+                                                 theirs that those did. */
 };
 
 /** A program that registered with policy/reseat.h, and what it asks of a device. */
@@ -149,6 +165,10 @@ struct program {
     struct program_status status;
     struct program_ready ready[PROGRAM_READY_MAX];
     size_t ready_count;
+    struct program_whole whole[PROGRAM_WHOLE_MAX];
+    size_t whole_count;
+    struct program_spread spread;
+    unsigned spread_told; /**< Of these the ones that it was told of, as bits. */
     struct program_wish wish;
     struct program_policy policy;
     struct governed governed;
@@ -214,6 +234,10 @@ void program_put_identity(const struct program *program, struct frame *frame);
 /** The keys of a program's devices, one for each seat, as "devices" of an open map, and back. */
 void program_put_devices(const struct program *program, struct frame *frame);
 void program_take_devices(struct program *program, const msgpack_object *map);
+
+/** Where its launches are done beside that, as "spread" of an open map, and back. */
+void program_put_spread(const struct program *program, struct frame *frame);
+void program_take_spread(struct program *program, const msgpack_object *map);
 
 /** Changes when what it uses of OpenCL does, so that what refused to run it may not any more. */
 uint64_t program_uses(const struct program *program);

@@ -57,6 +57,25 @@ Test(run, says_how_long_a_piece_is)
     cr_assert_eq(RESEAT("run", "--slice", "1s", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--slice", "60001", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--slice", "60000", "true")->status, 0);
+    /* What the user's environment says counts as configured. */
+    setenv("RESEAT_SLICE", "7", 1);
+    cr_assert_str_eq(RESEAT("run", "sh", "-c", "echo $RESEAT_SLICE")->out, "7\n");
+    cr_assert_str_eq(RESEAT("run", "--slice", "0", "sh", "-c", "echo $RESEAT_SLICE")->out, "0\n");
+    unsetenv("RESEAT_SLICE");
+}
+
+Test(run, says_how_long_a_configured_piece_is)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/slice.conf", harness_folder());
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs("policy = { slice = 12; };\n", file) >= 0 && fclose(file) == 0);
+    setenv("RESEAT_CONFIG", path, 1);
+    struct result *result = RESEAT("run", "sh", "-c", "echo $RESEAT_SLICE");
+    cr_assert_str_eq(result->out, "12\n", "%s", result->err);
+    result = RESEAT("run", "--slice", "3", "sh", "-c", "echo $RESEAT_SLICE");
+    cr_assert_str_eq(result->out, "3\n");
+    unsetenv("RESEAT_CONFIG");
 }
 
 Test(run, has_the_c_library_keep_stacks_unless_the_user_decided)

@@ -174,6 +174,8 @@ Test(aware, is_kept_off_devices_below_its_minimum)
     cr_assert_eq(result->status, 0, "%s", result->err);
     cr_assert(strstr(result->out, "cpu0: app would not run there."), "%s", result->out);
     cr_assert_null(strstr(result->out, "gpu1: app would not run there."), "%s", result->out);
+    cr_assert(strstr(result->out, "launches of kernel loop?s are not given in pieces: it may wait"),
+              "%s", result->out);
     end(pid);
     unsetenv("FAKE_MINIMUM_GIB");
     pid = start();

@@ -142,6 +142,30 @@ static void state_is(const char *state)
     json_decref(object);
 }
 
+static int64_t downtime(void)
+{
+    json_t *object = harness_json(PUPPETS_RESEAT("ps", "--json"), "ps");
+    int64_t ns = number(json_array_get(json_object_get(object, "apps"), 0), "last_downtime_ns");
+    json_decref(object);
+    return ns;
+}
+
+Test(operator, ps_says_how_long_the_last_move_stopped_a_program)
+{
+    struct puppet *puppet = start("p", "gpu:one", 20 * MIB);
+
+    puppet->moved = 1;
+    puppet->downtime_ns = 3000000;
+    puppet_say(puppet);
+    cr_assert_eq(downtime(), 3000000);
+    /* It counts the next one before it knows how long that took. */
+    puppet->moved = 2;
+    puppet_say(puppet);
+    puppet->downtime_ns = 5000000;
+    puppet_say(puppet);
+    cr_assert_eq(downtime(), 5000000);
+}
+
 Test(operator, ps_says_whose_device_is_lost_until_it_is_elsewhere)
 {
     struct puppet *puppet = start("p", "gpu:one", 20 * MIB);
@@ -358,6 +382,30 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     json_decref(object);
     result = PUPPETS_RESEAT("explain", "alpha");
     cr_assert(strstr(result->out, "gpu0"), "%s", result->out);
+}
+
+Test(operator, explain_names_kernels_that_a_move_waits_for)
+{
+    struct puppet *a = start("alpha", "gpu:one", 100 * MIB);
+    struct result *result = PUPPETS_RESEAT("explain", "alpha");
+
+    cr_assert(!strstr(result->out, "pieces"), "%s", result->out);
+    a->whole = "sieve";
+    puppet_say(a);
+    result = PUPPETS_RESEAT("explain", "alpha");
+    cr_assert(
+        strstr(result->out, "  launches of kernel sieve are not given in pieces: it uses a pipe\n"),
+        "%s", result->out);
+    json_t *object = harness_json(PUPPETS_RESEAT("explain", "alpha", "--json"), "explain");
+    json_t *whole = json_object_get(json_object_get(object, "app"), "whole");
+    cr_assert_eq(json_array_size(whole), 16);
+    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(whole, 15), "kernel")),
+                     "sieve");
+    json_decref(object);
+    a->whole = NULL;
+    puppet_say(a);
+    result = PUPPETS_RESEAT("explain", "alpha");
+    cr_assert(!strstr(result->out, "pieces"), "%s", result->out);
 }
 
 Test(operator, report_counts_what_was_wanted_and_names_programs_whole)

@@ -161,19 +161,27 @@ Test(wishes, a_program_is_moved_to_a_free_device_that_has_more_of_what_it_prefer
     cr_assert(strstr(explained("It would make use of"), "once 8 GiB are free there"));
 }
 
-Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
+/** A new agent, that acts by itself for a program that prefers so many compute units. */
+static struct puppet *start_preferring(uint32_t units, const char *stay_s)
 {
-    struct reseat_limits preferred = {.compute_units = 4};
+    struct reseat_limits preferred = {.compute_units = units};
 
     cr_assert_eq(RESEAT("agent", "stop")->status, 0);
     setenv("RESEAT_AUTOMATIC", "yes", 1);
-    setenv("RESEAT_MINIMUM_STAY", "0", 1);
+    setenv("RESEAT_MINIMUM_STAY", stay_s, 1);
     setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:wide", 1);
     cr_assert_eq(RESEAT("devices")->status, 0);
     struct puppet_kind kind = {.preferred = &preferred};
     struct puppet *app = puppet_start("app", &kind);
     app->busy = 500;
     cr_assert(puppet_allocate(app, 100 * MIB, SOON));
+    return app;
+}
+
+Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
+{
+    struct puppet *app = start_preferring(4, "0");
+
     puppets_for(1500);
     cr_assert_eq(app->moves, 0);
     app->preferred.compute_units = 64;
@@ -192,19 +200,10 @@ static bool is_ready(void *data)
 
 Test(wishes, it_is_made_ready_for_where_it_would_go_as_long_as_that_takes_programs)
 {
-    struct reseat_limits preferred = {.compute_units = 64};
-
-    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
-    setenv("RESEAT_AUTOMATIC", "yes", 1);
     setenv("RESEAT_PREWARM", "yes", 1);
-    setenv("RESEAT_MINIMUM_STAY", "2", 1);
     setenv("RESEAT_BUDGET_PROGRAM", "0", 1); /* It would go, and never does. */
-    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:wide", 1);
-    cr_assert_eq(RESEAT("devices")->status, 0);
-    struct puppet_kind kind = {.preferred = &preferred};
-    struct puppet *app = puppet_start("app", &kind);
-    app->busy = 500;
-    cr_assert(puppet_allocate(app, 100 * MIB, SOON));
+    struct puppet *app = start_preferring(64, "2");
+
     cr_assert(puppets_run(is_ready, app, SOON), "it is not made ready");
     cr_assert(strstr(app->ready, "wide"), "%s", app->ready);
     puppets_for(3500);

@@ -25,9 +25,18 @@
 static int server = -1;
 static pid_t program;
 
+static void key_text(const char *device, char text[DEVICE_KEY_TEXT_MAX])
+{
+    struct device_key key = {.icd = "libfake.so", .platform = "P"};
+
+    snprintf(key.device, sizeof(key.device), "%s", device);
+    device_key_format(&key, text);
+}
+
 static void begin(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char text[DEVICE_KEY_TEXT_MAX];
 
     harness_init();
     snprintf(address.sun_path, sizeof(address.sun_path), "%s/agent", harness_folder());
@@ -35,6 +44,8 @@ static void begin(void)
     cr_assert_eq(bind(server, (const struct sockaddr *)&address, sizeof(address)), 0);
     cr_assert_eq(listen(server, 4), 0);
     setenv("RESEAT_SOCKET", address.sun_path, 1);
+    key_text("here", text);
+    setenv("RESEAT_DEVICE", text, 1);
     setenv("FAKE_MOVE", "slow", 1); /* until it is canceled */
 }
 
@@ -71,11 +82,10 @@ static void hear(struct talk *talk, struct message *ret_message)
 
 static void say(struct talk *talk, const char *type, uint64_t request)
 {
-    const struct device_key key = {.icd = "libfake.so", .platform = "P", .device = "D"};
     char text[DEVICE_KEY_TEXT_MAX];
     struct frame frame;
 
-    device_key_format(&key, text);
+    key_text("there", text);
     frame_init(&frame, type);
     frame_u64(&frame, "version", PROTOCOL_VERSION);
     frame_u64(&frame, "request", request);

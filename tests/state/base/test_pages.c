@@ -101,6 +101,16 @@ Test(pages, what_is_given_back_is_taken_again_without_faults)
     pages_give(memory, 32 * MIB);
 }
 
+Test(pages, who_measures_gets_none_that_are_warm)
+{
+    pages_set_limit(64 * MIB);
+    make_warm(32 * MIB);
+    char *memory = taken(16 * MIB, PAGES_ANY | PAGES_FRESH);
+    cr_assert_eq(pages_warm(), 32 * MIB);
+    cr_assert(pages_are_fresh(memory, 16 * MIB));
+    pages_give(memory, 16 * MIB);
+}
+
 Test(pages, bytes_that_are_to_be_zero_are)
 {
     pages_set_limit(64 * MIB);
@@ -286,6 +296,9 @@ Test(pages, a_child_has_none_and_its_parent_all)
 Test(pages, a_limited_address_space_is_the_programs)
 {
     struct rlimit limit;
+#ifdef __SANITIZE_THREAD__
+    cr_skip_test("ThreadSanitizer has more than that reserved");
+#endif
     pages_set_limit(64 * MIB);
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = (rlim_t)1 << 40;

@@ -1,8 +1,8 @@
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "tests/state/command/test_events.h"
+#include "tests/support/repeat.h"
 
 /* Held commands: what waits for what, in one queue, across queues and across virtual devices. */
 
@@ -115,25 +115,20 @@ Test(order, calls_of_version_1_0_wait_as_they_should, .timeout = 60)
 struct adder {
     struct events_scene *scene;
     cl_event user;
-    _Atomic unsigned added;
-    atomic_bool stop;
 };
 
-static void *add_behind(void *data)
+static void add_behind(void *data, unsigned round)
 {
     struct adder *adder = data;
-    while (!atomic_load(&adder->stop)) {
-        OK(clReleaseEvent(events_add(adder->scene, adder->scene->program.queue, 1, &adder->user)));
-        atomic_fetch_add(&adder->added, 1);
-        engine_rig_sleep(1);
-    }
-    return NULL;
+    (void)round;
+    OK(clReleaseEvent(events_add(adder->scene, adder->scene->program.queue, 1, &adder->user)));
+    engine_rig_sleep(1);
 }
 
 Test(order, a_finish_does_not_wait_for_commands_enqueued_after_it, .timeout = 60)
 {
     struct events_scene s;
-    pthread_t thread;
+    struct repeat adds;
     events_open(&s, EVENTS_CONFIG, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     struct adder adder = {.scene = &s, .user = events_user(&s)};
     cl_command_queue queue = s.program.queue;
@@ -143,14 +138,13 @@ Test(order, a_finish_does_not_wait_for_commands_enqueued_after_it, .timeout = 60
     OK(clFinish(queue));
     cr_assert_eq(events_status(held), CL_COMPLETE);
     cr_assert_eq(events_status(mine), CL_COMPLETE);
-    cr_assert_eq(pthread_create(&thread, NULL, add_behind, &adder), 0);
-    while (atomic_load(&adder.added) < 5)
+    repeat_begin(&adds, add_behind, &adder);
+    while (atomic_load(&adds.rounds) < 5)
         engine_rig_sleep(1);
-    atomic_store(&adder.stop, true);
-    cr_assert_eq(pthread_join(thread, NULL), 0);
+    repeat_end(&adds);
     let_go(adder.user);
     OK(clFinish(queue));
-    events_check_words(&s, queue, 2 + adder.added);
+    events_check_words(&s, queue, 2 + atomic_load(&adds.rounds));
 }
 
 /* Two virtual devices of one context: two residences, whose drivers know nothing of each other. */

@@ -5,176 +5,12 @@
 
 #include "interpose/entry/start.h"
 #include "state/command/event.h"
+#include "state/command/parts.h"
 #include "state/command/pieces.h"
-#include "tests/support/engine_rig.h"
+#include "state/driver/quirks.h"
+#include "tests/state/command/slices_rig.h"
 
 /* Launches in pieces: what a program sees is one launch, wherever its pieces run. */
-
-#define CONFIG "[one] name=one type=cpu base=1 [two] name=two type=cpu base=1"
-
-/* The work of an item is what makes a launch long; the loop's end is not known to the compiler. */
-static const char source[] =
-    "uint work(uint x, uint rounds)\n"
-    "{ for (uint i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u; return x; }\n"
-    "kernel void plain(global uint *out, uint rounds, uint w, uint h) {\n"
-    "  size_t at = (get_global_id(2) * h + get_global_id(1)) * w + get_global_id(0);\n"
-    "  uint x = at ^ get_local_id(0) << 8 ^ get_local_id(1) << 16 ^ get_local_id(2) << 24 ^\n"
-    "           get_local_size(0) << 4 ^ get_local_size(1) << 12 ^ get_local_size(2) << 20 ^\n"
-    "           get_work_dim() << 28;\n"
-    "  out[at] += work(x, rounds); }\n"
-    "kernel void waits(global uint *out, uint rounds, uint w, uint h) {\n"
-    "  size_t at = get_global_id(0);\n"
-    "  while (atomic_or(&out[at], 0) == 77) ;\n"
-    "  out[at] = work(at, rounds); }\n";
-
-struct scene {
-    struct engine_rig rig;
-    struct engine_program program;
-    cl_kernel kernel;
-    cl_mem out;
-    cl_uint *words, *wanted;
-    size_t count;
-};
-
-/* As in the source, by squaring: x -> a * x + c. */
-static cl_uint work(cl_uint x, cl_uint rounds)
-{
-    cl_uint a = 1664525u, c = 1013904223u;
-    for (; rounds; rounds >>= 1) {
-        if (rounds & 1)
-            x = a * x + c;
-        c = a * c + c;
-        a = a * a;
-    }
-    return x;
-}
-
-static void scene_open(struct scene *s, const char *config, const char *slice_ms, const char *name,
-                       cl_command_queue_properties properties, size_t count)
-{
-    memset(s, 0, sizeof(*s));
-    setenv(START_ENV_SLICE, slice_ms, 1);
-    if (config)
-        engine_rig_open(&s->rig, config);
-    else
-        engine_rig_open_pocl(&s->rig, "basic pthread");
-    const char *text = source;
-    cl_int error;
-    engine_program_open(&s->rig, properties, NULL, &s->program);
-    s->program.program = clCreateProgramWithSource(s->program.context, 1, &text, NULL, &error);
-    OK(error);
-    /* For work-groups that do not divide a launch. */
-    OK(clBuildProgram(s->program.program, 0, NULL, "-cl-std=CL2.0", NULL, NULL));
-    s->kernel = engine_kernel(s->program.program, name);
-    s->count = count;
-    s->words = calloc(count, sizeof(*s->words));
-    s->wanted = calloc(count, sizeof(*s->wanted));
-    s->out = engine_buffer(s->program.context, CL_MEM_COPY_HOST_PTR, count * sizeof(*s->words),
-                           s->words);
-}
-
-static void scene_close(struct scene *s)
-{
-    OK(clReleaseMemObject(s->out));
-    OK(clReleaseKernel(s->kernel));
-    engine_program_close(&s->program);
-    free(s->words);
-    free(s->wanted);
-}
-
-static struct residence *residence_of(const struct scene *s)
-{
-    struct context *context = (struct context *)s->program.context;
-    return context->at[atomic_load(&context->place[0])];
-}
-
-struct shape {
-    cl_uint dims;
-    size_t offset[3], global[3], local[3];
-};
-
-static void set_args(const struct scene *s, cl_uint rounds, cl_uint w, cl_uint h)
-{
-    OK(clSetKernelArg(s->kernel, 0, sizeof(cl_mem), &s->out));
-    OK(clSetKernelArg(s->kernel, 1, sizeof(rounds), &rounds));
-    OK(clSetKernelArg(s->kernel, 2, sizeof(w), &w));
-    OK(clSetKernelArg(s->kernel, 3, sizeof(h), &h));
-}
-
-static cl_event launch(struct scene *s, const struct shape *shape, cl_uint rounds)
-{
-    cl_event event;
-    set_args(s, rounds, (cl_uint)(shape->offset[0] + shape->global[0]),
-             (cl_uint)(shape->dims > 1 ? shape->offset[1] + shape->global[1] : 1));
-    OK(clEnqueueNDRangeKernel(s->program.queue, s->kernel, shape->dims, shape->offset,
-                              shape->global, shape->local[0] ? shape->local : NULL, 0, NULL,
-                              &event));
-    return event;
-}
-
-/* What the whole launch adds, by the definition of its ids. */
-static void add_wanted(struct scene *s, const struct shape *shape, cl_uint rounds)
-{
-    size_t offset[3] = {0}, global[3] = {1, 1, 1}, local[3] = {1, 1, 1}, id[3];
-    for (cl_uint i = 0; i < shape->dims; i++) {
-        offset[i] = shape->offset[i];
-        global[i] = shape->global[i];
-        local[i] = shape->local[i];
-    }
-    for (id[2] = 0; id[2] < global[2]; id[2]++)
-        for (id[1] = 0; id[1] < global[1]; id[1]++)
-            for (id[0] = 0; id[0] < global[0]; id[0]++) {
-                size_t w = offset[0] + global[0], h = offset[1] + global[1], at;
-                cl_uint in[3], of[3];
-                at = ((offset[2] + id[2]) * h + offset[1] + id[1]) * w + offset[0] + id[0];
-                for (unsigned i = 0; i < 3; i++) {
-                    size_t left = global[i] - id[i] / local[i] * local[i];
-                    in[i] = (cl_uint)(id[i] % local[i]);
-                    of[i] = (cl_uint)(left < local[i] ? left : local[i]);
-                }
-                s->wanted[at] +=
-                    work((cl_uint)at ^ in[0] << 8 ^ in[1] << 16 ^ in[2] << 24 ^ of[0] << 4 ^
-                             of[1] << 12 ^ of[2] << 20 ^ shape->dims << 28,
-                         rounds);
-            }
-}
-
-static void check(struct scene *s)
-{
-    OK(clEnqueueReadBuffer(s->program.queue, s->out, CL_TRUE, 0, s->count * sizeof(*s->words),
-                           s->words, 0, NULL, NULL));
-    for (size_t i = 0; i < s->count; i++)
-        cr_assert_eq(s->words[i], s->wanted[i], "word %zu is %u, expected %u", i, s->words[i],
-                     s->wanted[i]);
-}
-
-static cl_int status_of(cl_event event)
-{
-    cl_int status;
-    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
-    return status;
-}
-
-static uint64_t launches(const struct scene *s, const char *device)
-{
-    return emu_shared_calls(s->rig.emu, device, "clEnqueueNDRangeKernel");
-}
-
-static bool is_cut(cl_event event)
-{
-    return ((struct event *)event)->parts != NULL;
-}
-
-/* One of some 200 ms, in hundreds of groups. */
-static const struct shape long_shape = {1, {0}, {4096}, {16}};
-#define LONG_ROUNDS 200000
-
-static void await_running(cl_event event)
-{
-    for (unsigned ms = 0; status_of(event) > CL_RUNNING && ms < 10000; ms++)
-        engine_rig_sleep(1);
-    cr_assert_eq(status_of(event), CL_RUNNING);
-}
 
 static bool is_uneven(const struct shape *shape)
 {
@@ -383,6 +219,127 @@ Test(slices, a_piece_that_fails_is_the_last_and_its_error_the_launchs)
     scene_close(&s);
 }
 
+Test(slices, a_piece_that_ends_in_an_error_is_the_last_too)
+{
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
+    cl_event warm = launch(&s, &long_shape, LONG_ROUNDS);
+    OK(clWaitForEvents(1, &warm));
+    uint64_t before = launches(&s, "one");
+    cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
+    cr_assert_eq(emu_shared_arm(s.rig.emu, "one", 4, "clEnqueueNDRangeKernel", EMU_ERROR_AT_END),
+                 0);
+    cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    cr_assert_eq(emu_shared_fired(s.rig.emu, "one"), 1);
+    cr_assert_eq(status_of(event), CL_OUT_OF_RESOURCES);
+    /* Two that were given before, four, and one beside the one that failed. */
+    cr_assert_leq(launches(&s, "one") - before, 7, "pieces go on after an error");
+    OK(clReleaseEvent(event));
+    /* What comes behind it runs, and so does the next launch. */
+    event = launch(&s, &long_shape, LONG_ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    OK(clReleaseEvent(event));
+    OK(clReleaseEvent(warm));
+    scene_close(&s);
+}
+
+/* Of pieces that are gone by then: what they say is not of those that have their part now. */
+Test(slices, reports_that_come_late_end_nothing)
+{
+    struct scene s;
+    cl_int error;
+    scene_open(&s, "[one] name=one type=cpu base=1 callbacks=late [two] name=two type=cpu base=1",
+               "5", "plain", 0, 4096);
+    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
+    OK(error);
+    for (unsigned n = 0; n < 3; n++) {
+        cl_event event = launch(&s, &long_shape, LONG_ROUNDS);
+        add_wanted(&s, &long_shape, LONG_ROUNDS);
+        OK(clEnqueueReadBuffer(other, s.out, CL_TRUE, 0, s.count * sizeof(*s.words), s.words, 1,
+                               &event, NULL));
+        for (size_t i = 0; i < s.count; i++)
+            cr_assert_eq(s.words[i], s.wanted[i], "it ended before its last piece");
+        OK(clReleaseEvent(event));
+    }
+    OK(clReleaseCommandQueue(other));
+    scene_close(&s);
+}
+
+struct canceled {
+    struct scene *scene;
+    atomic_bool cancel;
+    struct move_report report;
+};
+
+static void *move_canceled(void *data)
+{
+    struct canceled *canceled = data;
+    struct engine_rig *rig = &canceled->scene->rig;
+    struct move_request request = {.target = engine_rig_key(rig, "two"),
+                                   .cancel = &canceled->cancel};
+    move_run(&request, &canceled->report);
+    return NULL;
+}
+
+Test(slices, go_on_after_a_move_that_was_cancelled)
+{
+    struct scene s;
+    pthread_t mover;
+    scene_open(&s, "[one] name=one type=cpu base=1 [two] name=two type=cpu base=1 build_ms=2000",
+               "5", "plain", 0, 4096);
+    struct canceled canceled = {.scene = &s};
+    cl_event event = launch(&s, &long_shape, 4 * LONG_ROUNDS);
+    add_wanted(&s, &long_shape, 4 * LONG_ROUNDS);
+    await_running(event);
+    cr_assert_eq(pthread_create(&mover, NULL, move_canceled, &canceled), 0);
+    engine_rig_sleep(50);
+    atomic_store(&canceled.cancel, true);
+    cr_assert_eq(pthread_join(mover, NULL), 0);
+    cr_assert_eq(canceled.report.result, MOVE_CANCELED);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    check(&s);
+    OK(clReleaseEvent(event));
+    scene_close(&s);
+}
+
+static uint64_t given(cl_event event)
+{
+    return is_cut(event) ? ((struct event *)event)->parts->serial : 0;
+}
+
+/* POCL, which fails where one kernel runs with an offset and without one side by side. */
+Test(slices, are_alone_where_a_driver_mixes_offsets_up)
+{
+    struct scene s;
+    cl_int error;
+    scene_open(&s, NULL, "5", "plain", 0, 4096);
+    cr_assert(residence_of(&s)->device->quirks & QUIRK_OFFSETS_MIXED);
+    cl_event event = launch(&s, &long_shape, 2 * LONG_ROUNDS);
+    add_wanted(&s, &long_shape, 2 * LONG_ROUNDS);
+    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
+    OK(error);
+    cr_assert_eq(status_of(event), CL_COMPLETE, "there was a second queue beside pieces");
+    cr_assert_gt(given(event), 2);
+    OK(clReleaseEvent(event));
+    /* With two there are no pieces... */
+    event = launch(&s, &long_shape, LONG_ROUNDS);
+    add_wanted(&s, &long_shape, LONG_ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_leq(given(event), 1);
+    OK(clReleaseEvent(event));
+    /* ...and with one there are again. */
+    OK(clReleaseCommandQueue(other));
+    event = launch(&s, &long_shape, LONG_ROUNDS);
+    add_wanted(&s, &long_shape, LONG_ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_gt(given(event), 2);
+    OK(clReleaseEvent(event));
+    check(&s);
+    scene_close(&s);
+}
+
 Test(slices, a_device_lost_in_the_middle_ends_the_launch_in_an_error)
 {
     struct scene s;
@@ -419,6 +376,19 @@ Test(slices, a_kernel_that_may_wait_for_another_group_is_not_cut)
     OK(clWaitForEvents(1, &event));
     cr_assert_eq(launches(&s, "one"), before + 1);
     OK(clReleaseEvent(event));
+    /* Which is told, of each kernel once. */
+    struct pace_refusal whole[STATUS_WHOLE_MAX];
+    cl_kernel other = engine_kernel(s.program.program, "waits");
+    OK(clSetKernelArg(other, 0, sizeof(cl_mem), &s.out));
+    for (cl_uint i = 1; i < 4; i++)
+        OK(clSetKernelArg(other, i, sizeof(i), &i));
+    OK(clEnqueueNDRangeKernel(s.program.queue, other, 1, NULL, long_shape.global, long_shape.local,
+                              0, NULL, NULL));
+    OK(clFinish(s.program.queue));
+    OK(clReleaseKernel(other));
+    cr_assert_eq(status_whole(whole), 1);
+    cr_assert_str_eq(whole[0].kernel, "waits");
+    cr_assert(strstr(whole[0].reason, "may wait for another work-group"));
     scene_close(&s);
 }
 
@@ -457,18 +427,75 @@ Test(slices, the_cursor_covers_every_group_once)
         struct launch_space space = {1, &cases[i].offset, &cases[i].global, &cases[i].local};
         struct pieces pieces;
         size_t next = cases[i].offset, end = next + cases[i].global;
-        cr_assert(pieces_begin(&space, residence_of(&s), &pieces));
+        cr_assert(pieces_begin(&space, residence_of(&s), false, &pieces));
         while (!pieces_are_given(&pieces)) {
-            pieces_plan(&pieces, cases[i].take);
+            pieces_take(&pieces, cases[i].take);
             cr_assert_eq(pieces_offset(&pieces), next);
             cr_assert_leq(next, INT32_MAX, "NVIDIA's driver would lose bits of it");
             next += pieces_size(&pieces);
             cr_assert(next == end || (next - cases[i].offset) % cases[i].local == 0);
             cr_assert(next == end || pieces_size(&pieces) == cases[i].take * cases[i].local);
             cr_assert_geq(pieces_size(&pieces), cases[i].local);
-            pieces_take(&pieces);
         }
         cr_assert_eq(next, end);
+    }
+    scene_close(&s);
+}
+
+/* Whoever takes groups from the end, and gives some of them back. */
+Test(slices, others_may_take_groups_from_the_end)
+{
+    enum { GROUPS = 1001, LOCAL = 8 };
+    static const size_t global = GROUPS * LOCAL - 3, local = LOCAL, offset = 5;
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", 0, 16);
+    for (unsigned seed = 1; seed <= 200; seed++) {
+        struct launch_space space = {1, &offset, &global, &local};
+        struct pieces pieces;
+        bool done[GROUPS] = {false};
+        struct groups *kept = NULL;
+        srand(seed);
+        cr_assert(pieces_begin(&space, residence_of(&s), false, &pieces));
+        while (!pieces_are_given(&pieces)) {
+            size_t at, count;
+            unsigned what = (unsigned)rand() % 4;
+            if (what == 0 && (count = pieces_claim(&pieces, 1 + (size_t)rand() % 40, &at)) != 0) {
+                struct groups *list = malloc(sizeof(*list));
+                *list = (struct groups){kept, at, count};
+                kept = list;
+                cr_assert(count > 1 || at + count != GROUPS, "the last, smaller one alone");
+            } else if (what == 1 || pieces_none_left(&pieces)) {
+                for (struct groups *list = kept; list && what % 2; list = list->next)
+                    for (size_t i = 0; i < list->count; i++)
+                        cr_assert_not(done[list->at + i]);
+                if (kept && rand() % 2) {
+                    pieces_give_back(&pieces, kept);
+                    kept = NULL;
+                }
+                while (kept) {
+                    struct groups *next = kept->next;
+                    for (size_t i = 0; i < kept->count; i++)
+                        done[kept->at + i] = true;
+                    pieces_arrived(&pieces, kept->count);
+                    free(kept);
+                    kept = next;
+                }
+            } else if (!pieces_none_left(&pieces)) {
+                pieces_take(&pieces, 1 + (size_t)rand() % 40);
+                if (rand() % 8 == 0) {
+                    pieces_untake(&pieces);
+                    continue;
+                }
+                for (size_t i = 0; i < pieces.count; i++) {
+                    cr_assert_not(done[pieces.at + i], "group %zu twice", pieces.at + i);
+                    done[pieces.at + i] = true;
+                }
+                cr_assert(pieces.count > 1 || pieces.at + 1 != GROUPS);
+            }
+        }
+        for (size_t i = 0; i < GROUPS; i++)
+            cr_assert(done[i], "seed %u: group %zu was never given", seed, i);
+        pieces_finish(&pieces);
     }
     scene_close(&s);
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "state/base/pages.h"
 #include "tests/state/driver/cost_worlds.h"
 
 /* Figures as seen on an H200 beside 16 cores. */
@@ -232,7 +233,8 @@ Test(cost, the_prediction_is_near_a_simulation)
 
 Test(cost, a_way_goes_straight_where_a_ring_does_not_pay)
 {
-    const struct host_figures host = {copy_stage, ring_stage};
+    const struct host_figures host = {
+        .copy = copy_stage, .out = copy_stage, .fresh = copy_stage, .ring = ring_stage};
     struct link_figures link = {
         read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 30e-6, 10.3 * GB}};
     struct cost_way way = {
@@ -256,9 +258,42 @@ Test(cost, a_way_goes_straight_where_a_ring_does_not_pay)
     cr_assert_eq(places.copy, COST_STAGES_MAX);
 }
 
+Test(cost, pages_that_are_to_be_made_take_threads_of_their_own)
+{
+    const struct host_figures host = {.copy = {COST_WORK, 5e-6, 8 * GB},
+                                      .out = {COST_WORK, 5e-6, 12 * GB},
+                                      .fresh = {COST_WORK, 5e-6, 4 * GB},
+                                      .ring = ring_stage};
+    struct link_figures link = {
+        read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 30e-6, 10.3 * GB}};
+    struct cost_way way = {
+        .from = &link, .host = &host, .total = 8 * GIB, .cores = 64, .link = true};
+    struct cost_choice warm, fresh;
+    struct cost_places places;
+    cost_route(&way, &warm, &places);
+    way.fresh = true;
+    cost_route(&way, &fresh, &places);
+    cr_assert_gt(fresh.threads[places.copy], warm.threads[places.copy]);
+    /* PAGES_THREADS make pages while a third as many copy, which takes a third as long. */
+    cr_assert_eq(fresh.threads[places.copy], PAGES_THREADS + PAGES_THREADS / 3);
+    cr_assert_gt(fresh.seconds, warm.seconds);
+    way.cores = 1; /* straight, into pages that are made before */
+    cost_route(&way, &fresh, &places);
+    cr_assert_eq(fresh.chunk, 0);
+    cr_assert_float_eq(fresh.seconds, 8 * GIB / (18.6 * GB) + 8 * GIB / (4 * GB), 0.001);
+    way =
+        (struct cost_way){.to = &link, .host = &host, .total = 8 * GIB, .cores = 64, .link = true};
+    cost_route(&way, &warm, &places);
+    way.fresh = true; /* nothing is written there */
+    cost_route(&way, &fresh, &places);
+    cr_assert_eq(fresh.threads[places.copy], warm.threads[places.copy]);
+    cr_assert_eq(fresh.seconds, warm.seconds);
+}
+
 Test(cost, few_bytes_and_shared_memory_need_no_figures)
 {
-    const struct host_figures host = {copy_stage, ring_stage};
+    const struct host_figures host = {
+        .copy = copy_stage, .out = copy_stage, .fresh = copy_stage, .ring = ring_stage};
     const struct link_figures link = {
         read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 40e-6, 10.3 * GB}};
     struct cost_way way = {.to = &link, .host = &host, .total = MIB, .cores = 16, .link = true};
@@ -286,7 +321,8 @@ Test(cost, few_bytes_and_shared_memory_need_no_figures)
 
 Test(cost, work_on_the_way_gets_threads_by_what_it_costs)
 {
-    const struct host_figures host = {copy_stage, ring_stage};
+    const struct host_figures host = {
+        .copy = copy_stage, .out = copy_stage, .fresh = copy_stage, .ring = ring_stage};
     const struct link_figures link = {read_stage, read_stage, read_stage, read_stage};
     struct cost_stage work = {COST_WORK, 5e-6, 4.3 * GB};
     struct cost_way way = {

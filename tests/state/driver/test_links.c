@@ -2,6 +2,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -85,7 +87,11 @@ Test(links, figures_come_back_as_they_were_kept)
 {
     struct links links;
     struct link_figures found, kept = figures_of(5);
-    struct host_figures host = {{COST_WORK, 5e-6, 8e9}, {COST_RING, 1e-4, 14e9}}, found_host;
+    struct host_figures host = {.copy = {COST_WORK, 5e-6, 8e9},
+                                .out = {COST_WORK, 5e-6, 13e9},
+                                .fresh = {COST_WORK, 5e-6, 6e9},
+                                .ring = {COST_RING, 1e-4, 14e9}},
+                        found_host;
     uint64_t before = (uint64_t)time(NULL), when = 0;
     begin(&links);
     cr_assert_eq(find(&links, &found), -ENOENT);
@@ -295,6 +301,43 @@ Test(links, several_processes_keep_and_find_at_once)
         cr_assert_eq(waitpid(writers[w], &status, 0), writers[w]);
         cr_assert_eq(status, 0);
     }
+    (void)only_file(&links);
+}
+
+static void *keep_on(void *links)
+{
+    for (int i = 1; i < 300; i++)
+        keep(links, i);
+    return NULL;
+}
+
+Test(links, several_threads_keep_at_once)
+{
+    struct links links;
+    struct link_figures found;
+    pthread_t threads[4];
+    begin(&links);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, keep_on, &links), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert_eq(find(&links, &found), 0);
+    (void)only_file(&links);
+}
+
+/* No signal ends who measured. */
+Test(links, where_no_file_may_grow_nothing_is_kept)
+{
+    struct rlimit limit = {0, RLIM_INFINITY};
+    struct links links;
+    struct link_figures found, figures = figures_of(5);
+    begin(&links);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_eq(links_keep(&links, &key, &info, &figures), -EFBIG);
+    limit.rlim_cur = RLIM_INFINITY;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_eq(find(&links, &found), -ENOENT);
+    keep(&links, 6);
     (void)only_file(&links);
 }
 

@@ -8,6 +8,7 @@
 #include "state/memory/replica.h"
 #include "state/room/room.h"
 #include "tests/support/engine_rig.h"
+#include "tests/support/repeat.h"
 
 /* What is compared before it is copied: each byte beside a model that has them all. */
 
@@ -497,8 +498,8 @@ static void fails(struct world *w, unsigned end, const char *function, unsigned 
                   unsigned *ret_whole, unsigned *ret_failed)
 {
     const char *name = end ? "two" : "one";
-    residence_digest_finish(w->context->at[0]); /* as if it was not needed yet */
-    residence_digest_finish(w->context->at[TARGET]);
+    residence_tool_finish(w->context->at[0], RESIDENCE_DIGEST); /* as if it was not needed yet */
+    residence_tool_finish(w->context->at[TARGET], RESIDENCE_DIGEST);
     set_words(w, pick(w, WORDS - 10), 10, n);
     OK(clFinish(w->p.queue));
     cr_assert_eq(gate_close(0), 0);
@@ -539,7 +540,7 @@ Test(compare, what_cannot_be_digested_is_copied, .timeout = 120)
     cr_assert(failed > 0);
     /* It is not asked again, for good. */
     uint64_t asked = launches(&w, "one");
-    residence_digest_finish(w.context->at[0]);
+    residence_tool_finish(w.context->at[0], RESIDENCE_DIGEST);
     cr_assert_eq(emu_shared_arm(w.rig.emu, "one", 1, "clBuildProgram", 0), 0);
     for (unsigned i = 0; i < 3; i++) {
         set_words(&w, 0, 1, i);
@@ -592,21 +593,11 @@ Test(compare, is_canceled, .timeout = 60)
  * Whole moves, of a program that goes on writing.
  */
 
-struct running {
-    struct world *world;
-    atomic_bool end;
-    cl_uint rounds;
-};
-
-static void *run_on(void *data)
+static void run_on(void *data, unsigned round)
 {
-    struct running *running = data;
-    while (!atomic_load(&running->end)) {
-        cl_uint round = ++running->rounds;
-        set_words(running->world, (round % 3) * 20000, 200, round);
-        OK(clFinish(running->world->p.queue));
-    }
-    return NULL;
+    struct world *w = data;
+    set_words(w, (round % 3) * 20000, 200, round);
+    OK(clFinish(w->p.queue));
 }
 
 static void check_all(struct world *w)
@@ -624,18 +615,17 @@ Test(compare, a_busy_program_is_moved_with_little_more_than_its_bytes, .timeout 
                "own_memory=yes link_mb_s=200 [three] name=three base=1 own_memory=yes",
                0);
     for (unsigned i = 0; i < ARRAY_SIZE(ways); i++) {
-        struct running running = {.world = &w};
+        struct repeat running;
         struct move_report report;
-        pthread_t thread;
-        cr_assert_eq(pthread_create(&thread, NULL, run_on, &running), 0);
-        while (running.rounds < 3)
+        repeat_begin(&running, run_on, &w);
+        while (atomic_load(&running.rounds) < 3)
             engine_rig_sleep(1);
         cr_assert_eq(engine_rig_move(&w.rig, ways[i], &report), MOVE_DONE, "%s", report.reason);
         /* What waits for the program to be resumed is the test's own thread. */
-        atomic_store(&running.end, true);
+        atomic_store(&running.stop, true);
         if (!ways[i])
             engine_rig_moves(&w.rig, ways[++i]);
-        pthread_join(thread, NULL);
+        repeat_end(&running);
         check_all(&w);
         cr_assert_leq(report.bytes, BYTES * 13 / 10, "%llu bytes of %zu",
                       (unsigned long long)report.bytes, BYTES);

@@ -1,12 +1,12 @@
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "state/base/work.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "tests/state/move/test_moves_common.h"
+#include "tests/support/repeat.h"
 
 /* Devices that a program is made ready for: what is made there ahead, who takes it over, and when
  * it goes. */
@@ -359,55 +359,41 @@ Test(ready, it_ends_with_the_process)
 
 /* The program goes on with everything while it is made ready and let go of, over and over. */
 
-static struct {
-    struct engine_rig rig;
-    atomic_bool stop;
-    unsigned made, failed;
-} busy;
-
-static void *build_on(void *data)
+static void build_on(void *data, unsigned round)
 {
-    struct engine_program *p = data;
+    const struct engine_program *p = data;
     const char *text = SOURCE;
-    for (cl_uint i = 0; !atomic_load(&busy.stop); i++, busy.made++) {
-        cl_int error;
-        cl_program program = clCreateProgramWithSource(p->context, 1, &text, NULL, &error);
-        busy.failed += error != CL_SUCCESS;
-        busy.failed += clBuildProgram(program, 0, NULL, "", NULL, NULL) != CL_SUCCESS;
-        cl_kernel kernel = clCreateKernel(program, i % 2 ? "add" : "share", &error);
-        busy.failed += error != CL_SUCCESS || clReleaseKernel(kernel) != CL_SUCCESS;
-        busy.failed += clReleaseProgram(program) != CL_SUCCESS;
-    }
-    return NULL;
+    cl_int error;
+    cl_program program = clCreateProgramWithSource(p->context, 1, &text, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    OK(clReleaseKernel(engine_kernel(program, round % 2 ? "add" : "share")));
+    OK(clReleaseProgram(program));
 }
 
 Test(ready, a_program_that_builds_on_notices_nothing, .timeout = 240)
 {
     struct engine_program p;
     struct move_report report;
-    pthread_t thread;
-    engine_rig_open(&busy.rig, THREE);
-    engine_program_open(&busy.rig, 0, SOURCE, &p);
-    cr_assert_eq(pthread_create(&thread, NULL, build_on, &p), 0);
+    struct engine_rig rig;
+    struct repeat builds;
+    engine_rig_open(&rig, THREE);
+    engine_program_open(&rig, 0, SOURCE, &p);
+    repeat_begin(&builds, build_on, &p);
     for (int i = 0; i < 60; i++) {
         const char *other = strcmp(place_of_seat(), "one") == 0 ? "two" : "one";
-        enum move_result result = prewarm(&busy.rig, i % 2 ? "three" : other, &report);
+        enum move_result result = prewarm(&rig, i % 2 ? "three" : other, &report);
         cr_assert_eq(result, MOVE_DONE, "%s", report.reason);
         if (i % 4 == 3)
             cr_assert_eq(move_cool(NULL, 0), 0);
         if (i % 10 == 9)
-            (void)engine_rig_move(&busy.rig, other, &report);
+            (void)engine_rig_move(&rig, other, &report);
     }
-    atomic_store(&busy.stop, true);
-    cr_assert_eq(pthread_join(thread, NULL), 0);
-    cr_assert_eq(busy.failed, 0);
-    cr_assert_gt(busy.made, 0);
+    repeat_end(&builds);
+    cr_assert_gt(atomic_load(&builds.rounds), 0);
     (void)!move_cool(NULL, 0);
-    engine_rig_moves(&busy.rig, NULL);
-    static const char *const names[] = {"one", "two", "three"};
-    for (int i = 0; i < 3; i++)
-        cr_expect(engine_rig_empties(&busy.rig, names[i]), "alive on %s: %s", names[i],
-                  engine_rig_alive(&busy.rig, names[i]));
-    engine_rig_moves(&busy.rig, "one");
+    engine_rig_moves(&rig, NULL);
+    engine_rig_ends_empty(&rig);
+    engine_rig_moves(&rig, "one");
     engine_program_close(&p);
 }

@@ -444,6 +444,47 @@ Test(lost, an_error_of_a_device_that_answers_is_no_loss, .timeout = 60)
     free(rig.devices);
 }
 
+static void *wait_for_all(void *data)
+{
+    struct play *play = data;
+    (void)clFinish(play->program.queue);
+    return NULL;
+}
+
+/* exit() with the device lost in the middle of a command that one thread waits for, and another
+ * asked to be called back of. */
+static void exit_without(const char *how)
+{
+    static struct engine_rig rig;
+    static struct play play;
+    char config[64];
+    const size_t global = COUNT;
+    pthread_t waiter;
+    cl_event event;
+    snprintf(config, sizeof(config), "%s launch_ms=200", how);
+    open_rig(&rig, config, "");
+    cr_assert(begin(&play, &rig));
+    cl_uint n = 1;
+    OK(clSetKernelArg(play.kernel, 2, sizeof(n), &n));
+    OK(clEnqueueNDRangeKernel(play.program.queue, play.kernel, 1, NULL, &global, NULL, 0, NULL,
+                              &event));
+    watch(&play, event);
+    cr_assert_eq(pthread_create(&waiter, NULL, wait_for_all, &play), 0);
+    engine_rig_sleep(20);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    exit(7);
+}
+
+Test(lost, a_program_whose_device_failed_ends, .timeout = 60, .exit_code = 7)
+{
+    exit_without("");
+}
+
+Test(lost, a_program_whose_device_hangs_ends, .timeout = 60, .exit_code = 7)
+{
+    exit_without("lost_hangs=yes");
+}
+
 /* Nobody waits in the driver: who looks at events notices. */
 Test(lost, a_callback_comes_of_a_command_that_never_ends, .timeout = 60)
 {

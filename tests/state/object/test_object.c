@@ -324,54 +324,59 @@ Test(object, a_mover_may_walk_while_the_program_creates_and_releases)
     cr_assert_eq(object_count(OBJECT_KERNEL), 0);
 }
 
-static atomic_bool was_released;
-static void *release_one(void *thing)
+/* What another thread does to an object. */
+struct beside {
+    void (*act)(void *object);
+    struct thing *thing;
+    atomic_bool done;
+    pthread_t thread;
+};
+
+static void *act_beside(void *of)
 {
-    object_release(thing);
-    atomic_store(&was_released, true);
+    struct beside *beside = of;
+    beside->act(beside->thing);
+    atomic_store(&beside->done, true);
     return NULL;
+}
+
+/* It begins behind a closed gate, and is looked at for so long. True: it ended. */
+static bool ends_behind_the_gate(struct beside *beside, int ms)
+{
+    const struct timespec moment = {0, 1000000};
+    cr_assert_eq(gate_close(0), 0);
+    cr_assert_eq(pthread_create(&beside->thread, NULL, act_beside, beside), 0);
+    for (int i = 0; i < ms && !atomic_load(&beside->done); i++)
+        nanosleep(&moment, NULL);
+    bool ended = atomic_load(&beside->done);
+    gate_open();
+    pthread_join(beside->thread, NULL);
+    return ended;
+}
+
+static void release(void *object)
+{
+    (void)object_release(object);
 }
 
 /* With it the program may let go of host memory that a mover copies, though the mover holds the
  * object. */
 Test(object, the_programs_last_reference_does_not_pass_a_closed_gate)
 {
-    const struct timespec moment = {0, 50000000};
-    struct thing *thing = publish(OBJECT_MEMORY);
-    pthread_t program;
-    object_hold(thing);
-    cr_assert_eq(gate_close(0), 0);
-    cr_assert_eq(pthread_create(&program, NULL, release_one, thing), 0);
-    nanosleep(&moment, NULL);
-    cr_assert_not(atomic_load(&was_released));
-    gate_open();
-    pthread_join(program, NULL);
-    cr_assert(atomic_load(&was_released));
-    object_unhold(thing);
-}
-
-static void *unhold_one(void *thing)
-{
-    object_unhold(thing);
-    atomic_store(&was_released, true);
-    return NULL;
+    struct beside program = {.act = release, .thing = publish(OBJECT_MEMORY)};
+    object_hold(program.thing);
+    cr_assert_not(ends_behind_the_gate(&program, 50));
+    cr_assert(atomic_load(&program.done));
+    object_unhold(program.thing);
 }
 
 /* A mover has the gate for as long as a kernel runs: who tells the agent of the program meanwhile
  * must not wait for it. */
 Test(object, who_looks_at_an_object_lets_go_of_it_while_the_gate_is_closed)
 {
-    const struct timespec moment = {0, 1000000};
-    struct thing *thing = publish(OBJECT_CONTEXT);
-    pthread_t reader;
-    object_hold(thing);
-    cr_assert_eq(gate_close(0), 0);
-    cr_assert_eq(pthread_create(&reader, NULL, unhold_one, thing), 0);
-    for (int i = 0; i < 10000 && !atomic_load(&was_released); i++)
-        nanosleep(&moment, NULL);
-    cr_assert(atomic_load(&was_released));
-    gate_open();
-    pthread_join(reader, NULL);
-    object_release(thing);
+    struct beside reader = {.act = object_unhold, .thing = publish(OBJECT_CONTEXT)};
+    object_hold(reader.thing);
+    cr_assert(ends_behind_the_gate(&reader, 10000));
+    object_release(reader.thing);
     cr_assert_eq(destroyed, 1);
 }

@@ -410,6 +410,41 @@ Test(seats, a_rollback_does_not_wait_for_a_slow_call)
     duo_close(&d);
 }
 
+static void *cancel_soon(void *cancel)
+{
+    engine_rig_sleep(200);
+    atomic_store((atomic_bool *)cancel, true);
+    return NULL;
+}
+
+/* M4: without a deadline it would wait for as long as the call takes. */
+Test(seats, a_move_that_waits_for_a_slow_call_is_canceled)
+{
+    static struct duo d;
+    static atomic_bool cancel;
+    struct slow slow = {.d = &d};
+    struct move_report report;
+    pthread_t thread, canceler;
+    cl_uint word = 0;
+    duo_open(&d, "[one] name=one launch_ms=3000 [two] name=two [three] name=three");
+    OK(clSetKernelArg(d.add[0], 0, sizeof(cl_mem), &d.buffer));
+    OK(clSetKernelArg(d.add[0], 1, sizeof(word), &word));
+    cr_assert_eq(pthread_create(&thread, NULL, launch_slowly, &slow), 0);
+    while (emu_shared_calls(d.rig.emu, "one", "clEnqueueNDRangeKernel") == 0)
+        engine_rig_sleep(1);
+    cr_assert_eq(pthread_create(&canceler, NULL, cancel_soon, &cancel), 0);
+    struct move_request request = {.target = engine_rig_key(&d.rig, "three"), .cancel = &cancel};
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_CANCELED, "%s", report.reason);
+    cr_assert_not(atomic_load(&slow.done), "it waited for the call");
+    cr_assert_eq(pthread_join(canceler, NULL), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    check(&d, 1, "canceled");
+    moves(&d, 0, "three");
+    check(&d, 0, "moved");
+    duo_close(&d);
+}
+
 /* What a rollback had to leave is the next move's target. */
 Test(seats, a_move_takes_over_what_a_rollback_left)
 {

@@ -198,7 +198,9 @@ Test(kernel, a_snapshot_keeps_the_arguments_of_its_time)
     cr_assert_eq(kernel_snapshot_memory(snapshot, 1, &writes), memory);
     cr_assert(!writes);
     cr_assert_null(kernel_snapshot_memory(snapshot, 2, &writes));
-    cr_assert_eq(kernel_snapshot_make(snapshot, pair.context->at[HOME], HOME, &real), CL_SUCCESS);
+    cr_assert_eq(kernel_snapshot_make(snapshot, pair.context->at[HOME], HOME,
+                                      kernel->program->real[HOME], &real),
+                 CL_SUCCESS);
     pair_run(pair.context->at[HOME], real, numbers, 4);
     cr_assert_eq(numbers[0], 1);
     cr_assert_eq(numbers[1], 3);

@@ -1,5 +1,4 @@
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "state/object/usage.h"
 #include "state/recipe/container.h"
 #include "tests/state/program/pair.h"
+#include "tests/support/repeat.h"
 
 static const struct recipe_constant *const no_constants = NULL;
 static const struct program_notify nobody = {NULL, NULL};
@@ -184,22 +184,11 @@ Test(program, kernels_forbid_a_rebuild_until_they_are_released)
     cr_assert_eq(program_build(program, 1, NULL, nobody), CL_SUCCESS);
 }
 
-struct builder {
-    struct program *program;
-    atomic_bool stop;
-    unsigned built;
-};
-
-static void *build_always(void *data)
+static void build(void *program, unsigned round)
 {
-    struct builder *builder = data;
-    while (!atomic_load(&builder->stop)) {
-        char options[32];
-        snprintf(options, sizeof(options), "-DX=%u", builder->built + 1);
-        cr_assert_eq(program_build(builder->program, 1, options, nobody), CL_SUCCESS);
-        builder->built++;
-    }
-    return NULL;
+    char options[32];
+    snprintf(options, sizeof(options), "-DX=%u", round);
+    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
 }
 
 /* A mover follows the recipe elsewhere, again and again, while the program builds; in the end the
@@ -207,26 +196,24 @@ static void *build_always(void *data)
 Test(program, builds_and_a_mover_do_not_disturb_each_other)
 {
     struct pair pair;
-    pthread_t thread;
+    struct repeat builds;
     pair_init(&pair);
-    struct builder builder = {.program =
-                                  pair_source(&pair, "kernel void k(global int *a) { *a = X; }")};
-    cr_assert_eq(program_build(builder.program, 1, "-DX=0", nobody), CL_SUCCESS);
-    cr_assert_eq(pthread_create(&thread, NULL, build_always, &builder), 0);
+    struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = X; }");
+    build(program, 0);
+    repeat_begin(&builds, build, program);
     for (int i = 0; i < 10; i++)
-        cr_assert_eq(program_make_real(builder.program, pair.other, OTHER), CL_SUCCESS);
+        cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
     cr_assert_eq(gate_close(0), 0);
-    cr_assert_eq(program_make_real(builder.program, pair.other, OTHER), CL_SUCCESS);
-    cr_assert_eq(builder.program->made[OTHER], builder.program->edition);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(program->made[OTHER], program->edition);
     gate_open();
     pair_move(&pair);
     struct timespec pause = {0, 300000000};
     nanosleep(&pause, NULL);
-    atomic_store(&builder.stop, true);
-    pthread_join(thread, NULL);
+    repeat_end(&builds);
     /* pair_move let the gate open in between: what was prepared may be a build behind. */
-    cr_assert_eq(program_make_real(builder.program, pair.other, OTHER), CL_SUCCESS);
-    cr_assert_eq(result(builder.program, pair.other, OTHER), (int)builder.built);
+    cr_assert_eq(program_make_real(program, pair.other, OTHER), CL_SUCCESS);
+    cr_assert_eq(result(program, pair.other, OTHER), (int)atomic_load(&builds.rounds));
 }
 
 Test(program, claims_only_what_its_source_says_for_certain)

@@ -1,4 +1,6 @@
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "state/program/kernel_traits.h"
@@ -129,11 +131,52 @@ Test(traits, what_may_wait_for_another_group_is_not_cut)
     expect_whole(samples, COUNT(samples), "may wait for another work-group");
 }
 
+/* Ours would take their place, or they that of ours. */
+Test(traits, macros_called_as_the_functions_are_in_the_way_where_those_are_needed)
+{
+    static const struct sample shadowed[] = {
+        {"#define get_group_id(d) 5\nkernel void k(global int *a) { a[get_num_groups(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_group_id(0)] = 1; }", "-D get_work_dim=f"},
+        {"#ifdef get_group_id\n#endif\nkernel void k(global int *a) { a[get_group_id(0)] = 1; }"},
+        {"#undef get_global_id\nkernel void k(global int *a) { a[get_group_id(0)] = 1; }"},
+        {"#if 1 && defined(get_global_size)\n#endif\n"
+         "kernel void k(global int *a) { a[get_group_id(0)] = 1; }"},
+    };
+    static const struct sample unneeded[] = {
+        {"#define get_group_id(d) 5\nkernel void k(global int *a) { a[get_global_id(0)] = 1; }"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[0] = CAT(get_work_, dim)(); }"},
+    };
+    static const struct sample others[] = {
+        {"#define ID get_global_id(0)\n#pragma get_group_id\n#error get_group_id\n"
+         "kernel void k(global int *a) { a[get_group_id(0)] = ID; }"},
+    };
+    expect_whole(shadowed, COUNT(shadowed), "macros called");
+    expect_cut(unneeded, COUNT(unneeded), false);
+    expect_cut(others, COUNT(others), true);
+}
+
+Test(traits, languages_before_2_0_have_even_groups_alone)
+{
+    cr_expect(traits_of("kernel void k() { }", "").even);
+    cr_expect(traits_of("kernel void k() { }", "-cl-std=CL1.2").even);
+    cr_expect_not(traits_of("kernel void k() { }", "-cl-std=CL2.0").even);
+    cr_expect_not(traits_of("kernel void k() { }", "-w -cl-std=CL3.0").even);
+}
+
 Test(traits, what_cannot_be_read_is_not_cut)
 {
     static const struct sample pasted[] = {
         {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get_, group_id)(0)] = 1; }"},
         {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get, _group_id)(0)] = 1; }"},
+        {"#define CAT(a, b) a%:%:b\nkernel void k(global int *a) { a[CAT(get_, group_id)(0)] = 1; "
+         "}"},
+        {"kernel void k(global int *a) { a[get_group_\\\nid(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_group_\\\r\nid(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_group_?\?/\nid(0)] = 1; }"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[get_group_id(0)] ="
+         " CAT(get_work_, dim)(); }"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[get_group_id(0)] ="
+         " CAT(get_global, _id)(1); }"},
     };
     static const struct sample broken[] = {
         {"#if A\nkernel void k(int a) {\n#else\nkernel void k(long a) {\n#endif\n}"},
@@ -164,6 +207,27 @@ Test(traits, what_cannot_be_read_is_not_cut)
     expect_whole(inner, COUNT(inner), "compiler's own");
     expect_whole(children, COUNT(children), "enqueues");
     expect_whole(pipes, COUNT(pipes), "pipe");
+}
+
+/* Each of so many calls the one before it: to follow them all takes more than the stack there is.
+ */
+Test(traits, calls_that_go_deep_are_not_followed)
+{
+    enum { FUNCTIONS = 100000, LINE = 40 };
+    static char source[(FUNCTIONS + 2) * LINE];
+    memset(source, ' ', sizeof(source) - 1);
+    char line[LINE] = "void f0(int *a) { }";
+    for (int i = 1; i < FUNCTIONS; i++) {
+        memcpy(&source[(i - 1) * LINE], line, strlen(line));
+        snprintf(line, sizeof(line), "void f%d(int *a) { f%d(a); }", i, i - 1);
+    }
+    char *kernel = &source[(FUNCTIONS - 1) * LINE];
+    snprintf(kernel, LINE, "kernel void k() { f%d(0); }", FUNCTIONS - 2);
+    struct sample deep = {source};
+    expect_whole(&deep, 1, "deeper");
+    /* And what a kernel does call, however much there is. */
+    snprintf(kernel, LINE, "kernel void k() { f%d(0); }", 150);
+    expect_cut(&deep, 1, false);
 }
 
 Test(traits, il_is_not_cut_and_neither_is_what_was_linked_with_it)

@@ -1,8 +1,10 @@
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <ftw.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "state/recipe/headers.h"
@@ -373,6 +375,23 @@ Test(headers, nothing_but_files_is_opened)
     struct recipe *recipe =
         kept("#include \"n.h\"\n#include \"d.h\"\n#include \"/dev/zero\"\n", "");
     cr_expect_null(recipe->headers);
+    recipe_unref(recipe);
+}
+
+/* A full disk, or a program that may not write: the build fails, and nothing is left. */
+Test(headers, a_folder_that_cannot_be_written_is_none)
+{
+    const struct rlimit none = {3, RLIM_INFINITY}, any = {RLIM_INFINITY, RLIM_INFINITY};
+    struct staged staged;
+    folder_put(".", "n.h", "#define N 7\n");
+    struct recipe *recipe = kept("#include \"n.h\"\n", "");
+    cr_assert_not_null(recipe->headers);
+    cr_assert_eq(remove("n.h"), 0);
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+    cr_assert_eq(headers_stage(recipe, &staged), -EFBIG);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &any), 0);
+    cr_expect_eq(rmdir(folder), 0, "nothing is left of it");
     recipe_unref(recipe);
 }
 

@@ -20,22 +20,35 @@ static uint8_t pattern(uint32_t seed, size_t index)
     return (uint8_t)(x >> 56);
 }
 
+/* The loops over bytes of one thread alone: ThreadSanitizer would take minutes for them. */
+#define LOOPS_ALONE __attribute__((no_sanitize("thread")))
+
+LOOPS_ALONE static void fill_part(char *bytes, uint32_t seed, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        bytes[i] = (char)pattern(seed, i);
+}
+
 static void fill(char *bytes, uint32_t seed, size_t size)
 {
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (char)pattern(seed, i);
+    fill_part(bytes, seed, 0, size);
 }
 
 /* Bytes [begin, end) are @seed's; those outside are @other's. */
 static void check(const char *bytes, size_t size, size_t begin, size_t end, uint32_t seed,
                   uint32_t other)
 {
-    for (size_t i = 0; i < size; i++) {
-        uint8_t wanted = pattern(i >= begin && i < end ? seed : other, i);
-        if ((uint8_t)bytes[i] != wanted)
-            cr_assert_fail("byte %zu of %zu (moved [%zu, %zu)): %d, wanted %d", i, size, begin, end,
-                           (uint8_t)bytes[i], wanted);
+    char *wanted = malloc(size + 1);
+    fill(wanted, other, size);
+    fill_part(wanted, seed, begin, end);
+    if (memcmp(bytes, wanted, size) != 0) {
+        size_t i = 0;
+        while (bytes[i] == wanted[i])
+            i++;
+        cr_assert_fail("byte %zu of %zu (moved [%zu, %zu)): %d, wanted %d", i, size, begin, end,
+                       (uint8_t)bytes[i], (uint8_t)wanted[i]);
     }
+    free(wanted);
 }
 
 enum way { DOWN, UP, ACROSS };
@@ -194,12 +207,18 @@ struct tally {
     _Atomic uint64_t size, sum, calls;
 };
 
-static void tally_run(void *data, const char *bytes, size_t size)
+LOOPS_ALONE static uint64_t squares(const char *bytes, size_t size)
 {
-    struct tally *tally = data;
     uint64_t sum = 0;
     for (size_t i = 0; i < size; i++)
         sum += (uint8_t)bytes[i] * (uint64_t)(uint8_t)bytes[i];
+    return sum;
+}
+
+static void tally_run(void *data, const char *bytes, size_t size)
+{
+    struct tally *tally = data;
+    uint64_t sum = squares(bytes, size);
     atomic_fetch_add(&tally->sum, sum);
     atomic_fetch_add(&tally->size, size);
     atomic_fetch_add(&tally->calls, 1);
@@ -663,6 +682,161 @@ Test(transfer, threads_block_signals_and_live_as_long_as_the_transfer)
     transfer_destroy(transfer);
     cr_assert_eq(count_copy_threads(&blocked), 0);
     rig_destroy(a);
+}
+
+/* One buffer of @size by a transfer of its own. 0 or what it ended with. */
+static int move_one(const struct bench *bench, const struct transfer_limits *limits, size_t size,
+                    uint32_t seed)
+{
+    struct buffer buffer;
+    struct transfer *transfer = NULL;
+    buffer_init(&buffer, bench, seed, size, 5, size - 5);
+    struct transfer_item item = buffer_item(&buffer, bench);
+    item.lent = limits->lent;
+    int error =
+        transfer_create(bench->way == UP ? NULL : &bench->from->residence,
+                        bench->way == DOWN ? NULL : &bench->to->residence, size, limits, &transfer);
+    if (error == 0)
+        error = transfer_add(transfer, &item);
+    if (error == 0)
+        error = transfer_flush(transfer);
+    transfer_destroy(transfer);
+    if (error == 0)
+        buffer_check(&buffer, bench);
+    buffer_finish(&buffer, bench);
+    return error;
+}
+
+static const struct transfer *kept_between(const struct transfer_series *series,
+                                           const struct bench *bench)
+{
+    for (size_t i = 0; i < TRANSFER_SERIES_KEPT; i++)
+        if (series->idle[i] &&
+            series->idle[i]->from == (bench->way == UP ? NULL : &bench->from->residence) &&
+            series->idle[i]->to == (bench->way == DOWN ? NULL : &bench->to->residence))
+            return series->idle[i];
+    return NULL;
+}
+
+/* Figures with which a ring always pays. */
+static void make_ring_pay(struct rig *rig)
+{
+    rig->device.link = (struct link_figures){.read = {COST_LINK, 1e-5, 1e11},
+                                             .write = {COST_LINK, 1e-5, 1e11},
+                                             .plain_read = {COST_LINK, 1e-5, 1e8},
+                                             .plain_write = {COST_LINK, 1e-5, 1e8}};
+}
+
+Test(transfer, a_series_keeps_chunks_and_threads_by_their_ends, .timeout = 120)
+{
+    enum { SIZE = (20u << 20) + 77 };
+    struct rig *a = rig_create(0, true), *b = rig_create(1, true);
+    make_ring_pay(a);
+    make_ring_pay(b);
+    const struct bench ways[] = {{DOWN, a, NULL}, {UP, NULL, b}, {ACROSS, a, b}};
+    struct transfer_series series = {.total = 64u << 20};
+    const struct transfer_limits limits = {.series = &series};
+    const struct transfer *kept[ARRAY_SIZE(ways)] = {NULL};
+    bool blocked;
+    for (uint32_t turn = 0; turn < 3; turn++)
+        for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+            cr_assert_eq(move_one(&ways[i], &limits, SIZE + turn, 10 * turn + (uint32_t)i), 0);
+            const struct transfer *now = kept_between(&series, &ways[i]);
+            cr_assert_not_null(now);
+            cr_assert(turn == 0 || now == kept[i], "way %zu: made anew", i);
+            cr_assert(now->shape.chunk != 0 && now->chosen_for == 64u << 20);
+            kept[i] = now;
+        }
+    int buffers = rig_live_buffers();
+    unsigned threads = count_copy_threads(&blocked);
+    cr_assert_gt(buffers, 0, "chunks stay registered");
+    cr_assert_gt(threads, 0);
+    /* Few bytes, as they are in a pause, go the same way. */
+    cr_assert_eq(move_one(&ways[0], &limits, 999, 90), 0);
+    cr_assert_eq(kept_between(&series, &ways[0]), kept[0]);
+    cr_assert_eq(rig_live_buffers(), buffers);
+    /* More than it was made for do not. */
+    series.total = 128u << 20;
+    cr_assert_eq(move_one(&ways[0], &limits, SIZE, 91), 0);
+    cr_assert_eq(kept_between(&series, &ways[0])->chosen_for, 128u << 20);
+    /* A fourth way has the one go that was not used for the longest. */
+    const struct bench fourth = {DOWN, b, NULL};
+    cr_assert_eq(move_one(&fourth, &limits, SIZE, 92), 0);
+    cr_assert_null(kept_between(&series, &ways[1]));
+    cr_assert_not_null(kept_between(&series, &ways[2]));
+    transfer_series_finish(&series);
+    cr_assert_eq(rig_live_buffers(), 0);
+    cr_assert_eq(count_copy_threads(&blocked), 0);
+    transfer_series_finish(&series); /* nothing is left */
+    rig_destroy(a);
+    rig_destroy(b);
+}
+
+Test(transfer, of_a_series_each_has_its_own_limits, .timeout = 120)
+{
+    enum { SIZE = (18u << 20) + 3 };
+    struct rig *a = rig_create(0, true), *b = rig_create(1, true);
+    make_ring_pay(a);
+    make_ring_pay(b);
+    const struct bench down = {DOWN, a, NULL}, up = {UP, NULL, b};
+    struct transfer_series series = {.total = SIZE};
+    _Atomic uint64_t done = 0, none = 0;
+    atomic_bool cancel = false;
+    const struct transfer_limits first = {.series = &series, .done = &none, .cancel = &cancel};
+    cr_assert_eq(move_one(&down, &first, SIZE, 1), 0);
+    const struct transfer *kept = kept_between(&series, &down);
+    cr_assert_not_null(kept);
+    atomic_store(&none, 0);
+    atomic_store(&cancel, true); /* the first one's: it has ended */
+    const struct transfer_limits second = {.series = &series, .done = &done};
+    cr_assert_eq(move_one(&down, &second, SIZE, 2), 0);
+    cr_assert_eq(kept_between(&series, &down), kept);
+    cr_assert_eq(done, SIZE - 5);
+    cr_assert_eq(none, 0);
+    /* One that failed leaves nothing to the next. */
+    cr_assert_eq(move_one(&down, &first, SIZE, 3), -ECANCELED);
+    cr_assert_null(kept_between(&series, &down));
+    rig_arm(RIG_READ_BUFFER, 2);
+    cr_assert_eq(move_one(&down, &second, SIZE, 4), -EIO);
+    cr_assert(rig_disarm());
+    cr_assert_null(kept_between(&series, &down));
+    cr_assert_eq(rig_live_buffers(), 0);
+    cr_assert_eq(move_one(&down, &second, SIZE, 5), 0);
+
+    /* What goes straight from host memory is not for memory that the program lent. */
+    b->device.link.plain_write.bandwidth = 1e12;
+    cr_assert_eq(move_one(&up, &second, SIZE, 6), 0);
+    cr_assert_eq(kept_between(&series, &up)->shape.chunk, 0);
+    const struct transfer_limits lent = {.series = &series, .lent = true};
+    cr_assert_eq(move_one(&up, &lent, SIZE, 7), 0);
+    cr_assert_neq(kept_between(&series, &up)->shape.chunk, 0);
+    transfer_series_finish(&series);
+    cr_assert_eq(rig_live_buffers(), 0);
+    cr_assert_eq(rig_live_events(), 0);
+    rig_destroy(a);
+    rig_destroy(b);
+}
+
+Test(transfer, what_goes_past_the_caches_arrives_whole_at_any_address)
+{
+    enum { SIZE = 300000, MARGIN = 256 };
+    static const size_t sizes[] = {0, 1, 63, 65535, 65536, 65537, 65599, 131072, 200001, SIZE};
+    char *from = malloc(SIZE + MARGIN), *to = malloc(SIZE + 2 * MARGIN);
+    fill(from, 3, SIZE + MARGIN);
+    for (size_t s = 0; s < ARRAY_SIZE(sizes); s++)
+        for (size_t at = 0; at < 67; at += 1 + (at > 3) * 12) {
+            size_t shift = (at * 7 + s) % 65;
+            memset(to, 0x5a, SIZE + 2 * MARGIN);
+            host_copy_out(to + MARGIN / 2 + at, from + shift, sizes[s]);
+            cr_assert_eq(memcmp(to + MARGIN / 2 + at, from + shift, sizes[s]), 0);
+            for (size_t i = 0; i < MARGIN / 2 + at; i++)
+                cr_assert_eq(to[i], 0x5a);
+            for (size_t i = MARGIN / 2 + at + sizes[s]; i < SIZE + 2 * MARGIN; i++)
+                if (to[i] != 0x5a)
+                    cr_assert_fail("size %zu at %zu: byte %zu behind it", sizes[s], at, i);
+        }
+    free(from);
+    free(to);
 }
 
 Test(transfer, what_was_measured_once_is_not_measured_again)

@@ -1,0 +1,143 @@
+#include "state/command/share.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/command/parts.h"
+
+static struct command *copy_of(const struct command *command)
+{
+    struct command *copy = malloc(command->ops->size);
+    if (!copy)
+        return NULL;
+    memcpy(copy, command, command->ops->size);
+    struct pieces *pieces = copy->ops->pieces(copy);
+    pieces->back = NULL; /* the launch's */
+    return copy;
+}
+
+/* Under engine_lock. */
+static int join(struct queue *queue, struct shared_launch *ret_launch)
+{
+    struct event *event;
+    bool busy = false;
+    struct command *command = hold_in_pieces(queue, &event, &busy);
+    if (!command)
+        return busy ? -EAGAIN : -ENOENT;
+    struct pieces *pieces = command->ops->pieces(command);
+    if (pieces->stays || pieces->measures || event->parts->sharers != 0)
+        return -ENOENT;
+    struct command *copy = copy_of(command);
+    if (!copy)
+        return -ENOMEM;
+    parts_share(event->parts);
+    object_hold(queue);
+    object_hold(event);
+    *ret_launch = (struct shared_launch){queue, event, copy, pieces};
+    return 0;
+}
+
+int share_join(const struct seat *seat, struct shared_launch *ret_launch)
+{
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    int error = -ENOENT;
+    for (; error != 0 && (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
+        if (queue->seat != seat || atomic_load(&queue->held_count) == 0)
+            continue;
+        pthread_mutex_lock(&engine_lock);
+        int joined = join(queue, ret_launch);
+        pthread_mutex_unlock(&engine_lock);
+        error = joined == -ENOENT ? error : joined;
+    }
+    return error;
+}
+
+struct command *share_copy(const struct shared_launch *launch)
+{
+    return copy_of(launch->command);
+}
+
+uint64_t share_left(const struct shared_launch *launch)
+{
+    pthread_mutex_lock(&engine_lock);
+    uint64_t left = pieces_left(launch->pieces) * launch->pieces->row;
+    pthread_mutex_unlock(&engine_lock);
+    return left;
+}
+
+size_t share_claim(const struct shared_launch *launch, size_t count, size_t *ret_at)
+{
+    pthread_mutex_lock(&engine_lock);
+    bool open = atomic_load(&launch->event->parts->open);
+    size_t claimed = open ? pieces_claim(launch->pieces, count, ret_at) : 0;
+    pthread_mutex_unlock(&engine_lock);
+    return claimed;
+}
+
+void share_arrived(const struct shared_launch *launch, struct groups *list)
+{
+    while (list) {
+        struct groups *next = list->next;
+        pthread_mutex_lock(&engine_lock);
+        pieces_arrived(launch->pieces, list->count);
+        pthread_mutex_unlock(&engine_lock);
+        free(list);
+        list = next;
+    }
+}
+
+void share_give_back(const struct shared_launch *launch, struct groups *list)
+{
+    pthread_mutex_lock(&engine_lock);
+    pieces_give_back(launch->pieces, list);
+    pthread_mutex_unlock(&engine_lock);
+    hold_pump_soon();
+}
+
+void share_rest(const struct shared_launch *launch, bool rests)
+{
+    pthread_mutex_lock(&engine_lock);
+    launch->pieces->rests = rests;
+    pthread_mutex_unlock(&engine_lock);
+    if (!rests)
+        hold_pump_soon();
+}
+
+bool share_is_idle(const struct shared_launch *launch)
+{
+    struct event *event = launch->event, *same;
+    bool busy = false;
+    /* What its drivers say nothing of until they are asked. */
+    gate_enter();
+    (void)parts_status(event);
+    gate_leave();
+    pthread_mutex_lock(&engine_lock);
+    bool idle =
+        event->parts->left == 0 && (pieces_none_left(launch->pieces) || launch->pieces->rests ||
+                                    !atomic_load(&event->parts->open));
+    if (idle)
+        (void)hold_in_pieces(launch->queue, &same, &busy); /* one is being given */
+    pthread_mutex_unlock(&engine_lock);
+    return idle && !busy;
+}
+
+void share_fail(const struct shared_launch *launch, cl_int error)
+{
+    parts_close(launch->event->parts, error);
+}
+
+void share_leave(struct shared_launch *launch)
+{
+    pthread_mutex_lock(&engine_lock);
+    launch->pieces->rests = false;
+    pthread_mutex_unlock(&engine_lock);
+    gate_enter();
+    parts_unshare(launch->event); /* from here on the command may be gone */
+    gate_leave();
+    hold_pump_soon();
+    object_unhold(launch->event);
+    object_unhold(launch->queue);
+    free(launch->command);
+}

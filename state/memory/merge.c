@@ -1,0 +1,592 @@
+#include "state/memory/merge.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/array.h"
+#include "state/base/pages.h"
+#include "state/memory/digest_priv.h"
+#include "state/memory/merge_device.h"
+#include "state/object/lost.h"
+
+/* That devices look at at once. */
+#define WORD ((size_t)8)
+/* Copied by one command: few enough for a slow device to notice that it was cancelled. */
+#define COPY_MOST  ((size_t)256 << 20)
+#define LOOK_MOST  (COPY_MOST / DIGEST_CHUNK) /* chunks that one kernel looks at */
+#define ASKED_MOST ((size_t)64)               /* chunks that home is asked of at a time */
+/* Of home's memory, what the chunks may take there: then they go there once, in one go. */
+#define PART    16
+#define NOTHING SIZE_MAX
+
+/* A copy for each run and a fill for both ends, and what asking takes. */
+_Static_assert(ASKED_MOST + 2 + 3 <= DEVICE_WORK_MOST, "all of it is given together");
+
+struct merge {
+    struct memory *root;
+    struct range range;
+    size_t unit;
+    uint8_t home, away;
+    struct residence *at_home, *at_away; /* referred to; at_away: until it is not asked any more */
+    size_t base, end;                    /* of the root: the range, outward to whole words */
+
+    /* At away. */
+    cl_mem before;  /* the bytes [base, end) as the share began with them */
+    cl_mem scratch; /* what kernels may not read is copied here for them; or NULL */
+    struct chunk_flags differ;
+    uint64_t taken_away; /* of its account */
+
+    /* At home. */
+    struct merge_stage stage;
+    size_t slots;  /* that there is room for in it; of `now`: what is asked of at a time */
+    size_t staged; /* the first of chunks[] that is there, or NOTHING */
+    struct chunk_flags overlap;
+    uint64_t taken_home;
+
+    /* Chunks of the root that differ, each with a slot of that size in host memory. What a slot has
+     * outside the range is zero in both. */
+    cl_ulong *chunks;
+    size_t count;
+    char *began, *left; /* as the share did */
+};
+
+/* Which bytes of the range are in a chunk of the root, or run of them. */
+static struct range range_of(const struct merge *merge, size_t chunk, size_t count)
+{
+    struct range range = {chunk * DIGEST_CHUNK, (chunk + count) * DIGEST_CHUNK};
+    if (range.begin < merge->range.begin)
+        range.begin = merge->range.begin;
+    if (range.end > merge->range.end)
+        range.end = merge->range.end;
+    return range;
+}
+
+/* How many of chunks[] from @at on are beside each other in the root, @most at most. */
+static size_t run_at(const struct merge *merge, size_t at, size_t most)
+{
+    size_t count = 1;
+    while (count < most && merge->chunks[at + count] == merge->chunks[at] + count)
+        count++;
+    return count;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of the chunks that the range is in, or has a part of. */
+static size_t count_at_once(const struct merge *merge, size_t most)
+{
+    return least(digest_chunks(merge->end) - merge->base / DIGEST_CHUNK, most);
+}
+
+static void drop(const struct residence *residence, cl_mem const *buffers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (buffers[i])
+            residence->cl->clReleaseMemObject(buffers[i]);
+}
+
+/* What the driver of @residence said. */
+static int failure(struct residence *residence, cl_int error)
+{
+    if (error == CL_SUCCESS)
+        return 0;
+    bool lost = residence_failed(residence, error);
+    return !lost && (is_shortage(error) || error == CL_OUT_OF_HOST_MEMORY) ? -ENOMEM : -EIO;
+}
+
+/* All of @work has ended. */
+static int finish(struct device_work *work)
+{
+    cl_int error = device_work_await(work);
+    device_work_end(work);
+    return failure(work->residence, error);
+}
+
+/*
+ * Beginning.
+ */
+
+static cl_int make(struct residence *residence, size_t size, cl_mem *ret_buffer)
+{
+    cl_int error = CL_SUCCESS;
+    *ret_buffer =
+        residence->cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE, size, NULL, &error);
+    return error;
+}
+
+static cl_int make_flags(struct residence *residence, size_t count, struct chunk_flags *flags)
+{
+    flags->words = malloc(count * sizeof(*flags->words));
+    return flags->words ? make(residence, count * sizeof(*flags->words), &flags->real)
+                        : CL_OUT_OF_HOST_MEMORY;
+}
+
+static int make_at_away(struct merge *merge)
+{
+    struct residence *away = merge->at_away;
+    struct account *account = &away->device->account;
+    const bool readable = !(merge->root->flags & CL_MEM_WRITE_ONLY);
+    const size_t size = merge->end - merge->base;
+    if (!account_take(account, size))
+        return -ENOMEM;
+    merge->taken_away = size;
+    cl_int error = make(away, size, &merge->before);
+    if (error == CL_SUCCESS)
+        account_note(account);
+    if (error == CL_SUCCESS && !readable)
+        error = make(away, count_at_once(merge, ASKED_MOST) * DIGEST_CHUNK, &merge->scratch);
+    if (error == CL_SUCCESS)
+        error = make_flags(away, count_at_once(merge, LOOK_MOST), &merge->differ);
+    return failure(away, error);
+}
+
+/* Some drivers find out that there is no room only when a buffer is used. */
+static cl_int touch(struct residence *residence, cl_mem const *buffers, size_t count)
+{
+    static const cl_uint zero;
+    struct device_work work = {.residence = residence};
+    for (size_t i = 0; i < count; i++) {
+        cl_event *event = device_work_next(&work);
+        if (event)
+            device_work_given(&work, residence->cl->clEnqueueFillBuffer(
+                                         residence->io, buffers[i], &zero, sizeof(zero), 0,
+                                         sizeof(zero), 0, NULL, event));
+    }
+    cl_int error = device_work_await(&work);
+    device_work_end(&work);
+    return error;
+}
+
+/* Room for @slots chunks at home, in place of what there was; that stays where this fails. */
+static cl_int make_stage(struct merge *merge, size_t slots)
+{
+    struct residence *home = merge->at_home;
+    struct merge_stage *stage = &merge->stage;
+    const size_t sizes[] = {slots * DIGEST_CHUNK, slots * DIGEST_CHUNK,
+                            slots * sizeof(*merge->chunks)};
+    cl_mem const before[] = {stage->before, stage->after, stage->chunks};
+    cl_mem made[] = {NULL, NULL, NULL};
+    cl_int error = CL_SUCCESS;
+    for (size_t i = 0; i < ARRAY_SIZE(made) && error == CL_SUCCESS; i++)
+        error = make(home, sizes[i], &made[i]);
+    if (error == CL_SUCCESS)
+        error = touch(home, made, ARRAY_SIZE(made));
+    if (error != CL_SUCCESS) {
+        drop(home, made, ARRAY_SIZE(made));
+        return error;
+    }
+    drop(home, before, ARRAY_SIZE(before));
+    stage->before = made[0];
+    stage->after = made[1];
+    stage->chunks = made[2];
+    merge->slots = slots;
+    return CL_SUCCESS;
+}
+
+static int make_at_home(struct merge *merge)
+{
+    const size_t count = count_at_once(merge, ASKED_MOST);
+    cl_int error = make_flags(merge->at_home, count, &merge->overlap);
+    if (error == CL_SUCCESS)
+        error = make(merge->at_home, count * DIGEST_CHUNK, &merge->stage.now);
+    if (error == CL_SUCCESS)
+        error = make_stage(merge, count);
+    return failure(merge->at_home, error);
+}
+
+static void give_copy(struct device_work *work, cl_mem from, size_t from_at, cl_mem to,
+                      size_t to_at, size_t size)
+{
+    struct residence *residence = work->residence;
+    cl_event *event = device_work_next(work);
+    if (event)
+        device_work_given(work, residence->cl->clEnqueueCopyBuffer(residence->io, from, to, from_at,
+                                                                   to_at, size, 0, NULL, event));
+}
+
+static int keep(const struct merge *merge, const struct transfer_limits *limits)
+{
+    int error = 0;
+    for (size_t at = merge->base; error == 0 && at < merge->end; at += COPY_MOST) {
+        struct device_work work = {.residence = merge->at_away};
+        size_t size = merge->end - at < COPY_MOST ? merge->end - at : COPY_MOST;
+        error = digest_check(limits);
+        if (error != 0)
+            break;
+        give_copy(&work, merge->root->real[merge->away], at, merge->before, at - merge->base, size);
+        error = finish(&work);
+    }
+    return error;
+}
+
+int merge_begin(struct memory *root, struct range range, size_t unit, uint8_t home, uint8_t away,
+                const struct transfer_limits *limits, struct merge **ret_merge)
+{
+    struct merge *merge = root->image ? NULL : calloc(1, sizeof(*merge));
+    if (!merge)
+        return root->image ? -ENOTSUP : -ENOMEM;
+    const size_t over = range.end % WORD ? WORD - range.end % WORD : 0;
+    *merge = (struct merge){.root = root,
+                            .range = range,
+                            .unit = unit,
+                            .home = home,
+                            .away = away,
+                            .at_home = root->context->at[home],
+                            .at_away = root->context->at[away],
+                            .base = range.begin - range.begin % WORD,
+                            .end = root->size - range.end < over ? root->size : range.end + over,
+                            .staged = NOTHING};
+    residence_ref(merge->at_home);
+    residence_ref(merge->at_away);
+    int error = merge_device_begin(merge->at_home, limits);
+    if (error == 0)
+        error = merge_device_begin(merge->at_away, limits);
+    if (error == 0)
+        error = make_at_away(merge);
+    if (error == 0)
+        error = make_at_home(merge);
+    if (error == 0)
+        error = keep(merge, limits);
+    if (error == 0)
+        *ret_merge = merge;
+    else
+        merge_end(merge);
+    return error;
+}
+
+/*
+ * Finding what the share wrote.
+ */
+
+static int push_chunks(struct merge *merge, size_t first, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (merge->differ.words[i] == 0)
+            continue;
+        if (!array_make_room(&merge->chunks, merge->count, sizeof(merge->chunks[0])))
+            return -ENOMEM;
+        merge->chunks[merge->count++] = first + i;
+    }
+    return 0;
+}
+
+static int look_at(struct merge *merge, size_t first, size_t count)
+{
+    struct device_work work = {.residence = merge->at_away};
+    struct merge_look look = {.now = merge->root->real[merge->away],
+                              .before = merge->before,
+                              .base = merge->base,
+                              .end = merge->end};
+    if (merge->scratch) {
+        size_t begin = first * DIGEST_CHUNK, end = begin + count * DIGEST_CHUNK;
+        begin = begin < merge->base ? merge->base : begin;
+        end = end < merge->end ? end : merge->end;
+        give_copy(&work, look.now, begin, merge->scratch, 0, end - begin);
+        look.now = merge->scratch;
+        look.origin = begin;
+    }
+    merge_device_differs(&work, &look, first, count, &merge->differ);
+    int error = finish(&work);
+    if (error == 0 && !chunk_flags_valid(&merge->differ, count))
+        error = -EIO;
+    return error != 0 ? error : push_chunks(merge, first, count);
+}
+
+static int look(struct merge *merge, const struct transfer_limits *limits)
+{
+    const size_t most = merge->scratch ? ASKED_MOST : LOOK_MOST;
+    const size_t end = digest_chunks(merge->end);
+    int error = 0;
+    for (size_t at = merge->base / DIGEST_CHUNK; error == 0 && at < end; at += most) {
+        error = digest_check(limits);
+        if (error == 0)
+            error = look_at(merge, at, end - at < most ? end - at : most);
+    }
+    return error;
+}
+
+/* Room for slots, zero where no byte of the range comes: at the range's ends alone. */
+static char *make_slots(const struct merge *merge)
+{
+    const size_t ends[] = {0, merge->count - 1};
+    char *slots = pages_take(merge->count * DIGEST_CHUNK, PAGES_ANY);
+    for (size_t i = 0; slots && i < ARRAY_SIZE(ends); i++) {
+        struct range there = range_of(merge, merge->chunks[ends[i]], 1);
+        if (there.end - there.begin != DIGEST_CHUNK)
+            memset(slots + ends[i] * DIGEST_CHUNK, 0, DIGEST_CHUNK);
+    }
+    return slots;
+}
+
+/* What differs of @from, which begins with the root's byte @base, to @slots. */
+static int read_slots(const struct merge *merge, struct transfer *transfer, cl_mem from,
+                      size_t base, char *slots, uint64_t *bytes)
+{
+    int error = 0;
+    for (size_t at = 0, count; error == 0 && at < merge->count; at += count) {
+        count = run_at(merge, at, merge->count - at);
+        struct range range = range_of(merge, merge->chunks[at], count);
+        size_t offset = range.begin - base;
+        char *host = slots + at * DIGEST_CHUNK + range.begin % DIGEST_CHUNK;
+        const struct transfer_item item = {
+            .from = from, .host = host - offset, .offset = offset, .size = range.end - range.begin};
+        error = transfer_add(transfer, &item);
+        *bytes += item.size;
+    }
+    return error;
+}
+
+/* @error  Of a transfer with @residence. */
+static int transfer_failure(const struct transfer *transfer, struct residence *residence, int error)
+{
+    if (error == -EIO)
+        (void)residence_failed(residence, transfer_error(transfer));
+    return error;
+}
+
+static int fetch(struct merge *merge, const struct transfer_limits *limits, uint64_t *ret_bytes)
+{
+    struct residence *away = merge->at_away;
+    struct transfer *transfer = NULL;
+    uint64_t bytes = 0;
+    merge->began = make_slots(merge);
+    merge->left = make_slots(merge);
+    if (!merge->began || !merge->left)
+        return -ENOMEM;
+    int error = transfer_create(away, NULL, 2 * merge->count * DIGEST_CHUNK, limits, &transfer);
+    if (error != 0)
+        return error;
+    error = read_slots(merge, transfer, merge->before, merge->base, merge->began, &bytes);
+    bytes = 0;
+    if (error == 0)
+        error = read_slots(merge, transfer, merge->root->real[merge->away], 0, merge->left, &bytes);
+    int flushed = transfer_flush(transfer);
+    error = transfer_failure(transfer, away, error != 0 ? error : flushed);
+    transfer_destroy(transfer);
+    *ret_bytes = bytes;
+    return error;
+}
+
+/* Nothing more is asked of it. */
+static void leave_away(struct merge *merge)
+{
+    struct residence *away = merge->at_away;
+    cl_mem const made[] = {merge->before, merge->scratch, merge->differ.real};
+    drop(away, made, ARRAY_SIZE(made));
+    account_return(&away->device->account, merge->taken_away);
+    residence_unref(away);
+    merge->at_away = NULL;
+}
+
+/*
+ * At home.
+ */
+
+/* Room for more than is asked of at a time, if home has that. */
+static void widen(struct merge *merge)
+{
+    struct device *device = merge->at_home->device;
+    const uint64_t memory = devinfo_scalar(&device->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+    const size_t slots = least(merge->count, (size_t)(memory / PART / (2 * DIGEST_CHUNK)));
+    const uint64_t bytes = 2 * slots * DIGEST_CHUNK;
+    if (slots <= merge->slots || !account_take(&device->account, bytes))
+        return;
+    if (make_stage(merge, slots) == CL_SUCCESS) {
+        merge->taken_home = bytes;
+        account_note(&device->account);
+    } else {
+        account_return(&device->account, bytes);
+    }
+}
+
+/* Plainly, where no transfer is to be had. */
+static int stage_plainly(struct merge *merge, size_t at, size_t size)
+{
+    struct residence *home = merge->at_home;
+    struct device_work work = {.residence = home};
+    const struct {
+        cl_mem to;
+        const char *from;
+    } writes[] = {{merge->stage.before, merge->began}, {merge->stage.after, merge->left}};
+    for (size_t i = 0; i < ARRAY_SIZE(writes); i++) {
+        cl_event *event = device_work_next(&work);
+        if (event)
+            device_work_given(&work, home->cl->clEnqueueWriteBuffer(
+                                         home->io, writes[i].to, CL_FALSE, 0, size,
+                                         writes[i].from + at * DIGEST_CHUNK, 0, NULL, event));
+    }
+    return finish(&work);
+}
+
+static int stage_by(struct merge *merge, struct transfer *transfer, size_t at, size_t size)
+{
+    const struct transfer_item items[] = {
+        {.to = merge->stage.before, .host = merge->began + at * DIGEST_CHUNK, .size = size},
+        {.to = merge->stage.after, .host = merge->left + at * DIGEST_CHUNK, .size = size}};
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < ARRAY_SIZE(items); i++)
+        error = transfer_add(transfer, &items[i]);
+    int flushed = transfer_flush(transfer);
+    return transfer_failure(transfer, merge->at_home, error != 0 ? error : flushed);
+}
+
+/* Have chunks[at] and those behind it at home, as many as there is room for. @transfer: or NULL. */
+static int stage(struct merge *merge, struct transfer *transfer, size_t at, size_t *ret_count)
+{
+    const size_t count = least(merge->count - at, merge->slots), size = count * DIGEST_CHUNK;
+    *ret_count = count;
+    if (merge->staged == at)
+        return 0;
+    merge->staged = NOTHING;
+    int error = transfer ? stage_by(merge, transfer, at, size) : stage_plainly(merge, at, size);
+    if (error == 0)
+        merge->staged = at;
+    return error;
+}
+
+/* What home has in these chunks, as it is laid out in slots. */
+static void give_now(struct device_work *work, const struct merge *merge, size_t at, size_t count)
+{
+    static const cl_uint zero;
+    struct residence *home = merge->at_home;
+    for (size_t i = 0, run; i < count; i += run) {
+        run = run_at(merge, at + i, count - i);
+        struct range range = range_of(merge, merge->chunks[at + i], run);
+        if (range.end - range.begin != run * DIGEST_CHUNK) {
+            cl_event *event = device_work_next(work);
+            if (event)
+                device_work_given(work, home->cl->clEnqueueFillBuffer(
+                                            home->io, merge->stage.now, &zero, sizeof(zero),
+                                            i * DIGEST_CHUNK, run * DIGEST_CHUNK, 0, NULL, event));
+        }
+        give_copy(work, merge->root->real[merge->home], range.begin, merge->stage.now,
+                  i * DIGEST_CHUNK + range.begin % DIGEST_CHUNK, range.end - range.begin);
+    }
+}
+
+/* Of chunks[at] and those behind it, which are staged. */
+static int ask(struct merge *merge, size_t at, size_t count, bool *ret_overlaps)
+{
+    struct device_work work = {.residence = merge->at_home};
+    give_now(&work, merge, at, count);
+    merge_device_overlaps(&work, &merge->stage, at - merge->staged, count, merge->unit,
+                          &merge->overlap);
+    int error = finish(&work);
+    if (error == 0 && !chunk_flags_valid(&merge->overlap, count))
+        error = -EIO;
+    for (size_t i = 0; error == 0 && i < count; i++)
+        *ret_overlaps = *ret_overlaps || merge->overlap.words[i] != 0;
+    return error;
+}
+
+static int apply(struct merge *merge, size_t at, size_t count)
+{
+    struct residence *home = merge->at_home;
+    struct device_work work = {.residence = home};
+    device_work_given(&work, home->cl->clEnqueueWriteBuffer(home->io, merge->stage.chunks, CL_FALSE,
+                                                            0, count * sizeof(merge->chunks[0]),
+                                                            &merge->chunks[at], 0, NULL,
+                                                            device_work_next(&work)));
+    merge_device_apply(&work, &merge->stage, count, merge->root->real[merge->home]);
+    return finish(&work);
+}
+
+/* For what goes to home in more than a few steps; NULL: that is not so, or none is to be had. */
+static struct transfer *transfer_home(const struct merge *merge,
+                                      const struct transfer_limits *limits)
+{
+    struct transfer *transfer = NULL;
+    bool small = merge->count <= ASKED_MOST,
+         there = merge->staged == 0 && merge->slots >= merge->count;
+    if (small || there ||
+        transfer_create(NULL, merge->at_home, 2 * merge->count * DIGEST_CHUNK, limits, &transfer) !=
+            0)
+        return NULL;
+    return transfer;
+}
+
+static int ask_home(struct merge *merge, const struct transfer_limits *limits, bool *ret_overlaps)
+{
+    struct transfer *transfer = transfer_home(merge, limits);
+    int error = 0;
+    for (size_t at = 0, count; error == 0 && at < merge->count && !*ret_overlaps; at += count) {
+        error = digest_check(limits);
+        if (error == 0)
+            error = stage(merge, transfer, at, &count);
+        for (size_t i = 0; error == 0 && i < count && !*ret_overlaps; i += ASKED_MOST) {
+            error = digest_check(limits);
+            if (error == 0)
+                error = ask(merge, at + i, least(count - i, ASKED_MOST), ret_overlaps);
+        }
+    }
+    transfer_destroy(transfer);
+    return error;
+}
+
+int merge_find(struct merge *merge, const struct transfer_limits *limits, bool *ret_overlaps,
+               uint64_t *ret_bytes)
+{
+    bool overlaps = false;
+    uint64_t bytes = 0;
+    int error = look(merge, limits);
+    if (error == 0 && merge->count != 0)
+        error = fetch(merge, limits, &bytes);
+    if (error != 0)
+        return error;
+    leave_away(merge);
+    widen(merge);
+    error = ask_home(merge, limits, &overlaps);
+    if (error != 0)
+        return error;
+    *ret_overlaps = overlaps;
+    *ret_bytes = bytes;
+    return 0;
+}
+
+int merge_apply(struct merge *merge)
+{
+    struct transfer *transfer = transfer_home(merge, NULL);
+    int error = 0;
+    for (size_t at = 0, count; error == 0 && at < merge->count; at += count) {
+        error = stage(merge, transfer, at, &count);
+        if (error == 0)
+            error = apply(merge, at, count);
+    }
+    transfer_destroy(transfer);
+    return error != 0 ? -EIO : 0;
+}
+
+void merge_end(struct merge *merge)
+{
+    if (!merge)
+        return;
+    struct residence *home = merge->at_home;
+    const struct merge_stage *stage = &merge->stage;
+    cl_mem const made[] = {stage->before, stage->after, stage->now, stage->chunks,
+                           merge->overlap.real};
+    const size_t size = merge->count * DIGEST_CHUNK;
+    /* A lost device's driver may still use what it was given of host memory. */
+    bool lost = residence_is_lost(home) || (merge->at_away && residence_is_lost(merge->at_away));
+    drop(home, made, ARRAY_SIZE(made));
+    account_return(&home->device->account, merge->taken_home);
+    if (merge->at_away)
+        leave_away(merge);
+    residence_unref(home);
+    if (lost)
+        return;
+    pages_give(merge->began, size);
+    pages_give(merge->left, size);
+    free(merge->differ.words);
+    free(merge->overlap.words);
+    free(merge->chunks);
+    free(merge);
+}
+
+bool merge_is_shared(const struct memory *root, uint8_t home, uint8_t away)
+{
+    return memory_works_in_window(root, home) && memory_works_in_window(root, away);
+}

@@ -1,0 +1,217 @@
+#include "state/memory/merge_device.h"
+
+#include <errno.h>
+
+#include "state/base/clock.h"
+#include "state/memory/digest_priv.h"
+#include "state/object/lost.h"
+
+#define ITEMS_MAX 256u
+#define SAID_MOST 1u         /* of a flag */
+#define UNSAID    UINT32_MAX /* what a kernel that did nothing leaves */
+#define TURN_NS   50000u     /* another thread sets a kernel's arguments, or builds */
+
+/* One work-group a chunk; its items take every so many units, as loads from memory like it. What
+ * units have in them nobody asks: only whether it is the same. */
+static const char source[] =
+    "void say(uint said, local uint *shared, global uint *flags)\n"
+    "{\n"
+    "    const uint item = get_local_id(0);\n"
+    "    shared[item] = said;\n"
+    "    for (uint step = get_local_size(0) / 2; step > 0; step /= 2) {\n"
+    "        barrier(CLK_LOCAL_MEM_FENCE);\n"
+    "        if (item < step)\n"
+    "            shared[item] |= shared[item + step];\n"
+    "    }\n"
+    "    if (item == 0)\n"
+    "        flags[get_group_id(0)] = shared[0];\n"
+    "}\n"
+    "kernel void reseat_differs(global const ulong *now, ulong origin,\n"
+    "                           global const ulong *before, ulong base, ulong end, ulong first,\n"
+    "                           local uint *shared, global uint *flags)\n"
+    "{\n"
+    "    const uint item = get_local_id(0), items = get_local_size(0);\n"
+    "    const ulong chunk = (first + get_group_id(0)) * UNITS, whole = end / 8;\n"
+    "    const ulong from = chunk > base ? chunk : base;\n"
+    "    const ulong to = chunk + UNITS < whole ? chunk + UNITS : whole;\n"
+    "    const uint units = to > from ? (uint)(to - from) : 0;\n"
+    "    global const ulong *a = now + (from - origin), *b = before + (from - base);\n"
+    "    ulong x = 0;\n"
+    "    uint at = item;\n"
+    "    for (; at + 3 * items < units; at += 4 * items) {\n"
+    "        const ulong p = a[at], q = a[at + items];\n"
+    "        const ulong r = a[at + 2 * items], s = a[at + 3 * items];\n"
+    "        x |= (p ^ b[at]) | (q ^ b[at + items]);\n"
+    "        x |= (r ^ b[at + 2 * items]) | (s ^ b[at + 3 * items]);\n"
+    "    }\n"
+    "    for (; at < units; at += items)\n"
+    "        x |= a[at] ^ b[at];\n"
+    "    if (item == 0 && end % 8 != 0 && chunk + UNITS > whole) {\n"
+    "        global const uchar *c = (global const uchar *)(now + (whole - origin));\n"
+    "        global const uchar *d = (global const uchar *)(before + (whole - base));\n"
+    "        for (uint i = 0; i < end % 8; i++)\n"
+    "            x |= c[i] ^ d[i];\n"
+    "    }\n"
+    "    say(x != 0, shared, flags);\n"
+    "}\n"
+    "kernel void reseat_overlaps(global const ulong *before, global const ulong *after,\n"
+    "                            ulong first, global const ulong *now, uint bits,\n"
+    "                            local uint *shared, global uint *flags)\n"
+    "{\n"
+    "    const ulong slot = (first + get_group_id(0)) * UNITS;\n"
+    "    global const ulong *here = now + get_group_id(0) * (ulong)UNITS;\n"
+    "    uint x = 0;\n"
+    "    for (uint at = get_local_id(0); at < UNITS; at += get_local_size(0)) {\n"
+    "        const ulong p = before[slot + at], q = after[slot + at], r = here[at];\n"
+    "        if (q == p || r == p || r == q)\n"
+    "            continue;\n"
+    "        for (uint i = 0; i < 64; i += bits) {\n"
+    "            const ulong mask = (~0UL >> (64 - bits)) << i;\n"
+    "            x |= ((q ^ p) & mask) != 0 && ((r ^ p) & mask) != 0 && ((r ^ q) & mask) != 0;\n"
+    "        }\n"
+    "    }\n"
+    "    say(x, shared, flags);\n"
+    "}\n"
+    "kernel void reseat_apply(global uchar *real, global const ulong *chunks,\n"
+    "                         global const uchar *before, global const uchar *after)\n"
+    "{\n"
+    "    const ulong slot = get_group_id(0) * (ulong)UNITS * 8;\n"
+    "    global uchar *here = real + chunks[get_group_id(0)] * UNITS * 8;\n"
+    "    global const ulong *p = (global const ulong *)(before + slot);\n"
+    "    global const ulong *q = (global const ulong *)(after + slot);\n"
+    "    for (uint at = get_local_id(0); at < UNITS; at += get_local_size(0)) {\n"
+    "        if (p[at] == q[at])\n"
+    "            continue;\n"
+    "        for (uint i = 8 * at; i < 8 * at + 8; i++)\n"
+    "            if (after[slot + i] != before[slot + i])\n"
+    "                here[i] = after[slot + i];\n"
+    "    }\n"
+    "}\n";
+
+#define OPTIONS "-DUNITS=8192u"
+_Static_assert(DIGEST_CHUNK == (size_t)8192 * 8, "a chunk has so many units");
+
+enum { KERNEL_DIFFERS, KERNEL_OVERLAPS, KERNEL_APPLY };
+static const char *const kernels[] = {"reseat_differs", "reseat_overlaps", "reseat_apply"};
+static const struct device_tool tool = {.kind = RESIDENCE_MERGE,
+                                        .source = source,
+                                        .options = OPTIONS,
+                                        .kernels = kernels,
+                                        .kernel_count = ARRAY_SIZE(kernels),
+                                        .items_most = ITEMS_MAX,
+                                        .item_local = sizeof(cl_uint),
+                                        .name = "merging",
+                                        .without = "launches are not shared with it"};
+
+/* Others have it for moments only, but for who builds it. */
+int merge_device_begin(struct residence *residence, const struct transfer_limits *limits)
+{
+    cl_int reason = CL_SUCCESS;
+    int error = digest_check(limits), taken = -EBUSY;
+    while (error == 0 && taken == -EBUSY) {
+        taken = device_tool_take(residence, &tool, &reason);
+        if (taken == -EBUSY) {
+            clock_sleep(TURN_NS);
+            error = digest_check(limits);
+        }
+    }
+    if (taken == 0)
+        device_tool_give(residence, &tool, CL_SUCCESS);
+    if (error != 0 || taken == 0)
+        return error;
+    return residence_is_lost(residence) || residence_failed(residence, reason) ? -EIO : -ENOTSUP;
+}
+
+/* Kernels have their arguments for all threads. */
+static void launch(struct device_work *work, unsigned kernel, size_t groups,
+                   const struct device_argument *arguments, cl_uint count)
+{
+    int error;
+    while ((error = device_tool_take(work->residence, &tool, NULL)) == -EBUSY)
+        clock_sleep(TURN_NS);
+    if (error != 0) { /* it was there when the merge began */
+        work->error = CL_DEVICE_NOT_AVAILABLE;
+        return;
+    }
+    device_tool_launch(work, &tool, kernel, groups, arguments, count);
+    device_tool_give(work->residence, &tool, CL_SUCCESS);
+}
+
+/* Constant since it was built. */
+static size_t shared_size(const struct device_work *work)
+{
+    return work->residence->tools[RESIDENCE_MERGE].items * tool.item_local;
+}
+
+bool chunk_flags_valid(const struct chunk_flags *flags, size_t count)
+{
+    bool valid = true;
+    for (size_t i = 0; i < count; i++)
+        valid = valid && flags->words[i] <= SAID_MOST;
+    return valid;
+}
+
+static void unsay(struct device_work *work, const struct chunk_flags *flags, size_t count)
+{
+    static const cl_uint unsaid = UNSAID;
+    struct residence *residence = work->residence;
+    cl_event *event = device_work_next(work);
+    if (event)
+        device_work_given(work, residence->cl->clEnqueueFillBuffer(
+                                    residence->io, flags->real, &unsaid, sizeof(unsaid), 0,
+                                    count * sizeof(unsaid), 0, NULL, event));
+}
+
+static void hear(struct device_work *work, const struct chunk_flags *flags, size_t count)
+{
+    struct residence *residence = work->residence;
+    cl_event *event = device_work_next(work);
+    if (event)
+        device_work_given(work, residence->cl->clEnqueueReadBuffer(
+                                    residence->io, flags->real, CL_FALSE, 0,
+                                    count * sizeof(cl_uint), flags->words, 0, NULL, event));
+}
+
+void merge_device_differs(struct device_work *work, const struct merge_look *look, size_t first,
+                          size_t count, const struct chunk_flags *flags)
+{
+    const cl_ulong origin = look->origin / 8, base = look->base / 8, end = look->end, chunk = first;
+    const struct device_argument arguments[] = {{sizeof(look->now), &look->now},
+                                                {sizeof(origin), &origin},
+                                                {sizeof(look->before), &look->before},
+                                                {sizeof(base), &base},
+                                                {sizeof(end), &end},
+                                                {sizeof(chunk), &chunk},
+                                                {shared_size(work), NULL},
+                                                {sizeof(flags->real), &flags->real}};
+    unsay(work, flags, count);
+    launch(work, KERNEL_DIFFERS, count, arguments, ARRAY_SIZE(arguments));
+    hear(work, flags, count);
+}
+
+void merge_device_overlaps(struct device_work *work, const struct merge_stage *stage, size_t first,
+                           size_t count, size_t unit, const struct chunk_flags *flags)
+{
+    const cl_ulong slot = first;
+    const cl_uint bits = (cl_uint)(unit * 8);
+    const struct device_argument arguments[] = {{sizeof(stage->before), &stage->before},
+                                                {sizeof(stage->after), &stage->after},
+                                                {sizeof(slot), &slot},
+                                                {sizeof(stage->now), &stage->now},
+                                                {sizeof(bits), &bits},
+                                                {shared_size(work), NULL},
+                                                {sizeof(flags->real), &flags->real}};
+    unsay(work, flags, count);
+    launch(work, KERNEL_OVERLAPS, count, arguments, ARRAY_SIZE(arguments));
+    hear(work, flags, count);
+}
+
+void merge_device_apply(struct device_work *work, const struct merge_stage *stage, size_t count,
+                        cl_mem real)
+{
+    const struct device_argument arguments[] = {{sizeof(real), &real},
+                                                {sizeof(stage->chunks), &stage->chunks},
+                                                {sizeof(stage->before), &stage->before},
+                                                {sizeof(stage->after), &stage->after}};
+    launch(work, KERNEL_APPLY, count, arguments, ARRAY_SIZE(arguments));
+}

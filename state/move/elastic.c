@@ -1,0 +1,261 @@
+#include "state/move/elastic.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "state/base/clock.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+#include "state/base/work.h"
+#include "state/command/share.h"
+#include "state/move/spread.h"
+#include "state/program/pace.h"
+
+/* While others move the program. */
+#define STAND_BACK_NS (2 * NS_PER_MS)
+/* A device that could not be made ready is not tried again for so long. */
+#define RETRY_NS (5 * NS_PER_S)
+
+struct member {
+    struct device_key key;
+    uint64_t not_before; /* of the monotonic clock */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+/* Guarded by the lock. */
+static struct member members[ELASTIC_MAX];
+static struct device_key leavers[ELASTIC_MAX];
+static size_t leaver_count;
+static bool running, awake;
+
+static _Atomic size_t member_count; /* changed under the lock */
+
+size_t elastic_count(void)
+{
+    return atomic_load(&member_count);
+}
+
+/* Under the lock. */
+static bool is_member(const struct device_key *key)
+{
+    for (size_t i = 0; i < atomic_load(&member_count); i++)
+        if (device_key_equal(&members[i].key, key))
+            return true;
+    return false;
+}
+
+static bool is_wanted(const struct device_key *key)
+{
+    pthread_mutex_lock(&lock);
+    bool wanted = is_member(key);
+    pthread_mutex_unlock(&lock);
+    return wanted;
+}
+
+static bool offers(const void *unused, const struct context *context, uint8_t place)
+{
+    const struct device *device = atomic_load(&context->ready[place]);
+    (void)unused;
+    return device && is_wanted(&device->key);
+}
+
+/* Also where a device was taken from the program. */
+static bool stops(const void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    bool left = leaver_count != 0;
+    pthread_mutex_unlock(&lock);
+    return left || move_is_awaited() || work_is_over();
+}
+
+/* ---- the thread ---- */
+
+static bool is_ready(const struct device_key *key)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    bool ready = true;
+    gate_enter(); /* nobody takes residences apart */
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
+        bool here = false;
+        for (uint8_t place = 0; place < PLACES; place++) {
+            const struct device *device = atomic_load(&context->ready[place]);
+            here = here || (device && device_key_equal(&device->key, key)) ||
+                   (context->at[place] && context_is_inhabited(context, place) &&
+                    device_key_equal(&context->at[place]->device->key, key));
+        }
+        ready = ready && here;
+    }
+    gate_leave();
+    return ready;
+}
+
+/* Whether it is due, and which one. */
+static bool member_at(size_t i, struct device_key *ret_key)
+{
+    pthread_mutex_lock(&lock);
+    bool due = i < atomic_load(&member_count) && members[i].not_before <= clock_now_ns();
+    if (due)
+        *ret_key = members[i].key;
+    pthread_mutex_unlock(&lock);
+    return due;
+}
+
+static void put_off(const struct device_key *key)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < atomic_load(&member_count); i++)
+        if (device_key_equal(&members[i].key, key))
+            members[i].not_before = clock_now_ns() + RETRY_NS;
+    pthread_mutex_unlock(&lock);
+}
+
+/* @again  What is there is not all that there is by now. */
+static void make_ready(uint32_t seat, bool again)
+{
+    struct device_key key;
+    for (size_t i = 0; i < ELASTIC_MAX; i++) {
+        if (!member_at(i, &key) || (!again && is_ready(&key)))
+            continue;
+        const struct move_request request = {.target = &key, .seat = seat, .prewarm = true};
+        struct move_report report;
+        move_run(&request, &report);
+        if (report.result == MOVE_DONE)
+            continue;
+        log_info("launches are not spread over %s: %s", key.device, report.reason);
+        put_off(&key);
+    }
+}
+
+static void let_go(void)
+{
+    struct device_key key;
+    pthread_mutex_lock(&lock);
+    while (leaver_count != 0) {
+        key = leavers[--leaver_count];
+        bool back = is_member(&key);
+        pthread_mutex_unlock(&lock);
+        if (!back)
+            (void)!move_cool(&key, 0);
+        pthread_mutex_lock(&lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Until nothing is left of the launch that @seat is in the middle of, or that is better left alone.
+ * As spread_run. */
+static int spread_launch(struct seat *seat)
+{
+    const struct spread_request request = {.seat = seat, .offers = offers, .stops = stops};
+    struct spread *spread;
+    int error;
+    do {
+        while (move_is_awaited())
+            clock_sleep(STAND_BACK_NS);
+        (void)move_lock_until(0, true);
+        error =
+            work_begin() && atomic_load(&seat->device) ? spread_run(&request, &spread) : -ENOENT;
+        if (error == 0)
+            spread_end(spread);
+        work_end();
+        move_unlock();
+    } while (error == 0 && elastic_count() != 0 && !work_is_over());
+    return error;
+}
+
+static bool await_launch(void)
+{
+    pthread_mutex_lock(&lock);
+    while (!awake)
+        pthread_cond_wait(&changed, &lock);
+    awake = false;
+    bool more = !work_is_over();
+    pthread_mutex_unlock(&lock);
+    return more;
+}
+
+static void *elastic_thread(void *unused)
+{
+    (void)unused;
+    while (await_launch()) {
+        let_go();
+        /* It may have been asked for while the program starts. */
+        uint32_t count = __atomic_load_n(&the_seat_count, __ATOMIC_ACQUIRE);
+        for (uint32_t seat = 0; seat < count && elastic_count() != 0; seat++) {
+            make_ready(seat, false);
+            if (spread_launch(the_seats[seat]) != -ENOTSUP)
+                continue;
+            make_ready(seat, true);
+            (void)spread_launch(the_seats[seat]);
+        }
+    }
+    return NULL;
+}
+
+/* Under no lock that a thread holds for long. */
+static void wake(void)
+{
+    pthread_mutex_lock(&lock);
+    awake = true;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+void elastic_wake(void)
+{
+    wake();
+}
+
+/* Under the lock. */
+static void note_leavers(const struct device_key *devices, size_t count)
+{
+    for (size_t i = 0; i < atomic_load(&member_count); i++) {
+        bool stays = false;
+        for (size_t j = 0; j < count; j++)
+            stays = stays || device_key_equal(&members[i].key, &devices[j]);
+        if (!stays && leaver_count < ELASTIC_MAX)
+            leavers[leaver_count++] = members[i].key;
+    }
+}
+
+int elastic_set(const struct device_key *devices, size_t count)
+{
+    int error = 0;
+    if (count > ELASTIC_MAX)
+        return -E2BIG;
+    if (count != 0 && atomic_load(&pace_slice_ns) == 0)
+        return -ENOTSUP;
+    pthread_mutex_lock(&lock);
+    if (!running && count != 0) {
+        error = thread_start("reseat-elastic", 0, elastic_thread, NULL, NULL);
+        running = error == 0;
+    }
+    if (error == 0) {
+        note_leavers(devices, count);
+        for (size_t i = 0; i < count; i++)
+            members[i] = (struct member){.key = devices[i]};
+        atomic_store(&member_count, count);
+        atomic_store(&pieces_shared, count != 0);
+        awake = running;
+        pthread_cond_signal(&changed);
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+/* Whoever waits in the thread is gone; what was ready stays the parent's. */
+static void in_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&changed, NULL);
+    running = awake = false;
+    leaver_count = 0;
+    atomic_store(&member_count, 0);
+    atomic_store(&pieces_shared, false);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};

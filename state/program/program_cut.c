@@ -1,0 +1,293 @@
+#include "state/program/program_cut.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "state/base/cleanup.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+#include "state/base/work.h"
+#include "state/program/program_priv.h"
+
+/*
+ * In front of the source. The word is cut_word's: its form is 1 of one dimension, 2 and 3 of two, 4
+ * and 5 of three, by the dimension that is cut. What is left of the compiler's own functions is
+ * what is right in a piece as it stands. OpenCL C 1.0 and 1.1 have no "static"; only from 2.0 on is
+ * a group's own size not that of all.
+ */
+static const char cut_source[] =
+    "#if __OPENCL_C_VERSION__ >= 200\n"
+    "#define RESEAT_LOCAL get_enqueued_local_size(RESEAT_DIM)\n"
+    "#else\n"
+    "#define RESEAT_LOCAL get_local_size(RESEAT_DIM)\n"
+    "#endif\n"
+    "#if __OPENCL_C_VERSION__ >= 120\n"
+    "#define RESEAT_OWN static inline\n"
+    "#else\n"
+    "#define RESEAT_OWN\n"
+    "#endif\n"
+    "#define RESEAT_FORM ((uint)get_global_offset(2) & 7u)\n"
+    "#define RESEAT_VALUE ((size_t)((uint)get_global_offset(2) >> 3))\n"
+    "#define RESEAT_DIM (RESEAT_FORM == 3 || RESEAT_FORM == 5 ? 1u : 0u)\n"
+    "RESEAT_OWN uint reseat_work_dim(void)\n"
+    "{ return RESEAT_FORM == 1 ? 1 : RESEAT_FORM < 4 ? 2 : 3; }\n"
+    "RESEAT_OWN size_t reseat_global_offset(uint dimindx)\n"
+    "{ return RESEAT_FORM == 1 ? (dimindx == 0 ? RESEAT_VALUE : 0)\n"
+    "    : dimindx == RESEAT_DIM || dimindx == 2 ? 0 : get_global_offset(dimindx); }\n"
+    "RESEAT_OWN size_t reseat_global_id(uint dimindx)\n"
+    "{ return dimindx == 2 ? get_global_id(2) - get_global_offset(2)\n"
+    "    : dimindx == 1 && RESEAT_FORM == 1 ? 0 : get_global_id(dimindx); }\n"
+    "RESEAT_OWN size_t reseat_global_size(uint dimindx)\n"
+    "{ return dimindx != RESEAT_DIM ? get_global_size(dimindx)\n"
+    "    : RESEAT_FORM == 1 ? get_global_offset(1) : RESEAT_VALUE; }\n"
+    "RESEAT_OWN size_t reseat_group_id(uint dimindx)\n"
+    "{ return dimindx != RESEAT_DIM ? get_group_id(dimindx) : get_group_id(dimindx) +\n"
+    "    (get_global_offset(dimindx) - reseat_global_offset(dimindx)) / RESEAT_LOCAL; }\n"
+    "RESEAT_OWN size_t reseat_num_groups(uint dimindx)\n"
+    "{ return dimindx != RESEAT_DIM ? get_num_groups(dimindx)\n"
+    "    : (reseat_global_size(dimindx) + RESEAT_LOCAL - 1) / RESEAT_LOCAL; }\n"
+    "RESEAT_OWN size_t reseat_global_linear_id(void)\n"
+    "{ return (reseat_global_id(2) * reseat_global_size(1) + reseat_global_id(1) -\n"
+    "    reseat_global_offset(1)) * reseat_global_size(0) + reseat_global_id(0) -\n"
+    "    reseat_global_offset(0); }\n"
+    "#undef RESEAT_LOCAL\n"
+    "#undef RESEAT_OWN\n"
+    "#undef RESEAT_FORM\n"
+    "#undef RESEAT_VALUE\n"
+    "#undef RESEAT_DIM\n"
+    "#define get_work_dim reseat_work_dim\n"
+    "#define get_global_offset reseat_global_offset\n"
+    "#define get_global_id reseat_global_id\n"
+    "#define get_global_size reseat_global_size\n"
+    "#define get_group_id reseat_group_id\n"
+    "#define get_num_groups reseat_num_groups\n"
+    "#define get_global_linear_id reseat_global_linear_id\n"
+    "#line 1\n";
+
+static _Atomic size_t cut_count;
+
+size_t program_cut_count(void)
+{
+    return atomic_load(&cut_count);
+}
+
+cl_program program_cut_real(const struct program *program, uint8_t place)
+{
+    return atomic_load_explicit(&program->details->cut[place], memory_order_acquire);
+}
+
+bool program_cut_fits(const struct program *program, const char *name, struct residence *residence,
+                      uint8_t place, size_t items)
+{
+    size_t most = 0;
+    cl_int error;
+    cl_kernel kernel =
+        residence->cl->clCreateKernel(program_cut_real(program, place), name, &error);
+    if (!kernel)
+        return true; /* its launch will say what is wrong */
+    error = residence->cl->clGetKernelWorkGroupInfo(
+        kernel, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof(most), &most, NULL);
+    residence->cl->clReleaseKernel(kernel);
+    return error != CL_SUCCESS || items <= most;
+}
+
+/* The edition plus one: 0 is of none. */
+static bool was_refused(const struct program *program)
+{
+    return atomic_load(&program->details->cut_refused) == atomic_load(&program->edition) + 1u;
+}
+
+const char *program_cut_refusal(struct program *program)
+{
+    pthread_mutex_lock(&program->lock);
+    /* Its variables would be there twice; and it is not moved anyway. */
+    bool pinned = program->details->pin != PIN_NONE;
+    pthread_mutex_unlock(&program->lock);
+    if (pinned)
+        return "it asks where in the launch a group is, and its program cannot be made twice";
+    if (was_refused(program))
+        return "it asks where in the launch a group is, and its program does not build with "
+               "functions of ours that say so";
+    return NULL;
+}
+
+/* It is the program's, of the edition that it was made of, or nobody's. Under the program's lock.
+ */
+static bool keep(struct program *program, uint8_t place, uint32_t edition, cl_program real)
+{
+    if (edition != atomic_load(&program->edition) || program_cut_real(program, place))
+        return false;
+    atomic_store_explicit(&program->details->cut[place], real, memory_order_release);
+    atomic_fetch_add(&cut_count, 1);
+    return true;
+}
+
+/* Where it is followed, outside the gate. */
+static cl_int build(struct program *program, struct residence *residence, uint32_t *ret_edition,
+                    cl_program *ret_real)
+{
+    struct recipe *CLEANUP(recipe_unref_pointer) variant = NULL;
+    pthread_mutex_lock(&program->lock);
+    struct recipe *CLEANUP(recipe_unref_pointer) recipe =
+        program->recipe ? recipe_ref(program->recipe) : NULL;
+    *ret_edition = atomic_load(&program->edition);
+    pthread_mutex_unlock(&program->lock);
+    int err = recipe ? recipe_prefixed(recipe, cut_source, &variant) : -ENOTSUP;
+    if (err)
+        return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_BUILD_PROGRAM_FAILURE;
+    return recipe_follow(variant, residence, ret_real, NULL);
+}
+
+/* Where the seat is; false where it is somewhere else by the time that it is made. */
+static bool make_once(struct program *program, int seat, cl_int *ret_error)
+{
+    struct context *context = program->context;
+    struct residence *residence = NULL;
+    cl_program real;
+    uint32_t edition;
+    gate_enter();
+    uint8_t place = atomic_load(&context->place[seat]);
+    if (place != PLACE_NONE && !program_cut_real(program, place)) {
+        residence = context->at[place];
+        residence_ref(residence);
+    }
+    gate_leave();
+    *ret_error = CL_SUCCESS;
+    if (!residence)
+        return true;
+    *ret_error = build(program, residence, &edition, &real);
+    if (*ret_error != CL_SUCCESS) {
+        if (*ret_error == CL_BUILD_PROGRAM_FAILURE || *ret_error == CL_LINK_PROGRAM_FAILURE ||
+            *ret_error == CL_COMPILE_PROGRAM_FAILURE)
+            atomic_store(&program->details->cut_refused, edition + 1u);
+        residence_unref(residence);
+        return true;
+    }
+    gate_enter();
+    pthread_mutex_lock(&program->lock);
+    bool there = atomic_load(&context->place[seat]) == place && context->at[place] == residence;
+    bool kept = there && keep(program, place, edition, real);
+    pthread_mutex_unlock(&program->lock);
+    gate_leave();
+    if (!kept)
+        residence_release(residence->cl, OBJECT_PROGRAM, real);
+    residence_unref(residence);
+    return there;
+}
+
+cl_int program_cut_make(struct program *program, int seat)
+{
+    cl_int error;
+    while (!make_once(program, seat, &error))
+        ;
+    return error;
+}
+
+struct cutting {
+    struct program *program; /* held */
+    int seat;
+};
+
+static void *cut_thread(void *data)
+{
+    struct cutting *cutting = data;
+    struct program *program = cutting->program;
+    work_build_begin();
+    cl_int error = program_cut_make(program, cutting->seat);
+    if (error == CL_SUCCESS)
+        log_info("long launches of a program's kernels that ask for their place are given in "
+                 "pieces from now on");
+    else
+        log_info("kernels of a program that ask for their place are not given in pieces: it does "
+                 "not build with the functions for that (error %d)",
+                 error);
+    work_build_end();
+    atomic_store(&program->details->cutting, false);
+    object_unhold(program);
+    free(cutting);
+    return NULL;
+}
+
+void program_cut_start(struct program *program, int seat)
+{
+    if (was_refused(program) || atomic_exchange(&program->details->cutting, true))
+        return;
+    struct cutting *cutting = malloc(sizeof(*cutting));
+    if (cutting) {
+        *cutting = (struct cutting){program, seat};
+        object_hold(program);
+        work_build_announce();
+        if (thread_start("reseat-build", 0, cut_thread, cutting, NULL) == 0)
+            return;
+        work_build_withdraw();
+        object_unhold(program);
+    }
+    free(cutting);
+    atomic_store(&program->details->cutting, false);
+}
+
+void program_cut_begin(struct program *program)
+{
+    atomic_fetch_add(&program->details->cut_launches, 1);
+}
+
+void program_cut_end(struct program *program)
+{
+    atomic_fetch_sub(&program->details->cut_launches, 1);
+}
+
+static bool is_made(const struct program *program)
+{
+    bool made = false;
+    for (uint8_t place = 0; place < PLACES; place++)
+        made = made || program_cut_real(program, place);
+    return made;
+}
+
+cl_int program_cut_prepare(struct program *program, struct residence *residence, uint8_t place)
+{
+    bool needed = atomic_load(&program->details->cut_launches) != 0;
+    cl_program real;
+    uint32_t edition;
+    /* With the gate closed the program waits, which it need not for this. */
+    if (the_thread.gate.owner || program_cut_real(program, place) || (!needed && !is_made(program)))
+        return CL_SUCCESS;
+    cl_int error = build(program, residence, &edition, &real);
+    if (error != CL_SUCCESS && needed)
+        log_info("a launch is under way in pieces that cannot go on on %s: their program does not "
+                 "build there (error %d)",
+                 device_name(residence->device), error);
+    /* The launch will end: nothing that lasts stands against the move. */
+    if (error != CL_SUCCESS)
+        return needed ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+    pthread_mutex_lock(&program->lock);
+    bool kept = keep(program, place, edition, real);
+    pthread_mutex_unlock(&program->lock);
+    if (!kept)
+        residence_release(residence->cl, OBJECT_PROGRAM, real);
+    return CL_SUCCESS;
+}
+
+static cl_program take(struct program *program, uint8_t place)
+{
+    pthread_mutex_lock(&program->lock);
+    cl_program real = atomic_exchange(&program->details->cut[place], NULL);
+    pthread_mutex_unlock(&program->lock);
+    if (real)
+        atomic_fetch_sub(&cut_count, 1);
+    return real;
+}
+
+void program_cut_vacate(struct program *program, struct residence *residence, uint8_t place)
+{
+    residence_retire(residence, OBJECT_PROGRAM, take(program, place), NULL);
+}
+
+void program_cut_drop(struct program *program)
+{
+    for (uint8_t place = 0; place < PLACES; place++) {
+        cl_program real = take(program, place);
+        if (real)
+            program->context->at[place]->cl->clReleaseProgram(real);
+    }
+}

@@ -1,0 +1,60 @@
+#ifndef RESEAT_STATE_PROGRAM_PROGRAM_CUT_H
+#define RESEAT_STATE_PROGRAM_PROGRAM_CUT_H
+
+#include "state/program/program.h"
+
+/*
+ * The program once more, for pieces of its kernels that ask where in the launch they are: with
+ * functions of ours in front of its source, which say of the whole launch what the driver says of a
+ * piece. It is made in the background once such a kernel was found to take long; whole launches
+ * stay with the program as it is.
+ *
+ * Nothing is added to a kernel's parameters: what the functions have to know is in the third
+ * dimension's offset (cut_word), and, of launches of one dimension, in the second's, which such
+ * launches do not have or do not use. Drivers carry 31 bits there, at least.
+ */
+
+/** Launches with sizes or offsets from here on do not fit into the word. */
+#define CUT_SIZE_MAX ((size_t)1 << 28)
+
+/**
+ * The offset of the third dimension, of a launch that is cut along @dim (0, or 1 of 2 or 3).
+ * @value  Of one dimension: its offset. Else its size along @dim, where the offset is 0.
+ */
+static inline size_t cut_word(uint32_t dims, uint32_t dim, size_t value)
+{
+    return value << 3 | (dims == 1 ? 1 : dims == 2 ? 2 + dim : 4 + dim);
+}
+
+/** The real program in @place, or NULL. Inside the gate. */
+cl_program program_cut_real(const struct program *program, uint8_t place);
+/** Can its kernel @name run in work-groups of @items in @place, where it is? It may take more than
+ *  the program's own does. Inside the gate. */
+bool program_cut_fits(const struct program *program, const char *name, struct residence *residence,
+                      uint8_t place, size_t items);
+/** Why it cannot be made, in words; static. NULL: nothing is known to stand against it. */
+const char *program_cut_refusal(struct program *program);
+
+/** Make it where seat @seat of the context is, if it is not there. Blocks on the compiler; outside
+ *  the gate. CL_SUCCESS also where the seat is suspended. */
+cl_int program_cut_make(struct program *program, int seat);
+/** The same in the background; once, and never again after it was found not to build. */
+void program_cut_start(struct program *program, int seat);
+
+/** A launch whose pieces are made from it is under way, from begin until end. Any thread. */
+void program_cut_begin(struct program *program);
+void program_cut_end(struct program *program);
+/**
+ * For movers, in PREPARE: made in @residence, which is at @place, where it is made already
+ * somewhere else. Where it does not build there kernels go whole, so that it is an error only while
+ * a launch is under way. Blocks on the compiler; nothing is done with the gate closed.
+ */
+cl_int program_cut_prepare(struct program *program, struct residence *residence, uint8_t place);
+/** Retire with @residence what is in @place. By a mover. */
+void program_cut_vacate(struct program *program, struct residence *residence, uint8_t place);
+/** Let go of all: it was built anew, or ends. Inside the gate, or with it closed. */
+void program_cut_drop(struct program *program);
+/** How many real programs there are; for residence_reserve. */
+size_t program_cut_count(void);
+
+#endif

@@ -1,0 +1,231 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/wire/inventory.h"
+#include "tests/agent/harness.h"
+
+/* What devices there are, and what programs are told of them. */
+
+TestSuite(devices, .init = harness_init, .fini = harness_finish, .timeout = 120);
+
+Test(devices, devices_say_who_uses_them)
+{
+    pid_t pid = harness_start("user", "done");
+    cr_assert(harness_prints("devices", "--json", "\"used_bytes\": 67108864", 5000));
+    json_t *object = harness_json(RESEAT("devices", "--json"), "devices"), *device;
+    size_t i, users = 0;
+
+    cr_assert_eq(json_array_size(json_object_get(object, "devices")), 3);
+    json_array_foreach(json_object_get(object, "devices"), i, device)
+    {
+        json_t *apps = json_object_get(device, "apps");
+        users += json_array_size(apps);
+        if (json_array_size(apps)) {
+            cr_assert_str_eq(json_string_value(json_object_get(device, "name")), "gpu0");
+            cr_assert_eq(json_integer_value(json_object_get(device, "used_bytes")), 64 << 20);
+        }
+    }
+    cr_assert_eq(users, 1);
+    json_decref(object);
+    harness_end(pid);
+}
+
+/** The entry of that name in a list of "presented". */
+static json_t *entry(json_t *presented, const char *list, const char *name)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(presented, list), i, one)
+    {
+        const char *found = json_string_value(json_object_get(one, "name"));
+        if (found && strcmp(found, name) == 0)
+            return one;
+    }
+    cr_assert(false, "no %s in %s", name, list);
+    return NULL;
+}
+
+static void expect_text(json_t *object, const char *key, const char *text)
+{
+    cr_expect_str_eq(json_string_value(json_object_get(object, key)), text);
+}
+
+static void expect_by(json_t *object, const char *first, size_t count)
+{
+    json_t *by = json_object_get(object, "by");
+
+    cr_assert_eq(json_array_size(by), count);
+    cr_expect(!count || strcmp(json_string_value(json_array_get(by, 0)), first) == 0);
+}
+
+Test(devices, presented_says_what_programs_are_told_and_because_of_which_device)
+{
+    setenv("POCL_FAKE_DEVICES", "cpu:one,gpu:small,cpu:two,old:first", 1);
+    json_t *object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *presented = json_object_get(object, "presented"), *one;
+
+    one = json_object_get(presented, "devices");
+    cr_assert_eq(json_array_size(one), 4);
+    cr_expect_str_eq(json_string_value(json_array_get(one, 0)), "gpu0");
+    one = json_object_get(presented, "left_out");
+    cr_assert_eq(json_array_size(one), 1);
+    expect_text(json_array_get(one, 0), "device", "accel0");
+
+    one = entry(presented, "answers", "CL_DEVICE_MAX_WORK_GROUP_SIZE");
+    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 256);
+    expect_text(one, "rule", "least");
+    expect_by(one, "gpu0", 1);
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(one, "devices"), "cpu1")),
+                 4096);
+    one = entry(presented, "answers", "CL_DEVICE_MAX_COMPUTE_UNITS");
+    expect_text(one, "rule", "equal");
+    expect_by(one, NULL, 0);
+    one = entry(presented, "answers", "CL_DEVICE_ADDRESS_BITS");
+    cr_expect(json_is_null(json_object_get(one, "value")));
+    expect_text(one, "rule", "missing");
+
+    one = entry(presented, "extensions", "cl_khr_byte_addressable_store");
+    cr_expect(json_is_true(json_object_get(one, "offered")));
+    one = entry(presented, "extensions", "cl_khr_gl_sharing");
+    cr_expect(json_is_false(json_object_get(one, "offered")));
+    expect_text(one, "rule", "not-carried");
+    one = entry(presented, "extensions", "cl_khr_fp16");
+    expect_text(one, "rule", "missing");
+    expect_by(one, "gpu0", 1);
+    json_decref(object);
+
+    struct result *result = RESEAT("devices", "--presented");
+    cr_assert_eq(result->status, 0);
+    cr_expect(strstr(result->out, "least of gpu0 256, cpu0 4096, cpu1 4096"), "%s", result->out);
+    cr_expect(strstr(result->out, "accel0 takes no part"), "%s", result->out);
+    cr_expect(strstr(result->out, "not on gpu0"), "%s", result->out);
+    cr_assert_eq(RESEAT("ps", "--presented")->status, 2);
+    setenv("POCL_FAKE_DEVICES", "", 1);
+    object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
+    cr_expect_str_eq(harness_error(object), "no-device");
+    json_decref(object);
+}
+
+Test(devices, presented_memory_is_the_most_of_any_device_or_what_is_said)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:small,cpu:roomy", 1);
+    json_t *object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *one =
+        entry(json_object_get(object, "presented"), "answers", "CL_DEVICE_GLOBAL_MEM_SIZE");
+
+    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 8ll << 30);
+    expect_text(one, "rule", "most-memory");
+    expect_by(one, "cpu0", 1);
+    json_decref(object);
+    struct result *result = RESEAT("devices", "--presented");
+    cr_expect(strstr(result->out, "of cpu0, which has the most memory, of gpu0 2147483648, "
+                                  "cpu0 8589934592"),
+              "%s", result->out);
+
+    setenv("RESEAT_MEMORY", "3GiB", 1);
+    object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
+    one = entry(json_object_get(object, "presented"), "answers", "CL_DEVICE_GLOBAL_MEM_SIZE");
+    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 3ll << 30);
+    expect_text(one, "rule", "ours");
+    expect_text(one, "because", "as --memory says");
+    json_decref(object);
+    setenv("RESEAT_MEMORY", "3 GiB", 1);
+    cr_expect_eq(RESEAT("devices", "--presented")->status, 2);
+    unsetenv("RESEAT_MEMORY");
+}
+
+Test(devices, names_do_not_shift_between_listings)
+{
+    setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:two", 1);
+    cr_assert(strstr(RESEAT("devices")->out, "cpu1 cpu  two"));
+    setenv("POCL_FAKE_DEVICES", "cpu:zero,cpu:two,gpu:new", 1);
+    struct result *result = RESEAT("devices");
+    cr_assert(strstr(result->out, "cpu1 cpu  two"), "%s", result->out);
+    cr_assert(strstr(result->out, "cpu2 cpu  zero"), "%s", result->out);
+    cr_assert(!strstr(result->out, "one"), "%s", result->out);
+    RESEAT("agent", "stop");
+    setenv("POCL_FAKE_DEVICES", "cpu:two", 1);
+    cr_assert(strstr(RESEAT("devices")->out, "cpu1 cpu  two"));
+}
+
+/** The devices in the inventory that a program started now is given. */
+static size_t told_devices(void)
+{
+    struct inventory inventory;
+    struct result *result = RESEAT("run", "--", "printenv", "RESEAT_INVENTORY");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    result->out[strcspn(result->out, "\n")] = '\0';
+    cr_assert_eq(inventory_read(result->out, &inventory), 0, "%s", result->out);
+    size_t count = inventory.count;
+    inventory_finish(&inventory);
+    return count;
+}
+
+Test(devices, what_a_program_is_told_does_not_depend_on_who_else_runs)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:small,cpu:two", 1);
+    pid_t pid = harness_start("first", "done");
+    cr_expect_eq(told_devices(), 2);
+    setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:three", 1);
+    cr_expect_eq(told_devices(), 2, "not those of the other environment");
+    /* They are there all the same, for the program that sees them, however often they are listed.
+     */
+    for (int i = 0; i < 2; i++) {
+        struct result *result = RESEAT("devices");
+        cr_expect(strstr(result->out, "small") && strstr(result->out, "one"), "%s", result->out);
+        usleep(1100000);
+    }
+    json_t *object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
+    json_t *devices = json_object_get(json_object_get(object, "presented"), "devices");
+    cr_expect_eq(json_array_size(devices), 2);
+    json_decref(object);
+    cr_expect_eq(told_devices(), 2);
+    cr_expect(strstr(RESEAT("ps")->out, "gpu0"));
+    harness_end(pid);
+}
+
+Test(devices, a_program_starts_where_its_own_environment_shows_a_device)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:small", 1);
+    pid_t pid = harness_start("first", "done"), second;
+    setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
+    second = harness_start("second", "done");
+    cr_expect(strstr(RESEAT("ps")->out, "cpu0"), "%s", RESEAT("ps")->out);
+    harness_end(second);
+    harness_end(pid);
+}
+
+Test(devices, doctor_says_what_a_wider_choice_of_devices_costs)
+{
+    setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
+    RESEAT("devices");
+    struct result *result = RESEAT("doctor");
+    cr_expect(!strstr(result->out, "choice:"), "%s", result->out);
+    setenv("POCL_FAKE_DEVICES", "cpu:narrow,gpu:small", 1);
+    RESEAT("devices");
+    result = RESEAT("doctor");
+    cr_expect(strstr(result->out, "may go to cpu1 costs them, of what gpu0 has"), "%s",
+              result->out);
+}
+
+Test(devices, a_lister_that_hangs_or_crashes_is_survived)
+{
+    const char *reseatd = getenv("TEST_RESEATD");
+
+    cr_assert_eq(harness_run(reseatd, "--daemon", "--lister-timeout", "1", NULL)->status, 0);
+    setenv("POCL_FAKE_DEVICES", "hang", 1);
+    cr_assert_eq(RESEAT("devices")->status, 1);
+    setenv("POCL_FAKE_DEVICES", "crash", 1);
+    cr_assert_eq(RESEAT("devices")->status, 1);
+    setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    setenv("POCL_FAKE_DEVICES", "hang", 1);
+    struct result *result = RESEAT("devices");
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->err, "may be old"), "%s", result->err);
+}

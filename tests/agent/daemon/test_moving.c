@@ -1,0 +1,189 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+
+/* What a user sees of moves, suspends, resumes and prewarmed devices. */
+
+TestSuite(moving, .init = harness_init, .fini = harness_finish, .timeout = 120);
+
+Test(moving, moves_suspends_and_resumes)
+{
+    pid_t pid = harness_start("app", "done");
+    struct result *result = RESEAT("move", "app", "cpu1");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "from gpu0 to cpu1"), "%s", result->out);
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    cr_assert(harness_state("app", "suspended", 2000));
+    result = RESEAT("resume", "app");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "to cpu1"), "%s", result->out);
+    cr_assert_eq(RESEAT("resume", "app")->status, 0);
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    cr_assert(strstr(RESEAT("resume", "app", "cpu0")->out, "to cpu0"));
+    harness_end(pid);
+}
+
+/** What `reseat ps --json` says that "app" is ready for: the first, or "". */
+static const char *ready_for(void)
+{
+    static char name[64];
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
+    json_t *app = json_array_get(json_object_get(object, "apps"), 0);
+    json_t *ready = json_object_get(app, "ready");
+
+    cr_assert(json_is_array(ready));
+    const char *first = json_string_value(json_array_get(ready, 0));
+    snprintf(name, sizeof(name), "%s", first ? first : "");
+    json_decref(object);
+    return name;
+}
+
+Test(moving, makes_a_program_ready_for_a_device_and_lets_go_of_that)
+{
+    pid_t pid = harness_start("app", "done");
+    struct result *result = RESEAT("prewarm", "app", "cpu1");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "is ready for cpu1"), "%s", result->out);
+    cr_assert_str_eq(ready_for(), "cpu1");
+    cr_assert(strstr(RESEAT("ps")->out, "cpu1"));
+    result = RESEAT("prewarm", "app", "cpu1", "--drop");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "not ready any more for cpu1"), "%s", result->out);
+    cr_assert_str_eq(ready_for(), "");
+    cr_assert(strstr(RESEAT("prewarm", "app", "--drop")->out, "was not ready"));
+    json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0", "--json"), "prewarm");
+    cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
+    json_decref(object);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
+    cr_assert_eq(RESEAT("prewarm", "app", "--drop")->status, 0);
+    cr_assert_str_eq(ready_for(), "");
+    /* Where it is, and what names nothing. */
+    cr_assert(strstr(RESEAT("prewarm", "app", "gpu0")->out, "already there"));
+    cr_assert_eq(RESEAT("prewarm", "app")->status, 2);
+    cr_assert_eq(RESEAT("prewarm", "app", "no-such")->status, 3);
+    /* A device that is drained is not to be used, and not for this either. */
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
+    cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
+    cr_assert_str_eq(ready_for(), "", "it is ready for a device that is drained");
+    result = RESEAT("prewarm", "app", "cpu1");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "drained"), "%s", result->err);
+    harness_end(pid);
+}
+
+Test(moving, a_program_that_cannot_be_made_ready_says_why_and_stays)
+{
+    pid_t pid = harness_start("app", "fail");
+    struct result *result = RESEAT("prewarm", "app", "cpu1");
+
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "was not made ready for cpu1"), "%s", result->err);
+    cr_assert(strstr(result->err, "a program failed"), "%s", result->err);
+    cr_assert_str_eq(ready_for(), "");
+    harness_end(pid);
+}
+
+Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
+{
+    pid_t pid = harness_start("app", "strand");
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    cr_assert(harness_state("app", "suspended", 2000));
+    struct result *result = RESEAT("resume", "app", "gpu0");
+    cr_assert_eq(result->status, 1);
+    cr_assert(strstr(result->err, "building a program failed: -11; it stays suspended, with its "
+                                  "data in host memory; choose another device"),
+              "%s", result->err);
+    harness_end(pid);
+}
+
+Test(moving, killed_in_the_middle_of_a_move_and_started_again_it_knows_the_programs)
+{
+    pid_t pid = harness_start("survivor", "slow");
+    pid_t waiting = harness_spawn("sleep", "30", NULL);
+    pid_t agent = harness_agent();
+    pid_t mover = harness_spawn(harness_reseat(), "move", "survivor", "cpu0", NULL);
+
+    cr_assert(harness_state("survivor", "moving", 5000));
+    kill(agent, SIGKILL);
+    cr_assert_eq(harness_wait(mover), 3);
+    cr_assert_eq(kill(pid, 0), 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_assert(harness_state("survivor", "running", 2000));
+    cr_assert_neq(harness_agent(), agent);
+    harness_end(waiting);
+    harness_end(pid);
+}
+
+Test(moving, a_program_that_dies_in_a_move_is_a_clear_error)
+{
+    pid_t pid = harness_start("mortal", "die");
+    struct result *result = RESEAT("move", "mortal", "cpu0");
+
+    cr_assert_eq(result->status, 3);
+    cr_assert(strstr(result->err, "ended during the move"), "%s", result->err);
+    cr_assert_eq(harness_wait(pid), 9);
+    cr_assert(!strstr(RESEAT("ps")->out, "mortal"));
+}
+
+Test(moving, interrupting_the_command_cancels_the_move)
+{
+    pid_t pid = harness_start("app", "slow");
+    pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
+
+    cr_assert(harness_state("app", "moving", 5000));
+    kill(mover, SIGINT);
+    cr_assert_eq(harness_wait(mover), 1);
+    cr_assert(harness_state("app", "running", 2000));
+    mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
+    cr_assert(harness_state("app", "moving", 5000));
+    kill(mover, SIGKILL);
+    harness_wait(mover);
+    cr_assert(harness_state("app", "running", 2000));
+    harness_end(pid);
+}
+
+/* What the stand-in was asked for it tells in these numbers. */
+static void expect_asked(struct result *result, const char *command, uint64_t ms,
+                         uint64_t bandwidth, unsigned rounds)
+{
+    json_t *object = harness_json(result, command);
+    cr_assert_eq(result->status, 0, "%s", result->out);
+    cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "predicted_ns")),
+                 ms * 1000000);
+    cr_assert_eq(json_integer_value(json_object_get(object, "rounds")), rounds);
+    if (bandwidth)
+        cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "bytes")), bandwidth);
+    json_decref(object);
+}
+
+Test(moving, a_downtime_and_a_bandwidth_are_asked_for_or_configured)
+{
+    setenv("RESEAT_MAX_DOWNTIME", "70", 1);
+    pid_t pid = harness_start("app", "done");
+    /* Aimed at; and asked for. */
+    expect_asked(RESEAT("move", "app", "cpu1", "--json"), "move", 70, 0, 20);
+    expect_asked(
+        RESEAT("move", "app", "gpu0", "--json", "--max-downtime", "20", "--bandwidth", "3MiB"),
+        "move", 20, 3 << 20, 10);
+    expect_asked(RESEAT("move", "app", "cpu1", "--json", "--non-blocking"), "move", 70, 0, 120);
+    expect_asked(RESEAT("suspend", "app", "--json", "--max-downtime", "1"), "suspend", 1, 0, 10);
+    expect_asked(RESEAT("resume", "app", "--json", "--on-demand"), "resume", 70, 0, 21);
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    expect_asked(RESEAT("resume", "app", "--json", "--whole"), "resume", 70, 0, 22);
+    cr_assert_eq(RESEAT("resume", "app", "--whole", "--on-demand")->status, 2);
+    cr_assert(strstr(RESEAT("ps")->out, "running, 3.0 MiB of 8.0 MiB fetched"), "%s",
+              RESEAT("ps")->out);
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--max-downtime", "0")->status, 2);
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "0")->status, 2);
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "fast")->status, 2);
+    harness_end(pid);
+}

@@ -1,0 +1,179 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+
+/* What a user sees of launches that are done on several devices; and what the program is told,
+ * which the stand-in says as what it is ready for. */
+
+TestSuite(spreading, .init = harness_init, .fini = harness_finish, .timeout = 120);
+
+/** The names in that list of what `reseat ps --json` says of "app", with commas. */
+static const char *listed(const char *key)
+{
+    static char names[256];
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps"), *name;
+    const json_t *apps = json_object_get(object, "apps"), *list = NULL;
+    size_t i;
+
+    for (i = 0; i < json_array_size(apps); i++)
+        if (strcmp(json_string_value(json_object_get(json_array_get(apps, i), "name")), "app") == 0)
+            list = json_object_get(json_array_get(apps, i), key);
+    cr_assert(json_is_array(list));
+    names[0] = '\0';
+    json_array_foreach(list, i, name)
+    {
+        strcat(names, i ? "," : "");
+        strcat(names, json_string_value(name));
+    }
+    json_decref(object);
+    return names;
+}
+
+/** The program was told of these, in any time. */
+static void expect_told(const char *names)
+{
+    for (unsigned ms = 0; strcmp(listed("ready"), names) != 0 && ms < 5000; ms += 50)
+        usleep(50000);
+    cr_assert_str_eq(listed("ready"), names);
+}
+
+static pid_t start(const char *spread)
+{
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0",
+                              "--spread", spread, "--", harness_program(), "100", NULL);
+    cr_assert(harness_state("app", "running", 5000));
+    return pid;
+}
+
+Test(spreading, a_program_is_told_of_the_devices_that_it_was_run_with)
+{
+    pid_t pid = start("cpu1,cpu0,cpu1");
+
+    expect_told("cpu1,cpu0");
+    cr_assert_str_eq(listed("spread"), "cpu1,cpu0", "one that is named twice counts once");
+    cr_assert(strstr(RESEAT("ps")->out, "gpu0 + cpu1,cpu0"), "%s", RESEAT("ps")->out);
+    cr_assert(
+        harness_prints("explain", "app", "done on cpu1, cpu0 too: 1 so far, 64 work-items", 2000),
+        "%s", RESEAT("explain", "app")->out);
+    harness_end(pid);
+}
+
+Test(spreading, devices_are_named_and_taken_back_while_it_runs)
+{
+    setenv("RESEAT_SLICE", "5", 1);
+    pid_t pid = harness_start("app", "done");
+    struct result *result = RESEAT("spread", "app", "cpu0,cpu1");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "done on cpu0, cpu1 too"), "%s", result->out);
+    expect_told("cpu0,cpu1");
+    /* Its own is one of them as well, and what is named replaces what was. */
+    json_t *object = harness_json(RESEAT("spread", "app", "gpu0", "--json"), "spread");
+    cr_assert_str_eq(json_string_value(json_array_get(json_object_get(object, "spread"), 0)),
+                     "gpu0");
+    cr_assert_eq(json_array_size(json_object_get(object, "spread")), 1);
+    json_decref(object);
+    expect_told("gpu0");
+    result = RESEAT("spread", "app", "--off");
+    cr_assert(strstr(result->out, "where it is"), "%s", result->out);
+    expect_told("");
+    harness_end(pid);
+}
+
+Test(spreading, what_cannot_be_is_refused_and_changes_nothing)
+{
+    setenv("RESEAT_SLICE", "5", 1);
+    pid_t pid = harness_start("app", "done");
+
+    cr_assert_eq(RESEAT("spread", "app", "cpu1")->status, 0);
+    cr_assert_eq(RESEAT("spread", "app")->status, 2);
+    cr_assert_eq(RESEAT("spread", "app", "cpu0", "--off")->status, 2);
+    cr_assert_eq(RESEAT("spread", "app", "cpu0,")->status, 2);
+    cr_assert_eq(RESEAT("spread", "app:0", "cpu0")->status, 2);
+    cr_assert_eq(RESEAT("spread", "no-such", "cpu0")->status, 3);
+    cr_assert_eq(RESEAT("spread", "app", "cpu0,no-such")->status, 3);
+    struct result *result = RESEAT("spread", "app", "cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0");
+    cr_assert_eq(result->status, 2);
+    cr_assert(strstr(result->err, "at most 8"), "%s", result->err);
+    expect_told("cpu1");
+    harness_end(pid);
+    cr_assert_eq(RESEAT("run", "--spread", "no-such", "true")->status, 3);
+    cr_assert_eq(RESEAT("run", "--spread", "cpu0,,cpu1", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--spread", "cpu0", "--slice", "0", "true")->status, 2);
+}
+
+Test(spreading, launches_that_are_given_whole_are_not_spread)
+{
+    pid_t pid = harness_start("app", "done");
+
+    cr_assert(harness_prints("ps", NULL, "64.0 MiB", 5000), "it has not said how it is");
+    struct result *result = RESEAT("spread", "app", "cpu1");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "--slice"), "%s", result->err);
+    cr_assert_eq(RESEAT("spread", "app", "--off")->status, 0);
+    harness_end(pid);
+}
+
+Test(spreading, a_device_that_drains_has_no_part_until_it_is_back)
+{
+    pid_t pid = start("cpu0,cpu1");
+
+    expect_told("cpu0,cpu1");
+    cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
+    expect_told("cpu0");
+    cr_assert_str_eq(listed("spread"), "cpu0");
+    struct result *result = RESEAT("spread", "app", "cpu1");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "drained"), "%s", result->err);
+    cr_assert_eq(RESEAT("drain", "cpu1", "--undo")->status, 0);
+    expect_told("cpu0,cpu1");
+    harness_end(pid);
+}
+
+Test(spreading, another_agent_knows_it)
+{
+    pid_t pid = start("cpu1");
+
+    expect_told("cpu1");
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_assert(harness_state("app", "running", 10000));
+    cr_assert_str_eq(listed("spread"), "cpu1");
+    /* It is told again, since this agent may have been told otherwise meanwhile. */
+    cr_assert(harness_prints("explain", "app", "2 so far", 5000), "%s",
+              RESEAT("explain", "app")->out);
+    harness_end(pid);
+}
+
+Test(spreading, a_child_is_spread_as_its_parent_is)
+{
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--device", "gpu0", "--spread", "cpu1", "--",
+                              "sh", "-c", "\"$0\" 100; true", harness_program(), NULL);
+    cr_assert(harness_state("fake_program", "running", 5000), "%s", RESEAT("ps")->out);
+    cr_assert(strstr(RESEAT("ps")->out, "gpu0 + cpu1"), "%s", RESEAT("ps")->out);
+    /* The shell ends with it, but it would not with the shell. */
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
+    const json_t *child = json_array_get(json_object_get(object, "apps"), 0);
+    cr_assert_eq(kill((pid_t)json_integer_value(json_object_get(child, "pid")), SIGKILL), 0);
+    json_decref(object);
+    harness_wait(pid);
+}
+
+Test(spreading, it_has_pieces_where_nothing_else_says_how_long_they_are)
+{
+    cr_assert_str_eq(RESEAT("run", "--spread", "cpu1", "sh", "-c", "echo $RESEAT_SLICE")->out,
+                     "10\n");
+    cr_assert_str_eq(
+        RESEAT("run", "--spread", "cpu1", "--slice", "3", "sh", "-c", "echo $RESEAT_SLICE")->out,
+        "3\n");
+    setenv("RESEAT_SLICE", "7", 1);
+    cr_assert_str_eq(RESEAT("run", "--spread", "cpu1", "sh", "-c", "echo $RESEAT_SLICE")->out,
+                     "7\n");
+}

@@ -1,0 +1,89 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "state/base/log.h"
+#include "state/base/owned.h"
+#include "tests/support/folder.h"
+
+static char path[SCRATCH_MAX + 16];
+
+static void begin(void)
+{
+    char folder[SCRATCH_MAX];
+    folder_make(folder);
+    snprintf(path, sizeof(path), "%s/file", folder);
+}
+
+TestSuite(owned, .init = begin, .timeout = 60);
+
+/* Who writes more is ended by SIGXFSZ. */
+static void limit_files(rlim_t bytes)
+{
+    const struct rlimit limit = {bytes, RLIM_INFINITY};
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static off_t size_of_file(void)
+{
+    struct stat status;
+    cr_assert_eq(stat(path, &status), 0);
+    return status.st_size;
+}
+
+Test(owned, a_file_grows_to_the_limit_and_no_further)
+{
+    char bytes[100] = "";
+    struct owned file = OWNED_NONE;
+    cr_assert_eq(owned_take(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), &file), 0);
+    limit_files(100);
+    cr_assert_eq(owned_append(&file, bytes, 90), 0);
+    cr_assert_eq(owned_append(&file, bytes, 11), -EFBIG);
+    cr_assert_eq(owned_append(&file, bytes, SIZE_MAX), -EFBIG);
+    cr_assert_eq(size_of_file(), 90);
+    cr_assert_eq(owned_append(&file, bytes, 10), 0);
+    cr_assert_eq(owned_append(&file, bytes, 1), -EFBIG);
+    limit_files(50);
+    cr_assert_eq(owned_append(&file, bytes, 1), -EFBIG);
+    cr_assert_eq(size_of_file(), 100);
+    limit_files(RLIM_INFINITY);
+    cr_assert_eq(owned_append(&file, bytes, 100), 0);
+    cr_assert_eq(size_of_file(), 200);
+    owned_close(&file);
+    cr_assert_eq(owned_append(&file, bytes, 1), -EBADF);
+}
+
+Test(owned, a_pipe_has_no_limit)
+{
+    int ends[2];
+    struct owned pipe = OWNED_NONE;
+    cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
+    cr_assert_eq(owned_take(ends[1], &pipe), 0);
+    limit_files(0);
+    cr_assert_eq(owned_append(&pipe, "abc", 3), 0);
+    limit_files(RLIM_INFINITY);
+    owned_close(&pipe);
+    close(ends[0]);
+}
+
+Test(owned, a_log_that_may_not_grow_ends_nobody)
+{
+    char log[SCRATCH_MAX + 32];
+    snprintf(log, sizeof(log), "info:%s", path);
+    setenv("RESEAT_LOG", log, 1);
+    log_info("one line");
+    off_t before = size_of_file();
+    cr_assert_gt(before, 0);
+    limit_files((rlim_t)before + 1);
+    log_info("one more");
+    limit_files(RLIM_INFINITY);
+    cr_assert_eq(size_of_file(), before);
+    log_info("one more");
+    cr_assert_gt(size_of_file(), before);
+}

@@ -1,0 +1,495 @@
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "state/base/gate.h"
+#include "state/command/parts.h"
+#include "state/program/kernel.h"
+#include "state/program/program_cut.h"
+#include "tests/state/command/slices_rig.h"
+
+/* Pieces of kernels that ask where in the launch they are: they are told that in the whole. */
+
+/* Each item adds what depends on all that can be asked, of dimensions that there are and others. */
+#define ASKS                                                                                       \
+    "#if __OPENCL_C_VERSION__ >= 200\n"                                                            \
+    "#define ENQUEUED(d) get_enqueued_local_size(d)\n"                                             \
+    "#define LINEAR get_global_linear_id()\n"                                                      \
+    "#else\n"                                                                                      \
+    "#define ENQUEUED(d) get_local_size(d)\n"                                                      \
+    "#define AT(d) (get_global_id(d) - get_global_offset(d))\n"                                    \
+    "#define LINEAR ((AT(2) * get_global_size(1) + AT(1)) * get_global_size(0) + AT(0))\n"         \
+    "#endif\n"                                                                                     \
+    "#ifndef SALT\n"                                                                               \
+    "#define SALT 0\n"                                                                             \
+    "#endif\n"                                                                                     \
+    "size_t deep(uint d);\n"                                                                       \
+    "uint work(uint x, uint rounds)\n"                                                             \
+    "{ for (uint i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u; return x; }\n"            \
+    "uint ask(size_t at) {\n"                                                                      \
+    "  uint x = at ^ get_work_dim() << 28 ^ LINEAR * 31;\n"                                        \
+    "  for (uint d = 0; d < 3; d++)\n"                                                             \
+    "    x = x * 7 + (deep(d) ^ get_global_size(d) << 3 ^ get_global_offset(d) << 13 ^\n"          \
+    "        get_global_id(d) << 9 ^ get_local_size(d) << 17 ^ get_local_id(d) << 21 ^\n"          \
+    "        ENQUEUED(d) << 25) + SALT;\n"                                                         \
+    "  return x; }\n"                                                                              \
+    "kernel void places(global uint *out, uint rounds, uint w, uint h) {\n"                        \
+    "  size_t at = (get_global_id(2) * h + get_global_id(1)) * w + get_global_id(0);\n"            \
+    "  out[at] += work(ask(at), rounds); }\n"                                                      \
+    "kernel void others(global uint *out, uint rounds, uint w, uint h) {\n"                        \
+    "  size_t at = (get_global_id(2) * h + get_global_id(1)) * w + get_global_id(0);\n"            \
+    "  uint x = 0;\n"                                                                              \
+    "  if (at % 3 != 0) x = ask(at);\n"                                                            \
+    "  out[at] += work(x, rounds); }\n"
+#define DEEP "size_t deep(uint d) { return get_group_id(d) * 10007u ^ get_num_groups(d) << 5; }\n"
+
+static const char places[] = ASKS DEEP;
+
+/* What an item adds, by the definition of all that it asks. */
+static void add_item(struct scene *s, const struct shape *shape, const size_t id[3], cl_uint rounds,
+                     cl_uint salt, bool thirds)
+{
+    size_t offset[3] = {0}, global[3] = {1, 1, 1}, local[3] = {1, 1, 1};
+    for (cl_uint i = 0; i < shape->dims; i++) {
+        offset[i] = shape->offset[i];
+        global[i] = shape->global[i];
+        local[i] = shape->local[i];
+    }
+    size_t w = offset[0] + global[0], h = offset[1] + global[1];
+    size_t at = ((offset[2] + id[2]) * h + offset[1] + id[1]) * w + offset[0] + id[0];
+    size_t linear = (id[2] * global[1] + id[1]) * global[0] + id[0];
+    cl_uint x = (cl_uint)(at ^ (size_t)shape->dims << 28 ^ linear * 31);
+    for (unsigned d = 0; d < 3; d++) {
+        size_t group = id[d] / local[d], groups = (global[d] + local[d] - 1) / local[d];
+        size_t left = global[d] - group * local[d], size = left < local[d] ? left : local[d];
+        x = x * 7 +
+            (cl_uint)(group * 10007u ^ groups << 5 ^ global[d] << 3 ^ offset[d] << 13 ^
+                      (offset[d] + id[d]) << 9 ^ size << 17 ^ id[d] % local[d] << 21 ^
+                      local[d] << 25) +
+            salt;
+    }
+    s->wanted[at] += slices_work(thirds && at % 3 == 0 ? 0 : x, rounds);
+}
+
+static void add_salted(struct scene *s, const struct shape *shape, cl_uint rounds, cl_uint salt)
+{
+    size_t id[3] = {0};
+    bool thirds = strcmp(((struct kernel *)s->kernel)->name, "others") == 0;
+    for (id[2] = 0; id[2] < (shape->dims > 2 ? shape->global[2] : 1); id[2]++)
+        for (id[1] = 0; id[1] < (shape->dims > 1 ? shape->global[1] : 1); id[1]++)
+            for (id[0] = 0; id[0] < shape->global[0]; id[0]++)
+                add_item(s, shape, id, rounds, salt, thirds);
+}
+
+static void add_places(struct scene *s, const struct shape *shape, cl_uint rounds)
+{
+    add_salted(s, shape, rounds, 0);
+}
+
+static bool is_made(const struct scene *s)
+{
+    const struct context *context = (const struct context *)s->program.context;
+    gate_enter();
+    uint8_t place = atomic_load(&context->place[0]);
+    bool made = place != PLACE_NONE &&
+                program_cut_real((const struct program *)s->program.program, place) != NULL;
+    gate_leave();
+    return made;
+}
+
+/* Some 25 ms each. */
+#define ROUNDS (LONG_ROUNDS / 8)
+
+/* Launch it until it was found to take long, and its program was made for pieces. */
+static void learn(struct scene *s, cl_uint salt)
+{
+    for (unsigned n = 0; n < 100 && !is_made(s); n++) {
+        cl_event event = launch(s, &long_shape, ROUNDS);
+        add_salted(s, &long_shape, ROUNDS, salt);
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+        engine_rig_sleep(20);
+    }
+    cr_assert(is_made(s), "its program was never made for pieces");
+}
+
+/* One more, which must be given in pieces. */
+static void expect_pieces(struct scene *s, const char *device, const struct shape *shape,
+                          cl_uint rounds)
+{
+    uint64_t before = launches(s, device);
+    cl_event event = launch(s, shape, rounds);
+    add_places(s, shape, rounds);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    OK(clReleaseEvent(event));
+    cr_assert_gt(launches(s, device), before + 2, "it went whole");
+    check(s);
+}
+
+static const struct shape shapes[] = {
+    {1, {0}, {4096}, {16}},
+    {1, {77}, {4000}, {8}},
+    {2, {0}, {32, 128}, {8, 2}},
+    {2, {0}, {128, 32}, {1, 32}},
+    {2, {3, 0}, {24, 128}, {8, 2}},
+    {2, {0, 5}, {256, 8}, {4, 2}},
+    {3, {0}, {8, 128, 4}, {4, 2, 2}},
+    {3, {2, 0, 0}, {8, 128, 4}, {4, 2, 2}},
+    {3, {0, 3, 0}, {256, 4, 4}, {2, 2, 2}},
+    {3, {0}, {4, 4, 256}, {2, 1, 1}},
+};
+static const struct shape uneven[] = {
+    {1, {77}, {4001}, {8}},
+    {2, {0}, {33, 127}, {8, 2}},
+    {2, {0, 5}, {257, 9}, {4, 2}},
+    {3, {2, 0, 0}, {7, 127, 3}, {4, 2, 2}},
+    {3, {0}, {131, 3, 11}, {4, 2, 2}},
+};
+
+Test(places, are_those_in_the_whole_launch)
+{
+    struct scene s;
+    cl_bool remainders;
+    scene_begin(&s, CONFIG, "1", 0, 16384);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    OK(clGetDeviceInfo(s.rig.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, sizeof(remainders),
+                       &remainders, NULL));
+    learn(&s, 0);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        expect_pieces(&s, "one", &shapes[i], ROUNDS);
+    engine_rig_moves(&s.rig, "two");
+    learn(&s, 0);
+    for (size_t i = 0; remainders && i < sizeof(uneven) / sizeof(uneven[0]); i++)
+        expect_pieces(&s, "two", &uneven[i], ROUNDS);
+    scene_close(&s);
+    cr_assert(engine_rig_empties(&s.rig, "one"), "%s", engine_rig_alive(&s.rig, "one"));
+    cr_assert(engine_rig_empties(&s.rig, "two"), "%s", engine_rig_alive(&s.rig, "two"));
+}
+
+Test(places, are_told_in_every_language_and_in_every_kernel_of_a_program)
+{
+    static const char *const options[] = {"-cl-std=CL1.1", "", "-cl-std=CL1.2 -DSALT=0",
+                                          "-cl-std=CL3.0"};
+    struct scene s;
+    scene_begin(&s, CONFIG, "1", 0, 16384);
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        scene_build(&s, places, options[i], i % 2 ? "places" : "others");
+        learn(&s, 0);
+        expect_pieces(&s, "one", &shapes[1], ROUNDS);
+        expect_pieces(&s, "one", &shapes[6], ROUNDS);
+        OK(clReleaseKernel(s.kernel));
+        s.kernel = engine_kernel(s.program.program, i % 2 ? "others" : "places");
+        expect_pieces(&s, "one", &shapes[4], ROUNDS);
+        OK(clReleaseKernel(s.kernel));
+        OK(clReleaseProgram(s.program.program));
+    }
+    scene_build(&s, places, "", "places");
+    scene_close(&s);
+}
+
+/* Where a launch has no size of groups they are ours to choose: all that it is told agrees. */
+Test(places, agree_where_groups_are_left_to_opencl)
+{
+    static const char source[] =
+        "kernel void agree(global uint *out, uint rounds, uint w, uint h) {\n"
+        "  size_t at = (get_global_id(2) * h + get_global_id(1)) * w + get_global_id(0);\n"
+        "  uint x = at;\n"
+        "  for (uint d = 0; d < 3; d++) {\n"
+        "    size_t size = get_local_size(d), group = get_group_id(d);\n"
+        "    if (group * size + get_local_id(d) + get_global_offset(d) != get_global_id(d) ||\n"
+        "        group >= get_num_groups(d) || get_num_groups(d) * size != get_global_size(d))\n"
+        "      x = 77777; }\n"
+        "  for (uint i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u;\n"
+        "  out[at] += x; }\n";
+    static const struct shape left[] = {{1, {0}, {4096}, {0}}, {2, {0}, {60, 64}, {0}}};
+    struct scene s;
+    scene_begin(&s, CONFIG, "1", 0, 4096);
+    scene_build(&s, source, "", "agree");
+    for (unsigned n = 0, told = 0; told < 4; n++) {
+        const struct shape *shape = &left[told / 2];
+        uint64_t before = launches(&s, "one");
+        bool made = is_made(&s);
+        cl_event event = launch(&s, shape, ROUNDS);
+        for (size_t at = 0; at < shape->global[0] * (shape->dims > 1 ? shape->global[1] : 1); at++)
+            s.wanted[at] += slices_work((cl_uint)at, ROUNDS);
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+        cr_assert(!made || launches(&s, "one") > before + 2, "it went whole");
+        check(&s);
+        told += made;
+        cr_assert_lt(n, 100u, "its program was never made for pieces");
+    }
+    scene_close(&s);
+}
+
+Test(places, stay_in_a_launch_that_is_moved_and_suspended_in_the_middle)
+{
+    struct scene s;
+    scene_begin(&s, CONFIG, "5", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    learn(&s, 0);
+    cl_event event = launch(&s, &long_shape, 2 * LONG_ROUNDS);
+    add_places(&s, &long_shape, 2 * LONG_ROUNDS);
+    await_running(event);
+    engine_rig_moves(&s.rig, "two");
+    cr_assert_eq(status_of(event), CL_RUNNING, "the move waited for the whole launch");
+    engine_rig_moves(&s.rig, NULL);
+    cr_assert_eq(status_of(event), CL_RUNNING, "the suspension waited for the whole launch");
+    engine_rig_moves(&s.rig, "one");
+    check(&s);
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    OK(clReleaseEvent(event));
+    scene_close(&s);
+    cr_assert(engine_rig_empties(&s.rig, "one"), "%s", engine_rig_alive(&s.rig, "one"));
+    cr_assert(engine_rig_empties(&s.rig, "two"), "%s", engine_rig_alive(&s.rig, "two"));
+}
+
+#define REFUSES "[one] name=one type=cpu base=1 [two] name=two type=cpu base=1 build_fails=RESEAT"
+
+Test(places, cannot_be_told_everywhere_so_a_launch_in_the_middle_stays)
+{
+    struct scene s;
+    struct move_report report;
+    scene_begin(&s, REFUSES, "5", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    learn(&s, 0);
+    cl_event event = launch(&s, &long_shape, 2 * LONG_ROUNDS);
+    add_places(&s, &long_shape, 2 * LONG_ROUNDS);
+    await_running(event);
+    cr_assert_neq(engine_rig_move(&s.rig, "two", &report), MOVE_DONE);
+    cr_assert_not(report.lasting);
+    engine_rig_moves(&s.rig, NULL);
+    cr_assert_neq(engine_rig_move(&s.rig, "two", &report), MOVE_DONE);
+    engine_rig_moves(&s.rig, "one");
+    cr_assert_eq(status_of(event), CL_RUNNING);
+    check(&s);
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    OK(clReleaseEvent(event));
+    scene_close(&s);
+}
+
+Test(places, cannot_be_told_everywhere_so_launches_go_whole_there)
+{
+    struct scene s;
+    scene_begin(&s, REFUSES, "2", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    learn(&s, 0);
+    engine_rig_moves(&s.rig, "two");
+    uint64_t before = launches(&s, "two");
+    for (unsigned n = 0; n < 100 && !program_cut_refusal((struct program *)s.program.program);
+         n++) {
+        cl_event event = launch(&s, &long_shape, ROUNDS);
+        add_places(&s, &long_shape, ROUNDS);
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+        engine_rig_sleep(20);
+        cr_assert_eq(launches(&s, "two"), before + n + 1);
+    }
+    cr_assert(strstr(program_cut_refusal((struct program *)s.program.program), "does not build"));
+    check(&s);
+    scene_close(&s);
+}
+
+/* It was to go in pieces, and has not begun when it comes to where that is not possible. */
+Test(places, are_not_needed_by_a_launch_that_has_not_begun)
+{
+    struct scene s;
+    cl_int error;
+    cl_event event;
+    scene_begin(&s, REFUSES, "2", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    learn(&s, 0);
+    cl_event gate = clCreateUserEvent(s.program.context, &error);
+    OK(error);
+    set_args(&s, ROUNDS, (cl_uint)long_shape.global[0], 1);
+    OK(clEnqueueNDRangeKernel(s.program.queue, s.kernel, 1, NULL, long_shape.global,
+                              long_shape.local, 1, &gate, &event));
+    add_places(&s, &long_shape, ROUNDS);
+    engine_rig_moves(&s.rig, "two");
+    uint64_t before = launches(&s, "two");
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    cr_assert_eq(launches(&s, "two"), before + 1);
+    check(&s);
+    OK(clReleaseEvent(gate));
+    OK(clReleaseEvent(event));
+    scene_close(&s);
+}
+
+static void *move_to_two(void *data)
+{
+    struct move_report report;
+    (void)engine_rig_move(&((struct scene *)data)->rig, "two", &report);
+    return NULL;
+}
+
+/* It begins while the move that has looked for such launches builds; whenever that is, it ends
+ * well.
+ */
+Test(places, are_gone_back_for_by_a_launch_that_begins_during_a_move)
+{
+    struct scene s;
+    pthread_t mover;
+    scene_begin(&s, REFUSES " build_ms=400", "5", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    learn(&s, 0);
+    cr_assert_eq(pthread_create(&mover, NULL, move_to_two, &s), 0);
+    engine_rig_sleep(600);
+    cl_event event = launch(&s, &long_shape, 4 * LONG_ROUNDS);
+    add_places(&s, &long_shape, 4 * LONG_ROUNDS);
+    pthread_join(mover, NULL);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    check(&s);
+    OK(clReleaseEvent(event));
+    scene_close(&s);
+}
+
+Test(places, are_told_by_a_program_that_was_linked)
+{
+    static const char *const sources[] = {ASKS, DEEP};
+    struct scene s;
+    cl_program parts[2];
+    cl_int error;
+    scene_begin(&s, CONFIG, "1", 0, 4096);
+    for (int i = 0; i < 2; i++) {
+        parts[i] = clCreateProgramWithSource(s.program.context, 1, (const char **)&sources[i], NULL,
+                                             &error);
+        OK(error);
+        OK(clCompileProgram(parts[i], 0, NULL, "-cl-std=CL2.0", 0, NULL, NULL, NULL, NULL));
+    }
+    s.program.program =
+        clLinkProgram(s.program.context, 0, NULL, NULL, 2, parts, NULL, NULL, &error);
+    OK(error);
+    s.kernel = engine_kernel(s.program.program, "places");
+    learn(&s, 0);
+    expect_pieces(&s, "one", &shapes[0], ROUNDS);
+    expect_pieces(&s, "one", &shapes[5], ROUNDS);
+    for (int i = 0; i < 2; i++)
+        OK(clReleaseProgram(parts[i]));
+    scene_close(&s);
+}
+
+Test(places, are_told_by_what_was_built_last)
+{
+    struct scene s;
+    scene_begin(&s, CONFIG, "1", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    learn(&s, 0);
+    for (cl_uint salt = 1; salt < 3; salt++) {
+        char options[64];
+        snprintf(options, sizeof(options), "-cl-std=CL2.0 -DSALT=%u", salt);
+        OK(clReleaseKernel(s.kernel));
+        OK(clBuildProgram(s.program.program, 0, NULL, options, NULL, NULL));
+        cr_assert_not(is_made(&s));
+        s.kernel = engine_kernel(s.program.program, "places");
+        learn(&s, salt);
+        uint64_t before = launches(&s, "one");
+        cl_event event = launch(&s, &long_shape, ROUNDS);
+        add_salted(&s, &long_shape, ROUNDS, salt);
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+        cr_assert_gt(launches(&s, "one"), before + 2);
+        check(&s);
+    }
+    scene_close(&s);
+    cr_assert(engine_rig_empties(&s.rig, "one"), "%s", engine_rig_alive(&s.rig, "one"));
+}
+
+/* A second program would have variables of its own. */
+Test(places, are_not_told_by_a_program_with_variables)
+{
+    static const char source[] =
+        "global uint seen = 0;\n"
+        "kernel void counts(global uint *out, uint rounds, uint w, uint h) {\n"
+        "  uint n = atomic_inc(&seen), x = get_group_id(0);\n"
+        "  for (uint i = 0; i < rounds; i++) { x = x * 1664525u + 1013904223u; }\n"
+        "  out[n] += x != 0 || n != 0; }\n";
+    struct scene s;
+    scene_begin(&s, CONFIG, "1", 0, 6 * 4096);
+    scene_build(&s, source, "-cl-std=CL2.0", "counts");
+    for (unsigned n = 0; n < 6; n++) {
+        uint64_t before = launches(&s, "one");
+        cl_event event = launch(&s, &long_shape, ROUNDS);
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+        cr_assert_eq(launches(&s, "one"), before + 1);
+        cr_assert_not(is_made(&s));
+        engine_rig_sleep(50);
+    }
+    struct pace_refusal whole[STATUS_WHOLE_MAX];
+    cr_assert_eq(status_whole(whole), 1);
+    cr_assert(strstr(whole[0].reason, "cannot be made twice"), "%s", whole[0].reason);
+    for (size_t i = 0; i < s.count; i++)
+        s.wanted[i] = 1;
+    check(&s);
+    scene_close(&s);
+}
+
+/* Where pieces of others have to be alone: all of these have offsets. */
+Test(places, are_told_beside_other_queues)
+{
+    struct scene s;
+    cl_int error;
+    scene_begin(&s, NULL, "2", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
+    OK(error);
+    learn(&s, 0);
+    cl_event event = launch(&s, &long_shape, ROUNDS);
+    add_places(&s, &long_shape, ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    cr_assert(is_cut(event));
+    cr_assert_gt(((struct event *)event)->parts->serial, 2);
+    check(&s);
+    OK(clReleaseEvent(event));
+    OK(clReleaseCommandQueue(other));
+    scene_close(&s);
+}
+
+Test(places, end_in_an_error_with_a_device_that_is_lost)
+{
+    struct scene s;
+    scene_begin(&s, CONFIG, "5", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    learn(&s, 0);
+    cl_event event = launch(&s, &long_shape, 2 * LONG_ROUNDS);
+    await_running(event);
+    cr_assert_eq(emu_shared_vanish(s.rig.emu, "one"), 0);
+    cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    cr_assert_lt(status_of(event), 0);
+    (void)clFinish(s.program.queue);
+    OK(clReleaseEvent(event));
+}
+
+/* The child has nothing to do with the driver; the parent goes on. */
+Test(places, stay_in_a_launch_beside_a_fork)
+{
+    struct scene s;
+    int status = -1;
+    scene_begin(&s, CONFIG, "2", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    for (unsigned n = 0; n < 12 || !is_made(&s); n++) {
+        cl_event event = launch(&s, &long_shape, ROUNDS);
+        add_places(&s, &long_shape, ROUNDS);
+        OK(clFlush(s.program.queue));
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(7);
+        cr_assert_gt(pid, 0);
+        if (n == 10)
+            engine_rig_moves(&s.rig, "two");
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+        cr_assert_eq(waitpid(pid, &status, 0), pid);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        cr_assert_lt(n, 100u);
+    }
+    check(&s);
+    scene_close(&s);
+}

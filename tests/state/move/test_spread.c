@@ -1,0 +1,541 @@
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/entry/start.h"
+#include "state/base/clock.h"
+#include "state/command/event.h"
+#include "state/command/parts.h"
+#include "state/move/elastic.h"
+#include "state/move/spread.h"
+#include "state/program/kernel.h"
+#include "state/program/pace.h"
+#include "tests/support/engine_rig.h"
+
+/* One launch in several places: the bytes are those of one, whatever becomes of the others. */
+
+#define CONFIG                                                                                     \
+    "[one] name=one type=cpu base=1 own_memory=yes [two] name=two type=cpu base=1 own_memory=yes " \
+    "[three] name=three type=cpu base=1 own_memory=yes"
+
+static const char source[] =
+    "uint work(uint x, uint rounds)\n"
+    "{ for (uint i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u; return x; }\n"
+    "kernel void adds(global uint *out, global const uint *in, uint rounds, uint n) {\n"
+    "  size_t at = get_global_id(0);\n"
+    "  out[at] += work(in[at] ^ in[(at + 1) % n], rounds); }\n"
+    "kernel void bytes(global uchar *out, global const uint *in, uint rounds, uint n) {\n"
+    "  size_t at = get_global_id(0);\n"
+    "  out[at + 3] += (uchar)work(in[at] ^ in[(at + 1) % n], rounds); }\n"
+    "kernel void meets(global uint *out, global const uint *in, uint rounds, uint n) {\n"
+    "  size_t at = get_global_id(0);\n"
+    "  out[at] += work(in[at] ^ in[(at + 1) % n], rounds);\n"
+    "  out[n] = (uint)at | 1; }\n"
+    "kernel void agrees(global uint *out, global const uint *in, uint rounds, uint n) {\n"
+    "  size_t at = get_global_id(0);\n"
+    "  out[at] += work(in[at] ^ in[(at + 1) % n], rounds);\n"
+    "  out[n] = 7; }\n"
+    "kernel void counts(global uint *out, global const uint *in, uint rounds, uint n) {\n"
+    "  size_t at = get_global_id(0);\n"
+    "  out[at] += work(in[at] ^ in[(at + 1) % n], rounds);\n"
+    "  atomic_inc(&out[n]); }\n";
+
+enum { ITEMS = 16384, GROUP = 16, ROUNDS_LEAST = 30000, LAUNCH_MS = 500 };
+
+struct scene {
+    struct engine_rig rig;
+    struct engine_program program;
+    cl_kernel kernel;
+    cl_mem out, in;
+    cl_uint words[ITEMS + 16], input[ITEMS], wanted[ITEMS + 16];
+    bool bytes;
+    cl_uint rounds; /* that make a launch last about LAUNCH_MS */
+};
+
+static cl_uint work(cl_uint x, cl_uint rounds)
+{
+    cl_uint a = 1664525u, c = 1013904223u;
+    for (; rounds; rounds >>= 1) {
+        if (rounds & 1)
+            x = a * x + c;
+        c = a * c + c;
+        a = a * a;
+    }
+    return x;
+}
+
+static double timed_launch(struct scene *s, cl_uint rounds)
+{
+    static const size_t global = ITEMS, local = GROUP;
+    OK(clSetKernelArg(s->kernel, 2, sizeof(rounds), &rounds));
+    uint64_t begun = clock_now_ns();
+    OK(clEnqueueNDRangeKernel(s->program.queue, s->kernel, 1, NULL, &global, &local, 0, NULL,
+                              NULL));
+    OK(clFinish(s->program.queue));
+    return (double)(clock_now_ns() - begun) / 1e6;
+}
+
+/* So many that a launch is worth it for others to join on this machine. */
+static void choose_rounds(struct scene *s)
+{
+    enum { TRIED = 4000 };
+    (void)timed_launch(s, TRIED); /* compiles */
+    double rounds = TRIED * LAUNCH_MS / timed_launch(s, TRIED);
+    s->rounds = rounds > ROUNDS_LEAST ? (cl_uint)rounds : ROUNDS_LEAST;
+    OK(clSetKernelArg(s->kernel, 2, sizeof(s->rounds), &s->rounds));
+    OK(clEnqueueWriteBuffer(s->program.queue, s->out, CL_TRUE, 0, sizeof(s->words), s->words, 0,
+                            NULL, NULL));
+}
+
+static struct scene *scene_open(const char *config, const char *name)
+{
+    static struct scene scene;
+    struct scene *s = &scene;
+    setenv(START_ENV_SLICE, "4", 1);
+    engine_rig_open(&s->rig, config);
+    engine_program_open(&s->rig, CL_QUEUE_PROFILING_ENABLE, source, &s->program);
+    s->kernel = engine_kernel(s->program.program, name);
+    s->bytes = strcmp(name, "bytes") == 0;
+    for (unsigned i = 0; i < ITEMS; i++)
+        s->input[i] = i * 2654435761u;
+    for (unsigned i = 0; i < ITEMS + 16; i++)
+        s->words[i] = s->wanted[i] = i;
+    s->out = engine_buffer(s->program.context, CL_MEM_COPY_HOST_PTR, sizeof(s->words), s->words);
+    s->in = engine_buffer(s->program.context, CL_MEM_COPY_HOST_PTR | CL_MEM_READ_ONLY,
+                          sizeof(s->input), s->input);
+    const cl_uint n = ITEMS;
+    OK(clSetKernelArg(s->kernel, 0, sizeof(cl_mem), &s->out));
+    OK(clSetKernelArg(s->kernel, 1, sizeof(cl_mem), &s->in));
+    OK(clSetKernelArg(s->kernel, 3, sizeof(n), &n));
+    choose_rounds(s);
+    return s;
+}
+
+static void scene_close(struct scene *s)
+{
+    OK(elastic_set(NULL, 0));
+    OK(clReleaseMemObject(s->out));
+    OK(clReleaseMemObject(s->in));
+    OK(clReleaseKernel(s->kernel));
+    engine_program_close(&s->program);
+}
+
+static cl_event launch(struct scene *s)
+{
+    static const size_t global = ITEMS, local = GROUP;
+    cl_event event;
+    OK(clEnqueueNDRangeKernel(s->program.queue, s->kernel, 1, NULL, &global, &local, 0, NULL,
+                              &event));
+    OK(clFlush(s->program.queue));
+    for (unsigned i = 0; i < ITEMS; i++) {
+        cl_uint more = work(s->input[i] ^ s->input[(i + 1) % ITEMS], s->rounds);
+        if (s->bytes)
+            ((cl_uchar *)s->wanted)[i + 3] += (cl_uchar)more;
+        else
+            s->wanted[i] += more;
+    }
+    return event;
+}
+
+static cl_int status_of(cl_event event)
+{
+    cl_int status;
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    return status;
+}
+
+static void await_running(cl_event event)
+{
+    for (unsigned ms = 0; status_of(event) > CL_RUNNING && ms < 20000; ms++)
+        engine_rig_sleep(1);
+    cr_assert_eq(status_of(event), CL_RUNNING);
+}
+
+static void check(struct scene *s)
+{
+    OK(clEnqueueReadBuffer(s->program.queue, s->out, CL_TRUE, 0, sizeof(s->words), s->words, 0,
+                           NULL, NULL));
+    for (unsigned i = 0; i < ITEMS + 16; i++)
+        cr_assert_eq(s->words[i], s->wanted[i], "word %u is %u, expected %u", i, s->words[i],
+                     s->wanted[i]);
+}
+
+static void end(cl_event event)
+{
+    cl_ulong start, stop;
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE, "ended in %d", status_of(event));
+    OK(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start), &start, NULL));
+    OK(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(stop), &stop, NULL));
+    cr_assert_lt(start, stop);
+    OK(clReleaseEvent(event));
+}
+
+static uint64_t launches(const struct scene *s, const char *device)
+{
+    return emu_shared_calls(s->rig.emu, device, "clEnqueueNDRangeKernel");
+}
+
+/* So that a move there has only what the program has given to wait for. */
+static void prewarm(const struct scene *s, const char *name)
+{
+    const struct move_request request = {.target = engine_rig_key(&s->rig, name), .prewarm = true};
+    struct move_report report;
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+}
+
+static enum move_result move(const struct scene *s, const char *name, uint64_t deadline_ns,
+                             const atomic_bool *cancel, struct move_report *ret_report)
+{
+    const struct move_request request = {.target = engine_rig_key(&s->rig, name),
+                                         .spreads = true,
+                                         .deadline_ns = deadline_ns,
+                                         .cancel = cancel};
+    move_run(&request, ret_report);
+    return ret_report->result;
+}
+
+static uint64_t spread_count(void)
+{
+    uint64_t count, items;
+    spread_read(&count, &items);
+    return count;
+}
+
+static uint64_t spread_items(void)
+{
+    uint64_t count, items;
+    spread_read(&count, &items);
+    return items;
+}
+
+static void spread_over(const struct scene *s, const char *first, const char *second)
+{
+    struct device_key keys[2] = {*engine_rig_key(&s->rig, first)};
+    if (second)
+        keys[1] = *engine_rig_key(&s->rig, second);
+    cr_assert_eq(elastic_set(keys, second ? 2 : 1), 0);
+}
+
+Test(spread, a_move_that_does_not_block_has_both_do_the_rest)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    struct move_report report;
+    bool several = false;
+    /* A busy machine may make it worth no more than a first piece. */
+    for (unsigned n = 0; n < 3 || (n < 20 && (!several || spread_items() == 0)); n++) {
+        const char *to = n % 2 ? "one" : "two";
+        prewarm(s, to);
+        cl_event event = launch(s);
+        await_running(event);
+        uint64_t before = launches(s, to);
+        cr_assert_eq(move(s, to, 0, NULL, &report), MOVE_DONE, "%s", report.reason);
+        end(event);
+        check(s);
+        cr_assert_eq(spread_count(), n + 1);
+        several = several || launches(s, to) > before + 1;
+    }
+    cr_assert(several);
+    cr_assert_gt(spread_items(), 0);
+    scene_close(s);
+    cr_assert(engine_rig_empties(&s->rig, "one"), "%s", engine_rig_alive(&s->rig, "one"));
+    cr_assert(engine_rig_empties(&s->rig, "two"), "%s", engine_rig_alive(&s->rig, "two"));
+}
+
+Test(spread, a_program_is_elastic_over_two_more_devices)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    spread_over(s, "two", "three");
+    for (unsigned n = 0; n < 50 && (n < 5 || launches(s, "two") == 0 || launches(s, "three") == 0);
+         n++)
+        end(launch(s));
+    check(s);
+    cr_assert_gt(spread_count(), 0);
+    cr_assert_gt(launches(s, "two"), 0);
+    cr_assert_gt(launches(s, "three"), 0);
+    cr_assert_gt(spread_items(), 0);
+    scene_close(s);
+    cr_assert(engine_rig_empties(&s->rig, "two"), "%s", engine_rig_alive(&s->rig, "two"));
+    cr_assert(engine_rig_empties(&s->rig, "three"), "%s", engine_rig_alive(&s->rig, "three"));
+}
+
+Test(spread, devices_join_and_leave_in_the_middle)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    for (unsigned n = 0; n < 6; n++) {
+        cl_event event = launch(s);
+        await_running(event);
+        if (n % 3 == 2)
+            OK(elastic_set(NULL, 0));
+        else
+            spread_over(s, n % 2 ? "two" : "three", NULL);
+        engine_rig_sleep(30);
+        if (n % 2)
+            engine_rig_moves(&s->rig, n % 4 == 1 ? "two" : "one");
+        end(event);
+        check(s);
+    }
+    scene_close(s);
+}
+
+static void meet(struct scene *s, const char *to)
+{
+    struct move_report report;
+    prewarm(s, to);
+    cl_event event = launch(s);
+    await_running(event);
+    cr_assert_eq(move(s, to, 0, NULL, &report), MOVE_DONE, "%s", report.reason);
+    end(event);
+    OK(clEnqueueReadBuffer(s->program.queue, s->out, CL_TRUE, 0, sizeof(s->words), s->words, 0,
+                           NULL, NULL));
+    cr_assert(s->words[ITEMS] % 2 == 1 && s->words[ITEMS] < ITEMS);
+    s->wanted[ITEMS] = s->words[ITEMS];
+    check(s);
+}
+
+/* Where both wrote them while the other one was at it. */
+Test(spread, work_groups_that_write_the_same_bytes_are_seen)
+{
+    struct scene *s = scene_open(CONFIG, "meets");
+    bool seen = false;
+    unsigned n = 0;
+    for (; n < 20 && !seen; n++) {
+        meet(s, n % 2 ? "one" : "two");
+        seen = atomic_load(&((struct kernel *)s->kernel)->pace->overlaps);
+    }
+    cr_assert(seen);
+    uint64_t count = spread_count();
+    meet(s, n % 2 ? "one" : "two");
+    cr_assert_eq(spread_count(), count, "it is tried again");
+    scene_close(s);
+}
+
+Test(spread, the_same_bytes_from_both_are_no_matter)
+{
+    struct scene *s = scene_open(CONFIG, "agrees");
+    struct move_report report;
+    s->wanted[ITEMS] = 7;
+    for (unsigned n = 0; n < 20 && spread_items() == 0; n++) {
+        const char *to = n % 2 ? "one" : "two";
+        prewarm(s, to);
+        cl_event event = launch(s);
+        await_running(event);
+        cr_assert_eq(move(s, to, 0, NULL, &report), MOVE_DONE, "%s", report.reason);
+        end(event);
+        check(s);
+    }
+    cr_assert_gt(spread_items(), 0);
+    cr_assert(!atomic_load(&((struct kernel *)s->kernel)->pace->overlaps));
+    scene_close(s);
+}
+
+/* Wherever one ends and the other begins, they write bytes of one word. */
+Test(spread, narrow_neighbours_do_not_overlap)
+{
+    struct scene *s = scene_open(CONFIG, "bytes");
+    uint64_t items = 0;
+    spread_over(s, "two", NULL);
+    end(launch(s));
+    for (unsigned n = 0; n < 4 || (n < 40 && spread_items() == items); n++) {
+        items = spread_items();
+        end(launch(s));
+    }
+    check(s);
+    cr_assert_gt(spread_items(), items);
+    scene_close(s);
+}
+
+Test(spread, bytes_of_one_word_from_both_are_no_matter)
+{
+    struct scene *s = scene_open(CONFIG, "bytes");
+    struct move_report report;
+    for (unsigned n = 0; n < 3; n++) {
+        prewarm(s, n % 2 ? "one" : "two");
+        cl_event event = launch(s);
+        await_running(event);
+        cr_assert_eq(move(s, n % 2 ? "one" : "two", 0, NULL, &report), MOVE_DONE, "%s",
+                     report.reason);
+        end(event);
+        check(s);
+    }
+    scene_close(s);
+}
+
+Test(spread, what_counts_together_stays_together)
+{
+    struct scene *s = scene_open(CONFIG, "counts");
+    struct move_report report;
+    spread_over(s, "three", NULL);
+    cl_event event = launch(s);
+    s->wanted[ITEMS] += ITEMS;
+    await_running(event);
+    cr_assert_eq(move(s, "two", 0, NULL, &report), MOVE_DONE, "%s", report.reason);
+    end(event);
+    check(s);
+    cr_assert_eq(spread_count(), 0);
+    cr_assert_eq(launches(s, "three"), 0);
+    scene_close(s);
+}
+
+/* Whichever call of the helping device's driver fails, or loses it. */
+static void fail_at_every_call(cl_int error)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    bool more = true;
+    uint64_t step = 1;
+    for (uint64_t call = 1; more && call < 2000; call += step) {
+        cl_event event = launch(s);
+        await_running(event);
+        struct move_report report;
+        cr_assert_eq(emu_shared_arm(s->rig.emu, "two", call, NULL, error), 0);
+        uint64_t before = emu_shared_calls(s->rig.emu, "two", NULL);
+        (void)move(s, "two", 0, NULL, &report);
+        more = emu_shared_calls(s->rig.emu, "two", NULL) - before >= call;
+        cr_assert_eq(emu_shared_disarm(s->rig.emu, "two"), 0);
+        if (clWaitForEvents(1, &event) == CL_SUCCESS) {
+            end(event);
+            check(s);
+        } else {
+            /* It was where the program is by then. */
+            cr_assert_eq(report.result, MOVE_DONE, "call %llu", (unsigned long long)call);
+            OK(clReleaseEvent(event));
+            OK(clEnqueueWriteBuffer(s->program.queue, s->out, CL_TRUE, 0, sizeof(s->wanted),
+                                    s->wanted, 0, NULL, NULL));
+        }
+        if (report.result == MOVE_DONE)
+            engine_rig_moves(&s->rig, "one");
+        step = 1 + call / 4;
+    }
+    scene_close(s);
+}
+
+Test(spread, a_failure_of_the_helper_costs_nothing_but_time, .timeout = 300)
+{
+    fail_at_every_call(CL_OUT_OF_RESOURCES);
+}
+
+Test(spread, a_helper_that_is_lost_is_done_without)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    spread_over(s, "two", NULL);
+    end(launch(s));
+    for (unsigned i = 0; i < 3; i++) {
+        cl_event event = launch(s);
+        await_running(event);
+        engine_rig_sleep(40);
+        if (i == 1)
+            cr_assert_eq(emu_shared_vanish(s->rig.emu, "two"), 0);
+        end(event);
+        check(s);
+    }
+    scene_close(s);
+}
+
+static void *cancel_soon(void *data)
+{
+    engine_rig_sleep(60);
+    atomic_store((atomic_bool *)data, true);
+    return NULL;
+}
+
+Test(spread, a_cancel_or_a_deadline_gives_the_rest_back)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    for (unsigned n = 0; n < 4; n++) {
+        struct move_report report;
+        atomic_bool cancel = false;
+        pthread_t thread;
+        prewarm(s, "two");
+        cl_event event = launch(s);
+        await_running(event);
+        if (n % 2)
+            pthread_create(&thread, NULL, cancel_soon, &cancel);
+        enum move_result result =
+            move(s, "two", n % 2 ? 0 : clock_now_ns() + 60000000, n % 2 ? &cancel : NULL, &report);
+        if (n % 2)
+            pthread_join(thread, NULL);
+        cr_assert(result != MOVE_ROLLED_BACK, "%s", report.reason);
+        end(event);
+        check(s);
+        if (result == MOVE_DONE)
+            engine_rig_moves(&s->rig, "one");
+    }
+    scene_close(s);
+}
+
+static void *move_there_and_back(void *data)
+{
+    struct scene *s = data;
+    for (unsigned n = 0; n < 8; n++) {
+        struct move_report report;
+        engine_rig_sleep(20);
+        (void)engine_rig_move(&s->rig, n % 2 ? "one" : "two", &report);
+        if (n % 4 == 3) {
+            (void)engine_rig_move(&s->rig, NULL, &report);
+            (void)engine_rig_move(&s->rig, "one", &report);
+        }
+    }
+    return NULL;
+}
+
+Test(spread, whoever_moves_the_program_goes_first)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    pthread_t thread;
+    spread_over(s, "two", "three");
+    end(launch(s));
+    pthread_create(&thread, NULL, move_there_and_back, s);
+    for (unsigned n = 0; n < 6; n++)
+        end(launch(s));
+    pthread_join(thread, NULL);
+    check(s);
+    scene_close(s);
+}
+
+/* Two devices that work in place share large buffers; small ones are each one's own. Neighbours in
+ * these are written by different groups. */
+static const char in_place_source[] =
+    "kernel void groups(global uint *out, global uchar *small, uint rounds) {\n"
+    "  size_t at = get_global_id(0); uint x = (uint)at;\n"
+    "  for (uint i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u;\n"
+    "  out[at] += x;\n"
+    "  if (get_local_id(0) == 0) small[at / get_local_size(0) + 3] += (uchar)(x | 1); }\n";
+
+Test(spread, a_launch_does_not_fail_between_devices_that_share_some_memory)
+{
+    enum { COUNT = ITEMS / GROUP };
+    static struct engine_rig rig;
+    static cl_uint out[ITEMS];
+    static unsigned char small[COUNT + 8];
+    struct engine_program program;
+    const size_t global = ITEMS, local = GROUP;
+    const cl_uint rounds = ROUNDS_LEAST;
+    setenv(START_ENV_SLICE, "4", 1);
+    engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
+    engine_program_open(&rig, 0, in_place_source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "groups");
+    cl_mem first = engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(out), out);
+    cl_mem second = engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(small), small);
+    OK(clSetKernelArg(kernel, 0, sizeof(cl_mem), &first));
+    OK(clSetKernelArg(kernel, 1, sizeof(cl_mem), &second));
+    OK(clSetKernelArg(kernel, 2, sizeof(rounds), &rounds));
+    cr_assert_eq(elastic_set(engine_rig_key(&rig, "basic"), 1), 0);
+    for (unsigned n = 1; n <= 4; n++) {
+        cl_event event;
+        OK(clEnqueueNDRangeKernel(program.queue, kernel, 1, NULL, &global, &local, 0, NULL,
+                                  &event));
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+        OK(clEnqueueReadBuffer(program.queue, first, CL_TRUE, 0, sizeof(out), out, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(program.queue, second, CL_TRUE, 0, sizeof(small), small, 0, NULL,
+                               NULL));
+        for (unsigned i = 0; i < ITEMS; i++)
+            cr_assert_eq(out[i], work(i, rounds) * n, "launch %u, word %u", n, i);
+        for (unsigned i = 0; i < COUNT; i++)
+            cr_assert_eq(small[i + 3], (unsigned char)((work(i * GROUP, rounds) | 1) * n),
+                         "launch %u, byte %u", n, i);
+    }
+    OK(elastic_set(NULL, 0));
+}
