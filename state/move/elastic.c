@@ -150,7 +150,7 @@ static void let_go(void)
  * As spread_run. */
 static int spread_launch(struct seat *seat)
 {
-    const struct spread_request request = {.seat = seat, .offers = offers, .stops = stops};
+    struct spread_request request = {.seat = seat, .offers = offers, .stops = stops};
     struct spread *spread;
     int error;
     do {
@@ -161,6 +161,7 @@ static int spread_launch(struct seat *seat)
             work_begin() && atomic_load(&seat->device) ? spread_run(&request, &spread) : -ENOENT;
         if (error == 0)
             spread_end(spread);
+        request.again = error == 0;
         work_end();
         move_unlock();
     } while (error == 0 && elastic_count() != 0 && !work_is_over());

@@ -663,7 +663,7 @@ int spread_run(const struct spread_request *request, struct spread **ret_spread)
         error = quiesce(s);
     if (error == 0)
         error = begin_helpers(s);
-    if (s->launch.pieces && (error == 0 || error == -ENOENT))
+    if (s->launch.pieces && (error == 0 || (error == -ENOENT && !request->again)))
         pace_spread(s->launch.pieces->pace, error == 0);
     if (error != 0) {
         log_debug("no launch is done in several places: %s", strerror(-error));

@@ -26,6 +26,8 @@ struct spread;
 
 struct spread_request {
     struct seat *seat; /**< Whose launch. */
+    /** It may be what is left of one that was spread: not worth it says nothing of the kernel. */
+    bool again;
     /** True for a place of @context that is to do a part, if it can. */
     bool (*offers)(const void *data, const struct context *context, uint8_t place);
     /** Asked between pieces, by several threads: no more are to be taken. */

@@ -77,7 +77,8 @@ def moved(lab, options, devices):
             mover.start()
         patience, why = Patience(process.pid, options.seconds), None
         while process.poll() is None and not why:
-            if mover.moves() >= options.moves and not os.path.exists(until):
+            enough = mover.moves() >= options.moves and (mover.spread_items or not options.spread)
+            if enough and not os.path.exists(until):
                 with open(until, "w", encoding="utf-8"):
                     pass
             time.sleep(0.02)

@@ -24,6 +24,12 @@ GPUS = """
 [b] name=gpu-b base=1 own_memory=yes link_mb_s=4000
 [c] name=cpu-c base=1 type=cpu host_unified=yes
 """
+PACED = "paced"  # PACED_GPUS: a launch takes its time however busy this machine is
+PACED_GPUS = """
+[a] name=gpu-a base=1 own_memory=yes items_per_s=400000 paced=compute,places,memory
+[b] name=gpu-b base=1 own_memory=yes items_per_s=400000 paced=compute,places,memory
+[c] name=cpu-c base=1 type=cpu host_unified=yes items_per_s=200000 paced=compute,places,memory
+"""
 SYSTEM = "system"  # whatever /etc/OpenCL/vendors names
 
 DONE, ROLLED_BACK, USAGE, NO_SUCH, REFUSED, DEADLINE = range(6)
@@ -89,18 +95,18 @@ class Lab:
             if vendor == SYSTEM:
                 shutil.copytree("/etc/OpenCL/vendors", icd, dirs_exist_ok=True)
                 continue
-            library, variables = VENDORS.get(vendor) or self.emulated()
+            library, variables = VENDORS.get(vendor) or self.emulated(vendor)
             with open(os.path.join(icd, vendor + ".icd"), "w", encoding="utf-8") as file:
                 file.write(library + "\n")
             for name, value in variables.items():
                 self.env.setdefault(name, value)
         self.env.update(extra_env or {})
 
-    def emulated(self):
+    def emulated(self, vendor):
         """GPUs with memory of their own, which is where maps are copies."""
         config = self.path("gpus.conf")
         with open(config, "w", encoding="utf-8") as file:
-            file.write(GPUS)
+            file.write(PACED_GPUS if vendor == PACED else GPUS)
         return os.environ["EMU_LIBRARY"], {"EMU_CONFIG": config, "POCL_DEVICES": "basic pthread"}
 
     def __enter__(self):

@@ -20,7 +20,7 @@
 static int trace_fd = -1; /* set once, before the first call; likewise: */
 static bool tells_end;
 
-static uint64_t now_ns(void)
+uint64_t emu_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -44,7 +44,7 @@ static void crash_if_ended(void)
         abort();
 }
 
-static void sleep_until_ns(uint64_t when)
+void emu_sleep_until_ns(uint64_t when)
 {
     struct timespec until = {(time_t)(when / NS_PER_S), (long)(when % NS_PER_S)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
@@ -54,7 +54,7 @@ static void sleep_until_ns(uint64_t when)
 void emu_sleep_ms(uint64_t ms)
 {
     if (ms != 0)
-        sleep_until_ns(now_ns() + ms * NS_PER_MS);
+        emu_sleep_until_ns(emu_now_ns() + ms * NS_PER_MS);
 }
 
 void emu_hang(void)
@@ -69,16 +69,16 @@ cl_int emu_link_wait(struct emu_device *device, enum emu_link link, uint64_t byt
         return CL_SUCCESS;
     uint64_t cost =
         (uint64_t)((double)bytes * NS_PER_S / ((double)device->config.link_mb_s * BYTES_PER_MB));
-    uint64_t now = now_ns();
+    uint64_t now = emu_now_ns();
     pthread_mutex_lock(&device->link_lock);
     uint64_t start = device->link_free_ns[link] > now ? device->link_free_ns[link] : now;
     uint64_t end = start + cost;
     device->link_free_ns[link] = end;
     pthread_mutex_unlock(&device->link_lock);
-    for (; now < end; now = now_ns()) {
+    for (; now < end; now = emu_now_ns()) {
         if (atomic_load(&device->shared->vanished) != 0)
             return CL_OUT_OF_RESOURCES;
-        sleep_until_ns(end - now > LINK_SLICE_NS ? now + LINK_SLICE_NS : end);
+        emu_sleep_until_ns(end - now > LINK_SLICE_NS ? now + LINK_SLICE_NS : end);
     }
     return CL_SUCCESS;
 }

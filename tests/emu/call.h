@@ -52,6 +52,9 @@ _Noreturn void emu_hang(void);
 
 /** Sleep, whatever signals arrive. */
 void emu_sleep_ms(uint64_t ms);
+/** Until a moment of emu_now_ns(), of the monotonic clock. */
+void emu_sleep_until_ns(uint64_t when);
+uint64_t emu_now_ns(void);
 
 /** Read EMU_TRACE and EMU_FAIL. Once, before the first call. Complains on stderr. */
 void emu_call_init(void);

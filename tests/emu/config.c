@@ -146,6 +146,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                    {"launch_memory", &c->launch_memory},
                    {"link_mb_s", &c->link_mb_s},
                    {"launch_ms", &c->launch_ms},
+                   {"items_per_s", &c->items_per_s},
                    {"build_ms", &c->build_ms},
                    {"release_ms", &c->release_ms}};
     const struct {
@@ -199,6 +200,8 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
         return parse_extensions(value, c);
     if (strcmp(key, "build_fails") == 0)
         return parse_text(value, c->build_fails, sizeof(c->build_fails));
+    if (strcmp(key, "paced") == 0)
+        return parse_text(value, c->paced, sizeof(c->paced));
     if (strcmp(key, "kernel_work_group_size") == 0)
         return parse_kernels(value, c);
     return -ENOENT;

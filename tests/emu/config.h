@@ -32,14 +32,15 @@ struct emu_config {
     char name[EMU_NAME_MAX];
     char extensions[EMU_TEXT_MAX]; /**< Space-separated; "" for those of the wrapped device. */
     char build_fails[EMU_TEXT_MAX];
-    size_t base; /**< Index among the wrapped driver's devices. */
+    char paced[EMU_TEXT_MAX]; /**< Kernels that items_per_s is for; "" for all. */
+    size_t base;              /**< Index among the wrapped driver's devices. */
     cl_device_type type;
     uint64_t memory, max_alloc, local_memory, launch_memory, mem_align; /**< Bytes. */
     size_t max_work_group_size;
     cl_uint compute_units;
     cl_uint version; /**< 120 for 1.2; never 0. */
     enum emu_callbacks callbacks;
-    uint64_t link_mb_s, launch_ms, build_ms, release_ms;
+    uint64_t link_mb_s, launch_ms, items_per_s, build_ms, release_ms;
     bool has_extensions, host_unified, no_fp64, no_images, no_compiler, no_times, no_barrier_times,
         has_uuid;
     bool own_memory, late_status, greedy, careless;

@@ -90,22 +90,45 @@ cl_int emu_do_clGetEventInfo(struct emu_device *device, cl_event handle, cl_even
     }
 }
 
+/* For the driver it is submitted, and begins, when its time is over. */
+static cl_int time_of(struct emu_event *event, cl_profiling_info name, size_t size, void *value,
+                      size_t *ret_size)
+{
+    cl_event real = event->object.real;
+    cl_ulong end = 0, queued = 0;
+    cl_int err = emu_driver->clGetEventProfilingInfo(real, CL_PROFILING_COMMAND_END, sizeof(end),
+                                                     &end, NULL);
+    if (err == CL_SUCCESS)
+        err = emu_driver->clGetEventProfilingInfo(real, CL_PROFILING_COMMAND_QUEUED, sizeof(queued),
+                                                  &queued, NULL);
+    cl_ulong start = end - queued > event->lasted_ns ? end - event->lasted_ns : queued;
+    return err != CL_SUCCESS ? err
+                             : emu_info(name == CL_PROFILING_COMMAND_START ? &start : &queued,
+                                        sizeof(start), size, value, ret_size);
+}
+
 cl_int emu_do_clGetEventProfilingInfo(struct emu_device *device, cl_event handle,
                                       cl_profiling_info param_name, size_t param_value_size,
                                       void *param_value, size_t *param_value_size_ret)
 {
+    struct emu_event *event = (struct emu_event *)handle;
     const cl_ulong none = 0;
     cl_command_type type = 0;
-    if (late_to_say((struct emu_event *)handle))
+    if (late_to_say(event))
         return CL_PROFILING_INFO_NOT_AVAILABLE;
-    cl_int err =
-        emu_driver->clGetEventProfilingInfo(((struct emu_event *)handle)->object.real, param_name,
-                                            param_value_size, param_value, param_value_size_ret);
+    cl_int err = emu_driver->clGetEventProfilingInfo(
+        event->object.real, param_name, param_value_size, param_value, param_value_size_ret);
     if (device->config.no_barrier_times)
-        (void)emu_driver->clGetEventInfo(((struct emu_event *)handle)->object.real,
-                                         CL_EVENT_COMMAND_TYPE, sizeof(type), &type, NULL);
-    if (err != CL_SUCCESS || (!device->config.no_times && type != CL_COMMAND_BARRIER))
+        (void)emu_driver->clGetEventInfo(event->object.real, CL_EVENT_COMMAND_TYPE, sizeof(type),
+                                         &type, NULL);
+    if (err != CL_SUCCESS)
         return err;
+    bool earlier =
+        param_name == CL_PROFILING_COMMAND_SUBMIT || param_name == CL_PROFILING_COMMAND_START;
+    if (earlier && event->lasted_ns != 0 && !device->config.no_times)
+        return time_of(event, param_name, param_value_size, param_value, param_value_size_ret);
+    if (!device->config.no_times && type != CL_COMMAND_BARRIER)
+        return CL_SUCCESS;
     return emu_info(&none, sizeof(none), param_value_size, param_value, param_value_size_ret);
 }
 

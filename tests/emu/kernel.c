@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #define DIMENSIONS_MAX 3
 #define TYPE_NAME_MAX  64
 #define EVERY_KERNEL   "*"
+#define NS_PER_S       1000000000ull
 
 static struct emu_kernel *kernel_of(cl_kernel kernel)
 {
@@ -247,6 +249,67 @@ static cl_int launch_check(const struct emu_device *device, const struct emu_ker
     return CL_SUCCESS;
 }
 
+/* ---- a device that takes its time ---- */
+
+struct gate {
+    cl_event event; /* owned */
+    uint64_t opens_ns;
+};
+
+static void *open_gate(void *data)
+{
+    struct gate *gate = data;
+    emu_sleep_until_ns(gate->opens_ns);
+    emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
+    emu_driver->clReleaseEvent(gate->event);
+    free(gate);
+    return NULL;
+}
+
+/* Nanoseconds that a launch takes at the device's speed; 0: as long as it does. */
+static uint64_t duration_of(const struct emu_device *device, const struct emu_kernel *kernel,
+                            cl_uint dimensions, const size_t *global)
+{
+    const char *paced = device->config.paced;
+    double items = 1;
+    for (cl_uint i = 0; global != NULL && i < dimensions && i < DIMENSIONS_MAX; i++)
+        items *= (double)global[i];
+    uint64_t per_s = device->config.items_per_s;
+    bool is_paced = per_s != 0 && (!paced[0] || emu_config_matches(paced, kernel->name));
+    return is_paced ? (uint64_t)(items * NS_PER_S / (double)per_s) : 0;
+}
+
+/* What is enqueued next does not begin before the device has had the time for it, and for what it
+ * was given before. */
+static cl_int take_time(struct emu_device *device, cl_command_queue queue, uint64_t duration)
+{
+    struct emu_object *object = (struct emu_object *)queue;
+    pthread_t thread;
+    cl_int err;
+    if (duration == 0)
+        return CL_SUCCESS;
+    uint64_t free_ns = atomic_load(&device->cores_free_ns), now = emu_now_ns(), opens;
+    do
+        opens = (free_ns > now ? free_ns : now) + duration;
+    while (!atomic_compare_exchange_weak(&device->cores_free_ns, &free_ns, opens));
+    struct gate *gate = malloc(sizeof(*gate));
+    if (gate == NULL)
+        return CL_OUT_OF_HOST_MEMORY;
+    *gate = (struct gate){emu_driver->clCreateUserEvent(object->context->object.real, &err), opens};
+    if (err == CL_SUCCESS)
+        err = emu_driver->clEnqueueBarrierWithWaitList(object->real, 1, &gate->event, NULL);
+    else
+        gate->event = NULL;
+    if (err == CL_SUCCESS && pthread_create(&thread, NULL, open_gate, gate) == 0)
+        return pthread_detach(thread) == 0 ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+    if (gate->event != NULL) {
+        emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
+        emu_driver->clReleaseEvent(gate->event);
+    }
+    free(gate);
+    return err != CL_SUCCESS ? err : CL_OUT_OF_HOST_MEMORY;
+}
+
 cl_int emu_do_clEnqueueNDRangeKernel(struct emu_device *device, cl_command_queue command_queue,
                                      cl_kernel kernel, cl_uint work_dim,
                                      const size_t *global_work_offset,
@@ -267,10 +330,15 @@ cl_int emu_do_clEnqueueNDRangeKernel(struct emu_device *device, cl_command_queue
     if (err != CL_SUCCESS)
         return err;
     emu_sleep_ms(device->config.launch_ms);
-    err = emu_driver->clEnqueueNDRangeKernel(
-        emu_real_of(command_queue), emu_real_of(kernel), work_dim, global_work_offset,
-        global_work_size, local_work_size, num_events_in_wait_list,
-        (const cl_event *)(const void *)waits.real, event != NULL ? &real_event : NULL);
+    uint64_t duration = duration_of(device, kernel_of(kernel), work_dim, global_work_size);
+    if (made != NULL)
+        ((struct emu_event *)made)->lasted_ns = duration;
+    err = take_time(device, command_queue, duration);
+    if (err == CL_SUCCESS)
+        err = emu_driver->clEnqueueNDRangeKernel(
+            emu_real_of(command_queue), emu_real_of(kernel), work_dim, global_work_offset,
+            global_work_size, local_work_size, num_events_in_wait_list,
+            (const cl_event *)(const void *)waits.real, event != NULL ? &real_event : NULL);
     emu_event_publish(made, real_event, err, event);
     return err;
 }

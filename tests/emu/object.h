@@ -54,6 +54,7 @@ struct emu_device {
     uint64_t memory, max_alloc, local_memory;
     pthread_mutex_t link_lock;
     uint64_t link_free_ns[EMU_LINKS]; /**< When each direction is idle again. link_lock. */
+    _Atomic uint64_t cores_free_ns;   /**< When what was launched will have ended. */
     _Atomic uint64_t own_bytes;       /**< What this process holds of shared->bytes. */
     _Atomic int64_t own_live[EMU_KINDS];
 };
@@ -109,6 +110,7 @@ struct emu_event {
     atomic_bool done;          /**< Seen complete: a later loss of the device does not undo it. */
     atomic_bool awaited;       /**< It was itself waited for. */
     bool fails;                /**< It ends in an error. */
+    uint64_t lasted_ns;        /**< Longer than for the driver: it began earlier. */
     struct event_notice *late; /**< Callbacks kept for after the end; a lock of event.c. */
 };
 

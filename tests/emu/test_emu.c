@@ -367,6 +367,43 @@ Test(emu, links_launches_and_builds_take_their_time)
     emu_seat_close(&rig, &seat);
 }
 
+/* The second one after the first, and as the profile says; other kernels as ever. */
+Test(emu, a_paced_kernel_takes_its_time_after_the_call)
+{
+    struct emu_rig rig;
+    struct emu_seat seat;
+    cl_event event;
+    cl_ulong begun, ended;
+    const size_t global = 16;
+    cl_int err;
+    emu_rig_open(&rig, "[a] base=1 items_per_s=100 paced=sizes");
+    emu_seat_open(&rig, 0, scale_source, &seat);
+    cr_assert_eq(rig.cl->clReleaseCommandQueue(seat.queue), CL_SUCCESS);
+    seat.queue =
+        rig.cl->clCreateCommandQueue(seat.context, rig.devices[0], CL_QUEUE_PROFILING_ENABLE, &err);
+    cr_assert_eq(err, CL_SUCCESS);
+    cl_mem mem = buffer_of(&rig, &seat, 4096, CL_SUCCESS);
+    cl_kernel sizes = kernel_open(&rig, &seat, "sizes", mem);
+    double start = seconds();
+    cr_assert_eq(launch(&rig, &seat, sizes, 16, 16), CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueNDRangeKernel(seat.queue, sizes, 1, NULL, &global, &global, 0,
+                                                NULL, &event),
+                 CL_SUCCESS);
+    cr_assert_eq(rig.cl->clFinish(seat.queue), CL_SUCCESS);
+    cr_assert_geq(seconds() - start, 0.32);
+    cr_assert_eq(rig.cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(begun),
+                                                 &begun, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(rig.cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(ended),
+                                                 &ended, NULL),
+                 CL_SUCCESS);
+    cr_assert_eq(ended - begun, 160000000u);
+    rig.cl->clReleaseEvent(event);
+    rig.cl->clReleaseKernel(sizes);
+    rig.cl->clReleaseMemObject(mem);
+    emu_seat_close(&rig, &seat);
+}
+
 Test(emu, what_a_device_does_not_offer_is_refused)
 {
     struct emu_rig rig;
