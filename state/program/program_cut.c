@@ -10,10 +10,10 @@
 #include "state/program/program_priv.h"
 
 /*
- * In front of the source. The word is cut_word's: its form is 1 of one dimension, 2 and 3 of two, 4
- * and 5 of three, by the dimension that is cut. What is left of the compiler's own functions is
- * what is right in a piece as it stands. OpenCL C 1.0 and 1.1 have no "static"; only from 2.0 on is
- * a group's own size not that of all.
+ * In front of the source. The word is cut_word's: its form is how many dimensions there are, twice,
+ * plus the one that is cut, for Oclgrind's compiler breaks comparisons with several of them. What
+ * is left of the compiler's own functions is what is right in a piece as it stands. OpenCL C 1.0
+ * and 1.1 have no "static"; only from 2.0 on is a group's own size not that of all.
  */
 static const char cut_source[] =
     "#if __OPENCL_C_VERSION__ >= 200\n"
@@ -28,18 +28,18 @@ static const char cut_source[] =
     "#endif\n"
     "#define RESEAT_FORM ((uint)get_global_offset(2) & 7u)\n"
     "#define RESEAT_VALUE ((size_t)((uint)get_global_offset(2) >> 3))\n"
-    "#define RESEAT_DIM (RESEAT_FORM == 3 || RESEAT_FORM == 5 ? 1u : 0u)\n"
+    "#define RESEAT_DIM (RESEAT_FORM & 1u)\n"
     "RESEAT_OWN uint reseat_work_dim(void)\n"
-    "{ return RESEAT_FORM == 1 ? 1 : RESEAT_FORM < 4 ? 2 : 3; }\n"
+    "{ return RESEAT_FORM >> 1; }\n"
     "RESEAT_OWN size_t reseat_global_offset(uint dimindx)\n"
-    "{ return RESEAT_FORM == 1 ? (dimindx == 0 ? RESEAT_VALUE : 0)\n"
+    "{ return RESEAT_FORM < 4 ? (dimindx == 0 ? RESEAT_VALUE : 0)\n"
     "    : dimindx == RESEAT_DIM || dimindx == 2 ? 0 : get_global_offset(dimindx); }\n"
     "RESEAT_OWN size_t reseat_global_id(uint dimindx)\n"
     "{ return dimindx == 2 ? get_global_id(2) - get_global_offset(2)\n"
-    "    : dimindx == 1 && RESEAT_FORM == 1 ? 0 : get_global_id(dimindx); }\n"
+    "    : dimindx == 1 && RESEAT_FORM < 4 ? 0 : get_global_id(dimindx); }\n"
     "RESEAT_OWN size_t reseat_global_size(uint dimindx)\n"
     "{ return dimindx != RESEAT_DIM ? get_global_size(dimindx)\n"
-    "    : RESEAT_FORM == 1 ? get_global_offset(1) : RESEAT_VALUE; }\n"
+    "    : RESEAT_FORM < 4 ? get_global_offset(1) : RESEAT_VALUE; }\n"
     "RESEAT_OWN size_t reseat_group_id(uint dimindx)\n"
     "{ return dimindx != RESEAT_DIM ? get_group_id(dimindx) : get_group_id(dimindx) +\n"
     "    (get_global_offset(dimindx) - reseat_global_offset(dimindx)) / RESEAT_LOCAL; }\n"

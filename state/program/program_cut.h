@@ -23,7 +23,7 @@
  */
 static inline size_t cut_word(uint32_t dims, uint32_t dim, size_t value)
 {
-    return value << 3 | (dims == 1 ? 1 : dims == 2 ? 2 + dim : 4 + dim);
+    return value << 3 | dims << 1 | dim;
 }
 
 /** The real program in @place, or NULL. Inside the gate. */
