@@ -150,7 +150,8 @@ static void let_go(void)
  * As spread_run. */
 static int spread_launch(struct seat *seat)
 {
-    struct spread_request request = {.seat = seat, .offers = offers, .stops = stops};
+    struct spread_request request = {
+        .seat = seat, .offers = offers, .stops = stops, .abandons = true};
     struct spread *spread;
     int error;
     do {

@@ -29,8 +29,11 @@
 #define WORTH 2.0
 /* Piece by which it is decided whether it is worth it: a driver compiles for the first. */
 #define MEASURED_AT 2
-/* How often it is looked whether the queue's own pieces have ended. */
+/* How often it is looked whether the queue's own pieces have ended, and all others. */
 #define IDLE_STEP_NS 50000u
+#define HELP_STEP_NS 200000u
+/* So long home waits for a place in any case. */
+#define PATIENCE_NS NS_PER_MS
 
 /* The bytes of one root that the launch names. */
 struct named {
@@ -59,11 +62,13 @@ struct helper {
     struct groups *groups;            /* owned: what it has done, or is at */
     struct flight flights[AT_ONCE];
     unsigned running;
-    uint64_t items, ended; /* done, and when the last one was */
+    uint64_t items, claimed, since; /* done; taken; and when the last one ended, or it began */
     unsigned pieces_given, pieces_done;
     double per_s;  /* work-items a second; 0: not known */
     double cost_s; /* of bringing home what it does, at most */
     int error;     /* what it did is to be thrown away */
+    bool ended, abandoned;
+    bool started; /* has a thread */
     pthread_t thread;
 };
 
@@ -76,6 +81,7 @@ struct spread {
     size_t named_count;
     struct helper helpers[PLACES];
     unsigned helper_count;
+    pthread_mutex_t lock; /* of what helpers have taken and done, while their threads run */
 };
 
 static _Atomic uint64_t launch_count, item_count;
@@ -436,24 +442,39 @@ static void helper_failed(struct helper *h, cl_int error)
     h->error = -EIO;
 }
 
-static bool give(struct helper *h)
+/* A piece that is to be given now, or NULL. */
+static struct flight *claim(struct helper *h)
 {
     const struct spread_request *request = h->spread->request;
     unsigned most = h->per_s > 0 ? AT_ONCE : 1;
     size_t at;
-    if (h->error != 0 || h->running == most || request->stops(request->data))
-        return false;
+    if (h->abandoned || h->error != 0 || h->running == most || request->stops(request->data))
+        return NULL;
     struct groups *entry = malloc(sizeof(*entry));
     size_t count = entry ? share_claim(&h->spread->launch, choose_count(h), &at) : 0;
     if (count == 0) {
         free(entry);
-        return false;
+        return NULL;
     }
     note_claim(h, entry, at, count);
     h->pieces->at = at;
     h->pieces->count = count;
+    h->claimed += (uint64_t)count * h->pieces->row;
     struct flight *flight = &h->flights[h->running];
     *flight = (struct flight){.count = count, .given = clock_now_ns()};
+    if (h->running == 0)
+        h->since = flight->given;
+    return flight;
+}
+
+static bool give(struct helper *h)
+{
+    pthread_mutex_t *lock = &h->spread->lock;
+    pthread_mutex_lock(lock);
+    struct flight *flight = claim(h);
+    pthread_mutex_unlock(lock);
+    if (!flight)
+        return false;
     cl_command_queue queue = h->queues[h->pieces_given++ % AT_ONCE];
     gate_enter();
     cl_int error =
@@ -461,21 +482,23 @@ static bool give(struct helper *h)
     if (error == CL_SUCCESS)
         residence_flush(h->residence, queue);
     gate_leave();
+    pthread_mutex_lock(lock);
     if (error == CL_SUCCESS)
         h->running++;
     else
         helper_failed(h, error);
+    pthread_mutex_unlock(lock);
     return error == CL_SUCCESS;
 }
 
 /* The first pieces are small, and a driver may compile for them: as pace_measured. */
 static void measure(struct helper *h, const struct flight *flight)
 {
-    uint64_t now = clock_now_ns(), since = flight->given > h->ended ? flight->given : h->ended;
+    uint64_t now = clock_now_ns(), since = flight->given > h->since ? flight->given : h->since;
     double items = (double)flight->count * (double)h->pieces->row;
     double per_s = items * (double)NS_PER_S / (double)(now - since + 1);
     h->per_s = per_s > h->per_s ? per_s : (h->per_s + per_s) / 2;
-    h->ended = now;
+    h->since = now;
     h->items += (uint64_t)items;
 }
 
@@ -505,6 +528,7 @@ static void await_first(struct helper *h)
 {
     struct flight flight = h->flights[0];
     cl_int error = await_piece(h->residence, flight.event);
+    pthread_mutex_lock(&h->spread->lock);
     memmove(&h->flights[0], &h->flights[1], (AT_ONCE - 1) * sizeof(flight));
     h->running--;
     unsigned pieces = h->pieces_done++;
@@ -512,8 +536,9 @@ static void await_first(struct helper *h)
         helper_failed(h, error);
     else
         measure(h, &flight);
-    if (pieces == MEASURED_AT && h->error == 0 && !is_worth_it(h))
+    if (pieces == MEASURED_AT && h->error == 0 && !h->abandoned && !is_worth_it(h))
         h->error = -ENOENT;
+    pthread_mutex_unlock(&h->spread->lock);
 }
 
 static void *helper_run(void *data)
@@ -528,23 +553,83 @@ static void *helper_run(void *data)
         await_first(h);
     }
     span_end(begun, "spread", device_name(h->residence->device), "items", h->items);
+    pthread_mutex_lock(&h->spread->lock);
+    h->ended = true;
+    pthread_mutex_unlock(&h->spread->lock);
     return NULL;
+}
+
+/* Would home, which has nothing else to do since @idle_since, do all of its part again before it
+ * has ended? One whose speed is not known takes as long again as it has taken. Under the lock. */
+static bool is_behind(const struct helper *h, uint64_t idle_since)
+{
+    uint64_t now = clock_now_ns();
+    double lasted = (double)(now - h->since) / (double)NS_PER_S;
+    double waited = (double)(now - idle_since) / (double)NS_PER_S;
+    double again = (double)h->claimed / home_per_s(h->spread);
+    double rest = h->per_s > 0 ? (double)(h->claimed - h->items) / h->per_s - lasted : lasted;
+    return now - idle_since > PATIENCE_NS && (rest > again || waited > again);
+}
+
+/* Nobody waits for it but who takes it apart: what it does is thrown away. Under the lock. */
+static void abandon(struct helper *h)
+{
+    log_info("%s does no part of a launch any more: it takes longer than the rest",
+             device_name(h->residence->device));
+    h->abandoned = true;
+    share_give_back(&h->spread->launch, h->groups);
+    h->groups = NULL;
+}
+
+/* Where a seat lives the program's commands would come upon what it still writes; and so would
+ * whoever moves a seat there. */
+static bool may_be_abandoned(const struct helper *h)
+{
+    return h->spread->request->abandons && !context_is_inhabited(h->spread->context, h->place);
+}
+
+/* Until all have ended, or are not waited for. */
+static void await_helpers(struct spread *s)
+{
+    uint64_t idle_since = 0;
+    for (bool some = true; some;) {
+        bool idle = share_left(&s->launch) == 0 && share_is_idle(&s->launch);
+        idle_since = !idle ? 0 : idle_since != 0 ? idle_since : clock_now_ns();
+        some = false;
+        pthread_mutex_lock(&s->lock);
+        for (unsigned i = 0; i < s->helper_count; i++) {
+            struct helper *h = &s->helpers[i];
+            bool at_it = h->started && !h->ended && !h->abandoned;
+            if (at_it && idle && may_be_abandoned(h) && is_behind(h, idle_since))
+                abandon(h);
+            else
+                some = some || at_it;
+        }
+        pthread_mutex_unlock(&s->lock);
+        if (some)
+            clock_sleep(HELP_STEP_NS);
+    }
+}
+
+static void join_helper(struct helper *h)
+{
+    if (h->started)
+        (void)pthread_join(h->thread, NULL);
+    h->started = false;
 }
 
 static void run_all(struct spread *s)
 {
-    for (unsigned i = 1; i < s->helper_count; i++)
-        if (thread_start("reseat-spread", 0, helper_run, &s->helpers[i], &s->helpers[i].thread) !=
-            0)
-            s->helpers[i].spread = NULL; /* it does nothing */
-    helper_run(&s->helpers[0]);
-    for (unsigned i = 1; i < s->helper_count; i++) {
-        if (s->helpers[i].spread)
-            (void)pthread_join(s->helpers[i].thread, NULL);
-        s->helpers[i].spread = s;
+    for (unsigned i = 0; i < s->helper_count; i++) {
+        struct helper *h = &s->helpers[i];
+        h->started = thread_start("reseat-spread", 0, helper_run, h, &h->thread) == 0;
     }
-    for (unsigned i = 0; i < s->helper_count; i++)
+    await_helpers(s);
+    for (unsigned i = 0; i < s->helper_count; i++) {
+        if (!s->helpers[i].abandoned)
+            join_helper(&s->helpers[i]);
         remember(&s->helpers[i]);
+    }
 }
 
 /* ---- what it did ---- */
@@ -612,6 +697,14 @@ static void bring_home(struct helper *h)
     share_give_back(&s->launch, groups);
 }
 
+static bool some_helped(const struct spread *s)
+{
+    bool some = false;
+    for (unsigned i = 0; i < s->helper_count; i++)
+        some = some || s->helpers[i].groups;
+    return some;
+}
+
 static void gather(struct spread *s)
 {
     uint64_t begun = span_begin();
@@ -656,6 +749,7 @@ int spread_run(const struct spread_request *request, struct spread **ret_spread)
     if (!s)
         return -ENOMEM;
     s->request = request;
+    pthread_mutex_init(&s->lock, NULL);
     int error = join(s);
     if (error == 0)
         error = list_named(s);
@@ -671,7 +765,10 @@ int spread_run(const struct spread_request *request, struct spread **ret_spread)
         return error;
     }
     run_all(s);
-    gather(s);
+    if (some_helped(s))
+        gather(s);
+    else
+        pace_spread(s->launch.pieces->pace, false);
     atomic_fetch_add(&launch_count, 1);
     s->request = NULL;
     *ret_spread = s;
@@ -682,10 +779,13 @@ void spread_end(struct spread *s)
 {
     if (!s)
         return;
-    for (unsigned i = 0; i < s->helper_count; i++)
-        helper_end(&s->helpers[i]);
-    unwatch(s);
     if (s->launch.event)
         share_leave(&s->launch);
+    for (unsigned i = 0; i < s->helper_count; i++) {
+        join_helper(&s->helpers[i]);
+        helper_end(&s->helpers[i]);
+    }
+    unwatch(s);
+    pthread_mutex_destroy(&s->lock);
     free(s);
 }

@@ -14,7 +14,8 @@
  * and the kernel is not spread any more.
  *
  * Nothing that a residence did counts before its difference has been brought home: where it fails,
- * is lost, or is too slow to be worth it, its groups are given back.
+ * is lost, or is too slow to be worth it, its groups are given back. So a launch takes no longer
+ * than without it, but for what home does again.
  *
  * Merging by difference is how Pandit and Govindarajan spread launches ("Fluidic Kernels:
  * Cooperative Execution of OpenCL Programs on Multiple Heterogeneous Devices", CGO 2014).
@@ -33,6 +34,9 @@ struct spread_request {
     /** Asked between pieces, by several threads: no more are to be taken. */
     bool (*stops)(const void *data);
     const void *data;
+    /** Once home has nothing left to do, a place that is slower at its part than home would be is
+     *  waited for by spread_end alone, and the launch ends before. For who does not go to it. */
+    bool abandons;
     struct transfer_limits limits; /**< Of what is copied before. */
 };
 
@@ -46,7 +50,8 @@ struct spread_request {
  * -ENOTSUP, -EBUSY, -ENOSPC, -ENOMEM, -EIO, -ETIMEDOUT, -ECANCELED. The program is never worse off.
  */
 MUST_CHECK int spread_run(const struct spread_request *request, struct spread **ret_spread);
-/** The launch ends, or goes on, where its queue is now. NULL is allowed. */
+/** The launch ends, or goes on, where its queue is now. Blocks for as long as a place takes for a
+ *  piece that it was abandoned with. NULL is allowed. */
 void spread_end(struct spread *spread);
 
 /** Launches that were spread so far, and work-items of them that other places did. Wait-free. */

@@ -76,13 +76,14 @@ static double timed_launch(struct scene *s, cl_uint rounds)
     return (double)(clock_now_ns() - begun) / 1e6;
 }
 
-/* So many that a launch is worth it for others to join on this machine. */
-static void choose_rounds(struct scene *s)
+/* So many that a launch is worth it for others to join on this machine; on a device that takes a
+ * time of its own, few. */
+static void choose_rounds(struct scene *s, bool is_paced)
 {
     enum { TRIED = 4000 };
     (void)timed_launch(s, TRIED); /* compiles */
-    double rounds = TRIED * LAUNCH_MS / timed_launch(s, TRIED);
-    s->rounds = rounds > ROUNDS_LEAST ? (cl_uint)rounds : ROUNDS_LEAST;
+    double rounds = is_paced ? TRIED : TRIED * LAUNCH_MS / timed_launch(s, TRIED);
+    s->rounds = rounds > ROUNDS_LEAST || is_paced ? (cl_uint)rounds : ROUNDS_LEAST;
     OK(clSetKernelArg(s->kernel, 2, sizeof(s->rounds), &s->rounds));
     OK(clEnqueueWriteBuffer(s->program.queue, s->out, CL_TRUE, 0, sizeof(s->words), s->words, 0,
                             NULL, NULL));
@@ -108,7 +109,7 @@ static struct scene *scene_open(const char *config, const char *name)
     OK(clSetKernelArg(s->kernel, 0, sizeof(cl_mem), &s->out));
     OK(clSetKernelArg(s->kernel, 1, sizeof(cl_mem), &s->in));
     OK(clSetKernelArg(s->kernel, 3, sizeof(n), &n));
-    choose_rounds(s);
+    choose_rounds(s, strstr(config, "[one] paced") != NULL);
     return s;
 }
 
@@ -259,6 +260,54 @@ Test(spread, a_program_is_elastic_over_two_more_devices)
     scene_close(s);
     cr_assert(engine_rig_empties(&s->rig, "two"), "%s", engine_rig_alive(&s->rig, "two"));
     cr_assert(engine_rig_empties(&s->rig, "three"), "%s", engine_rig_alive(&s->rig, "three"));
+}
+
+/* Also the one that begins when the one before it has ended. */
+Test(spread, every_launch_is_spread_that_is_worth_it)
+{
+    struct scene *s =
+        scene_open("[one] paced=adds items_per_s=20000 base=1 own_memory=yes type=cpu name=one "
+                   "[two] paced=adds items_per_s=20000 base=1 own_memory=yes type=cpu name=two",
+                   "adds");
+    spread_over(s, "two", NULL);
+    for (unsigned n = 0; n < 20 && spread_count() < 2; n++)
+        end(launch(s));
+    uint64_t before = spread_items();
+    for (unsigned n = 0; n < 4; n++) {
+        end(launch(s));
+        cr_assert_gt(spread_items(), before, "launch %u was not", n);
+        before = spread_items();
+    }
+    check(s);
+    scene_close(s);
+}
+
+/* It is at its first piece when the rest is done, and for long after that. */
+Test(spread, a_launch_does_not_wait_for_a_device_that_is_slower_at_its_part)
+{
+    enum { PIECE_S = 5 };
+    struct scene *s = scene_open("[one] name=one type=cpu base=1 own_memory=yes [two] name=two "
+                                 "type=cpu base=1 own_memory=yes items_per_s=3 paced=adds",
+                                 "adds");
+    spread_over(s, "two", NULL);
+    uint64_t begun = 0;
+    for (unsigned n = 0; n < 50 && launches(s, "two") == 0; n++) {
+        begun = clock_now_ns();
+        end(launch(s));
+    }
+    cr_assert_eq(launches(s, "two"), 1);
+    cr_assert_lt(clock_now_ns() - begun, PIECE_S * NS_PER_S);
+    check(s);
+    cr_assert_eq(spread_items(), 0);
+    /* Its buffers are the driver's until it has ended; another move waits for that. */
+    engine_rig_moves(&s->rig, "two");
+    check(s);
+    engine_rig_moves(&s->rig, "one");
+    end(launch(s));
+    check(s);
+    scene_close(s);
+    cr_assert(engine_rig_empties(&s->rig, "one"), "%s", engine_rig_alive(&s->rig, "one"));
+    cr_assert(engine_rig_empties(&s->rig, "two"), "%s", engine_rig_alive(&s->rig, "two"));
 }
 
 Test(spread, devices_join_and_leave_in_the_middle)
