@@ -264,7 +264,7 @@ Test(order, a_finish_has_ended_every_event_of_its_queue, .timeout = 60)
         OK(clFinish(queue));
         check_ended(events, ARRAY_SIZE(events));
         cl_event later = events_add(&s, queue, 0, NULL);
-        cr_expect_eq(events_status(later), CL_SUBMITTED, "it was never waited for");
+        cr_expect_gt(events_status(later), CL_COMPLETE, "it was never waited for");
         OK(clFinish(queue));
         check_ended(&later, 1);
         OK(clReleaseEvent(user));
@@ -281,8 +281,8 @@ Test(order, a_wait_has_ended_what_comes_before_it_in_order, .timeout = 60)
         events[i] = events_add(&s, s.program.queue, 0, NULL);
     OK(clWaitForEvents(1, &events[2]));
     check_ended(events, 3);
-    cr_expect_eq(events_status(events[3]), CL_SUBMITTED);
-    cr_expect_eq(events_status(events[4]), CL_SUBMITTED);
+    cr_expect_gt(events_status(events[3]), CL_COMPLETE);
+    cr_expect_gt(events_status(events[4]), CL_COMPLETE);
     events_check_words(&s, s.program.queue, ARRAY_SIZE(events)); /* blocks */
     check_ended(events + 3, 2);
     cl_event last[2] = {events_add(&s, s.program.queue, 0, NULL)};
