@@ -56,8 +56,18 @@ static bool is_whole(const char *text, const struct emu_keep_call *call)
     return true;
 }
 
+static char *options_of(const struct emu_keep_call *call)
+{
+    char *options;
+    return asprintf(&options, "%s -D EMU_MAKER_%s", call->options != NULL ? call->options : "",
+                    call->maker) >= 0
+               ? options
+               : NULL;
+}
+
 /* All that the result depends on; NULL: that is not known. */
-static char *key_of(const struct emu_program *program, const struct emu_keep_call *call)
+static char *key_of(const struct emu_program *program, const struct emu_keep_call *call,
+                    const char *options)
 {
     char *key = NULL;
     size_t size = 0;
@@ -66,8 +76,7 @@ static char *key_of(const struct emu_program *program, const struct emu_keep_cal
     bool whole = file != NULL && source != NULL && source[0] != '\0' && is_whole(source, call);
     if (file == NULL)
         return NULL;
-    fprintf(file, "%s %s\n", call->compiles ? "compile" : "build",
-            call->options != NULL ? call->options : "");
+    fprintf(file, "%s %s\n", call->compiles ? "compile" : "build", options);
     for (cl_uint i = 0; whole && i < call->header_count; i++) {
         CLEANUP(free_text) char *header = source_of(call->headers[i]);
         whole = header != NULL && is_whole(header, call);
@@ -141,7 +150,7 @@ static void keep(cl_program program, cl_device_id device, const char *key)
 
 /* The driver's program made of what was kept; NULL when that fails. */
 static cl_program make(const struct kept *from, cl_context context,
-                       const struct emu_keep_call *call)
+                       const struct emu_keep_call *call, const char *options)
 {
     const unsigned char *binary = from->binary;
     cl_int status = CL_SUCCESS, err = CL_SUCCESS;
@@ -149,19 +158,17 @@ static cl_program make(const struct kept *from, cl_context context,
                                                                &from->size, &binary, &status, &err);
     if (program == NULL || call->compiles)
         return program;
-    if (emu_driver->clBuildProgram(program, 1, &from->device, call->options, NULL, NULL) ==
-        CL_SUCCESS)
+    if (emu_driver->clBuildProgram(program, 1, &from->device, options, NULL, NULL) == CL_SUCCESS)
         return program;
     emu_driver->clReleaseProgram(program);
     return NULL;
 }
 
-static cl_int ask_driver(cl_program real, const struct emu_keep_call *call)
+static cl_int ask_driver(cl_program real, const struct emu_keep_call *call, const char *options)
 {
     if (!call->compiles)
-        return emu_driver->clBuildProgram(real, call->count, call->devices, call->options, NULL,
-                                          NULL);
-    return emu_driver->clCompileProgram(real, call->count, call->devices, call->options,
+        return emu_driver->clBuildProgram(real, call->count, call->devices, options, NULL, NULL);
+    return emu_driver->clCompileProgram(real, call->count, call->devices, options,
                                         call->header_count,
                                         call->header_count ? call->headers : NULL,
                                         call->header_count ? call->names : NULL, NULL, NULL);
@@ -177,29 +184,36 @@ static cl_int undo(struct emu_program *program)
     emu_driver->clReleaseProgram(program->object.real);
     program->object.real = program->origin;
     program->origin = NULL;
-    free(program->options);
-    program->options = NULL;
     return CL_SUCCESS;
+}
+
+static bool note_options(struct emu_program *program, const char *options)
+{
+    free(program->options);
+    program->options = strdup(options != NULL ? options : "");
+    return program->options != NULL;
 }
 
 cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *call)
 {
-    CLEANUP(free_text) char *key = NULL;
+    CLEANUP(free_text) char *options = options_of(call), *key = NULL;
     cl_int err = undo(program);
     if (err != CL_SUCCESS)
         return err;
+    if (options == NULL || !note_options(program, call->options))
+        return CL_OUT_OF_HOST_MEMORY;
     if (call->count == 1 && !program->built)
-        key = key_of(program, call);
+        key = key_of(program, call, options);
     program->built = true;
     const struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
-    cl_program made = from != NULL ? make(from, program->object.context->object.real, call) : NULL;
+    cl_context context = program->object.context->object.real;
+    cl_program made = from != NULL ? make(from, context, call, options) : NULL;
     if (made != NULL) {
-        program->options = strdup(call->options != NULL ? call->options : "");
         program->origin = program->object.real;
         program->object.real = made;
         return CL_SUCCESS;
     }
-    err = ask_driver(program->object.real, call);
+    err = ask_driver(program->object.real, call, options);
     if (err == CL_SUCCESS && key != NULL && from == NULL)
         keep(program->object.real, call->devices[0], key);
     return err;

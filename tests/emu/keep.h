@@ -14,7 +14,8 @@ struct emu_keep_call {
     bool compiles;
     cl_uint count;
     const cl_device_id *devices;
-    const char *options;
+    const char *options; /**< The program's. */
+    const char *maker;   /**< Section of the device whose code it is to be. */
     cl_uint header_count;
     const cl_program *headers;
     const char **names;

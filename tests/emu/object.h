@@ -89,7 +89,7 @@ struct emu_program {
     cl_uint device_count;
     _Atomic cl_int build_error; /**< An emulated failure, or CL_SUCCESS. */
     bool built;                 /**< It was, or is being: keep.c. */
-    char *options;              /**< That it was built with then. */
+    char *options;              /**< That it was built with, or NULL. */
     cl_program origin;          /**< The driver's program of the source, where another is used. */
 };
 

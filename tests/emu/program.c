@@ -122,9 +122,11 @@ cl_int emu_do_clBuildProgram(struct emu_device *device, cl_program program, cl_u
     bool emulated = err != CL_SUCCESS;
     /* The driver builds while we wait; its callback would only bring its own handle. */
     if (!emulated)
-        err = emu_keep_build(
-            program_of(program),
-            &(struct emu_keep_call){.count = map.count, .devices = map.real, .options = options});
+        err = emu_keep_build(program_of(program),
+                             &(struct emu_keep_call){.count = map.count,
+                                                     .devices = map.real,
+                                                     .options = options,
+                                                     .maker = devices[0]->config.section});
     return build_end(program, err, emulated, pfn_notify, user_data);
 }
 
@@ -156,6 +158,7 @@ cl_int emu_do_clCompileProgram(struct emu_device *device, cl_program program, cl
                                     .count = map.count,
                                     .devices = map.real,
                                     .options = options,
+                                    .maker = devices[0]->config.section,
                                     .header_count = num_input_headers,
                                     .headers = (const cl_program *)(const void *)headers.real,
                                     .names = header_include_names});
@@ -355,13 +358,13 @@ cl_int emu_do_clGetProgramBuildInfo(struct emu_device *reached, cl_program progr
     if (failed && param_name == CL_PROGRAM_BUILD_STATUS)
         return emu_info(&status, sizeof(status), param_value_size, param_value,
                         param_value_size_ret);
-    /* A binary of a compiled object is not built, and does not say with what it was. */
-    const char *options = program_of(program)->options;
+    /* A binary of a compiled object is not built. */
     status = CL_BUILD_SUCCESS;
-    if (!failed && options != NULL && param_name == CL_PROGRAM_BUILD_STATUS)
+    if (!failed && program_of(program)->origin != NULL && param_name == CL_PROGRAM_BUILD_STATUS)
         return emu_info(&status, sizeof(status), param_value_size, param_value,
                         param_value_size_ret);
-    if (!failed && options != NULL && param_name == CL_PROGRAM_BUILD_OPTIONS)
+    const char *options = program_of(program)->options;
+    if (options != NULL && param_name == CL_PROGRAM_BUILD_OPTIONS)
         return emu_info(options, strlen(options) + 1, param_value_size, param_value,
                         param_value_size_ret);
     if (failed && param_name == CL_PROGRAM_BUILD_LOG)
