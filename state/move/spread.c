@@ -18,7 +18,7 @@
 #include "state/program/pace.h"
 #include "state/program/program.h"
 
-/* Pieces of a place with its driver at once. */
+/* Pieces of a place with its driver at once, at most. */
 #define AT_ONCE 2
 /* A thread may be giving a piece just now. */
 #define JOIN_TRIES   100
@@ -446,9 +446,10 @@ static void helper_failed(struct helper *h, cl_int error)
 static struct flight *claim(struct helper *h)
 {
     const struct spread_request *request = h->spread->request;
-    unsigned most = h->per_s > 0 ? AT_ONCE : 1;
+    bool alone = h->per_s <= 0 || (h->residence->device->quirks & QUIRK_OFFSETS_MIXED) != 0;
     size_t at;
-    if (h->abandoned || h->error != 0 || h->running == most || request->stops(request->data))
+    if (h->abandoned || h->error != 0 || h->running == (alone ? 1 : AT_ONCE) ||
+        request->stops(request->data))
         return NULL;
     struct groups *entry = malloc(sizeof(*entry));
     size_t count = entry ? share_claim(&h->spread->launch, choose_count(h), &at) : 0;
