@@ -1,25 +1,23 @@
 #!/bin/bash
 # On a machine with a GPU and none of Debian's packages, from the folder that scripts/bundle made:
 #
-#   ./gpu.sh [--gpu DEVICE] [--cpu DEVICE] [--mib N[,N...]] [--skip-calls] [--skip-slices]
-#            [--skip-spector] [--json FILE]
+#   ./gpu.sh [--gpu DEVICE] [--cpu DEVICE] [--mib N[,N...]] [--only STEP[,STEP...]] [--json FILE]
 #
-# Moves a program GPU -> CPU -> GPU while it computes (its results are checked), prints what each
-# call costs, and each move's time, downtime and bytes for each size of state (1 and 8 GiB); what
-# pieces of launches cost, and how long moves wait for them; then the eight kernels of Spector, moved
-# in the middle of launches of half a second, to another such GPU or out and in again (figures also
-# in FILE).
+# Steps, all by default: solver (a program moved GPU -> CPU -> GPU while it computes, its results
+# checked), calls (what each costs), spill, transfer (extraction and injection, and each device's
+# link), pipeline, links, moves (time, downtime and bytes of each, for each size of state: 1 and 8
+# GiB), suspends (beside the driver's own), slices (what pieces of launches cost, and how long moves
+# wait for them), elastic (launches on several devices), spector (its eight kernels, moved in the
+# middle of launches of half a second, to another such GPU or out and in again; figures also in FILE).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-gpu='' cpu='' sizes=1024,8192 skip_calls='' skip_slices='' skip_spector='' json=''
+gpu='' cpu='' sizes=1024,8192 only='' json=''
 while [ $# -gt 0 ]; do
     case $1 in
     --gpu) gpu=$2 && shift 2 ;;
     --cpu) cpu=$2 && shift 2 ;;
     --mib) sizes=$2 && shift 2 ;;
-    --skip-calls) skip_calls=yes && shift ;;
-    --skip-slices) skip_slices=yes && shift ;;
-    --skip-spector) skip_spector=yes && shift ;;
+    --only) only=$2 && shift 2 ;;
     --json) json=$2 && shift 2 ;;
     *)
         sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
@@ -65,9 +63,10 @@ if [ -z "$gpu" ] || [ -z "$cpu" ]; then
     exit 1
 fi
 
-step() { # NAME COMMAND...
-    echo "== $1"
-    shift
+step() { # STEP NAME COMMAND...
+    [ -z "$only" ] || [[ ,$only, == *,$1,* ]] || return 0
+    echo "== $2"
+    shift 2
     "$@" || {
         echo "FAILED: $*" >&2
         bad=1
@@ -91,30 +90,34 @@ to_and_fro() { # a solver that computes all the time, moved three times each way
     wait "$pid" && cat "$work/fro"
 }
 
-step "solver natively" solver --mib 64 --steps 200 --every 0 --tiles 20
-step "solver, $gpu -> $cpu -> $gpu while it computes" to_and_fro
-[ -n "$skip_calls" ] || step "calls on $gpu" bench-calls --runs 3
-[ -n "$skip_calls" ] || step "spilling on $gpu" bench-spill --real --mib 512
-step "extraction and injection, and each device's link" transfer_bench ${sizes//,/ }
-step "the transfer pipeline" transfer_bench --pipeline 1024
-step "links" reseat devices --links --measure
+step solver "solver natively" solver --mib 64 --steps 200 --every 0 --tiles 20
+step solver "solver, $gpu -> $cpu -> $gpu while it computes" to_and_fro
+step calls "calls on $gpu" bench-calls --runs 3
+step spill "spilling on $gpu" bench-spill --real --mib 512
+step transfer "extraction and injection, and each device's link" transfer_bench ${sizes//,/ }
+step pipeline "the transfer pipeline" transfer_bench --pipeline 1024
+step links "links" reseat devices --links --measure
 for mib in ${sizes//,/ }; do
-    step "$mib MiB between $gpu and $cpu" \
+    step moves "$mib MiB between $gpu and $cpu" \
         bench-moves --mib "$mib" --runs 2 --from "$gpu" --to "$cpu" --buffers 10000
-    step "$mib MiB between $gpu and $cpu, a hundredth rewritten all the time" \
+    step moves "$mib MiB between $gpu and $cpu, a hundredth rewritten all the time" \
         bench-moves --mib "$mib" --runs 2 --from "$gpu" --to "$cpu" --busy 1
 done
 peer='' beside=''
 command -v nvidia-smi >/dev/null && peer=--peer beside=", beside the driver's own"
-step "suspends and resumes of $gpu, part by part$beside" \
+step suspends "suspends and resumes of $gpu, part by part$beside" \
     "$here/suspends.py" --device "$gpu" --mib "$sizes" --runs 2 $peer
 another=$(grep '^gpu' <<<"$names" | grep -vxm1 "$gpu")
-[ -n "$skip_slices" ] || step "launches in pieces on $gpu" \
+step slices "launches in pieces on $gpu" \
     bench-slices --kinds compute,memory,places --ms 500 --mib 4096 --from "$gpu" \
     ${another:+--to "$another"}
-[ -n "$skip_slices" ] || step "a launch of 10 s on $gpu, moved in its middle" \
+step slices "a launch of 10 s on $gpu, moved in its middle" \
     bench-slices --kinds compute --ms 10000 --pairs 0 --runs 1 --from "$gpu" \
     ${another:+--to "$another"}
-[ -n "$skip_spector" ] || step "Spector's kernels on $gpu" \
+for over in $another $cpu; do
+    step elastic "launches of 2 s on $gpu and $over" \
+        "$here/elastic.py" --vendors system --from "$gpu" --over "$over" -- --ms 2000
+done
+step spector "Spector's kernels on $gpu" \
     "$here/spector.py" --from "$gpu" --size large --seconds 0.5 --moves 3 ${json:+--json "$json"}
 exit $bad

@@ -30,7 +30,7 @@ PACED_GPUS = """
 [b] name=gpu-b base=1 own_memory=yes items_per_s=400000 paced=compute,places,memory
 [c] name=cpu-c base=1 type=cpu host_unified=yes items_per_s=200000 paced=compute,places,memory
 """
-SYSTEM = "system"  # whatever /etc/OpenCL/vendors names
+SYSTEM = "system"  # whatever a loader would read: $OCL_ICD_VENDORS, or /etc/OpenCL/vendors
 
 DONE, ROLLED_BACK, USAGE, NO_SUCH, REFUSED, DEADLINE = range(6)
 OUTCOMES = {DONE: "done", ROLLED_BACK: "rolled back", USAGE: "usage", NO_SUCH: "no such program",
@@ -93,7 +93,8 @@ class Lab:
         self.env.pop("OCL_ICD_FILENAMES", None)
         for vendor in vendors:
             if vendor == SYSTEM:
-                shutil.copytree("/etc/OpenCL/vendors", icd, dirs_exist_ok=True)
+                shutil.copytree(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"), icd,
+                                dirs_exist_ok=True)
                 continue
             library, variables = VENDORS.get(vendor) or self.emulated(vendor)
             with open(os.path.join(icd, vendor + ".icd"), "w", encoding="utf-8") as file:
