@@ -48,6 +48,7 @@ static struct {
     unsigned populating;  /* threads */
     uint64_t stalled_us;  /* what the host said of itself when it was looked at: */
     uint64_t looked_ns;
+    void (*shrink)(void); /* of what others keep; or NULL */
 } pool;
 
 static size_t page_size(void)
@@ -317,9 +318,12 @@ void pages_set_limit(uint64_t bytes)
         bytes = 0;
     pthread_mutex_lock(&lock);
     (void)pool_is_ours();
+    void (*shrink)(void) = bytes < pool.limit ? pool.shrink : NULL;
     pool.limit = bytes;
     pthread_mutex_unlock(&lock);
     release(bytes);
+    if (shrink)
+        shrink();
 }
 
 uint64_t pages_limit(void)
@@ -328,6 +332,23 @@ uint64_t pages_limit(void)
     uint64_t bytes = pool_is_ours() ? pool.limit : 0;
     pthread_mutex_unlock(&lock);
     return bytes;
+}
+
+bool pages_may_keep(uint64_t bytes)
+{
+    if (space_is_limited())
+        return false;
+    pthread_mutex_lock(&lock);
+    bool may = pool_is_ours() && !pool.short_of_memory && bytes <= pool.limit;
+    pthread_mutex_unlock(&lock);
+    return may;
+}
+
+void pages_set_shrink(void (*shrink)(void))
+{
+    pthread_mutex_lock(&lock);
+    pool.shrink = shrink;
+    pthread_mutex_unlock(&lock);
 }
 
 uint64_t pages_warm(void)
@@ -492,15 +513,19 @@ void pages_tend(uint64_t wanted)
     struct host_memory host;
     pthread_mutex_lock(&lock);
     uint64_t limit = pool_is_ours() ? pool.limit : 0, bytes = pool.bytes;
-    bool looks = pool.short_of_memory || bytes > 0;
+    void (*shrink)(void) = pool.shrink;
+    bool looks = pool.short_of_memory || bytes > 0 || shrink;
     pthread_mutex_unlock(&lock);
     wanted = wanted < limit ? wanted : limit;
     if (limit == 0 || !(looks || bytes < wanted))
         return;
-    if (look(&host))
+    if (look(&host)) {
         release(0);
-    else if (bytes < wanted)
+        if (shrink)
+            shrink();
+    } else if (bytes < wanted) {
         warm(&host, wanted - bytes < WARM_STEP ? (size_t)(wanted - bytes) : WARM_STEP);
+    }
 }
 
 static void in_child(void)

@@ -13,6 +13,7 @@
 #include "state/object/await.h"
 #include "state/object/context.h"
 #include "state/object/lost.h"
+#include "state/object/pinned.h"
 
 void residence_release(const cl_icd_dispatch *cl, enum object_type type, void *real)
 {
@@ -324,6 +325,7 @@ void residence_unref(struct residence *residence)
 {
     if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
         return;
+    pinned_forget(residence);
     if (residence->cl == &driver_lost) {
         static struct residence *_Atomic lost;
         residence->next = atomic_load(&lost);

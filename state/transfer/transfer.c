@@ -81,27 +81,53 @@ double transfer_predict(struct residence *from, struct residence *to, uint64_t t
     return transfer.shape.predicted;
 }
 
+/* What one of the ends keeps registered, or else memory of our own; so that it has its place. */
+static bool find_memory(struct transfer *transfer, size_t size)
+{
+    struct residence *ends[2] = {transfer->from, transfer->to};
+    for (int i = 0; i < 2 && !transfer->memory; i++) {
+        struct pinned *pin = &transfer->pins[i];
+        if (residence_has_link(ends[i]) && pinned_take(ends[i], size, pin)) {
+            transfer->memory = pin->memory;
+            transfer->memory_size = pin->size;
+        }
+    }
+    if (transfer->memory)
+        return true;
+    transfer->memory = host_ring_create(size, host_cores(), &transfer->limits);
+    transfer->memory_size = size;
+    return transfer->memory != NULL;
+}
+
+/* The one end that is registered keeps it; of two the first, as the other one's is its guest. */
+static void give_memory(struct transfer *transfer)
+{
+    int keeps = transfer->pins[0].buffer ? 0 : 1;
+    if (transfer->pins[keeps].buffer) {
+        if (keeps == 0)
+            pinned_destroy(&transfer->pins[1]);
+        pinned_give(&transfer->pins[keeps]);
+    } else {
+        pages_give(transfer->memory, transfer->memory_size);
+    }
+    transfer->memory = NULL;
+}
+
 /* Memory for the ring, known to the drivers. Without it a host end is still reached directly. */
 static bool make_ring(struct transfer *transfer)
 {
     struct residence *ends[2] = {transfer->from, transfer->to};
     struct transfer_shape *shape = &transfer->shape;
-    size_t size = shape->chunk * shape->chunks;
-    transfer->memory = host_ring_create(size, host_cores(), &transfer->limits);
-    if (!transfer->memory)
+    if (!find_memory(transfer, shape->chunk * shape->chunks))
         return false;
-    transfer->memory_size = size;
     shape->registered = true;
     for (int i = 0; i < 2; i++)
-        if (residence_has_link(ends[i]) &&
-            !pinned_create(ends[i], transfer->memory, size, &transfer->pins[i]))
+        if (residence_has_link(ends[i]) && !transfer->pins[i].buffer &&
+            !pinned_create(ends[i], transfer->memory, transfer->memory_size, &transfer->pins[i]))
             shape->registered = false;
     /* A copy stage pays only where the link runs faster for it. */
     if (!shape->registered && !needs_ring(transfer)) {
-        pinned_destroy(&transfer->pins[0]);
-        pinned_destroy(&transfer->pins[1]);
-        pages_give(transfer->memory, size);
-        transfer->memory = NULL;
+        give_memory(transfer);
         return false;
     }
     return true;
@@ -352,9 +378,7 @@ void transfer_destroy(struct transfer *transfer)
         return;
     }
     threads_stop(transfer);
-    for (int i = 0; i < 2; i++)
-        pinned_destroy(&transfer->pins[i]);
-    pages_give(transfer->memory, transfer->memory_size);
+    give_memory(transfer);
     for (int i = 0; i < STAGES_MAX; i++)
         pthread_cond_destroy(&transfer->stages[i].work);
     pthread_cond_destroy(&transfer->progress);

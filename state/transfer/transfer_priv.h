@@ -5,6 +5,7 @@
 
 #include "state/base/span.h"
 #include "state/driver/cost.h"
+#include "state/object/pinned.h"
 #include "state/transfer/transfer.h"
 
 /* Pieces of items (transfer_piece.c). */
@@ -71,17 +72,6 @@ void host_copy_out(char *to, const char *from, size_t size);
 void host_flush(const char *memory, size_t size);
 /** Of copying threads, bytes. */
 #define HOST_STACK ((size_t)1 << 20)
-
-/** Memory of ours as one driver knows it: CL_MEM_USE_HOST_PTR, mapped for as long as it lives. */
-struct pinned {
-    struct residence *residence;
-    cl_mem buffer;
-    void *map;
-};
-/** False when the driver refuses, or maps elsewhere; then nothing is left behind. Blocks. */
-bool pinned_create(struct residence *residence, char *memory, size_t size, struct pinned *ret_pin);
-/** Blocks until the driver let go of the memory. A zeroed pin is allowed. */
-void pinned_destroy(struct pinned *pin);
 
 /* Measured figures (transfer_probe.c). */
 
@@ -166,7 +156,7 @@ struct transfer {
     struct slot *filling; /**< The caller's. */
     char *memory;
     size_t memory_size;
-    struct pinned pins[2];
+    struct pinned pins[2]; /**< Of the memory: for `from` and for `to`. */
 
     struct stage stages[STAGES_MAX]; /**< In the order of the way. */
     unsigned stage_count;

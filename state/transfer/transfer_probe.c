@@ -5,6 +5,7 @@
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/pages.h"
+#include "state/base/thread.h"
 #include "state/driver/links.h"
 #include "state/transfer/transfer_priv.h"
 
@@ -15,6 +16,9 @@
 #define SETUP_MIN    2e-6
 #define BANDWIDTH_LO 50e6
 #define BANDWIDTH_HI 1e12
+#define HANDS        100 /* from one thread to the other */
+#define HAND_LO      1e-6
+#define HAND_HI      1e-3
 #define PIN_SECONDS  (35e-3 / (1u << 30)) /* a byte; seen on an H200, and as much to undo */
 
 /* Where measuring fails: a slow PCIe link. */
@@ -158,6 +162,45 @@ static double time_copy(char *to, const char *from, bool cold)
     return best;
 }
 
+/* Two threads that wake one another in turn. */
+struct hands {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned turn; /* whose it is: even or odd */
+};
+
+static void pass_on(struct hands *hands, unsigned whose)
+{
+    pthread_mutex_lock(&hands->lock);
+    for (unsigned turn = whose; turn < HANDS; turn += 2) {
+        while (hands->turn != turn)
+            pthread_cond_wait(&hands->changed, &hands->lock);
+        hands->turn++;
+        pthread_cond_signal(&hands->changed);
+    }
+    pthread_mutex_unlock(&hands->lock);
+}
+
+static void *hands_run(void *data)
+{
+    pass_on(data, 1);
+    return NULL;
+}
+
+/* Seconds from one to the other; a guess where there is no thread. */
+static double time_hand(void)
+{
+    struct hands hands = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+    pthread_t other;
+    if (thread_start("reseat-hand", HOST_STACK, hands_run, &hands, &other) != 0)
+        return 20e-6;
+    double begin = seconds();
+    pass_on(&hands, 0);
+    double took = seconds() - begin;
+    (void)pthread_join(other, NULL);
+    return clamp(took / HANDS, HAND_LO, HAND_HI);
+}
+
 static double bandwidth_of(double took)
 {
     return clamp(COPY_SIZE / clamp(took, 1e-9, 1), BANDWIDTH_LO, BANDWIDTH_HI);
@@ -169,6 +212,7 @@ static bool measure_host(void)
     struct host_figures *host = &host_figures;
     host->copy = host->out = host->fresh = (struct cost_stage){COST_WORK, 5e-6, 5e9};
     host->ring = (struct cost_stage){COST_RING, 100e-6, 1 / (PIN_SECONDS * 2 + 1 / 5e9)};
+    host->hand = (struct cost_stage){COST_HAND, time_hand(), BANDWIDTH_HI};
     char *pages = pages_take(COPY_SIZE, PAGES_ANY | PAGES_FRESH);
     char *chunk = host_ring_create(COPY_SIZE, 1, NULL);
     bool done = pages && chunk;

@@ -8,6 +8,8 @@
 
 #define LOOK_NS      (5 * NS_PER_MS) /* Between looks at the limits. */
 #define POPULATE_MIN (1u << 20)
+/* Of a thread in each chunk: who wakes late leaves some to the others. */
+#define UNITS_EACH 4
 /* A copy's units are multiples of these. */
 #define UNIT_SMALL ((size_t)4 << 10)
 #define UNIT_LARGE ((size_t)2 << 20)
@@ -207,8 +209,9 @@ void stages_init(struct transfer *transfer)
 /* Threads that write fresh host memory do not share its large pages. */
 static size_t unit_for(const struct transfer *transfer, const struct stage *stage, size_t used)
 {
-    size_t unit = used / (stage->threads ? stage->threads : 1);
     bool to_host = stage->run == copy_unit && !transfer->to;
+    unsigned threads = stage->threads ? stage->threads : 1;
+    size_t unit = used / threads / (to_host || threads == 1 ? 1 : UNITS_EACH);
     size_t grain = to_host && unit > UNIT_LARGE / 2 ? UNIT_LARGE : UNIT_SMALL;
     unit = (unit + grain - 1) & ~(grain - 1);
     return unit < UNIT_MIN ? UNIT_MIN : unit;

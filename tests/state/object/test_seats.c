@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/pages.h"
 #include "state/memory/memory.h"
 #include "tests/support/engine_rig.h"
 
@@ -142,6 +143,7 @@ Test(seats, meeting_and_parting_leaves_nothing_behind)
     static struct duo d;
     int64_t before[3], now;
     duo_open(&d, config);
+    pages_set_limit(64u << 20); /* residences keep what they registered */
     for (unsigned round = 0; round < 8; round++) {
         cl_uint mover = round % 2;
         cl_event events[SEATS_USED];

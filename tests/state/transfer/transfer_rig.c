@@ -252,6 +252,7 @@ static struct rig *create(const char *name, unsigned index, bool link)
     rig->device = (struct device){.cl = &rig->table, .platform = platform, .id = id};
     rig->device.info.value_count = 1;
     rig->device.info.values = &rig->unified;
+    atomic_init(&rig->residence.refs, 1);
     rig->residence.device = &rig->device;
     rig->residence.cl = &rig->table;
     rig->residence.context = rig->real->clCreateContext(NULL, 1, &id, NULL, NULL, &error);

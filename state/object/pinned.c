@@ -1,0 +1,174 @@
+#include "state/object/pinned.h"
+
+#include <string.h>
+
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/pages.h"
+#include "state/object/lost.h"
+
+/* Residences that keep some, at most. */
+#define KEPT_MOST 16
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by it: one of a residence, the first kept_count. */
+static struct pinned kept[KEPT_MOST];
+static size_t kept_count;
+
+bool pinned_create(struct residence *residence, char *memory, size_t size, struct pinned *ret_pin)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    struct pinned pin = {.residence = residence, .memory = memory, .size = size};
+    cl_int error = CL_SUCCESS;
+    pin.buffer = cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                                    size, memory, &error);
+    if (!pin.buffer)
+        goto refused;
+    pin.map = cl->clEnqueueMapBuffer(residence->io, pin.buffer, CL_FALSE,
+                                     CL_MAP_READ | CL_MAP_WRITE, 0, size, 0, NULL, NULL, &error);
+    if (residence_await_queue(residence, residence->io) != CL_SUCCESS || pin.map != memory)
+        goto refused;
+    *ret_pin = pin;
+    return true;
+refused:
+    log_info("%s does not register memory (error %d): transfers use plain pointers",
+             residence->device->key.device, error);
+    pinned_destroy(&pin);
+    return false;
+}
+
+void pinned_destroy(struct pinned *pin)
+{
+    if (!pin->buffer)
+        return;
+    const cl_icd_dispatch *cl = pin->residence->cl;
+    if (pin->map)
+        cl->clEnqueueUnmapMemObject(pin->residence->io, pin->buffer, pin->map, 0, NULL, NULL);
+    (void)residence_await_queue(pin->residence, pin->residence->io);
+    pin->residence->cl->clReleaseMemObject(pin->buffer);
+    memset(pin, 0, sizeof(*pin));
+}
+
+/* With its memory, unless the driver of a lost device may still write there. */
+static void destroy_whole(struct pinned *pin)
+{
+    char *memory = residence_is_lost(pin->residence) ? NULL : pin->memory;
+    size_t size = pin->size;
+    pinned_destroy(pin);
+    pages_give(memory, size);
+}
+
+/* The one of @residence; kept_count: there is none. Under the lock. */
+static size_t find(const struct residence *residence)
+{
+    size_t at = 0;
+    while (at < kept_count && kept[at].residence != residence)
+        at++;
+    return at;
+}
+
+/* Under the lock. */
+static struct pinned take_at(size_t at)
+{
+    struct pinned pin = kept[at];
+    kept[at] = kept[--kept_count];
+    return pin;
+}
+
+/* Under the lock. */
+static uint64_t kept_bytes(void)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < kept_count; i++)
+        bytes += kept[i].size;
+    return bytes;
+}
+
+bool pinned_take(struct residence *residence, size_t size, struct pinned *ret_pin)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = find(residence);
+    bool found = at < kept_count && kept[at].size >= size;
+    if (found)
+        *ret_pin = take_at(at);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* Whoever has the last reference forgets what it keeps. Under the lock, so that it is still there.
+ */
+static bool try_ref(struct residence *residence)
+{
+    uint32_t refs = atomic_load(&residence->refs);
+    while (refs != 0 && !atomic_compare_exchange_weak(&residence->refs, &refs, refs + 1))
+        ;
+    return refs != 0;
+}
+
+/* The host runs short of memory. */
+static void shrink(void)
+{
+    struct residence *residence;
+    do {
+        struct pinned pin = {0};
+        pthread_mutex_lock(&lock);
+        for (size_t at = 0; at < kept_count && !pin.residence; at++)
+            if (try_ref(kept[at].residence))
+                pin = take_at(at);
+        pthread_mutex_unlock(&lock);
+        residence = pin.residence;
+        if (residence)
+            destroy_whole(&pin);
+        residence_unref(residence);
+    } while (residence);
+}
+
+/* Room for @pin: a smaller one of its residence makes way. Under the lock. */
+static bool keep(const struct pinned *pin, struct pinned *ret_other)
+{
+    size_t at = find(pin->residence);
+    if (at < kept_count && kept[at].size >= pin->size)
+        return false;
+    if (at < kept_count)
+        *ret_other = take_at(at);
+    if (kept_count == KEPT_MOST || !pages_may_keep(kept_bytes() + pin->size))
+        return false;
+    kept[kept_count++] = *pin;
+    return true;
+}
+
+void pinned_give(struct pinned *pin)
+{
+    struct pinned other = {0};
+    bool keeps = false;
+    pages_set_shrink(shrink);
+    pthread_mutex_lock(&lock);
+    if (!residence_is_lost(pin->residence))
+        keeps = keep(pin, &other);
+    pthread_mutex_unlock(&lock);
+    if (other.residence)
+        destroy_whole(&other);
+    if (!keeps)
+        destroy_whole(pin);
+    memset(pin, 0, sizeof(*pin));
+}
+
+void pinned_forget(const struct residence *residence)
+{
+    struct pinned pin = {0};
+    pthread_mutex_lock(&lock);
+    size_t at = find(residence);
+    if (at < kept_count)
+        pin = take_at(at);
+    pthread_mutex_unlock(&lock);
+    if (pin.residence)
+        destroy_whole(&pin);
+}
+
+/* The parent's driver has it. */
+static void in_child(void)
+{
+    kept_count = 0;
+}
+
+FORK_PART = {.rank = FORK_OBJECT, .lock = &lock, .in_child = in_child};
