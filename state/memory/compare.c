@@ -108,7 +108,7 @@ static bool can_digest(const struct compare_way *way, const struct memory *root,
 static bool is_comparable(const struct compare_way *way, struct memory *root, struct range range)
 {
     int when = atomic_load(&compare_when);
-    return when != COMPARE_NEVER && !root->image && !root->uses_svm &&
+    return when != COMPARE_NEVER && !way->busy && !root->image && !root->uses_svm &&
            (range.end - range.begin >= WORTH || when == COMPARE_ALWAYS) &&
            can_digest(way, root, way->from) && can_digest(way, root, way->to) &&
            (way->to != PLACE_HOST || is_kept(way, root)) && !map_any(root);

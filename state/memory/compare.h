@@ -23,6 +23,7 @@ struct compare_way {
     uint8_t target;   /**< Where the batch goes at last: `to`, or it lies on the way. */
     bool used;        /**< The program runs at `target`. */
     bool quiet;       /**< Nothing of it changes meanwhile. */
+    bool busy;        /**< Kernels of ours would wait for the program's: nothing is compared. */
     const struct transfer_limits *limits; /**< Or NULL. */
 };
 

@@ -248,8 +248,6 @@ int merge_begin(struct memory *root, struct range range, size_t unit, uint8_t ho
     if (error == 0)
         error = make_at_away(merge);
     if (error == 0)
-        error = make_at_home(merge);
-    if (error == 0)
         error = keep(merge, limits);
     if (error == 0)
         *ret_merge = merge;
@@ -538,8 +536,11 @@ int merge_find(struct merge *merge, const struct transfer_limits *limits, bool *
     if (error != 0)
         return error;
     leave_away(merge);
-    widen(merge);
-    error = ask_home(merge, limits, &overlaps);
+    error = merge->count != 0 ? make_at_home(merge) : 0;
+    if (error == 0)
+        widen(merge);
+    if (error == 0)
+        error = ask_home(merge, limits, &overlaps);
     if (error != 0)
         return error;
     *ret_overlaps = overlaps;

@@ -36,8 +36,9 @@ bool merge_is_shared(const struct memory *root, uint8_t home, uint8_t away);
 
 /**
  * The replica at @away has what a share begins with in @range of @root, a buffer that is real at
- * both places: keep a copy of that there, which the device's account has. All else that takes
- * memory of the devices is made here, too: some MiB at @home.
+ * both places: keep a copy of that there, which the device's account has. Of home nothing is asked
+ * here, but a program is built the first time: it is busy, and what takes memory of it or runs
+ * there would wait for the launch.
  *
  * Blocks on the devices, and on building a program in them the first time. Returns 0, -ENOTSUP (one
  * of them cannot compare, or it is an image), -ENOMEM (also where there is no room; nobody is
@@ -54,8 +55,9 @@ MUST_CHECK int merge_begin(struct memory *root, struct range range, size_t unit,
                            struct merge **ret_merge);
 /**
  * All of the share has ended, and all that home was given of the launch: bring what the share wrote
- * to host memory, and ask home what it wrote there itself. Nothing of home changes. Afterwards
- * nothing more is asked of `away`, and what it had for the merge was given back to it.
+ * to host memory, and ask home what it wrote there itself. Nothing of home changes, but that some
+ * MiB of its memory are taken until merge_end. Afterwards nothing more is asked of `away`, and what
+ * it had for the merge was given back to it.
  *
  * Once a merge. Blocks on the devices. Returns 0 or as merge_begin; then merge_end is all that is
  * left.

@@ -110,6 +110,7 @@ static struct compare_way way_of(const struct replica_batch *batch, uint8_t from
                                 .target = batch->to,
                                 .used = uses_target(batch),
                                 .quiet = batch->quiet,
+                                .busy = batch->busy,
                                 .limits = batch->limits};
 }
 

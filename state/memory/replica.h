@@ -30,6 +30,9 @@ struct replica_batch {
      *  copies has its own use for such bytes. What cannot be copied now is -EBUSY. Not when quiet.
      */
     bool torn;
+    /** `from` is in the middle of a long launch, which a kernel of ours would wait for: bytes are
+     *  copied, not compared. */
+    bool busy;
     const struct transfer_limits *limits;
     uint64_t *copied; /**< Or NULL: those bytes are added that were not found equal (compare.h). */
 };

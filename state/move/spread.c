@@ -263,6 +263,7 @@ static int bring(const struct helper *h, bool writes)
                                             .versions = &named->version,
                                             .count = 1,
                                             .torn = writes,
+                                            .busy = true,
                                             .limits = &s->request->limits};
         uint64_t bytes;
         cl_int reason;
