@@ -4,7 +4,9 @@
 
 #include "state/base/pages.h"
 
-#define HAND_OVER 20e-6 /* seconds to wait for an event and wake who comes next */
+/* Of a chunk: from the link to who waits for it, and from one to the other until it is on its way
+ * again; and for work on the way once more. */
+#define HANDS 3
 
 unsigned cost_threads(const struct cost_choice *choice)
 {
@@ -63,6 +65,8 @@ static struct part part_begin(const struct cost_problem *problem, size_t chunk, 
             part.once += stage->setup + (double)chunk * chunks / stage->bandwidth;
         else if (stage->kind == COST_LINK)
             part_add(&part, stage_seconds(stage, part.bytes, 1));
+        else if (stage->kind == COST_HAND)
+            part.sum += stage->setup;
     }
     return part;
 }
@@ -214,12 +218,6 @@ static size_t add_stage(struct cost_problem *problem, const struct cost_stage *s
     return problem->count++;
 }
 
-static void add_link(struct cost_problem *problem, const struct cost_stage *link)
-{
-    size_t at = add_stage(problem, link);
-    problem->stages[at].setup += HAND_OVER;
-}
-
 /* What a thread does that copies to host memory. It makes the pages of a part, and copies it; the
  * kernel has no more than PAGES_THREADS at the one, so that more threads help until as many are at
  * the other as keep up. */
@@ -240,7 +238,7 @@ void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
     struct cost_problem problem = {.total = way->total, .cores = way->cores, .ring = COST_RING_MAX};
     struct cost_places places = {.copy = COST_STAGES_MAX, .work = COST_STAGES_MAX};
     if (way->from)
-        add_link(&problem, &way->from->read);
+        add_stage(&problem, &way->from->read);
     if (!way->from)
         places.copy = add_stage(&problem, &way->host->copy);
     if (way->work)
@@ -249,7 +247,10 @@ void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
     if (!way->to)
         places.copy = add_stage(&problem, &out);
     if (way->to)
-        add_link(&problem, &way->to->write);
+        add_stage(&problem, &way->to->write);
+    struct cost_stage hands = way->host->hand;
+    hands.setup *= way->work ? HANDS + 1 : HANDS;
+    add_stage(&problem, &hands);
     add_stage(&problem, &way->host->ring);
     *ret_problem = problem;
     *ret_places = places;

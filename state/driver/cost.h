@@ -19,6 +19,7 @@
  * sum of all s_i. Each that follows comes a period later, which is the slowest stage's s_i or, when
  * there are too few chunks to keep all stages at work, the time in which a chunk goes around,
  * divided by how many do: the sum of all s_i / (k - 1), as one chunk is always between two hands.
+ * What a COST_HAND takes is in both sums, and keeps no stage from its next chunk.
  * Making the ring and starting the threads is paid before.
  */
 

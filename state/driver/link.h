@@ -7,12 +7,14 @@ enum cost_kind {
     COST_LINK, /**< One chunk at a time, whatever the threads: a device's read or write. */
     COST_WORK, /**< Done by cores of the host, with threads of its own: a copy, a digest. */
     COST_RING, /**< Paid once, for the bytes of all chunks: faulting and registering them. */
+    COST_HAND, /**< A chunk waits for who comes next to wake; nobody is at work on it. */
 };
 
 struct cost_stage {
     enum cost_kind kind;
     double setup;     /**< Seconds for each chunk (COST_RING: once). */
-    double bandwidth; /**< Bytes a second, of one thread where threads share it. */
+    double bandwidth; /**< Bytes a second, of one thread where threads share it; not of a
+                           COST_HAND. */
     unsigned most;    /**< COST_WORK: threads beyond which it is no faster; 0: not known. */
 };
 
@@ -28,6 +30,7 @@ struct host_figures {
     struct cost_stage out;   /**< From a chunk to memory, past the caches. */
     struct cost_stage fresh; /**< Making large pages present; PAGES_THREADS at most do so. */
     struct cost_stage ring;  /**< Making a registered one. */
+    struct cost_stage hand;  /**< Waking a thread that waits. */
 };
 
 #endif

@@ -17,8 +17,8 @@
 
 struct links the_links;
 
-#define STAGES_MAX 4
-#define MAGIC      "reseat link 2"
+#define STAGES_MAX 5
+#define MAGIC      "reseat link 3"
 
 /* A file: of this machine alone, so its numbers are as they lie in memory. */
 struct record {
@@ -65,7 +65,7 @@ static void add_line(struct text *text, const char *path, const char *begin)
 /* The record that it would be, without figures; of the host where @key is NULL. */
 static struct record identify(const struct device_key *key, const struct devinfo *info)
 {
-    struct record record = {.magic = MAGIC, .count = 4};
+    struct record record = {.magic = MAGIC, .count = key ? 4 : 5};
     struct text text = {.used = 0};
     struct utsname names = {0};
     /* The same until the machine gets another kernel or CPU. */
@@ -241,7 +241,8 @@ int links_find_host(const struct links *links, struct host_figures *ret_figures,
     *ret_figures = (struct host_figures){.copy = take(&record, 0, COST_WORK),
                                          .out = take(&record, 1, COST_WORK),
                                          .fresh = take(&record, 2, COST_WORK),
-                                         .ring = take(&record, 3, COST_RING)};
+                                         .ring = take(&record, 3, COST_RING),
+                                         .hand = take(&record, 4, COST_HAND)};
     if (ret_measured_s)
         *ret_measured_s = record.measured_s;
     return 0;
@@ -265,5 +266,6 @@ int links_keep_host(const struct links *links, const struct host_figures *figure
     put(&record, 1, &figures->out);
     put(&record, 2, &figures->fresh);
     put(&record, 3, &figures->ring);
+    put(&record, 4, &figures->hand);
     return keep(links, &record);
 }

@@ -48,6 +48,7 @@ int main(int argc, char **argv)
     const struct host_figures host = {.copy = {COST_WORK, 5e-6, 8e9},
                                       .out = {COST_WORK, 5e-6, 13e9},
                                       .fresh = {COST_WORK, 5e-6, 6e9},
-                                      .ring = {COST_RING, 1e-4, 14e9}};
+                                      .ring = {COST_RING, 1e-4, 14e9},
+                                      .hand = {COST_HAND, 3e-5, 1e12}};
     return links_keep_host(&the_links, &host) || links_keep(&the_links, &key, &info, &figures);
 }

@@ -86,6 +86,7 @@ Test(links, what_was_measured_is_shown_from_then_on)
     cr_assert_eq(number(link_of(answer, 1), "read", "bytes_per_s"), 10e9);
     cr_assert_eq(number(answer, "copy", "bytes_per_s"), 8e9);
     cr_assert_eq(number(answer, "ring", "setup_ns"), 100000);
+    cr_assert_eq(number(answer, NULL, "hand_ns"), 30000);
     /* Two devices and host memory: six ways, three sizes each. */
     cr_assert_eq(json_array_size(json_object_get(answer, "ways")), 18);
     const json_t *small = way_of(answer, "gpu0", NULL, 1 << 20);

@@ -9,7 +9,8 @@
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
-/* A pipeline of one or two links, none to two kinds of work, and a ring; the same for each seed. */
+/* A pipeline of one or two links, none to two kinds of work, a ring, and hands or none; the same for
+ * each seed. */
 static inline struct cost_problem cost_world(unsigned seed, unsigned cores)
 {
     struct cost_problem problem = {.cores = 1 + (unsigned)rand_r(&seed) % cores};
@@ -23,6 +24,9 @@ static inline struct cost_problem cost_world(unsigned seed, unsigned cores)
                                 (1 + rand_r(&seed) % 120) * 0.1 * GB, rand_r(&seed) % 4 * 2u};
     problem.stages[problem.count++] =
         (struct cost_stage){COST_RING, 100e-6, (1 + rand_r(&seed) % 200) * 0.1 * GB};
+    if (seed % 3 == 0)
+        problem.stages[problem.count++] =
+            (struct cost_stage){COST_HAND, (1 + rand_r(&seed) % 300) * 1e-6, 1};
     problem.total = (1 + (uint64_t)rand_r(&seed) % 4000) * MIB + (unsigned)rand_r(&seed) % 1000;
     if (seed % 4 == 0)
         problem.total = 1 + (unsigned)rand_r(&seed) % (4 * MIB);

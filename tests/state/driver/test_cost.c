@@ -9,6 +9,7 @@
 static const struct cost_stage read_stage = {COST_LINK, 10e-6, 55.4 * GB};
 static const struct cost_stage copy_stage = {COST_WORK, 5e-6, 8.6 * GB};
 static const struct cost_stage ring_stage = {COST_RING, 100e-6, 14 * GB};
+static const struct cost_stage hand_stage = {COST_HAND, 20e-6};
 
 static struct cost_choice choose(struct cost_stage link, struct cost_stage work,
                                  struct cost_stage ring, uint64_t total, unsigned cores)
@@ -57,6 +58,22 @@ Test(cost, without_work_there_are_no_threads)
     struct cost_choice choice = choose(read_stage, read_stage, ring_stage, 8 * GIB, 16);
     cr_assert_eq(cost_threads(&choice), 0);
     cr_assert_geq(choice.chunks, 3);
+}
+
+Test(cost, slow_hands_need_more_chunks)
+{
+    struct cost_problem problem = {.stages = {read_stage, copy_stage, hand_stage, ring_stage},
+                                   .count = 4,
+                                   .total = GIB,
+                                   .cores = 16,
+                                   .ring = 48 * MIB};
+    struct cost_choice quick, slow;
+    cost_choose(&problem, COST_SLACK, &quick);
+    problem.stages[2].setup = 400e-6;
+    cost_choose(&problem, COST_SLACK, &slow);
+    cr_assert_gt(slow.chunks, quick.chunks);
+    cr_assert_lt(slow.seconds, 1.1 * quick.seconds, "chunks are on their way meanwhile");
+    cr_assert_gt(cost_predict(&problem, &quick), 1.2 * slow.seconds);
 }
 
 Test(cost, few_bytes_get_small_rings_and_few_threads)
@@ -120,7 +137,9 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
         for (size_t i = 0; i < problem->count; i++) {
             const struct cost_stage *stage = &problem->stages[i];
             unsigned threads = choice->threads[i];
-            if (stage->kind == COST_RING)
+            if (stage->kind == COST_HAND)
+                ready += stage->setup;
+            if (stage->kind == COST_RING || stage->kind == COST_HAND)
                 continue;
             double workers = threads < 2 ? 1 : 1 + (threads - 1) * COST_EFFICIENCY;
             double start = ready > free_at[i] ? ready : free_at[i];
@@ -233,8 +252,7 @@ Test(cost, the_prediction_is_near_a_simulation)
 
 Test(cost, a_way_goes_straight_where_a_ring_does_not_pay)
 {
-    const struct host_figures host = {
-        .copy = copy_stage, .out = copy_stage, .fresh = copy_stage, .ring = ring_stage};
+    const struct host_figures host = {copy_stage, copy_stage, copy_stage, ring_stage, hand_stage};
     struct link_figures link = {
         read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 30e-6, 10.3 * GB}};
     struct cost_way way = {
@@ -263,7 +281,8 @@ Test(cost, pages_that_are_to_be_made_take_threads_of_their_own)
     const struct host_figures host = {.copy = {COST_WORK, 5e-6, 8 * GB},
                                       .out = {COST_WORK, 5e-6, 12 * GB},
                                       .fresh = {COST_WORK, 5e-6, 4 * GB},
-                                      .ring = ring_stage};
+                                      .ring = ring_stage,
+                                      .hand = hand_stage};
     struct link_figures link = {
         read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 30e-6, 10.3 * GB}};
     struct cost_way way = {
@@ -292,8 +311,7 @@ Test(cost, pages_that_are_to_be_made_take_threads_of_their_own)
 
 Test(cost, few_bytes_and_shared_memory_need_no_figures)
 {
-    const struct host_figures host = {
-        .copy = copy_stage, .out = copy_stage, .fresh = copy_stage, .ring = ring_stage};
+    const struct host_figures host = {copy_stage, copy_stage, copy_stage, ring_stage, hand_stage};
     const struct link_figures link = {
         read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 40e-6, 10.3 * GB}};
     struct cost_way way = {.to = &link, .host = &host, .total = MIB, .cores = 16, .link = true};
@@ -321,8 +339,7 @@ Test(cost, few_bytes_and_shared_memory_need_no_figures)
 
 Test(cost, work_on_the_way_gets_threads_by_what_it_costs)
 {
-    const struct host_figures host = {
-        .copy = copy_stage, .out = copy_stage, .fresh = copy_stage, .ring = ring_stage};
+    const struct host_figures host = {copy_stage, copy_stage, copy_stage, ring_stage, hand_stage};
     const struct link_figures link = {read_stage, read_stage, read_stage, read_stage};
     struct cost_stage work = {COST_WORK, 5e-6, 4.3 * GB};
     struct cost_way way = {

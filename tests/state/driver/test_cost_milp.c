@@ -40,6 +40,8 @@ struct model {
 
 static double taken(const struct cost_stage *stage, double bytes, unsigned threads)
 {
+    if (stage->kind == COST_HAND)
+        return stage->setup;
     return stage->setup + bytes / stage->bandwidth / (1 + (threads - 1) * COST_EFFICIENCY);
 }
 
@@ -137,10 +139,13 @@ static void build(struct model *model)
         put(&one, x, 1);
         around.count = 0;
         for (size_t j = 0; j < model->problem->count; j++) {
-            if (model->problem->stages[j].kind != COST_LINK)
+            enum cost_kind kind = model->problem->stages[j].kind;
+            if (kind != COST_LINK && kind != COST_HAND)
                 continue;
             double seconds = taken(&model->problem->stages[j], ring->bytes, 1);
             links += seconds;
+            if (kind == COST_HAND)
+                continue; /* it keeps nobody from the next chunk */
             slowest.count = 0;
             put(&slowest, p, 1);
             put(&slowest, x, -seconds);

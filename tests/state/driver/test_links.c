@@ -90,7 +90,8 @@ Test(links, figures_come_back_as_they_were_kept)
     struct host_figures host = {.copy = {COST_WORK, 5e-6, 8e9},
                                 .out = {COST_WORK, 5e-6, 13e9},
                                 .fresh = {COST_WORK, 5e-6, 6e9},
-                                .ring = {COST_RING, 1e-4, 14e9}},
+                                .ring = {COST_RING, 1e-4, 14e9},
+                                .hand = {COST_HAND, 3e-5, 1e12}},
                         found_host;
     uint64_t before = (uint64_t)time(NULL), when = 0;
     begin(&links);
