@@ -349,8 +349,9 @@ int links_print(const struct output *output, const char *file, uint64_t limit_ms
     json_object_set_new(object, "fresh", json_stage(&known.host.fresh, known.host_measured));
     json_object_set_new(object, "ring", json_stage(&known.host.ring, known.host_measured));
     json_object_set_new(object, "hand_ns",
-                        known.host_measured ? json_integer((json_int_t)(known.host.hand.setup * 1e9))
-                                            : json_null());
+                        known.host_measured
+                            ? json_integer((json_int_t)(known.host.hand.setup * 1e9))
+                            : json_null());
     json_object_set_new(object, "ways", json_ways(&known));
     int status;
     if (output->json) {

@@ -338,13 +338,19 @@ static void recall(struct helper *h)
         h->per_s = known->per_s;
 }
 
+/* Seconds that a piece takes there, however small: as long as one that fills the device. */
+static double least_s(const struct helper *h)
+{
+    return (double)h->pieces->fill * (double)h->pieces->row / h->per_s;
+}
+
 /* Where its speed is remembered: what the launch gains by it, against what bringing it home costs,
- * and the time that one row of groups takes there, which the launch may have to wait for. */
+ * and its last piece, which the launch may have to wait for. */
 static bool was_worth_it(const struct helper *h, double left)
 {
-    double home = home_per_s(h->spread), items = left * home, row = (double)h->pieces->row;
+    double home = home_per_s(h->spread), items = left * home;
     double gain = left - items / (home + h->per_s), part = h->per_s / (home + h->per_s);
-    return gain > WORTH * (part * h->cost_s + row / h->per_s);
+    return gain > WORTH * (part * h->cost_s + least_s(h));
 }
 
 static bool is_worth_beginning(struct helper *h)
@@ -405,21 +411,30 @@ static void helper_end(struct helper *h)
 
 /* ---- its part ---- */
 
-/* As many as take a slice, but towards the end fewer, so that all places end at once. */
+/* Seconds until it has done all that it has taken. */
+static double busy_s(const struct helper *h)
+{
+    double lasted = (double)(clock_now_ns() - h->since) / (double)NS_PER_S;
+    double rest = (double)(h->claimed - h->items) / h->per_s - lasted;
+    return h->running != 0 && rest > 0 ? rest : 0;
+}
+
+/* As many as take a slice, but towards the end fewer, so that all places end at once: as many as
+ * fill the device at least, for fewer take as long. */
 static size_t choose_count(const struct helper *h)
 {
     double home = home_per_s(h->spread), left = (double)share_left(&h->spread->launch);
     double row = (double)h->pieces->row;
+    size_t fill = h->pieces->fill;
     if (h->per_s <= 0) {
         double few = left / row / 8;
-        return (double)h->pieces->fill < few ? h->pieces->fill : (size_t)few;
+        return (double)fill < few ? fill : (size_t)few;
     }
     double items = h->per_s * slice_s(), part = left * h->per_s / (h->per_s + home) / AT_ONCE;
     size_t count = (size_t)((items < part ? items : part) / row);
-    if (count == 0)
-        count = 1;
+    count = count < fill ? fill : count - count % fill;
     /* The queue itself would do all that is left before this. */
-    return (double)count * row / h->per_s < left / home ? count : 0;
+    return busy_s(h) + (double)count * row / h->per_s < left / home ? count : 0;
 }
 
 static void note_claim(struct helper *h, struct groups *entry, size_t at, size_t count)

@@ -2,12 +2,12 @@
 """How many times as fast long launches are on several devices as on one of them.
 
   elastic.py [--vendors NAME,...] [--from DEVICE] [--over DEVICE,...] [--launches N] [--slice MS]
-             [--program FILE] [-- ARGUMENT...]
+             [--stays] [--program FILE] [-- ARGUMENT...]
 
 One program, its launches in pieces: on --from alone; on --over as well; and on --from alone again,
 with a non-blocking move to the first of --over in the middle of one. Of the first two the median
-seconds of a launch, the first one apart, and their ratio; of the last what all of its launches
-took, as a ratio to the first. Every word of the results is checked by the program (longlaunch).
+seconds of a launch, the first one apart, and their ratio; of the last, which --stays leaves out, what all of its
+launches took, as a ratio to the first. Every word of the results is checked by the program (longlaunch).
 `--vendors paced` is three emulated devices that take a time of their own for each work-item: equal
 ones, gpu0 and gpu1, and cpu0 of half their speed.
 """
@@ -67,6 +67,7 @@ def main():
     parser.add_argument("--over", default="gpu1")
     parser.add_argument("--launches", type=int, default=6)
     parser.add_argument("--slice", default="10")
+    parser.add_argument("--stays", action="store_true", help="no move: --over may be slow")
     parser.add_argument("--program", help="longlaunch")
     parser.add_argument("arguments", nargs="*",
                         default=["--items", "1638400", "--mib", "1", "--loops", "1"])
@@ -79,13 +80,15 @@ def main():
     with Lab(options.vendors.split(","), reseat) as lab:
         alone = launches(lab, options)
         over = launches(lab, options, over=options.over)
-        moved = launches(lab, options, move_to=options.over.split(",", maxsplit=1)[0])
+        moved = [] if options.stays else launches(
+            lab, options, move_to=options.over.split(",", maxsplit=1)[0])
     one, several = statistics.median(alone[1:]), statistics.median(over[1:])
     print(f"on {options.device}: {one:.3f} s a launch, the first {alone[0]:.3f}")
     print(f"on {options.device},{options.over}: {several:.3f} s a launch, the first {over[0]:.3f}")
     print(f"{one / several:.2f} times as fast, the first launch {alone[0] / over[0]:.2f} times")
-    print(f"moved without blocking: {sum(moved):.3f} s for {len(moved)} launches, "
-          f"{sum(moved) / sum(alone):.3f} of those on {options.device}")
+    if moved:
+        print(f"moved without blocking: {sum(moved):.3f} s for {len(moved)} launches, "
+              f"{sum(moved) / sum(alone):.3f} of those on {options.device}")
 
 
 if __name__ == "__main__":

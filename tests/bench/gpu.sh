@@ -114,10 +114,10 @@ step slices "launches in pieces on $gpu" \
 step slices "a launch of 10 s on $gpu, moved in its middle" \
     bench-slices --kinds compute --ms 10000 --pairs 0 --runs 1 --from "$gpu" \
     ${another:+--to "$another"}
-for over in $another $cpu; do
-    step elastic "launches of 2 s on $gpu and $over" \
-        "$here/elastic.py" --vendors system --from "$gpu" --over "$over" -- --ms 2000
-done
+[ -z "$another" ] || step elastic "launches of 2 s on $gpu and $another" \
+    "$here/elastic.py" --vendors system --from "$gpu" --over "$another" -- --ms 2000
+step elastic "launches of 2 s on $gpu and $cpu" \
+    "$here/elastic.py" --vendors system --from "$gpu" --over "$cpu" --stays -- --ms 2000
 step spector "Spector's kernels on $gpu" \
     "$here/spector.py" --from "$gpu" --size large --seconds 0.5 --moves 3 ${json:+--json "$json"}
 exit $bad

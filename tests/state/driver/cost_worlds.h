@@ -9,8 +9,8 @@
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
-/* A pipeline of one or two links, none to two kinds of work, a ring, and hands or none; the same for
- * each seed. */
+/* A pipeline of one or two links, none to two kinds of work, a ring, and hands or none; the same
+ * for each seed. */
 static inline struct cost_problem cost_world(unsigned seed, unsigned cores)
 {
     struct cost_problem problem = {.cores = 1 + (unsigned)rand_r(&seed) % cores};
