@@ -411,6 +411,16 @@ static void helper_end(struct helper *h)
 
 /* ---- its part ---- */
 
+/* Seconds until the queue itself would have done all that is left: its pieces that run, of which
+ * nobody knows how far they are, are taken to be half done. */
+static double home_s(const struct spread *s, double left)
+{
+    const struct pieces *pieces = s->launch.pieces;
+    double home = home_per_s(s), piece = (double)pieces->fill * (double)pieces->row / home;
+    double running = PIECES_AT_ONCE * (piece > slice_s() ? piece : slice_s()) / 2;
+    return running + left / home;
+}
+
 /* Seconds until it has done all that it has taken. */
 static double busy_s(const struct helper *h)
 {
@@ -434,7 +444,7 @@ static size_t choose_count(const struct helper *h)
     size_t count = (size_t)((items < part ? items : part) / row);
     count = count < fill ? fill : count - count % fill;
     /* The queue itself would do all that is left before this. */
-    return busy_s(h) + (double)count * row / h->per_s < left / home ? count : 0;
+    return busy_s(h) + (double)count * row / h->per_s < home_s(h->spread, left) ? count : 0;
 }
 
 static void note_claim(struct helper *h, struct groups *entry, size_t at, size_t count)
