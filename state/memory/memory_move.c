@@ -90,6 +90,16 @@ static void leave(struct memory *memory, const struct move_context *move, uint8_
     extents_dropped(memory, place);
 }
 
+/* What is still to be fetched from `from`, or could be from `to`, stays; views of it do not. */
+static bool stays(const struct memory *memory, const struct move_context *move, uint8_t place)
+{
+    if (memory->root != memory)
+        return false;
+    return place == move->from ? move->stays && extents_lacking(memory, move->to, 1u << place,
+                                                                replica_whole(memory)) != 0
+                               : move->returns;
+}
+
 void memory_vacate(struct object *object, const struct move_context *move, uint8_t place)
 {
     struct memory *memory = (struct memory *)object;
@@ -98,7 +108,7 @@ void memory_vacate(struct object *object, const struct move_context *move, uint8
         compare_forget(memory);
     else if (move->to != PLACE_HOST)
         compare_forget_at(memory, move->to);
-    if (move_empties(move, place))
+    if (move_empties(move, place) && !stays(memory, move, place))
         leave(memory, move, place);
     if (memory->root != memory || place != move->from)
         return;
