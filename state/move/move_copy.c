@@ -62,12 +62,13 @@ static bool waits(const struct move *move, const struct move_context *entry)
 static uint8_t next_origin(const struct move *move, const struct move_context *entry,
                            unsigned *cursor)
 {
-    if ((*cursor)++ == 0)
-        return entry->from;
     uint32_t left = waits(move, entry) ? 0 : source_places(move->seat, entry->context);
-    for (; *cursor <= PLACES; (*cursor)++)
-        if (*cursor - 1 != entry->to && (left >> (*cursor - 1)) & 1)
-            return (uint8_t)((*cursor)++ - 1);
+    unsigned at = (*cursor)++;
+    if (at == 0)
+        return entry->from;
+    for (; at <= PLACES; at = (*cursor)++)
+        if (at - 1 != entry->to && (left >> (at - 1)) & 1)
+            return (uint8_t)(at - 1);
     return PLACE_NONE;
 }
 
