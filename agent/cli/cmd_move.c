@@ -20,10 +20,10 @@ struct change {
     uint64_t max_downtime_ms; /**< 0: what is configured, and that only aimed at. */
     uint64_t bandwidth;       /**< Bytes a second; 0: what is configured. */
     bool dry_run;
-    bool queue;            /**< Leave it to the policy. */
+    bool queue; /**< Leave it to the policy. */
     bool on_demand;
-    bool whole;            /**< Of resume. */
-    bool non_blocking;     /**< Of move. */
+    bool whole;        /**< Of resume. */
+    bool non_blocking; /**< Of move. */
     bool prewarms;
     bool drop;       /**< Of prewarm: let go of what was made. */
     bool taken;      /**< Whatever a program that registered says to it. */
@@ -92,7 +92,8 @@ static const struct verb_option move_options[] = {
      "--slice); where one is not, or cannot be done in two places, it is a move as any other.",
      OPTION_VALUE(struct change, non_blocking)},
     {"on-demand", NULL,
-     "Let the program run on the new device at once: what a command names is brought first, and the "
+     "Let the program run on the new device at once: what a command names is brought first, and "
+     "the "
      "rest while it runs (reseat ps says how much is there). Until then that stays on the device "
      "it came from, which has to stay as well. Copying ahead, without this, stops the program for "
      "less.",

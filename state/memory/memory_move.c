@@ -90,14 +90,12 @@ static void leave(struct memory *memory, const struct move_context *move, uint8_
     extents_dropped(memory, place);
 }
 
-/* What is still to be fetched from `from`, or could be from `to`, stays; views of it do not. */
+/* What `from` alone has stays to be fetched, and what a move back found at `to`; views do not. */
 static bool stays(const struct memory *memory, const struct move_context *move, uint8_t place)
 {
     if (memory->root != memory)
         return false;
-    return place == move->from ? move->stays && extents_lacking(memory, move->to, 1u << place,
-                                                                replica_whole(memory)) != 0
-                               : move->returns;
+    return place == move->from ? move->stays && memory_only_at(memory, place) != 0 : move->returns;
 }
 
 void memory_vacate(struct object *object, const struct move_context *move, uint8_t place)

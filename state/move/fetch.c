@@ -230,8 +230,7 @@ static void slice_fill(const struct batch *batch, size_t most, size_t *first, si
     slice->count = slice->bytes = 0;
     while (*first < batch->count && slice->bytes < most && slice->count < BATCH_ROOTS) {
         struct memory *root = batch->roots[*first];
-        struct range range =
-            next_range(root, batch->from, batch->to, *at, most - slice->bytes);
+        struct range range = next_range(root, batch->from, batch->to, *at, most - slice->bytes);
         if (range.begin < range.end) {
             slice->roots[slice->count] = root;
             slice->ranges[slice->count] = range;
@@ -370,8 +369,9 @@ static size_t drop_windows(const struct fetching *f, const struct seat *seat,
     return count;
 }
 
-/* What a device has still: it is mapped, or the program let go of it. A slice of one object, so that
- * nothing waits long. 0, -EAGAIN (there may be more), or as slice_copy. Gate closed, drained. */
+/* What a device has still: it is mapped, or the program let go of it. A slice of one object, so
+ * that nothing waits long. 0, -EAGAIN (there may be more), or as slice_copy. Gate closed, drained.
+ */
 static int copy_left(struct fetching *f, const struct seat *seat)
 {
     for (size_t i = 0; i < f->count; i++) {
@@ -399,6 +399,19 @@ static int copy_left(struct fetching *f, const struct seat *seat)
     return 0;
 }
 
+/* Sources whose last byte has been fetched are let go of, whatever the program is in the middle of:
+ * nothing runs there. */
+static void leave_sources(struct seat *seat)
+{
+    struct move move = {.seat = seat};
+    if (!source_any(seat) || gate_close(clock_now_ns() + GATE_NS) != 0)
+        return;
+    source_release_all(seat, &move.left);
+    gate_open();
+    move_release_left(&move);
+    source_tell(seat);
+}
+
 /* 0: what is there is at no source any more. Else when to try again. */
 static uint64_t end(struct fetching *f, struct seat *seat)
 {
@@ -407,6 +420,7 @@ static uint64_t end(struct fetching *f, struct seat *seat)
     struct move move = {.request = &request, .report = &report, .seat = seat, .yields = true};
     struct window **windows = calloc(f->count + 1, sizeof(struct window *));
     size_t count = 0;
+    leave_sources(seat);
     move.limits.deadline_ns = clock_now_ns() + QUIESCE_NS;
     int error = windows ? move_quiesce(&move) : -ENOMEM;
     move.limits.deadline_ns = clock_now_ns() + END_NS;

@@ -192,11 +192,11 @@ static bool take_fresh(const struct roots *roots)
     return bytes > pages_warm();
 }
 
-/* While the program runs a command of it may have something brought from there. */
-static bool is_shared(const struct context *context, uint8_t from, uint8_t to)
+/* While the program runs its commands have something brought, from where it is still or to where
+ * they run. */
+static bool is_shared(const struct move *move, const struct move_context *entry)
 {
-    return context_life(context, from) == RESIDENCE_SOURCE ||
-           context_life(context, to) == RESIDENCE_SOURCE;
+    return entry->returns || source_places(move->seat, entry->context) != 0;
 }
 
 /* -ENODEV: where it was to be read is lost by now, and what can go still is to be listed anew. */
@@ -211,7 +211,7 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
     limits.fresh = take_fresh(roots);
     move->series.total = roots->bytes;
     int error = 0;
-    bool shared = !quiet && is_shared(entry->context, from, to);
+    bool shared = !quiet && is_shared(move, entry);
     uint64_t slice = shared ? SLICE_SHARED : SLICE;
     for (size_t at = 0; error == 0 && at < roots->count;) {
         size_t count = 0;

@@ -99,18 +99,26 @@ static uint64_t only_at(const struct context *context, uint8_t place)
     return bytes;
 }
 
+/* Some object was made over host memory there, which nothing may copy to or from as it goes. */
+static bool is_over_host(const struct context *context, uint8_t place)
+{
+    bool over_host = false;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        over_host = over_host || (memory->context == context && (memory->backed & (1u << place)));
+    return over_host;
+}
+
 /* What it has has gone to others, or with it. */
 static void vacate(struct context *context, uint8_t place)
 {
     struct residence *residence = context->at[place];
-    const struct move_context leaving = {.context = context,
-                                         .seat_index = -1,
-                                         .from = place,
-                                         .to = PLACE_HOST,
-                                         .leaves = true,
-                                         .drained = queue_drain_siblings(residence)};
+    struct move_context leaving = {
+        .context = context, .seat_index = -1, .from = place, .to = PLACE_HOST, .leaves = true};
     uintptr_t cursor = 0;
     struct memory *memory;
+    leaving.drained = is_over_host(context, place) && queue_drain_siblings(residence);
     if (residence_reserve(residence, object_count(OBJECT_MEMORY)) != 0)
         log_info("objects are released with the program stopped, for want of memory");
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
@@ -118,12 +126,10 @@ static void vacate(struct context *context, uint8_t place)
             object_classes[OBJECT_MEMORY]->vacate(&memory->object, &leaving, place);
     if (residence_is_lost(residence) && only_at(context, PLACE_NONE) != 0)
         log_warn("what was not fetched from %s yet is lost with it: %llu bytes",
-                 device_name(residence->device),
-                 (unsigned long long)only_at(context, PLACE_NONE));
+                 device_name(residence->device), (unsigned long long)only_at(context, PLACE_NONE));
 }
 
-void source_release(const struct seat *seat, struct context *context,
-                           struct residence **list)
+void source_release(const struct seat *seat, struct context *context, struct residence **list)
 {
     for (uint8_t place = 0; place < PLACES; place++) {
         struct residence *residence = context->at[place];

@@ -14,7 +14,7 @@ uint32_t source_places(const struct seat *seat, const struct context *context);
 /** True when there is any, in some context. By movers. */
 bool source_any(const struct seat *seat);
 /** Take the residences of @context that @seat left on demand out of it, if nothing is there alone
- * any more or they are lost: in front of *@list, to be unreferenced. Gate closed, @seat drained. */
+ * any more or they are lost: in front of *@list, to be unreferenced. Gate closed. */
 void source_release(const struct seat *seat, struct context *context, struct residence **list);
 /** The same in all contexts. */
 void source_release_all(const struct seat *seat, struct residence **list);

@@ -72,8 +72,8 @@ struct residence {
     struct device *device;
     const cl_icd_dispatch *_Atomic cl; /**< Its driver's; once lost, one that reaches no driver. */
     _Atomic uint8_t life;              /**< enum residence_life. */
-    struct seat *left_by; /**< On demand, and not released since; or NULL. By movers. */
-    struct context *_Atomic notified;  /**< Who hears what the driver reports; or NULL. */
+    struct seat *left_by;             /**< On demand, and not released since; or NULL. By movers. */
+    struct context *_Atomic notified; /**< Who hears what the driver reports; or NULL. */
     cl_context context;
     cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
     struct group_limits groups;

@@ -167,7 +167,8 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_end(frame);
 }
 
-/** True when a seat of @program is on the device, or left something there; that takes @ret_bytes. */
+/** True when a seat of @program is on the device, or left something there; that takes @ret_bytes.
+ */
 static bool uses(const struct program *program, const struct device_key *key, uint64_t *ret_bytes)
 {
     bool any = false;

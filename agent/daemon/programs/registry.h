@@ -32,10 +32,10 @@ struct program_device {
     uint64_t fetched, to_fetch; /**< Left behind on demand: there by now, and in all; or 0. */
     uint32_t source_count;      /**< Where: of the accounts of others nothing is kept. */
     struct program_source sources[PROGRAM_SOURCES_MAX];
-    uint32_t busy;              /**< Thousandths. */
-    bool tells_grants;          /**< It knows of grants, ... */
-    bool limited;               /**< and says what it was granted: it keeps to that. */
-    bool arrived;               /**< It said that it is where its account is on the way to. */
+    uint32_t busy;     /**< Thousandths. */
+    bool tells_grants; /**< It knows of grants, ... */
+    bool limited;      /**< and says what it was granted: it keeps to that. */
+    bool arrived;      /**< It said that it is where its account is on the way to. */
     struct ledger_account account;
     uint64_t exchanged_ms; /**< When a grant last went to it or came back. */
     uint64_t granted_ms;   /**< When it last got memory that it had asked for. */
