@@ -76,9 +76,10 @@ Test(demand, leaves_nothing_at_its_source_once_all_is_there)
 {
     open_on(SLOW);
     moves("two", 0);
-    for (unsigned i = 0; left() != 0; i++)
+    for (unsigned i = 0; left() != 0; i++) {
         add(i % 2, i);
-    OK(clFinish(f.program.queue));
+        OK(clFinish(f.program.queue));
+    }
     await_all();
     cr_assert(engine_rig_empties(&f.rig, "one"), "%s", engine_rig_alive(&f.rig, "one"));
     cr_assert(is_source("one", 0));
@@ -88,6 +89,26 @@ Test(demand, leaves_nothing_at_its_source_once_all_is_there)
     }
     cr_assert(is_there(f.image));
     check("fetched");
+    end();
+}
+
+/* Ten seconds of it, in which nothing is given to the device. */
+Test(demand, a_long_launch_keeps_no_source)
+{
+    cl_event event;
+    cl_int status;
+    open_on("[one] name=one base=1 [two] name=two base=1 items_per_s=100000 paced=add");
+    moves("two", 0);
+    OK(clSetKernelArg(f.add, 0, sizeof(cl_mem), &f.buffers[0]));
+    OK(clSetKernelArg(f.add, 1, sizeof(cl_uint), &(cl_uint){1}));
+    launch(f.program.queue, f.add, ITEMS, 0, &event);
+    OK(clFlush(f.program.queue));
+    cr_assert(engine_rig_empties(&f.rig, "one"), "%s", engine_rig_alive(&f.rig, "one"));
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_gt(status, CL_COMPLETE, "it ended first");
+    f.added[0]++;
+    OK(clReleaseEvent(event));
+    check("after a long launch");
     end();
 }
 
