@@ -23,9 +23,8 @@ static void places(const json_t *app, struct words *words)
 }
 
 /** Devices that have what is still to be fetched. */
-static void sources(const json_t *app, struct words *words)
+static void sources(const json_t *app, const char *between, struct words *words)
 {
-    const char *between = " from ";
     const json_t *seat, *source;
     size_t i, j;
 
@@ -57,8 +56,8 @@ static void state(const json_t *app, struct words *words)
         bytes_text(fetched, have, sizeof(have));
         bytes_text(all, whole, sizeof(whole));
         words_add(words, ", %s of %s fetched", have, whole);
-        sources(app, words);
     }
+    sources(app, all ? " from " : ", with memory on ", words);
 }
 
 /** Devices that it could go to with nothing to make first. */

@@ -27,7 +27,8 @@
 #define BATCH_ROOTS  1024
 /* Threads of the program are kept out for so long when one of them is in a call that lasts. */
 #define GATE_NS (5 * NS_PER_MS)
-/* Until the next try, when there was nothing to be done at this one; while commands bring. */
+/* Until the next try, when there was nothing to be done at this one, twice as long each time; while
+ * commands bring. */
 #define RETRY_NS      (20 * NS_PER_MS)
 #define STAND_BACK_NS (2 * NS_PER_MS)
 /* At the end the program is stopped for no longer than that, after what it had given until then has
@@ -49,13 +50,14 @@ struct fetching {
     struct throttle throttle;
     uint64_t passed; /* bytes of the items before `at` */
     size_t slice;    /* bytes that take the link about SLICE_NS */
-    unsigned tries;  /* to end it */
+    unsigned tries;  /* in vain */
+    uint64_t due;    /* when it goes on, by the monotonic clock */
     bool active;
 };
 
 static struct fetching fetchings[SEATS];
 static bool running; /* the thread; likewise */
-/* When it goes on, by the monotonic clock: sooner, if there is something new to fetch. */
+/* When the first of them goes on: at once, if there is something new to fetch. */
 static _Atomic uint64_t due;
 /* For who looks on. */
 static struct {
@@ -109,15 +111,10 @@ static struct way way_of(const struct seat *seat, const struct memory *root)
     return (struct way){place, sources};
 }
 
-static uint64_t left_on(const struct way *way, const struct memory *root)
-{
-    return extents_lacking(root, way->to, way->from, replica_whole(root));
-}
-
 static uint64_t left_of(const struct seat *seat, const struct memory *root)
 {
     const struct way way = way_of(seat, root);
-    return left_on(&way, root);
+    return extents_lacking(root, way.to, way.from, replica_whole(root));
 }
 
 /* The first place that some of it comes from; PLACE_NONE: all is there. */
@@ -289,8 +286,10 @@ static int slice_copy(struct fetching *f, const struct batch *batch, const struc
     int error = replica_refresh(&copies, &bytes, &reason);
     room_copy_end();
     uint64_t took = clock_now_ns() - began + 1;
-    if (error == 0 && bytes != 0)
+    if (error == 0 && bytes != 0) {
         size_slice(f, (double)bytes * (double)SLICE_NS / (double)took);
+        f->tries = 0;
+    }
     return error == -EIO ? give_up(batch, reason) : error;
 }
 
@@ -399,6 +398,17 @@ static int copy_left(struct fetching *f, const struct seat *seat)
     return 0;
 }
 
+/* When, after a try in vain; 0: never. No device is left with what nobody needs, however long the
+ * program's commands last; host memory may be. */
+static uint64_t try_again(struct fetching *f, const struct seat *seat)
+{
+    if (f->tries < END_TRIES)
+        f->tries++;
+    else if (!source_any(seat))
+        return 0;
+    return clock_now_ns() + (RETRY_NS << (f->tries - 1));
+}
+
 /* Sources whose last byte has been fetched are let go of, whatever the program is in the middle of:
  * nothing runs there. */
 static void leave_sources(struct seat *seat)
@@ -445,12 +455,7 @@ static uint64_t end(struct fetching *f, struct seat *seat)
         return 0;
     if (error == -EAGAIN || error == -ENODEV)
         return clock_now_ns() + STAND_BACK_NS;
-    /* A device is not left with what nobody needs, however long the program's commands last. */
-    if (f->tries < END_TRIES)
-        f->tries++;
-    else if (error != -ETIMEDOUT || !source_any(seat))
-        return 0;
-    return clock_now_ns() + RETRY_NS * (1u + f->tries);
+    return try_again(f, seat);
 }
 
 /* Some of what is left. False: there is nothing more to do for this seat. */
@@ -474,9 +479,11 @@ static bool fetch_some(struct fetching *f, struct seat *seat, uint64_t *ret_when
     if (error == 0)
         pass_by(f, &batch, before);
     batch_release(&batch);
-    if (error == -ENOMEM || error == -EIO)
-        *ret_when = clock_now_ns() + RETRY_NS;
-    return error != -EIO || (source_any(seat) && f->tries++ < END_TRIES);
+    if (error == -ENOMEM || (error == -EIO && source_any(seat)))
+        *ret_when = try_again(f, seat);
+    else if (error == -EIO)
+        *ret_when = 0;
+    return *ret_when != 0;
 }
 
 /* Until it is due, and until nobody waits to move. */
@@ -489,21 +496,29 @@ static void await_turn(void)
     }
 }
 
+/* Which one goes on first; SEATS: none. */
+static size_t next_seat(void)
+{
+    size_t next = SEATS;
+    for (size_t i = 0; i < SEATS; i++)
+        if (fetchings[i].active && (next == SEATS || fetchings[i].due < fetchings[next].due))
+            next = i;
+    return next;
+}
+
 static void *fetch_thread(void *unused)
 {
     bool more = true;
-    size_t seat = 0;
     (void)unused;
     while (more) {
-        uint64_t when = 0;
         await_turn();
         (void)move_lock_until(0, true);
-        for (unsigned i = 0; i < SEATS && (i == 0 || !fetchings[seat].active); i++)
-            seat = (seat + 1) % SEATS; /* each in its turn */
-        more = work_begin() && fetchings[seat].active;
-        if (more && !fetch_some(&fetchings[seat], the_seats[seat], &when))
+        size_t seat = next_seat();
+        more = work_begin() && seat < SEATS;
+        if (more && !fetch_some(&fetchings[seat], the_seats[seat], &fetchings[seat].due))
             forget(seat);
-        atomic_store(&due, when);
+        seat = next_seat();
+        atomic_store(&due, seat < SEATS ? fetchings[seat].due : 0);
         running = more;
         work_end();
         move_unlock();
