@@ -101,6 +101,12 @@ static bool can_arrive(const struct move_context *entry, const struct memory *me
     return memory->real[entry->to] && !memory_would_write(memory, entry->to);
 }
 
+/* Where bytes of @from are read: what is lost has none. */
+static uint8_t readable(const struct move_context *entry, uint8_t from)
+{
+    return from != PLACE_HOST && residence_is_lost(entry->context->at[from]) ? PLACE_HOST : from;
+}
+
 /* No seat stays at @from, where the move begins, or which the seat left on demand before. */
 static bool is_left(const struct move_context *entry, uint8_t from)
 {
@@ -164,7 +170,7 @@ static uint64_t goes_to_host(const struct move_context *entry, const struct memo
 static int roots_collect(const struct move_context *entry, uint8_t from, counter count, bool ahead,
                          struct roots *ret_roots)
 {
-    struct roots roots = {.from = from == entry->from ? move_source(entry) : from};
+    struct roots roots = {.from = readable(entry, from)};
     uintptr_t cursor = 0;
     struct memory *memory;
     int error = 0;
@@ -521,7 +527,7 @@ uint64_t move_left(const struct move *move)
         while ((from = next_origin(move, entry, &next)) != PLACE_NONE) {
             if (nothing_ahead(entry, from) || (waits(move, entry) && !is_urgent(memory)))
                 continue;
-            from = from == entry->from ? move_source(entry) : from;
+            from = readable(entry, from);
             if (goes_along(entry, memory, from) != 0)
                 bytes += replica_differing(memory, from, entry->to);
             bytes += stays_in_host(entry, memory, from);

@@ -30,7 +30,7 @@ struct program_device {
     uint64_t wanted, least, granted, peak, spilled; /**< Bytes, as the program says. */
     uint64_t wanted_peak;       /**< The most that it wanted, on a device or spilled. */
     uint64_t fetched, to_fetch; /**< Left behind on demand: there by now, and in all; or 0. */
-    uint32_t source_count;      /**< Where: of the accounts of others nothing is kept. */
+    uint32_t source_count;      /**< Of `sources`; the other accounts there are on no device. */
     struct program_source sources[PROGRAM_SOURCES_MAX];
     uint32_t busy;     /**< Thousandths. */
     bool tells_grants; /**< It knows of grants, ... */

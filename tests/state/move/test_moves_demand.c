@@ -289,6 +289,27 @@ Test(demand, a_source_that_is_lost_takes_only_what_was_not_fetched)
     OK(clFinish(f.program.queue));
 }
 
+/* In the middle of a move that gathers what is there. */
+Test(demand, a_source_that_is_lost_keeps_no_move)
+{
+    open_on(FAST);
+    moves("two", 1 << 20);
+    add(5, 3);
+    OK(clFinish(f.program.queue));
+    cr_assert_eq(emu_shared_arm(f.rig.emu, "one", 3, "clEnqueueReadBuffer", EMU_ERROR_VANISH), 0);
+    engine_rig_moves(&f.rig, "three");
+    cr_assert_eq(emu_shared_fired(f.rig.emu, "one"), 1);
+    cl_uint *words = malloc(BYTES);
+    engine_read_there(f.program.queue, f.buffers[5], 0, BYTES, words);
+    expect(words, 5, 3, "after a move from a lost source");
+    free(words);
+    await_all();
+    cr_assert(is_source("one", 0));
+    engine_rig_moves(&f.rig, "two");
+    add(5, 1);
+    OK(clFinish(f.program.queue));
+}
+
 /* M1: what was written on the target is lost with it, and nothing else. */
 Test(demand, a_target_that_is_lost_takes_only_what_was_written_there)
 {
