@@ -23,8 +23,9 @@ static void places(const json_t *app, struct words *words)
 }
 
 /** Devices that have what is still to be fetched. */
-static void sources(const json_t *app, const char *between, struct words *words)
+static void sources(const json_t *app, const char *first, struct words *words)
 {
+    const char *between = first;
     const json_t *seat, *source;
     size_t i, j;
 
