@@ -50,8 +50,8 @@ struct fetching {
     struct throttle throttle;
     uint64_t passed; /* bytes of the items before `at` */
     size_t slice;    /* bytes that take the link about SLICE_NS */
-    unsigned tries;  /* in vain */
     uint64_t due;    /* when it goes on, by the monotonic clock */
+    unsigned tries;  /* in vain */
     bool active;
 };
 
