@@ -20,9 +20,10 @@ struct change {
     uint64_t max_downtime_ms; /**< 0: what is configured, and that only aimed at. */
     uint64_t bandwidth;       /**< Bytes a second; 0: what is configured. */
     bool dry_run;
-    bool queue;            /**< Leave it to the policy. */
-    bool on_demand, whole; /**< Of resume. */
-    bool non_blocking;     /**< Of move. */
+    bool queue; /**< Leave it to the policy. */
+    bool on_demand;
+    bool whole;        /**< Of resume. */
+    bool non_blocking; /**< Of move. */
     bool prewarms;
     bool drop;       /**< Of prewarm: let go of what was made. */
     bool taken;      /**< Whatever a program that registered says to it. */
@@ -90,6 +91,13 @@ static const struct verb_option move_options[] = {
      "and the program moves at its end. That needs launches that are given in pieces (reseat run "
      "--slice); where one is not, or cannot be done in two places, it is a move as any other.",
      OPTION_VALUE(struct change, non_blocking)},
+    {"on-demand", NULL,
+     "Let the program run on the new device at once: what a command names is brought first, and "
+     "the "
+     "rest while it runs (reseat ps says how much is there). Until then that stays on the device "
+     "it came from, which has to stay as well. Copying ahead, without this, stops the program for "
+     "less.",
+     OPTION_VALUE(struct change, on_demand)},
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {NULL}};
 
@@ -231,11 +239,22 @@ static int print_json(const struct change *change, const json_t *report, int sta
 
     output_add_members(object, report,
                        "app from to result reached reason total_ns downtime_ns predicted_ns rounds "
-                       "bytes starting already seats");
+                       "bytes left starting already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (status)
         output_add_error(object, code_of(member_text(report, "result")), explanation);
     return output_print(object, status);
+}
+
+/** On demand. */
+static void print_left(const json_t *report)
+{
+    unsigned long long left = member_number(report, "left");
+    char bytes[32];
+
+    bytes_text(left, bytes, sizeof(bytes));
+    if (left)
+        printf(", %s to follow while it runs", bytes);
 }
 
 /** Of a program that wrote while it was copied. */
@@ -280,6 +299,7 @@ static void print_done(const struct change *change, const json_t *report)
         bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
         printf("%s moved from %s to %s in %s: stopped for %s, %s copied", name, output_place(from),
                output_place(to), total, downtime, bytes);
+        print_left(report);
         print_rounds(report);
     }
 }
@@ -387,6 +407,9 @@ static int run(struct call *call)
     if (change->prewarms && !change->drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
                            "prewarm needs a DEVICE to make ready (reseat devices), or --drop");
+    if (change->on_demand && change->non_blocking)
+        return output_usage(&call->output,
+                            "--on-demand does not wait for a launch's end: without --non-blocking");
     if (change->on_demand && change->whole)
         return output_usage(&call->output, "--on-demand and --whole are opposites: give one");
     int status = ask_connect(&call->output, false, "reach the program", &client);

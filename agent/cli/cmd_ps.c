@@ -22,7 +22,24 @@ static void places(const json_t *app, struct words *words)
     }
 }
 
-/** How it is; of one resumed on demand also how much of its memory is there. */
+/** Devices that have what is still to be fetched. */
+static void sources(const json_t *app, const char *first, struct words *words)
+{
+    const char *between = first;
+    const json_t *seat, *source;
+    size_t i, j;
+
+    json_array_foreach(json_object_get(app, "seats"), i, seat)
+    {
+        json_array_foreach(json_object_get(seat, "sources"), j, source)
+        {
+            words_add(words, "%s%s", between, member_text(source, "device"));
+            between = ",";
+        }
+    }
+}
+
+/** How it is; of one moved on demand also how much of its memory is there. */
 static void state(const json_t *app, struct words *words)
 {
     unsigned long long fetched = 0, all = 0;
@@ -36,11 +53,12 @@ static void state(const json_t *app, struct words *words)
         all += member_number(seat, "to_fetch_bytes");
     }
     words_add(words, "%s", member_text(app, "state"));
-    if (!all)
-        return;
-    bytes_text(fetched, have, sizeof(have));
-    bytes_text(all, whole, sizeof(whole));
-    words_add(words, ", %s of %s fetched", have, whole);
+    if (all) {
+        bytes_text(fetched, have, sizeof(have));
+        bytes_text(all, whole, sizeof(whole));
+        words_add(words, ", %s of %s fetched", have, whole);
+    }
+    sources(app, all ? " from " : ", with memory on ", words);
 }
 
 /** Devices that it could go to with nothing to make first. */

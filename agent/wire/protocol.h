@@ -123,7 +123,9 @@
  * "fetch":
  */
 #define FETCH_ON_DEMAND "on-demand" /**< The program runs before all of its memory is there. */
-#define FETCH_WHOLE     "whole"     /**< Not before. Without "fetch" what it has decides. */
+#define FETCH_WHOLE                                                                                \
+    "whole" /**< Not before: of a move so without "fetch" too; of a resume                         \
+                 then what the program has decides. */
 
 /** "way" of MSG_ANSWER. */
 #define WAY_AGAIN  "again"  /**< Granted, or moved: try again. */

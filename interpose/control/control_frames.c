@@ -59,6 +59,21 @@ void control_frame_status(struct frame *frame, const struct spread_status *sprea
     frame_array(frame, "seats");
 }
 
+static void put_sources(struct frame *frame, const struct seat_status *status)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    frame_array(frame, "sources");
+    for (uint32_t i = 0; i < status->source_count; i++) {
+        device_key_format(&status->sources[i].device, key);
+        frame_map(frame, NULL);
+        frame_string(frame, "device", key);
+        frame_u64(frame, "bytes", status->sources[i].bytes);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
 void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_status *status)
 {
     char key[DEVICE_KEY_TEXT_MAX] = "";
@@ -80,6 +95,8 @@ void control_frame_seat(struct frame *frame, uint32_t seat, const struct seat_st
     frame_u64(frame, "spilled", status->spilled_bytes);
     frame_u64(frame, "fetched", status->fetched);
     frame_u64(frame, "to_fetch", status->to_fetch);
+    if (status->source_count != 0)
+        put_sources(frame, status);
     frame_u64(frame, "busy", status->busy);
     frame_u64(frame, "moves", status->moves);
     frame_u64(frame, "last_downtime_ns", status->last_downtime_ns);
@@ -168,6 +185,7 @@ static void put_report(struct frame *frame, const char *result, const struct mov
     frame_u64(frame, "total_ns", report->total_ns);
     frame_u64(frame, "downtime_ns", report->downtime_ns);
     frame_u64(frame, "bytes", report->bytes);
+    frame_u64(frame, "left", report->left);
     frame_u64(frame, "rounds", report->rounds);
     frame_u64(frame, "predicted_ns", report->predicted_ns);
 }

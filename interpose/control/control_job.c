@@ -125,6 +125,7 @@ static void add(struct control_report *report, const struct move_report *one, ui
     whole->total_ns += one->total_ns;
     whole->downtime_ns += one->downtime_ns;
     whole->bytes += one->bytes;
+    whole->left += one->left;
     whole->rounds += one->rounds;
     whole->predicted_ns += one->predicted_ns;
     if (!one->reason[0])

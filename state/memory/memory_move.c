@@ -90,6 +90,14 @@ static void leave(struct memory *memory, const struct move_context *move, uint8_
     extents_dropped(memory, place);
 }
 
+/* What `from` alone has stays to be fetched, and what a move back found at `to`; views do not. */
+static bool stays(const struct memory *memory, const struct move_context *move, uint8_t place)
+{
+    if (memory->root != memory)
+        return false;
+    return place == move->from ? move->stays && memory_only_at(memory, place) != 0 : move->returns;
+}
+
 void memory_vacate(struct object *object, const struct move_context *move, uint8_t place)
 {
     struct memory *memory = (struct memory *)object;
@@ -98,7 +106,7 @@ void memory_vacate(struct object *object, const struct move_context *move, uint8
         compare_forget(memory);
     else if (move->to != PLACE_HOST)
         compare_forget_at(memory, move->to);
-    if (move_empties(move, place))
+    if (move_empties(move, place) && !stays(memory, move, place))
         leave(memory, move, place);
     if (memory->root != memory || place != move->from)
         return;

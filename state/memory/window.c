@@ -142,8 +142,8 @@ bool memory_would_write(const struct memory *root, uint8_t place)
            !memory_window_is_latest(root);
 }
 
-/* Some device has the latest bytes of every extent of its own, which nobody brings there any more.
- */
+/* Some device has the latest bytes of every extent of its own, which nobody brings there any more,
+ * and keeps them: what the program left on demand goes. */
 static bool is_elsewhere(const struct memory *root, uint8_t drained)
 {
     bool elsewhere = true;
@@ -153,6 +153,7 @@ static bool is_elsewhere(const struct memory *root, uint8_t drained)
         for (uint8_t place = 0; place < PLACES; place++)
             elsewhere = elsewhere || (root->real[place] && (extent.latest & (1u << place)) &&
                                       !residence_is_lost(root->context->at[place]) &&
+                                      context_life(root->context, place) != RESIDENCE_SOURCE &&
                                       (place != extent.writer || place == drained));
         at = extent.range.end;
     }

@@ -13,6 +13,7 @@
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
+#include "state/move/source.h"
 #include "state/object/lost.h"
 #include "state/room/room.h"
 
@@ -26,7 +27,8 @@
 #define BATCH_ROOTS  1024
 /* Threads of the program are kept out for so long when one of them is in a call that lasts. */
 #define GATE_NS (5 * NS_PER_MS)
-/* Until the next try, when there was nothing to be done at this one; while commands bring. */
+/* Until the next try, when there was nothing to be done at this one, twice as long each time; while
+ * commands bring. */
 #define RETRY_NS      (20 * NS_PER_MS)
 #define STAND_BACK_NS (2 * NS_PER_MS)
 /* At the end the program is stopped for no longer than that, after what it had given until then has
@@ -35,7 +37,7 @@
 #define QUIESCE_NS (10 * NS_PER_S)
 #define END_TRIES  10
 
-/* What one object had in host memory alone when the program was resumed. */
+/* What of one object was at sources alone when the program moved. */
 struct item {
     struct object_weak root;
     uint64_t bytes, stamp;
@@ -48,13 +50,14 @@ struct fetching {
     struct throttle throttle;
     uint64_t passed; /* bytes of the items before `at` */
     size_t slice;    /* bytes that take the link about SLICE_NS */
-    unsigned tries;  /* to end it */
+    uint64_t due;    /* when it goes on, by the monotonic clock */
+    unsigned tries;  /* in vain */
     bool active;
 };
 
 static struct fetching fetchings[SEATS];
 static bool running; /* the thread; likewise */
-/* When it goes on, by the monotonic clock: sooner, if there is something new to fetch. */
+/* When the first of them goes on: at once, if there is something new to fetch. */
 static _Atomic uint64_t due;
 /* For who looks on. */
 static struct {
@@ -77,17 +80,6 @@ static void forget(size_t seat)
     atomic_store(&figures[seat].fetched, 0);
 }
 
-void fetch_forget(const struct seat *seat)
-{
-    forget(seat->index);
-}
-
-/* Bytes of @range that host memory alone has, and @place should. */
-static uint64_t left_in(const struct memory *root, uint8_t place)
-{
-    return extents_lacking(root, place, 1u << PLACE_HOST, replica_whole(root));
-}
-
 /* Where the seat is in @root's context; PLACE_NONE where it cannot be copied to. Gate closed, or by
  * who keeps moves away. */
 static uint8_t place_of(const struct seat *seat, const struct memory *root)
@@ -95,10 +87,44 @@ static uint8_t place_of(const struct seat *seat, const struct memory *root)
     const struct context *context = root->context;
     int index = context_seat_index(context, seat);
     uint8_t place = index < 0 ? PLACE_NONE : atomic_load(&context->place[index]);
-    return context_lives(context, place) && !context->at[place]->in_place &&
-                   !context->at[place]->runs_in_caller
-               ? place
-               : PLACE_NONE;
+    return context_lives(context, place) && !context->at[place]->runs_in_caller ? place
+                                                                                : PLACE_NONE;
+}
+
+/* Where @root's bytes go, and the places that they come from, as bits. */
+struct way {
+    uint8_t to;
+    uint32_t from;
+};
+
+/* What there is no room for at the target goes to host memory, and what is there stays. */
+static struct way way_of(const struct seat *seat, const struct memory *root)
+{
+    uint8_t place = place_of(seat, root);
+    if (place == PLACE_NONE)
+        return (struct way){PLACE_HOST, 0};
+    uint32_t sources = source_places(seat, root->context);
+    if (!root->real[place] || memory_would_write(root, place))
+        return (struct way){PLACE_HOST, sources};
+    if (!root->context->at[place]->in_place)
+        sources |= 1u << PLACE_HOST;
+    return (struct way){place, sources};
+}
+
+static uint64_t left_of(const struct seat *seat, const struct memory *root)
+{
+    const struct way way = way_of(seat, root);
+    return extents_lacking(root, way.to, way.from, replica_whole(root));
+}
+
+/* The first place that some of it comes from; PLACE_NONE: all is there. */
+static uint8_t first_source(const struct way *way, const struct memory *root)
+{
+    for (uint8_t from = 0; from <= PLACE_HOST; from++)
+        if ((way->from >> from) & 1 &&
+            extents_lacking(root, way->to, 1u << from, replica_whole(root)) != 0)
+            return from;
+    return PLACE_NONE;
 }
 
 /* What was used last comes first. */
@@ -113,7 +139,7 @@ static int by_stamp(const void *a, const void *b)
 /* One closing of the gate's worth. */
 struct batch {
     struct context *context; /* of all of them */
-    uint8_t place;
+    uint8_t from, to;
     size_t count;
     struct memory *roots[BATCH_ROOTS]; /* held, collected and watched */
     uint64_t versions[BATCH_ROOTS];
@@ -129,12 +155,12 @@ static void batch_release(struct batch *batch)
     batch->count = 0;
 }
 
-/* What is mapped is the host's until it is unmapped; what another device of the program has, a
- * command brings from there. */
-static bool is_wanted(struct memory *root, uint8_t place)
+/* Not what is mapped, which is the host's until it is unmapped, and what the program let go of,
+ * whose memory may be gone: at the end, with the program stopped. What another device of the
+ * program has, a command brings from there. */
+static bool is_wanted(struct memory *root)
 {
-    return place != PLACE_NONE && root->real[place] && !root->uses_svm && object_refs(root) != 0 &&
-           !map_any(root) && left_in(root, place) != 0;
+    return !root->uses_svm && object_refs(root) != 0 && !map_any(root);
 }
 
 /* The next objects of one context, with their versions of now. Those before them that are there by
@@ -146,22 +172,25 @@ static void batch_fill(struct fetching *f, const struct seat *seat, struct batch
     bool passing = true;
     for (; at < f->count && batch->count < BATCH_ROOTS && bytes < BATCH_SLICES * f->slice; at++) {
         struct memory *root = object_weak_get(f->items[at].root);
-        uint8_t place = root ? place_of(seat, root) : PLACE_NONE;
-        if (!root || !is_wanted(root, place)) {
+        struct way way = root ? way_of(seat, root) : (struct way){0};
+        uint8_t from = root && is_wanted(root) ? first_source(&way, root) : PLACE_NONE;
+        if (from == PLACE_NONE) {
             f->passed += passing ? f->items[at].bytes : 0;
             f->at += passing;
             continue;
         }
-        if (batch->count != 0 && (root->context != batch->context || place != batch->place))
+        if (batch->count != 0 &&
+            (root->context != batch->context || from != batch->from || way.to != batch->to))
             break;
         passing = false;
         batch->context = root->context;
-        batch->place = place;
+        batch->from = from;
+        batch->to = way.to;
         object_hold(root);
         atomic_store(&root->collected, true);
         batch->versions[batch->count] = extents_watch(root);
         batch->roots[batch->count++] = root;
-        bytes += left_in(root, place);
+        bytes += extents_lacking(root, way.to, 1u << from, replica_whole(root));
     }
 }
 
@@ -174,13 +203,14 @@ struct slice {
     uint64_t bytes;
 };
 
-/* The first bytes at or behind @at that host memory alone has, @most of them at most. Empty: none.
- */
-static struct range next_range(const struct memory *root, uint8_t place, size_t at, size_t most)
+/* The first bytes at or behind @at that @from has and @to lacks, @most of them at most. Empty:
+ * none. */
+static struct range next_range(const struct memory *root, uint8_t from, uint8_t to, size_t at,
+                               size_t most)
 {
     while (at < root->size) {
         struct extent extent = extent_at(root, at);
-        bool lacks = !((extent.latest >> place) & 1) && ((extent.latest >> PLACE_HOST) & 1);
+        bool lacks = !((extent.latest >> to) & 1) && ((extent.latest >> from) & 1);
         if (lacks) {
             size_t end = extent.range.end - at < most ? extent.range.end : at + most;
             return extents_units(root, (struct range){at, end});
@@ -197,7 +227,7 @@ static void slice_fill(const struct batch *batch, size_t most, size_t *first, si
     slice->count = slice->bytes = 0;
     while (*first < batch->count && slice->bytes < most && slice->count < BATCH_ROOTS) {
         struct memory *root = batch->roots[*first];
-        struct range range = next_range(root, batch->place, *at, most - slice->bytes);
+        struct range range = next_range(root, batch->from, batch->to, *at, most - slice->bytes);
         if (range.begin < range.end) {
             slice->roots[slice->count] = root;
             slice->ranges[slice->count] = range;
@@ -226,47 +256,58 @@ static void size_slice(struct fetching *f, double bytes)
                                             : (size_t)bytes;
 }
 
-/* 0 or as replica_refresh. */
+/* How it goes on when a driver failed: -ENODEV: without a source, which is lost; or -EIO. */
+static int give_up(const struct batch *batch, cl_int reason)
+{
+    struct residence *from = batch->from == PLACE_HOST ? NULL : batch->context->at[batch->from];
+    struct residence *to = batch->to == PLACE_HOST ? NULL : batch->context->at[batch->to];
+    if (from && residence_failed(from, reason))
+        return -ENODEV;
+    if (!to || !residence_failed(to, reason))
+        log_info("what is left in %s is not copied to %s (OpenCL error %d)",
+                 from ? device_name(from->device) : "host memory",
+                 to ? device_name(to->device) : "host memory", reason);
+    return -EIO;
+}
+
+/* 0, as replica_refresh, or -ENODEV: a source is lost. */
 static int slice_copy(struct fetching *f, const struct batch *batch, const struct slice *slice)
 {
     const struct replica_batch copies = {.context = batch->context,
-                                         .from = PLACE_HOST,
-                                         .to = batch->place,
+                                         .from = batch->from,
+                                         .to = batch->to,
                                          .roots = slice->roots,
                                          .ranges = slice->ranges,
                                          .versions = slice->versions,
                                          .count = slice->count};
-    struct residence *residence = batch->context->at[batch->place];
     uint64_t began = clock_now_ns(), bytes = 0;
     cl_int reason = CL_SUCCESS;
     room_copy_begin();
     int error = replica_refresh(&copies, &bytes, &reason);
     room_copy_end();
     uint64_t took = clock_now_ns() - began + 1;
-    if (error == 0 && bytes != 0)
+    if (error == 0 && bytes != 0) {
         size_slice(f, (double)bytes * (double)SLICE_NS / (double)took);
-    if (error == -EIO && !residence_failed(residence, reason))
-        log_info("what is left in host memory stays there until it is named: %s takes no more "
-                 "(OpenCL error %d)",
-                 device_name(residence->device), reason);
-    return error;
+        f->tries = 0;
+    }
+    return error == -EIO ? give_up(batch, reason) : error;
 }
 
 /* Tell how far it is: the first object of the batch may be there in part. */
-static void tell(const struct fetching *f, size_t seat, const struct batch *batch)
+static void tell(const struct fetching *f, const struct seat *seat, const struct batch *batch)
 {
     uint64_t fetched = f->passed;
     for (size_t i = 0; i < batch->count && f->at + i < f->count; i++)
         fetched += f->items[f->at + i].bytes;
     for (size_t i = 0; i < batch->count; i++) {
-        uint64_t left = left_in(batch->roots[i], batch->place);
+        uint64_t left = left_of(seat, batch->roots[i]);
         fetched -= left < fetched ? left : fetched;
     }
-    atomic_store(&figures[seat].fetched, fetched);
+    atomic_store(&figures[seat->index].fetched, fetched);
 }
 
-/* When to go on: a moment of the monotonic clock. *ret_error: why not, as replica_refresh. */
-static uint64_t batch_copy(struct fetching *f, size_t seat, const struct batch *batch,
+/* When to go on: a moment of the monotonic clock. *ret_error: why not, as slice_copy. */
+static uint64_t batch_copy(struct fetching *f, const struct seat *seat, const struct batch *batch,
                            int *ret_error)
 {
     static struct slice slice; /* the thread's */
@@ -290,24 +331,22 @@ static uint64_t batch_copy(struct fetching *f, size_t seat, const struct batch *
     }
 }
 
-/* The item at `at` stays behind: no copy of it counts, though one was made. */
-static void pass_by(struct fetching *f, const struct batch *batch, uint64_t before)
-{
-    uint64_t after = 0;
-    for (size_t i = 0; i < batch->count; i++)
-        after += left_in(batch->roots[i], batch->place);
-    if (after < before || has_to_stop() || room_is_brought() || f->at >= f->count)
-        return;
-    f->passed += f->items[f->at].bytes;
-    f->at++;
-}
-
 static uint64_t batch_left(const struct batch *batch)
 {
     uint64_t left = 0;
     for (size_t i = 0; i < batch->count; i++)
-        left += left_in(batch->roots[i], batch->place);
+        left += extents_lacking(batch->roots[i], batch->to, 1u << batch->from,
+                                replica_whole(batch->roots[i]));
     return left;
+}
+
+/* The item at `at` stays behind: no copy of it counts, though one was made. */
+static void pass_by(struct fetching *f, const struct batch *batch, uint64_t before)
+{
+    if (batch_left(batch) < before || has_to_stop() || room_is_brought() || f->at >= f->count)
+        return;
+    f->passed += f->items[f->at].bytes;
+    f->at++;
 }
 
 /* ---- its end ---- */
@@ -329,7 +368,61 @@ static size_t drop_windows(const struct fetching *f, const struct seat *seat,
     return count;
 }
 
-/* 0: what is there is in host memory no more. Else when to try again. */
+/* What a device has still: it is mapped, or the program let go of it. A slice of one object, so
+ * that nothing waits long. 0, -EAGAIN (there may be more), or as slice_copy. Gate closed, drained.
+ */
+static int copy_left(struct fetching *f, const struct seat *seat)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        struct memory *root = object_weak_get(f->items[i].root);
+        struct way way = root ? way_of(seat, root) : (struct way){0};
+        uint8_t from = root ? first_source(&way, root) : PLACE_NONE;
+        if (from >= PLACE_HOST)
+            continue;
+        const struct range range = next_range(root, from, way.to, 0, f->slice);
+        const struct replica_batch copy = {.context = root->context,
+                                           .from = from,
+                                           .to = way.to,
+                                           .quiet = true,
+                                           .roots = &root,
+                                           .ranges = &range,
+                                           .count = 1};
+        const struct batch batch = {.context = root->context, .from = from, .to = way.to};
+        cl_int reason = CL_SUCCESS;
+        uint64_t bytes = 0;
+        int error = replica_refresh(&copy, &bytes, &reason);
+        if (error == -EIO)
+            return give_up(&batch, reason);
+        return error == 0 && bytes == 0 ? -EIO : error == 0 ? -EAGAIN : error;
+    }
+    return 0;
+}
+
+/* When, after a try in vain; 0: never. No device is left with what nobody needs, however long the
+ * program's commands last; host memory may be. */
+static uint64_t try_again(struct fetching *f, const struct seat *seat)
+{
+    if (f->tries < END_TRIES)
+        f->tries++;
+    else if (!source_any(seat))
+        return 0;
+    return clock_now_ns() + (RETRY_NS << (f->tries - 1));
+}
+
+/* Sources whose last byte has been fetched are let go of, whatever the program is in the middle of:
+ * nothing runs there. */
+static void leave_sources(struct seat *seat)
+{
+    struct move move = {.seat = seat};
+    if (!source_any(seat) || gate_close(clock_now_ns() + GATE_NS) != 0)
+        return;
+    source_release_all(seat, &move.left);
+    gate_open();
+    move_release_left(&move);
+    source_tell(seat);
+}
+
+/* 0: what is there is at no source any more. Else when to try again. */
 static uint64_t end(struct fetching *f, struct seat *seat)
 {
     const struct move_request request = {.seat = seat->index};
@@ -337,6 +430,7 @@ static uint64_t end(struct fetching *f, struct seat *seat)
     struct move move = {.request = &request, .report = &report, .seat = seat, .yields = true};
     struct window **windows = calloc(f->count + 1, sizeof(struct window *));
     size_t count = 0;
+    leave_sources(seat);
     move.limits.deadline_ns = clock_now_ns() + QUIESCE_NS;
     int error = windows ? move_quiesce(&move) : -ENOMEM;
     move.limits.deadline_ns = clock_now_ns() + END_NS;
@@ -345,16 +439,23 @@ static uint64_t end(struct fetching *f, struct seat *seat)
     if (error == 0) {
         error = move_drain(&move);
         if (error == 0)
+            error = copy_left(f, seat);
+        if (error == 0) {
+            source_release_all(seat, &move.left);
             count = drop_windows(f, seat, windows);
+        }
         gate_open();
     }
     for (size_t i = 0; i < count; i++)
         window_unref(windows[i]);
     free(windows);
-    f->tries += error != 0 && error != -EAGAIN;
-    if (error == 0 || f->tries == END_TRIES)
+    move_release_left(&move);
+    source_tell(seat);
+    if (error == 0)
         return 0;
-    return clock_now_ns() + RETRY_NS * (1u + f->tries);
+    if (error == -EAGAIN || error == -ENODEV)
+        return clock_now_ns() + STAND_BACK_NS;
+    return try_again(f, seat);
 }
 
 /* Some of what is left. False: there is nothing more to do for this seat. */
@@ -374,13 +475,15 @@ static bool fetch_some(struct fetching *f, struct seat *seat, uint64_t *ret_when
         return *ret_when != 0;
     }
     uint64_t before = batch_left(&batch);
-    *ret_when = batch_copy(f, seat->index, &batch, &error);
+    *ret_when = batch_copy(f, seat, &batch, &error);
     if (error == 0)
         pass_by(f, &batch, before);
     batch_release(&batch);
-    if (error == -ENOMEM)
-        *ret_when = clock_now_ns() + RETRY_NS;
-    return error == 0 || error == -ENOMEM;
+    if (error == -ENOMEM || (error == -EIO && source_any(seat)))
+        *ret_when = try_again(f, seat);
+    else if (error == -EIO)
+        *ret_when = 0;
+    return *ret_when != 0;
 }
 
 /* Until it is due, and until nobody waits to move. */
@@ -393,21 +496,29 @@ static void await_turn(void)
     }
 }
 
+/* Which one goes on first; SEATS: none. */
+static size_t next_seat(void)
+{
+    size_t next = SEATS;
+    for (size_t i = 0; i < SEATS; i++)
+        if (fetchings[i].active && (next == SEATS || fetchings[i].due < fetchings[next].due))
+            next = i;
+    return next;
+}
+
 static void *fetch_thread(void *unused)
 {
     bool more = true;
     (void)unused;
     while (more) {
-        uint64_t when = 0;
         await_turn();
         (void)move_lock_until(0, true);
-        size_t seat = 0;
-        while (seat < SEATS && !fetchings[seat].active)
-            seat++;
+        size_t seat = next_seat();
         more = work_begin() && seat < SEATS;
-        if (more && !fetch_some(&fetchings[seat], the_seats[seat], &when))
+        if (more && !fetch_some(&fetchings[seat], the_seats[seat], &fetchings[seat].due))
             forget(seat);
-        atomic_store(&due, when);
+        seat = next_seat();
+        atomic_store(&due, seat < SEATS ? fetchings[seat].due : 0);
         running = more;
         work_end();
         move_unlock();
@@ -421,8 +532,7 @@ static bool list(struct fetching *f, const struct seat *seat, uint64_t *ret_tota
     struct memory *memory;
     bool listed = true;
     for (; listed && (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
-        uint8_t place = memory->root == memory ? place_of(seat, memory) : PLACE_NONE;
-        uint64_t bytes = place == PLACE_NONE || !memory->real[place] ? 0 : left_in(memory, place);
+        uint64_t bytes = memory->root == memory ? left_of(seat, memory) : 0;
         if (bytes == 0)
             continue;
         listed = array_make_room(&f->items, f->count, sizeof(f->items[0]));
@@ -433,17 +543,20 @@ static bool list(struct fetching *f, const struct seat *seat, uint64_t *ret_tota
     return listed;
 }
 
-void fetch_begin(struct seat *seat, uint64_t bandwidth)
+uint64_t fetch_begin(struct seat *seat, bool on_demand, uint64_t bandwidth)
 {
     struct fetching *f = &fetchings[seat->index];
     uint64_t total = 0;
     forget(seat->index);
+    source_tell(seat);
+    if (!on_demand && !source_any(seat))
+        return 0;
     f->throttle.rate = bandwidth;
     size_slice(f, SLICE_FIRST);
     if (!list(f, seat, &total)) {
-        log_warn("no memory to fetch what is left in host memory: it stays until it is named");
+        log_warn("no memory to fetch what was left behind: it stays until it is named");
         forget(seat->index);
-        return;
+        return 0;
     }
     if (f->count != 0)
         qsort(f->items, f->count, sizeof(f->items[0]), by_stamp);
@@ -454,6 +567,7 @@ void fetch_begin(struct seat *seat, uint64_t bandwidth)
         running = thread_start("reseat-fetch", 0, fetch_thread, NULL, NULL) == 0;
     if (!running)
         forget(seat->index);
+    return total;
 }
 
 /* Whoever fetched is gone. What it had not fetched commands bring. Its lists are left as they are:

@@ -324,9 +324,7 @@ static void run(struct move *move)
         context_wake();
         hold_pump_soon();
         move_release_left(move);
-        fetch_forget(move->seat);
-        if (move->on_demand)
-            fetch_begin(move->seat, move->request->bandwidth);
+        move->report->left = fetch_begin(move->seat, move->on_demand, move->request->bandwidth);
         (void)ready_drop(NULL, move->seat); /* what it was for has come, elsewhere */
     } else {
         if (error == -EIO)

@@ -46,10 +46,11 @@ enum move_manner {
 /** How long the program may be stopped, where nobody says. */
 #define MOVE_DOWNTIME_NS UINT64_C(50000000)
 
-/** How a resume brings what the program had. */
+/** How what the program has gets to where it goes. */
 enum move_fetch {
-    MOVE_FETCH_AUTO,      /**< On demand where it is much: 256 MiB. */
-    MOVE_FETCH_ON_DEMAND, /**< The program runs at once; what a command names comes first. */
+    MOVE_FETCH_AUTO,      /**< Of a resume on demand where it is much: 256 MiB. Else whole. */
+    MOVE_FETCH_ON_DEMAND, /**< The program runs at once; what a command names comes first. Until
+                               the rest is there, it stays where it was. Not of a suspend. */
     MOVE_FETCH_WHOLE,     /**< All of it is there before the program runs. */
 };
 
@@ -68,7 +69,7 @@ struct move_request {
     /** Not a pause in the middle of a long launch, but its rest done here and there at once, and
      * the switch at its end (spread.h); where that cannot be, as usual. */
     bool spreads;
-    enum move_fetch fetch; /**< Of a resume. */
+    enum move_fetch fetch;
     bool prewarm; /**< PLAN, and of PREPARE what takes long: the context, programs and kernels are
                        made there, for a move that may come. The program stays where it is. */
     const uint64_t *grant;     /**< Bytes that it may have on the target, or NULL: no limit. What is
@@ -87,6 +88,7 @@ struct move_report {
     uint64_t total_ns;
     uint64_t downtime_ns;  /**< From the gate's closing to its opening. */
     uint64_t bytes;        /**< Copied, in both parts of the move. */
+    uint64_t left;         /**< On demand: to be fetched while the program runs. */
     uint32_t rounds;       /**< Of copies ahead. */
     uint64_t predicted_ns; /**< What copying was to stop it for, when it was stopped; 0: no
                               bandwidth was known. */

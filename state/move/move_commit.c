@@ -1,5 +1,6 @@
 #include "state/command/parts.h"
 #include "state/move/move_priv.h"
+#include "state/move/source.h"
 #include "state/program/program.h"
 #include "state/program/program_cut.h"
 #include "state/room/room.h"
@@ -42,16 +43,24 @@ static void arrive(struct move *move, struct move_context *entry)
     struct context *context = entry->context;
     atomic_store(&context->place[entry->seat_index],
                  entry->to == PLACE_HOST ? PLACE_NONE : entry->to);
-    if (entry->to != PLACE_HOST)
+    if (entry->to != PLACE_HOST) {
         residence_lives(context->at[entry->to], RESIDENCE_LIVE);
+        context->at[entry->to]->left_by = NULL;
+    }
     if (entry->leaves) {
         struct residence *from = context->at[entry->from];
         (void)residence_await_queue(from, from->io); /* what its driver mapped was unmapped there */
-        residence_lives(from, RESIDENCE_DRAINING);
-        from->next = move->left;
-        move->left = from;
-        context->at[entry->from] = NULL;
+        if (entry->stays) {
+            from->left_by = move->seat;
+            residence_lives(from, RESIDENCE_SOURCE);
+        } else {
+            residence_lives(from, RESIDENCE_DRAINING);
+            from->next = move->left;
+            move->left = from;
+            context->at[entry->from] = NULL;
+        }
     }
+    source_release(move->seat, context, &move->left);
     for (uint8_t place = 0; place < PLACES; place++)
         if (context->at[place])
             residence_take_retired(context->at[place], &move->retired);

@@ -10,12 +10,15 @@
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
 #include "state/move/move_priv.h"
+#include "state/move/source.h"
 #include "state/object/lost.h"
 #include "state/program/kernel.h"
 #include "state/room/room.h"
 
 /* Progress is told between slices of this many bytes. */
 #define SLICE ((uint64_t)512 << 20)
+/* A command that has something brought waits for one. */
+#define SLICE_SHARED ((uint64_t)16 << 20)
 /* Fewer bytes are there before a program that runs without them would notice. */
 #define ON_DEMAND_FROM ((uint64_t)256 << 20)
 
@@ -25,8 +28,49 @@ struct roots {
     uint64_t *versions;
     size_t count;
     uint64_t bytes;
-    uint8_t from; /* move_source when they were collected */
+    uint8_t from; /* where they are read */
 };
+
+static bool takes_one_thread(const struct context *context, uint8_t place)
+{
+    return place != PLACE_HOST && context->at[place]->runs_in_caller;
+}
+
+static bool is_in_place(const struct context *context, uint8_t place)
+{
+    return place == PLACE_HOST || context->at[place]->in_place;
+}
+
+/* Both ends work on the same host bytes: nothing will be copied, so nothing can be ahead. Nor where
+ * the copying and the program would be in a driver together that does not stand it. */
+static bool nothing_ahead(const struct move_context *entry, uint8_t from)
+{
+    const struct context *context = entry->context;
+    if (takes_one_thread(context, from) || takes_one_thread(context, entry->to))
+        return true;
+    return is_in_place(context, from) && is_in_place(context, entry->to);
+}
+
+/* Content that the target lacks at COMMIT is fetched later. */
+static bool waits(const struct move *move, const struct move_context *entry)
+{
+    return move->on_demand && !nothing_ahead(entry, entry->from);
+}
+
+/* Where content of @entry is read, one after the other: where the move begins, and what the seat
+ * left on demand before, unless that can wait. *@cursor is 0 at first. PLACE_NONE: no more. */
+static uint8_t next_origin(const struct move *move, const struct move_context *entry,
+                           unsigned *cursor)
+{
+    uint32_t left = waits(move, entry) ? 0 : source_places(move->seat, entry->context);
+    unsigned at = (*cursor)++;
+    if (at == 0)
+        return entry->from;
+    for (; at <= PLACES; at = (*cursor)++)
+        if (at - 1 != entry->to && (left >> (at - 1)) & 1)
+            return (uint8_t)(at - 1);
+    return PLACE_NONE;
+}
 
 static void roots_finish(struct roots *roots)
 {
@@ -57,47 +101,82 @@ static bool can_arrive(const struct move_context *entry, const struct memory *me
     return memory->real[entry->to] && !memory_would_write(memory, entry->to);
 }
 
-/*
- * Bytes of @memory that go from one end of the move to the other. What another virtual device wrote
- * last stays with that one, and a command that needs it brings it (R2).
- */
-static uint64_t goes_along(const struct move_context *entry, const struct memory *memory)
+/* Where bytes of @from are read: what is lost has none. */
+static uint8_t readable(const struct move_context *entry, uint8_t from)
 {
-    return (entry->to == PLACE_HOST ? entry->leaves : can_arrive(entry, memory))
-               ? replica_lacking(memory, move_source(entry), entry->to)
+    return from != PLACE_HOST && residence_is_lost(entry->context->at[from]) ? PLACE_HOST : from;
+}
+
+/* No seat stays at @from, where the move begins, or which the seat left on demand before. */
+static bool is_left(const struct move_context *entry, uint8_t from)
+{
+    return entry->leaves || from != entry->from;
+}
+
+/* Bytes of @memory that are read at @from, or in host memory. */
+typedef uint64_t (*counter)(const struct move_context *entry, const struct memory *memory,
+                            uint8_t from);
+
+/*
+ * Those that go from one end of the move to the other. What another virtual device wrote last stays
+ * with that one, and a command that needs it brings it (R2).
+ */
+static uint64_t goes_along(const struct move_context *entry, const struct memory *memory,
+                           uint8_t from)
+{
+    return (entry->to == PLACE_HOST ? is_left(entry, from) : can_arrive(entry, memory))
+               ? replica_lacking(memory, from, entry->to)
                : 0;
 }
 
 /* Those that there is no room for in the target, and that the source has alone. */
-static uint64_t stays_in_host(const struct move_context *entry, const struct memory *memory)
+static uint64_t stays_in_host(const struct move_context *entry, const struct memory *memory,
+                              uint8_t from)
 {
-    return entry->to != PLACE_HOST && entry->leaves && !can_arrive(entry, memory)
-               ? replica_lacking(memory, move_source(entry), PLACE_HOST)
+    return entry->to != PLACE_HOST && is_left(entry, from) && !can_arrive(entry, memory)
+               ? replica_lacking(memory, from, PLACE_HOST)
                : 0;
 }
 
-/* Of a resume on demand: what is mapped, for its bytes change without a command that would bring
- * them. */
-static uint64_t goes_at_once(const struct move_context *entry, const struct memory *memory)
+/* What cannot wait until a command names it: what is mapped changes without one, and what is in SVM
+ * has no other memory to be in. */
+static bool is_urgent(const struct memory *memory)
 {
-    return map_any(memory->root) ? goes_along(entry, memory) : 0;
+    return map_any(memory->root) || memory->uses_svm;
 }
 
-typedef uint64_t (*counter)(const struct move_context *entry, const struct memory *memory);
+static uint64_t goes_at_once(const struct move_context *entry, const struct memory *memory,
+                             uint8_t from)
+{
+    return is_urgent(memory) ? goes_along(entry, memory, from) : 0;
+}
+
+static uint64_t stays_in_host_at_once(const struct move_context *entry, const struct memory *memory,
+                                      uint8_t from)
+{
+    return is_urgent(memory) ? stays_in_host(entry, memory, from) : 0;
+}
+
+/* What a device that works in place leaves: most of it is in host memory already. */
+static uint64_t goes_to_host(const struct move_context *entry, const struct memory *memory,
+                             uint8_t from)
+{
+    return is_left(entry, from) ? replica_lacking(memory, from, PLACE_HOST) : 0;
+}
 
 /* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
  *
  * @ahead  The program runs while they are copied. */
-static int roots_collect(const struct move_context *entry, counter count, bool ahead,
+static int roots_collect(const struct move_context *entry, uint8_t from, counter count, bool ahead,
                          struct roots *ret_roots)
 {
-    struct roots roots = {.from = move_source(entry)};
+    struct roots roots = {.from = readable(entry, from)};
     uintptr_t cursor = 0;
     struct memory *memory;
     int error = 0;
     while (error == 0 && (memory = object_next(OBJECT_MEMORY, &cursor))) {
         bool own = memory->context == entry->context && memory->root == memory;
-        uint64_t bytes = own ? count(entry, memory) : 0;
+        uint64_t bytes = own ? count(entry, memory, roots.from) : 0;
         if (bytes != 0)
             error = roots_push(&roots, memory, ahead);
         roots.bytes += bytes;
@@ -110,23 +189,6 @@ static int roots_collect(const struct move_context *entry, counter count, bool a
     return error;
 }
 
-static bool takes_one_thread(const struct move_context *entry, uint8_t place)
-{
-    return place != PLACE_HOST && entry->context->at[place]->runs_in_caller;
-}
-
-/* Both ends work on the same host bytes: nothing will be copied, so nothing can be ahead. Nor where
- * the copying and the program would be in a driver together that does not stand it. */
-static bool nothing_ahead(const struct move_context *entry)
-{
-    const struct context *context = entry->context;
-    if (takes_one_thread(entry, entry->from) || takes_one_thread(entry, entry->to))
-        return true;
-    bool from_in_place = entry->from == PLACE_HOST || context->at[entry->from]->in_place;
-    bool to_in_place = entry->to == PLACE_HOST || context->at[entry->to]->in_place;
-    return from_in_place && to_in_place;
-}
-
 /* Host memory has to be made for a part of them. */
 static bool take_fresh(const struct roots *roots)
 {
@@ -134,6 +196,13 @@ static bool take_fresh(const struct roots *roots)
     for (size_t i = 0; i < roots->count; i++)
         bytes += memory_host_need(roots->roots[i]);
     return bytes > pages_warm();
+}
+
+/* While the program runs its commands have something brought, from where it is still or to where
+ * they run. */
+static bool is_shared(const struct move *move, const struct move_context *entry)
+{
+    return entry->returns || source_places(move->seat, entry->context) != 0;
 }
 
 /* -ENODEV: where it was to be read is lost by now, and what can go still is to be listed anew. */
@@ -148,9 +217,11 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
     limits.fresh = take_fresh(roots);
     move->series.total = roots->bytes;
     int error = 0;
+    bool shared = !quiet && is_shared(move, entry);
+    uint64_t slice = shared ? SLICE_SHARED : SLICE;
     for (size_t at = 0; error == 0 && at < roots->count;) {
         size_t count = 0;
-        for (uint64_t bytes = 0; at + count < roots->count && (count == 0 || bytes < SLICE);
+        for (uint64_t bytes = 0; at + count < roots->count && (count == 0 || bytes < slice);
              count++)
             bytes += roots->roots[at + count]->size;
         struct replica_batch batch = {
@@ -166,7 +237,11 @@ static int refresh(struct move *move, const struct move_context *entry, uint8_t 
         uint64_t bytes = 0, copied = 0;
         cl_int reason = CL_SUCCESS;
         batch.copied = &copied;
+        if (shared)
+            room_copy_begin();
         error = replica_refresh(&batch, &bytes, &reason);
+        if (shared)
+            room_copy_end();
         if (error == -EIO && from != PLACE_HOST &&
             residence_failed(entry->context->at[from], reason))
             return -ENODEV;
@@ -390,8 +465,8 @@ int move_drain(struct move *move)
 }
 
 /* One round over one context, with the program running: only what nobody wrote since is kept. */
-static int copy_ahead(struct move *move, const struct move_context *entry, uint64_t least,
-                      uint64_t *ret_ns)
+static int copy_ahead(struct move *move, const struct move_context *entry, uint8_t from,
+                      uint64_t least, uint64_t *ret_ns)
 {
     struct roots roots = {0};
     struct markers markers = {0};
@@ -399,7 +474,7 @@ static int copy_ahead(struct move *move, const struct move_context *entry, uint6
     if (error != 0)
         return error;
     uint64_t closed = clock_now_ns();
-    error = roots_collect(entry, goes_along, true, &roots);
+    error = roots_collect(entry, from, goes_along, true, &roots);
     bool goes = error == 0 && roots.bytes != 0 && roots.bytes >= least;
     if (goes)
         error = markers_place(move, &markers);
@@ -423,9 +498,14 @@ int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes, uint
     uint64_t before = move->report->bytes;
     int error = 0;
     *ret_ns = 0;
-    for (size_t i = 0; error == 0 && i < move->context_count; i++)
-        if (!nothing_ahead(&move->contexts[i]))
-            error = copy_ahead(move, &move->contexts[i], least, ret_ns);
+    for (size_t i = 0; error == 0 && i < move->context_count; i++) {
+        const struct move_context *entry = &move->contexts[i];
+        unsigned cursor = 0;
+        uint8_t from;
+        while (error == 0 && (from = next_origin(move, entry, &cursor)) != PLACE_NONE)
+            if (!nothing_ahead(entry, from))
+                error = copy_ahead(move, entry, from, least, ret_ns);
+    }
     *ret_bytes = move->report->bytes - before;
     return error;
 }
@@ -439,19 +519,26 @@ uint64_t move_left(const struct move *move)
         size_t i = 0;
         while (i < move->context_count && move->contexts[i].context != memory->context)
             i++;
-        const struct move_context *entry = &move->contexts[i];
-        if (i == move->context_count || memory->root != memory || nothing_ahead(entry))
+        if (i == move->context_count || memory->root != memory)
             continue;
-        if (goes_along(entry, memory) != 0)
-            bytes += replica_differing(memory, move_source(entry), entry->to);
-        bytes += stays_in_host(entry, memory);
+        const struct move_context *entry = &move->contexts[i];
+        unsigned next = 0;
+        uint8_t from;
+        while ((from = next_origin(move, entry, &next)) != PLACE_NONE) {
+            if (nothing_ahead(entry, from) || (waits(move, entry) && !is_urgent(memory)))
+                continue;
+            from = readable(entry, from);
+            if (goes_along(entry, memory, from) != 0)
+                bytes += replica_differing(memory, from, entry->to);
+            bytes += stays_in_host(entry, memory, from);
+        }
     }
     return bytes;
 }
 
 bool move_is_on_demand(const struct move *move)
 {
-    switch (move->resumes ? move->request->fetch : MOVE_FETCH_WHOLE) {
+    switch (move->target ? move->request->fetch : MOVE_FETCH_WHOLE) {
     case MOVE_FETCH_ON_DEMAND:
         return true;
     case MOVE_FETCH_WHOLE:
@@ -459,7 +546,7 @@ bool move_is_on_demand(const struct move *move)
     case MOVE_FETCH_AUTO:
         break;
     }
-    return move_left(move) >= ON_DEMAND_FROM;
+    return move->resumes && (move->on_demand || move_left(move) >= ON_DEMAND_FROM);
 }
 
 static bool has_arrival(const struct object_class *class)
@@ -491,13 +578,13 @@ static int arrive_all(struct move *move)
     return error;
 }
 
-static int copy_group(struct move *move, const struct move_context *entry, uint8_t to,
+static int copy_group(struct move *move, const struct move_context *entry, uint8_t from, uint8_t to,
                       counter count)
 {
     int error;
     do {
         struct roots roots = {0};
-        error = roots_collect(entry, count, false, &roots);
+        error = roots_collect(entry, from, count, false, &roots);
         if (error == 0) {
             move->total += roots.bytes;
             error = refresh(move, entry, to, &roots, true);
@@ -507,15 +594,41 @@ static int copy_group(struct move *move, const struct move_context *entry, uint8
     return error;
 }
 
+/* All that is at @from. */
+static int copy_all(struct move *move, const struct move_context *entry, uint8_t from)
+{
+    int error = copy_group(move, entry, from, entry->to, goes_along);
+    return error == 0 ? copy_group(move, entry, from, PLACE_HOST, stays_in_host) : error;
+}
+
+/* What cannot wait. The rest stays in host memory, or where it is: what is lost has nothing to be
+ * fetched, and what a device has that works in place is in host memory anyway. */
+static int copy_urgent(struct move *move, struct move_context *entry)
+{
+    bool healthy = entry->from != PLACE_HOST && move_source(entry) == entry->from;
+    bool in_place = is_in_place(entry->context, entry->from);
+    int error = copy_group(move, entry, entry->from, entry->to, goes_at_once);
+    if (error == 0)
+        error = copy_group(move, entry, entry->from, PLACE_HOST, stays_in_host_at_once);
+    if (error == 0 && healthy && in_place)
+        error = copy_group(move, entry, entry->from, PLACE_HOST, goes_to_host);
+    entry->stays = healthy && entry->leaves && !in_place;
+    return error;
+}
+
 int move_copy_rest(struct move *move)
 {
     int error = 0;
     for (size_t i = 0; error == 0 && i < move->context_count; i++) {
-        const struct move_context *entry = &move->contexts[i];
-        bool waits = move->on_demand && !nothing_ahead(entry);
-        error = copy_group(move, entry, entry->to, waits ? goes_at_once : goes_along);
-        if (error == 0)
-            error = copy_group(move, entry, PLACE_HOST, stays_in_host);
+        struct move_context *entry = &move->contexts[i];
+        unsigned cursor = 0;
+        uint8_t from;
+        if (waits(move, entry)) {
+            error = copy_urgent(move, entry);
+            continue;
+        }
+        while (error == 0 && (from = next_origin(move, entry, &cursor)) != PLACE_NONE)
+            error = copy_all(move, entry, from);
     }
     return error;
 }
@@ -529,8 +642,10 @@ int move_arrive(struct move *move)
     return error == 0 ? move_check(move) : error;
 }
 
-static uint64_t is_only_there(const struct move_context *entry, const struct memory *memory)
+static uint64_t is_only_there(const struct move_context *entry, const struct memory *memory,
+                              uint8_t from)
 {
+    (void)from;
     return memory_only_at(memory, entry->to);
 }
 
@@ -540,7 +655,7 @@ static int save(const struct move_context *entry)
     struct roots roots = {0};
     uint64_t bytes;
     cl_int reason = CL_SUCCESS;
-    int error = roots_collect(entry, is_only_there, false, &roots);
+    int error = roots_collect(entry, entry->from, is_only_there, false, &roots);
     struct replica_batch batch = {.context = entry->context,
                                   .from = entry->to,
                                   .to = PLACE_HOST,
@@ -560,7 +675,7 @@ int move_rescue(struct move *move, int error)
     bool lost = false;
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
-        if (!entry->made || move_source(entry) == entry->from)
+        if (!entry->made || entry->returns || move_source(entry) == entry->from)
             continue;
         struct residence *to = entry->context->at[entry->to];
         /* Not for ever: a thread may be inside a call of the lost device's driver. */

@@ -77,7 +77,12 @@ static int add_context(struct move *move, struct context *context, int seat_inde
             context->at[added.to] = made;
             gate_leave();
         } else {
-            added.made = ready_take(context, added.to) || move_take_vacant(context->at[added.to]);
+            added.returns = context_life(context, added.to) == RESIDENCE_SOURCE;
+            if (added.returns && move->request->prewarm)
+                return move_fail(move, -EBUSY, "memory that was left on %s is still on its way",
+                                 device_name(move->target));
+            added.made = added.returns || ready_take(context, added.to) ||
+                         move_take_vacant(context->at[added.to]);
         }
     }
     object_hold(context);

@@ -42,7 +42,7 @@ struct move {
     bool rehearses;        /**< Every context gets a residence of its own: move_rehearse. */
     struct spread *spread; /**< The launch that source and target did together; or NULL. Owned. */
     bool yields;           /**< To whoever waits to move. */
-    bool on_demand;        /**< Content stays in host memory at COMMIT: fetch.h. */
+    bool on_demand;        /**< Content stays where it is at COMMIT: fetch.h. */
     bool resumes;  /**< From host memory: the program may wait for it, so it is not given up. */
     bool gave_way; /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
     uint64_t paused_at;
@@ -136,7 +136,8 @@ MUST_CHECK int move_quiesce(struct move *move);
  * @ret_ns  How long the link took for it. */
 MUST_CHECK int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes,
                                uint64_t *ret_ns);
-/** True when @move, prepared, is a resume on demand: asked for, or worth it for what there is. */
+/** True when @move, prepared, is on demand: asked for, or a resume that is worth it for what there
+ *  is. */
 bool move_is_on_demand(const struct move *move);
 /** Bytes that would have to be copied if the program were stopped now. From anywhere: what others
  * do at the same time may be counted or not. */

@@ -102,12 +102,13 @@ void move_undo(struct move *move)
     (void)move_walk(move, &all);
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
-        if (!entry->made)
+        bool made = entry->made && !entry->returns;
+        entry->made = false;
+        if (!made)
             continue;
         object_hold(entry->context);
         entry->context->at[entry->to]->next = vacant;
         vacant = entry->context->at[entry->to];
-        entry->made = false;
     }
 }
 

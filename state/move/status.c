@@ -6,6 +6,7 @@
 #include "state/base/work.h"
 #include "state/memory/memory.h"
 #include "state/move/fetch.h"
+#include "state/move/source.h"
 #include "state/move/spread.h"
 #include "state/program/program.h"
 
@@ -24,6 +25,14 @@ static uint32_t busy_of(struct device *device)
     return (busy + 25) / 50 * 50;
 }
 
+static void read_sources(uint32_t seat, struct seat_status *status)
+{
+    struct source sources[PLACES];
+    status->source_count = source_read(seat, sources);
+    for (uint32_t i = 0; i < status->source_count; i++)
+        status->sources[i] = (struct source_status){sources[i].device->key, sources[i].bytes};
+}
+
 void status_seat(uint32_t index, struct seat_status *ret_status)
 {
     struct seat_status status = {0};
@@ -40,6 +49,7 @@ void status_seat(uint32_t index, struct seat_status *ret_status)
         status.last_downtime_ns = atomic_load(&seat->last_downtime_ns);
         status.pinned = pin_reason(seat);
         fetch_read(index, &status.fetched, &status.to_fetch);
+        read_sources(index, &status);
         if (goes_on)
             room_read(index, &status.room);
         if (device && goes_on) {

@@ -7,6 +7,13 @@
 #include "state/program/pace.h"
 #include "state/room/room.h"
 
+/** A device that a virtual device left on demand, with bytes of the program's that are there still,
+ *  unless another virtual device counts them. */
+struct source_status {
+    struct device_key device;
+    uint64_t bytes;
+};
+
 /** A virtual device as an operator sees it. */
 struct seat_status {
     struct device_key device; /**< Where it is; of a suspended one, where it was. */
@@ -14,8 +21,10 @@ struct seat_status {
     bool moving;
     bool lost;                  /**< The device was lost, and has not answered since. */
     uint64_t device_bytes;      /**< Bytes of memory objects held in residences on this device. */
-    uint64_t fetched, to_fetch; /**< Bytes of a resume on demand: there by now, and in all; or 0. */
-    uint64_t spilled_bytes;     /**< Of those that are in host memory for want of room there. */
+    uint64_t fetched, to_fetch; /**< Bytes left behind on demand: there by now, and in all; or 0. */
+    uint32_t source_count;
+    struct source_status sources[PLACES];
+    uint64_t spilled_bytes; /**< Of those that are in host memory for want of room there. */
     struct room_use room;
     uint32_t busy;  /**< Thousandths of its time, of late, that a thread waited for the device. */
     uint32_t moves; /**< Completed ones, suspends and resumes included. */

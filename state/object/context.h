@@ -126,11 +126,24 @@ static inline bool context_is_inhabited(const struct context *context, uint8_t p
             inhabited || atomic_load_explicit(&context->place[i], memory_order_relaxed) == place;
     return inhabited;
 }
-/** True when what is in @place can be read, and stays. A place that a mover prepares is none. */
+/** What becomes of the residence in @place; RESIDENCE_DRAINING where there is none. */
+static inline enum residence_life context_life(const struct context *context, uint8_t place)
+{
+    return place < PLACES && context->at[place]
+               ? (enum residence_life)atomic_load_explicit(&context->at[place]->life,
+                                                           memory_order_acquire)
+               : RESIDENCE_DRAINING;
+}
+/** True when commands run in @place. One that a mover prepares, or left on demand, is none. */
 static inline bool context_lives(const struct context *context, uint8_t place)
 {
-    return place < PLACES && context->at[place] &&
-           atomic_load_explicit(&context->at[place]->life, memory_order_acquire) == RESIDENCE_LIVE;
+    return context_life(context, place) == RESIDENCE_LIVE;
+}
+/** True when what is in @place can be read, and stays for as long as it is needed. */
+static inline bool context_is_readable(const struct context *context, uint8_t place)
+{
+    enum residence_life life = context_life(context, place);
+    return life == RESIDENCE_LIVE || life == RESIDENCE_SOURCE;
 }
 /** One context's part in a move of one of its seats: what the classes of its objects are told. */
 struct move_context {
@@ -139,13 +152,16 @@ struct move_context {
     uint8_t from, to; /**< Places; PLACE_HOST for a suspended seat, PLACE_HOST to suspend. */
     bool made;        /**< The target residence is ours: it was made for this move. */
     bool leaves;      /**< No other seat of the context stays in `from`. */
+    bool stays;       /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */
+    bool returns;     /**< `to`, `made` like any other, has content that some seat left there. */
     char reason[256]; /**< Why an object cannot be used at `to`; else empty. */
     bool drained; /**< COMMIT: nothing copies any more while host memory is taken from `from`. */
 };
 /** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
 static inline bool move_carries_maps(const struct move_context *move)
 {
-    return move->to != PLACE_HOST && move->made && (move->leaves || move->from == PLACE_HOST);
+    return move->to != PLACE_HOST && move->made && !move->returns &&
+           (move->leaves || move->from == PLACE_HOST);
 }
 /** Another virtual device lives at `to`, and the program runs: it makes real objects there itself
  *  when it first uses them. Those that are missing then are made with the gate closed. */

@@ -17,6 +17,7 @@
 #define PLACE_NONE 0xff   /**< Suspended: nowhere. */
 
 struct context;
+struct seat;
 
 /** What a device does with CL_MEM_USE_HOST_PTR: tried out by its first residence. */
 enum host_ptr {
@@ -29,6 +30,8 @@ enum host_ptr {
 enum residence_life {
     RESIDENCE_PREPARING, /**< A mover, or who makes its context, makes it. */
     RESIDENCE_LIVE,      /**< Of a context: commands run there. */
+    RESIDENCE_SOURCE,    /**< Its virtual device left it on demand: nothing runs there, and what is
+                              not fetched yet is read there (move/fetch.h). */
     RESIDENCE_DRAINING,  /**< No object refers to it any more: it goes with its last reference. */
     RESIDENCE_LOST,      /**< Its device is gone, for good (lost.h). */
 };
@@ -69,7 +72,8 @@ struct residence {
     struct device *device;
     const cl_icd_dispatch *_Atomic cl; /**< Its driver's; once lost, one that reaches no driver. */
     _Atomic uint8_t life;              /**< enum residence_life. */
-    struct context *_Atomic notified;  /**< Who hears what the driver reports; or NULL. */
+    struct seat *left_by;             /**< On demand, and not released since; or NULL. By movers. */
+    struct context *_Atomic notified; /**< Who hears what the driver reports; or NULL. */
     cl_context context;
     cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
     struct group_limits groups;

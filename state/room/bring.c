@@ -35,8 +35,8 @@ struct marker {
 
 /* At a time at least this part of what it may have there is freed. */
 #define SPILL_SHARE 16
-/* A command names a few bytes of an object that was spilled, the next one those behind them: so
- * many come at once, whose copying takes about as long as the rest of it. */
+/* A command names a few bytes of an object that was spilled, or left on demand, the next one those
+ * behind them: so many come at once, whose copying takes about as long as the rest of it. */
 #define BRING_WORTH ((size_t)1 << 20)
 /* So often one command goes on by spilling after it was told to. */
 #define SPILLS_MAX 8
@@ -67,9 +67,10 @@ static void finish(struct bringing *b)
 
 static uint8_t holder_of(const struct memory *root, const struct extent *extent)
 {
-    uint8_t place = context_lives(root->context, extent->writer) ? extent->writer : PLACE_HOST;
+    const struct context *context = root->context;
+    uint8_t place = context_is_readable(context, extent->writer) ? extent->writer : PLACE_HOST;
     for (uint8_t i = 0; place == PLACE_HOST && i < PLACES; i++)
-        if (root->real[i] && (extent->latest & (1u << i)) && context_lives(root->context, i))
+        if (root->real[i] && (extent->latest & (1u << i)) && context_is_readable(context, i))
             place = i;
     return place;
 }
@@ -266,7 +267,7 @@ static cl_int copy_from(const struct bringing *b, const struct absent *absent, u
     struct range range = absent->range;
     cl_int error = CL_SUCCESS;
     uint64_t bytes = 0;
-    if (from == PLACE_HOST) {
+    if (from == PLACE_HOST || context_life(b->context, from) == RESIDENCE_SOURCE) {
         range.begin -= range.begin % BRING_WORTH;
         range.end += BRING_WORTH - 1 - (range.end - 1) % BRING_WORTH;
         range.end = range.end < root->size ? range.end : root->size;

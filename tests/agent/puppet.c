@@ -88,6 +88,21 @@ void puppet_send(struct puppet *puppet, struct frame *frame)
     send_to(puppet->fd, frame);
 }
 
+static void put_source(const struct puppet_seat *seat, struct frame *frame)
+{
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    frame_array(frame, "sources");
+    if (seat->source) {
+        key_of(seat->source, key);
+        frame_map(frame, NULL);
+        frame_string(frame, "device", key);
+        frame_u64(frame, "bytes", seat->source_bytes);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
 static void put_seats(const struct puppet *puppet, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];
@@ -106,6 +121,9 @@ static void put_seats(const struct puppet *puppet, struct frame *frame)
         frame_u64(frame, "wanted", seat->wanted);
         frame_u64(frame, "least", seat->least);
         frame_u64(frame, "spilled", seat->spilled);
+        frame_u64(frame, "fetched", seat->fetched);
+        frame_u64(frame, "to_fetch", seat->to_fetch);
+        put_source(seat, frame);
         frame_u64(frame, "busy", puppet->busy);
         frame_u64(frame, "moves", puppet->moved);
         frame_u64(frame, "last_downtime_ns", puppet->downtime_ns);

@@ -39,6 +39,9 @@ struct puppet_seat {
     bool suspended;
     bool lost; /**< It says that its device is gone. */
     uint64_t granted, held, wanted, least, spilled;
+    const char *source;         /**< "kind:name" of what it left on demand, or NULL. */
+    uint64_t source_bytes;      /**< What it has there still. */
+    uint64_t fetched, to_fetch; /**< As it says. */
 };
 
 struct puppet {

@@ -120,7 +120,8 @@ def report(options, devices, want, got, mover, seconds, checker):
     counts = ", ".join(f"{n} {what}" for what, n in mover.counts.items() if n)
     print(f"chaos: {' '.join(options.program)}")
     print(f"  seed {options.seed}, devices {' '.join(devices)}, {seconds:.1f} s")
-    print(f"  moves: {counts or 'none'}; {mover.suspends} suspended and resumed")
+    print(f"  moves: {counts or 'none'}; {mover.suspends} suspended and resumed, "
+          f"{mover.on_demand} moved on demand")
     if options.spread:
         print(f"  spread: {mover.spread_launches} launches, {mover.spread_items} work-items")
     if mover.downtimes:
@@ -169,8 +170,8 @@ def main(argv):
         if options.summary:
             with open(options.summary, "w", encoding="utf-8") as file:
                 json.dump({"seed": options.seed, "moves": mover.moves(),
-                           "suspends": mover.suspends, "failed": mover.counts["rolled back"],
-                           "differences": wrong}, file)
+                           "suspends": mover.suspends, "on_demand": mover.on_demand,
+                           "failed": mover.counts["rolled back"], "differences": wrong}, file)
         if options.keep:
             print(f"  kept in {lab.folder}")
     return 1 if wrong else 0

@@ -228,7 +228,7 @@ class Mover(threading.Thread):
         self.stop_asked = threading.Event()
         self.counts = {outcome: 0 for outcome in OUTCOMES.values()}
         self.last = "none"
-        self.suspends = 0
+        self.suspends = self.on_demand = 0
         self.downtimes = []
         self.reasons = {}
 
@@ -308,10 +308,13 @@ class Mover(threading.Thread):
                 status, answer = self.lab.control("resume", app, target, how, "--json")
                 self._note("resume", target, status, answer)
                 return target if status == DONE else at
-        how = self.random.choice(([], ["--non-blocking"]))
+        # Some of those on demand so slowly that the next one finds most of it left behind.
+        how = self.random.choice(([], ["--non-blocking"], ["--on-demand"],
+                                  ["--on-demand", "--bandwidth", "256KiB"]))
         status, answer = self.lab.control("move", app, target, "--timeout", str(self.timeout), *how,
                                           "--json")
         self._note("move", target, status, answer)
+        self.on_demand += status == DONE and "--on-demand" in how
         self.stop_asked.wait(pause)
         return target if status == DONE else at
 

@@ -102,19 +102,39 @@ void grants_tick(struct agent *agent)
 
 /* ---- what programs say of what they have ---- */
 
-static uint32_t device_of(struct agent *agent, const struct program_device *seat)
+static uint32_t device_named(struct agent *agent, const struct device_key *key)
 {
     const struct device_names *names = &agent->devices.names;
     uint32_t device;
 
     /* Also one that is not listed any more: the program has it all the same. */
-    for (size_t i = 0; seat->has_device && !seat->suspended && i < names->count; i++) {
-        if (device_key_equal(&names->names[i].key, &seat->device)) {
+    for (size_t i = 0; i < names->count; i++) {
+        if (device_key_equal(&names->names[i].key, key)) {
             return ledger_device(&agent->ledger, names->names[i].name, &device) ? LEDGER_NONE
                                                                                 : device;
         }
     }
     return LEDGER_NONE;
+}
+
+static uint32_t device_of(struct agent *agent, const struct program_device *seat)
+{
+    return seat->has_device && !seat->suspended ? device_named(agent, &seat->device) : LEDGER_NONE;
+}
+
+/** What it left on demand it holds there still. */
+static void place_sources(struct agent *agent, struct program_device *seat, bool exists)
+{
+    for (uint32_t i = 0; i < PROGRAM_SOURCES_MAX; i++) {
+        struct program_source *source = &seat->sources[i];
+        bool holds = exists && i < seat->source_count;
+        uint32_t device = holds ? device_named(agent, &source->device) : LEDGER_NONE;
+        if (device == source->account.device && (!holds || source->bytes == source->account.held))
+            continue;
+        ledger_place(&agent->ledger, &source->account, device);
+        ledger_set_held(&agent->ledger, &source->account, source->bytes);
+        agent->changed = true;
+    }
 }
 
 static void place(struct agent *agent, struct program_device *seat)
@@ -192,6 +212,7 @@ static void update(struct agent *agent, struct program *program)
 
     for (uint32_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         struct program_device *seat = &program->seats[i];
+        place_sources(agent, seat, i < program->seat_count);
         if (i >= program->seat_count) {
             ledger_place(ledger, &seat->account, LEDGER_NONE);
             continue;

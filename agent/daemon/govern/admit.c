@@ -32,6 +32,20 @@ static bool may_spill(const struct program *program, unsigned seats)
     return may;
 }
 
+/** What @program left there on demand: it is there already, if it goes back. */
+static uint64_t left_behind(const struct program *program, uint32_t device)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < program->seat_count; i++) {
+        for (uint32_t j = 0; j < program->seats[i].source_count; j++) {
+            const struct ledger_account *account = &program->seats[i].sources[j].account;
+            bytes += account->device == device ? account->held : 0;
+        }
+    }
+    return bytes;
+}
+
 /** Who has how much of it: "enc 1.0 GiB, render 512.0 MiB". */
 static void list_users(const struct agent *agent, const struct program *but, uint32_t device,
                        char *ret, size_t size)
@@ -40,7 +54,7 @@ static void list_users(const struct agent *agent, const struct program *but, uin
 
     ret[0] = '\0';
     for (const struct program *program = agent->programs; program; program = program->next) {
-        uint64_t bytes = 0;
+        uint64_t bytes = left_behind(program, device);
         char text[32];
         for (size_t i = 0; i < program->seat_count; i++) {
             const struct ledger_account *account = &program->seats[i].account;
@@ -127,7 +141,8 @@ int admit_request(struct agent *agent, struct request *request,
         wanted += want;
         least += program->seats[i].least < want ? program->seats[i].least : want;
     }
-    uint64_t room = ledger_free(device), quota = program->policy.quota;
+    uint64_t room = ledger_free(device) + (seats ? left_behind(program, index) : 0);
+    uint64_t quota = program->policy.quota;
     bool spills = may_spill(program, seats);
     room = spills && room > quota ? quota : room;
     if (wanted > room && (!spills || least > room)) {

@@ -34,6 +34,7 @@ void report_plain(struct peer *client, const struct program *program, const char
     frame_u64(&frame, "total_ns", 0);
     frame_u64(&frame, "downtime_ns", 0);
     frame_u64(&frame, "bytes", 0);
+    frame_u64(&frame, "left", 0);
     frame_u64(&frame, "rounds", 0);
     frame_u64(&frame, "predicted_ns", 0);
     frame_array(&frame, "seats");
@@ -52,9 +53,9 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 }
 
 /** What became of a seat that was tried, or of all together. */
-static const char *const outcome[] = {"seat",    "result",  "reached",     "reason",
-                                      "already", "lasting", "total_ns",    "downtime_ns",
-                                      "bytes",   "rounds",  "predicted_ns"};
+static const char *const outcome[] = {"seat",    "result",  "reached",  "reason",
+                                      "already", "lasting", "total_ns", "downtime_ns",
+                                      "bytes",   "left",    "rounds",   "predicted_ns"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)

@@ -72,6 +72,27 @@ static void describe_governed(const struct agent *agent, const struct program *p
     frame_string(frame, "why", program->governed.why);
 }
 
+/** The name of a device, or where it is not listed what its driver says. */
+static const char *name_of(const struct agent *agent, const struct device_key *key)
+{
+    const struct inventory_entry *entry = device_by_key(&agent->devices.inventory, key);
+
+    return entry ? entry->name : key->device;
+}
+
+static void describe_sources(const struct agent *agent, const struct program_device *seat,
+                             struct frame *frame)
+{
+    frame_array(frame, "sources");
+    for (uint32_t i = 0; i < seat->source_count; i++) {
+        frame_map(frame, NULL);
+        frame_string(frame, "device", name_of(agent, &seat->sources[i].device));
+        frame_u64(frame, "device_bytes", seat->sources[i].bytes);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
 static void describe_seat(const struct agent *agent, const struct program_device *seat,
                           size_t index, struct frame *frame)
 {
@@ -92,19 +113,16 @@ static void describe_seat(const struct agent *agent, const struct program_device
     frame_u64(frame, "spilled_bytes", seat->spilled);
     frame_u64(frame, "fetched_bytes", seat->fetched);
     frame_u64(frame, "to_fetch_bytes", seat->to_fetch);
+    describe_sources(agent, seat, frame);
     frame_end(frame);
 }
 
-/** Names of devices, as the driver says them where they are not listed. */
 static void describe_ready(const struct agent *agent, const struct program *program,
                            struct frame *frame)
 {
     frame_array(frame, "ready");
-    for (size_t i = 0; i < program->ready_count; i++) {
-        const struct device_key *key = &program->ready[i].device;
-        const struct inventory_entry *entry = device_by_key(&agent->devices.inventory, key);
-        frame_string(frame, NULL, entry ? entry->name : key->device);
-    }
+    for (size_t i = 0; i < program->ready_count; i++)
+        frame_string(frame, NULL, name_of(agent, &program->ready[i].device));
     frame_end(frame);
 }
 
@@ -149,7 +167,8 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_end(frame);
 }
 
-/** True when a seat of @program is on the device; all that are there take @ret_bytes of it. */
+/** True when a seat of @program is on the device, or left something there; that takes @ret_bytes.
+ */
 static bool uses(const struct program *program, const struct device_key *key, uint64_t *ret_bytes)
 {
     bool any = false;
@@ -160,6 +179,11 @@ static bool uses(const struct program *program, const struct device_key *key, ui
         if (seat->has_device && !seat->suspended && device_key_equal(&seat->device, key)) {
             *ret_bytes += seat->device_bytes;
             any = true;
+        }
+        for (uint32_t j = 0; j < seat->source_count; j++) {
+            bool left = device_key_equal(&seat->sources[j].device, key);
+            *ret_bytes += left ? seat->sources[j].bytes : 0;
+            any = any || left;
         }
     }
     return any;

@@ -80,6 +80,23 @@ static uint64_t bytes_of(const msgpack_object *map, const char *key, uint64_t fa
     return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
 }
 
+static void take_sources(struct program_device *seat, const msgpack_object *map)
+{
+    const msgpack_object *items;
+    size_t count = field_array(map, "sources", &items);
+    char key[DEVICE_KEY_TEXT_MAX];
+
+    seat->source_count = 0;
+    for (size_t i = 0; i < count && seat->source_count < PROGRAM_SOURCES_MAX; i++) {
+        struct program_source *source = &seat->sources[seat->source_count];
+        if (!field_string(&items[i], "device", key, sizeof(key)) ||
+            device_key_parse(key, &source->device))
+            continue;
+        source->bytes = bytes_of(&items[i], "bytes", 0);
+        seat->source_count++;
+    }
+}
+
 static void take_seat(struct program *program, size_t index, const msgpack_object *map)
 {
     struct program_device *seat = &program->seats[index];
@@ -114,6 +131,7 @@ static void take_seat(struct program *program, size_t index, const msgpack_objec
     seat->fetched = bytes_of(map, "fetched", 0);
     if (seat->fetched > seat->to_fetch)
         seat->fetched = seat->to_fetch;
+    take_sources(seat, map);
     uint64_t busy = field_u64(map, "busy", 0);
     seat->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }

@@ -19,16 +19,22 @@ void program_open(struct agent *agent, struct program *program)
     program->policy.ways = (1u << POLICY_WAYS) - 1;
     program->policy.quota = LEDGER_NO_LIMIT;
     for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
-        ledger_open(&agent->ledger, &program->seats[i].account);
-        program->seats[i].only = LEDGER_NONE;
+        struct program_device *seat = &program->seats[i];
+        ledger_open(&agent->ledger, &seat->account);
+        for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
+            ledger_open(&agent->ledger, &seat->sources[j].account);
+        seat->only = LEDGER_NONE;
     }
 }
 
 void program_close(struct agent *agent, struct program *program)
 {
     agent->events->program_removed(agent, program);
-    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++)
+    for (size_t i = 0; i < PROTOCOL_SEATS_MAX; i++) {
         ledger_close(&agent->ledger, &program->seats[i].account);
+        for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
+            ledger_close(&agent->ledger, &program->seats[i].sources[j].account);
+    }
     agent->changed = true;
 }
 

@@ -6,6 +6,16 @@
 #include "policy/decide.h"
 #include "policy/reseat.h"
 
+/** Devices that one virtual device may have left on demand at once, at most. */
+#define PROGRAM_SOURCES_MAX 8
+
+/** A device that a virtual device left on demand, with memory of the program's still. */
+struct program_source {
+    struct device_key device;
+    uint64_t bytes;
+    struct ledger_account account; /**< What it holds there. */
+};
+
 /** One virtual device of a program, and what the program last said of it. */
 struct program_device {
     bool has_device;
@@ -19,11 +29,13 @@ struct program_device {
     char pinned[256];
     uint64_t wanted, least, granted, peak, spilled; /**< Bytes, as the program says. */
     uint64_t wanted_peak;       /**< The most that it wanted, on a device or spilled. */
-    uint64_t fetched, to_fetch; /**< Of a resume on demand: there by now, and in all; or 0. */
-    uint32_t busy;              /**< Thousandths. */
-    bool tells_grants;          /**< It knows of grants, ... */
-    bool limited;               /**< and says what it was granted: it keeps to that. */
-    bool arrived;               /**< It said that it is where its account is on the way to. */
+    uint64_t fetched, to_fetch; /**< Left behind on demand: there by now, and in all; or 0. */
+    uint32_t source_count;      /**< Of `sources`; the other accounts there are on no device. */
+    struct program_source sources[PROGRAM_SOURCES_MAX];
+    uint32_t busy;     /**< Thousandths. */
+    bool tells_grants; /**< It knows of grants, ... */
+    bool limited;      /**< and says what it was granted: it keeps to that. */
+    bool arrived;      /**< It said that it is where its account is on the way to. */
     struct ledger_account account;
     uint64_t exchanged_ms; /**< When a grant last went to it or came back. */
     uint64_t granted_ms;   /**< When it last got memory that it had asked for. */

@@ -596,3 +596,40 @@ Test(memory, who_waits_is_told_that_the_agent_is_there)
     cr_assert_eq(b->answers, 0);
     cr_assert_eq(a->alive, 0);
 }
+
+/** Nobody else is given it, who left it may go back to it, and a drain waits for its end. */
+Test(memory, what_a_move_on_demand_left_behind_counts_where_it_is)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    begin_with("256MiB");
+    struct puppet *a = start("a", "gpu:one", ""), *b = start("b", "gpu:larger", "");
+    struct puppet_seat *seat = &a->seats[0];
+
+    a->move = b->move = RESULT_DONE;
+
+    cr_assert(puppet_allocate(a, 200 * MIB, SOON));
+    cr_assert(puppet_allocate(b, 100 * MIB, SOON));
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--on-demand")->status, 0);
+    seat->source = "gpu:one";
+    seat->source_bytes = seat->to_fetch = 200 * MIB;
+    seat->fetched = 50 * MIB;
+    puppet_say(a);
+    cr_assert(devices_come_to("gpu0", "used_bytes", 200 * MIB, SOON));
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 200 * MIB);
+    const char *ps = PUPPETS_RESEAT("ps")->out;
+    cr_assert(strstr(ps, "running, 50.0 MiB of 200 MiB fetched from gpu0"), "%s", ps);
+    const struct result *result = PUPPETS_RESEAT("move", "b", "gpu0");
+    cr_assert_eq(result->status, 4, "%s", result->err);
+    cr_assert(strstr(result->err, "beside a 200 MiB"), "%s", result->err);
+    /* Back to where it has most of it. */
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--on-demand")->status, 0);
+    puppet_say(a);
+    cr_assert(devices_come_to("gpu0", "used_bytes", 200 * MIB, SOON));
+    seat->source = NULL;
+    seat->fetched = seat->to_fetch = 0;
+    puppet_say(a);
+    cr_assert(devices_come_to("gpu0", "used_bytes", 0, SOON));
+    cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
+    cr_assert_eq(PUPPETS_RESEAT("move", "b", "gpu0")->status, 0);
+}

@@ -175,6 +175,8 @@ Test(moving, a_downtime_and_a_bandwidth_are_asked_for_or_configured)
         RESEAT("move", "app", "gpu0", "--json", "--max-downtime", "20", "--bandwidth", "3MiB"),
         "move", 20, 3 << 20, 10);
     expect_asked(RESEAT("move", "app", "cpu1", "--json", "--non-blocking"), "move", 70, 0, 120);
+    expect_asked(RESEAT("move", "app", "gpu0", "--json", "--on-demand"), "move", 70, 0, 21);
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--on-demand", "--non-blocking")->status, 2);
     expect_asked(RESEAT("suspend", "app", "--json", "--max-downtime", "1"), "suspend", 1, 0, 10);
     expect_asked(RESEAT("resume", "app", "--json", "--on-demand"), "resume", 70, 0, 21);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);

@@ -188,10 +188,10 @@ static void do_move(struct play *p)
     if (to && !status.suspended && strcmp(status.device.device, to) == 0)
         return;
     snprintf(p->last, sizeof(p->last), "move to %s", to ? to : "host memory");
-    const struct move_request request = {.target = to ? engine_rig_key(&p->rig, to) : NULL,
-                                         .fetch =
-                                             p->on_demand ? MOVE_FETCH_ON_DEMAND : MOVE_FETCH_WHOLE,
-                                         .bandwidth = pick(p, 2) ? 0 : 100000};
+    const struct move_request request = {
+        .target = to ? engine_rig_key(&p->rig, to) : NULL,
+        .fetch = p->on_demand && pick(p, 4) != 0 ? MOVE_FETCH_ON_DEMAND : MOVE_FETCH_WHOLE,
+        .bandwidth = pick(p, 2) ? 0 : 100000};
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s: %s", p->last, report.reason);
     p->suspended = to == NULL;
@@ -291,6 +291,11 @@ Test(r1, some_replica_holds_the_latest_bytes_while_they_are_fetched)
 Test(r1, some_replica_holds_the_latest_bytes_while_they_are_fetched_in_another_order)
 {
     play(20261123, true);
+}
+
+Test(r1, some_replica_holds_the_latest_bytes_while_they_are_fetched_in_a_third_order)
+{
+    play(20261124, true);
 }
 
 /* A context of two virtual devices, on two real ones. */

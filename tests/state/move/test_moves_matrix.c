@@ -26,6 +26,7 @@ struct variant {
     const char *armed;
     int error;
     bool first; /* which measures the devices as well */
+    enum move_fetch fetch;
 };
 
 /*
@@ -95,6 +96,7 @@ static void try_move(struct attempt *try, uint64_t k)
     struct emu_shared *emu = try->rig->emu;
     struct move_request request = {
         .target = variant->to ? engine_rig_key(try->rig, variant->to) : NULL,
+        .fetch = variant->fetch,
         .progress = note_phase,
         .data = try,
     };
@@ -265,11 +267,17 @@ static const struct variant variants[] = {
     {"move, target vanishes", "one", "two", "two", EMU_ERROR_VANISH, false},
     {"move, source fails", "one", "two", "one", EMU_ERROR_NATURAL, false},
     {"first move, target fails", "one", "two", "two", EMU_ERROR_NATURAL, true},
+    {"on demand, target fails", "one", "two", "two", EMU_ERROR_NATURAL, false,
+     MOVE_FETCH_ON_DEMAND},
+    {"on demand, target vanishes", "one", "two", "two", EMU_ERROR_VANISH, false,
+     MOVE_FETCH_ON_DEMAND},
+    {"on demand, source fails", "one", "two", "one", EMU_ERROR_NATURAL, false,
+     MOVE_FETCH_ON_DEMAND},
     {"suspend, source fails", "one", NULL, "one", EMU_ERROR_NATURAL, false},
     {"resume, target fails", NULL, "two", "two", EMU_ERROR_NATURAL, false},
     {"resume, target vanishes", NULL, "two", "two", EMU_ERROR_VANISH, false},
 };
-#define MOVES 4 /* the others begin or end in host memory */
+#define MOVES 7 /* the others begin or end in host memory */
 
 struct shard {
     uint32_t variant, first;

@@ -1,5 +1,6 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,52 @@ Test(seats, what_one_does_goes_on_while_the_other_is_suspended)
         OK(clReleaseKernel(kernel));
         OK(clReleaseMemObject(more));
     }
+    duo_close(&d);
+}
+
+/* Wherever the bytes are that one left on demand: the other uses them, comes to where they are, or
+ * has them fetched. */
+Test(seats, what_one_left_on_demand_is_there_for_both, .timeout = 300)
+{
+    static struct duo d;
+    unsigned seed = 20261124, on_demand = 0;
+    duo_open(&d, config);
+    for (unsigned step = 0; step < 300; step++) {
+        cl_uint on = (cl_uint)rand_r(&seed) % SEATS_USED, what = (cl_uint)rand_r(&seed) % 6;
+        char when[64];
+        snprintf(when, sizeof(when), "step %u", step);
+        if (what < 3) {
+            struct move_request request = {
+                .target = engine_rig_key(&d.rig, places[rand_r(&seed) % 3]),
+                .seat = on,
+                .fetch = what < 2 ? MOVE_FETCH_ON_DEMAND : MOVE_FETCH_AUTO,
+                .bandwidth = rand_r(&seed) % 2 ? 0 : 4096};
+            struct move_report report;
+            if (device_key_equal(&atomic_load(&the_seats[on]->device)->key, request.target))
+                continue;
+            move_run(&request, &report);
+            cr_assert_eq(report.result, MOVE_DONE, "%s: %s", when, report.reason);
+            on_demand += report.left != 0;
+        } else if (what == 3) {
+            add_to(&d, on, d.buffer, 0, WORDS, step, NULL, NULL);
+        } else {
+            cl_uint half = what - 4;
+            add_to(&d, on, d.halves[half], half * HALF, HALF, step, NULL, NULL);
+        }
+        OK(clFinish(d.queues[on]));
+        if (step % 7 == 0)
+            check(&d, on, when);
+    }
+    cr_assert_gt(on_demand, 20);
+    for (cl_uint i = 0; i < SEATS_USED; i++) {
+        if (atomic_load(&the_seats[i]->device) != d.rig.devices[0])
+            moves(&d, i, d.rig.devices[0]->key.device);
+        check(&d, i, "at last");
+    }
+    for (unsigned i = 1; i < d.rig.device_count; i++)
+        cr_assert(engine_rig_empties(&d.rig, d.rig.devices[i]->key.device), "%s: %s",
+                  d.rig.devices[i]->key.device,
+                  engine_rig_alive(&d.rig, d.rig.devices[i]->key.device));
     duo_close(&d);
 }
 

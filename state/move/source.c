@@ -1,0 +1,164 @@
+#include "state/move/source.h"
+
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/command/command.h"
+#include "state/memory/memory.h"
+
+/* For who looks on: devices, by seat. */
+static struct device *_Atomic told[SEATS][PLACES];
+
+/* Lost or not. */
+static bool is_source(const struct context *context, uint8_t place, const struct seat *seat)
+{
+    return context->at[place] && context->at[place]->left_by == seat;
+}
+
+uint32_t source_places(const struct seat *seat, const struct context *context)
+{
+    uint32_t sources = 0;
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (is_source(context, place, seat) && context_life(context, place) == RESIDENCE_SOURCE)
+            sources |= 1u << place;
+    return sources;
+}
+
+/* The next context of @seat, held. */
+static struct context *next_context(const struct seat *seat, uintptr_t *cursor)
+{
+    struct context *context;
+    while ((context = object_next(OBJECT_CONTEXT, cursor)) && context_seat_index(context, seat) < 0)
+        object_unhold(context);
+    return context;
+}
+
+bool source_any(const struct seat *seat)
+{
+    bool has = false;
+    uintptr_t cursor = 0;
+    struct context *context;
+    for (; (context = next_context(seat, &cursor)); object_unhold(context))
+        has = has || source_places(seat, context) != 0;
+    return has;
+}
+
+void source_tell(const struct seat *seat)
+{
+    struct device *devices[PLACES] = {0};
+    size_t count = 0;
+    uintptr_t cursor = 0;
+    struct context *context;
+    for (; (context = next_context(seat, &cursor)); object_unhold(context))
+        for (uint8_t place = 0; place < PLACES; place++) {
+            size_t i = 0;
+            if (!is_source(context, place, seat))
+                continue;
+            while (i < count && devices[i] != context->at[place]->device)
+                i++;
+            if (i == count && count < PLACES)
+                devices[count++] = context->at[place]->device;
+        }
+    for (size_t i = 0; i < PLACES; i++)
+        atomic_store(&told[seat->index][i], devices[i]);
+}
+
+/* Some virtual device is there, or one before @seat tells of it. */
+static bool is_told(const struct device *device, uint32_t seat)
+{
+    bool is = false;
+    for (uint32_t i = 0; i < the_seat_count; i++)
+        is = is || atomic_load(&the_seats[i]->device) == device;
+    for (uint32_t i = 0; i < seat; i++)
+        for (size_t j = 0; j < PLACES; j++)
+            is = is || atomic_load(&told[i][j]) == device;
+    return is;
+}
+
+uint32_t source_read(uint32_t seat, struct source ret_sources[PLACES])
+{
+    uint32_t count = 0;
+    for (size_t i = 0; seat < SEATS && i < PLACES; i++) {
+        struct device *device = atomic_load(&told[seat][i]);
+        if (device)
+            ret_sources[count++] = (struct source){
+                device, is_told(device, seat) ? 0 : atomic_load(&device->account.held)};
+    }
+    return count;
+}
+
+/* Bytes of @context's objects that @place alone has; PLACE_NONE: that are nowhere any more. Gate
+ * closed. */
+static uint64_t only_at(const struct context *context, uint8_t place)
+{
+    uint64_t bytes = 0;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (memory->context == context && memory->root == memory)
+            bytes += memory_only_at(memory, place);
+    return bytes;
+}
+
+/* Some object was made over host memory there, which nothing may copy to or from as it goes. */
+static bool is_over_host(const struct context *context, uint8_t place)
+{
+    bool over_host = false;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        over_host = over_host || (memory->context == context && (memory->backed & (1u << place)));
+    return over_host;
+}
+
+/* What it has has gone to others, or with it. */
+static void vacate(struct context *context, uint8_t place)
+{
+    struct residence *residence = context->at[place];
+    struct move_context leaving = {
+        .context = context, .seat_index = -1, .from = place, .to = PLACE_HOST, .leaves = true};
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    leaving.drained = is_over_host(context, place) && queue_drain_siblings(residence);
+    if (residence_reserve(residence, object_count(OBJECT_MEMORY)) != 0)
+        log_info("objects are released with the program stopped, for want of memory");
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (memory->context == context)
+            object_classes[OBJECT_MEMORY]->vacate(&memory->object, &leaving, place);
+    if (residence_is_lost(residence) && only_at(context, PLACE_NONE) != 0)
+        log_warn("what was not fetched from %s yet is lost with it: %llu bytes",
+                 device_name(residence->device), (unsigned long long)only_at(context, PLACE_NONE));
+}
+
+void source_release(const struct seat *seat, struct context *context, struct residence **list)
+{
+    for (uint8_t place = 0; place < PLACES; place++) {
+        struct residence *residence = context->at[place];
+        if (!is_source(context, place, seat) ||
+            (!residence_is_lost(residence) && only_at(context, place) != 0))
+            continue;
+        vacate(context, place);
+        residence->left_by = NULL;
+        residence_lives(residence, RESIDENCE_DRAINING);
+        context->at[place] = NULL;
+        residence->next = *list;
+        *list = residence;
+    }
+}
+
+void source_release_all(const struct seat *seat, struct residence **list)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    for (; (context = next_context(seat, &cursor)); object_unhold(context))
+        source_release(seat, context, list);
+}
+
+/* What is there is nobody's to read in a child, whose drivers are gone. */
+static void in_child(void)
+{
+    for (size_t seat = 0; seat < SEATS; seat++)
+        for (size_t i = 0; i < PLACES; i++)
+            atomic_store(&told[seat][i], NULL);
+}
+
+FORK_PART = {.rank = FORK_TABLE, .in_child = in_child};
