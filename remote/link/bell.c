@@ -117,9 +117,10 @@ static int sleep_until(struct bell *bell, uint64_t until_ns)
 static int over(struct bell_peer *peer, uint64_t deadline_ns, uint64_t now, uint64_t *look_ns,
                 uint64_t *look_pause)
 {
-    if (atomic_load(&peer->gone) || (now >= *look_ns && bell_peer_is_gone(peer)))
-        return -EPIPE;
-    if (deadline_ns != 0 && now >= deadline_ns)
+    int err = now >= *look_ns ? bell_peer_look(peer) : atomic_load(&peer->ended);
+    if (err != 0)
+        return err;
+    if (now >= deadline_ns)
         return -ETIMEDOUT;
     if (now >= *look_ns) {
         *look_pause = *look_pause < LOOK_MOST_NS / 2 ? 2 * *look_pause : LOOK_MOST_NS;
@@ -146,9 +147,7 @@ int bell_wait(struct bell_waiter *waiter, bool (*there)(void *data), void *data,
             return is_there ? 0 : err;
         }
         waiter->slept++;
-        unwoken =
-            sleep_until(bell, deadline_ns != 0 && deadline_ns < look_ns ? deadline_ns : look_ns) ==
-            ETIMEDOUT;
+        unwoken = sleep_until(bell, deadline_ns < look_ns ? deadline_ns : look_ns) == ETIMEDOUT;
     }
 }
 
@@ -159,19 +158,18 @@ void bell_ring_slow(struct bell *bell)
         syscall(SYS_futex, &bell->sleeps, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void bell_peer_gone(struct bell_peer *peer)
+void bell_peer_end(struct bell_peer *peer, int err)
 {
-    atomic_store(&peer->gone, true);
+    int none = 0;
+    atomic_compare_exchange_strong(&peer->ended, &none, err);
 }
 
-bool bell_peer_is_gone(struct bell_peer *peer)
+int bell_peer_look(struct bell_peer *peer)
 {
     struct pollfd socket = {.fd = owned_fd(&peer->socket), .events = POLLRDHUP};
-    if (atomic_load(&peer->gone))
-        return true;
-    /* Without the socket nobody could tell; the program has closed it. */
-    if (socket.fd < 0 ||
-        (poll(&socket, 1, 0) > 0 && (socket.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL))))
-        bell_peer_gone(peer);
-    return atomic_load(&peer->gone);
+    const short over = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
+    /* Without the socket, which the program has closed, nobody could tell. */
+    if (socket.fd < 0 || (poll(&socket, 1, 0) > 0 && (socket.revents & over)))
+        bell_peer_end(peer, -EPIPE);
+    return atomic_load(&peer->ended);
 }

@@ -27,7 +27,7 @@ struct bell {
 /** Who is at the other end. Outlives all waits. */
 struct bell_peer {
     struct owned socket; /**< Hangs up with it, however it ends. */
-    atomic_bool gone;    /**< Set once. */
+    atomic_int ended;    /**< Why nothing more is to be waited for: -errno, set once; or 0. */
 };
 
 /**
@@ -59,8 +59,9 @@ void bell_waiter_init(struct bell_waiter *waiter, struct bell *bell, struct bell
  *
  * @there  Called again and again, also at once. Reads what others change before they ring with
  *         sequentially consistent loads. Without waiting.
- * @deadline_ns  CLOCK_MONOTONIC; 0: none.
- * Returns 0, -ETIMEDOUT, or -EPIPE: the peer has gone. Looks once more before either.
+ * @deadline_ns  CLOCK_MONOTONIC; UINT64_MAX: none.
+ * Returns 0, -ETIMEDOUT, -EPIPE (the peer has gone) or what bell_peer_end() was given. Looks once
+ * more before any of these.
  */
 MUST_CHECK int bell_wait(struct bell_waiter *waiter, bool (*there)(void *data), void *data,
                          uint64_t deadline_ns);
@@ -73,10 +74,10 @@ static inline void bell_ring(struct bell *bell)
         bell_ring_slow(bell);
 }
 
-/** The peer has gone, or nothing more is wanted of it: no wait with it goes on. Those that sleep
- * end when they are rung, or look by themselves, which they do every half second. */
-void bell_peer_gone(struct bell_peer *peer);
-/** Ask the socket. */
-bool bell_peer_is_gone(struct bell_peer *peer);
+/** Let all waits for the peer end with @err, unless they end already. Those that sleep do when they
+ * are rung, or look by themselves, which they do every half second. */
+void bell_peer_end(struct bell_peer *peer, int err);
+/** Ask the socket: 0, or why they end. */
+int bell_peer_look(struct bell_peer *peer);
 
 #endif

@@ -74,7 +74,7 @@ void ring_reader_init(struct ring_reader *reader, struct ring_shared *shared, co
  * Does not block. Returns 0, -EAGAIN (full), -EMSGSIZE (larger than ring_frame_most()) or -EPROTO.
  */
 MUST_CHECK int ring_begin(struct ring_writer *writer, size_t size, char **ret_bytes);
-/** Wait until a frame of @size bytes can be begun. 0, -ETIMEDOUT, -EPIPE or -EPROTO. */
+/** Wait until a frame of @size bytes can be begun. 0, -EPROTO, or as bell_wait(). */
 MUST_CHECK int ring_await_room(struct ring_writer *writer, size_t size, uint64_t deadline_ns);
 /** The frame that was begun is whole. The reader's bell is to be rung then. */
 void ring_publish(struct ring_writer *writer, uint64_t number);

@@ -149,7 +149,7 @@ static void thread_ends(void *data)
     struct slot *slot = writer ? &writer->slots[value % RINGS_MOST] : NULL;
     /* A handler ended the thread within a frame: the slot is of no use to others. */
     if (slot && atomic_load_explicit(&slot->open, memory_order_relaxed))
-        bell_peer_gone(writer->peer);
+        bell_peer_end(writer->peer, -EPROTO);
     else if (slot)
         atomic_store_explicit(&slot->taken, false, memory_order_release);
     pthread_mutex_unlock(&registry);
@@ -245,7 +245,7 @@ static int slot_write(struct rings_writer *writer, struct slot *slot, const stru
 {
     char *bytes;
     if (atomic_exchange_explicit(&slot->open, true, memory_order_relaxed)) {
-        bell_peer_gone(writer->peer);
+        bell_peer_end(writer->peer, -EPROTO);
         return -EPROTO;
     }
     int err = ring_begin(&slot->ring, size, &bytes);
@@ -269,8 +269,9 @@ static int slot_post(struct rings_writer *writer, struct slot *slot, const struc
 {
     int err = UNLIKELY(!slot->ready) ? slot_prepare(writer, slot) : 0;
     while (err == 0) {
-        if (atomic_load_explicit(&writer->peer->gone, memory_order_relaxed))
-            return -EPIPE;
+        int ended = atomic_load_explicit(&writer->peer->ended, memory_order_relaxed);
+        if (UNLIKELY(ended != 0))
+            return ended;
         err = slot_write(writer, slot, parts, count, size, ret_number);
         if (err != -EAGAIN)
             break;
@@ -281,18 +282,17 @@ static int slot_post(struct rings_writer *writer, struct slot *slot, const struc
     return err;
 }
 
-/* The lock of the common ring. 0, -ETIMEDOUT or -EPIPE. */
+/* The lock of the common ring. 0, -ETIMEDOUT or why the peer has ended. */
 static int common_take(struct rings_writer *writer, uint64_t deadline_ns)
 {
     for (;;) {
         uint64_t look_ns = clock_now_ns() + COMMON_LOOK_NS;
-        bool last = deadline_ns != 0 && deadline_ns <= look_ns;
+        bool last = deadline_ns <= look_ns;
         if (long_lock_take(&writer->common, last ? deadline_ns : look_ns))
             return 0;
-        if (bell_peer_is_gone(writer->peer))
-            return -EPIPE;
-        if (last)
-            return -ETIMEDOUT;
+        int err = bell_peer_look(writer->peer);
+        if (err != 0 || last)
+            return err != 0 ? err : -ETIMEDOUT;
     }
 }
 
@@ -336,7 +336,7 @@ void rings_writer_end(struct rings_writer *writer)
 {
     if (!is_ours(&writer->rings))
         return;
-    bell_peer_gone(writer->peer);
+    bell_peer_end(writer->peer, -ECANCELED);
     for (unsigned i = 0; i < writer->rings.shape.count; i++)
         bell_ring(&writer->slots[i].ring.shared->room);
 }
@@ -458,7 +458,7 @@ void rings_reader_end(struct rings_reader *reader)
 {
     if (!is_ours(&reader->rings))
         return;
-    bell_peer_gone(reader->peer);
+    bell_peer_end(reader->peer, -ECANCELED);
     bell_ring(&reader->shared->frames);
 }
 

@@ -64,11 +64,12 @@ void rings_writer_destroy(struct rings_writer *writer);
 /**
  * Write a frame of these parts and wake the reader. Thread-safe; blocks while the ring is full.
  *
- * @deadline_ns  CLOCK_MONOTONIC; 0: none.
+ * @deadline_ns  CLOCK_MONOTONIC; UINT64_MAX: none.
  * @ret_number   Or NULL.
  * Returns 0; or, with nothing posted, -EMSGSIZE (larger than rings_frame_most()), -ETIMEDOUT,
- * -ENOMEM (for a new ring), -EPIPE (the peer has gone, or rings_writer_end()), -EPROTO (it broke
- * the ring, or a thread was taken out of a post), -ECHILD (this is the child of a fork).
+ * -ENOMEM (for a new ring), -EPIPE (the peer has gone), -ECANCELED (rings_writer_end()), -EPROTO
+ * (the peer broke the ring, or a thread was taken out of a post), -ECHILD (this is the child of a
+ * fork).
  */
 MUST_CHECK int rings_post(struct rings_writer *writer, const struct iovec *parts, unsigned count,
                           uint64_t deadline_ns, uint64_t *ret_number);
@@ -87,8 +88,8 @@ void rings_reader_destroy(struct rings_reader *reader);
  *
  * @buffer  Of rings_frame_most() bytes. Its content is a copy that nobody else can change.
  * @ret_number  Counts from 0. Or NULL.
- * Returns 0, -ETIMEDOUT, -EPIPE (the peer has gone, or rings_reader_end(), and all that it had
- * published was taken), -EPROTO (it broke a ring: for good) or -ECHILD.
+ * Returns 0, -ETIMEDOUT, -EPIPE or -ECANCELED (the peer has gone, or rings_reader_end(), and all
+ * that it had published was taken), -EPROTO (it broke a ring: for good) or -ECHILD.
  */
 MUST_CHECK int rings_take(struct rings_reader *reader, void *buffer, uint64_t deadline_ns,
                           size_t *ret_size, uint64_t *ret_number);

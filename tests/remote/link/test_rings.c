@@ -290,13 +290,16 @@ static void *takes_all(void *data)
 Test(rings, a_thread_that_is_cancelled_finishes_its_frame, .init = two_rings, .fini = end,
      .timeout = 200)
 {
+#ifdef __SANITIZE_THREAD__
+    cr_skip_test("the sanitizer's own locks stay locked");
+#endif
     struct dice dice = {8};
     pthread_t reader;
     cr_assert_eq(pthread_create(&reader, NULL, takes_all, NULL), 0);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 3000; i++) {
         pthread_t thread;
         cr_assert_eq(pthread_create(&thread, NULL, posts_until_it_is_cancelled, NULL), 0);
-        clock_sleep(dice_below(&dice, 500000));
+        clock_sleep(dice_below(&dice, 60000));
         pthread_cancel(thread);
         pthread_join(thread, NULL);
         cr_assert_eq(atomic_load(&post_error), 0);
@@ -325,8 +328,8 @@ static void *is_taken_out_of_a_post(void *data)
     (void)data;
     sigaction(SIGSEGV, &action, NULL);
     if (sigsetjmp(out, 1) == 0) {
-        int err = rings_post(pair.writer, &part, 1, soon(), NULL);
-        cr_assert(false, "it came back: %d", err);
+        atomic_store(&post_error, rings_post(pair.writer, &part, 1, soon(), NULL));
+        cr_assert(false, "it came back");
     }
     return NULL;
 }
@@ -337,18 +340,21 @@ Test(rings, a_thread_that_jumps_out_of_a_post_ends_the_session, .init = eight_ri
     cr_assert_eq(post_filled(pair.writer, 100, 0, NULL), 0);
     is_taken_out_of_a_post(NULL);
     cr_assert_eq(post_filled(pair.writer, 100, 1, NULL), -EPROTO);
-    cr_assert_eq(post_filled(pair.writer, 100, 1, NULL), -EPIPE);
+    cr_assert_eq(post_filled(pair.writer, 100, 1, NULL), -EPROTO);
     takes(0, 100, 0);
     cr_assert_eq(take(clock_now_ns() + 1, &size, NULL), -ETIMEDOUT);
 }
 
 Test(rings, a_thread_that_ends_in_a_post_ends_the_session, .init = eight_rings, .fini = end)
 {
+#ifdef __SANITIZE_THREAD__
+    cr_skip_test("it allocates in the handler");
+#endif
     pthread_t thread;
     ends_thread = true;
     cr_assert_eq(pthread_create(&thread, NULL, is_taken_out_of_a_post, NULL), 0);
     pthread_join(thread, NULL);
-    cr_assert_eq(post_filled(pair.writer, 100, 1, NULL), -EPIPE);
+    cr_assert_eq(post_filled(pair.writer, 100, 1, NULL), -EPROTO);
 }
 
 /* ---- ends ---- */
@@ -368,7 +374,7 @@ Test(rings, a_reader_that_sleeps_is_ended, .init = two_rings, .fini = end)
     clock_sleep(20 * NS_PER_MS);
     rings_reader_end(pair.reader);
     pthread_join(thread, &result);
-    cr_assert_eq((intptr_t)result, -EPIPE);
+    cr_assert_eq((intptr_t)result, -ECANCELED);
 }
 
 static void *posts_until_the_end(void *data)
@@ -390,6 +396,6 @@ Test(rings, writers_that_wait_are_ended, .init = two_rings, .fini = end)
     for (int i = 0; i < 3; i++) {
         void *result;
         pthread_join(threads[i], &result);
-        cr_assert_eq((intptr_t)result, -EPIPE);
+        cr_assert_eq((intptr_t)result, -ECANCELED);
     }
 }
