@@ -18,9 +18,8 @@
 #define PAUSE_MOST    1024u
 /* Looks between two readings of the clock, which takes as long as about as many. */
 #define LOOKS 32
-/* How long nobody looks whether the peer is there: at first, and at most. */
-#define LOOK_FIRST_NS (10 * NS_PER_MS)
-#define LOOK_MOST_NS  (500 * NS_PER_MS)
+
+uint64_t bell_look_first_ns = 10 * NS_PER_MS, bell_look_most_ns = 500 * NS_PER_MS;
 
 static bool is_alone(void)
 {
@@ -123,7 +122,7 @@ static int over(struct bell_peer *peer, uint64_t deadline_ns, uint64_t now, uint
     if (now >= deadline_ns)
         return -ETIMEDOUT;
     if (now >= *look_ns) {
-        *look_pause = *look_pause < LOOK_MOST_NS / 2 ? 2 * *look_pause : LOOK_MOST_NS;
+        *look_pause = *look_pause < bell_look_most_ns / 2 ? 2 * *look_pause : bell_look_most_ns;
         *look_ns = now + *look_pause;
     }
     return 0;
@@ -135,7 +134,7 @@ int bell_wait(struct bell_waiter *waiter, bool (*there)(void *data), void *data,
     struct bell *bell = waiter->bell;
     if (there(data) || spin(waiter, there, data))
         return 0;
-    uint64_t look_pause = LOOK_FIRST_NS, look_ns = clock_now_ns() + look_pause;
+    uint64_t look_pause = bell_look_first_ns, look_ns = clock_now_ns() + look_pause;
     bool unwoken = false;
     for (;;) {
         atomic_store(&bell->sleeps, 1);

@@ -77,6 +77,9 @@ static inline void bell_ring(struct bell *bell)
 /** Let all waits for the peer end with @err, unless they end already. Those that sleep do when they
  * are rung, or look by themselves, which they do every half second. */
 void bell_peer_end(struct bell_peer *peer, int err);
+/** How long nobody looks by itself at first, and at most: for tests. */
+extern uint64_t bell_look_first_ns, bell_look_most_ns;
+
 /** Ask the socket: 0, or why they end. */
 int bell_peer_look(struct bell_peer *peer);
 

@@ -89,11 +89,11 @@ void ring_publish(struct ring_writer *writer, uint64_t number)
     atomic_store(&writer->shared->head, writer->head);
 }
 
-/* Read how far the writer is: no farther than the ring is long, at a frame's beginning. */
+/* Read how far the writer is: no farther than the ring is long. */
 static void look_at_head(struct ring_reader *reader)
 {
     uint64_t head = atomic_load(&reader->shared->head);
-    if (head - reader->tail > reader->capacity || head % RING_HEADER != 0)
+    if (head - reader->tail > reader->capacity)
         reader->broken = true;
     else
         reader->head = head;

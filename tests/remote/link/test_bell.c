@@ -165,6 +165,7 @@ static void wait_often(void)
 {
     pthread_t thread;
     struct dice dice = {5};
+    look_late();
     cr_assert_eq(pthread_create(&thread, NULL, happens_often, NULL), 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
         dawdle(&dice);

@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,11 +161,132 @@ Test(ring, who_waits_for_room_is_woken_when_there_is_some)
 {
     struct ring_pair pair;
     pthread_t thread;
+    look_late();
     ring_pair_init(&pair, CAPACITY);
     cr_assert_eq(pthread_create(&thread, NULL, takes_all, &pair), 0);
     for (uint64_t number = 0; number < 20000; number++)
         while (write_frame(&pair.writer, number % (MOST + 1), number) == -EAGAIN)
             cr_assert_eq(ring_await_room(&pair.writer, number % (MOST + 1), soon()), 0);
+    pthread_join(thread, NULL);
+    cr_assert_eq(pair.writer.room.overslept, 0);
+    ring_pair_finish(&pair);
+}
+
+/* ---- one that falls asleep just when the other one has something for it ---- */
+
+#define ROUNDS 200000u
+
+static struct bell frames_bell;
+static _Atomic unsigned turn;
+
+/* Memory that is far away: a store that follows one to it reaches memory late, unless it waits. */
+static void send_away(char *bytes, size_t size)
+{
+#if defined(__x86_64__)
+    for (size_t i = 0; i < size; i += 64)
+        __builtin_ia32_clflush(bytes + i);
+    __builtin_ia32_mfence();
+#else
+    (void)bytes;
+    (void)size;
+#endif
+}
+
+/* Until it is this one, and then up to some microseconds. */
+static void await_turn(struct dice *dice, unsigned number)
+{
+    for (unsigned looks = 1; atomic_load(&turn) != number; looks++)
+        if (looks % 1024 == 0)
+            sched_yield();
+    for (uint64_t left = dice_below(dice, 1000); left > 0; left--)
+        __asm__ volatile("");
+}
+
+static void *writes_in_turn(void *data)
+{
+    static _Alignas(64) char far[8 * 64];
+    struct ring_pair *pair = data;
+    struct dice dice = {6};
+    char *bytes;
+    for (unsigned i = 1; i <= ROUNDS; i++) {
+        cr_assert_eq(ring_begin(&pair->writer, 8, &bytes), 0);
+        frame_fill(bytes, 8, i);
+        send_away(far, sizeof(far));
+        await_turn(&dice, i);
+        for (size_t k = 0; k < sizeof(far); k += 64)
+            ((volatile char *)far)[k] = 1;
+        ring_publish(&pair->writer, i);
+        bell_ring(&frames_bell);
+    }
+    return NULL;
+}
+
+static bool has_front(void *data)
+{
+    struct ring_pair *pair = data;
+    uint64_t number;
+    size_t size;
+    return ring_front(&pair->reader, &number, &size) == 0;
+}
+
+/* Whoever is waited for comes when the other one is about to sleep, which spinning would hide. */
+static void sleep_at_once(struct bell_waiter *waiter)
+{
+    waiter->spin = (struct bell_spin){.skip = UINT32_MAX};
+}
+
+Test(ring, no_frame_is_slept_over, .timeout = 200)
+{
+    struct ring_pair pair;
+    struct bell_waiter waiter;
+    pthread_t thread;
+    ring_pair_init(&pair, CAPACITY);
+    look_late();
+    bell_waiter_init(&waiter, &frames_bell, &pair.peers[1]);
+    sleep_at_once(&waiter);
+    cr_assert_eq(pthread_create(&thread, NULL, writes_in_turn, &pair), 0);
+    for (unsigned i = 1; i <= ROUNDS; i++) {
+        atomic_store(&turn, i);
+        cr_assert_eq(bell_wait(&waiter, has_front, &pair, soon()), 0);
+        read_frame(&pair.reader, 8, i);
+    }
+    pthread_join(thread, NULL);
+    cr_assert_eq(waiter.overslept, 0);
+    ring_pair_finish(&pair);
+}
+
+static void *reads_in_turn(void *data)
+{
+    static char buffer[MOST];
+    struct ring_pair *pair = data;
+    struct dice dice = {7};
+    for (unsigned i = 1; i <= ROUNDS; i++) {
+        uint64_t number;
+        size_t size;
+        send_away(buffer, sizeof(buffer));
+        await_turn(&dice, i);
+        cr_assert_eq(ring_front(&pair->reader, &number, &size), 0);
+        cr_assert_eq(number, i);
+        ring_take(&pair->reader, buffer);
+    }
+    return NULL;
+}
+
+Test(ring, no_room_is_slept_over, .timeout = 200)
+{
+    struct ring_pair pair;
+    pthread_t thread;
+    ring_pair_init(&pair, CAPACITY);
+    look_late();
+    sleep_at_once(&pair.writer.room);
+    cr_assert_eq(pthread_create(&thread, NULL, reads_in_turn, &pair), 0);
+    cr_assert_eq(write_frame(&pair.writer, MOST, 1), 0);
+    cr_assert_eq(write_frame(&pair.writer, MOST, 2), 0);
+    for (unsigned i = 1; i <= ROUNDS; i++) {
+        atomic_store(&turn, i);
+        cr_assert_eq(ring_await_room(&pair.writer, MOST, soon()), 0);
+        cr_assert_eq(write_frame(&pair.writer, MOST, i + 2), 0);
+    }
     pthread_join(thread, NULL);
     cr_assert_eq(pair.writer.room.overslept, 0);
     ring_pair_finish(&pair);

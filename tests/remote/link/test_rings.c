@@ -162,6 +162,7 @@ static void order_is_one(void)
     pthread_t threads[THREADS];
     uint64_t counts[THREADS] = {0}, *began = calloc(THREADS * EACH, sizeof(*began)), latest = 0;
     struct dice dice = {77};
+    look_late();
     for (uintptr_t i = 0; i < THREADS; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, posts_messages, (void *)i), 0);
     for (uint64_t i = 0; i < THREADS * EACH; i++) {
@@ -296,7 +297,7 @@ Test(rings, a_thread_that_is_cancelled_finishes_its_frame, .init = two_rings, .f
     struct dice dice = {8};
     pthread_t reader;
     cr_assert_eq(pthread_create(&reader, NULL, takes_all, NULL), 0);
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 10000; i++) {
         pthread_t thread;
         cr_assert_eq(pthread_create(&thread, NULL, posts_until_it_is_cancelled, NULL), 0);
         clock_sleep(dice_below(&dice, 60000));
