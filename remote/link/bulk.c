@@ -9,7 +9,7 @@
 
 #include "remote/link/area.h"
 #include "remote/link/process.h"
-#include "state/base/array.h"
+#include "state/base/cancel.h"
 #include "state/base/cleanup.h"
 #include "state/base/fork.h"
 #include "state/base/pages.h"
@@ -253,22 +253,28 @@ int bulk_take(struct bulk *bulk, size_t size, struct bulk_block *ret_block)
     if (whole == 0 || area_size == 0)
         return -ENOSPC;
     area_size = area_size > bulk->limits.area_size ? area_size : bulk->limits.area_size;
+    int cancel = cancel_hold();
     pthread_mutex_lock(&lock);
     int err = take_here(bulk, whole, ret_block);
     bool makes = err == -ENOSPC && announce_area(bulk, area_size, &number);
     pthread_mutex_unlock(&lock);
-    return makes ? take_of_new(bulk, number, area_size, whole, ret_block) : err;
+    if (makes)
+        err = take_of_new(bulk, number, area_size, whole, ret_block);
+    cancel_allow(cancel);
+    return err;
 }
 
 void bulk_give(struct bulk *bulk, const struct bulk_block *block)
 {
     if (process_mark() != bulk->process)
         return;
+    int cancel = cancel_hold();
     pthread_mutex_lock(&lock);
     for (unsigned k = 0; k < bulk->count; k++)
         if (bulk->areas[k].number == block->area)
             area_give(&bulk->areas[k], (size_t)block->offset, block->size);
     pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
 }
 
 /* Locked. An area without a block, which is taken off; false when no more than @keep bytes are
@@ -296,13 +302,16 @@ uint64_t bulk_trim(struct bulk *bulk, uint64_t keep)
     struct area area;
     if (process_mark() != bulk->process)
         return 0;
+    int cancel = cancel_hold();
     for (;;) {
         pthread_mutex_lock(&lock);
         bool found = take_idle(bulk, keep, &area);
         uint64_t left = bulk->bytes;
         pthread_mutex_unlock(&lock);
-        if (!found)
+        if (!found) {
+            cancel_allow(cancel);
             return left;
+        }
         area_finish(&area);
         bulk->link.withdraw(bulk->link.data, area.number);
     }

@@ -134,7 +134,7 @@ Test(bell, a_peer_that_wakes_for_nothing_holds_nobody_up, .init = begin)
     pthread_join(thread, NULL);
 }
 
-#define ROUNDS 100000u
+#define ROUNDS 50000u
 
 static void dawdle(struct dice *dice)
 {

@@ -174,7 +174,7 @@ Test(ring, who_waits_for_room_is_woken_when_there_is_some)
 
 /* ---- one that falls asleep just when the other one has something for it ---- */
 
-#define ROUNDS 200000u
+#define ROUNDS 50000u
 
 static struct bell frames_bell;
 static _Atomic unsigned turn;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "remote/link/area.h"
@@ -297,7 +298,7 @@ Test(rings, a_thread_that_is_cancelled_finishes_its_frame, .init = two_rings, .f
     struct dice dice = {8};
     pthread_t reader;
     cr_assert_eq(pthread_create(&reader, NULL, takes_all, NULL), 0);
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 2000; i++) {
         pthread_t thread;
         cr_assert_eq(pthread_create(&thread, NULL, posts_until_it_is_cancelled, NULL), 0);
         clock_sleep(dice_below(&dice, 60000));
@@ -307,6 +308,62 @@ Test(rings, a_thread_that_is_cancelled_finishes_its_frame, .init = two_rings, .f
     }
     cr_assert_eq(post_filled(pair.writer, 100, 2, NULL), 0);
     pthread_join(reader, NULL);
+}
+
+static _Atomic pid_t poster;
+
+static void *posts_on_and_on(void *data)
+{
+    (void)data;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &(int){0});
+    atomic_store(&poster, gettid());
+    while (post_filled(pair.writer, 1000, 3, NULL) == 0)
+        ;
+    return NULL;
+}
+
+_Noreturn static void *is_cancelled(void *data)
+{
+    (void)data;
+    for (;;)
+        pause();
+}
+
+/* What pthread_cancel() does when it has found that the thread allows it, which then does not any
+ * more; without the chance. */
+static void cancel_late(pid_t thread)
+{
+    pthread_t other; /* from then on the process has a handler for it */
+    cr_assert_eq(pthread_create(&other, NULL, is_cancelled, NULL), 0);
+    pthread_cancel(other);
+    pthread_join(other, NULL);
+    cr_assert_eq(syscall(SYS_tgkill, getpid(), thread, 32), 0);
+}
+
+/* The writer of ring 1 waits for room. */
+static bool waits_for_room(void)
+{
+    uint32_t sleeps;
+    cr_assert_eq(pread(pair.fd, &sleeps, sizeof(sleeps), 4096 + 4096 + CAPACITY + 256),
+                 sizeof(sleeps));
+    return sleeps != 0;
+}
+
+Test(rings, a_cancel_that_comes_late_comes_after_the_post, .init = two_rings, .fini = end)
+{
+#ifdef __SANITIZE_THREAD__
+    cr_skip_test("the sanitizer's own locks stay locked");
+#endif
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, posts_on_and_on, NULL), 0);
+    while (!waits_for_room())
+        clock_sleep(NS_PER_MS);
+    cancel_late(atomic_load(&poster));
+    for (uint64_t i = 0; i < CAPACITY / 1024; i++)
+        takes(i, 1000, 3);
+    takes(CAPACITY / 1024, 1000, 3); /* the one that it waited with */
+    pthread_cancel(thread);
+    pthread_join(thread, NULL);
 }
 
 static sigjmp_buf out;
