@@ -159,12 +159,12 @@ int rings_writer_create(const struct rings_shape *shape, int fd, struct bell_pee
                         struct rings_writer **ret_writer)
 {
     struct rings rings;
-    struct rings_writer *writer = NULL;
     int err = fork_watch();
     if (err != 0 || (err = rings_map(&rings, shape, fd)) != 0)
         return err;
-    size_t size = sizeof(*writer) + shape->count * sizeof(struct slot);
-    if (posix_memalign((void **)&writer, alignof(struct rings_writer), size) != 0) {
+    size_t size = sizeof(struct rings_writer) + shape->count * sizeof(struct slot);
+    struct rings_writer *writer = aligned_alloc(alignof(struct rings_writer), size);
+    if (!writer) {
         rings_unmap(&rings);
         return -ENOMEM;
     }
@@ -288,7 +288,8 @@ static int common_take(struct rings_writer *writer, uint64_t deadline_ns)
     for (;;) {
         uint64_t look_ns = clock_now_ns() + COMMON_LOOK_NS;
         bool last = deadline_ns <= look_ns;
-        if (long_lock_take(&writer->common, last ? deadline_ns : look_ns))
+        uint64_t until_ns = !last ? look_ns : deadline_ns > 0 ? deadline_ns : 1; /* 0: no end */
+        if (long_lock_take(&writer->common, until_ns))
             return 0;
         int err = bell_peer_look(writer->peer);
         if (err != 0 || last)

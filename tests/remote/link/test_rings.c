@@ -211,6 +211,31 @@ Test(rings, threads_without_a_ring_of_their_own_share_one, .init = two_rings, .f
     cr_assert_eq(used_rings(), 3);
 }
 
+static void *fills_the_common_ring(void *data)
+{
+    (void)data;
+    while (post_filled(pair.writer, 1000, 0, NULL) == 0)
+        ;
+    return NULL;
+}
+
+Test(rings, who_waits_for_the_common_ring_gives_up_at_its_deadline, .init = two_rings, .fini = end)
+{
+    pthread_t threads[2];
+    const struct iovec part = {"x", 1};
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, fills_the_common_ring, NULL), 0);
+    while (used_rings() != 3)
+        clock_sleep(NS_PER_MS);
+    const uint64_t deadlines[] = {0, 1, clock_now_ns() + NS_PER_MS, clock_now_ns() + NS_PER_S};
+    for (int i = 0; i < 4; i++)
+        while (rings_post(pair.writer, &part, 1, deadlines[i], NULL) != -ETIMEDOUT)
+            ; /* there is some room yet */
+    rings_writer_end(pair.writer);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
 static void *posts_one(void *data)
 {
     cr_assert_eq(post_filled(pair.writer, 100, (uintptr_t)data, NULL), 0);
