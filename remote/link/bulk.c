@@ -167,7 +167,7 @@ static void area_give(struct area *area, size_t offset, size_t size)
 
 /* ---- areas ---- */
 
-/* Locked. Take it from what is there: the fullest hole of all. 0, -ENOSPC, -ENOMEM. */
+/* Locked. Take it from the smallest hole of all that does. 0, -ENOSPC, -ENOMEM. */
 static int take_here(struct bulk *bulk, size_t size, struct bulk_block *ret_block)
 {
     struct area *best = NULL;
