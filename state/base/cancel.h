@@ -11,17 +11,25 @@
  * themselves.
  */
 
-/** A thread that is canceled goes on until cancel_allow(), which wants the result. Nests. */
+/** A thread that is canceled goes on until cancel_allow(), which wants the result. Nests. The C
+ * library (2.36) ends a thread that is to be canceled at any point, also when it has said no since
+ * the other thread looked, unless that is not its type any more either. */
 static inline int cancel_hold(void)
 {
-    int before;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-    return before;
+    int state, type;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    return (state == PTHREAD_CANCEL_DISABLE ? 1 : 0) |
+           (type == PTHREAD_CANCEL_ASYNCHRONOUS ? 2 : 0);
 }
 
 static inline void cancel_allow(int before)
 {
-    pthread_setcancelstate(before, &before);
+    int ignored;
+    if (before & 2)
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &ignored);
+    if (!(before & 1))
+        pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &ignored);
 }
 
 #endif

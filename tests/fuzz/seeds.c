@@ -498,6 +498,22 @@ static void configurations(void)
     save("config", "size", "512MiB", 6);
 }
 
+/* ---- links: what the two sides do, and what one of them writes behind the other's back ---- */
+
+static void links(void)
+{
+    static const char frames[] = {0, 8, 1, 0, 100, 0, 3, 1, 1, 1};
+    static const char fills[] = "\0\377\0\377\0\377\0\377\0\377\1\1\1\1\1\1";
+    static const char head[] = {0, 8, 2, 0, 0, 1, 4, 16, 1, 2, 0, 1, 2, 0, 17, 0, 8, 1};
+    static const char header[] = {0, 8, 2, 1, 1, 0, 3, 0, 1, 2, 1, 0, 0, 2, 7, 1};
+    static const char areas[] = {3, 0, 1, 3, 0, 2, 4, 1, 0, 1, 5, 1, 4, 2, 3, 9, 6, 1, 5, 1, 6, 2};
+    save("link", "frames", frames, sizeof(frames));
+    save("link", "full", fills, sizeof(fills) - 1);
+    save("link", "head", head, sizeof(head));
+    save("link", "header", header, sizeof(header));
+    save("link", "areas", areas, sizeof(areas));
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -512,5 +528,6 @@ int main(int argc, char **argv)
     memories();
     texts();
     configurations();
+    links();
     return 0;
 }
