@@ -53,7 +53,7 @@ int config_find(const char *system, char ret_path[PATH_MAX])
 
     if (named && *named)
         return snprintf(ret_path, PATH_MAX, "%s", named) < PATH_MAX ? 0 : -ENAMETOOLONG;
-    int error = paths_home("XDG_CONFIG_HOME", ".config", folder);
+    int error = folder_home("XDG_CONFIG_HOME", ".config", folder);
     if (!error)
         error = paths_join(folder, "reseat.conf", ret_path);
     if (!error && is_there(ret_path))

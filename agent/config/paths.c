@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,26 +112,9 @@ int paths_find(struct paths *ret_paths)
     return error;
 }
 
-int paths_home(const char *variable, const char *beneath, char ret[PATH_MAX])
-{
-    const char *named = getenv(variable);
-    const char *home = getenv("HOME");
-    char folder[PATH_MAX];
-
-    /* As the XDG specification says, one that is not absolute does not count. */
-    if (named && named[0] == '/')
-        return put(ret, PATH_MAX, named, "/reseat");
-    if (!home || home[0] != '/') {
-        const struct passwd *entry = getpwuid(geteuid());
-        home = entry ? entry->pw_dir : NULL;
-    }
-    int error = home ? paths_join(home, beneath, folder) : -ENOENT;
-    return error ? error : put(ret, PATH_MAX, folder, "/reseat");
-}
-
 int paths_state(char ret[PATH_MAX])
 {
-    int error = paths_home("XDG_STATE_HOME", ".local/state", ret);
+    int error = folder_home("XDG_STATE_HOME", ".local/state", ret);
 
     return error ? error : paths_make(ret);
 }
@@ -140,7 +122,7 @@ int paths_state(char ret[PATH_MAX])
 int paths_binaries(char ret[PATH_MAX])
 {
     char above[PATH_MAX];
-    int error = paths_home("XDG_CACHE_HOME", ".cache", above);
+    int error = folder_home("XDG_CACHE_HOME", ".cache", above);
 
     error = error ? error : paths_make(above);
     return error ? error : paths_join(above, "binaries", ret);
@@ -176,7 +158,7 @@ int paths_links(char ret[PATH_MAX])
 
     if (named && *named)
         return named[0] == '/' ? put(ret, PATH_MAX, named, "") : -EINVAL;
-    int error = paths_home("XDG_CACHE_HOME", ".cache", above);
+    int error = folder_home("XDG_CACHE_HOME", ".cache", above);
     error = error ? error : paths_make(above);
     return error ? error : paths_join(above, "links", ret);
 }

@@ -33,12 +33,6 @@ MUST_CHECK int paths_find(struct paths *ret_paths);
 /** @ret: folder/name. Returns 0 or -ENAMETOOLONG. */
 MUST_CHECK int paths_join(const char *folder, const char *name, char ret[PATH_MAX]);
 
-/**
- * The user's folder of one kind: $@variable/reseat where that is absolute, else ~/@beneath/reseat.
- * Not created. Returns 0, -ENOENT (no home is known) or -ENAMETOOLONG.
- */
-MUST_CHECK int paths_home(const char *variable, const char *beneath, char ret[PATH_MAX]);
-
 /** The folder for what outlives a login ($XDG_STATE_HOME/reseat), created. Returns 0 or -errno. */
 MUST_CHECK int paths_state(char ret[PATH_MAX]);
 

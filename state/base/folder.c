@@ -1,6 +1,7 @@
 #include "state/base/folder.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,4 +87,26 @@ int folder_make_private(const char *wanted, char ret_folder[PATH_MAX],
                       "can be entered by others (its mode is not 0700)");
     strcpy(ret_folder, folder);
     return 0;
+}
+
+int folder_home(const char *variable, const char *beneath, char ret[PATH_MAX])
+{
+    const char *named = getenv(variable);
+    const char *home = getenv("HOME");
+    struct passwd entry, *found = NULL;
+    char strings[4096];
+    int length;
+
+    /* As the XDG specification says, one that is not absolute does not count. */
+    if (named && named[0] == '/') {
+        length = snprintf(ret, PATH_MAX, "%s/reseat", named);
+        return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+    }
+    if (!home || home[0] != '/') {
+        if (getpwuid_r(geteuid(), &entry, strings, sizeof(strings), &found) || !found)
+            return -ENOENT;
+        home = found->pw_dir;
+    }
+    length = snprintf(ret, PATH_MAX, "%s/%s/reseat", home, beneath);
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
 }

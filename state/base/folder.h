@@ -37,4 +37,10 @@ MUST_CHECK int folder_check_above(const char *folder, char ret_problem[FOLDER_PR
 MUST_CHECK int folder_make_private(const char *wanted, char ret_folder[PATH_MAX],
                                    char ret_problem[FOLDER_PROBLEM_MAX]);
 
+/**
+ * The user's folder of one kind: $@variable/reseat where that is absolute, else ~/@beneath/reseat.
+ * Not created. Returns 0, -ENOENT (no home is known) or -ENAMETOOLONG.
+ */
+MUST_CHECK int folder_home(const char *variable, const char *beneath, char ret[PATH_MAX]);
+
 #endif

@@ -9,6 +9,7 @@
 #include "agent/wire/device_key.h"
 #include "agent/wire/inventory.h"
 #include "agent/wire/protocol.h"
+#include "remote/link/certificate.h"
 #include "state/recipe/container.h"
 
 /*
@@ -514,6 +515,52 @@ static void links(void)
     save("link", "areas", areas, sizeof(areas));
 }
 
+/* ---- credentials and addresses ---- */
+
+static void credentials_text(const char *name, char which, const char *text)
+{
+    char bytes[1024];
+
+    bytes[0] = which;
+    memcpy(bytes + 1, text, strlen(text));
+    save("credentials", name, bytes, strlen(text) + 1);
+}
+
+/** A client's certificate, and nobody's key. */
+static void credentials_certificate(void)
+{
+    const struct grant grant = {.devices = {"gpu0"}, .device_count = 1, .memory = 1, .sessions = 1};
+    const struct certificate_wish wish = {CERTIFICATE_CLIENT, "laptop", &grant, 0, 86400};
+    EVP_PKEY *key = certificate_new_key();
+    X509 *certificate = key ? certificate_make(&wish, key, NULL, NULL) : NULL;
+    unsigned char bytes[2048], *at = bytes + 1;
+
+    bytes[0] = 5;
+    if (!certificate || i2d_X509(certificate, NULL) >= (int)sizeof(bytes))
+        fail("no certificate");
+    save("credentials", "certificate", bytes, (size_t)i2d_X509(certificate, &at) + 1);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+}
+
+static void credentials(void)
+{
+    credentials_text("address-unix", 0, "unix:/run/reseat/serve");
+    credentials_text("address-name", 0, "tcp:gpuhost.example:7460");
+    credentials_text("address-v4", 0, "tcp:192.0.2.1:7460");
+    credentials_text("address-v6", 0, "tcp:[fe80::1%eth0]:7460");
+    credentials_text("address-vsock", 0, "vsock:host:7460");
+    credentials_text("grant-all", 1, "reseat-grant-1 devices=* memory=- sessions=-");
+    credentials_text("grant-some", 1, "reseat-grant-1 devices=gpu0,cpu1 memory=8GiB sessions=4");
+    credentials_text("devices", 2, "gpu0,cpu1,accel2");
+    credentials_text("revoked", 3, "4a01 laptop\n4a00 other\n");
+    credentials_text("credentials", 4,
+                     "reseat-server: gpuhost\n-----BEGIN PRIVATE KEY-----\nMA==\n"
+                     "-----END PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\nMA==\n"
+                     "-----END CERTIFICATE-----\n");
+    credentials_certificate();
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -529,5 +576,6 @@ int main(int argc, char **argv)
     texts();
     configurations();
     links();
+    credentials();
     return 0;
 }

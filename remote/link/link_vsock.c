@@ -1,0 +1,55 @@
+#include "remote/link/link_vsock.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include <linux/vm_sockets.h>
+
+#include "remote/link/socket.h"
+#include "remote/link/tls_connect.h"
+
+static struct sockaddr_vm socket_address(const struct address *address)
+{
+    return (struct sockaddr_vm){
+        .svm_family = AF_VSOCK, .svm_cid = address->cid, .svm_port = address->port};
+}
+
+static int vsock_dial(const struct address *address, uint64_t deadline_ns, struct owned *ret_socket)
+{
+    const struct sockaddr_vm to = socket_address(address);
+
+    if (address->cid == VMADDR_CID_ANY)
+        return -EINVAL;
+    return socket_connect((const struct sockaddr *)&to, sizeof(to), deadline_ns, ret_socket);
+}
+
+static int vsock_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
+{
+    return tls_connect_to("vsock", where, vsock_dial, deadline_ns, ret_link);
+}
+
+static int vsock_listen(const char *where, int *ret_fd)
+{
+    struct address address;
+    int error = tls_listen_address("vsock", where, &address);
+
+    if (error)
+        return error;
+    const struct sockaddr_vm at = socket_address(&address);
+    return socket_listen((const struct sockaddr *)&at, sizeof(at), ret_fd);
+}
+
+static int vsock_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
+{
+    struct owned socket;
+    int error = owned_take(fd, &socket);
+
+    return error ? error : tls_admit(&socket, deadline_ns, ret_link);
+}
+
+const struct link_kind link_vsock = {
+    .scheme = "vsock",
+    .connect = vsock_connect,
+    .listen = vsock_listen,
+    .admit = vsock_admit,
+};

@@ -1,0 +1,152 @@
+#include "remote/link/tls.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "remote/link/ca.h"
+#include "remote/link/revoked.h"
+#include "remote/link/tls_priv.h"
+#include "state/base/log.h"
+
+static _Thread_local char reason[TLS_REASON_MAX];
+
+/* Set before there are threads, and the same until the process is one client's. */
+static struct {
+    bool open;
+    struct credentials credentials;
+    char revoked[PATH_MAX];
+} server;
+
+const char *tls_reason(void)
+{
+    return reason;
+}
+
+bool tls_server_is_open(void)
+{
+    return server.open;
+}
+
+int tls_server_open(const char *ca_folder, char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    char path[PATH_MAX], revoked[PATH_MAX];
+
+    if (ca_file(ca_folder, CA_SERVER, path) || ca_file(ca_folder, CA_REVOKED, revoked)) {
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: too long a name", ca_folder);
+        return -ENAMETOOLONG;
+    }
+    /* Whoever could not read it would find out with the first client. */
+    int error = revoked_check(revoked, "", ret_problem);
+    struct credentials credentials;
+    error = error ? error : credentials_load(path, &credentials, ret_problem);
+    if (error)
+        return error;
+    tls_server_close();
+    server.open = true;
+    server.credentials = credentials;
+    strcpy(server.revoked, revoked);
+    return 0;
+}
+
+void tls_server_close(void)
+{
+    if (server.open)
+        credentials_finish(&server.credentials);
+    server.open = false;
+}
+
+static struct tls_link *create(struct owned *socket)
+{
+    struct tls_link *tls = calloc(1, sizeof(*tls));
+
+    if (!tls)
+        return NULL;
+    tls->link.ops = &tls_ops;
+    tls->socket = *socket;
+    *socket = OWNED_NONE;
+    tls->maker = getpid();
+    pthread_mutex_init(&tls->lock, NULL);
+    tls->out = malloc(TLS_OUT_MAX);
+    tls->sending = malloc(TLS_OUT_MAX);
+    tls->staging = malloc(TLS_STAGING);
+    if (tls->out && tls->sending && tls->staging)
+        return tls;
+    tls_ops.destroy(&tls->link);
+    return NULL;
+}
+
+/** @revoked: NULL of a client. */
+static int begin(struct owned *socket, const struct credentials *credentials, const char *revoked,
+                 uint64_t deadline_ns, struct link **ret_link)
+{
+    struct tls_link *tls = create(socket);
+
+    if (!tls) {
+        owned_close(socket);
+        return -ENOMEM;
+    }
+    tls->serves = revoked != NULL;
+    tls->revoked = revoked;
+    int error = tls_prepare(tls, credentials);
+    error = error ? error : tls_handshake(tls, deadline_ns);
+    if (error) {
+        memcpy(reason, tls->reason, sizeof(reason));
+        log_warn("TLS with a %s: %s", revoked ? "client" : "server", reason);
+        tls_ops.destroy(&tls->link);
+        return error;
+    }
+    if (!revoked)
+        snprintf(tls->link.peer, sizeof(tls->link.peer), "%.*s", LINK_PEER_MAX - 1,
+                 credentials->server);
+    *ret_link = &tls->link;
+    return 0;
+}
+
+int tls_connect(struct owned *socket, const struct credentials *credentials, uint64_t deadline_ns,
+                struct link **ret_link)
+{
+    reason[0] = '\0';
+    return begin(socket, credentials, NULL, deadline_ns, ret_link);
+}
+
+int tls_admit(struct owned *socket, uint64_t deadline_ns, struct link **ret_link)
+{
+    reason[0] = '\0';
+    if (!server.open) {
+        owned_close(socket);
+        snprintf(reason, sizeof(reason), "there is no authority here");
+        return -EPERM;
+    }
+    return begin(socket, &server.credentials, server.revoked, deadline_ns, ret_link);
+}
+
+static const struct tls_link *admitted(const struct link *link)
+{
+    const struct tls_link *tls = (const struct tls_link *)link;
+
+    return link->ops == &tls_ops && tls->serves ? tls : NULL;
+}
+
+int tls_grant(const struct link *link, struct grant *ret_grant)
+{
+    const struct tls_link *tls = admitted(link);
+
+    if (!tls)
+        return -ENOENT;
+    *ret_grant = tls->grant;
+    return 0;
+}
+
+int tls_recheck(const struct link *link)
+{
+    char ignored[FOLDER_PROBLEM_MAX];
+    const struct tls_link *tls = admitted(link);
+
+    if (!tls)
+        return -ENOENT;
+    return time(NULL) > tls->until ? -EKEYEXPIRED
+                                   : revoked_check(server.revoked, tls->serial, ignored);
+}

@@ -1,0 +1,57 @@
+#ifndef RESEAT_REMOTE_LINK_TLS_H
+#define RESEAT_REMOTE_LINK_TLS_H
+
+#include "remote/link/credentials.h"
+#include "remote/link/grant.h"
+#include "remote/link/link.h"
+#include "state/base/owned.h"
+
+/*
+ * A link of TLS over any socket of a stream: version 1.3 and no other, certificates on both sides,
+ * made by one private authority (ca.h). There is no resumption: each handshake looks at the
+ * certificates, the list of revoked ones, and the grant. Once a client is admitted, the server says
+ * so with one byte, so that who connects knows.
+ *
+ * Until then a stranger is read at most TLS_STRANGER_BYTES of, and kept no longer than the
+ * deadline. Nobody is told by TLS that a stream ends: whoever can cut a connection can cut it
+ * anywhere, and sessions count frames.
+ */
+
+#define TLS_STRANGER_BYTES (16u << 10)
+
+/**
+ * Be a server from now on, for tls_admit(): with what is in an authority's folder. Once a process,
+ * before it has threads.
+ *
+ * @ret_problem  Written on failure only.
+ * Returns 0, or as credentials_load() and revoked_check() say.
+ */
+MUST_CHECK int tls_server_open(const char *ca_folder, char ret_problem[FOLDER_PROBLEM_MAX]);
+bool tls_server_is_open(void);
+/** Forget the server's key: what serves one client does not need it once that is admitted. */
+void tls_server_close(void);
+
+/**
+ * The client's end of a new connection.
+ *
+ * @socket  Is the link's, or closed on failure.
+ * Returns 0, -ETIMEDOUT, -EPERM (the server cannot be believed), -EACCES (it does not admit us),
+ * -EPROTO (it is none), -EPIPE (it went away), or -errno. tls_reason() says more.
+ */
+MUST_CHECK int tls_connect(struct owned *socket, const struct credentials *credentials,
+                           uint64_t deadline_ns, struct link **ret_link);
+
+/** The server's end. Returns as `admit` of link.h does. */
+MUST_CHECK int tls_admit(struct owned *socket, uint64_t deadline_ns, struct link **ret_link);
+
+/** What the client at the other end of an admitted link may do. -ENOENT: it is no such link. */
+MUST_CHECK int tls_grant(const struct link *link, struct grant *ret_grant);
+
+/** Does the certificate of an admitted link's client still count, after it was admitted? 0,
+ *  -EKEYREVOKED, -EKEYEXPIRED, -ENOENT (it is no such link), or why that cannot be known. */
+MUST_CHECK int tls_recheck(const struct link *link);
+
+/** Why this thread's last tls_connect() or tls_admit() failed: one line, safe to print. */
+const char *tls_reason(void);
+
+#endif

@@ -1,0 +1,66 @@
+#include "remote/link/tls_connect.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "state/base/log.h"
+
+/** 0 or -EINVAL, which was said. */
+static int read_address(const char *scheme, const char *where, struct address *ret_address)
+{
+    char text[PATH_MAX], problem[ADDRESS_REASON_MAX];
+
+    /* One that does not fit is none either, and no part of it is. */
+    if (snprintf(text, sizeof(text), "%s:%s", scheme, where) >= (int)sizeof(text))
+        return -EINVAL;
+    int error = address_parse(text, ret_address, problem);
+    if (error)
+        log_warn("%s", problem);
+    return error;
+}
+
+static int find_credentials(const struct address *address, struct credentials *ret_credentials)
+{
+    char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX], text[ADDRESS_TEXT_MAX];
+    int error = credentials_find(address, path);
+
+    address_format(address, text);
+    if (error) {
+        log_warn("%s: %s", text,
+                 error == -ENOTUNIQ ? "none of the credentials is called like it"
+                                    : "there are no credentials for it");
+        return error == -ENOENT || error == -ENOTUNIQ ? -ENOKEY : error;
+    }
+    error = credentials_load(path, ret_credentials, problem);
+    if (error)
+        log_warn("%s: %s", text, problem);
+    return error;
+}
+
+int tls_connect_to(const char *scheme, const char *where, tls_dial dial, uint64_t deadline_ns,
+                   struct link **ret_link)
+{
+    struct credentials credentials;
+    struct address address;
+    struct owned socket;
+    int error = read_address(scheme, where, &address);
+
+    error = error ? error : find_credentials(&address, &credentials);
+    if (error)
+        return error;
+    error = dial(&address, deadline_ns, &socket);
+    error = error ? error : tls_connect(&socket, &credentials, deadline_ns, ret_link);
+    credentials_finish(&credentials);
+    return error;
+}
+
+int tls_listen_address(const char *scheme, const char *where, struct address *ret_address)
+{
+    if (!tls_server_is_open()) {
+        log_error("without an authority nobody can be let in by %s: reseat serve --init-ca",
+                  scheme);
+        return -EPERM;
+    }
+    return read_address(scheme, where, ret_address);
+}

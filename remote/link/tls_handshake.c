@@ -1,0 +1,303 @@
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "remote/link/revoked.h"
+#include "remote/link/socket.h"
+#include "remote/link/tls_priv.h"
+
+/* What a peer's certificate may be long; ours are 600 bytes. */
+#define CERTIFICATE_BYTES_MAX (8u << 10)
+/* So much is read of the kernel at a time, once it is known of whom. */
+#define READ_BYTES (128u << 10)
+/* The server's word that a client is admitted. */
+#define ADMITTED 'R'
+
+/* Of AES-GCM a key is for 2^24.5 records (RFC 8446, 5.5). */
+#define RECORDS_MAX (1u << 23)
+
+/* ---- OpenSSL's way to the socket: nothing blocks in it, raises a signal, or is ours no more ----
+ */
+
+static int bio_write(BIO *bio, const char *bytes, int size)
+{
+    struct tls_link *tls = BIO_get_data(bio);
+
+    BIO_clear_retry_flags(bio);
+    /* More is only made for a peer that asks for new keys again and again. */
+    if (size <= 0 || (size_t)size > TLS_OUT_MAX - tls->out_used)
+        return -1;
+    memcpy(tls->out + tls->out_used, bytes, (size_t)size);
+    tls->out_used += (size_t)size;
+    return size;
+}
+
+static int bio_read(BIO *bio, char *bytes, int size)
+{
+    struct tls_link *tls = BIO_get_data(bio);
+    size_t most = size > 0 ? (size_t)size : 0;
+    int fd = owned_fd(&tls->socket);
+    ssize_t count;
+
+    BIO_clear_retry_flags(bio);
+    most = most < tls->budget ? most : tls->budget;
+    if (!most || fd < 0) {
+        tls->ended = fd < 0 ? -EBADF : -EPROTO;
+        return -1;
+    }
+    do
+        count = recv(fd, bytes, most, MSG_DONTWAIT);
+    while (count < 0 && errno == EINTR);
+    if (count > 0) {
+        if (tls->budget != SIZE_MAX)
+            tls->budget -= (size_t)count;
+        return (int)count;
+    }
+    if (count < 0 && errno == EAGAIN)
+        BIO_set_retry_read(bio);
+    else
+        tls->ended = count ? socket_error(errno) : -EPIPE;
+    return -1;
+}
+
+static long bio_control(BIO *bio, int what, long number, void *pointer)
+{
+    (void)bio, (void)number, (void)pointer;
+    return what == BIO_CTRL_FLUSH;
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static BIO_METHOD *method;
+static int tls_index;
+
+static void make_method(void)
+{
+    BIO_METHOD *made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "reseat");
+
+    tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
+    if (made && tls_index >= 0 && BIO_meth_set_write(made, bio_write) &&
+        BIO_meth_set_read(made, bio_read) && BIO_meth_set_ctrl(made, bio_control))
+        method = made;
+    else
+        BIO_meth_free(made);
+}
+
+/* ---- whom to believe ---- */
+
+/** The client's certificate is the authority's: does it still count, and for what? */
+static int admit(struct tls_link *tls, const X509 *certificate)
+{
+    char problem[FOLDER_PROBLEM_MAX] = "";
+    struct tm until;
+
+    if (certificate_name(certificate, tls->link.peer) ||
+        certificate_serial(certificate, tls->serial) ||
+        !ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &until)) {
+        snprintf(tls->reason, sizeof(tls->reason), "its certificate has no name of a client");
+        return -EPERM;
+    }
+    tls->until = timegm(&until);
+    int error = revoked_check(tls->revoked, tls->serial, problem);
+    if (error) {
+        snprintf(tls->reason, sizeof(tls->reason), "%.64s: %.180s", tls->link.peer,
+                 error == -EKEYREVOKED ? "the certificate is revoked" : problem);
+        return error;
+    }
+    error = certificate_grant(certificate, &tls->grant);
+    if (error)
+        snprintf(tls->reason, sizeof(tls->reason),
+                 "%.64s: the certificate grants nothing that this server knows", tls->link.peer);
+    return error;
+}
+
+/** OpenSSL looked at a certificate of the chain, and @good says what it thinks. */
+static int verify(int good, X509_STORE_CTX *store)
+{
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct tls_link *tls = SSL_get_ex_data(ssl, tls_index);
+
+    if (!good) {
+        snprintf(tls->reason, sizeof(tls->reason), "%s",
+                 X509_verify_cert_error_string(X509_STORE_CTX_get_error(store)));
+        tls->refusal = -EPERM;
+        return 0;
+    }
+    if (!tls->serves || X509_STORE_CTX_get_error_depth(store) != 0)
+        return 1;
+    tls->refusal = admit(tls, X509_STORE_CTX_get_current_cert(store));
+    if (tls->refusal)
+        X509_STORE_CTX_set_error(store, tls->refusal == -EKEYREVOKED
+                                            ? X509_V_ERR_CERT_REVOKED
+                                            : X509_V_ERR_APPLICATION_VERIFICATION);
+    return tls->refusal == 0;
+}
+
+/** One version, few algorithms, no second way in. */
+static bool restrict_context(SSL_CTX *context)
+{
+    SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(context, SSL_MODE_NO_AUTO_CHAIN);
+    SSL_CTX_set_max_cert_list(context, CERTIFICATE_BYTES_MAX);
+    return SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) &&
+           SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) &&
+           SSL_CTX_set_num_tickets(context, 0) && SSL_CTX_set_max_early_data(context, 0) &&
+           SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
+                                             "TLS_CHACHA20_POLY1305_SHA256") &&
+           SSL_CTX_set1_groups_list(context, "X25519") &&
+           SSL_CTX_set1_sigalgs_list(context, "ed25519") &&
+           SSL_CTX_set1_client_sigalgs_list(context, "ed25519");
+}
+
+/** The authority alone is believed, and directly. */
+static bool believe(SSL_CTX *context, X509 *authority)
+{
+    X509_VERIFY_PARAM *rules = SSL_CTX_get0_param(context);
+
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, verify);
+    SSL_CTX_set_verify_depth(context, 0);
+    return X509_VERIFY_PARAM_set_flags(rules, X509_V_FLAG_X509_STRICT) &&
+           X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority);
+}
+
+/** Only the name that the credentials were made for. */
+static bool expect_server(SSL *ssl, const char *name)
+{
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+    return SSL_set1_host(ssl, name);
+}
+
+static bool set_up(struct tls_link *tls, const struct credentials *credentials, SSL_CTX *context)
+{
+    if (!restrict_context(context) || !believe(context, credentials->authority) ||
+        !(tls->ssl = SSL_new(context)))
+        return false;
+    BIO *bio = BIO_new(method);
+    if (!bio)
+        return false;
+    BIO_set_data(bio, tls);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(tls->ssl, bio, bio);
+    /* Memory for more is taken once the peer is known. */
+    SSL_set_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
+    if (!SSL_set_ex_data(tls->ssl, tls_index, tls) ||
+        SSL_use_certificate(tls->ssl, credentials->certificate) != 1 ||
+        SSL_use_PrivateKey(tls->ssl, credentials->key) != 1)
+        return false;
+    if (tls->serves)
+        SSL_set_accept_state(tls->ssl);
+    else
+        SSL_set_connect_state(tls->ssl);
+    return tls->serves || expect_server(tls->ssl, credentials->server);
+}
+
+int tls_prepare(struct tls_link *tls, const struct credentials *credentials)
+{
+    char problem[CRYPTO_PROBLEM_MAX];
+
+    pthread_once(&once, make_method);
+    SSL_CTX *context = method ? SSL_CTX_new_ex(crypto_context(), NULL, TLS_method()) : NULL;
+    tls->records_max = RECORDS_MAX;
+    tls->budget = TLS_STRANGER_BYTES;
+    bool done = context && set_up(tls, credentials, context);
+    SSL_CTX_free(context);
+    if (done)
+        return 0;
+    crypto_problem(problem);
+    snprintf(tls->reason, sizeof(tls->reason), "OpenSSL cannot be used: %s", problem);
+    return -ENOSYS;
+}
+
+/* ---- the handshake ---- */
+
+/** Call @step until it is done, between what comes and goes. */
+static int advance(struct tls_link *tls, uint64_t deadline_ns, int (*step)(SSL *ssl))
+{
+    for (;;) {
+        ERR_clear_error();
+        int result = step(tls->ssl);
+        int error = result == 1 ? 0 : tls_outcome(tls, result);
+        /* Also what is said to a peer that is refused. */
+        int sent = tls_flush(tls, deadline_ns);
+        if (error != -EAGAIN)
+            return error ? error : sent;
+        error = sent ? sent : socket_wait(&tls->socket, POLLIN, deadline_ns);
+        if (error)
+            return error;
+    }
+}
+
+/** The server's one byte, or what it has against us. */
+static int read_word(SSL *ssl)
+{
+    char word = 0;
+    size_t size;
+    int result = SSL_read_ex(ssl, &word, 1, &size);
+
+    return result == 1 && word != ADMITTED ? -1 : result;
+}
+
+static int send_word(SSL *ssl)
+{
+    static const char word = ADMITTED;
+    size_t size;
+
+    return SSL_write_ex(ssl, &word, 1, &size);
+}
+
+/** What follows from a failure, in words where nobody found some. */
+static int explain(struct tls_link *tls, int error)
+{
+    unsigned long said = ERR_peek_error();
+    bool alert = ERR_GET_LIB(said) == ERR_LIB_SSL && ERR_GET_REASON(said) >= SSL_AD_REASON_OFFSET;
+    char problem[CRYPTO_PROBLEM_MAX];
+
+    if (error == -EPROTO && tls->refusal) {
+        error = -EPERM;
+    } else if (error == -EPROTO &&
+               ERR_GET_REASON(said) == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
+        snprintf(tls->reason, sizeof(tls->reason), "it has no certificate");
+        error = -EPERM;
+    } else if (error == -EPROTO && alert && !tls->serves) {
+        crypto_problem(problem);
+        snprintf(tls->reason, sizeof(tls->reason), "the server refuses us: %s", problem);
+        error = -EACCES;
+    } else if (error == -EPROTO && said) {
+        crypto_problem(problem);
+        snprintf(tls->reason, sizeof(tls->reason), "%s", problem);
+    } else if (!tls->reason[0]) {
+        snprintf(tls->reason, sizeof(tls->reason), "%s",
+                 error == -EPIPE    ? "the connection was closed in the handshake"
+                 : error == -EPROTO ? "it does not speak TLS 1.3 as we do"
+                                    : strerror(-error));
+    }
+    ERR_clear_error();
+    return error;
+}
+
+/* Nobody's key is needed any more, and larger pieces are read. */
+static void settle(struct tls_link *tls)
+{
+    tls->budget = SIZE_MAX;
+    SSL_certs_clear(tls->ssl);
+    tls->revoked = NULL;
+    SSL_clear_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
+    SSL_set_default_read_buffer_len(tls->ssl, READ_BYTES);
+    SSL_set_read_ahead(tls->ssl, 1);
+}
+
+int tls_handshake(struct tls_link *tls, uint64_t deadline_ns)
+{
+    int error = advance(tls, deadline_ns, SSL_do_handshake);
+
+    if (!error)
+        error = advance(tls, deadline_ns, tls->serves ? send_word : read_word);
+    if (error)
+        return explain(tls, error);
+    settle(tls);
+    return 0;
+}

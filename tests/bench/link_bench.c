@@ -1,0 +1,210 @@
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "remote/link/ca.h"
+#include "remote/link/link_tcp.h"
+#include "remote/link/tls.h"
+#include "state/base/clock.h"
+#include "tests/scratch.h"
+
+/*
+ * What a link over TCP on this machine carries beside a plain stream of OpenSSL's between two
+ * processes, with the same cipher and blocking sockets: in turn, in one run.
+ *
+ * link_bench [MIB [RUNS]]: by default 512 MiB, 5 runs. Prints GB/s of each, the ratio of each pair,
+ * and their median.
+ */
+
+#define PIECE (1u << 20)
+
+static char piece[PIECE];
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "link_bench: %s: %s %s\n", what, strerror(errno), tls_reason());
+    exit(1);
+}
+
+static void ok(bool good, const char *what)
+{
+    if (!good)
+        fail(what);
+}
+
+/** An end of either kind. */
+struct end {
+    struct link *link;
+    SSL *ssl;
+};
+
+static void end_send(struct end *end, const void *bytes, size_t size)
+{
+    struct iovec iov = {(void *)(uintptr_t)bytes, size};
+
+    if (end->link)
+        ok(end->link->ops->send(end->link, &iov, 1, UINT64_MAX) == 0, "send");
+    else
+        ok(SSL_write(end->ssl, bytes, (int)size) == (int)size, "SSL_write");
+}
+
+static size_t end_receive(struct end *end, void *bytes, size_t size)
+{
+    size_t count = 0;
+
+    if (end->link)
+        ok(end->link->ops->receive(end->link, bytes, size, UINT64_MAX, &count) == 0, "receive");
+    else
+        ok(SSL_read_ex(end->ssl, bytes, size, &count) == 1, "SSL_read");
+    return count;
+}
+
+/* Bytes are not looked at: both would do it alike. */
+static void take_all(struct end *end, size_t size)
+{
+    while (size)
+        size -= end_receive(end, piece, size < PIECE ? size : PIECE);
+    end_send(end, "", 1);
+}
+
+static double give_all(struct end *end, size_t size)
+{
+    uint64_t begin = clock_now_ns();
+    char word;
+
+    for (size_t at = 0; at < size; at += PIECE)
+        end_send(end, piece, PIECE);
+    (void)end_receive(end, &word, 1);
+    return (double)size / (double)(clock_now_ns() - begin);
+}
+
+/** A stream as any program would make one, with what OpenSSL does by itself. */
+static SSL *plain(int fd, const struct credentials *credentials, bool serves)
+{
+    static const int on = 1;
+    SSL_CTX *context = SSL_CTX_new(TLS_method());
+    SSL *ssl;
+
+    SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+    SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
+    SSL_CTX_use_certificate(context, credentials->certificate);
+    SSL_CTX_use_PrivateKey(context, credentials->key);
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context), credentials->authority);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    ssl = SSL_new(context);
+    SSL_set_fd(ssl, fd);
+    ok((serves ? SSL_accept(ssl) : SSL_connect(ssl)) == 1, "handshake");
+    return ssl;
+}
+
+/** In a process of its own: one connection of either kind. */
+static void serve(int listener, bool ours, const struct credentials *credentials, size_t size)
+{
+    struct pollfd poll_for = {.fd = listener, .events = POLLIN};
+    struct end end = {NULL, NULL};
+
+    ok(poll(&poll_for, 1, 60000) == 1, "nobody connects");
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | (ours ? SOCK_NONBLOCK : 0));
+    ok(fd >= 0, "accept");
+    if (ours)
+        ok(link_tcp.admit(fd, clock_now_ns() + 60 * NS_PER_S, &end.link) == 0, "admit");
+    else
+        end.ssl = plain(fd, credentials, true);
+    take_all(&end, size);
+    /* The other end closes first. */
+    if (end.ssl)
+        (void)SSL_read(end.ssl, piece, 1);
+    _exit(0);
+}
+
+static double run(int listener, uint16_t port, bool ours, const struct credentials *client,
+                  const struct credentials *server, size_t size)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct end end = {NULL, NULL};
+    char where[32];
+    int status = 0, fd = -1;
+    pid_t child = fork();
+
+    ok(child >= 0, "fork");
+    if (child == 0)
+        serve(listener, ours, server, size);
+    if (ours) {
+        snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+        ok(link_tcp.connect(where, clock_now_ns() + 60 * NS_PER_S, &end.link) == 0, "connect");
+    } else {
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ok(connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0, "connect");
+        end.ssl = plain(fd, client, false);
+    }
+    double speed = give_all(&end, size);
+    if (ours)
+        end.link->ops->destroy(end.link);
+    else
+        close(fd);
+    waitpid(child, &status, 0);
+    ok(status == 0, "the other process");
+    return speed;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double of_a = *(const double *)a, of_b = *(const double *)b;
+
+    return (of_a > of_b) - (of_a < of_b);
+}
+
+int main(int argc, char **argv)
+{
+    size_t size = (argc > 1 ? strtoull(argv[1], NULL, 10) : 512) * PIECE;
+    size_t runs = argc > 2 ? strtoull(argv[2], NULL, 10) : 5;
+    char folder[SCRATCH_MAX], ca[SCRATCH_MAX + 8], file[SCRATCH_MAX + 16], own[PATH_MAX];
+    char problem[FOLDER_PROBLEM_MAX];
+    struct ca_wish wish = {.name = "client", .grant = GRANT_ALL, .days = 1, .to_file = file};
+    struct credentials client, server;
+    struct sockaddr_in address = {.sin_port = 0};
+    socklen_t length = sizeof(address);
+    int listener;
+
+    if (!size || !runs || runs > 100)
+        return 2;
+    ok(mkdtemp(scratch(folder, "link")) != NULL, "mkdtemp");
+    snprintf(ca, sizeof(ca), "%s/ca", folder);
+    snprintf(file, sizeof(file), "%s/client.pem", folder);
+    ok(ca_create(ca, "server", time(NULL), problem) == 0 &&
+           ca_issue(ca, &wish, time(NULL), problem) == 0 && ca_file(ca, CA_SERVER, own) == 0 &&
+           credentials_load(file, &client, problem) == 0 &&
+           credentials_load(own, &server, problem) == 0 && tls_server_open(ca, problem) == 0,
+       "the authority");
+    setenv("RESEAT_CREDENTIALS", file, 1);
+    ok(link_tcp.listen("127.0.0.1:0", &listener) == 0, "listen");
+    ok(getsockname(listener, (struct sockaddr *)&address, &length) == 0, "getsockname");
+    double ratios[100];
+    for (size_t i = 0; i < runs; i++) {
+        double plainly = run(listener, ntohs(address.sin_port), false, &client, &server, size);
+        double ours = run(listener, ntohs(address.sin_port), true, &client, &server, size);
+        ratios[i] = ours / plainly;
+        printf("%zu MiB: plain %.2f GB/s, link %.2f GB/s, ratio %.3f\n", size / PIECE, plainly,
+               ours, ratios[i]);
+        fflush(stdout);
+    }
+    qsort(ratios, runs, sizeof(*ratios), compare);
+    printf("median of %zu: %.3f\n", runs, ratios[runs / 2]);
+    credentials_finish(&client);
+    credentials_finish(&server);
+    tls_server_close();
+    char command[SCRATCH_MAX + 16];
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    return system(command) ? 1 : 0;
+}
