@@ -94,7 +94,7 @@ const struct setting settings_table[] = {
     {"slice", SETTING_NUMBER,
      "Milliseconds. About how long a move may have to wait for a kernel of a program that is "
      "started from now on: reseat run --slice, which says it for one. 0: launches stay whole.",
-     0, 60000, 0, FIELD(slice_ms)},
+     0, 60000, 10, FIELD(slice_ms)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

@@ -31,8 +31,8 @@
 
 #define NAME_MAX_BYTES 63
 
-/* Of what is spread, where nothing says how long pieces are. */
-#define SPREAD_SLICE_MS 10
+/* A piece of a launch, where there is to be one and nothing says how long it is. */
+#define SLICE_MS 10
 
 #define EXIT_CANNOT_EXEC 126
 #define EXIT_NOT_FOUND   127
@@ -228,8 +228,8 @@ static const struct verb_option run_options[] = {
     {"spread", "DEVICE[,DEVICE]",
      "Have its long launches done on these devices too, each by as much as it has time for, where "
      "the kernel allows that (reseat explain). Each of them holds what such a launch uses, which "
-     "no limit counts. Launches are given in pieces of 10 ms, unless --slice or the configuration "
-     "says otherwise. reseat spread changes it while the program runs.",
+     "no limit counts. Launches are then given in pieces also where the configuration has them "
+     "stay whole. reseat spread changes it while the program runs.",
      .take = take_spread},
     {NULL}};
 
@@ -450,12 +450,13 @@ static int set_or_clear(const char *name, const char *value)
 
 static int set_slice(const struct run *run, uint32_t configured_ms)
 {
+    const char *given = run->slice ? run->slice : getenv("RESEAT_SLICE");
     char ms[32];
 
-    if (!configured_ms && run->spread_count)
-        configured_ms = SPREAD_SLICE_MS;
+    if (run->spread_count && !configured_ms)
+        configured_ms = SLICE_MS;
     snprintf(ms, sizeof(ms), "%u", configured_ms);
-    return run->slice || configured_ms ? set("RESEAT_SLICE", run->slice ? run->slice : ms) : 0;
+    return set("RESEAT_SLICE", given && *given ? given : ms);
 }
 
 /** The library of device binaries: what is wrong with it costs a build, and is said in its log. */
@@ -481,7 +482,7 @@ static int set_configured(const struct run *run)
         config_error_format(&wrong, text, sizeof(text));
         output_note(run->output, "no library of device binaries is used: %s", text);
         int error = set_or_clear("RESEAT_BINARIES", NULL);
-        return error ? error : set_slice(run, 0);
+        return error ? error : set_slice(run, SLICE_MS);
     }
     uint64_t library_mib = config_policy(&config)->library_mib;
     uint32_t slice_ms = config_policy(&config)->slice_ms;

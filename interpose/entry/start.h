@@ -23,7 +23,7 @@
     "RESEAT_SLICE" /**< Milliseconds that a piece of a long launch takes; 0: none is cut. */
 
 /** Without it. */
-#define START_SLICE_MS      0
+#define START_SLICE_MS      10
 #define START_SLICE_MOST_MS 60000u
 
 /**

@@ -232,16 +232,16 @@ static void measure(const struct pieces *pieces, struct parts *parts)
         pace_measured(pieces->pace, items, ns);
 }
 
-/* Where pieces of one kernel must not run beside others it is alone, or goes whole. Those that are
- * told their place have an offset each. */
+/* Where pieces of one kernel must not run beside others it is alone, or what is left goes whole: as
+ * its program has it, if it has not begun. */
 static void be_alone(struct pieces *pieces, const struct queue *queue,
                      const struct residence *residence)
 {
-    if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures ||
-        pieces->told)
+    if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures)
         return;
     pieces->alone = queue_alone_begin(queue);
     pieces->measures = !pieces->alone;
+    pieces->told = pieces->told && (pieces->alone || pieces->given != 0);
 }
 
 static void end_alone(struct pieces *pieces)

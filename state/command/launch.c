@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "state/base/callback.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
 #include "state/command/pieces.h"
@@ -347,7 +348,7 @@ static bool cut(struct launch *launch)
     struct queue *queue = launch->base.queue;
     struct kernel_traits traits;
     bool cuts = false;
-    if (is_one_group(&launch->space))
+    if (is_one_group(&launch->space) || callback_start() != 0) /* who gives the pieces */
         return false;
     if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
         return false;

@@ -70,7 +70,7 @@ const struct quirk_row quirk_rows[] = {
      "markers are set with the gate closed", "state/room/bring.c", NULL,
      "the deadlock is a race that no test can bring about each time"},
     {QUIRK_OFFSETS_MIXED, POCL, "3.1",
-     "aborts where a kernel with a global offset and the same without one run side by side",
+     "aborts where a kernel runs side by side with itself, with other global offsets or sizes",
      "launches are given in pieces only while the program has one queue, that is in order",
      "state/command/hold.c", "tests/programs/stress.c", NULL},
     {0, POCL, "3.1", "calls no destructor of an image over a buffer", "the buffer's own says it",

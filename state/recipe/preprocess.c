@@ -24,14 +24,16 @@ static bool is_blank(char c)
     return c != '\n' && isspace((unsigned char)c);
 }
 
-/* The length of a backslash with the line's end behind it, or 0. */
+/* The length of a backslash with the line's end behind it, or 0. Compilers take blanks between the
+ * two. */
 static size_t joins(const char *at, const char *end)
 {
     if (at == end || *at != '\\')
         return 0;
-    if (end - at > 1 && at[1] == '\n')
-        return 2;
-    return end - at > 2 && at[1] == '\r' && at[2] == '\n' ? 3 : 0;
+    const char *behind = at + 1;
+    while (behind < end && is_blank(*behind))
+        behind++;
+    return behind < end && *behind == '\n' ? (size_t)(behind + 1 - at) : 0;
 }
 
 /* Behind the name that begins at @at: past its closing quote or bracket; NULL for anything else. It

@@ -51,8 +51,8 @@ Test(run, says_how_long_a_piece_is)
 {
     struct result *result = RESEAT("run", "--slice", "25", "sh", "-c", "echo $RESEAT_SLICE");
     cr_assert_str_eq(result->out, "25\n");
-    result = RESEAT("run", "sh", "-c", "echo ${RESEAT_SLICE-none}");
-    cr_assert_str_eq(result->out, "none\n");
+    result = RESEAT("run", "sh", "-c", "echo $RESEAT_SLICE");
+    cr_assert_str_eq(result->out, "10\n");
     cr_assert_eq(RESEAT("run", "--slice", "-1", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--slice", "1s", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--slice", "60001", "true")->status, 2);

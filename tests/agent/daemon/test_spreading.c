@@ -111,7 +111,9 @@ Test(spreading, what_cannot_be_is_refused_and_changes_nothing)
 
 Test(spreading, launches_that_are_given_whole_are_not_spread)
 {
+    setenv("RESEAT_SLICE", "0", 1);
     pid_t pid = harness_start("app", "done");
+    unsetenv("RESEAT_SLICE");
 
     cr_assert(harness_prints("ps", NULL, "64.0 MiB", 5000), "it has not said how it is");
     struct result *result = RESEAT("spread", "app", "cpu1");

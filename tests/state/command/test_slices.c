@@ -1,13 +1,22 @@
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "interpose/entry/start.h"
 #include "state/command/event.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
 #include "state/driver/quirks.h"
+#include "state/program/kernel.h"
+#include "state/program/pace.h"
 #include "tests/state/command/slices_rig.h"
 
 /* Launches in pieces: what a program sees is one launch, wherever its pieces run. */
@@ -335,6 +344,43 @@ Test(slices, are_alone_where_a_driver_mixes_offsets_up)
     add_wanted(&s, &long_shape, LONG_ROUNDS);
     OK(clWaitForEvents(1, &event));
     cr_assert_gt(given(event), 2);
+    OK(clReleaseEvent(event));
+    check(&s);
+    scene_close(&s);
+}
+
+/* From here on the process cannot have another thread. */
+static void refuse_threads(void)
+{
+    static const struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog filter = {ARRAY_SIZE(rules), (struct sock_filter *)rules};
+    cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    cr_assert_eq(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter),
+                 0);
+}
+
+/* One gives the pieces. */
+Test(slices, are_one_where_there_can_be_no_more_threads)
+{
+    struct scene s;
+    scene_open(&s, CONFIG, "0", "plain", 0, 4096);
+    cl_event event = launch(&s, &long_shape, 1); /* a compiler may start processes */
+    add_wanted(&s, &long_shape, 1);
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    atomic_store(&pace_slice_ns, 5000000);
+    pace_forget(((struct kernel *)s.kernel)->pace);
+    refuse_threads();
+    event = launch(&s, &long_shape, LONG_ROUNDS);
+    add_wanted(&s, &long_shape, LONG_ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_not(is_cut(event));
     OK(clReleaseEvent(event));
     check(&s);
     scene_close(&s);

@@ -131,6 +131,87 @@ Test(traits, what_may_wait_for_another_group_is_not_cut)
     expect_whole(samples, COUNT(samples), "may wait for another work-group");
 }
 
+/* What declares, aliases, makes or calls what waits, where the words for it stand somewhere else.
+ */
+Test(traits, waiting_is_seen_behind_other_names)
+{
+    static const struct sample samples[] = {
+        {"typedef volatile int vint;\nkernel void k(global vint *a) { while (!*a) ; }"},
+        {"typedef volatile int vint;\ntypedef vint flag __attribute__((aligned(4)));\n"
+         "kernel void k(global flag *a) { while (!*a) ; }"},
+        {"#define SHARED volatile global int *\nkernel void k(SHARED a) { while (!*a) ; }"},
+        {"#define V volatile\n#define SHARED V global int *\nkernel void k(SHARED a) { while (!*a) "
+         "; }"},
+        {"#define SHARED(type) volatile global type *\nkernel void k(SHARED(int) a) {"
+         " while (!*a) ; }"},
+        {"#define SEEN atomic_or\nkernel void k(global int *a) { while (!SEEN(a, 0)) ; }"},
+        {"kernel void k(global int *a) { while (!a[0]) SEEN(a, 0); }", "-DSEEN=atomic_or"},
+        {"#define DEFINE(name) int name(global int *a) { return atomic_or(a, 0); }\nDEFINE(seen)\n"
+         "kernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"#define BEGIN {\n#define DEFINE(name) int name(global int *a) BEGIN return atomic_or(a, "
+         "0); }\n"
+         "DEFINE(seen)\nkernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"#define seen other\nint seen(global int *a) { return atomic_or(a, 0); }\n#undef seen\n"
+         "kernel void k(global int *a) { while (!other(a)) ; }"},
+        {"kernel void k(global int *a) { while (({ atomic_or(a, 0); })) ; }"},
+        {"int (seen)(global int *a) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"#define LAST(n) __attribute__((noinline))\n"
+         "int seen(global int *a) LAST(1) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"int seen$(global int *a) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!seen$(a)) ; }"},
+        {"int s\xc3\xa9(global int *a) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!s\xc3\xa9(a)) ; }"},
+        {"int seen(global int *a) { return atomic_or(a, 0) ? 1 : seen(a); }\n"
+         "kernel void k(global int *a) { a[1] = seen(a); }"},
+        {"kernel void k(global int *a) <% while (!atomic_or(a, 0)) ; %>"},
+        {"#define WAIT(a) \\ \n while (!atomic_or(a, 0)) ;\nkernel void k(global int *a) { WAIT(a) "
+         "}"},
+        {"kernel void k(global int *a) { // \\\t\n /*\n while (!atomic_or(a, 0)) ; // */\n}"},
+        {"kernel void k(global int *a) { int f = CLK_GLOBAL_MEM_FENCE; while (!a[0]) barrier(f); "
+         "}"},
+        {"#define SYNC barrier\nkernel void k(global int *a, int f) { while (!a[0]) SYNC(f); }"},
+        {"kernel void k(global int *a) { while (!a[0]) barrier(2); }"},
+    };
+    static const struct sample unoptimised[] = {
+        {"kernel void k(global int *a) { while (!*a) ; }", "-cl-opt-disable"},
+    };
+    static const struct sample read_write[] = {
+        {"kernel void k(read_write image2d_t i) { while (!read_imagei(i, (int2)(0)).x) ; }",
+         "-cl-std=CL2.0"},
+    };
+    expect_whole(samples, COUNT(samples), "may wait for another work-group");
+    expect_whole(unoptimised, COUNT(unoptimised), "without optimisation");
+    expect_whole(read_write, COUNT(read_write), "reads and writes an image");
+}
+
+Test(traits, macros_and_barriers_as_they_mostly_are_change_nothing)
+{
+    static const struct sample samples[] = {
+        {"#define SQUARE(x) ({ int y_ = (x); y_ * y_; })\n#define EACH(i) for (int i = 0; i < 4; "
+         "i++)\n"
+         "#define KERNEL __attribute__((reqd_work_group_size(8, 1, 1)))\n"
+         "kernel KERNEL void k(global int *a) { EACH(i) { a[i] = SQUARE(i) ^ (int2)(1, 2).x; } }"},
+        {"struct s { int a[2]; };\nenum { ONE = (1) };\ntypedef union { int a; } u;\n"
+         "constant int list[] = { (1), (ONE) };\nconstant int2 two = (int2)(ONE, ONE);\n"
+         "kernel void k(global int *a) { for (int i = 0; i < 2; i++) a[i] ^= list[i] ^ ~a[i]; }"},
+        {"typedef volatile global int *counter;\nkernel void k(counter c, global int *a) {"
+         " for (int i = 0; i < 4; i++) { atomic_inc(c); a[i] = i; } }"},
+        {"#define SYNC barrier(CLK_LOCAL_MEM_FENCE)\nkernel void k(local int *l) {"
+         " for (int i = 0; i < 4; i++) { l[i] = i; SYNC; barrier(CLK_LOCAL_MEM_FENCE);"
+         " work_group_barrier(CLK_LOCAL_MEM_FENCE, memory_scope_work_group); } }"},
+        {"#define NAME(x) square_##x\nint square_int(int x) { return x * x; }\n"
+         "kernel void k(global int *a) { for (int i = 0; i < 4; i++) a[i] = NAME(int)(i); }"},
+        {"float f(float x) { return x; }\nfloat __attribute__((overloadable)) g(float x)"
+         " { return f(x); }\nfloat2 __attribute__((overloadable)) g(float2 x)"
+         " { return (float2)(g(x.x), g(x.y)); }\n"
+         "kernel void k(global float2 *a) { for (int i = 0; i < 4; i++) a[i] = g(a[i]); }"},
+        {"kernel void k(global int *a) { \\\r\n a[0] = 1;\\\n }"},
+    };
+    expect_cut(samples, COUNT(samples), false);
+}
+
 /* Ours would take their place, or they that of ours. */
 Test(traits, macros_called_as_the_functions_are_in_the_way_where_those_are_needed)
 {
@@ -170,17 +251,45 @@ Test(traits, what_cannot_be_read_is_not_cut)
         {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get, _group_id)(0)] = 1; }"},
         {"#define CAT(a, b) a%:%:b\nkernel void k(global int *a) { a[CAT(get_, group_id)(0)] = 1; "
          "}"},
-        {"kernel void k(global int *a) { a[get_group_\\\nid(0)] = 1; }"},
-        {"kernel void k(global int *a) { a[get_group_\\\r\nid(0)] = 1; }"},
-        {"kernel void k(global int *a) { a[get_group_?\?/\nid(0)] = 1; }"},
         {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[get_group_id(0)] ="
          " CAT(get_work_, dim)(); }"},
         {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[get_group_id(0)] ="
          " CAT(get_global, _id)(1); }"},
+        {"#define CAT(a, b) a##b\nkernel void k(global int *a) { a[CAT(get_gro, up_id)(0)] = 1; }"},
+        {"#define ID(what) get_##what##_id\nkernel void k(global int *a) { a[ID(group)(0)] = 1; }"},
+        {"#define ATOM(op) atom_##op\nkernel void k(global int *a) { while (!ATOM(or)(a, 0)) ; }"},
+        {"#define ATOM(op) atomic##op\nkernel void k(global int *a) { while (!ATOM(_or)(a, 0)) ; "
+         "}"},
+        {"#define SYNC(what) barrier(CLK_##what##_MEM_FENCE)\n"
+         "kernel void k(global int *a) { while (!a[0]) SYNC(GLOBAL); }"},
+    };
+    static const struct sample unspelled[] = {
+        {"kernel void k(global int *a) { a[get_group_\\\nid(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_group_\\\r\nid(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_gr\\ \noup_id(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_group_?\?/\nid(0)] = 1; }"},
+        {"kernel void k(global int *a) ?\?< while (!atomic_or(a, 0)) ; ?\?>"},
+        {"kernel void k(global int *a) { /* *\\\n/ while (!atomic_or(a, 0)) ; /* */ }"},
+        {"int s\\u00e9(global int *a) { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!s\\u00e9(a)) ; }"},
+        {"// lines of an old Mac\rkernel void k(global int *a) { while (!atomic_or(a, 0)) ; }\r"},
+        {"int f(global int *a) __asm__(\"g\");\nkernel void k(global int *a) { while (!f(a)) ; }"},
+        {"int f(global int *a) __attribute__((alias(\"g\")));\n"
+         "kernel void k(global int *a) { while (!f(a)) ; }"},
+        {"kernel void k(global int *a) {\n#include \"body.h\"\n}"},
+        {"kernel void other(global int *a) { }"},
     };
     static const struct sample broken[] = {
         {"#if A\nkernel void k(int a) {\n#else\nkernel void k(long a) {\n#endif\n}"},
         {"kernel void k(int a) { } }"},
+        {"int seen(a) global int *a; { return atomic_or(a, 0); }\n"
+         "kernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"#define DEFINE(name, what) int name(global int *a) { what; }\n"
+         "DEFINE(seen, return atomic_or(a, 0))\n"
+         "kernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"#define DEFINE(name, what) int name(global int *a) { return what; }\n"
+         "DEFINE(seen, atomic_or(a, 0))\nkernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"if (atomic_or(a, 0)) break;\nkernel void k(global int *a) { }"},
     };
     static const struct sample others[] = {
         {"kernel void k(global int *a) { }", "-cl-std=CLC++"},
@@ -192,6 +301,21 @@ Test(traits, what_cannot_be_read_is_not_cut)
         {"kernel void k(global int *a) { a[0] = __nvvm_read_ptx_sreg_ctaid_x(); }"},
         {"int f() { return __builtin_amdgcn_workgroup_id_x(); }\n"
          "kernel void k(global int *a) { a[0] = f(); }"},
+        {"kernel void k(global int *a) { while (!__sync_fetch_and_add(a, 0)) ; }"},
+        {"kernel void k(global int *a) { while (!__atomic_load_n(a, 5)) ; }"},
+        {"kernel void k(global atomic_int *a) { while (!__opencl_atomic_load(a, 5, 2)) ; }"},
+    };
+    static const struct sample blocks[] = {
+        {"kernel void k(global int *a) { int (^seen)(void) = ^{ return atomic_or(a, 0); };"
+         " while (!seen()) ; }"},
+        {"int (^const seen)(global int *) = ^(global int *a) { return a[0]; };\n"
+         "kernel void k(global int *a) { while (!seen(a)) ; }"},
+        {"kernel void k(global int *a) { __auto_type seen = ^(int x) { return atomic_or(a, x); };"
+         " while (!seen(0)) ; }"},
+    };
+    static const struct sample subgroups[] = {
+        {"kernel void k(global int *a) { a[get_global_id(0) / get_sub_group_size()] = 1; }"},
+        {"kernel void k(global int *a) { a[get_global_id(0)] = sub_group_reduce_add(1); }"},
     };
     static const struct sample children[] = {
         {"kernel void k(global int *a) { enqueue_kernel(get_default_queue(), 0, ndrange_1D(1),"
@@ -201,6 +325,9 @@ Test(traits, what_cannot_be_read_is_not_cut)
         {"kernel void k(read_only pipe int p, global int *a) { read_pipe(p, a); }"},
     };
     expect_whole(pasted, COUNT(pasted), "pastes");
+    expect_whole(unspelled, COUNT(unspelled), "source");
+    expect_whole(blocks, COUNT(blocks), "blocks");
+    expect_whole(subgroups, COUNT(subgroups), "sub-groups");
     expect_whole(broken, COUNT(broken), "cannot be told from one another");
     expect_whole(others, COUNT(others), "C++");
     expect_whole(assembly, COUNT(assembly), "assembly");

@@ -1,0 +1,517 @@
+#include "state/program/kernel_source.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/array.h"
+
+/* As compilers have it: with "$", and letters of all alphabets. */
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '$' || (unsigned char)c >= 0x80;
+}
+
+/* Most are not: large sources have a million words. */
+static bool may_begin(struct token token, const char *word)
+{
+    return token.length > 0 && *token.text == *word;
+}
+
+bool token_is(struct token token, const char *word)
+{
+    return may_begin(token, word) && token.length == strlen(word) &&
+           memcmp(token.text, word, token.length) == 0;
+}
+
+bool token_begins(struct token token, const char *word)
+{
+    return may_begin(token, word) && token.length >= strlen(word) &&
+           memcmp(token.text, word, strlen(word)) == 0;
+}
+
+bool token_same(struct token a, struct token b)
+{
+    return a.length == b.length && memcmp(a.text, b.text, a.length) == 0;
+}
+
+bool token_is_one_of(struct token token, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (token_is(token, words[i]))
+            return true;
+    return false;
+}
+
+bool token_is_name(struct token token)
+{
+    return token.length > 0 && is_word(*token.text) && !isdigit((unsigned char)*token.text);
+}
+
+bool token_is_attribute(struct token token)
+{
+    return token_is(token, "__attribute__") || token_is(token, "__attribute");
+}
+
+static void refuse(struct kernel_source *s, const char *reason)
+{
+    if (!s->unread)
+        s->unread = reason;
+}
+
+/* ---- tokens ---- */
+
+static int add(struct token **list, size_t *count, const char *text, size_t length)
+{
+    if (!array_make_room(list, *count, sizeof(**list)))
+        return -ENOMEM;
+    (*list)[(*count)++] = (struct token){text, length};
+    return 0;
+}
+
+static int add_token(struct kernel_source *s, const char *text, size_t length)
+{
+    return add(&s->tokens, &s->count, text, length);
+}
+
+/* A bracket's other spelling; NULL for anything else. */
+static const char *digraph(const char *at, const char *end)
+{
+    static const char *const spelled[][2] = {{"<%", "{"}, {"%>", "}"}, {"<:", "["}, {":>", "]"}};
+    for (size_t i = 0; end - at > 1 && i < ARRAY_SIZE(spelled); i++)
+        if (memcmp(at, spelled[i][0], 2) == 0)
+            return spelled[i][1];
+    return NULL;
+}
+
+/* Words and single characters; quoted text is none. */
+static int add_tokens(struct kernel_source *s, const char *at, const char *end)
+{
+    int err = 0;
+    while (!err && at < end) {
+        const char *from = at, *bracket = digraph(at, end);
+        if (*at == '"' || *at == '\'') {
+            for (at++; at < end && *at != *from && *at != '\n'; at++)
+                at += *at == '\\' && end - at > 1;
+            at += at < end;
+        } else if (is_word(*at)) {
+            while (at < end && is_word(*at))
+                at++;
+            err = add_token(s, from, (size_t)(at - from));
+        } else if (isspace((unsigned char)*at)) {
+            at++;
+        } else if (bracket) {
+            err = add_token(s, bracket, 1);
+            at += 2;
+        } else {
+            if (*at == '\\')
+                refuse(s, "its source has names with letters that are written as numbers");
+            /* "##", or "%:%:" */
+            s->pastes =
+                s->pastes ||
+                (end - at > 1 && ((*at == '#' && at[1] == '#') || (*at == '%' && at[1] == ':')));
+            err = add_token(s, at++, 1);
+        }
+    }
+    return err;
+}
+
+size_t kernel_source_behind(const struct kernel_source *s, size_t at, size_t end, const char *open,
+                            const char *close)
+{
+    size_t depth = 0;
+    for (; at < end; at++) {
+        depth += token_is(s->tokens[at], open);
+        depth -= token_is(s->tokens[at], close) && depth > 0;
+        if (depth == 0)
+            return at + 1;
+    }
+    return end;
+}
+
+/* ---- units ---- */
+
+static int add_unit(struct kernel_source *s, struct unit unit)
+{
+    if (!array_make_room(&s->units, s->unit_count, sizeof(s->units[0])))
+        return -ENOMEM;
+    s->units[s->unit_count++] = unit;
+    return 0;
+}
+
+/* "NAME body", "NAME(x) body", or, of an option, "NAME=body". */
+static int add_macro(struct kernel_source *s, const char *at, const char *end)
+{
+    static const char *const loops[] = {"for", "while", "do", "goto"};
+    static const char *const braces[] = {"{", "}"};
+    size_t first = s->count;
+    int err = add_tokens(s, at, end);
+    if (err || s->count == first)
+        return err;
+    struct unit unit = {.name = s->tokens[first], .first = first + 1, .macro = true};
+    const char *behind = unit.name.text + unit.name.length;
+    unit.body = unit.first;
+    unit.end = s->count;
+    if (behind < end && *behind == '(')
+        unit.body = kernel_source_behind(s, unit.first, unit.end, "(", ")");
+    for (size_t i = unit.body; i < unit.end; i++) {
+        unit.loops = unit.loops || IS_ONE_OF(s->tokens[i], loops);
+        unit.braces = unit.braces || IS_ONE_OF(s->tokens[i], braces);
+    }
+    err = add_token(s, ";", 1); /* what is read from here on goes no further */
+    return err ? err : add_unit(s, unit);
+}
+
+/* As many brackets close as open: text of several branches may have a function's head twice. */
+static bool is_closed(const struct kernel_source *s, size_t at, size_t end)
+{
+    size_t depth = 0;
+    for (; at < end; at++) {
+        depth += token_is(s->tokens[at], "{");
+        depth -= token_is(s->tokens[at], "}");
+    }
+    return depth == 0;
+}
+
+/* Outside of functions there is none of that, but where macros make functions of it. */
+static bool is_code(const struct kernel_source *s, size_t at, bool in_brackets)
+{
+    static const char *const words[] = {"if",     "for",  "while", "do",   "goto",
+                                        "switch", "case", "break", "else", "return"};
+    struct token token = s->tokens[at];
+    bool atomic = token_begins(token, "atomic_") || token_begins(token, "atom_");
+    return IS_ONE_OF(token, words) ||
+           (in_brackets && (token_is(token, ";") || (atomic && token_is(s->tokens[at + 1], "("))));
+}
+
+/* Past brackets outside of all functions, that begin at @at. */
+static size_t pass_brackets(struct kernel_source *s, size_t at, size_t end)
+{
+    size_t behind = kernel_source_behind(s, at, end, "(", ")");
+    for (; at + 1 < behind; at++)
+        s->broken = s->broken || is_code(s, at, true);
+    return behind;
+}
+
+/* Those that have a name mean another function. */
+static size_t pass_attribute(struct kernel_source *s, size_t at, size_t end)
+{
+    static const char *const words[] = {"alias",     "__alias__", "ifunc",
+                                        "__ifunc__", "weakref",   "__weakref__"};
+    size_t behind = kernel_source_behind(s, at, end, "(", ")");
+    for (; at < behind; at++)
+        if (IS_ONE_OF(s->tokens[at], words))
+            refuse(s, "its source has functions that stand for others");
+    return behind;
+}
+
+/* The name of a function, or what looks like one: "name(" or "(name)(". */
+static bool is_head(const struct kernel_source *s, size_t at, size_t end)
+{
+    if (at + 1 >= end || !token_is_name(s->tokens[at]) || token_is_attribute(s->tokens[at]))
+        return false;
+    return token_is(s->tokens[at + 1], "(") ||
+           (at > 0 && at + 2 < end && token_is(s->tokens[at - 1], "(") &&
+            token_is(s->tokens[at + 1], ")") && token_is(s->tokens[at + 2], "("));
+}
+
+/* The functions between @at and @end, which is outside of all brackets. What stands behind a
+ * function's name may be a macro with arguments: it has every name that it could have. */
+static int add_functions(struct kernel_source *s, size_t at, size_t end)
+{
+    static const char *const asms[] = {"asm", "__asm", "__asm__"};
+    static const char *const data[] = {"struct", "union", "enum", "="};
+    bool kernel = false, has_data = false;
+    size_t head = s->unit_count;
+    int err = 0;
+    while (!err && at < end) {
+        struct token token = s->tokens[at];
+        bool ends = token_is(token, ";");
+        size_t name = token_is(token, "(") && at + 1 < end ? at + 1 : at;
+        if (is_head(s, name, end))
+            err = add_unit(s, (struct unit){.name = s->tokens[name], .first = name + 1});
+        if (token_is_name(token) && !err)
+            err = add(&s->outside, &s->outside_count, token.text, token.length);
+        if (token_is_attribute(token) && at + 1 < end) {
+            at = pass_attribute(s, at + 1, end);
+        } else if (token_is(token, "(")) {
+            at = pass_brackets(s, at, end);
+        } else if (token_is(token, "{")) {
+            size_t behind = kernel_source_behind(s, at, end, "{", "}");
+            bool named = s->unit_count > head;
+            s->broken = s->broken || !is_closed(s, at, behind) || (!named && !has_data);
+            for (size_t u = head; u < s->unit_count; u++) {
+                s->units[u].body = at;
+                s->units[u].end = behind;
+                s->units[u].kernel = kernel;
+                s->units[u].last = u + 1 == s->unit_count;
+            }
+            head = s->unit_count;
+            kernel = kernel && !named;
+            has_data = has_data && !named;
+            at = behind;
+        } else {
+            kernel = kernel || token_is(token, "kernel") || token_is(token, "__kernel");
+            has_data = has_data || IS_ONE_OF(token, data);
+            s->broken = s->broken || token_is(token, "}") || is_code(s, at, false);
+            if (IS_ONE_OF(token, asms))
+                refuse(s, "its source names functions by assembly");
+            at++;
+        }
+        if (ends) {
+            s->unit_count = head;
+            kernel = has_data = false;
+        }
+    }
+    s->unit_count = head;
+    return err;
+}
+
+/* ---- texts ---- */
+
+/* "#undef get_group_id", "#ifdef get_group_id": with a macro of that name it is another text. */
+static int note_directive(struct kernel_source *s, const char *at, const char *end, bool inside)
+{
+    static const char *const words[] = {"undef", "if", "elif", "ifdef", "ifndef"};
+    static const char *const includes[] = {"include", "include_next", "import"};
+    bool asks = false, first = true;
+    int err = 0;
+    while (!err && at < end) {
+        const char *from = at;
+        while (at < end && is_word(*at))
+            at++;
+        struct token token = {from, (size_t)(at - from)};
+        if (token.length == 0)
+            at++;
+        else if (first)
+            asks = IS_ONE_OF(token, words);
+        else if (asks)
+            err = add(&s->asked, &s->asked_count, token.text, token.length);
+        if (token.length != 0 && first && inside && IS_ONE_OF(token, includes))
+            refuse(s, "its source includes text in the middle of a function");
+        first = first && token.length == 0;
+    }
+    return err;
+}
+
+/* What a compiler puts together, or takes apart, before it looks for words: a name or a sign over
+ * two lines, other spellings of signs, lines that end as they did on old Macs. */
+static bool is_disguised(const char *text, size_t size)
+{
+    const char *end = text + size, *at = text;
+    while ((at = memchr(at, '\\', (size_t)(end - at)))) {
+        const char *next = at + 1;
+        while (next < end && *next != '\n' && isspace((unsigned char)*next))
+            next++;
+        if (at > text && end - next > 1 && *next == '\n' && !isspace((unsigned char)next[1]) &&
+            (is_word(at[-1]) ? is_word(next[1]) : strchr("/*#%<:", at[-1]) != NULL))
+            return true;
+        at++;
+    }
+    for (at = text; (at = memmem(at, (size_t)(end - at), "?\?", 2)); at++)
+        if (end - at > 2 && memchr("=/'()!<>-", at[2], 9))
+            return true;
+    for (at = text; (at = memchr(at, '\r', (size_t)(end - at))); at++)
+        if (end - at < 2 || at[1] != '\n')
+            return true;
+    return false;
+}
+
+static int add_text(struct kernel_source *s, const char *text, size_t size)
+{
+    if (!array_make_room(&s->texts, s->text_count, sizeof(s->texts[0])))
+        return -ENOMEM;
+    struct directives *directives = &s->texts[s->text_count];
+    int err = directives_read(text, size, directives);
+    if (err)
+        return err;
+    s->text_count++;
+    if (is_disguised(text, size))
+        refuse(s, "its source has names or signs that are not spelled out");
+    const char *clean = directives->clean, *end = clean + directives->size;
+    for (size_t i = 0; !err && i < directives->count; i++)
+        if (directives->list[i].kind == DIRECTIVE_DEFINE)
+            err = add_macro(s, clean + directives->list[i].at, clean + directives->list[i].end);
+    size_t first = s->count;
+    for (const char *line = clean; !err && line < end;) {
+        const char *line_end = memchr(line, '\n', (size_t)(end - line));
+        const char *word = line;
+        line_end = line_end ? line_end : end;
+        while (word < line_end && isspace((unsigned char)*word))
+            word++;
+        if (word == line_end || (*word != '#' && !(*word == '%' && word[1] == ':')))
+            err = add_tokens(s, line, line_end);
+        else
+            err = note_directive(s, word, line_end, !is_closed(s, first, s->count));
+        line = line_end < end ? line_end + 1 : end;
+    }
+    return err ? err : add_functions(s, first, s->count);
+}
+
+static int add_options(struct kernel_source *s, const char *options)
+{
+    size_t cursor = 0;
+    struct option option;
+    int found, err = 0;
+    if (strstr(options, "CLC++"))
+        refuse(s, "it is written in C++");
+    if (strstr(options, "-cl-opt-disable") || strstr(options, "-O0"))
+        refuse(s, "it is compiled without optimisation, so that any loop may wait");
+    while (!err && (found = option_next(options, &cursor, &option)) != 0) {
+        if (found < 0)
+            return found;
+        /* A text like any other, that its tokens can point into. */
+        if (option.kind == OPTION_DEFINE && option.argument) {
+            size_t size = strlen("#define ") + strlen(option.argument) + 1;
+            char *line = malloc(size + 1);
+            if (line) {
+                strcpy(line, "#define ");
+                strcat(line, option.argument);
+                char *equals = strchr(line, '=');
+                if (equals)
+                    *equals = ' ';
+            }
+            err = line ? add_text(s, line, strlen(line)) : -ENOMEM;
+            free(line);
+        }
+        free(option.argument);
+    }
+    return err;
+}
+
+static int add_recipe(struct kernel_source *s, const struct recipe *recipe)
+{
+    int err = 0;
+    if (recipe->kind == RECIPE_IL)
+        refuse(s, "it was given as IL, which is not rewritten");
+    if (recipe->kind == RECIPE_SOURCE)
+        return add_text(s, recipe->bytes, recipe->size);
+    if (recipe->options)
+        err = add_options(s, recipe->options);
+    for (uint32_t i = 0; !err && i < recipe->input_count; i++)
+        err = add_recipe(s, recipe->inputs[i]);
+    if (recipe->headers && recipe->headers->partial)
+        refuse(s, "some of what it includes could not be read");
+    for (uint32_t i = 0; !err && recipe->headers && i < recipe->headers->count; i++)
+        if (recipe->headers->list[i].bytes)
+            err = add_text(s, recipe->headers->list[i].bytes, recipe->headers->list[i].size);
+    return err;
+}
+
+/* ---- all of it ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    const struct unit *one = a, *other = b;
+    size_t length = one->name.length < other->name.length ? one->name.length : other->name.length;
+    int order = memcmp(one->name.text, other->name.text, length);
+    return order != 0
+               ? order
+               : (one->name.length > other->name.length) - (one->name.length < other->name.length);
+}
+
+size_t kernel_source_find(const struct kernel_source *s, struct token name)
+{
+    const struct unit key = {.name = name};
+    size_t low = 0, high = s->unit_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (by_name(&s->units[middle], &key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < s->unit_count && token_same(s->units[low].name, name) ? low : s->unit_count;
+}
+
+/* A macro that uses one that loops does so too; likewise of braces. */
+static void spread_through_macros(struct kernel_source *s)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t u = 0; u < s->unit_count; u++) {
+            struct unit *unit = &s->units[u];
+            bool loops = unit->loops, braces = unit->braces;
+            for (size_t i = unit->body; unit->macro && i < unit->end; i++) {
+                size_t used = kernel_source_find(s, s->tokens[i]);
+                for (; used < s->unit_count && token_same(s->units[used].name, s->tokens[i]);
+                     used++) {
+                    unit->loops = unit->loops || s->units[used].loops;
+                    unit->braces = unit->braces || s->units[used].braces;
+                }
+            }
+            changed = changed || loops != unit->loops || braces != unit->braces;
+        }
+    }
+}
+
+static bool is_macro(const struct kernel_source *s, struct token name, bool with_braces)
+{
+    bool is = false;
+    size_t u = kernel_source_find(s, name);
+    for (; u < s->unit_count && token_same(s->units[u].name, name); u++)
+        is = is || (s->units[u].macro && (s->units[u].braces || !with_braces));
+    return is;
+}
+
+/* Who is called what is not what stands there; a function with a macro's name has another one. */
+static bool generates(const struct kernel_source *s)
+{
+    bool any = false;
+    for (size_t i = 0; !any && i < s->outside_count; i++)
+        any = is_macro(s, s->outside[i], true);
+    for (size_t u = 0; !any && u < s->unit_count; u++)
+        any = s->units[u].last && is_macro(s, s->units[u].name, false);
+    return any;
+}
+
+int kernel_source_read(const struct recipe *recipe, struct kernel_source *ret_source)
+{
+    *ret_source = (struct kernel_source){0};
+    int err = add_recipe(ret_source, recipe);
+    if (err)
+        return err;
+    if (ret_source->unit_count)
+        qsort(ret_source->units, ret_source->unit_count, sizeof(ret_source->units[0]), by_name);
+    spread_through_macros(ret_source);
+    ret_source->generates = generates(ret_source);
+    return 0;
+}
+
+void kernel_source_finish(struct kernel_source *s)
+{
+    for (size_t i = 0; i < s->text_count; i++)
+        directives_finish(&s->texts[i]);
+    free(s->texts);
+    free(s->tokens);
+    free(s->units);
+    free(s->outside);
+    free(s->asked);
+    *s = (struct kernel_source){0};
+}
+
+/* Parts of one letter are left out: of those every name can be made. */
+bool kernel_source_can_paste(const struct kernel_source *s, const char *name, bool begins)
+{
+    enum { LONGEST = 64, LEAST = 2 };
+    bool reached[LONGEST] = {true};
+    size_t length = strlen(name);
+    if (!s->pastes || length >= LONGEST)
+        return s->pastes;
+    for (size_t at = 0; at < length; at++) {
+        for (size_t i = 0; reached[at] && i < s->count; i++) {
+            struct token token = s->tokens[i];
+            size_t left = length - at, size = token.length < left ? token.length : left;
+            /* All of it is no part, nor is what begins so a part of what does. */
+            bool whole = at == 0 && token.length >= left && !(begins && token.length == left);
+            bool beyond = token.length > left && !begins;
+            if (size >= LEAST && !whole && !beyond && memcmp(token.text, name + at, size) == 0)
+                reached[at + size] = true;
+            else if (begins && size == left && at > 0 && token.length >= LEAST &&
+                     memcmp(token.text, name + at, size) == 0)
+                reached[length] = true;
+        }
+    }
+    return reached[length];
+}
