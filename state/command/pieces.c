@@ -71,11 +71,17 @@ bool pieces_begin(const struct launch_space *space, const struct residence *resi
                   struct pieces *ret_pieces)
 {
     uint32_t dim = choose_dim(space, told);
-    uint64_t group = 1, others = 1;
+    uint64_t group = 1, others = 1, row = 0, items = 0;
+    bool counted = true;
     for (uint32_t i = 0; i < space->dims; i++) {
-        group *= space->local[i];
-        others *= i == dim ? 1 : groups_of(space->global[i], space->local[i]);
+        uint64_t groups = i == dim ? 1 : groups_of(space->global[i], space->local[i]);
+        counted = counted && !__builtin_mul_overflow(group, space->local[i], &group) &&
+                  !__builtin_mul_overflow(others, groups, &others);
     }
+    /* What has more work-items than can be counted is the driver's to refuse. */
+    if (!counted || __builtin_mul_overflow(others, group, &row) ||
+        __builtin_mul_overflow(row, groups_of(space->global[dim], space->local[dim]), &items))
+        return false;
     struct pieces pieces = {
         .dim = dim,
         .local = space->local[dim],
@@ -83,7 +89,7 @@ bool pieces_begin(const struct launch_space *space, const struct residence *resi
         .offset = offset_of(space, dim),
         .groups = groups_of(space->global[dim], space->local[dim]),
         .end = groups_of(space->global[dim], space->local[dim]),
-        .row = others * group,
+        .row = row,
         .group = group,
     };
     pieces_refit(&pieces, residence);

@@ -488,6 +488,17 @@ Test(slices, the_cursor_covers_every_group_once)
     scene_close(&s);
 }
 
+Test(slices, more_work_items_than_can_be_counted_are_not_cut)
+{
+    const size_t local[3] = {1, 1, 1}, global[3] = {1ull << 32, 1ull << 32, 4};
+    const struct launch_space space = {3, NULL, global, local};
+    struct scene s;
+    struct pieces pieces;
+    scene_open(&s, CONFIG, "5", "plain", 0, 16);
+    cr_assert_not(pieces_begin(&space, residence_of(&s), false, &pieces));
+    scene_close(&s);
+}
+
 /* Whoever takes groups from the end, and gives some of them back. */
 Test(slices, others_may_take_groups_from_the_end)
 {
