@@ -25,6 +25,7 @@
     V(library_prune)                                                                               \
     V(trace)                                                                                       \
     V(doctor)                                                                                      \
+    V(serve)                                                                                       \
     V(agent)                                                                                       \
     V(config_print)                                                                                \
     V(config_validate)                                                                             \

@@ -8,11 +8,11 @@
 bool environment_concerns_drivers(const char *variable)
 {
     static const char *const prefixes[] = {
-        "OCL_ICD_", "OPENCL_",     "RESEAT_ICD_", "POCL_",    "RUSTICL_",  "CUDA_",
-        "NVIDIA_",  "GPU_",        "ROCR_",       "HIP_",     "HSA_",      "AMD_",
-        "ZE_",      "MESA_",       "LIBGL_",      "GALLIUM_", "OCLGRIND_", "SYCL_",
-        "CLC_",     "INTEL_",      "NEO_",        "LP_",      "LLVMPIPE_", "LD_LIBRARY_PATH",
-        "EMU_",     "RESEAT_EMU_",
+        "OCL_ICD_", "OPENCL_",     "RESEAT_ICD_",   "POCL_",    "RUSTICL_",  "CUDA_",
+        "NVIDIA_",  "GPU_",        "ROCR_",         "HIP_",     "HSA_",      "AMD_",
+        "ZE_",      "MESA_",       "LIBGL_",        "GALLIUM_", "OCLGRIND_", "SYCL_",
+        "CLC_",     "INTEL_",      "NEO_",          "LP_",      "LLVMPIPE_", "LD_LIBRARY_PATH",
+        "EMU_",     "RESEAT_EMU_", "RESEAT_SERVER",
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)

@@ -284,3 +284,10 @@ int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_siz
     bytes = NULL;
     return 0;
 }
+
+int paths_server(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-serve")};
+
+    return paths_beside("RESEAT_SERVE", candidates, ret);
+}

@@ -17,6 +17,8 @@ VENDORS = {
     "rusticl": ("libRusticlOpenCL.so.1", {"RUSTICL_ENABLE": "llvmpipe"}),
     "oclgrind": ("/usr/lib/oclgrind/liboclgrind-rt-icd.so", {}),
     "nvidia": ("libnvidia-opencl.so.1", {}),
+    # Of the server that $RESEAT_SERVER names (tests/remote/served.py).
+    "remote": (os.environ.get("TEST_REMOTE", "libreseat-remote.so"), {}),
 }
 EMULATED = "emulated"  # GPUS, by $EMU_LIBRARY
 GPUS = """

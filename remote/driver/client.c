@@ -1,0 +1,364 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "remote/driver/remote.h"
+#include "state/base/clock.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+
+/*
+ * Sessions with the servers that RESEAT_SERVER names, separated by blanks. Each platform of each
+ * server is one here: a program may make a context of all devices of a platform, and devices of
+ * different servers or drivers have none in common.
+ */
+
+#define SERVER_ENV  "RESEAT_SERVER"
+#define SERVERS_MAX 16
+#define WINDOW      (16u << 20)
+
+/* A server that is there answers at once; its drivers may take seconds to start, but then it gives
+   signs of life. */
+#define CONNECT_NS (3 * NS_PER_S)
+#define DEVICES_NS (60 * NS_PER_S)
+/* It does so each second, whatever its devices do. */
+#define SILENCE_NS (10 * NS_PER_S)
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct platform **all;
+static cl_uint all_count;
+/* In the child of a fork there is nobody who receives. */
+static atomic_bool forked;
+
+static void in_child(void)
+{
+    atomic_store(&forked, true);
+}
+
+FORK_PART = {.rank = FORK_OBJECT, .in_child = in_child};
+
+cl_int client_state(const struct client *client)
+{
+    return atomic_load(&forked) || atomic_load(&client->lost) ? CL_DEVICE_NOT_AVAILABLE
+                                                              : CL_SUCCESS;
+}
+
+cl_int posted(int error)
+{
+    switch (error) {
+    case 0:
+        return CL_SUCCESS;
+    case -ENOMEM:
+        return CL_OUT_OF_HOST_MEMORY;
+    case -EMSGSIZE:
+        return CL_OUT_OF_RESOURCES;
+    default:
+        return CL_DEVICE_NOT_AVAILABLE;
+    }
+}
+
+void client_flush(struct client *client)
+{
+    if (client_state(client) == CL_SUCCESS)
+        stream_flush(&client->stream);
+}
+
+/* ---- calls ---- */
+
+static void call_finish(struct object *object)
+{
+    free(container_of(object, struct call, base)->content);
+}
+
+static const struct object_class call_class = {sizeof(struct call), call_finish};
+
+struct call *call_create(struct client *client)
+{
+    return client_state(client) ? NULL : handle_create(client, ID_CALL, &call_class);
+}
+
+void call_run(struct callback_job *job)
+{
+    struct call *call = container_of(job, struct call, job);
+    call->then(call);
+    handle_release(call);
+}
+
+/* Under the client's lock. The content is the call's, from then on. */
+static void answer(struct call *call, cl_int error, unsigned char *content, size_t size)
+{
+    if (call->answered) {
+        free(content);
+        return;
+    }
+    call->answered = true;
+    call->error = error;
+    call->content = content;
+    call->size = size;
+    if (call->then)
+        callback_post(&call->job);
+    pthread_cond_broadcast(&call->base.client->changed);
+}
+
+bool call_take_back(struct call *call)
+{
+    struct client *client = call->base.client;
+    if (atomic_load(&forked))
+        return true; /* Nobody answers in a child, and the lock may be another thread's for good. */
+    pthread_mutex_lock(&client->lock);
+    bool first = !call->answered;
+    call->answered = true;
+    pthread_mutex_unlock(&client->lock);
+    return first;
+}
+
+cl_int call_wait(struct call *call, cl_int posted_error)
+{
+    struct client *client = call->base.client;
+    if (posted_error)
+        return posted_error;
+    client_flush(client);
+    pthread_mutex_lock(&client->lock);
+    while (!call->answered && client_state(client) == CL_SUCCESS)
+        pthread_cond_wait(&client->changed, &client->lock);
+    cl_int error = call->answered ? call->error : CL_DEVICE_NOT_AVAILABLE;
+    pthread_mutex_unlock(&client->lock);
+    return error;
+}
+
+void client_reply(struct client *client, const struct msg_reply *message)
+{
+    struct call *call = handle_of_id(message->call);
+    if (!call)
+        return;
+    size_t size = message->content_size;
+    unsigned char *content = malloc(size + 1);
+    if (content)
+        memcpy(content, message->content, size);
+    pthread_mutex_lock(&client->lock);
+    answer(call, content ? message->error : CL_OUT_OF_HOST_MEMORY, content, content ? size : 0);
+    pthread_mutex_unlock(&client->lock);
+    handle_unuse(call);
+}
+
+static void call_lost(void *object, void *data)
+{
+    struct call *call = object;
+    if (call->base.client != data)
+        return;
+    pthread_mutex_lock(&call->base.client->lock);
+    answer(call, CL_DEVICE_NOT_AVAILABLE, NULL, 0);
+    pthread_mutex_unlock(&call->base.client->lock);
+}
+
+/* ---- the session ---- */
+
+static void client_end(struct client *client, int error)
+{
+    if (atomic_exchange(&client->lost, true))
+        return;
+    log_warn("the session with %s ended: %s", client->address, strerror(-error));
+    stream_end(&client->stream, error);
+    handle_each(ID_CALL, call_lost, client);
+    events_lost(client);
+    pthread_mutex_lock(&client->lock);
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+void client_devices(struct client *client, const struct msg_devices *message)
+{
+    if (atomic_load(&client->told))
+        return;
+    int error = inventory_decode(message->inventory, message->inventory_size, &client->inventory);
+    if (error)
+        log_warn("%s tells its devices in a way that is not understood", client->address);
+    pthread_mutex_lock(&client->lock);
+    atomic_store(&client->told, true);
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+/* Where the device's own driver would have written it. */
+void client_printed(struct client *client, const struct msg_printed *message)
+{
+    (void)client;
+    const char *at = message->bytes;
+    for (uint64_t left = message->bytes_size; left != 0;) {
+        ssize_t written = write(STDOUT_FILENO, at, left);
+        if (written < 0 && errno != EINTR)
+            return;
+        at += written > 0 ? written : 0;
+        left -= written > 0 ? (uint64_t)written : 0;
+    }
+}
+
+void client_welcome(struct client *client, const struct msg_welcome *message)
+{
+    (void)client, (void)message; /* Greetings come before a stream. */
+}
+
+void client_refused(struct client *client, const struct msg_refused *message)
+{
+    (void)client, (void)message;
+}
+
+static void *receive(void *data)
+{
+    struct client *client = data;
+    struct message message;
+    int error;
+    while ((error = stream_receive(&client->stream, SILENCE_NS, &message)) == 0) {
+        struct unpack body = {message.body, message.body + message.size, false};
+        if (!client_dispatch(client, message.type, &body)) {
+            error = -EPROTO;
+            break;
+        }
+    }
+    client_end(client, error);
+    return NULL;
+}
+
+/* Who we are, and whether both speak the same. */
+static int greet(struct client *client, struct link *link, uint64_t deadline)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct message message;
+    struct pack pack;
+    uint64_t asked = clock_now_ns();
+    pack_init(&pack);
+    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .features = WIRE_FEATURES});
+    int error = greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline);
+    pack_finish(&pack);
+    if (error == 0)
+        error = greeting_receive(link, buffer, deadline, &message);
+    if (error)
+        return error;
+    struct unpack body = {message.body, message.body + message.size, false};
+    struct msg_refused refused;
+    struct msg_welcome welcome;
+    if (message.type == MSG_REFUSED && unpack_refused(&body, &refused)) {
+        log_warn("%s refuses: %s", client->address, refused.reason);
+        return -ECONNREFUSED;
+    }
+    if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome) ||
+        welcome.version != WIRE_VERSION)
+        return -EPROTO;
+    uint64_t now = clock_now_ns();
+    client->ahead = (int64_t)(welcome.now_ns - (asked + (now - asked) / 2));
+    return 0;
+}
+
+static int start(struct client *client)
+{
+    const char *where = NULL;
+    const struct link_kind *kind = link_kind_of(client->address, &where);
+    uint64_t deadline = clock_now_ns() + CONNECT_NS;
+    struct link *link = NULL;
+    int error = kind ? kind->connect(where, deadline, &link) : -EINVAL;
+    if (error)
+        return error;
+    error = greet(client, link, deadline);
+    if (error == 0)
+        error = stream_init(&client->stream, WINDOW);
+    if (error) {
+        link->ops->destroy(link);
+        return error;
+    }
+    pthread_mutex_init(&client->lock, NULL);
+    pthread_cond_init(&client->changed, NULL);
+    if (!stream_attach(&client->stream, link, 0))
+        error = -EPROTO;
+    if (error == 0)
+        error = thread_start("reseat-remote", 0, receive, client, &client->receiver);
+    if (error)
+        stream_finish(&client->stream);
+    return error;
+}
+
+/* ---- platforms ---- */
+
+static bool same_platform(const struct inventory_entry *a, const struct inventory_entry *b)
+{
+    return !strcmp(a->key.icd, b->key.icd) && !strcmp(a->key.platform, b->key.platform);
+}
+
+static int make_platforms(struct client *client)
+{
+    const struct inventory *inventory = &client->inventory;
+    client->platforms = calloc(inventory->count + 1, sizeof(*client->platforms));
+    if (!client->platforms)
+        return -ENOMEM;
+    for (size_t i = 0; i < inventory->count;) {
+        size_t end = i + 1;
+        while (end < inventory->count &&
+               same_platform(&inventory->entries[i], &inventory->entries[end]))
+            end++;
+        int error = platform_init(&client->platforms[client->platform_count], client,
+                                  inventory->entries, i, end - i);
+        if (error)
+            return error;
+        client->platform_count++;
+        i = end;
+    }
+    return 0;
+}
+
+static int wait_for_devices(struct client *client)
+{
+    uint64_t deadline = clock_now_ns() + DEVICES_NS;
+    int error = 0;
+    pthread_mutex_lock(&client->lock);
+    while (error == 0 && !atomic_load(&client->told) && !atomic_load(&client->lost))
+        error = clock_wait(&client->changed, &client->lock, deadline);
+    pthread_mutex_unlock(&client->lock);
+    return atomic_load(&client->told) ? 0 : error ? -ETIMEDOUT : -EPIPE;
+}
+
+static void add_server(const char *address)
+{
+    struct client *client = calloc(1, sizeof(*client));
+    if (!client)
+        return;
+    client->address = address;
+    int error = start(client);
+    if (error) {
+        log_warn("no session with %s: %s", address, strerror(-error));
+        free(client);
+        return;
+    }
+    /* From here on its threads may be in it until the process ends. */
+    error = wait_for_devices(client);
+    if (error == 0)
+        error = make_platforms(client);
+    struct platform **more =
+        error ? NULL : reallocarray(all, all_count + client->platform_count, sizeof(*more));
+    if (!more) {
+        log_warn("no devices of %s: %s", address, strerror(error ? -error : ENOMEM));
+        return;
+    }
+    all = more;
+    for (cl_uint i = 0; i < client->platform_count; i++)
+        all[all_count++] = &client->platforms[i];
+}
+
+static void connect_all(void)
+{
+    const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);
+    char *copy = text ? strdup(text) : NULL, *rest = copy;
+    if (!copy || callback_start() || fork_watch())
+        return;
+    for (char *word = strsep(&rest, " "); word; word = strsep(&rest, " "))
+        if (*word)
+            add_server(word);
+}
+
+cl_uint clients_platforms(struct platform ***ret_platforms)
+{
+    pthread_once(&once, connect_all);
+    *ret_platforms = all;
+    return all_count;
+}

@@ -1,0 +1,189 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/driver/remote.h"
+
+/* What all enqueued commands have in common. */
+
+static cl_int check_waits(const struct queue *queue, cl_uint count, const cl_event *waits)
+{
+    if ((count == 0) != (waits == NULL))
+        return CL_INVALID_EVENT_WAIT_LIST;
+    for (cl_uint i = 0; i < count; i++) {
+        const struct event *event = event_get(waits[i]);
+        if (!event)
+            return CL_INVALID_EVENT_WAIT_LIST;
+        if (event->context != queue->context)
+            return CL_INVALID_CONTEXT;
+    }
+    return CL_SUCCESS;
+}
+
+struct manner {
+    bool blocking, after_all, reads;
+};
+
+static cl_int begin(struct command *command, cl_command_queue queue, cl_command_type type,
+                    struct manner manner, cl_uint count, const cl_event *waits, cl_event *event)
+{
+    bool knows = event || manner.blocking || manner.reads;
+    struct queue *q = queue_get(queue);
+    if (!q)
+        return CL_INVALID_COMMAND_QUEUE;
+    cl_int error = check_waits(q, count, waits);
+    if (error == CL_SUCCESS)
+        error = client_state(q->base.client);
+    if (error)
+        return error;
+    *command = (struct command){.queue = q,
+                                .ret_event = event,
+                                .blocking = manner.blocking,
+                                .count = count,
+                                .waits = waits};
+    uint64_t *ids = command->ids;
+    if (count > COMMAND_WAITS)
+        ids = command->many = calloc(count, sizeof(*ids));
+    if (knows)
+        command->event = event_make(q->context, q, type);
+    if (!ids || (knows && !command->event)) {
+        free(command->many);
+        return CL_OUT_OF_HOST_MEMORY;
+    }
+    for (cl_uint i = 0; i < count; i++)
+        ids[i] = handle_id(event_get(waits[i]));
+    command->head = (struct msg_command){
+        .queue = handle_id(q),
+        .event = handle_id(command->event),
+        .purpose = command->event ? COMMAND_TELL | (event ? COMMAND_NAMED : 0) : 0,
+        .waits = ids,
+        .waits_count = count,
+    };
+    pthread_mutex_lock(&q->lock);
+    if (command->event) {
+        command->event->named = event != NULL;
+        event_list(command->event, manner.after_all, count, waits);
+    }
+    return CL_SUCCESS;
+}
+
+cl_int command_begin_read(struct command *command, cl_command_queue queue, cl_command_type type,
+                          cl_bool blocking, cl_uint count, const cl_event *waits, cl_event *event)
+{
+    return begin(command, queue, type,
+                 (struct manner){.blocking = blocking != CL_FALSE, .reads = true}, count, waits,
+                 event);
+}
+
+cl_int command_begin(struct command *command, cl_command_queue queue, cl_command_type type,
+                     bool blocking, bool after_all, cl_uint count, const cl_event *waits,
+                     cl_event *event)
+{
+    return begin(command, queue, type,
+                 (struct manner){.blocking = blocking, .after_all = after_all}, count, waits,
+                 event);
+}
+
+cl_int command_post_nothing(const struct command *command)
+{
+    struct client *client = command->queue->base.client;
+    bool in_order = !(command->queue->properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    /* A marker without a list waits for all that is on the queue. */
+    if (in_order || command->count)
+        return POST(client, marker, {.command = command->head});
+    return POST(client, nothing, {.command = command->head});
+}
+
+cl_int command_end(struct command *command, cl_int error)
+{
+    struct event *event = command->event;
+    struct queue *queue = command->queue;
+    pthread_mutex_unlock(&queue->lock);
+    free(command->many);
+    if (error && event) {
+        event->named = false;
+        event_end(event, error);
+        handle_release(event);
+        return error;
+    }
+    if (error)
+        return error;
+    if (event) {
+        /* Unless it ended already. */
+        cl_int queued = CL_QUEUED;
+        atomic_compare_exchange_strong(&event->status, &queued, CL_SUBMITTED);
+    }
+    client_flush(queue->base.client);
+    if (command->blocking) {
+        cl_int status = event_await(event);
+        cl_int failed = atomic_exchange(&queue->failed, CL_SUCCESS);
+        if (status < 0)
+            error = status;
+        else if (failed)
+            error = failed;
+    }
+    if (command->ret_event && error == CL_SUCCESS)
+        *command->ret_event = (cl_event)event;
+    else if (event)
+        handle_release(event);
+    return error;
+}
+
+/* ---- layouts ---- */
+
+bool layout_size(const struct layout *layout, size_t *ret_size)
+{
+    size_t size;
+    if (__builtin_mul_overflow(layout->row, layout->rows, &size) ||
+        __builtin_mul_overflow(size, layout->slices, &size))
+        return false;
+    *ret_size = size;
+    return true;
+}
+
+static bool is_packed(const struct layout *layout)
+{
+    return (layout->rows == 1 || layout->row_pitch == layout->row) &&
+           (layout->slices == 1 || layout->slice_pitch == layout->row * layout->rows);
+}
+
+void layout_gather(const struct layout *layout, void *packed, const void *memory)
+{
+    unsigned char *to = packed;
+    for (size_t z = 0; z < layout->slices; z++)
+        for (size_t y = 0; y < layout->rows; y++, to += layout->row)
+            memcpy(to, (const char *)memory + z * layout->slice_pitch + y * layout->row_pitch,
+                   layout->row);
+}
+
+void layout_scatter(const struct layout *layout, const void *packed, void *memory)
+{
+    const unsigned char *from = packed;
+    if (is_packed(layout)) {
+        memcpy(memory, packed, layout->row * layout->rows * layout->slices);
+        return;
+    }
+    for (size_t z = 0; z < layout->slices; z++)
+        for (size_t y = 0; y < layout->rows; y++, from += layout->row)
+            memcpy((char *)memory + z * layout->slice_pitch + y * layout->row_pitch, from,
+                   layout->row);
+}
+
+#define PAGE 4096
+
+void layout_refresh(const struct layout *layout, const void *packed, void *memory)
+{
+    const unsigned char *from = packed;
+    for (size_t z = 0; z < layout->slices; z++)
+        for (size_t y = 0; y < layout->rows; y++, from += layout->row) {
+            unsigned char *to =
+                (unsigned char *)memory + z * layout->slice_pitch + y * layout->row_pitch;
+            for (size_t at = 0, some; at < layout->row; at += some) {
+                /* Page by page, as memory is protected. */
+                some = PAGE - (uintptr_t)(to + at) % PAGE;
+                if (some > layout->row - at)
+                    some = layout->row - at;
+                if (memcmp(to + at, from + at, some) != 0)
+                    memcpy(to + at, from + at, some);
+            }
+        }
+}

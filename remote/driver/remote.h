@@ -1,0 +1,370 @@
+#ifndef RESEAT_REMOTE_DRIVER_REMOTE_H
+#define RESEAT_REMOTE_DRIVER_REMOTE_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/wire/inventory.h"
+#include "messages.h"
+#include "remote/driver/handle.h"
+#include "state/base/callback.h"
+#include "state/base/info.h"
+#include "state/driver/devinfo.h"
+
+/*
+ * The driver: an OpenCL implementation whose devices are a device server's. What a program makes is
+ * known here, so that its questions are answered here; what it makes and does is posted to the
+ * server, and only what waits for the device waits for an answer.
+ *
+ * Locks: an object's own, then the client's, then a stream's. Callbacks run in threads of
+ * callback.h.
+ */
+
+struct platform {
+    const cl_icd_dispatch *dispatch;
+    struct client *client;
+    const char *name;
+    char version[64];
+    cl_version numeric;
+    struct device_object **devices;
+    cl_uint count;
+};
+
+struct device_object {
+    struct object base;
+    struct platform *platform;
+    const struct inventory_entry *answers;
+    char *extensions; /**< Those that are offered. */
+    bool clock_known; /**< Guarded by client->lock, with: */
+    int64_t away;     /**< Of the host's clock from the device's. */
+    cl_version version;
+};
+
+/** A server that this process has a session with. */
+struct client {
+    struct stream stream;
+    const char *address;
+    pthread_mutex_t lock;   /**< Guards events, and the answers of calls. */
+    pthread_cond_t changed; /**< One of them. */
+    atomic_bool lost;       /**< The session ended. */
+    atomic_bool told;       /**< The devices are known. */
+    pthread_t receiver;
+    struct inventory inventory;
+    int64_t ahead; /**< Of the server's clock, in nanoseconds. */
+    struct platform *platforms;
+    cl_uint platform_count;
+};
+
+/** All servers' platforms, after connecting at the first call. */
+cl_uint clients_platforms(struct platform ***ret_platforms);
+/** Make one of the inventory's entries @first and on. 0 or -ENOMEM. */
+MUST_CHECK int platform_init(struct platform *platform, struct client *client,
+                             const struct inventory_entry *entries, size_t first, size_t count);
+/** Have what was posted sent, unless the session ended. */
+void client_flush(struct client *client);
+/** CL_DEVICE_NOT_AVAILABLE once the session ended, and in the child of a fork. */
+cl_int client_state(const struct client *client);
+/** The error of a post. */
+cl_int posted(int error);
+#define POST(client, NAME, ...)                                                                    \
+    posted(client_state(client) ? -ENODEV                                                          \
+                                : post_##NAME(&(client)->stream, &(struct msg_##NAME)__VA_ARGS__))
+
+/** Somebody who waits for an answer. Its content is there until it is given back. */
+struct call {
+    struct object base;
+    bool answered; /**< Guarded by client->lock. */
+    cl_int error;
+    unsigned char *content;
+    size_t size;
+    /** Called when it is answered, instead of waiting; or NULL. In a thread of callbacks. */
+    void (*then)(struct call *call);
+    void *data;
+    struct callback_job job;
+};
+struct call *call_create(struct client *client);
+/** The job of a call with `then`; it gives the call's reference back. */
+void call_run(struct callback_job *job);
+/** What was to be posted was not. False: it was answered all the same, since the session ended, and
+ *  `then` is called. True: the caller gives its reference back. */
+bool call_take_back(struct call *call);
+/** Wait for the answer to what @posted_error says was posted. Returns its error. */
+cl_int call_wait(struct call *call, cl_int posted_error);
+
+struct context {
+    struct object base;
+    struct device_object **devices;
+    cl_uint device_count;
+    cl_context_properties *properties;
+    size_t properties_size;
+    struct ending *endings; /**< Guarded by client->lock. */
+    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
+    void *data;
+};
+
+/** A callback at an object's end. */
+struct ending {
+    struct ending *next;
+    struct callback_job job;
+    void (*call)(struct ending *ending);
+    void (*function)(void);
+    void *handle, *data;
+};
+/** Have them called, the last one first. */
+void endings_run(struct ending *endings);
+cl_int ending_add(struct client *client, struct ending **list, void (*call)(struct ending *ending),
+                  void (*function)(void), void *handle, void *data);
+
+struct event;
+
+struct queue {
+    struct object base;
+    struct context *context;
+    struct device_object *device;
+    cl_command_queue_properties properties;
+    cl_queue_properties *list; /**< As it was given. */
+    size_t list_size;
+    pthread_mutex_t lock;  /**< Commands are posted in the order in which they are listed. */
+    struct event *pending; /**< The last of those that have not ended. Guarded by client->lock. */
+    _Atomic cl_int failed; /**< Of a command without an event; the next wait says so. */
+};
+
+/** How bytes lie in the program's memory: rows of slices. */
+struct layout {
+    size_t row, rows, slices; /**< Bytes of a row, and how many. */
+    size_t row_pitch, slice_pitch;
+};
+
+struct event {
+    struct object base;
+    struct context *context;
+    struct queue *queue; /**< NULL: a user event. */
+    cl_command_type command;
+    bool named;            /**< The server has it under its id. */
+    _Atomic cl_int status; /**< As the program is told. */
+    /* Guarded by client->lock: */
+    bool ended; /**< It did, with... */
+    cl_int end;
+    uint64_t times[4];
+    unsigned blockers; /**< Events that end before it for the program, too. */
+    struct event **dependents;
+    unsigned dependent_count;
+    struct event *previous, *next; /**< On its queue's list. */
+    bool listed;
+    struct event_callback *callbacks;
+    /* Until it ends: */
+    unsigned char *target; /**< Where what was read goes. */
+    bool lent; /**< Into memory that may be read only where it has those bytes already. */
+    struct memory *keeps; /**< Used until it ends: its memory is the target. */
+    void *owned;          /**< Memory of a map that was unmapped: it may be the target. */
+    struct layout layout;
+    uint64_t posted_ns, arrived_ns;
+};
+
+/** A user event, or a command's; with an error where there is no memory. */
+struct event *event_make(struct context *context, struct queue *queue, cl_command_type command);
+/** It ends for the server. */
+void event_end(struct event *event, cl_int status);
+/** Wait until it has ended for the program; its status. */
+cl_int event_await(struct event *event);
+/** Is it going to end after all of those that its queue lists? */
+void event_list(struct event *event, bool after_all, cl_uint count, const cl_event *waits);
+void events_lost(struct client *client);
+
+struct map {
+    struct map *next;
+    void *pointer;
+    struct event *event; /**< Of the map; used. */
+    cl_map_flags flags;
+    size_t origin[3], region[3];
+    struct layout layout;
+    void *owned; /**< Memory of this map alone; or NULL. */
+};
+
+struct memory {
+    struct object base;
+    struct context *context;
+    cl_mem_object_type type;
+    cl_mem_flags flags;
+    size_t size;
+    void *host; /**< The program's (CL_MEM_USE_HOST_PTR), or ours (CL_MEM_ALLOC_HOST_PTR). */
+    bool host_owned;
+    struct memory *parent; /**< Sub-buffer, or image made from another object. */
+    size_t origin;
+    cl_mem_properties *list;
+    size_t list_size;
+    cl_image_format format;
+    cl_image_desc desc;
+    size_t element, dims[3], row_pitch, slice_pitch;
+    pthread_mutex_t lock;
+    struct map *maps;       /**< Guarded by lock. */
+    struct ending *endings; /**< Guarded by client->lock. */
+};
+
+struct sampler {
+    struct object base;
+    struct context *context;
+    cl_bool normalized;
+    cl_addressing_mode addressing;
+    cl_filter_mode filter;
+    cl_sampler_properties *list;
+    size_t list_size;
+};
+
+struct build_state {
+    cl_build_status status;
+    cl_program_binary_type binary_type;
+    size_t globals;
+    char *options, *log; /**< Owned. */
+};
+
+/** What is known of a kernel, once for a program's build. */
+struct kernel_facts {
+    struct kernel_facts *next;
+    char *name, *attributes;
+    bool described;
+    cl_uint count;
+    struct argument_facts {
+        cl_kernel_arg_address_qualifier address; /**< 0: not told. */
+        cl_kernel_arg_access_qualifier access;
+        cl_kernel_arg_type_qualifier qualifiers;
+        char *type, *name;
+        size_t size; /**< 0: not known. */
+    } * arguments;
+    struct msg_kernel_group *groups; /**< Of each device of the context; size 0: not asked. */
+};
+
+struct program {
+    struct object base;
+    struct context *context;
+    struct device_object **devices;
+    cl_uint device_count;
+    char *source; /**< NULL: made otherwise. */
+    size_t source_size;
+    unsigned char *il;
+    size_t il_size;
+    pthread_mutex_t lock;       /**< Guards all below. */
+    struct build_state *builds; /**< Of each device. */
+    bool building, built;
+    cl_int link_error;
+    size_t kernels;
+    char *names;
+    struct kernel_facts *facts;
+    unsigned kernel_objects;
+    unsigned char **binaries;
+    size_t *binary_sizes; /**< NULL: not asked. */
+    struct ending *endings;
+};
+
+struct kernel {
+    struct object base;
+    struct program *program;
+    struct kernel_facts *facts;
+    pthread_mutex_t lock;
+    bool *set;     /**< Of each argument. */
+    size_t *local; /**< Of those in local memory. */
+};
+
+/* Of one file each, used by others. */
+struct queue *queue_get(cl_command_queue queue);
+struct context *context_get(cl_context context);
+struct memory *memory_get(cl_mem memory);
+struct event *event_get(cl_event event);
+struct program *program_get(cl_program program);
+struct kernel *kernel_get(cl_kernel kernel);
+struct device_object *device_get(cl_device_id device);
+bool context_has(const struct context *context, const struct device_object *device);
+uint64_t device_number(const struct device_object *device, cl_device_info name);
+cl_int device_formats(const struct context *context, cl_mem_flags flags, cl_mem_object_type type,
+                      const cl_image_format **ret_formats, cl_uint *ret_count);
+
+/** Bytes of a layout, packed; false: it does not fit in 64 bits. */
+bool layout_size(const struct layout *layout, size_t *ret_size);
+/** Between packed bytes and the program's memory. */
+void layout_gather(const struct layout *layout, void *packed, const void *memory);
+void layout_scatter(const struct layout *layout, const void *packed, void *memory);
+/** The same, but what is there already is not written. */
+void layout_refresh(const struct layout *layout, const void *packed, void *memory);
+
+/** A command on its way. */
+#define COMMAND_WAITS 16
+struct command {
+    struct msg_command head;
+    struct queue *queue;
+    struct event *event; /**< NULL: nobody wants to know. */
+    cl_event *ret_event;
+    bool blocking;
+    cl_uint count;
+    const cl_event *waits;
+    uint64_t ids[COMMAND_WAITS], *many;
+};
+/**
+ * Begin a command: check what all have, and take the queue. Where it succeeds, the command is
+ * posted, and command_end() called with how that went.
+ *
+ * @after_all  It ends after everything that its queue has now.
+ */
+cl_int command_begin(struct command *command, cl_command_queue queue, cl_command_type type,
+                     bool blocking, bool after_all, cl_uint count, const cl_event *waits,
+                     cl_event *event);
+/** The same of one that reads into the program's memory: it has an event in any case, since
+ * somebody must know where to. */
+cl_int command_begin_read(struct command *command, cl_command_queue queue, cl_command_type type,
+                          cl_bool blocking, cl_uint count, const cl_event *waits, cl_event *event);
+/** Post one that does nothing, after what it waits for. */
+cl_int command_post_nothing(const struct command *command);
+cl_int command_end(struct command *command, cl_int error);
+
+/** Answer with words, numbers, handles. */
+struct request {
+    size_t size;
+    void *value;
+    size_t *ret_size;
+};
+static inline cl_int request_bytes(const struct request *request, const void *value, size_t size)
+{
+    return info_answer(value, size, request->size, request->value, request->ret_size);
+}
+static inline cl_int request_text(const struct request *request, const char *text)
+{
+    return request_bytes(request, text, __builtin_strlen(text) + 1);
+}
+static inline cl_int request_uint(const struct request *request, cl_uint value)
+{
+    return request_bytes(request, &value, sizeof(value));
+}
+static inline cl_int request_size(const struct request *request, size_t value)
+{
+    return request_bytes(request, &value, sizeof(value));
+}
+static inline cl_int request_ulong(const struct request *request, cl_ulong value)
+{
+    return request_bytes(request, &value, sizeof(value));
+}
+static inline cl_int request_handle(const struct request *request, const void *handle)
+{
+    return request_bytes(request, &handle, sizeof(handle));
+}
+
+/** What a call that creates returns. */
+static inline void *created(void *object, cl_int error, cl_int *errcode)
+{
+    if (errcode)
+        *errcode = error;
+    return error ? NULL : object;
+}
+/** An object was made, but its message was not posted: nothing of it stays. */
+static inline void *created_if(void *object, cl_int error, cl_int *errcode)
+{
+    if (error && object)
+        handle_release(object);
+    return created(object, error, errcode);
+}
+
+/** A list of pairs that ends with 0, copied; bytes with the end. */
+void *list_copy(const void *list, size_t element, size_t *ret_size);
+
+#endif

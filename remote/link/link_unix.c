@@ -1,0 +1,320 @@
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/wire/access.h"
+#include "remote/link/link.h"
+#include "state/base/clock.h"
+#include "state/base/folder.h"
+#include "state/base/owned.h"
+
+/*
+ * unix:PATH. A socket that its user alone can reach; who is at the other end, the kernel says.
+ */
+
+#define BACKLOG 64
+
+struct unix_link {
+    struct link base;
+    struct owned socket;
+    atomic_bool shut;
+    int passing;    /* Goes with the next bytes; -1: none. The sender's. */
+    int arrived[8]; /* The receiver's. */
+    unsigned arrived_count;
+};
+
+static struct unix_link *unix_link(struct link *link)
+{
+    return container_of(link, struct unix_link, base);
+}
+
+/* Wait until the socket is ready: 0, or what `send` and `receive` say. */
+static int wait_ready(struct unix_link *link, short events, uint64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd ready = {.fd = owned_fd(&link->socket), .events = events};
+        uint64_t now = clock_now_ns();
+        int ms = -1;
+        if (atomic_load(&link->shut))
+            return -ECANCELED;
+        if (ready.fd < 0)
+            return -EBADF;
+        if (deadline_ns != UINT64_MAX) {
+            uint64_t left = deadline_ns > now ? (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
+            ms = left > INT_MAX ? INT_MAX : (int)left;
+        }
+        int count = poll(&ready, 1, ms);
+        if (count > 0)
+            return 0;
+        if (count == 0)
+            return -ETIMEDOUT;
+        if (errno != EINTR)
+            return -errno;
+    }
+}
+
+static int failed(const struct unix_link *link, int error)
+{
+    if (atomic_load(&link->shut))
+        return -ECANCELED;
+    return error == ECONNRESET ? -EPIPE : -error;
+}
+
+static int unix_send(struct link *base, struct iovec *iov, size_t count, uint64_t deadline_ns)
+{
+    struct unix_link *link = unix_link(base);
+    while (count != 0) {
+        char control[CMSG_SPACE(sizeof(int))] = {0};
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = count};
+        int fd = owned_fd(&link->socket);
+        if (link->passing >= 0) {
+            message.msg_control = control;
+            message.msg_controllen = sizeof(control);
+            struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+            *header = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+            memcpy(CMSG_DATA(header), &link->passing, sizeof(int));
+        }
+        if (fd < 0)
+            return failed(link, EBADF);
+        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
+            int error = wait_ready(link, POLLOUT, deadline_ns);
+            if (error)
+                return error;
+            continue;
+        }
+        if (sent < 0)
+            return failed(link, errno);
+        if (link->passing >= 0)
+            close(link->passing);
+        link->passing = -1;
+        for (; count != 0 && (size_t)sent >= iov->iov_len; count--, iov++)
+            sent -= (ssize_t)iov->iov_len;
+        if (count != 0) {
+            iov->iov_base = (char *)iov->iov_base + sent;
+            iov->iov_len -= (size_t)sent;
+        }
+    }
+    return 0;
+}
+
+/* Those that nobody asks for are closed. */
+static void keep_descriptors(struct unix_link *link, struct msghdr *message)
+{
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(at) + i * sizeof(int), sizeof(fd));
+            if (link->arrived_count < ARRAY_SIZE(link->arrived))
+                link->arrived[link->arrived_count++] = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
+static int unix_receive(struct link *base, void *bytes, size_t size, uint64_t deadline_ns,
+                        size_t *ret_received)
+{
+    struct unix_link *link = unix_link(base);
+    for (;;) {
+        char control[CMSG_SPACE(sizeof(int))];
+        struct iovec iov = {bytes, size};
+        struct msghdr message = {.msg_iov = &iov,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control,
+                                 .msg_controllen = sizeof(control)};
+        int fd = owned_fd(&link->socket);
+        if (fd < 0)
+            return failed(link, EBADF);
+        ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got > 0) {
+            keep_descriptors(link, &message);
+            *ret_received = (size_t)got;
+            return 0;
+        }
+        if (got == 0)
+            return failed(link, EPIPE);
+        if (errno != EAGAIN && errno != EINTR)
+            return failed(link, errno);
+        int error = wait_ready(link, POLLIN, deadline_ns);
+        if (error)
+            return error;
+    }
+}
+
+static void unix_shut_down(struct link *base)
+{
+    struct unix_link *link = unix_link(base);
+    if (!atomic_exchange(&link->shut, true)) {
+        int fd = owned_fd(&link->socket);
+        if (fd >= 0)
+            shutdown(fd, SHUT_RDWR);
+    }
+}
+
+static void unix_destroy(struct link *base)
+{
+    struct unix_link *link = unix_link(base);
+    for (unsigned i = 0; i < link->arrived_count; i++)
+        close(link->arrived[i]);
+    if (link->passing >= 0)
+        close(link->passing);
+    owned_close(&link->socket);
+    free(link);
+}
+
+static int unix_send_descriptor(struct link *base, int fd)
+{
+    struct unix_link *link = unix_link(base);
+    int copy = link->passing >= 0 ? -1 : dup(fd);
+    if (copy < 0)
+        return link->passing >= 0 ? -EBUSY : -errno;
+    link->passing = copy;
+    return 0;
+}
+
+static int unix_take_descriptor(struct link *base, int *ret_fd)
+{
+    struct unix_link *link = unix_link(base);
+    if (link->arrived_count == 0)
+        return -ENOENT;
+    *ret_fd = link->arrived[0];
+    link->arrived_count--;
+    memmove(link->arrived, link->arrived + 1, link->arrived_count * sizeof(link->arrived[0]));
+    return 0;
+}
+
+static const struct link_ops unix_ops = {
+    .send = unix_send,
+    .receive = unix_receive,
+    .shut_down = unix_shut_down,
+    .destroy = unix_destroy,
+    .send_descriptor = unix_send_descriptor,
+    .take_descriptor = unix_take_descriptor,
+};
+
+/* Takes @fd in any case. */
+static int link_create(int fd, struct link **ret_link)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    struct unix_link *link = calloc(1, sizeof(*link));
+    if (!link || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
+        int error = link ? -errno : -ENOMEM;
+        free(link);
+        close(fd);
+        return error;
+    }
+    int error = owned_take(fd, &link->socket);
+    if (error) {
+        free(link);
+        return error;
+    }
+    link->base.ops = &unix_ops;
+    link->passing = -1;
+    snprintf(link->base.peer, sizeof(link->base.peer), "uid %u, process %d", peer.uid, peer.pid);
+    *ret_link = &link->base;
+    return 0;
+}
+
+static int unix_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
+{
+    for (;;) {
+        int fd = agent_connect(where);
+        if (fd >= 0)
+            return link_create(fd, ret_link);
+        if (fd != -EAGAIN)
+            return fd;
+        if (clock_now_ns() >= deadline_ns)
+            return -ETIMEDOUT;
+        clock_sleep(10 * NS_PER_MS);
+    }
+}
+
+/* The folder that the socket is in, and that no other user can put another in the place of. */
+static int check_folder(const char *where)
+{
+    char problem[FOLDER_PROBLEM_MAX];
+    char folder[PATH_MAX], real[PATH_MAX];
+    const char *slash = strrchr(where, '/');
+    if (where[0] != '/' || slash == where ||
+        strlen(where) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+        return -EINVAL;
+    snprintf(folder, sizeof(folder), "%.*s", (int)(slash - where), where);
+    if (!realpath(folder, real))
+        return -errno;
+    return folder_is_ours(real, true) ? folder_check_above(real, problem) : -EPERM;
+}
+
+/* A socket that nobody listens at is left from one that was killed. */
+static int make_way(const char *where)
+{
+    int fd = agent_connect(where);
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 || fd == -EAGAIN || fd == -EPERM)
+        return -EADDRINUSE;
+    if (fd == -ECONNREFUSED && unlink(where))
+        return -errno;
+    return fd == -ECONNREFUSED || fd == -ENOENT ? 0 : fd;
+}
+
+static int unix_listen(const char *where, int *ret_fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int error = check_folder(where);
+    if (error == 0)
+        error = make_way(where);
+    if (error)
+        return error;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    memcpy(address.sun_path, where, strlen(where) + 1);
+    /* Nobody can connect before it listens, and then the mode is as it should be. */
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) || chmod(where, 0600) ||
+        listen(fd, BACKLOG)) {
+        error = -errno;
+        close(fd);
+        return error;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static void unix_unlisten(const char *where)
+{
+    unlink(where);
+}
+
+static int unix_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    (void)deadline_ns;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ||
+        !access_may_manage(geteuid(), peer.uid)) {
+        close(fd);
+        return -EPERM;
+    }
+    return link_create(fd, ret_link);
+}
+
+const struct link_kind link_unix = {
+    .scheme = "unix",
+    .connect = unix_connect,
+    .listen = unix_listen,
+    .unlisten = unix_unlisten,
+    .admit = unix_admit,
+};

@@ -1,0 +1,662 @@
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/server/server.h"
+#include "state/base/clock.h"
+#include "state/base/thread.h"
+
+#define WATCH_NS (20 * NS_PER_MS)
+
+/*
+ * Commands. None is waited for here: a driver's callback tells the client of its end, and takes the
+ * bytes that it read along.
+ */
+
+/* One being given to the driver. */
+struct giving {
+    struct server *server;
+    const struct msg_command *message;
+    const cl_icd_dispatch *cl;
+    struct entry *queue;
+    cl_event *waits;
+    cl_event event;
+    void *bytes; /* Read into, or written from, until it ends. Owned. */
+    size_t size;
+    bool reads;
+    cl_int error;
+};
+
+/* One that was. */
+struct given {
+    struct given *previous, *next; /* Those that have not ended; guarded by pending_lock. */
+    cl_event event;                /* Kept by who waits for it. */
+    bool ended;
+    struct server *server;
+    const cl_icd_dispatch *cl;
+    uint64_t id;
+    bool tell, profiled;
+    void *bytes;
+    size_t answer;
+};
+
+static void touch(struct server *server, struct entry *queue)
+{
+    if (queue->touched)
+        return;
+    uint64_t *touched = reallocarray(server->touched, server->touched_count + 1, sizeof(*touched));
+    if (!touched)
+        return; /* Drivers begin without being told, some later. */
+    server->touched = touched;
+    server->touched[server->touched_count++] = queue->id;
+    queue->touched = true;
+}
+
+void server_flush(struct server *server)
+{
+    for (size_t i = 0; i < server->touched_count; i++) {
+        uint64_t id = server->touched[i];
+        struct table *table = &server->tables[ID_QUEUE];
+        struct entry *queue = &table->entries[id_place(id)];
+        if (queue->id != id)
+            continue; /* Released, which flushes. */
+        queue->touched = false;
+        if (queue->real)
+            queue->cl->clFlush(queue->real);
+    }
+    server->touched_count = 0;
+}
+
+/* False: the session ends. */
+static bool begin(struct giving *giving, struct server *server, const struct msg_command *message)
+{
+    *giving = (struct giving){.server = server, .message = message};
+    giving->queue = server_find(server, message->queue);
+    if (!giving->queue)
+        return false;
+    giving->cl = giving->queue->cl;
+    giving->error = giving->queue->real ? CL_SUCCESS : giving->queue->error;
+    if (message->waits_count && giving->error == CL_SUCCESS)
+        giving->waits = (cl_event *)server_find_all(server, message->waits, message->waits_count,
+                                                    &giving->error);
+    return !server->wrong;
+}
+
+/* A memory object of the command's; NULL: it has none, or the session ends. */
+static cl_mem memory(struct giving *giving, uint64_t id)
+{
+    const struct entry *entry = server_find(giving->server, id);
+    if (entry && !entry->real && giving->error == CL_SUCCESS)
+        giving->error = entry->error;
+    return entry ? entry->real : NULL;
+}
+
+/* Bytes that the command keeps until it ends. */
+static void *stage(struct giving *giving, const void *content, uint64_t size, bool reads)
+{
+    if (giving->error)
+        return NULL;
+    giving->bytes = size <= WIRE_MESSAGE_MAX ? malloc(size ? size : 1) : NULL;
+    if (!giving->bytes) {
+        giving->error = CL_OUT_OF_HOST_MEMORY;
+        return NULL;
+    }
+    if (!reads)
+        memcpy(giving->bytes, content, size);
+    giving->size = size;
+    giving->reads = reads;
+    return giving->bytes;
+}
+
+/* Is there anything to give? */
+static bool ready(const struct giving *giving)
+{
+    return giving->error == CL_SUCCESS && !giving->server->wrong;
+}
+
+static cl_uint wait_count(const struct giving *giving)
+{
+    return giving->waits ? giving->message->waits_count : 0;
+}
+
+/* Where the driver's event goes, if anybody wants it. */
+static cl_event *wanted(struct giving *giving)
+{
+    return giving->message->event || giving->bytes ? &giving->event : NULL;
+}
+
+#define GIVEN(giving) wait_count(giving), (giving)->waits, wanted(giving)
+
+static uint64_t profile(const struct given *given, cl_event event, cl_profiling_info what)
+{
+    cl_ulong at = 0;
+    if (!given->profiled || given->cl->clGetEventProfilingInfo(event, what, sizeof(at), &at, NULL))
+        return 0;
+    return at;
+}
+
+static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct given *pending;
+
+/* Under pending_lock. */
+static void unlink_given(struct given *given)
+{
+    given->ended = true;
+    if (given->next)
+        given->next->previous = given->previous;
+    if (given->previous)
+        given->previous->next = given->next;
+    else
+        pending = given->next;
+}
+
+/* False: it had ended already. */
+static bool take_end(struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    bool first = !given->ended;
+    if (first)
+        unlink_given(given);
+    pthread_mutex_unlock(&pending_lock);
+    return first;
+}
+
+static void add_pending(struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    given->next = pending;
+    if (pending)
+        pending->previous = given;
+    pending = given;
+    pthread_mutex_unlock(&pending_lock);
+}
+
+static void tell_end(const struct given *given, cl_event event, cl_int status)
+{
+    if (given->tell) {
+        server_print(given->server);
+        struct msg_done done = {.event = given->id, .status = status};
+        if (status == CL_COMPLETE) {
+            done.queued = profile(given, event, CL_PROFILING_COMMAND_QUEUED);
+            done.submitted = profile(given, event, CL_PROFILING_COMMAND_SUBMIT);
+            done.started = profile(given, event, CL_PROFILING_COMMAND_START);
+            done.ended = profile(given, event, CL_PROFILING_COMMAND_END);
+            done.content = given->bytes;
+            done.content_size = given->answer;
+        }
+        int error = post_done(&given->server->stream, &done);
+        if (error == -ENOMEM) {
+            /* Without what it read, then; the client must not wait for ever. */
+            done = (struct msg_done){.event = given->id, .status = CL_OUT_OF_HOST_MEMORY};
+            if (post_done(&given->server->stream, &done))
+                stream_end(&given->server->stream, -ENOMEM);
+        }
+    }
+}
+
+static void CL_CALLBACK on_end(cl_event event, cl_int status, void *data)
+{
+    struct given *given = data;
+    if (!take_end(given))
+        return;
+    tell_end(given, event, status);
+    given->cl->clReleaseEvent(given->event);
+    free(given->bytes);
+    free(given);
+}
+
+/* Up to @room of those that have not ended, from the @skip-th; each with its event retained. */
+static size_t list_pending(struct given **givens, cl_event *events, size_t skip, size_t room)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&pending_lock);
+    for (struct given *given = pending; given && count < room; given = given->next) {
+        if (skip) {
+            skip--;
+            continue;
+        }
+        given->cl->clRetainEvent(given->event);
+        givens[count] = given;
+        events[count++] = given->event;
+    }
+    pthread_mutex_unlock(&pending_lock);
+    return count;
+}
+
+static bool is_pending(const struct given *given)
+{
+    const struct given *at = pending;
+    while (at && at != given)
+        at = at->next;
+    return at;
+}
+
+/* It failed: whoever comes first tells. A driver that did not call back may still do so, and write:
+   it keeps what it was given. */
+static void fail(struct given *given, cl_event event, cl_int status)
+{
+    pthread_mutex_lock(&pending_lock);
+    bool mine = is_pending(given) && given->event == event;
+    if (mine)
+        unlink_given(given);
+    pthread_mutex_unlock(&pending_lock);
+    if (mine)
+        tell_end(given, event, status);
+}
+
+/* POCL calls nobody back for a command that failed because what it waited for did. No driver is
+   called under the lock: its callback may come with locks of its own, and waits for ours. */
+static void look_for_failures(void)
+{
+    struct given *givens[64];
+    cl_event events[ARRAY_SIZE(givens)];
+    size_t count;
+    for (size_t skip = 0; (count = list_pending(givens, events, skip, ARRAY_SIZE(givens))) != 0;
+         skip += count)
+        for (size_t i = 0; i < count; i++) {
+            const cl_icd_dispatch *cl = *(const cl_icd_dispatch **)events[i];
+            cl_int status = CL_COMPLETE;
+            if (!cl->clGetEventInfo(events[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+                                    &status, NULL) &&
+                status < 0)
+                fail(givens[i], events[i], status);
+            cl->clReleaseEvent(events[i]);
+        }
+}
+
+static void *watch_commands(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        look_for_failures();
+        clock_sleep(WATCH_NS);
+    }
+    return NULL;
+}
+
+int server_watch_commands(void)
+{
+    return thread_start("reseat-watch", 0, watch_commands, NULL, NULL);
+}
+
+/* It could not be given: whoever waits for it learns that. */
+static void tell_failure(struct giving *giving)
+{
+    struct server *server = giving->server;
+    const struct msg_command *message = giving->message;
+    struct entry *queue = giving->queue;
+    if (message->event && (message->purpose & COMMAND_NAMED)) {
+        struct entry *entry = server_add(server, message->event);
+        if (!entry)
+            return;
+        entry->cl = giving->cl;
+        entry->error = giving->error;
+        if (queue->context)
+            entry->real = giving->cl->clCreateUserEvent(queue->context, NULL);
+        if (entry->real)
+            giving->cl->clSetUserEventStatus(entry->real, giving->error);
+    }
+    if (message->event && (message->purpose & COMMAND_TELL))
+        (void)!post_done(&server->stream,
+                         &(struct msg_done){.event = message->event, .status = giving->error});
+    else
+        (void)!post_failed(&server->stream,
+                           &(struct msg_failed){.queue = message->queue, .error = giving->error});
+}
+
+static void keep_event(struct giving *giving)
+{
+    struct server *server = giving->server;
+    const struct msg_command *message = giving->message;
+    bool named = message->purpose & COMMAND_NAMED, tell = message->purpose & COMMAND_TELL;
+    struct entry *entry = named && message->event ? server_add(server, message->event) : NULL;
+    if (entry) {
+        entry->cl = giving->cl;
+        entry->real = giving->event;
+        giving->cl->clRetainEvent(giving->event);
+    }
+    if (tell || giving->bytes) {
+        struct given *given = malloc(sizeof(*given));
+        cl_int error = given ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+        if (given) {
+            *given = (struct given){
+                .server = server,
+                .cl = giving->cl,
+                .id = message->event,
+                .tell = tell && message->event,
+                .profiled = giving->queue->profiled,
+                .bytes = giving->bytes,
+                .answer = giving->reads ? giving->size : 0,
+            };
+            given->event = giving->event;
+            giving->cl->clRetainEvent(giving->event);
+            add_pending(given);
+            error = giving->cl->clSetEventCallback(giving->event, CL_COMPLETE, on_end, given);
+        }
+        if (error) {
+            /* Of one that was listed, a thread may look at it yet. */
+            server_wrong(server, "there is no memory for its commands");
+            return;
+        }
+        giving->bytes = NULL;
+    }
+    giving->cl->clReleaseEvent(giving->event);
+}
+
+static void end(struct giving *giving)
+{
+    if (!giving->server->wrong) {
+        touch(giving->server, giving->queue);
+        if (giving->error)
+            tell_failure(giving);
+        else if (giving->event)
+            keep_event(giving);
+    }
+    free(giving->waits);
+    if (giving->error)
+        free(giving->bytes);
+}
+
+/* size_t and u64 are the same here (state/base/compiler.h). */
+#define SIZES(array) ((const size_t *)(array))
+
+/* A box of bytes: false when it does not fit in 64 bits. */
+static bool box_bytes(const uint64_t region[3], uint64_t element, uint64_t *ret_bytes)
+{
+    uint64_t bytes = element;
+    for (int i = 0; i < 3; i++)
+        if (__builtin_mul_overflow(bytes, region[i], &bytes))
+            return false;
+    *ret_bytes = bytes;
+    return bytes <= WIRE_MESSAGE_MAX;
+}
+
+void server_read_buffer(struct server *server, const struct msg_read_buffer *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer);
+    void *bytes = stage(&giving, NULL, message->size, true);
+    if (ready(&giving))
+        giving.error =
+            giving.cl->clEnqueueReadBuffer(giving.queue->real, buffer, CL_FALSE, message->offset,
+                                           message->size, bytes, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_write_buffer(struct server *server, const struct msg_write_buffer *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer);
+    void *bytes = stage(&giving, message->content, message->content_size, false);
+    if (ready(&giving))
+        giving.error =
+            giving.cl->clEnqueueWriteBuffer(giving.queue->real, buffer, CL_FALSE, message->offset,
+                                            message->content_size, bytes, GIVEN(&giving));
+    end(&giving);
+}
+
+static const size_t origin_of_host[3];
+
+void server_read_rect(struct server *server, const struct msg_read_rect *message)
+{
+    struct giving giving;
+    uint64_t size = 0;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer);
+    if (!box_bytes(message->region, 1, &size))
+        server_wrong(server, "a region is too large");
+    void *bytes = stage(&giving, NULL, size, true);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueReadBufferRect(
+            giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
+            SIZES(message->region), message->row_pitch, message->slice_pitch, 0, 0, bytes,
+            GIVEN(&giving));
+    end(&giving);
+}
+
+void server_write_rect(struct server *server, const struct msg_write_rect *message)
+{
+    struct giving giving;
+    uint64_t size = 0;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer);
+    if (!box_bytes(message->region, 1, &size) || size != message->content_size)
+        server_wrong(server, "a region's content has another size");
+    void *bytes = stage(&giving, message->content, message->content_size, false);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueWriteBufferRect(
+            giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
+            SIZES(message->region), message->row_pitch, message->slice_pitch, 0, 0, bytes,
+            GIVEN(&giving));
+    end(&giving);
+}
+
+/* Packed bytes of a region of an image. */
+static uint64_t image_bytes(struct giving *giving, cl_mem image, const uint64_t region[3])
+{
+    size_t element = 0;
+    uint64_t bytes = 0;
+    if (!ready(giving))
+        return 0;
+    giving->error =
+        giving->cl->clGetImageInfo(image, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
+    if (giving->error == CL_SUCCESS && !box_bytes(region, element, &bytes))
+        server_wrong(giving->server, "a region is too large");
+    return bytes;
+}
+
+void server_read_image(struct server *server, const struct msg_read_image *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem image = memory(&giving, message->image);
+    uint64_t size = image_bytes(&giving, image, message->region);
+    void *bytes = stage(&giving, NULL, size, true);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueReadImage(giving.queue->real, image, CL_FALSE,
+                                                     SIZES(message->origin), SIZES(message->region),
+                                                     0, 0, bytes, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_write_image(struct server *server, const struct msg_write_image *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem image = memory(&giving, message->image);
+    uint64_t size = image_bytes(&giving, image, message->region);
+    if (ready(&giving) && size != message->content_size)
+        server_wrong(server, "a region's content has another size");
+    void *bytes = stage(&giving, message->content, message->content_size, false);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueWriteImage(
+            giving.queue->real, image, CL_FALSE, SIZES(message->origin), SIZES(message->region), 0,
+            0, bytes, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_fill_buffer(struct server *server, const struct msg_fill_buffer *message)
+{
+    struct giving giving;
+    union {
+        cl_double16 aligned;
+        unsigned char bytes[sizeof(cl_double16)];
+    } pattern = {0};
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (message->pattern_size > sizeof(pattern))
+        server_wrong(server, "a pattern is too large");
+    else
+        memcpy(pattern.bytes, message->pattern, message->pattern_size);
+    cl_mem buffer = memory(&giving, message->buffer);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueFillBuffer(giving.queue->real, buffer, pattern.bytes,
+                                                      message->pattern_size, message->offset,
+                                                      message->size, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_fill_image(struct server *server, const struct msg_fill_image *message)
+{
+    struct giving giving;
+    union {
+        cl_float4 aligned;
+        unsigned char bytes[sizeof(cl_float4)];
+    } color = {0};
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (message->color_size > sizeof(color))
+        server_wrong(server, "a colour is too large");
+    else
+        memcpy(color.bytes, message->color, message->color_size);
+    cl_mem image = memory(&giving, message->image);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueFillImage(giving.queue->real, image, color.bytes,
+                                                     SIZES(message->origin), SIZES(message->region),
+                                                     GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_buffer(struct server *server, const struct msg_copy_buffer *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueCopyBuffer(
+            giving.queue->real, source, target, message->source_offset, message->target_offset,
+            message->size, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_rect(struct server *server, const struct msg_copy_rect *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueCopyBufferRect(
+            giving.queue->real, source, target, SIZES(message->source_origin),
+            SIZES(message->target_origin), SIZES(message->region), message->source_row,
+            message->source_slice, message->target_row, message->target_slice, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_image(struct server *server, const struct msg_copy_image *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueCopyImage(
+            giving.queue->real, source, target, SIZES(message->source_origin),
+            SIZES(message->target_origin), SIZES(message->region), GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffer *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem image = memory(&giving, message->image), buffer = memory(&giving, message->buffer);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueCopyImageToBuffer(
+            giving.queue->real, image, buffer, SIZES(message->origin), SIZES(message->region),
+            message->offset, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_copy_to_image(struct server *server, const struct msg_copy_to_image *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    cl_mem buffer = memory(&giving, message->buffer), image = memory(&giving, message->image);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueCopyBufferToImage(
+            giving.queue->real, buffer, image, message->offset, SIZES(message->origin),
+            SIZES(message->region), GIVEN(&giving));
+    end(&giving);
+}
+
+void server_launch(struct server *server, const struct msg_launch *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    const struct entry *kernel = server_find(server, message->kernel);
+    if (!kernel)
+        giving.error = CL_INVALID_KERNEL; /* The session ends. */
+    else if (kernel->error)
+        giving.error = kernel->error;
+    if (message->dimensions < 1 || message->dimensions > 3)
+        server_wrong(server, "a launch has no such dimensions");
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueNDRangeKernel(
+            giving.queue->real, kernel->real, message->dimensions,
+            message->given & LAUNCH_OFFSET ? SIZES(message->offset) : NULL, SIZES(message->global),
+            message->given & LAUNCH_LOCAL ? SIZES(message->local) : NULL, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_marker(struct server *server, const struct msg_marker *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueMarkerWithWaitList(giving.queue->real, GIVEN(&giving));
+    end(&giving);
+}
+
+/* Not even what was given before. */
+void server_nothing(struct server *server, const struct msg_nothing *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (ready(&giving) && giving.message->event) {
+        giving.event = giving.cl->clCreateUserEvent(giving.queue->context, &giving.error);
+        if (giving.event)
+            giving.error = giving.cl->clSetUserEventStatus(giving.event, CL_COMPLETE);
+    }
+    end(&giving);
+}
+
+void server_barrier(struct server *server, const struct msg_barrier *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueBarrierWithWaitList(giving.queue->real, GIVEN(&giving));
+    end(&giving);
+}
+
+void server_migrate(struct server *server, const struct msg_migrate *message)
+{
+    struct giving giving;
+    if (!begin(&giving, server, &message->command))
+        return;
+    void **objects =
+        server_find_all(server, message->objects, message->objects_count, &giving.error);
+    if (ready(&giving))
+        giving.error = giving.cl->clEnqueueMigrateMemObjects(
+            giving.queue->real, message->objects_count, (cl_mem *)objects, message->flags,
+            GIVEN(&giving));
+    free(objects);
+    end(&giving);
+}

@@ -1,0 +1,222 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/server/server.h"
+
+/* Contexts, queues, memory, samplers: what the client says exists, whether or not it could be made.
+   What cannot be is told by the commands that use it. */
+
+/* The client keeps the host's side of memory: what programs lend never leaves their process. */
+#define HOST_FLAGS                                                                                 \
+    (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR | CL_MEM_HOST_WRITE_ONLY | \
+     CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
+
+struct listener {
+    struct server *server;
+    uint64_t context;
+};
+
+static void CL_CALLBACK on_news(const char *text, const void *info, size_t size, void *data)
+{
+    const struct listener *listener = data;
+    (void)info, (void)size;
+    (void)!post_context_news(
+        &listener->server->stream,
+        &(struct msg_context_news){.context = listener->context, .text = text ? text : ""});
+}
+
+void server_create_context(struct server *server, const struct msg_create_context *message)
+{
+    cl_int error = CL_SUCCESS;
+    void **devices = server_find_all(server, message->devices, message->devices_count, &error);
+    struct entry *entry = server_add(server, message->context);
+    struct listener *listener = malloc(sizeof(*listener)); /* drivers may call at any time */
+    if (!entry || !devices || !listener) {
+        if (entry && !error)
+            server_wrong(server, "there is no memory for its objects");
+        else if (entry)
+            entry->error = error;
+        free(devices);
+        free(listener);
+        return;
+    }
+    *listener = (struct listener){server, message->context};
+    const struct device *device = server->devices[id_place(id_at(message->devices, 0))];
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)device->platform, 0};
+    entry->cl = device->cl;
+    entry->real =
+        device->cl->clCreateContext(properties, message->devices_count, (cl_device_id *)devices,
+                                    on_news, listener, &entry->error);
+    entry->context = entry->real;
+    free(devices);
+}
+
+/* A new object of a context's; NULL: there is nothing to be made, and that is said already. */
+static struct entry *add_to(struct server *server, uint64_t id, uint64_t context)
+{
+    const struct entry *of = server_find(server, context);
+    struct entry *entry = of ? server_add(server, id) : NULL;
+    if (!entry)
+        return NULL;
+    entry->cl = of->cl;
+    entry->context = of->context;
+    entry->error = of->error;
+    return of->real ? entry : NULL;
+}
+
+void server_create_queue(struct server *server, const struct msg_create_queue *message)
+{
+    const struct entry *device = server_find(server, message->device);
+    struct entry *entry = device ? add_to(server, message->queue, message->context) : NULL;
+    if (!entry)
+        return;
+    entry->profiled = message->properties & CL_QUEUE_PROFILING_ENABLE;
+    entry->real = entry->cl->clCreateCommandQueue(entry->context, device->real, message->properties,
+                                                  &entry->error);
+}
+
+void server_create_buffer(struct server *server, const struct msg_create_buffer *message)
+{
+    struct entry *entry = add_to(server, message->memory, message->context);
+    if (!entry)
+        return;
+    cl_mem_flags flags = message->flags & ~(cl_mem_flags)HOST_FLAGS;
+    if (message->content_size && message->content_size != message->size) {
+        server_wrong(server, "a buffer's content has another size");
+        return;
+    }
+    if (message->content_size)
+        flags |= CL_MEM_COPY_HOST_PTR;
+    entry->real = entry->cl->clCreateBuffer(entry->context, flags, message->size,
+                                            message->content_size ? (void *)message->content : NULL,
+                                            &entry->error);
+}
+
+void server_create_sub_buffer(struct server *server, const struct msg_create_sub_buffer *message)
+{
+    const struct entry *parent = server_find(server, message->parent);
+    struct entry *entry = parent ? server_add(server, message->memory) : NULL;
+    if (!entry)
+        return;
+    /* The table may have moved. */
+    parent = server_find(server, message->parent);
+    entry->cl = parent->cl;
+    entry->context = parent->context;
+    entry->error = parent->error;
+    if (!parent->real)
+        return;
+    const cl_buffer_region region = {message->origin, message->size};
+    entry->real =
+        entry->cl->clCreateSubBuffer(parent->real, message->flags & ~(cl_mem_flags)HOST_FLAGS,
+                                     CL_BUFFER_CREATE_TYPE_REGION, &region, &entry->error);
+}
+
+struct watcher {
+    struct server *server;
+    uint64_t call;
+};
+
+static void CL_CALLBACK on_gone(cl_mem memory, void *data)
+{
+    struct watcher *watcher = data;
+    (void)memory;
+    server_reply(watcher->server, watcher->call, CL_SUCCESS, NULL, 0);
+    free(watcher);
+}
+
+/* Commands keep what they use, and only the driver knows for how long. */
+void server_watch_memory(struct server *server, const struct msg_watch_memory *message)
+{
+    const struct entry *entry = server_find(server, message->memory);
+    struct watcher *watcher = entry && entry->real ? malloc(sizeof(*watcher)) : NULL;
+    if (!entry)
+        return;
+    if (watcher) {
+        *watcher = (struct watcher){server, message->call};
+        if (!entry->cl->clSetMemObjectDestructorCallback(entry->real, on_gone, watcher))
+            return;
+    }
+    free(watcher);
+    server_reply(server, message->call, CL_OUT_OF_HOST_MEMORY, NULL, 0);
+}
+
+/* Bytes of a packed image's content, as the client must have sent them. */
+static bool content_fits(const struct msg_create_image *message, size_t element)
+{
+    uint64_t bytes = element;
+    uint64_t layers = message->layers ? message->layers : 1;
+    for (int i = 0; i < 3; i++)
+        if (__builtin_mul_overflow(bytes, message->size[i] ? message->size[i] : 1, &bytes))
+            return false;
+    return !__builtin_mul_overflow(bytes, layers, &bytes) && bytes == message->content_size;
+}
+
+void server_create_image(struct server *server, const struct msg_create_image *message)
+{
+    const struct entry *parent = message->parent ? server_find(server, message->parent) : NULL;
+    void *source = parent ? parent->real : NULL;
+    cl_int error = parent ? parent->error : CL_SUCCESS;
+    if (message->parent && !parent)
+        return;
+    struct entry *entry = add_to(server, message->memory, message->context);
+    if (!entry)
+        return;
+    entry->error = error;
+    if (message->parent && !source)
+        return;
+    const cl_image_format format = {message->order, message->data_type};
+    const cl_image_desc desc = {
+        .image_type = message->type,
+        .image_width = message->size[0],
+        .image_height = message->size[1],
+        .image_depth = message->size[2],
+        .image_array_size = message->layers,
+        .image_row_pitch = source ? message->row_pitch : 0,
+        .mem_object = source,
+    };
+    cl_mem_flags flags = message->flags & ~(cl_mem_flags)HOST_FLAGS;
+    if (message->content_size == 0) {
+        entry->real =
+            entry->cl->clCreateImage(entry->context, flags, &format, &desc, NULL, &entry->error);
+        return;
+    }
+    /* How many bytes the driver will read, only it knows: ask it first. */
+    size_t element = 0;
+    cl_mem probe =
+        entry->cl->clCreateImage(entry->context, flags, &format, &desc, NULL, &entry->error);
+    if (!probe)
+        return;
+    cl_int asked =
+        entry->cl->clGetImageInfo(probe, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
+    entry->cl->clReleaseMemObject(probe);
+    if (asked || !content_fits(message, element)) {
+        server_wrong(server, "an image's content has another size");
+        return;
+    }
+    entry->real = entry->cl->clCreateImage(entry->context, flags | CL_MEM_COPY_HOST_PTR, &format,
+                                           &desc, (void *)message->content, &entry->error);
+}
+
+void server_create_sampler(struct server *server, const struct msg_create_sampler *message)
+{
+    struct entry *entry = add_to(server, message->sampler, message->context);
+    if (entry)
+        entry->real =
+            entry->cl->clCreateSampler(entry->context, message->normalized, message->addressing,
+                                       message->filter, &entry->error);
+}
+
+void server_create_user_event(struct server *server, const struct msg_create_user_event *message)
+{
+    struct entry *entry = add_to(server, message->event, message->context);
+    if (entry)
+        entry->real = entry->cl->clCreateUserEvent(entry->context, &entry->error);
+}
+
+void server_set_user_event(struct server *server, const struct msg_set_user_event *message)
+{
+    const struct entry *entry = server_find(server, message->event);
+    if (entry && entry->real)
+        entry->cl->clSetUserEventStatus(entry->real, message->status);
+}

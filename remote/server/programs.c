@@ -1,0 +1,599 @@
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "remote/server/server.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+
+/* Programs and kernels. Compilers take long: each works in a thread of its own, and what the client
+   sends meanwhile is done. */
+
+#define BUILDS_MAX 64
+
+/* What a program's or kernel's answer says as text; driver's are cut where they are absurd. */
+#define TEXT_MAX (16u << 20)
+
+/* A new program of a context's; NULL: nothing is to be made. */
+static struct entry *add_program(struct server *server, uint64_t id, uint64_t context)
+{
+    const struct entry *of = server_find(server, context);
+    struct entry *entry = of ? server_add(server, id) : NULL;
+    if (!entry)
+        return NULL;
+    entry->cl = of->cl;
+    entry->context = of->context;
+    entry->error = of->error;
+    return of->real ? entry : NULL;
+}
+
+void server_create_source(struct server *server, const struct msg_create_source *message)
+{
+    struct entry *entry = add_program(server, message->program, message->context);
+    const char *source = message->source;
+    size_t length = message->source_size;
+    if (entry && length == 0)
+        entry->error = CL_INVALID_VALUE;
+    else if (entry)
+        entry->real = entry->cl->clCreateProgramWithSource(entry->context, 1, &source, &length,
+                                                           &entry->error);
+}
+
+void server_create_il(struct server *server, const struct msg_create_il *message)
+{
+    struct entry *entry = add_program(server, message->program, message->context);
+    if (entry && entry->cl->clCreateProgramWithIL)
+        entry->real = entry->cl->clCreateProgramWithIL(entry->context, message->il,
+                                                       message->il_size, &entry->error);
+    else if (entry)
+        entry->error = CL_INVALID_OPERATION;
+}
+
+void server_create_binary(struct server *server, const struct msg_create_binary *message)
+{
+    uint32_t count = message->devices_count;
+    cl_int error = CL_SUCCESS;
+    struct entry *entry = add_program(server, message->program, message->context);
+    const unsigned char **binaries = calloc(count + 1, sizeof(*binaries));
+    size_t *sizes = calloc(count + 1, sizeof(*sizes));
+    cl_int *status = calloc(count + 1, sizeof(*status));
+    void **devices = server_find_all(server, message->devices, count, &error);
+    const unsigned char *at = message->binaries;
+    uint64_t left = message->binaries_size;
+    if (!binaries || !sizes || !status)
+        error = CL_OUT_OF_HOST_MEMORY;
+    else if (message->sizes_size != count * sizeof(uint64_t))
+        server_wrong(server, "binaries are not as many as their devices");
+    for (uint32_t i = 0; !error && !server->wrong && i < count; i++) {
+        uint64_t size = id_at(message->sizes, i);
+        if (size == 0 || size > left) {
+            server_wrong(server, "a binary is longer than what was sent");
+            break;
+        }
+        binaries[i] = at;
+        sizes[i] = size;
+        at += size;
+        left -= size;
+    }
+    if (entry && !error && !server->wrong) {
+        entry->real = entry->cl->clCreateProgramWithBinary(
+            entry->context, count, (cl_device_id *)devices, sizes, binaries, status, &entry->error);
+        error = entry->error;
+    } else if (entry) {
+        entry->error = error;
+    }
+    server_reply(server, message->call,
+                 error   ? error
+                 : entry ? CL_SUCCESS
+                         : CL_INVALID_CONTEXT,
+                 status, count * sizeof(*status));
+    free(binaries);
+    free(sizes);
+    free(status);
+    free(devices);
+}
+
+void server_set_constant(struct server *server, const struct msg_set_constant *message)
+{
+    struct entry *entry = server_find(server, message->program);
+    cl_int error = CL_INVALID_OPERATION;
+    if (!entry || !entry->real)
+        return;
+    if (entry->cl->clSetProgramSpecializationConstant)
+        error = entry->cl->clSetProgramSpecializationConstant(entry->real, message->constant,
+                                                              message->value_size, message->value);
+    if (error)
+        log_info("a specialization constant was refused: %d", error);
+}
+
+/* ---- builds ---- */
+
+struct build {
+    struct server *server;
+    const cl_icd_dispatch *cl;
+    cl_program program; /* A reference. */
+    uint64_t call;
+    void **devices; /* Owned, with all below. */
+    uint32_t device_count;
+    char *options;
+    void **inputs;
+    const char **names; /* NULL: built, not compiled. */
+    char *names_text;
+    uint32_t input_count;
+    bool compile;
+};
+
+static atomic_uint builds_running;
+
+static void build_destroy(struct build *build)
+{
+    if (build->program)
+        build->cl->clReleaseProgram(build->program);
+    for (uint32_t i = 0; build->inputs && i < build->input_count; i++)
+        build->cl->clReleaseProgram(build->inputs[i]);
+    free(build->devices);
+    free(build->options);
+    free(build->inputs);
+    free(build->names);
+    free(build->names_text);
+    free(build);
+}
+
+/* A text that the driver has: owned, "" when it has none. */
+static char *build_text(const struct build *build, cl_device_id device, cl_program_build_info what)
+{
+    size_t size = 0;
+    if (build->cl->clGetProgramBuildInfo(build->program, device, what, 0, NULL, &size) ||
+        size > TEXT_MAX)
+        size = 0;
+    char *text = calloc(1, size + 1);
+    if (text && size &&
+        build->cl->clGetProgramBuildInfo(build->program, device, what, size, text, NULL))
+        text[0] = '\0';
+    return text;
+}
+
+static void pack_device(struct pack *pack, const struct build *build, cl_device_id device)
+{
+    struct msg_build_device row = {.status = CL_BUILD_NONE};
+    size_t globals = 0;
+    build->cl->clGetProgramBuildInfo(build->program, device, CL_PROGRAM_BUILD_STATUS,
+                                     sizeof(row.status), &row.status, NULL);
+    build->cl->clGetProgramBuildInfo(build->program, device, CL_PROGRAM_BINARY_TYPE,
+                                     sizeof(row.binary_type), &row.binary_type, NULL);
+    if (build->cl->clGetProgramBuildInfo(build->program, device,
+                                         CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
+                                         sizeof(globals), &globals, NULL) == CL_SUCCESS)
+        row.globals = globals;
+    char *log = build_text(build, device, CL_PROGRAM_BUILD_LOG);
+    row.log = log ? log : "";
+    pack_build_device(pack, &row);
+    free(log);
+}
+
+static void answer_build(const struct build *build, cl_int error)
+{
+    struct pack pack;
+    struct msg_built built = {.names = ""};
+    size_t kernels = 0, size = 0;
+    char *names = NULL;
+    if (build->program && !build->cl->clGetProgramInfo(build->program, CL_PROGRAM_NUM_KERNELS,
+                                                       sizeof(kernels), &kernels, NULL))
+        built.kernels = kernels;
+    if (built.kernels &&
+        !build->cl->clGetProgramInfo(build->program, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &size) &&
+        size <= TEXT_MAX && (names = calloc(1, size + 1)) &&
+        !build->cl->clGetProgramInfo(build->program, CL_PROGRAM_KERNEL_NAMES, size, names, NULL))
+        built.names = names;
+    pack_init(&pack);
+    pack_built(&pack, &built);
+    for (uint32_t i = 0; build->program && i < build->device_count; i++)
+        pack_device(&pack, build, build->devices[i]);
+    server_reply(build->server, build->call, pack.failed ? CL_OUT_OF_HOST_MEMORY : error,
+                 pack.bytes, pack.used);
+    pack_finish(&pack);
+    free(names);
+}
+
+static void *run_build(void *data)
+{
+    struct build *build = data;
+    cl_int error;
+    if (build->compile)
+        error = build->cl->clCompileProgram(build->program, build->device_count,
+                                            (cl_device_id *)build->devices, build->options,
+                                            build->input_count, (cl_program *)build->inputs,
+                                            build->input_count ? build->names : NULL, NULL, NULL);
+    else
+        error =
+            build->cl->clBuildProgram(build->program, build->device_count,
+                                      (cl_device_id *)build->devices, build->options, NULL, NULL);
+    answer_build(build, error);
+    build_destroy(build);
+    atomic_fetch_sub(&builds_running, 1);
+    return NULL;
+}
+
+/* What all builds begin with; NULL: it was answered, or the session ends. */
+static struct build *build_create(struct server *server, const struct entry *program,
+                                  const void *devices, uint32_t device_count, const char *options,
+                                  uint64_t call)
+{
+    cl_int error = program->error;
+    struct build *build = calloc(1, sizeof(*build));
+    if (!build) {
+        server_wrong(server, "there is no memory for its builds");
+        return NULL;
+    }
+    build->server = server;
+    build->cl = program->cl;
+    build->call = call;
+    build->device_count = device_count;
+    build->options = strdup(options);
+    build->devices = server_find_all(server, devices, device_count, &error);
+    if (!build->options)
+        error = CL_OUT_OF_HOST_MEMORY;
+    if (error || device_count == 0) {
+        server_reply(server, call, error ? error : CL_INVALID_VALUE, NULL, 0);
+        build_destroy(build);
+        return NULL;
+    }
+    if (program->real) {
+        build->program = program->real;
+        build->cl->clRetainProgram(build->program);
+    }
+    return build;
+}
+
+static bool add_inputs(struct build *build, const void *ids, uint32_t count)
+{
+    cl_int error = CL_SUCCESS;
+    if (count == 0)
+        return true;
+    build->inputs = server_find_all(build->server, ids, count, &error);
+    if (!build->inputs) {
+        server_reply(build->server, build->call, error, NULL, 0);
+        return false;
+    }
+    build->input_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        build->cl->clRetainProgram(build->inputs[i]);
+    return true;
+}
+
+static void start_build(struct build *build)
+{
+    bool many = atomic_fetch_add(&builds_running, 1) >= BUILDS_MAX;
+    if (many || thread_start("reseat-build", 0, run_build, build, NULL))
+        run_build(build);
+}
+
+void server_build(struct server *server, const struct msg_build *message)
+{
+    const struct entry *program = server_find(server, message->program);
+    struct build *build =
+        program ? build_create(server, program, message->devices, message->devices_count,
+                               message->options, message->call)
+                : NULL;
+    if (build)
+        start_build(build);
+}
+
+/* Names of headers, one after the other, each with its NUL. */
+static bool split_names(struct build *build, const void *names, uint64_t size)
+{
+    build->names_text = malloc(size + 1);
+    build->names = calloc(build->input_count + 1, sizeof(*build->names));
+    if (!build->names_text || !build->names)
+        return false;
+    memcpy(build->names_text, names, size);
+    build->names_text[size] = '\0';
+    const char *at = build->names_text, *end = at + size;
+    for (uint32_t i = 0; i < build->input_count; i++) {
+        if (at >= end)
+            return false;
+        build->names[i] = at;
+        at += strlen(at) + 1;
+    }
+    return at == end;
+}
+
+void server_compile(struct server *server, const struct msg_compile *message)
+{
+    const struct entry *program = server_find(server, message->program);
+    struct build *build =
+        program ? build_create(server, program, message->devices, message->devices_count,
+                               message->options, message->call)
+                : NULL;
+    if (!build)
+        return;
+    build->compile = true;
+    if (!add_inputs(build, message->headers, message->headers_count)) {
+        build_destroy(build);
+    } else if (!split_names(build, message->names, message->names_size)) {
+        server_wrong(server, "headers are not as many as their names");
+        build_destroy(build);
+    } else {
+        start_build(build);
+    }
+}
+
+/* In this thread: the linked program's id must stand for something at once. */
+void server_link(struct server *server, const struct msg_link *message)
+{
+    struct entry *entry = add_program(server, message->program, message->context);
+    struct build *build =
+        entry ? build_create(server, entry, message->devices, message->devices_count,
+                             message->options, message->call)
+              : NULL;
+    if (!build)
+        return;
+    if (!add_inputs(build, message->inputs, message->inputs_count)) {
+        entry->error = CL_INVALID_PROGRAM;
+        build_destroy(build);
+        return;
+    }
+    cl_int error = CL_SUCCESS;
+    entry->real = build->cl->clLinkProgram(
+        entry->context, build->device_count, (cl_device_id *)build->devices, build->options,
+        build->input_count, (cl_program *)build->inputs, NULL, NULL, &error);
+    entry->error = error;
+    if (entry->real) {
+        build->program = entry->real;
+        build->cl->clRetainProgram(build->program);
+    }
+    answer_build(build, error);
+    build_destroy(build);
+}
+
+/* As the driver has them, in the order of its devices. */
+static cl_int read_binaries(const struct entry *program, struct pack *pack)
+{
+    cl_uint count = 0;
+    size_t *sizes = NULL;
+    unsigned char **binaries = NULL;
+    cl_int error = program->cl->clGetProgramInfo(program->real, CL_PROGRAM_NUM_DEVICES,
+                                                 sizeof(count), &count, NULL);
+    if (error)
+        return error;
+    sizes = calloc(count + 1, sizeof(*sizes));
+    binaries = calloc(count + 1, sizeof(*binaries));
+    if (!sizes || !binaries)
+        error = CL_OUT_OF_HOST_MEMORY;
+    else
+        error = program->cl->clGetProgramInfo(program->real, CL_PROGRAM_BINARY_SIZES,
+                                              count * sizeof(*sizes), sizes, NULL);
+    for (cl_uint i = 0; error == CL_SUCCESS && i < count; i++)
+        if (sizes[i] && !(binaries[i] = malloc(sizes[i])))
+            error = CL_OUT_OF_HOST_MEMORY;
+    if (error == CL_SUCCESS)
+        error = program->cl->clGetProgramInfo(program->real, CL_PROGRAM_BINARIES,
+                                              count * sizeof(*binaries), binaries, NULL);
+    for (cl_uint i = 0; error == CL_SUCCESS && i < count; i++) {
+        pack_binary(pack, &(struct msg_binary){.size = sizes[i]});
+        pack_bytes(pack, binaries[i], sizes[i]);
+    }
+    for (cl_uint i = 0; binaries && i < count; i++)
+        free(binaries[i]);
+    free(binaries);
+    free(sizes);
+    return pack->failed ? CL_OUT_OF_HOST_MEMORY : error;
+}
+
+void server_get_binaries(struct server *server, const struct msg_get_binaries *message)
+{
+    const struct entry *program = server_find(server, message->program);
+    struct pack pack;
+    if (!program)
+        return;
+    pack_init(&pack);
+    cl_int error = program->real ? read_binaries(program, &pack) : program->error;
+    server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
+    pack_finish(&pack);
+}
+
+/* ---- kernels ---- */
+
+static char *argument_text(const struct entry *kernel, cl_uint index, cl_kernel_arg_info what)
+{
+    size_t size = 0;
+    if (kernel->cl->clGetKernelArgInfo(kernel->real, index, what, 0, NULL, &size) ||
+        size > TEXT_MAX)
+        return NULL;
+    char *text = calloc(1, size + 1);
+    if (text && kernel->cl->clGetKernelArgInfo(kernel->real, index, what, size, text, NULL)) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+/* Address 0: the driver does not tell. */
+static void pack_argument(struct pack *pack, const struct entry *kernel, cl_uint index)
+{
+    const cl_icd_dispatch *cl = kernel->cl;
+    struct msg_kernel_argument row = {0};
+    char *type = argument_text(kernel, index, CL_KERNEL_ARG_TYPE_NAME);
+    char *name = argument_text(kernel, index, CL_KERNEL_ARG_NAME);
+    if (!type || cl->clGetKernelArgInfo(kernel->real, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
+                                        sizeof(row.address), &row.address, NULL))
+        row.address = 0;
+    else {
+        cl->clGetKernelArgInfo(kernel->real, index, CL_KERNEL_ARG_ACCESS_QUALIFIER,
+                               sizeof(row.access), &row.access, NULL);
+        cl->clGetKernelArgInfo(kernel->real, index, CL_KERNEL_ARG_TYPE_QUALIFIER,
+                               sizeof(row.qualifiers), &row.qualifiers, NULL);
+    }
+    row.type = type ? type : "";
+    row.name = name ? name : "";
+    pack_kernel_argument(pack, &row);
+    free(type);
+    free(name);
+}
+
+static void pack_kernel(struct pack *pack, const struct entry *kernel)
+{
+    struct msg_kernel_info info = {.attributes = ""};
+    size_t size = 0;
+    char *attributes = NULL;
+    kernel->cl->clGetKernelInfo(kernel->real, CL_KERNEL_NUM_ARGS, sizeof(info.arguments),
+                                &info.arguments, NULL);
+    if (!kernel->cl->clGetKernelInfo(kernel->real, CL_KERNEL_ATTRIBUTES, 0, NULL, &size) &&
+        size <= TEXT_MAX && (attributes = calloc(1, size + 1)) &&
+        !kernel->cl->clGetKernelInfo(kernel->real, CL_KERNEL_ATTRIBUTES, size, attributes, NULL))
+        info.attributes = attributes;
+    pack_kernel_info(pack, &info);
+    free(attributes);
+    for (cl_uint i = 0; i < info.arguments; i++)
+        pack_argument(pack, kernel, i);
+}
+
+void server_create_kernel(struct server *server, const struct msg_create_kernel *message)
+{
+    const struct entry *program = server_find(server, message->program);
+    struct entry *entry = program ? server_add(server, message->kernel) : NULL;
+    struct pack pack;
+    if (!entry)
+        return;
+    entry->cl = program->cl;
+    entry->context = program->context;
+    entry->error = program->error;
+    if (program->real)
+        entry->real = entry->cl->clCreateKernel(program->real, message->name, &entry->error);
+    if (!message->call)
+        return;
+    pack_init(&pack);
+    if (entry->real)
+        pack_kernel(&pack, entry);
+    server_reply(server, message->call, pack.failed ? CL_OUT_OF_HOST_MEMORY : entry->error,
+                 pack.bytes, pack.used);
+    pack_finish(&pack);
+}
+
+void server_clone_kernel(struct server *server, const struct msg_clone_kernel *message)
+{
+    const struct entry *source = server_find(server, message->source);
+    const struct entry from = source ? *source : (struct entry){0};
+    struct entry *entry = source ? server_add(server, message->kernel) : NULL;
+    if (!entry)
+        return;
+    entry->cl = from.cl;
+    entry->context = from.context;
+    entry->error = from.error ? from.error : CL_INVALID_OPERATION;
+    if (from.real && from.cl->clCloneKernel)
+        entry->real = from.cl->clCloneKernel(from.real, &entry->error);
+}
+
+/* What a driver says of an argument too late for the call is said of the launch. */
+static void set_argument(struct server *server, uint64_t id, uint32_t index, size_t size,
+                         const void *value)
+{
+    struct entry *kernel = server_find(server, id);
+    if (!kernel || !kernel->real)
+        return;
+    cl_int error = kernel->cl->clSetKernelArg(kernel->real, index, size, value);
+    if (error)
+        log_info("argument %u of a kernel was refused: %d", index, error);
+}
+
+void server_set_value(struct server *server, const struct msg_set_value *message)
+{
+    union {
+        cl_double16 aligned;
+        unsigned char bytes[4096]; /* Larger than any device's parameters. */
+    } value;
+    if (message->value_size > sizeof(value)) {
+        server_wrong(server, "an argument is too large");
+        return;
+    }
+    memcpy(value.bytes, message->value, message->value_size);
+    set_argument(server, message->kernel, message->index, message->value_size, value.bytes);
+}
+
+void server_set_local(struct server *server, const struct msg_set_local *message)
+{
+    set_argument(server, message->kernel, message->index, message->size, NULL);
+}
+
+void server_set_memory(struct server *server, const struct msg_set_memory *message)
+{
+    const struct entry *memory = message->memory ? server_find(server, message->memory) : NULL;
+    cl_mem real = memory ? memory->real : NULL;
+    struct entry *kernel = server_find(server, message->kernel);
+    if (!kernel || (message->memory && !memory))
+        return;
+    /* Its launches fail for the reason for which there is no memory, until there is. */
+    if (kernel->real)
+        kernel->error = CL_SUCCESS;
+    if (memory && !real)
+        kernel->error = memory->error;
+    else
+        set_argument(server, message->kernel, message->index, sizeof(real), memory ? &real : NULL);
+}
+
+void server_set_sampler(struct server *server, const struct msg_set_sampler *message)
+{
+    const struct entry *sampler = server_find(server, message->sampler);
+    if (sampler && sampler->real)
+        set_argument(server, message->kernel, message->index, sizeof(cl_sampler), &sampler->real);
+}
+
+static cl_int describe_group(const struct entry *kernel, cl_device_id device, struct pack *pack)
+{
+    const cl_icd_dispatch *cl = kernel->cl;
+    struct msg_kernel_group row = {0};
+    cl_int error = cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_WORK_GROUP_SIZE,
+                                                sizeof(row.size), &row.size, NULL);
+    if (error)
+        return error;
+    cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+                                 sizeof(row.multiple), &row.multiple, NULL);
+    cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_LOCAL_MEM_SIZE,
+                                 sizeof(row.local_memory), &row.local_memory, NULL);
+    cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_PRIVATE_MEM_SIZE,
+                                 sizeof(row.private_memory), &row.private_memory, NULL);
+    cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                 sizeof(row.compiled), row.compiled, NULL);
+    pack_kernel_group(pack, &row);
+    return CL_SUCCESS;
+}
+
+#define SUB_GROUP_ANSWER_MAX 64
+#define SUB_GROUP_INPUT_MAX  (3 * sizeof(size_t))
+
+static cl_int describe_sub_groups(const struct entry *kernel, cl_device_id device,
+                                  const struct msg_get_kernel_group *message, struct pack *pack)
+{
+    size_t input[3] = {0}, size = 0;
+    unsigned char answer[SUB_GROUP_ANSWER_MAX];
+    if (message->input_size > SUB_GROUP_INPUT_MAX || !kernel->cl->clGetKernelSubGroupInfo)
+        return CL_INVALID_OPERATION;
+    memcpy(input, message->input, message->input_size);
+    /* Zeroed first, since how much a driver writes depends on the question. */
+    memset(answer, 0, sizeof(answer));
+    size_t room =
+        message->what == CL_KERNEL_LOCAL_SIZE_FOR_SUB_GROUP_COUNT ? sizeof(input) : sizeof(size_t);
+    cl_int error = kernel->cl->clGetKernelSubGroupInfo(
+        kernel->real, device, message->what, message->input_size,
+        message->input_size ? input : NULL, room, answer, &size);
+    if (error == CL_SUCCESS)
+        pack_bytes(pack, answer, size < room ? size : room);
+    return error;
+}
+
+void server_get_kernel_group(struct server *server, const struct msg_get_kernel_group *message)
+{
+    const struct entry *kernel = server_find(server, message->kernel);
+    const struct entry *device = server_find(server, message->device);
+    struct pack pack;
+    if (!kernel || !device)
+        return;
+    pack_init(&pack);
+    cl_int error = kernel->error;
+    if (kernel->real)
+        error = message->what ? describe_sub_groups(kernel, device->real, message, &pack)
+                              : describe_group(kernel, device->real, &pack);
+    server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
+    pack_finish(&pack);
+}

@@ -1,0 +1,80 @@
+#ifndef RESEAT_REMOTE_SERVER_SERVER_H
+#define RESEAT_REMOTE_SERVER_SERVER_H
+
+#include <CL/cl_icd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "messages.h"
+#include "state/driver/driver.h"
+
+/*
+ * One client's session: a process of its own, which opens the vendors' drivers and does what the
+ * client's messages say (server_NAME() of messages.h). One thread reads and does them in order, and
+ * the tables of objects are its alone. What takes long is waited for by the driver's callbacks, or
+ * by a thread that builds; those only post.
+ */
+
+/** What one of the client's ids stands for. */
+struct entry {
+    uint64_t id; /**< 0: nothing. */
+    void *real;  /**< NULL: it could not be made, for `error`. */
+    const cl_icd_dispatch *cl;
+    cl_context context; /**< What it is of; borrowed. */
+    cl_int error;
+    bool profiled; /**< Of a queue. */
+    bool touched;  /**< Of a queue: it was given commands since it was flushed. */
+};
+
+struct table {
+    struct entry *entries;
+    uint32_t room;
+};
+
+struct server {
+    struct stream stream;
+    struct device **devices;
+    size_t device_count;
+    struct table tables[ID_TYPES];
+    uint64_t *touched; /**< Queues to be flushed. */
+    size_t touched_count;
+    const char *wrong; /**< Why the session ends: its client broke the rules. */
+};
+
+/** What an id stands for; NULL, and the session ends, where it stands for nothing. */
+struct entry *server_find(struct server *server, uint64_t id);
+/** A new one; NULL, and the session ends, where there is one already. */
+struct entry *server_add(struct server *server, uint64_t id);
+/** The session ends. */
+void server_wrong(struct server *server, const char *why);
+
+/** What the ids of a list stand for: owned (free()); NULL where there are none, or without memory,
+ * or where one is wrong: then *ret_error is set. */
+void **server_find_all(struct server *server, const void *ids, uint32_t count, cl_int *ret_error);
+
+/** Answer a call. @content may be NULL. */
+void server_reply(struct server *server, uint64_t call, cl_int error, const void *content,
+                  size_t size);
+
+/** Send what kernels printed so far, ahead of what follows. From any thread. */
+void server_print(struct server *server);
+/** Have what standard output is sent to the client from now on. 0 or -errno. */
+MUST_CHECK int server_catch_output(struct server *server);
+
+/** Look for commands that failed without a word, from now on. 0 or -errno. */
+MUST_CHECK int server_watch_commands(void);
+
+/** Have what was given to the drivers begin. */
+void server_flush(struct server *server);
+
+/** A client's session over a link, from its greeting to its end. Never returns. */
+struct session_limits {
+    uint64_t memory;            /**< Bytes of its address space; 0: no limit. */
+    const char *const *devices; /**< Names of those offered, or NULL: all. */
+    size_t device_count;
+};
+_Noreturn void session_run(const struct link_kind *kind, int fd,
+                           const struct session_limits *limits);
+
+#endif

@@ -1,0 +1,92 @@
+#ifndef RESEAT_REMOTE_WIRE_STREAM_H
+#define RESEAT_REMOTE_WIRE_STREAM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "remote/link/link.h"
+
+/*
+ * A session's messages, in order, each of them once, over one link after another.
+ *
+ * Messages are sent as frames, which are counted. Each side keeps what it sent until the other says
+ * that it has it, so that a new link goes on where the old one broke. What is kept is bounded: with
+ * `window` bytes kept, whoever posts waits. A server's stream has no window, since nothing may
+ * make a driver's threads wait; what it keeps is bounded by what its client asked for.
+ *
+ * A thread of the stream's sends what nobody else does, and a sign of life each second. Nobody who
+ * receives ever sends, so that two sides cannot wait for each other.
+ */
+
+struct packet;
+
+struct stream {
+    pthread_mutex_t posting; /**< One message at a time; before `lock`. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /**< Something to send, room, another link, or the end. */
+    pthread_t sender;
+    /* Guarded by lock: */
+    struct link *link; /**< NULL: none now. */
+    bool broken;       /**< The link is, and nobody begins to send any more. */
+    bool sending;      /**< Somebody sends, without the lock. */
+    bool beat;         /**< Send a header alone, with what was received. */
+    int ended;         /**< -errno, once nothing more is sent or received. */
+    struct packet *first, *last, *unsent;
+    size_t unsent_at; /**< In unsent. */
+    uint64_t posted, acknowledged;
+    size_t kept, window;
+    uint64_t received; /**< Frames taken. */
+    /* The receiver's alone: */
+    unsigned char *in;
+    size_t in_at, in_used;
+    size_t unacknowledged; /**< Bytes since the last frame that was acknowledged. */
+    unsigned char *whole;  /**< A message of several frames. */
+    size_t whole_used, whole_room;
+    bool whole_done; /**< It was given out. */
+};
+
+/** One received; the body is valid until the next is. */
+struct message {
+    unsigned type;
+    const unsigned char *body;
+    size_t size;
+};
+
+/** @window  Bytes; 0: none. Starts the thread. 0 or -errno. */
+MUST_CHECK int stream_init(struct stream *stream, size_t window);
+/** Ends it. Nobody else is in it any more. */
+void stream_finish(struct stream *stream);
+
+/** Go on with @link, which is the stream's from now on. The other side has the frames up to
+ *  @received. By the receiver, without another link. False: it cannot have. */
+MUST_CHECK bool stream_attach(struct stream *stream, struct link *link, uint64_t received);
+/** Give the link up. By the receiver. */
+void stream_detach(struct stream *stream);
+/** Nothing more is sent or received; all that wait return. Any thread, the first @error stays. */
+void stream_end(struct stream *stream, int error);
+
+/** Post one message, sent at the latest when the stream's thread sees to it. Waits for room. 0,
+ *  -ENOMEM, -EMSGSIZE, or what ended it. */
+MUST_CHECK int stream_post(struct stream *stream, unsigned type, const void *body, size_t size,
+                           const void *tail, size_t tail_size);
+/** Send what was posted, unless somebody does. */
+void stream_flush(struct stream *stream);
+
+/** The next message. 0, -ETIMEDOUT (not even a sign of life for @silence_ns, unless 0), -EPROTO
+ * (the other side is no stream), -ENOMEM, or the link's error: then it is to be detached. */
+MUST_CHECK int stream_receive(struct stream *stream, uint64_t silence_ns,
+                              struct message *ret_message);
+
+/** Is there more at hand, so that the next message may come without waiting? By the receiver. */
+bool stream_has_more(const struct stream *stream);
+
+/** One message outside a stream, before it begins. */
+#define STREAM_GREETING_MAX 4096
+MUST_CHECK int greeting_send(struct link *link, unsigned type, const void *body, size_t size,
+                             uint64_t deadline_ns);
+MUST_CHECK int greeting_receive(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
+                                uint64_t deadline_ns, struct message *ret_message);
+
+#endif

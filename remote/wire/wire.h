@@ -1,0 +1,105 @@
+#ifndef RESEAT_REMOTE_WIRE_WIRE_H
+#define RESEAT_REMOTE_WIRE_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "state/base/compiler.h"
+
+/*
+ * What the driver and a device server say to each other: doc/remote.md. Messages are described by
+ * remote/wire/messages.txt; this is what they are made from.
+ */
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as they lie in memory");
+
+#define WIRE_VERSION  1
+#define WIRE_FEATURES UINT64_C(0)
+
+/** Bytes of the longest message. */
+#define WIRE_MESSAGE_MAX (UINT64_C(1) << 34)
+/** Objects of one type in a session. */
+#define WIRE_OBJECTS_MAX (1u << 20)
+#define WIRE_SECRET_SIZE 16
+
+/**
+ * An object's name in a session, chosen by the client: its type, how often the place was used
+ * before, and its place in a table of the type's. 0: none.
+ */
+enum id_type {
+    ID_NONE,
+    ID_DEVICE, /**< Its place is that in the inventory. */
+    ID_CONTEXT,
+    ID_QUEUE,
+    ID_MEMORY,
+    ID_SAMPLER,
+    ID_PROGRAM,
+    ID_KERNEL,
+    ID_EVENT,
+    ID_CALL, /**< Somebody who waits for a reply. */
+    ID_TYPES
+};
+
+static inline uint64_t id_make(enum id_type type, uint32_t generation, uint32_t place)
+{
+    return (uint64_t)type << 56 | (uint64_t)(generation & 0xffffff) << 32 | place;
+}
+static inline enum id_type id_type(uint64_t id)
+{
+    return id >> 56 < ID_TYPES ? (enum id_type)(id >> 56) : ID_NONE;
+}
+static inline uint32_t id_place(uint64_t id)
+{
+    return (uint32_t)id;
+}
+
+/** Of a command: what its event is for. */
+#define COMMAND_NAMED UINT32_C(1) /**< Others can wait for it: kept until it is released. */
+#define COMMAND_TELL  UINT32_C(2) /**< The client is told of its end. */
+
+/** Of msg_launch: which of its arrays count. */
+#define LAUNCH_OFFSET UINT32_C(1)
+#define LAUNCH_LOCAL  UINT32_C(2)
+
+/** The n-th of a list of ids in a message, which nothing aligns. */
+static inline uint64_t id_at(const void *ids, size_t n)
+{
+    uint64_t id;
+    memcpy(&id, (const char *)ids + n * sizeof(id), sizeof(id));
+    return id;
+}
+
+/** A message's body being written. Failure is remembered. Small ones need no memory. */
+struct pack {
+    unsigned char *bytes; /**< `small`, or owned. */
+    size_t used, room;
+    bool failed;
+    unsigned char small[512];
+};
+
+void pack_init(struct pack *pack);
+void pack_finish(struct pack *pack);
+void pack_bytes(struct pack *pack, const void *bytes, size_t size);
+/** A count, or a length, and that many elements. */
+void pack_list(struct pack *pack, const void *list, size_t count, size_t size);
+
+/** One being read. What is wrong is remembered. */
+struct unpack {
+    const unsigned char *at, *end;
+    bool bad;
+};
+
+/** The next @size bytes, in place, or NULL. */
+const void *unpack_bytes(struct unpack *unpack, uint64_t size);
+uint32_t unpack_u32(struct unpack *unpack);
+uint64_t unpack_u64(struct unpack *unpack);
+void unpack_size3(struct unpack *unpack, uint64_t ret[3]);
+uint64_t unpack_id(struct unpack *unpack, enum id_type type, bool optional);
+const void *unpack_ids(struct unpack *unpack, enum id_type type, uint32_t *ret_count);
+const void *unpack_list(struct unpack *unpack, uint32_t *ret_size);
+const char *unpack_text(struct unpack *unpack);
+const void *unpack_tail(struct unpack *unpack, uint64_t *ret_size);
+
+#endif

@@ -1,0 +1,52 @@
+#!/usr/bin/python3
+"""Run a program natively on POCL, and on a device server through the remote driver alone; compare.
+
+  program.py [--expect STATUS] [--no-native] -- PROGRAM [ARG...]
+
+The exit status and the standard output must be the same. Nothing of reseat's library is loaded.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+POCL = "/etc/OpenCL/vendors/pocl.icd"
+SECONDS = 240
+
+
+def run(program, env):
+    done = subprocess.run(program, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          check=False, timeout=SECONDS)
+    return done.returncode, done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--expect", type=int, default=0)
+    parser.add_argument("--no-native", action="store_true")
+    parser.add_argument("program", nargs="+")
+    options = parser.parse_args()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RESEAT")}
+    with tempfile.TemporaryDirectory(prefix="remote-") as folder:
+        env.update(POCL_DEVICES="basic pthread", OCL_ICD_VENDORS=POCL, TEST_DEVICE="1",
+                   POCL_CACHE_DIR=os.path.join(folder, "cache"))
+        native = None if options.no_native else run(options.program, env)
+        address = f"unix:{folder}/s"
+        with subprocess.Popen([os.environ["TEST_SERVE"], "--listen", address], env=env,
+                              stdout=subprocess.PIPE) as server:
+            try:
+                server.stdout.readline()
+                remote = run(options.program, dict(env, OCL_ICD_VENDORS=os.environ["TEST_DRIVER"],
+                                                   RESEAT_SERVER=address))
+            finally:
+                server.terminate()
+    if remote[0] != options.expect:
+        sys.exit(f"its status is {remote[0]}")
+    if native is not None and native != remote:
+        sys.exit(f"native and remote runs differ:\n{native}\n{remote}")
+
+
+if __name__ == "__main__":
+    main()

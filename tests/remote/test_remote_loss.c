@@ -1,0 +1,156 @@
+#include <CL/cl.h>
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "state/base/clock.h"
+#include "tests/remote/served.h"
+
+/* What a program sees of a server that is not there, dies, or stops: errors, soon, and no hang. */
+
+#define LIMIT_NS (40 * NS_PER_S)
+
+struct program {
+    cl_platform_id platform;
+    cl_device_id device;
+    cl_context context;
+    cl_command_queue queue;
+    cl_mem buffer;
+};
+
+static void begin(struct program *program)
+{
+    cl_int error;
+    cl_uint count = 0;
+    cr_assert_eq(clGetPlatformIDs(1, &program->platform, &count), CL_SUCCESS);
+    cr_assert_eq(count, 1);
+    cr_assert_eq(clGetDeviceIDs(program->platform, CL_DEVICE_TYPE_ALL, 1, &program->device, NULL),
+                 CL_SUCCESS);
+    program->context = clCreateContext(NULL, 1, &program->device, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    program->queue = clCreateCommandQueue(program->context, program->device, 0, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    program->buffer = clCreateBuffer(program->context, 0, 4096, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(clFinish(program->queue), CL_SUCCESS);
+}
+
+static atomic_int told;
+
+static void CL_CALLBACK on_event(cl_event event, cl_int status, void *data)
+{
+    (void)event, (void)data;
+    atomic_store(&told, status);
+}
+
+/* A read that waits for the program, while something happens to the server. */
+static void lose(struct program *program, pid_t victim, int signal)
+{
+    char got[64];
+    cl_int error;
+    cl_event read, gate = clCreateUserEvent(program->context, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(clEnqueueReadBuffer(program->queue, program->buffer, CL_FALSE, 0, sizeof(got), got,
+                                     1, &gate, &read),
+                 CL_SUCCESS);
+    cr_assert_eq(clSetEventCallback(read, CL_COMPLETE, on_event, NULL), CL_SUCCESS);
+    atomic_store(&told, 1);
+    uint64_t before = clock_now_ns();
+    kill(victim, signal);
+    cr_assert_eq(clWaitForEvents(1, &read), CL_DEVICE_NOT_AVAILABLE);
+    cr_assert_eq(clFinish(program->queue), CL_DEVICE_NOT_AVAILABLE);
+    cr_assert(clock_now_ns() - before < LIMIT_NS);
+    while (atomic_load(&told) == 1 && clock_now_ns() - before < LIMIT_NS)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(atomic_load(&told), CL_DEVICE_NOT_AVAILABLE);
+    clCreateBuffer(program->context, 0, 64, NULL, &error);
+    cr_assert_eq(error, CL_DEVICE_NOT_AVAILABLE);
+    cr_assert_eq(clReleaseMemObject(program->buffer), CL_SUCCESS);
+    cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
+    cr_assert_eq(clReleaseCommandQueue(program->queue), CL_SUCCESS);
+    cr_assert_eq(clReleaseContext(program->context), CL_SUCCESS);
+}
+
+Test(remote_loss, there_is_no_platform_without_a_server)
+{
+    struct served served = {.address = "unix:/nowhere/at/all"};
+    cl_uint count = 7;
+    uint64_t before = clock_now_ns();
+    served_use(&served);
+    cr_assert(clGetPlatformIDs(0, NULL, &count) != CL_SUCCESS || count == 0);
+    cr_assert(clock_now_ns() - before < 5 * NS_PER_S);
+}
+
+Test(remote_loss, waits_end_when_the_session_is_killed, .timeout = 90)
+{
+    struct served served;
+    struct program program;
+    served_start(&served, NULL);
+    served_use(&served);
+    begin(&program);
+    lose(&program, served_session(&served), SIGKILL);
+    served_stop(&served);
+}
+
+Test(remote_loss, waits_end_when_the_whole_server_is_killed, .timeout = 90)
+{
+    struct served served;
+    struct program program;
+    char path[128];
+    served_start(&served, NULL);
+    served_use(&served);
+    begin(&program);
+    lose(&program, served.pid, SIGKILL);
+    waitpid(served.pid, NULL, 0);
+    snprintf(path, sizeof(path), "%s/s", served.folder);
+    unlink(path);
+    rmdir(served.folder);
+}
+
+Test(remote_loss, waits_end_when_the_session_is_stopped, .timeout = 90)
+{
+    struct served served;
+    struct program program;
+    served_start(&served, NULL);
+    served_use(&served);
+    begin(&program);
+    pid_t session = served_session(&served);
+    lose(&program, session, SIGSTOP);
+    kill(session, SIGKILL);
+    served_stop(&served);
+}
+
+Test(remote_loss, a_stopped_server_is_given_up_at_the_start, .timeout = 90)
+{
+    struct served served;
+    cl_uint count = 7;
+    served_start(&served, NULL);
+    served_use(&served);
+    kill(served.pid, SIGSTOP);
+    uint64_t before = clock_now_ns();
+    cr_assert(clGetPlatformIDs(0, NULL, &count) != CL_SUCCESS || count == 0);
+    cr_assert(clock_now_ns() - before < 20 * NS_PER_S);
+    kill(served.pid, SIGCONT);
+    served_stop(&served);
+}
+
+Test(remote_loss, a_forked_child_gets_errors_and_its_parent_goes_on, .timeout = 90)
+{
+    struct served served;
+    struct program program;
+    int status = 0;
+    served_start(&served, NULL);
+    served_use(&served);
+    begin(&program);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(clFinish(program.queue) == CL_DEVICE_NOT_AVAILABLE ? 42 : 1);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    cr_assert_eq(clFinish(program.queue), CL_SUCCESS);
+    served_stop(&served);
+}
