@@ -67,7 +67,8 @@ MUST_CHECK int paths_vendors(const char *library, char ret[PATH_MAX]);
  */
 MUST_CHECK int paths_links(char ret[PATH_MAX]);
 
-/** libreseat.so, reseatd, reseat-lister, reseat-measure, reseat-serve, by paths_beside(). Return 0 or -ENOENT. */
+/** libreseat.so, reseatd, reseat-lister, reseat-measure, reseat-serve, by paths_beside(). Return 0
+ * or -ENOENT. */
 MUST_CHECK int paths_library(char ret[PATH_MAX]);
 MUST_CHECK int paths_agent(char ret[PATH_MAX]);
 MUST_CHECK int paths_lister(char ret[PATH_MAX]);
