@@ -282,7 +282,7 @@ static void print_done(const struct change *change, const json_t *report)
                to[0] ? to : "any device", to[0] ? "" : " but its own");
     } else if (change->prewarms && !member_bool(report, "already")) {
         output_seconds(member_number(report, "total_ns"), total, sizeof(total));
-        printf("%s is ready for %s: made in %s, while it ran\n", name, to, total);
+        printf("%s is ready for %s: made in %s\n", name, to, total);
     } else if (member_bool(report, "already")) {
         printf("%s is already there: %s\n", name, from[0] ? from : "suspended, in host memory");
     } else if (strcmp(member_text(report, "result"), RESULT_QUEUED) == 0) {
