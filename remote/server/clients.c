@@ -126,7 +126,7 @@ void clients_answer(struct clients *clients, const struct pollfd *polls, size_t 
 {
     /* From the end: who leaves is replaced by the last. */
     for (size_t i = count; i-- > 0;)
-        if (polls[i].revents && i < clients->stranger_count &&
+        if (i < clients->stranger_count && polls[i].revents &&
             clients->strangers[i].channel == polls[i].fd)
             answer(clients, &clients->strangers[i]);
 }

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +29,8 @@ static void become(const struct served *served, const char *const *options, int 
     }
     for (size_t i = 0; options && options[i] && i < OPTIONS_MAX; i++)
         words[count++] = options[i];
+    /* A test that fails leaves nothing running. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(output, STDOUT_FILENO);
     setenv("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd", 1);
     setenv("POCL_DEVICES", "basic pthread", 1);
@@ -89,7 +92,7 @@ void served_authority(const struct served *served, const char *const *options)
 {
     const char *words[OPTIONS_MAX + 4] = {"reseat-serve", "--ca", served->ca};
     int status = 0;
-    for (size_t i = 0; options[i] && i < OPTIONS_MAX; i++)
+    for (size_t i = 0; i < OPTIONS_MAX && options[i]; i++)
         words[3 + i] = options[i];
     pid_t pid = fork();
     cr_assert(pid >= 0);

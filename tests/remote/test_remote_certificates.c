@@ -2,9 +2,11 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,6 +58,7 @@ static cl_uint platforms_of_another(int stay, pid_t *ret_pid)
     cr_assert(pid >= 0);
     if (pid == 0) {
         cl_uint found = 0;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)clGetPlatformIDs(0, NULL, &found);
         count = (unsigned char)found;
         (void)!write(ends[1], &count, 1);
