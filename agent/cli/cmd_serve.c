@@ -11,29 +11,65 @@
  */
 
 struct serve {
-    const char *device, *memory, *clients; /**< NULL: not said. */
+    const char *ca, *device, *memory, *clients; /**< NULL: not said. */
+    const char *name, *issue, *out, *days, *devices, *sessions, *revoke;
+    bool init, for_server;
 };
 
 static const struct verb_option serve_options[] = {
     {"device", "NAME", "Offer only the device that its driver calls so.",
      OPTION_VALUE(struct serve, device)},
-    {"memory", "SIZE", "What the process of each client may have of addresses, such as 64GiB.",
+    {"memory", "SIZE",
+     "What the process of each client may have of addresses, such as 64GiB. With --issue: what "
+     "each "
+     "of its sessions may have of the devices' memory.",
      OPTION_VALUE(struct serve, memory)},
     {"clients", "NUMBER", "Turn clients away beyond as many. Default: 256.",
      OPTION_VALUE(struct serve, clients)},
+    {"ca", "FOLDER", "The private authority's folder. Default: ~/.config/reseat/ca.",
+     OPTION_VALUE(struct serve, ca)},
+    {"init-ca", NULL, "Make this server's private authority, which tcp and vsock need.",
+     OPTION_VALUE(struct serve, init)},
+    {"name", "NAME", "With --init-ca: what the server is called. Default: as the machine.",
+     OPTION_VALUE(struct serve, name)},
+    {"issue", "NAME", "Make a client's certificate and write its credentials to NAME.pem.",
+     OPTION_VALUE(struct serve, issue)},
+    {"out", "FILE", "With --issue: write them there.", OPTION_VALUE(struct serve, out)},
+    {"days", "NUMBER", "With --issue: how long it counts. Default: 365.",
+     OPTION_VALUE(struct serve, days)},
+    {"devices", "LIST", "With --issue: the devices it is for, such as gpu0,gpu1. Default: all.",
+     OPTION_VALUE(struct serve, devices)},
+    {"sessions", "NUMBER", "With --issue: how many sessions it may have at once.",
+     OPTION_VALUE(struct serve, sessions)},
+    {"for-server", NULL, "With --issue: it is for another server, not a client.",
+     OPTION_VALUE(struct serve, for_server)},
+    {"revoke", "NAME", "Let a certificate not count any more, from the next connection on.",
+     OPTION_VALUE(struct serve, revoke)},
     {0},
 };
 
 static int run(struct call *call)
 {
     const struct serve *serve = call->options;
-    char path[PATH_MAX];
-    const char *words[10] = {path, "--listen", call->words[0]};
-    size_t count = 3;
     const struct {
         const char *name, *value;
     } options[] = {
-        {"--device", serve->device}, {"--memory", serve->memory}, {"--clients", serve->clients}};
+        {"--listen", call->count ? call->words[0] : NULL},
+        {"--device", serve->device},
+        {"--memory", serve->memory},
+        {"--clients", serve->clients},
+        {"--ca", serve->ca},
+        {"--name", serve->name},
+        {"--issue", serve->issue},
+        {"--out", serve->out},
+        {"--days", serve->days},
+        {"--devices", serve->devices},
+        {"--sessions", serve->sessions},
+        {"--revoke", serve->revoke},
+    };
+    char path[PATH_MAX];
+    const char *words[2 * ARRAY_SIZE(options) + 4] = {path};
+    size_t count = 1;
 
     if (paths_server(path))
         return output_fail(&call->output, ERR_FAILED, "reseat-serve is not beside this binary: %s",
@@ -43,6 +79,10 @@ static int run(struct call *call)
             words[count++] = options[i].name;
             words[count++] = options[i].value;
         }
+    if (serve->init)
+        words[count++] = "--init-ca";
+    if (serve->for_server)
+        words[count++] = "--for-server";
     fflush(stdout);
     execv(path, (char *const *)words);
     return output_fail(&call->output, ERR_FAILED, "%s cannot be run: %s", path, strerror(errno));
@@ -50,11 +90,12 @@ static int run(struct call *call)
 
 const struct verb verb_serve = {
     .name = "serve",
-    .arguments = "ADDRESS",
+    .arguments = "[ADDRESS]",
     .summary = "Offer this machine's devices to programs through the driver libreseat-remote.so.",
-    .text = "ADDRESS is unix:PATH, in a folder that is yours alone; programs name it in "
-            "RESEAT_SERVER. Each has a process of its own there, in which its drivers are opened. "
-            "See reseat-serve(8).",
+    .text = "ADDRESS is unix:PATH, in a folder that is yours alone, tcp:HOST:PORT or "
+            "vsock:CID:PORT; programs name it in RESEAT_SERVER. Each has a process of its own "
+            "there, in which its drivers are opened. Without ADDRESS it does one thing for the "
+            "private authority: --init-ca, --issue or --revoke. See reseat-serve(8).",
     .options = serve_options,
     .size = sizeof(struct serve),
     .plain = true,

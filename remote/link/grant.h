@@ -8,8 +8,8 @@
 #include "state/base/compiler.h"
 
 /*
- * What a client's certificate allows it: which devices of a server, how much memory on each, how
- * many sessions at once. Pure.
+ * What a client's certificate allows it: which devices of a server, how much memory of each
+ * session, how many sessions at once. Pure.
  *
  * In the certificate it is one line of text, so that `openssl x509 -text` shows it:
  *

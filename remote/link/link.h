@@ -1,6 +1,7 @@
 #ifndef RESEAT_REMOTE_LINK_LINK_H
 #define RESEAT_REMOTE_LINK_LINK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -74,6 +75,8 @@ struct link {
  */
 struct link_kind {
     const char *scheme;
+    /** Strangers can connect: `admit` looks at their certificates, and tls.h has what these say. */
+    bool anyone;
 
     /**
      * Connect, and prove to each other who one is, as the scheme does.

@@ -109,6 +109,7 @@ static int tcp_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
 
 const struct link_kind link_tcp = {
     .scheme = "tcp",
+    .anyone = true,
     .connect = tcp_connect,
     .listen = tcp_listen,
     .admit = tcp_admit,

@@ -49,6 +49,7 @@ static int vsock_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
 
 const struct link_kind link_vsock = {
     .scheme = "vsock",
+    .anyone = true,
     .connect = vsock_connect,
     .listen = vsock_listen,
     .admit = vsock_admit,

@@ -19,7 +19,7 @@ struct authority_options {
     const char *issue;   /**< --issue NAME */
     bool for_server;     /**< --for-server: another server's credentials. */
     const char *devices; /**< --devices LIST; NULL: all. */
-    const char *memory;  /**< --memory SIZE on each of them; NULL: all of it. */
+    const char *memory;  /**< --memory SIZE of each session; NULL: all of it. */
     uint64_t sessions;   /**< --sessions N, AUTHORITY_SESSIONS; 0: any number. */
     uint64_t days;       /**< --days N, AUTHORITY_DAYS; 0: CA_DAYS. */
     const char *out;     /**< --out FILE; NULL: NAME.pem in the current folder. */

@@ -88,9 +88,14 @@ void server_create_buffer(struct server *server, const struct msg_create_buffer 
     }
     if (message->content_size)
         flags |= CL_MEM_COPY_HOST_PTR;
+    if (!server_has_memory(server, message->size)) {
+        entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+        return;
+    }
     entry->real = entry->cl->clCreateBuffer(entry->context, flags, message->size,
                                             message->content_size ? (void *)message->content : NULL,
                                             &entry->error);
+    server_charge(server, entry);
 }
 
 void server_create_sub_buffer(struct server *server, const struct msg_create_sub_buffer *message)
@@ -141,15 +146,15 @@ void server_watch_memory(struct server *server, const struct msg_watch_memory *m
     server_reply(server, message->call, CL_OUT_OF_HOST_MEMORY, NULL, 0);
 }
 
-/* Bytes of a packed image's content, as the client must have sent them. */
-static bool content_fits(const struct msg_create_image *message, size_t element)
+/* Bytes of a packed image; UINT64_MAX: more than can be. */
+static uint64_t packed_bytes(const struct msg_create_image *message, size_t element)
 {
     uint64_t bytes = element;
     uint64_t layers = message->layers ? message->layers : 1;
     for (int i = 0; i < 3; i++)
         if (__builtin_mul_overflow(bytes, message->size[i] ? message->size[i] : 1, &bytes))
-            return false;
-    return !__builtin_mul_overflow(bytes, layers, &bytes) && bytes == message->content_size;
+            return UINT64_MAX;
+    return __builtin_mul_overflow(bytes, layers, &bytes) ? UINT64_MAX : bytes;
 }
 
 void server_create_image(struct server *server, const struct msg_create_image *message)
@@ -176,9 +181,16 @@ void server_create_image(struct server *server, const struct msg_create_image *m
         .mem_object = source,
     };
     cl_mem_flags flags = message->flags & ~(cl_mem_flags)HOST_FLAGS;
+    /* How large its elements are, only the driver knows: what it makes is counted afterwards. */
+    if (!source && !server_has_memory(server, packed_bytes(message, 1))) {
+        entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+        return;
+    }
     if (message->content_size == 0) {
         entry->real =
             entry->cl->clCreateImage(entry->context, flags, &format, &desc, NULL, &entry->error);
+        if (!source)
+            server_charge(server, entry);
         return;
     }
     /* How many bytes the driver will read, only it knows: ask it first. */
@@ -190,12 +202,14 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     cl_int asked =
         entry->cl->clGetImageInfo(probe, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
     entry->cl->clReleaseMemObject(probe);
-    if (asked || !content_fits(message, element)) {
+    if (asked || packed_bytes(message, element) != message->content_size) {
         server_wrong(server, "an image's content has another size");
         return;
     }
     entry->real = entry->cl->clCreateImage(entry->context, flags | CL_MEM_COPY_HOST_PTR, &format,
                                            &desc, (void *)message->content, &entry->error);
+    if (!source)
+        server_charge(server, entry);
 }
 
 void server_create_sampler(struct server *server, const struct msg_create_sampler *message)

@@ -13,7 +13,11 @@
 #include <unistd.h>
 
 #include "agent/wire/size.h"
+#include "remote/link/tls.h"
+#include "remote/server/authority.h"
+#include "remote/server/clients.h"
 #include "remote/server/server.h"
+#include "state/base/clock.h"
 #include "state/base/log.h"
 
 /*
@@ -24,64 +28,165 @@
 
 #define LISTEN_MAX  16
 #define DEVICES_MAX 64
+#define CLIENTS_MAX 65536
 
 struct serve {
     const char *addresses[LISTEN_MAX];
     const struct link_kind *kinds[LISTEN_MAX];
     const char *where[LISTEN_MAX];
-    struct pollfd polls[LISTEN_MAX + 1]; /* And signals. */
+    struct pollfd polls[LISTEN_MAX + 1 + DOOR_MAX]; /* Then signals, and who asks to come in. */
     size_t count;
     const char *devices[DEVICES_MAX];
     struct session_limits limits;
-    unsigned clients, clients_max;
+    struct clients clients;
     sigset_t signals, before;
+    /* What the command line says. */
+    const char *memory;
+    uint64_t clients_max;
+    struct authority_options authority;
 };
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: reseat-serve [--listen ADDRESS]... [--device NAME]... [--memory SIZE]\n"
-                    "                    [--clients NUMBER]\n");
+    fprintf(stderr, "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
+                    "                    [--memory SIZE] [--clients NUMBER]\n"
+                    "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
+                    "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
+                    "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
+                    "[--for-server]\n"
+                    "       reseat-serve [--ca FOLDER] --revoke NAME\n");
     return 2;
+}
+
+enum {
+    LISTEN = 1,
+    DEVICE,
+    MEMORY,
+    CLIENTS,
+    CA,
+    INIT,
+    NAME,
+    ISSUE,
+    FOR_SERVER,
+    DEVICES,
+    SESSIONS,
+    DAYS,
+    OUT,
+    REVOKE
+};
+
+static const struct option rows[] = {
+    {"listen", required_argument, NULL, LISTEN},
+    {"device", required_argument, NULL, DEVICE},
+    {"memory", required_argument, NULL, MEMORY},
+    {"clients", required_argument, NULL, CLIENTS},
+    {"ca", required_argument, NULL, CA},
+    {"init-ca", no_argument, NULL, INIT},
+    {"name", required_argument, NULL, NAME},
+    {"issue", required_argument, NULL, ISSUE},
+    {"for-server", no_argument, NULL, FOR_SERVER},
+    {"devices", required_argument, NULL, DEVICES},
+    {"sessions", required_argument, NULL, SESSIONS},
+    {"days", required_argument, NULL, DAYS},
+    {"out", required_argument, NULL, OUT},
+    {"revoke", required_argument, NULL, REVOKE},
+    {NULL},
+};
+
+/* A number from 1 to @most. */
+static bool read_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+    char *end = NULL;
+    errno = 0;
+    *ret_number = strtoull(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *ret_number &&
+           *ret_number <= most;
+}
+
+static bool take(struct serve *serve, int which)
+{
+    struct authority_options *authority = &serve->authority;
+    const char **const texts[] = {
+        [MEMORY] = &serve->memory,       [CA] = &authority->ca,   [NAME] = &authority->name,
+        [ISSUE] = &authority->issue,     [OUT] = &authority->out, [REVOKE] = &authority->revoke,
+        [DEVICES] = &authority->devices,
+    };
+    switch (which) {
+    case LISTEN:
+        if (serve->count == LISTEN_MAX)
+            return false;
+        serve->addresses[serve->count++] = optarg;
+        return true;
+    case DEVICE:
+        if (serve->limits.device_count == DEVICES_MAX)
+            return false;
+        serve->devices[serve->limits.device_count++] = optarg;
+        return true;
+    case CLIENTS:
+        return read_number(optarg, CLIENTS_MAX, &serve->clients_max);
+    case SESSIONS:
+        return read_number(optarg, AUTHORITY_SESSIONS_MAX, &authority->sessions);
+    case DAYS:
+        return read_number(optarg, AUTHORITY_DAYS_MAX, &authority->days);
+    case INIT:
+        return authority->init = true;
+    case FOR_SERVER:
+        return authority->for_server = true;
+    default:
+        if (which < 0 || (size_t)which >= ARRAY_SIZE(texts) || !texts[which])
+            return false;
+        *texts[which] = optarg;
+        return true;
+    }
 }
 
 static bool read_arguments(int argc, char **argv, struct serve *serve)
 {
-    static const struct option options[] = {
-        {"listen", required_argument, NULL, 'l'},
-        {"device", required_argument, NULL, 'd'},
-        {"memory", required_argument, NULL, 'm'},
-        {"clients", required_argument, NULL, 'c'},
-        {0},
-    };
     char reason[128];
-    char *end = NULL;
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;)
-        switch (option) {
-        case 'l':
-            if (serve->count == LISTEN_MAX)
-                return false;
-            serve->addresses[serve->count++] = optarg;
-            break;
-        case 'd':
-            if (serve->limits.device_count == DEVICES_MAX)
-                return false;
-            serve->devices[serve->limits.device_count++] = optarg;
-            break;
-        case 'm':
-            if (size_parse(optarg, &serve->limits.memory, reason, sizeof(reason))) {
-                fprintf(stderr, "reseat-serve: --memory %s: %s\n", optarg, reason);
-                return false;
-            }
-            break;
-        case 'c':
-            serve->clients_max = (unsigned)strtoul(optarg, &end, 10);
-            if (end == optarg || *end || serve->clients_max == 0)
-                return false;
-            break;
-        default:
+    for (int which; (which = getopt_long(argc, argv, "", rows, NULL)) != -1;)
+        if (!take(serve, which))
             return false;
-        }
-    return optind == argc && serve->count != 0;
+    struct authority_options *authority = &serve->authority;
+    bool of_authority = authority->name || authority->for_server || authority->devices ||
+                        authority->sessions || authority->days || authority->out;
+    if (authority_is_asked(authority)) {
+        authority->memory = serve->memory;
+        return optind == argc && !serve->count && !serve->limits.device_count;
+    }
+    if (serve->memory && size_parse(serve->memory, &serve->limits.memory, reason, sizeof(reason))) {
+        fprintf(stderr, "reseat-serve: --memory %s: %s\n", serve->memory, reason);
+        return false;
+    }
+    return optind == argc && serve->count && !of_authority;
+}
+
+static int run_authority(const struct authority_options *options)
+{
+    char text[AUTHORITY_TEXT_MAX];
+    int error = authority_run(options, text);
+    fprintf(error ? stderr : stdout, "%s%s\n", error ? "reseat-serve: " : "", text);
+    return error == 0 ? 0 : error == -EINVAL ? 2 : 1;
+}
+
+/* Before anybody listens: a server that cannot look at certificates lets nobody in. */
+static int open_authority(const struct serve *serve)
+{
+    char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
+    const char *where = NULL;
+    bool needed = false;
+    for (size_t i = 0; i < serve->count; i++) {
+        const struct link_kind *kind = link_kind_of(serve->addresses[i], &where);
+        needed |= kind && kind->anyone;
+    }
+    if (!needed)
+        return 0;
+    int error = ca_folder(serve->authority.ca, folder);
+    if (error)
+        snprintf(problem, sizeof(problem), "the authority's folder: %s", strerror(-error));
+    error = error ? error : tls_server_open(folder, problem);
+    if (error)
+        fprintf(stderr, "reseat-serve: %s\n", problem);
+    return error;
 }
 
 static int listen_all(struct serve *serve)
@@ -112,7 +217,7 @@ static void unlisten_all(const struct serve *serve)
     }
 }
 
-static _Noreturn void become_session(struct serve *serve, const struct link_kind *kind, int fd,
+static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int doorkeeper,
                                      pid_t parent)
 {
     /* A server that is gone keeps no devices. */
@@ -122,48 +227,93 @@ static _Noreturn void become_session(struct serve *serve, const struct link_kind
     setpgid(0, 0);
     for (size_t i = 0; i <= serve->count; i++)
         close(serve->polls[i].fd);
+    clients_close(&serve->clients);
     sigprocmask(SIG_SETMASK, &serve->before, NULL);
-    session_run(kind, fd, &serve->limits);
+    session_run(serve->kinds[at], fd, doorkeeper, &serve->limits);
 }
 
-static void take_client(struct serve *serve, size_t at)
+/* Who is of this user already. */
+static void take_client(struct serve *serve, size_t at, int fd)
 {
-    int fd = accept4(serve->polls[at].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
-        return;
-    if (serve->clients >= serve->clients_max) {
-        log_warn("a client was turned away: there are %u", serve->clients);
-        close(fd);
+    if (clients_are_full(&serve->clients)) {
+        log_warn("a client was turned away: there are %u", serve->clients.count);
         return;
     }
     pid_t parent = getpid();
     pid_t child = fork();
     if (child == 0)
-        become_session(serve, serve->kinds[at], fd, parent);
-    if (child < 0)
+        become_session(serve, at, fd, -1, parent);
+    if (child < 0 || clients_add(&serve->clients, child, ""))
         log_warn("a client was turned away: %m");
+}
+
+/* Who has to show a certificate first. */
+static void take_stranger(struct serve *serve, size_t at, int fd, const struct sockaddr *from)
+{
+    int channel[2];
+    uint64_t id = 0;
+    if (clients_enter(&serve->clients, from, clock_now_ns(), &id)) {
+        log_warn("a stranger was turned away: there are too many at the door");
+        return;
+    }
+    pid_t parent = getpid();
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel)) {
+        log_warn("a stranger was turned away: %m");
+        clients_forked(&serve->clients, id, -1, -1);
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(channel[0]);
+        become_session(serve, at, fd, channel[1], parent);
+    }
+    if (child < 0)
+        log_warn("a stranger was turned away: %m");
+    close(channel[1]);
+    clients_forked(&serve->clients, id, child, channel[0]);
+}
+
+static void take_connection(struct serve *serve, size_t at)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_storage room;
+    } from = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t length = sizeof(from);
+    int fd = accept4(serve->polls[at].fd, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (serve->kinds[at]->anyone)
+        take_stranger(serve, at, fd, &from.any);
     else
-        serve->clients++;
+        take_client(serve, at, fd);
     close(fd);
 }
 
 static void reap(struct serve *serve)
 {
     int status = 0;
-    for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) > 0; serve->clients--)
-        if (WIFSIGNALED(status))
+    for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) > 0;)
+        if (clients_ended(&serve->clients, child) && WIFSIGNALED(status))
             log_warn("the session in process %d crashed: %s", child, strsignal(WTERMSIG(status)));
 }
 
 /* Until it is asked to end. */
 static void serve_clients(struct serve *serve)
 {
+    struct pollfd *asking = &serve->polls[serve->count + 1];
     for (;;) {
-        if (poll(serve->polls, serve->count + 1, -1) < 0 && errno != EINTR)
-            return;
+        size_t count = clients_poll(&serve->clients, asking);
+        if (poll(serve->polls, serve->count + 1 + count, -1) < 0) {
+            if (errno != EINTR)
+                return;
+            continue;
+        }
+        /* Nobody comes or goes between poll() and this. */
+        clients_answer(&serve->clients, asking, count);
         for (size_t i = 0; i < serve->count; i++)
             if (serve->polls[i].revents)
-                take_client(serve, i);
+                take_connection(serve, i);
         if (serve->polls[serve->count].revents) {
             struct signalfd_siginfo info;
             if (read(serve->polls[serve->count].fd, &info, sizeof(info)) != sizeof(info))
@@ -181,6 +331,10 @@ int main(int argc, char **argv)
     serve.limits.devices = serve.devices;
     if (!read_arguments(argc, argv, &serve))
         return usage();
+    if (authority_is_asked(&serve.authority))
+        return run_authority(&serve.authority);
+    if (clients_init(&serve.clients, (unsigned)serve.clients_max) || open_authority(&serve))
+        return 1;
     sigemptyset(&serve.signals);
     sigaddset(&serve.signals, SIGCHLD);
     sigaddset(&serve.signals, SIGTERM);

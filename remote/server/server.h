@@ -2,11 +2,13 @@
 #define RESEAT_REMOTE_SERVER_SERVER_H
 
 #include <CL/cl_icd.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "messages.h"
+#include "remote/link/grant.h"
 #include "state/driver/driver.h"
 
 /*
@@ -39,6 +41,8 @@ struct server {
     struct table tables[ID_TYPES];
     uint64_t *touched; /**< Queues to be flushed. */
     size_t touched_count;
+    uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
+    _Atomic uint64_t memory_used;
     const char *wrong; /**< Why the session ends: its client broke the rules. */
 };
 
@@ -65,16 +69,28 @@ MUST_CHECK int server_catch_output(struct server *server);
 /** Look for commands that failed without a word, from now on. 0 or -errno. */
 MUST_CHECK int server_watch_commands(void);
 
+/** Could memory objects have so many bytes more? */
+bool server_has_memory(const struct server *server, uint64_t bytes);
+/** Count a memory object that was made, until the driver gives it up; it is released, with an
+ * error, where that is too much. */
+void server_charge(struct server *server, struct entry *entry);
+/** Let a device have no more memory than the session may use. */
+void server_cap_memory(const struct server *server, struct devinfo *info);
+
 /** Have what was given to the drivers begin. */
 void server_flush(struct server *server);
 
-/** A client's session over a link, from its greeting to its end. Never returns. */
 struct session_limits {
     uint64_t memory;            /**< Bytes of its address space; 0: no limit. */
     const char *const *devices; /**< Names of those offered, or NULL: all. */
     size_t device_count;
 };
-_Noreturn void session_run(const struct link_kind *kind, int fd,
+/**
+ * A client's session over a link, from its greeting to its end. Never returns.
+ *
+ * @doorkeeper  Where clients_ask() asks; -1: who connects is the server's own user.
+ */
+_Noreturn void session_run(const struct link_kind *kind, int fd, int doorkeeper,
                            const struct session_limits *limits);
 
 #endif

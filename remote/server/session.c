@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "agent/wire/inventory.h"
+#include "remote/link/tls.h"
+#include "remote/server/clients.h"
 #include "remote/server/server.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -133,6 +135,24 @@ void server_release(struct server *server, const struct msg_release *message)
 
 /* ---- the session ---- */
 
+/* What a grant calls the devices of a machine: by their kind, in the order of the drivers' lists,
+   whether or not they are offered. */
+static const char *const kind_names[] = {"gpu", "cpu", "other"};
+
+static size_t kind_of(const struct device *device)
+{
+    uint64_t type = devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0);
+    return type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_CPU ? 1 : 2;
+}
+
+static bool is_granted(const struct grant *grant, const struct device *device, size_t *counts)
+{
+    char name[GRANT_DEVICE_MAX];
+    size_t kind = kind_of(device);
+    snprintf(name, sizeof(name), "%s%zu", kind_names[kind], counts[kind]++);
+    return grant_has_device(grant, name);
+}
+
 static bool is_offered(const struct session_limits *limits, const struct device *device)
 {
     /* Nothing runs there unless somebody waits, and nobody does here. */
@@ -144,12 +164,14 @@ static bool is_offered(const struct session_limits *limits, const struct device 
     return limits->device_count == 0;
 }
 
-static int open_devices(struct server *server, const struct session_limits *limits)
+static int open_devices(struct server *server, const struct session_limits *limits,
+                        const struct grant *grant)
 {
-    size_t count = 0;
+    size_t count = 0, counts[ARRAY_SIZE(kind_names)] = {0};
     int error = driver_list(&server->devices, &count);
     for (size_t i = 0; error == 0 && i < count; i++) {
-        if (!is_offered(limits, server->devices[i]))
+        bool granted = is_granted(grant, server->devices[i], counts);
+        if (!granted || !is_offered(limits, server->devices[i]))
             continue;
         struct entry *entry =
             server_add(server, id_make(ID_DEVICE, 0, (uint32_t)server->device_count));
@@ -159,6 +181,7 @@ static int open_devices(struct server *server, const struct session_limits *limi
         server->devices[server->device_count++] = device;
         entry->real = device->id;
         entry->cl = device->cl;
+        server_cap_memory(server, &device->info);
         int failed = devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
         if (failed)
             log_warn("image formats of %s left out: %s", device->key.device, strerror(-failed));
@@ -198,7 +221,7 @@ static void refuse(struct link *link, const char *reason)
 }
 
 /* Who comes, and whether both speak the same. */
-static int greet(struct link *link, struct msg_hello *ret_hello)
+static int greet(struct link *link, const char *refusal, struct msg_hello *ret_hello)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct message message;
@@ -217,6 +240,10 @@ static int greet(struct link *link, struct msg_hello *ret_hello)
                  WIRE_VERSION, ret_hello->version);
         refuse(link, reason);
         return -EPROTONOSUPPORT;
+    }
+    if (refusal) {
+        refuse(link, refusal);
+        return -EACCES;
     }
     if (ret_hello->session) {
         refuse(link, "there is no such session");
@@ -268,23 +295,32 @@ static int give_up_rights(const struct session_limits *limits)
     return 0;
 }
 
-void session_run(const struct link_kind *kind, int fd, const struct session_limits *limits)
+void session_run(const struct link_kind *kind, int fd, int doorkeeper,
+                 const struct session_limits *limits)
 {
     static struct server server;
     struct link *link = NULL;
     struct msg_hello hello;
+    struct grant grant = GRANT_ALL;
+    const char *refusal = NULL;
     /* The driver in front of servers may be among those here: it must not lead back to this one. */
     unsetenv("RESEAT_SERVER");
     int error = give_up_rights(limits);
     if (error == 0)
         error = kind->admit(fd, clock_now_ns() + GREETING_NS, &link);
+    tls_server_close();
+    if (error == 0 && kind->anyone)
+        error = tls_grant(link, &grant);
+    if (error == 0 && kind->anyone)
+        error = clients_ask(doorkeeper, link->peer, grant.sessions, &refusal);
     if (error) {
         log_warn("a client was not admitted: %s", strerror(-error));
         _exit(1);
     }
     char peer[LINK_PEER_MAX];
     snprintf(peer, sizeof(peer), "%s", link->peer);
-    error = greet(link, &hello);
+    server.memory = grant.memory;
+    error = greet(link, refusal, &hello);
     if (error == 0)
         error = stream_init(&server.stream, 0);
     if (error == 0 && !stream_attach(&server.stream, link, 0))
@@ -294,7 +330,7 @@ void session_run(const struct link_kind *kind, int fd, const struct session_limi
     if (error == 0)
         error = server_watch_commands();
     if (error == 0)
-        error = open_devices(&server, limits);
+        error = open_devices(&server, limits, &grant);
     if (error == 0)
         error = tell_devices(&server);
     if (error) {

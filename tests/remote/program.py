@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Run a program natively on POCL, and on a device server through the remote driver alone; compare.
 
-  program.py [--expect STATUS] [--no-native] -- PROGRAM [ARG...]
+  program.py [--expect STATUS] [--no-native] [--tcp] -- PROGRAM [ARG...]
 
 The exit status and the standard output must be the same. Nothing of reseat's library is loaded.
 """
 
 import argparse
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,10 +23,23 @@ def run(program, env):
     return done.returncode, done.stdout
 
 
+def issue(folder, server):
+    """Certificates for a server at a TCP port; what its client needs, and its address."""
+    def authority(*arguments):
+        subprocess.run(server + list(arguments), check=True, stdout=subprocess.DEVNULL)
+    authority("--init-ca", "--name", "gpuhost")
+    authority("--issue", "laptop", "--out", f"{folder}/laptop.pem")
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        address = f"tcp:127.0.0.1:{port.getsockname()[1]}"
+    return {"RESEAT_CREDENTIALS": f"{folder}/laptop.pem"}, address
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--expect", type=int, default=0)
     parser.add_argument("--no-native", action="store_true")
+    parser.add_argument("--tcp", action="store_true")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     env = {name: value for name, value in os.environ.items() if not name.startswith("RESEAT")}
@@ -33,15 +47,18 @@ def main():
         env.update(POCL_DEVICES="basic pthread", OCL_ICD_VENDORS=POCL, TEST_DEVICE="1",
                    POCL_CACHE_DIR=os.path.join(folder, "cache"))
         native = None if options.no_native else run(options.program, env)
-        address = f"unix:{folder}/s"
-        with subprocess.Popen([os.environ["TEST_SERVE"], "--listen", address], env=env,
-                              stdout=subprocess.PIPE) as server:
+        server, needs, address = [os.environ["TEST_SERVE"]], {}, f"unix:{folder}/s"
+        if options.tcp:
+            server += ["--ca", f"{folder}/ca"]
+            needs, address = issue(folder, server)
+        with subprocess.Popen(server + ["--listen", address], env=env,
+                              stdout=subprocess.PIPE) as served:
             try:
-                server.stdout.readline()
+                served.stdout.readline()
                 remote = run(options.program, dict(env, OCL_ICD_VENDORS=os.environ["TEST_DRIVER"],
-                                                   RESEAT_SERVER=address))
+                                                   RESEAT_SERVER=address, **needs))
             finally:
-                server.terminate()
+                served.terminate()
     if remote[0] != options.expect:
         sys.exit(f"its status is {remote[0]}")
     if native is not None and native != remote:

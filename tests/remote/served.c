@@ -1,19 +1,36 @@
 #include "tests/remote/served.h"
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define OPTIONS_MAX 8
 
+static int remove_one(const char *path, const struct stat *stat, int type, struct FTW *ftw)
+{
+    (void)stat, (void)type, (void)ftw;
+    return remove(path);
+}
+
 static void become(const struct served *served, const char *const *options, int output)
 {
-    const char *words[OPTIONS_MAX + 4] = {"reseat-serve", "--listen", served->address};
+    const char *words[OPTIONS_MAX + 6] = {"reseat-serve", "--listen", served->address};
+    size_t count = 3;
+    if (served->ca[0]) {
+        words[count++] = "--ca";
+        words[count++] = served->ca;
+    }
     for (size_t i = 0; options && options[i] && i < OPTIONS_MAX; i++)
-        words[3 + i] = options[i];
+        words[count++] = options[i];
+    /* A test that fails leaves nothing running. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(output, STDOUT_FILENO);
     setenv("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd", 1);
     setenv("POCL_DEVICES", "basic pthread", 1);
@@ -21,13 +38,17 @@ static void become(const struct served *served, const char *const *options, int 
     _exit(127);
 }
 
-void served_start(struct served *served, const char *const *options)
+static void make_folder(struct served *served)
+{
+    snprintf(served->folder, sizeof(served->folder), "/tmp/served-XXXXXX");
+    cr_assert(mkdtemp(served->folder));
+    served->ca[0] = '\0';
+}
+
+static void launch(struct served *served, const char *const *options)
 {
     int ends[2];
     char line[64] = "";
-    snprintf(served->folder, sizeof(served->folder), "/tmp/served-XXXXXX");
-    cr_assert(mkdtemp(served->folder));
-    snprintf(served->address, sizeof(served->address), "unix:%s/s", served->folder);
     cr_assert_eq(pipe(ends), 0);
     served->pid = fork();
     cr_assert(served->pid >= 0);
@@ -38,11 +59,67 @@ void served_start(struct served *served, const char *const *options)
     close(ends[0]);
 }
 
+void served_start(struct served *served, const char *const *options)
+{
+    make_folder(served);
+    snprintf(served->address, sizeof(served->address), "unix:%s/s", served->folder);
+    launch(served, options);
+}
+
+/* One that nobody had a moment ago. */
+static unsigned free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(fd >= 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&at, length), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&at, &length), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+void served_start_tcp(struct served *served, const char *const *options)
+{
+    make_folder(served);
+    snprintf(served->ca, sizeof(served->ca), "%s/ca", served->folder);
+    served_authority(served, (const char *const[]){"--init-ca", "--name", "gpuhost", NULL});
+    snprintf(served->address, sizeof(served->address), "tcp:127.0.0.1:%u", free_port());
+    launch(served, options);
+}
+
+void served_authority(const struct served *served, const char *const *options)
+{
+    const char *words[OPTIONS_MAX + 4] = {"reseat-serve", "--ca", served->ca};
+    int status = 0;
+    for (size_t i = 0; i < OPTIONS_MAX && options[i]; i++)
+        words[3 + i] = options[i];
+    pid_t pid = fork();
+    cr_assert(pid >= 0);
+    if (pid == 0) {
+        execv(getenv("TEST_SERVE"), (char *const *)words);
+        _exit(127);
+    }
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s failed", options[0]);
+}
+
+void served_issue(const struct served *served, const char *name, const char *option,
+                  const char *value, char *ret_path)
+{
+    snprintf(ret_path, PATH_MAX, "%s/%s.pem", served->folder, name);
+    served_authority(
+        served, (const char *const[]){"--issue", name, "--out", ret_path, option, value, NULL});
+}
+
 void served_stop(struct served *served)
 {
     kill(served->pid, SIGTERM);
     cr_assert_eq(waitpid(served->pid, NULL, 0), served->pid);
-    cr_assert_eq(rmdir(served->folder), 0, "the server left something");
+    if (served->ca[0])
+        nftw(served->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    else
+        cr_assert_eq(rmdir(served->folder), 0, "the server left something");
 }
 
 pid_t served_session(const struct served *served)

@@ -8,10 +8,18 @@
 struct served {
     pid_t pid;
     char folder[64], address[80];
+    char ca[80]; /**< "": it has none. */
 };
 
 /** Start one and wait until it is ready; more options end with NULL. */
 void served_start(struct served *served, const char *const *options);
+/** The same on a TCP port of this machine, with an authority of its own. */
+void served_start_tcp(struct served *served, const char *const *options);
+/** Run what the server's program does for its authority; options end with NULL. */
+void served_authority(const struct served *served, const char *const *options);
+/** Issue credentials, which @ret_path, of PATH_MAX, is the file of. */
+void served_issue(const struct served *served, const char *name, const char *option,
+                  const char *value, char *ret_path);
 void served_stop(struct served *served);
 /** The only client's process, or one of them. 0: there is none. */
 pid_t served_session(const struct served *served);
