@@ -127,6 +127,8 @@ static void stop(void)
     must_work(&good, 2);
     stream_finish(&good.stream);
     served_stop(&served);
+    /* Sessions ended by its rules, not by chance. */
+    cr_assert(!served_wrote(&served, " crashed: ") && !served_wrote(&served, "Sanitizer"));
 }
 
 TestSuite(remote_server, .init = start, .fini = stop, .timeout = 120);
