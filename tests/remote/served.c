@@ -37,6 +37,7 @@ static void become(const struct served *served, const char *const *options, int 
     dup2(served->log, STDERR_FILENO);
     setenv("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd", 1);
     setenv("POCL_DEVICES", "basic pthread", 1);
+    setenv("RESEAT_LOG", "warn", 1);
     execv(getenv("TEST_SERVE"), (char *const *)words);
     _exit(127);
 }
