@@ -131,7 +131,7 @@ cl_int call_wait(struct call *call, cl_int posted_error)
 
 void client_reply(struct client *client, const struct msg_reply *message)
 {
-    struct call *call = handle_of_id(message->call);
+    struct call *call = handle_of_id(client, message->call);
     if (!call)
         return;
     size_t size = message->content_size;

@@ -273,8 +273,7 @@ static void news_run(struct callback_job *job)
 
 void client_context_news(struct client *client, const struct msg_context_news *message)
 {
-    struct context *context = handle_of_id(message->context);
-    (void)client;
+    struct context *context = handle_of_id(client, message->context);
     if (!context)
         return;
     size_t size = strlen(message->text) + 1;

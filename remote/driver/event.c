@@ -234,12 +234,17 @@ static void translate(struct event *event, const struct msg_done *done, uint64_t
 
 void client_done(struct client *client, const struct msg_done *message)
 {
-    struct event *event = handle_of_id(message->event);
+    struct event *event = handle_of_id(client, message->event);
     cl_int status = message->status;
     size_t expected = 0;
     if (!event)
         return;
-    if (!event->queue) { /* Nobody but the program ends a user event. */
+    /* Nobody but the program ends a user event. And where an end was told, what was read to may be
+       the program's own again, or gone. */
+    pthread_mutex_lock(&client->lock);
+    bool over = !event->queue || event->ended;
+    pthread_mutex_unlock(&client->lock);
+    if (over) {
         handle_unuse_later(event);
         return;
     }

@@ -79,14 +79,14 @@ void *handle_get(const void *handle, enum id_type type)
     return object;
 }
 
-void *handle_of_id(uint64_t id)
+void *handle_of_id(const struct client *client, uint64_t id)
 {
     enum id_type type = id_type(id);
     struct object *object = NULL;
     pthread_mutex_lock(&lock);
     if (id_place(id) < tables[type].count) {
         object = tables[type].places[id_place(id)].object;
-        if (atomic_load(&object->type) == ID_NONE || object->id != id)
+        if (atomic_load(&object->type) == ID_NONE || object->id != id || object->client != client)
             object = NULL;
     }
     if (object)

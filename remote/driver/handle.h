@@ -48,8 +48,9 @@ void *handle_create(struct client *client, enum id_type type, const struct objec
 void *handle_get(const void *handle, enum id_type type);
 /** Is it a handle at all? It may be any number. */
 bool handle_known(const void *handle, enum id_type type);
-/** The object of an id, with a use that the caller gives back; NULL: it is gone. */
-void *handle_of_id(uint64_t id);
+/** The object of an id of @client's, with a use that the caller gives back; NULL: it is gone, or
+ *  another server's. */
+void *handle_of_id(const struct client *client, uint64_t id);
 void handle_retain(void *object);
 /** The program gives a reference back. */
 void handle_release(void *object);

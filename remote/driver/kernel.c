@@ -237,9 +237,14 @@ cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kern
         return CL_INVALID_PROGRAM;
     if (!program_is_built(p))
         return CL_INVALID_PROGRAM_EXECUTABLE;
-    if (kernels && num_kernels < p->kernels)
-        return CL_INVALID_VALUE;
+    pthread_mutex_lock(&p->lock);
     char *names = strdup(p->names ? p->names : ""), *rest = names;
+    size_t count = p->kernels;
+    pthread_mutex_unlock(&p->lock);
+    if (kernels && num_kernels < count) {
+        free(names);
+        return CL_INVALID_VALUE;
+    }
     cl_uint made = 0;
     cl_int error = names ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     for (char *name = kernels ? strsep(&rest, ";") : NULL; !error && name;
@@ -253,7 +258,7 @@ cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kern
     while (error && made)
         handle_release(kernels[--made]);
     if (error == CL_SUCCESS && num_kernels_ret)
-        *num_kernels_ret = (cl_uint)p->kernels;
+        *num_kernels_ret = (cl_uint)count;
     return error;
 }
 

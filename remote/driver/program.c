@@ -382,6 +382,18 @@ static cl_int start(const struct building *building, const char *options)
     return error;
 }
 
+/* Kernels of a list of names. The server's own number may be another one. */
+static size_t count_names(const char *names)
+{
+    size_t count = 0;
+    for (const char *at = names; *at; at += *at == ';') {
+        size_t length = strcspn(at, ";");
+        count += length != 0;
+        at += length;
+    }
+    return count;
+}
+
 /* What the server says of a build. The program's lock is held. */
 static void take_result(struct program *program, const struct building *building,
                         const struct call *call, cl_int error)
@@ -391,7 +403,7 @@ static void take_result(struct program *program, const struct building *building
     bool told = call->content && unpack_built(&body, &built);
     free(program->names);
     program->names = told ? strdup(built.names) : NULL;
-    program->kernels = told && program->names ? built.kernels : 0;
+    program->kernels = program->names ? count_names(program->names) : 0;
     for (cl_uint i = 0; i < building->count; i++) {
         int index = device_index(program, building->devices[i]);
         struct build_state *state = index < 0 ? NULL : &program->builds[index];

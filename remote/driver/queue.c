@@ -152,8 +152,7 @@ cl_int clFinish(cl_command_queue command_queue)
 
 void client_failed(struct client *client, const struct msg_failed *message)
 {
-    struct queue *queue = handle_of_id(message->queue);
-    (void)client;
+    struct queue *queue = handle_of_id(client, message->queue);
     if (!queue)
         return;
     cl_int none = CL_SUCCESS;

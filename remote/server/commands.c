@@ -31,8 +31,9 @@ struct giving {
 /* One that was. */
 struct given {
     struct given *previous, *next; /* Those that have not ended; guarded by pending_lock. */
-    cl_event event;                /* Kept by who waits for it. */
+    unsigned holders;              /* Guarded by pending_lock, as `ended` is. */
     bool ended;
+    cl_event event; /* A reference. */
     struct server *server;
     const cl_icd_dispatch *cl;
     uint64_t id;
@@ -151,6 +152,18 @@ static void unlink_given(struct given *given)
         pending = given->next;
 }
 
+static void given_put(struct given *given)
+{
+    pthread_mutex_lock(&pending_lock);
+    bool last = --given->holders == 0;
+    pthread_mutex_unlock(&pending_lock);
+    if (!last)
+        return;
+    given->cl->clReleaseEvent(given->event);
+    free(given->bytes);
+    free(given);
+}
+
 /* False: it had ended already. */
 static bool take_end(struct given *given)
 {
@@ -201,13 +214,11 @@ static void CL_CALLBACK on_end(cl_event event, cl_int status, void *data)
     if (!take_end(given))
         return;
     tell_end(given, event, status);
-    given->cl->clReleaseEvent(given->event);
-    free(given->bytes);
-    free(given);
+    given_put(given);
 }
 
-/* Up to @room of those that have not ended, from the @skip-th; each with its event retained. */
-static size_t list_pending(struct given **givens, cl_event *events, size_t skip, size_t room)
+/* Up to @room of those that have not ended, from the @skip-th; each is held. */
+static size_t list_pending(struct given **givens, size_t skip, size_t room)
 {
     size_t count = 0;
     pthread_mutex_lock(&pending_lock);
@@ -216,52 +227,31 @@ static size_t list_pending(struct given **givens, cl_event *events, size_t skip,
             skip--;
             continue;
         }
-        given->cl->clRetainEvent(given->event);
-        givens[count] = given;
-        events[count++] = given->event;
+        given->holders++;
+        givens[count++] = given;
     }
     pthread_mutex_unlock(&pending_lock);
     return count;
 }
 
-static bool is_pending(const struct given *given)
-{
-    const struct given *at = pending;
-    while (at && at != given)
-        at = at->next;
-    return at;
-}
-
-/* It failed: whoever comes first tells. A driver that did not call back may still do so, and write:
-   it keeps what it was given. */
-static void fail(struct given *given, cl_event event, cl_int status)
-{
-    pthread_mutex_lock(&pending_lock);
-    bool mine = is_pending(given) && given->event == event;
-    if (mine)
-        unlink_given(given);
-    pthread_mutex_unlock(&pending_lock);
-    if (mine)
-        tell_end(given, event, status);
-}
-
-/* POCL calls nobody back for a command that failed because what it waited for did. No driver is
-   called under the lock: its callback may come with locks of its own, and waits for ours. */
+/* POCL calls nobody back for a command that failed because what it waited for did. Whoever comes
+   first tells. A driver that did not call back may still do so, and write: it holds what it was
+   given. No driver is called under the lock: its callback may come with locks of its own, and waits
+   for ours. */
 static void look_for_failures(void)
 {
     struct given *givens[64];
-    cl_event events[ARRAY_SIZE(givens)];
     size_t count;
-    for (size_t skip = 0; (count = list_pending(givens, events, skip, ARRAY_SIZE(givens))) != 0;
+    for (size_t skip = 0; (count = list_pending(givens, skip, ARRAY_SIZE(givens))) != 0;
          skip += count)
         for (size_t i = 0; i < count; i++) {
-            const cl_icd_dispatch *cl = *(const cl_icd_dispatch **)events[i];
+            struct given *given = givens[i];
             cl_int status = CL_COMPLETE;
-            if (!cl->clGetEventInfo(events[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
-                                    &status, NULL) &&
-                status < 0)
-                fail(givens[i], events[i], status);
-            cl->clReleaseEvent(events[i]);
+            if (!given->cl->clGetEventInfo(given->event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                           sizeof(status), &status, NULL) &&
+                status < 0 && take_end(given))
+                tell_end(given, given->event, status);
+            given_put(given);
         }
 }
 
@@ -321,6 +311,7 @@ static void keep_event(struct giving *giving)
         cl_int error = given ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
         if (given) {
             *given = (struct given){
+                .holders = 1,
                 .server = server,
                 .cl = giving->cl,
                 .id = message->event,

@@ -126,7 +126,7 @@ const char *unpack_text(struct unpack *unpack)
 {
     uint32_t size = 0;
     const char *text = unpack_list(unpack, &size);
-    if (size == 0 || text[size - 1] != '\0') {
+    if (size == 0 || strnlen(text, size) != size - 1) {
         unpack->bad = true;
         return "";
     }

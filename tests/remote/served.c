@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -32,8 +34,10 @@ static void become(const struct served *served, const char *const *options, int 
     /* A test that fails leaves nothing running. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(output, STDOUT_FILENO);
+    dup2(served->log, STDERR_FILENO);
     setenv("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd", 1);
     setenv("POCL_DEVICES", "basic pthread", 1);
+    setenv("RESEAT_LOG", "warn", 1);
     execv(getenv("TEST_SERVE"), (char *const *)words);
     _exit(127);
 }
@@ -50,6 +54,8 @@ static void launch(struct served *served, const char *const *options)
     int ends[2];
     char line[64] = "";
     cr_assert_eq(pipe(ends), 0);
+    served->log = memfd_create("log", MFD_CLOEXEC);
+    cr_assert(served->log >= 0);
     served->pid = fork();
     cr_assert(served->pid >= 0);
     if (served->pid == 0)
@@ -120,6 +126,18 @@ void served_stop(struct served *served)
         nftw(served->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     else
         cr_assert_eq(rmdir(served->folder), 0, "the server left something");
+}
+
+bool served_wrote(const struct served *served, const char *text)
+{
+    off_t size = lseek(served->log, 0, SEEK_END);
+    char *log = calloc(1, (size_t)size + 1);
+    cr_assert(log && pread(served->log, log, (size_t)size, 0) == size);
+    bool wrote = strstr(log, text);
+    if (wrote)
+        fputs(log, stderr);
+    free(log);
+    return wrote;
 }
 
 pid_t served_session(const struct served *served)

@@ -2,11 +2,13 @@
 #define RESEAT_TESTS_REMOTE_SERVED_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 /** A device server of POCL's devices, in a folder of its own. */
 struct served {
     pid_t pid;
+    int log; /**< What it and its sessions write to standard error, also once it has ended. */
     char folder[64], address[80];
     char ca[80]; /**< "": it has none. */
 };
@@ -21,6 +23,8 @@ void served_authority(const struct served *served, const char *const *options);
 void served_issue(const struct served *served, const char *name, const char *option,
                   const char *value, char *ret_path);
 void served_stop(struct served *served);
+/** Has it, or a session, written that? */
+bool served_wrote(const struct served *served, const char *text);
 /** The only client's process, or one of them. 0: there is none. */
 pid_t served_session(const struct served *served);
 /** Have the loader of this process find the driver, and it the server. */

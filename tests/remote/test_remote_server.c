@@ -126,7 +126,14 @@ static void stop(void)
 {
     must_work(&good, 2);
     stream_finish(&good.stream);
+    /* It says how sessions ended once it has seen that they did. */
+    for (uint64_t until = clock_now_ns() + SILENCE_NS; served_session(&served);) {
+        cr_assert(clock_now_ns() < until, "a session goes on");
+        clock_sleep(NS_PER_MS);
+    }
     served_stop(&served);
+    /* Sessions ended by its rules, not by chance. */
+    cr_assert(!served_wrote(&served, " crashed: ") && !served_wrote(&served, "Sanitizer"));
 }
 
 TestSuite(remote_server, .init = start, .fini = stop, .timeout = 120);
