@@ -148,7 +148,8 @@ static void start(void)
         CL_SUCCESS);
 }
 
-static void stop(void)
+/* At the end of each test: what a fixture finds counts for nothing. */
+static void ends(void)
 {
     cr_assert(atomic_load(&between.changed) > 0, "nothing was changed");
     link_unix.unlisten(between.address + strlen("unix:"));
@@ -156,7 +157,7 @@ static void stop(void)
     cr_assert(!served_wrote(&between.served, " crashed: "));
 }
 
-TestSuite(remote_hostile, .init = start, .fini = stop, .timeout = 90);
+TestSuite(remote_hostile, .init = start, .timeout = 90);
 
 /* Post @done's message with @size bytes of 0xaa. */
 static void post_done_of(struct stream *client, struct msg_done done, size_t size)
@@ -204,6 +205,7 @@ Test(remote_hostile, more_bytes_than_were_asked_for_are_an_error)
     atomic_store(&between.meddler, with_more);
     cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
     cr_assert(untouched);
+    ends();
 }
 
 static bool with_fewer(struct stream *client, const struct message *message)
@@ -221,6 +223,7 @@ Test(remote_hostile, fewer_bytes_than_were_asked_for_are_an_error)
     atomic_store(&between.meddler, with_fewer);
     cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
     cr_assert(untouched);
+    ends();
 }
 
 static bool again(struct stream *client, const struct message *message)
@@ -253,6 +256,7 @@ Test(remote_hostile, what_was_read_is_not_written_again)
     for (size_t i = 0; i < SIZE; i++)
         cr_assert_eq(bytes[i], 0x55);
     cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
+    ends();
 }
 
 static bool of_nothing(struct stream *client, const struct message *message)
@@ -282,6 +286,7 @@ Test(remote_hostile, news_of_what_does_not_exist_is_ignored)
     atomic_store(&between.meddler, of_nothing);
     cr_assert_eq(read_guarded(&untouched), CL_SUCCESS);
     cr_assert(!untouched);
+    ends();
 }
 
 /* Ends of all events that there can be, which it cannot know. */
@@ -323,6 +328,7 @@ Test(remote_hostile, objects_of_another_server_are_not_its)
         cr_assert_eq(bytes[i], 0x55);
     cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
     cr_assert_eq(clFinish(queue), CL_SUCCESS);
+    ends();
 }
 
 static bool of_another_type(struct stream *client, const struct message *message)
@@ -341,6 +347,7 @@ Test(remote_hostile, the_end_of_what_is_no_event_ends_the_session)
     atomic_store(&between.meddler, of_another_type);
     cr_assert_eq(read_guarded(&untouched), CL_DEVICE_NOT_AVAILABLE);
     cr_assert(untouched);
+    ends();
 }
 
 static cl_program build(const char *source)
@@ -385,6 +392,7 @@ Test(remote_hostile, not_more_kernels_are_made_than_there_is_room_for)
     cl_int error = clCreateKernelsInProgram(built, 1, kernels, &count);
     cr_assert(!kernels[1] && !kernels[2] && !kernels[3]);
     cr_assert_eq(error, CL_INVALID_VALUE);
+    ends();
 }
 
 /* Anything at all as the answer to every call. */
@@ -421,4 +429,5 @@ Test(remote_hostile, noise_as_answers_is_an_error)
         (void)clGetProgramInfo(whole, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL);
         cr_assert_eq(clReleaseProgram(built), CL_SUCCESS);
     }
+    ends();
 }
