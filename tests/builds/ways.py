@@ -28,7 +28,7 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 HARDENING = ("-D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection "
              "-fcf-protection -Wformat -Werror=format-security")
 LAYOUT = ["--prefix", "/usr", "--libdir", "lib/x86_64-linux-gnu", "--libexecdir", "lib/helpers"]
-PRODUCT = ("agent", "interpose", "policy", "state")
+PRODUCT = ("agent", "interpose", "policy", "remote", "state")
 KEPT = ("-I", "-D", "-W", "-f", "-std", "-pthread")
 DROPPED = ("-fsanitize", "-fdiagnostics", "-fcolor", "-fno-sanitize", "-W,")
 
@@ -130,7 +130,7 @@ def clang(_, build):
 def arm64(_, build):
     # Optimised as far as it takes to find what is used without a value.
     compile_all(build, PRODUCT, "aarch64-linux-gnu-gcc", "-O1", "-c", "-o", "/dev/null",
-                "-idirafter", "/usr/include")
+                "-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu")
 
 
 def narrow(*_):

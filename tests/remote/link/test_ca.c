@@ -72,7 +72,8 @@ static struct credentials credentials_of(const char *path)
 }
 
 /** What a command says and returns: OpenSSL's own program is the independent judge here. */
-static int tool(char *ret_said, size_t size, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int tool(char *ret_said, size_t size,
+                                                      const char *format, ...)
 {
     char command[3 * PATH_MAX];
     va_list arguments;
