@@ -649,7 +649,9 @@ static void run_all(struct spread *s)
 {
     for (unsigned i = 0; i < s->helper_count; i++) {
         struct helper *h = &s->helpers[i];
+        pthread_mutex_lock(&s->lock);
         h->started = thread_start("reseat-spread", 0, helper_run, h, &h->thread) == 0;
+        pthread_mutex_unlock(&s->lock);
     }
     await_helpers(s);
     for (unsigned i = 0; i < s->helper_count; i++) {
