@@ -41,7 +41,8 @@ static pthread_cond_t populated = PTHREAD_COND_INITIALIZER;
 static struct {
     struct span *spans;
     size_t count;
-    size_t bytes; /* of the spans, and of what is on its way to them */
+    size_t bytes;  /* of the spans, and of what is on its way to them */
+    uint64_t kept; /* by others (pages_keep) */
     uint64_t limit;
     bool short_of_memory; /* the host is: nothing is kept */
     pid_t owner;          /* whose the spans are */
@@ -79,6 +80,7 @@ static bool pool_is_ours(void)
     pool.owner = getpid();
     pool.count = 0;
     pool.bytes = 0;
+    pool.kept = 0;
     pool.limit = 0;
     return false;
 }
@@ -218,9 +220,8 @@ static size_t room_take(size_t size)
     if (space_is_limited())
         return 0;
     pthread_mutex_lock(&lock);
-    size_t room = pool_is_ours() && !pool.short_of_memory && pool.limit > pool.bytes
-                      ? (size_t)(pool.limit - pool.bytes)
-                      : 0;
+    bool any = pool_is_ours() && !pool.short_of_memory && pool.limit > pool.bytes + pool.kept;
+    size_t room = any ? (size_t)(pool.limit - pool.bytes - pool.kept) : 0;
     room -= room % LARGE_PAGE;
     room = room < size ? room : size;
     pool.bytes += room;
@@ -321,9 +322,9 @@ void pages_set_limit(uint64_t bytes)
     void (*shrink)(void) = bytes < pool.limit ? pool.shrink : NULL;
     pool.limit = bytes;
     pthread_mutex_unlock(&lock);
-    release(bytes);
     if (shrink)
         shrink();
+    release(bytes);
 }
 
 uint64_t pages_limit(void)
@@ -334,14 +335,26 @@ uint64_t pages_limit(void)
     return bytes;
 }
 
-bool pages_may_keep(uint64_t bytes)
+bool pages_keep(uint64_t bytes)
 {
     if (space_is_limited())
         return false;
     pthread_mutex_lock(&lock);
-    bool may = pool_is_ours() && !pool.short_of_memory && bytes <= pool.limit;
+    bool keeps = pool_is_ours() && !pool.short_of_memory && pool.kept + bytes <= pool.limit;
+    if (keeps)
+        pool.kept += bytes;
+    uint64_t left = pool.limit - pool.kept;
     pthread_mutex_unlock(&lock);
-    return may;
+    if (keeps)
+        release(left);
+    return keeps;
+}
+
+void pages_unkeep(uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    pool.kept -= bytes < pool.kept ? bytes : pool.kept;
+    pthread_mutex_unlock(&lock);
 }
 
 void pages_set_shrink(void (*shrink)(void))
@@ -512,12 +525,13 @@ void pages_tend(uint64_t wanted)
 {
     struct host_memory host;
     pthread_mutex_lock(&lock);
-    uint64_t limit = pool_is_ours() ? pool.limit : 0, bytes = pool.bytes;
+    uint64_t limit = pool_is_ours() && pool.limit > pool.kept ? pool.limit - pool.kept : 0;
+    uint64_t bytes = pool.bytes;
     void (*shrink)(void) = pool.shrink;
-    bool looks = pool.short_of_memory || bytes > 0 || shrink;
+    bool looks = pool.short_of_memory || bytes > 0 || pool.kept > 0;
     pthread_mutex_unlock(&lock);
     wanted = wanted < limit ? wanted : limit;
-    if (limit == 0 || !(looks || bytes < wanted))
+    if (!looks && bytes >= wanted)
         return;
     if (look(&host)) {
         release(0);

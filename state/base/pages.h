@@ -73,9 +73,13 @@ bool pages_are_fresh(const char *memory, size_t size);
 /** Keep at most @bytes warm from now on; 0: none. What is over it is unmapped. */
 void pages_set_limit(uint64_t bytes);
 uint64_t pages_limit(void);
-/** True when somebody may keep @bytes of memory that is ready, in a way of his own: no more than
- * the limit, and none while the host is short, or in a program whose address space is limited. */
-bool pages_may_keep(uint64_t bytes);
+/**
+ * Somebody keeps @bytes that are ready in a way of his own, until pages_unkeep(): they count as
+ * warm ones do, which make way. False: there is no room within the limit, the host is short, or the
+ * program's address space is limited. Takes a lock: not under another one that a fork takes.
+ */
+MUST_CHECK bool pages_keep(uint64_t bytes);
+void pages_unkeep(uint64_t bytes);
 /** Whoever does gives all of it back in @shrink, which may block: pages_tend() calls it, and
  *  pages_set_limit() for less than before. For good. */
 void pages_set_shrink(void (*shrink)(void));

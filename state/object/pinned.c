@@ -58,6 +58,12 @@ static void destroy_whole(struct pinned *pin)
     pages_give(memory, size);
 }
 
+static void destroy_kept(struct pinned *pin)
+{
+    pages_unkeep(pin->size);
+    destroy_whole(pin);
+}
+
 /* The one of @residence; kept_count: there is none. Under the lock. */
 static size_t find(const struct residence *residence)
 {
@@ -75,15 +81,6 @@ static struct pinned take_at(size_t at)
     return pin;
 }
 
-/* Under the lock. */
-static uint64_t kept_bytes(void)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < kept_count; i++)
-        bytes += kept[i].size;
-    return bytes;
-}
-
 bool pinned_take(struct residence *residence, size_t size, struct pinned *ret_pin)
 {
     pthread_mutex_lock(&lock);
@@ -92,6 +89,8 @@ bool pinned_take(struct residence *residence, size_t size, struct pinned *ret_pi
     if (found)
         *ret_pin = take_at(at);
     pthread_mutex_unlock(&lock);
+    if (found)
+        pages_unkeep(ret_pin->size);
     return found;
 }
 
@@ -118,12 +117,12 @@ static void shrink(void)
         pthread_mutex_unlock(&lock);
         residence = pin.residence;
         if (residence)
-            destroy_whole(&pin);
+            destroy_kept(&pin);
         residence_unref(residence);
     } while (residence);
 }
 
-/* Room for @pin: a smaller one of its residence makes way. Under the lock. */
+/* In place of a smaller one of its residence. Under the lock. */
 static bool keep(const struct pinned *pin, struct pinned *ret_other)
 {
     size_t at = find(pin->residence);
@@ -131,7 +130,7 @@ static bool keep(const struct pinned *pin, struct pinned *ret_other)
         return false;
     if (at < kept_count)
         *ret_other = take_at(at);
-    if (kept_count == KEPT_MOST || !pages_may_keep(kept_bytes() + pin->size))
+    if (kept_count == KEPT_MOST)
         return false;
     kept[kept_count++] = *pin;
     return true;
@@ -140,14 +139,15 @@ static bool keep(const struct pinned *pin, struct pinned *ret_other)
 void pinned_give(struct pinned *pin)
 {
     struct pinned other = {0};
-    bool keeps = false;
     pages_set_shrink(shrink);
+    bool room = !residence_is_lost(pin->residence) && pages_keep(pin->size);
     pthread_mutex_lock(&lock);
-    if (!residence_is_lost(pin->residence))
-        keeps = keep(pin, &other);
+    bool keeps = room && keep(pin, &other);
     pthread_mutex_unlock(&lock);
     if (other.residence)
-        destroy_whole(&other);
+        destroy_kept(&other);
+    if (room && !keeps)
+        pages_unkeep(pin->size);
     if (!keeps)
         destroy_whole(pin);
     memset(pin, 0, sizeof(*pin));
@@ -162,7 +162,7 @@ void pinned_forget(const struct residence *residence)
         pin = take_at(at);
     pthread_mutex_unlock(&lock);
     if (pin.residence)
-        destroy_whole(&pin);
+        destroy_kept(&pin);
 }
 
 /* The parent's driver has it. */

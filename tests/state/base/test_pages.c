@@ -305,6 +305,7 @@ Test(pages, a_limited_address_space_is_the_programs)
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
     make_warm(32 * MIB);
     cr_assert_eq(pages_warm(), 0);
+    cr_assert_not(pages_keep(MIB));
     /* Room for what is wanted, but not for a large page around it. */
     size_t used = 0;
     FILE *file = fopen("/proc/self/statm", "re");
@@ -463,6 +464,37 @@ Test(pages, a_short_host_gets_everything_back, .init = host_begin)
     host_write("/sys/fs/cgroup/a/memory.current", "1000000000\n");
     pages_tend(0);
     cr_assert_eq(pages_warm(), 0, "its group has no more");
+}
+
+static unsigned shrunk;
+
+static void shrink(void)
+{
+    shrunk++;
+    pages_unkeep(48 * MIB);
+}
+
+Test(pages, what_others_keep_counts_and_is_given_back, .init = host_begin)
+{
+    pages_set_limit(64 * MIB);
+    pages_set_shrink(shrink);
+    host_says(8192, "0", 0);
+    make_warm(64 * MIB);
+    cr_assert_not(pages_keep(65 * MIB));
+    cr_assert(pages_keep(48 * MIB));
+    cr_assert_eq(pages_warm(), 16 * MIB, "what is warm makes way");
+    cr_assert_not(pages_keep(17 * MIB));
+    make_warm(32 * MIB);
+    cr_assert_eq(pages_warm(), 16 * MIB);
+    pages_tend(0);
+    cr_assert_eq(shrunk, 0);
+    host_says(100, "0", 0);
+    pages_tend(0);
+    cr_assert_eq(shrunk, 1);
+    cr_assert_eq(pages_warm(), 0);
+    cr_assert_not(pages_keep(MIB), "the host is short");
+    pages_set_limit(32 * MIB);
+    cr_assert_eq(shrunk, 2);
 }
 
 Test(pages, a_host_that_stalls_gets_everything_back, .init = host_begin)
