@@ -433,7 +433,7 @@ cl_command_queue parts_queue(struct event *event, struct part *part, struct resi
 {
     struct parts *parts = part->all;
     cl_int error;
-    if (part == &parts->of[0] || !runs_beside(residence))
+    if (!runs_beside(residence))
         return NULL;
     pthread_mutex_lock(&engine_lock);
     bool begun = parts->ended != 0;
