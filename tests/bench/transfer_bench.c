@@ -457,17 +457,19 @@ static void try_shape(struct end *from, struct end *to, size_t total, char *byte
 /* What is chosen beside the best of all. */
 static void bench_choice(struct end *from, struct end *to, size_t total, char *bytes)
 {
-    static const unsigned thread_counts[] = {0, 1, 2, 4, 6, 8, 12, 16};
+    static const unsigned thread_counts[] = {0, 2, 4, 6, 8, 12};
+    static const unsigned chunk_counts[] = {1, 2, 3, 5};
     struct result chosen = least_engine(from, to, total, bytes, NULL, NULL, 0), best = chosen;
     double predicted = chosen.shape.predicted;
     char what[64], best_what[64];
     try_shape(from, to, total, bytes, &(struct transfer_shape){0}, &best);
-    for (size_t chunk = 256 << 10; chunk <= COST_CHUNK_MAX && chunk <= total; chunk *= 2) {
-        for (unsigned chunks = 1; chunks <= 5 && chunk * chunks <= COST_RING_MAX; chunks++) {
+    for (size_t chunk = 1 << 20; chunk <= COST_CHUNK_MAX && chunk <= total; chunk *= 2) {
+        for (size_t c = 0; c < ARRAY_SIZE(chunk_counts); c++) {
             for (size_t t = 0; t < ARRAY_SIZE(thread_counts); t++) {
                 const struct transfer_shape shape = {
-                    .chunk = chunk, .chunks = chunks, .threads = thread_counts[t]};
-                if (shape.threads <= host_cores() && chunk * chunks <= total)
+                    .chunk = chunk, .chunks = chunk_counts[c], .threads = thread_counts[t]};
+                size_t ring = chunk * shape.chunks;
+                if (shape.threads <= host_cores() && ring <= COST_RING_MAX && ring <= total)
                     try_shape(from, to, total, bytes, &shape, &best);
             }
         }
