@@ -238,7 +238,7 @@ static int print_json(const struct change *change, const json_t *report, int sta
     json_t *object = output_object(change->output, status);
 
     output_add_members(object, report,
-                       "app from to result reached reason total_ns downtime_ns predicted_ns rounds "
+                       "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
                        "bytes left starting already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (status)
@@ -271,7 +271,7 @@ static void print_rounds(const json_t *report)
 
 static void print_done(const struct change *change, const json_t *report)
 {
-    char name[OUTPUT_PROGRAM_MAX], total[32], downtime[32], bytes[32];
+    char name[OUTPUT_PROGRAM_MAX], total[32], arrived[32], downtime[32], bytes[32];
     const json_t *app = json_object_get(report, "app");
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
 
@@ -295,10 +295,11 @@ static void print_done(const struct change *change, const json_t *report)
         printf("%s has not used OpenCL yet; it will start on %s\n", name, to);
     } else {
         output_seconds(member_number(report, "total_ns"), total, sizeof(total));
+        output_seconds(member_number(report, "arrived_ns"), arrived, sizeof(arrived));
         output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
         bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
-        printf("%s moved from %s to %s in %s: stopped for %s, %s copied", name, output_place(from),
-               output_place(to), total, downtime, bytes);
+        printf("%s moved from %s to %s in %s: there after %s, stopped for %s, %s copied", name,
+               output_place(from), output_place(to), total, arrived, downtime, bytes);
         print_left(report);
         print_rounds(report);
     }

@@ -183,6 +183,7 @@ static void put_report(struct frame *frame, const char *result, const struct mov
     frame_string(frame, "reason", reason);
     frame_bool(frame, "lasting", report->lasting);
     frame_u64(frame, "total_ns", report->total_ns);
+    frame_u64(frame, "arrived_ns", report->arrived_ns);
     frame_u64(frame, "downtime_ns", report->downtime_ns);
     frame_u64(frame, "bytes", report->bytes);
     frame_u64(frame, "left", report->left);

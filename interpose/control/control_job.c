@@ -123,6 +123,7 @@ static void add(struct control_report *report, const struct move_report *one, ui
     whole->reached = one->reached;
     whole->lasting = one->lasting;
     whole->total_ns += one->total_ns;
+    whole->arrived_ns += one->arrived_ns;
     whole->downtime_ns += one->downtime_ns;
     whole->bytes += one->bytes;
     whole->left += one->left;

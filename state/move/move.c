@@ -320,6 +320,7 @@ static void run(struct move *move)
     transfer_series_finish(&move->series);
     if (error == 0) {
         move_enter_phase(move, MOVE_RESUME);
+        move->report->arrived_ns = clock_now_ns() - move->begun_at;
         atomic_store(&move->seat->last_downtime_ns, move->report->downtime_ns);
         context_wake();
         hold_pump_soon();
@@ -430,6 +431,7 @@ void move_transact(struct move *move)
         .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
     move->throttle.rate = request->bandwidth;
     move->yields = request->prewarm;
+    move->begun_at = clock_now_ns();
     do {
         move->gave_way = false;
         int error = lock_to_move(move);

@@ -45,7 +45,7 @@ struct move {
     bool on_demand;        /**< Content stays where it is at COMMIT: fetch.h. */
     bool resumes;  /**< From host memory: the program may wait for it, so it is not given up. */
     bool gave_way; /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
-    uint64_t paused_at;
+    uint64_t begun_at, paused_at;
     uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
     struct residence *left; /**< By COMMIT: residences. Owned. */
     struct retired_list *retired; /**< And what was left in those that stay. Owned. */

@@ -245,6 +245,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
     report.result = end_of(request, how ? how : "done", &report);
     if (report.result == MOVE_DONE) {
         report.reached = MOVE_RESUME;
+        report.arrived_ns = 13000000;
         report.downtime_ns = 12000000;
         report.bytes = TOTAL_BYTES;
         /* What was asked for, told as what came of it. */

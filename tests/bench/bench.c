@@ -203,6 +203,7 @@ static struct bench_move change(const char *verb, const char *name, const char *
     json_t *answer = ask((char *const *)argv);
     struct bench_move m = {
         .total_s = (double)json_integer_value(json_object_get(answer, "total_ns")) * 1e-9,
+        .arrived_s = (double)json_integer_value(json_object_get(answer, "arrived_ns")) * 1e-9,
         .downtime_s = (double)json_integer_value(json_object_get(answer, "downtime_ns")) * 1e-9,
         .bytes = (uint64_t)json_integer_value(json_object_get(answer, "bytes")),
     };

@@ -33,7 +33,7 @@ char *bench_program(const char *name);
 
 /** What `reseat move --json` says a move cost. */
 struct bench_move {
-    double total_s, downtime_s;
+    double total_s, arrived_s, downtime_s;
     uint64_t bytes;
 };
 

@@ -3,7 +3,8 @@
  *
  *   moves [--mib N] [--runs N] [--buffers N] [--kernels N] [--busy PERCENT] [--from DEV] [--to DEV]
  *
- * Prints, for solver's state of --mib, each move's time, downtime and bytes, also of moves to
+ * Prints, for solver's state of --mib, each move's time (also until the program ran there: what
+ * follows is the old driver's, that releases), downtime and bytes, also of moves to
  * devices that were made ready before, and
  * the time of copying as many bytes out and in; then the same for very many small
  * objects. With --busy instead for one buffer of --mib, of which a kernel rewrites
@@ -71,16 +72,16 @@ static void moved(const struct plan *plan, const char *what, char *const argv[],
         struct bench_move m = bench_move("moves", to);
         downtimes[i] = m.downtime_s;
         bytes[i] = (double)m.bytes;
-        printf("%-26s %-8s %9.3f %9.3f %10.1f\n", what, to, m.total_s, m.downtime_s,
-               (double)m.bytes / MIB);
+        printf("%-26s %-8s %9.3f %9.3f %9.3f %10.1f\n", what, to, m.total_s, m.arrived_s,
+               m.downtime_s, (double)m.bytes / MIB);
     }
     /* The same to devices that were made ready, so that only bytes are left to be carried. */
     for (int i = 0; i < 2 * plan->runs; i++) {
         const char *to = i % 2 ? plan->from : plan->to;
         double ready_s = bench_prewarm("moves", to);
         struct bench_move m = bench_move("moves", to);
-        printf("%-26s %-8s %9.4f %9.4f %10.1f  made ready in %.3f s\n", what, to, m.total_s,
-               m.downtime_s, (double)m.bytes / MIB, ready_s);
+        printf("%-26s %-8s %9.4f %9.4f %9.4f %10.1f  made ready in %.3f s\n", what, to, m.total_s,
+               m.arrived_s, m.downtime_s, (double)m.bytes / MIB, ready_s);
     }
     close(open(plan->until, O_CREAT | O_WRONLY, S_IRUSR | S_IWUSR));
     free(bench_collect(pid, out));
@@ -119,7 +120,8 @@ int main(int argc, char **argv)
     prog_open(&p);
     double copy_s = plain_copy(&p, (size_t)mib);
     prog_close(&p);
-    printf("%-26s %-8s %9s %9s %10s\n", "state", "moved to", "total s", "down s", "MiB");
+    printf("%-26s %-8s %9s %9s %9s %10s\n", "state", "moved to", "total s", "there s", "down s",
+           "MiB");
     char what[3 * NUMBER_BYTES];
     const char *percent = prog_option_text(argc, argv, "--busy", NULL);
     if (percent) {

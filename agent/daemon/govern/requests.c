@@ -32,6 +32,7 @@ void report_plain(struct peer *client, const struct program *program, const char
     frame_string(&frame, "reached", "plan");
     frame_string(&frame, "reason", "");
     frame_u64(&frame, "total_ns", 0);
+    frame_u64(&frame, "arrived_ns", 0);
     frame_u64(&frame, "downtime_ns", 0);
     frame_u64(&frame, "bytes", 0);
     frame_u64(&frame, "left", 0);
@@ -54,8 +55,8 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 
 /** What became of a seat that was tried, or of all together. */
 static const char *const outcome[] = {"seat",    "result",  "reached",  "reason",
-                                      "already", "lasting", "total_ns", "downtime_ns",
-                                      "bytes",   "left",    "rounds",   "predicted_ns"};
+                                      "already", "lasting", "total_ns", "arrived_ns",
+                                      "downtime_ns", "bytes",   "left",    "rounds",   "predicted_ns"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)

@@ -160,6 +160,8 @@ static void expect_asked(struct result *result, const char *command, uint64_t ms
     cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "predicted_ns")),
                  ms * 1000000);
     cr_assert_eq(json_integer_value(json_object_get(object, "rounds")), rounds);
+    cr_assert_eq(json_integer_value(json_object_get(object, "arrived_ns")), 13000000);
+    cr_assert_eq(json_integer_value(json_object_get(object, "downtime_ns")), 12000000);
     if (bandwidth)
         cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "bytes")), bandwidth);
     json_decref(object);

@@ -139,8 +139,21 @@ Test(rounds, that_do_not_help_end_a_strict_move, .timeout = 120)
     cr_assert_eq(report.result, MOVE_ROLLED_BACK, "%s", move_result_name(report.result));
     cr_assert_not_null(strstr(report.reason, "would be stopped for"), "%s", report.reason);
     cr_assert_not(report.lasting);
+    cr_assert_eq(report.arrived_ns, 0, "it never was there");
     cr_assert_str_eq(place_of_seat(), "one");
     cr_assert(engine_rig_empties(&w.rig, "two"), "alive: %s", engine_rig_alive(&w.rig, "two"));
+    writer_end();
+}
+
+Test(rounds, have_arrived_before_the_old_driver_let_go, .timeout = 120)
+{
+    struct move_request request = {0};
+    struct move_report report;
+    writer_open("[one] name=one release_ms=50 [two] name=two", 0, 0);
+    writer_move(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    cr_assert_gt(report.arrived_ns, 0);
+    cr_assert_geq(report.total_ns, report.arrived_ns + BUFFERS * 50 * MS);
     writer_end();
 }
 
