@@ -14,10 +14,10 @@
  * ("extraction", "injection": host memory is taken and given back, fresh or kept warm) beside
  * copies through registered memory. Every engine run's bytes are checked.
  *
- * transfer_bench [--pipeline] [MIB...]: sizes, by default 64, 1024 and 8192 MiB. --pipeline:
- * instead, what the cost model chooses beside the best of all chunk sizes, numbers of chunks and
- * threads, each tried; and the pipeline beside the same stages one after the other, with light and
- * heavy work on the bytes.
+ * transfer_bench [--pipeline [--all]] [MIB...]: sizes, by default 64, 1024 and 8192 MiB.
+ * --pipeline: instead, what the cost model chooses beside the best of all chunk sizes, numbers of
+ * chunks and threads, each tried (and told: --all); and the pipeline beside the same stages one
+ * after the other, with light and heavy work on the bytes.
  */
 
 #define MIB         (1ull << 20)
@@ -445,12 +445,19 @@ static void shape_text(const struct transfer_shape *shape, char ret[64])
         snprintf(ret, 64, "straight");
 }
 
+static bool says_all; /* each that is tried */
+
 static void try_shape(struct end *from, struct end *to, size_t total, char *bytes,
                       const struct transfer_shape *shape, struct result *best)
 {
     struct result result = engine(from, to, total, bytes, shape, NULL);
     if (result.whole < best->whole) /* once may be luck */
         result = least_engine(from, to, total, bytes, shape, NULL, 0);
+    if (says_all) {
+        char what[64];
+        shape_text(shape, what);
+        printf("    %-9s %-32s %8.2f ms\n", from ? "download" : "upload", what, result.whole * 1e3);
+    }
     *best = result.whole < best->whole ? result : *best;
 }
 
@@ -553,6 +560,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--pipeline") == 0)
             pipelines = true;
+        else if (strcmp(argv[i], "--all") == 0)
+            says_all = true;
         else if (given < ARRAY_SIZE(sizes) && (sizes[given] = strtoull(argv[i], NULL, 10)) > 0)
             size_count = ++given;
     find_ends();
