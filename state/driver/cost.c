@@ -41,7 +41,7 @@ static double part_seconds(const struct part *part)
 {
     double period = part->sum;
     if (part->chunks > 1) {
-        double around = part->sum / (part->chunks - 1);
+        double around = part->sum * COST_LATE / (part->chunks - 1);
         period = around > part->slowest ? around : part->slowest;
     }
     return part->once + part->sum + (part->steps - 1) * period;
@@ -272,7 +272,7 @@ bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret)
         ret->chunk = COST_CHUNK_MIN;
         while (ret->chunk < half && ret->chunk < (1u << 20))
             ret->chunk *= 2;
-        ret->chunks = 3;
+        ret->chunks = 4;
     }
     return true;
 }

@@ -461,6 +461,20 @@ static void try_shape(struct end *from, struct end *to, size_t total, char *byte
     *best = result.whole < best->whole ? result : *best;
 }
 
+enum { TURNS = 11 };
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double values[TURNS])
+{
+    qsort(values, TURNS, sizeof(*values), compare);
+    return values[TURNS / 2];
+}
+
 /* What is chosen beside the best of all. */
 static void bench_choice(struct end *from, struct end *to, size_t total, char *bytes)
 {
@@ -481,9 +495,14 @@ static void bench_choice(struct end *from, struct end *to, size_t total, char *b
             }
         }
     }
-    /* Both once more, so that a machine that has changed meanwhile has for both. */
-    chosen = least_engine(from, to, total, bytes, &chosen.shape, NULL, 0);
-    best = least_engine(from, to, total, bytes, &best.shape, NULL, 0);
+    /* Both again, in turn: a machine that has changed meanwhile has for both. */
+    double again[2][TURNS];
+    for (int i = 0; i < TURNS; i++) {
+        again[0][i] = engine(from, to, total, bytes, &chosen.shape, NULL).whole;
+        again[1][i] = engine(from, to, total, bytes, &best.shape, NULL).whole;
+    }
+    chosen.whole = median(again[0]);
+    best.whole = median(again[1]);
     shape_text(&chosen.shape, what);
     shape_text(&best.shape, best_what);
     printf("  %-9s chosen: %s: %.2f ms (predicted %.2f); best of all: %s: %.2f ms; ratio %.3f\n",

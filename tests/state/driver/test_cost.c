@@ -69,7 +69,7 @@ Test(cost, slow_hands_need_more_chunks)
                                    .ring = 48 * MIB};
     struct cost_choice quick, slow;
     cost_choose(&problem, COST_SLACK, &quick);
-    problem.stages[2].setup = 400e-6;
+    problem.stages[2].setup = 250e-6;
     cost_choose(&problem, COST_SLACK, &slow);
     cr_assert_gt(slow.chunks, quick.chunks);
     cr_assert_lt(slow.seconds, 1.1 * quick.seconds, "chunks are on their way meanwhile");
@@ -123,7 +123,8 @@ Test(cost, a_ring_is_never_larger_than_allowed)
 
 /*
  * The pipeline itself: each chunk goes into a stage as soon as it has left the one before and the
- * chunk ahead has left this one; only so many are under way, one fewer than the ring has.
+ * chunk ahead has left this one; only so many are under way, one fewer than the ring has, and each
+ * comes back late.
  */
 static double simulate(const struct cost_problem *problem, const struct cost_choice *choice)
 {
@@ -133,12 +134,14 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
     for (uint64_t at = 0; at < problem->total; at += choice->chunk, number++) {
         uint64_t left = problem->total - at;
         double bytes = (double)(left < choice->chunk ? left : choice->chunk);
-        double ready = back_at[number % moving], caller = 0;
+        double ready = back_at[number % moving], caller = 0, served = 0;
         for (size_t i = 0; i < problem->count; i++) {
             const struct cost_stage *stage = &problem->stages[i];
             unsigned threads = choice->threads[i];
-            if (stage->kind == COST_HAND)
+            if (stage->kind == COST_HAND) {
                 ready += stage->setup;
+                served += stage->setup;
+            }
             if (stage->kind == COST_RING || stage->kind == COST_HAND)
                 continue;
             double workers = threads < 2 ? 1 : 1 + (threads - 1) * COST_EFFICIENCY;
@@ -146,12 +149,15 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
             bool alone = stage->kind == COST_WORK && threads == 0;
             if (alone && start < caller)
                 start = caller;
-            ready = free_at[i] = start + stage->setup + bytes / (stage->bandwidth * workers);
+            double takes = stage->setup + bytes / (stage->bandwidth * workers);
+            served += takes;
+            ready = free_at[i] = start + takes;
             for (size_t j = 0; alone && j < problem->count; j++) /* one pair of hands */
                 if (problem->stages[j].kind == COST_WORK)
                     free_at[j] = ready;
         }
-        end = back_at[number % moving] = ready;
+        end = ready;
+        back_at[number % moving] = ready + (choice->chunks > 1 ? (COST_LATE - 1) * served : 0);
     }
     for (size_t i = 0; i < problem->count; i++)
         if (problem->stages[i].kind == COST_RING)
@@ -325,7 +331,7 @@ Test(cost, few_bytes_and_shared_memory_need_no_figures)
     way.total = 8 * GIB;
     cr_assert(cost_is_simple(&way, &simple) && simple.chunk == 0);
     way.ring = true;
-    cr_assert(cost_is_simple(&way, &simple) && simple.chunk == MIB && simple.chunks == 3);
+    cr_assert(cost_is_simple(&way, &simple) && simple.chunk == MIB && simple.chunks == 4);
     cost_route(&way, &choice, &places);
     cr_assert_eq(choice.chunk, simple.chunk);
     cr_assert_float_eq(choice.seconds, 8 * GIB / (8.6 * GB), 0.1, "the one copying thread's");
