@@ -237,9 +237,10 @@ static int print_json(const struct change *change, const json_t *report, int sta
 {
     json_t *object = output_object(change->output, status);
 
-    output_add_members(object, report,
-                       "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
-                       "bytes left starting already seats");
+    output_add_members(
+        object, report,
+        "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
+        "bytes left starting already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
     if (status)
         output_add_error(object, code_of(member_text(report, "result")), explanation);

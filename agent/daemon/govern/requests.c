@@ -54,9 +54,9 @@ void report_devices(struct peer *client, const struct program *program, size_t s
 }
 
 /** What became of a seat that was tried, or of all together. */
-static const char *const outcome[] = {"seat",    "result",  "reached",  "reason",
-                                      "already", "lasting", "total_ns", "arrived_ns",
-                                      "downtime_ns", "bytes",   "left",    "rounds",   "predicted_ns"};
+static const char *const outcome[] = {
+    "seat",       "result",      "reached", "reason", "already", "lasting",     "total_ns",
+    "arrived_ns", "downtime_ns", "bytes",   "left",   "rounds",  "predicted_ns"};
 
 void report_forward(struct peer *client, const struct request *request,
                     const msgpack_object *message)
