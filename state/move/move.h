@@ -83,9 +83,9 @@ struct move_request {
 struct move_report {
     enum move_result result;
     enum move_phase reached;
-    char reason[512]; /**< One line, "" when done. */
-    bool lasting;     /**< It would fail there again for as long as the program has what it has. */
-    uint64_t total_ns;     /**< Until the driver that it left has released what it had, too. */
+    char reason[512];  /**< One line, "" when done. */
+    bool lasting;      /**< It would fail there again for as long as the program has what it has. */
+    uint64_t total_ns; /**< Until the driver that it left has released what it had, too. */
     uint64_t arrived_ns;   /**< Of it until the program ran at the target; 0: it did not. */
     uint64_t downtime_ns;  /**< From the gate's closing to its opening. */
     uint64_t bytes;        /**< Copied, in both parts of the move. */
