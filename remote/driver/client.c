@@ -4,7 +4,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "remote/driver/remote.h"
+#include "remote/driver/connect.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
@@ -222,48 +222,13 @@ static void *receive(void *data)
     return NULL;
 }
 
-/* Who we are, and whether both speak the same. */
-static int greet(struct client *client, struct link *link, uint64_t deadline)
-{
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct pack pack;
-    uint64_t asked = clock_now_ns();
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .features = WIRE_FEATURES});
-    int error = greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline);
-    pack_finish(&pack);
-    if (error == 0)
-        error = greeting_receive(link, buffer, deadline, &message);
-    if (error)
-        return error;
-    struct unpack body = {message.body, message.body + message.size, false};
-    struct msg_refused refused;
-    struct msg_welcome welcome;
-    if (message.type == MSG_REFUSED && unpack_refused(&body, &refused)) {
-        log_warn("%s refuses: %s", client->address, refused.reason);
-        return -ECONNREFUSED;
-    }
-    if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome) ||
-        welcome.version != WIRE_VERSION)
-        return -EPROTO;
-    uint64_t now = clock_now_ns();
-    client->ahead = (int64_t)(welcome.now_ns - (asked + (now - asked) / 2));
-    return 0;
-}
-
 static int start(struct client *client)
 {
-    const char *where = NULL;
-    const struct link_kind *kind = link_kind_of(client->address, &where);
-    uint64_t deadline = clock_now_ns() + CONNECT_NS;
     struct link *link = NULL;
-    int error = kind ? kind->connect(where, deadline, &link) : -EINVAL;
+    int error = client_connect(client, clock_now_ns() + CONNECT_NS, &link);
     if (error)
         return error;
-    error = greet(client, link, deadline);
-    if (error == 0)
-        error = stream_init(&client->stream, WINDOW);
+    error = stream_init(&client->stream, WINDOW);
     if (error) {
         link->ops->destroy(link);
         return error;
