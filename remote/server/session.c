@@ -8,9 +8,8 @@
 #include <unistd.h>
 
 #include "agent/wire/inventory.h"
-#include "remote/link/tls.h"
-#include "remote/server/clients.h"
 #include "remote/server/greeting.h"
+#include "remote/server/resume.h"
 #include "remote/server/server.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -91,10 +90,18 @@ static int tell_devices(struct server *server)
     return error;
 }
 
+/* Until its client ends it, breaks the rules, or does not come back. */
 static void serve(struct server *server)
 {
     struct message message;
-    while (!server->wrong && stream_receive(&server->stream, 0, &message) == 0) {
+    while (!server->wrong) {
+        int error = stream_receive(&server->stream, 0, &message);
+        if (error == -EPROTO || error == -ENOMEM)
+            server_wrong(server, error == -EPROTO ? "it sends no frames" : "there is no memory");
+        else if (error && resume_session(server))
+            return;
+        if (error)
+            continue;
         struct unpack body = {message.body, message.body + message.size, false};
         if (message.type == MSG_BYE)
             return;
@@ -127,54 +134,49 @@ static int give_up_rights(const struct session_limits *limits)
     return 0;
 }
 
-void session_run(const struct link_kind *kind, int fd, int doorkeeper,
+static int start(struct server *server, const struct guest *guest, int channel,
+                 const struct session_limits *limits)
+{
+    server->memory = guest->grant.memory;
+    int error = stream_init(&server->stream, 0);
+    if (error == 0 && !stream_attach(&server->stream, guest->link, 0))
+        error = -EPROTO;
+    if (error == 0)
+        error = resume_watch(server, guest, channel);
+    if (error == 0)
+        error = server_catch_output(server);
+    if (error == 0)
+        error = server_watch_commands();
+    if (error == 0)
+        error = open_devices(server, limits, &guest->grant);
+    return error ? error : tell_devices(server);
+}
+
+void session_run(const struct link_kind *kind, int fd, int channel,
                  const struct session_limits *limits)
 {
     static struct server server;
-    struct link *link = NULL;
-    struct msg_hello hello;
-    struct grant grant = GRANT_ALL;
-    const char *refusal = NULL;
+    static struct guest guest;
     /* The driver in front of servers may be among those here: it must not lead back to this one. */
     unsetenv("RESEAT_SERVER");
     int error = give_up_rights(limits);
     if (error == 0)
-        error = kind->admit(fd, clock_now_ns() + GREETING_NS, &link);
-    tls_server_close();
-    if (error == 0 && kind->anyone)
-        error = tls_grant(link, &grant);
-    if (error == 0 && kind->anyone)
-        error = clients_ask(doorkeeper, link->peer, grant.sessions, &refusal);
+        error = greeting_receive_guest(kind, fd, channel, limits->patience_s, &guest);
     if (error) {
         log_warn("a client was not admitted: %s", strerror(-error));
         _exit(1);
     }
-    char peer[LINK_PEER_MAX];
-    snprintf(peer, sizeof(peer), "%s", link->peer);
-    server.memory = grant.memory;
-    error = greeting_take(link, refusal, &hello);
-    if (error == 0)
-        error = stream_init(&server.stream, 0);
-    if (error == 0 && !stream_attach(&server.stream, link, 0))
-        error = -EPROTO;
-    if (error == 0)
-        error = server_catch_output(&server);
-    if (error == 0)
-        error = server_watch_commands();
-    if (error == 0)
-        error = open_devices(&server, limits, &grant);
-    if (error == 0)
-        error = tell_devices(&server);
+    error = start(&server, &guest, channel, limits);
     if (error) {
-        log_warn("%s has no session: %s", peer, strerror(-error));
+        log_warn("%s has no session: %s", guest.peer, strerror(-error));
         _exit(1);
     }
-    log_info("%s has a session with %zu devices", peer, server.device_count);
+    log_info("%s has a session with %zu devices", guest.peer, server.device_count);
     serve(&server);
     if (server.wrong)
-        log_warn("the session of %s was ended: %s", peer, server.wrong);
+        log_warn("the session of %s was ended: %s", guest.peer, server.wrong);
     else
-        log_info("the session of %s ended", peer);
+        log_info("the session of %s ended", guest.peer);
     /* The drivers' handlers of exit() are one more chance to hang; the system returns all they
        have. */
     _exit(server.wrong ? 3 : 0);

@@ -49,6 +49,16 @@ static void trim(struct stream *stream)
     }
 }
 
+/* Under the lock. The receiver sees to it. */
+static void break_link(struct stream *stream)
+{
+    if (!stream->broken)
+        stream->broken_ns = clock_now_ns();
+    stream->broken = true;
+    if (stream->link)
+        stream->link->ops->shut_down(stream->link);
+}
+
 /* Under the lock, which is let go meanwhile. Only one at a time: it sends for all. */
 static void send_posted(struct stream *stream)
 {
@@ -76,8 +86,7 @@ static void send_posted(struct stream *stream)
         int error = count ? link->ops->send(link, iov, count, UINT64_MAX) : 0;
         pthread_mutex_lock(&stream->lock);
         if (error) {
-            stream->broken = true;
-            link->ops->shut_down(link); /* The receiver sees to it. */
+            break_link(stream);
             break;
         }
         if (last) {
@@ -398,6 +407,7 @@ bool stream_attach(struct stream *stream, struct link *link, uint64_t received)
         stream->in_at = stream->in_used = 0;
         stream->link = link;
         stream->broken = false;
+        stream->broken_ns = 0;
         pthread_cond_broadcast(&stream->changed);
     }
     pthread_mutex_unlock(&stream->lock);
@@ -408,15 +418,29 @@ void stream_detach(struct stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
     struct link *link = stream->link;
-    stream->broken = true;
-    if (link)
-        link->ops->shut_down(link);
+    break_link(stream);
     while (stream->sending)
         pthread_cond_wait(&stream->changed, &stream->lock);
     stream->link = NULL;
     pthread_mutex_unlock(&stream->lock);
     if (link)
         link->ops->destroy(link);
+}
+
+void stream_interrupt(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    if (stream->link)
+        break_link(stream);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+uint64_t stream_broken_since(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    uint64_t since = stream->broken_ns;
+    pthread_mutex_unlock(&stream->lock);
+    return since;
 }
 
 void stream_end(struct stream *stream, int error)

@@ -28,11 +28,12 @@ struct stream {
     pthread_cond_t changed; /**< Something to send, room, another link, or the end. */
     pthread_t sender;
     /* Guarded by lock: */
-    struct link *link; /**< NULL: none now. */
-    bool broken;       /**< The link is, and nobody begins to send any more. */
-    bool sending;      /**< Somebody sends, without the lock. */
-    bool beat;         /**< Send a header alone, with what was received. */
-    int ended;         /**< -errno, once nothing more is sent or received. */
+    struct link *link;  /**< NULL: none now. */
+    bool broken;        /**< The link is, and nobody begins to send any more. */
+    uint64_t broken_ns; /**< Since when; 0: it is not. */
+    bool sending;       /**< Somebody sends, without the lock. */
+    bool beat;          /**< Send a header alone, with what was received. */
+    int ended;          /**< -errno, once nothing more is sent or received. */
     struct packet *first, *last, *unsent;
     size_t unsent_at; /**< In unsent. */
     uint64_t posted, acknowledged;
@@ -64,6 +65,11 @@ void stream_finish(struct stream *stream);
 MUST_CHECK bool stream_attach(struct stream *stream, struct link *link, uint64_t received);
 /** Give the link up. By the receiver. */
 void stream_detach(struct stream *stream);
+/** Have the receiver find its link broken, if it has one. Any thread. */
+void stream_interrupt(struct stream *stream);
+/** Since when there is no link that carries anything, as whoever sent last found; 0: there is. Any
+ * thread. */
+uint64_t stream_broken_since(struct stream *stream);
 /** Nothing more is sent or received; all that wait return. Any thread, the first @error stays. */
 void stream_end(struct stream *stream, int error);
 
