@@ -5,13 +5,15 @@
 #include <unistd.h>
 
 #include "remote/driver/connect.h"
+#include "remote/link/process.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
 
 /*
- * Sessions with the servers that RESEAT_SERVER names, separated by blanks. Each platform of each
+ * Sessions with the servers that RESEAT_SERVER names, separated by blanks; several addresses of one
+ * server, by commas. Each platform of each
  * server is one here: a program may make a context of all devices of a platform, and devices of
  * different servers or drivers have none in common.
  */
@@ -24,10 +26,14 @@
    signs of life. */
 #define CONNECT_NS (3 * NS_PER_S)
 #define DEVICES_NS (60 * NS_PER_S)
-/* It does so each second, whatever its devices do. */
+/* It does so each second, whatever its devices do. A link that does not is given up for another. */
 #define SILENCE_NS (10 * NS_PER_S)
 
+/* A program that ends waits so long until that is sent. */
+#define LEAVE_NS NS_PER_S
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct client *_Atomic clients; /* Those with a session, once it began. */
 static struct platform **all;
 static cl_uint all_count;
 /* In the child of a fork there is nobody who receives. */
@@ -160,10 +166,13 @@ static void client_end(struct client *client, int error)
 {
     if (atomic_exchange(&client->lost, true))
         return;
-    log_warn("the session with %s ended: %s", client->address, strerror(-error));
     stream_end(&client->stream, error);
-    handle_each(ID_CALL, call_lost, client);
-    events_lost(client);
+    /* A program that ends is not called back any more. */
+    if (!atomic_load(&client->leaving)) {
+        log_warn("the session with %s ended: %s", client->address, strerror(-error));
+        handle_each(ID_CALL, call_lost, client);
+        events_lost(client);
+    }
     pthread_mutex_lock(&client->lock);
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->lock);
@@ -211,13 +220,14 @@ static void *receive(void *data)
     struct client *client = data;
     struct message message;
     int error;
-    while ((error = stream_receive(&client->stream, SILENCE_NS, &message)) == 0) {
+    do {
+        error = stream_receive(&client->stream, SILENCE_NS, &message);
         struct unpack body = {message.body, message.body + message.size, false};
-        if (!client_dispatch(client, message.type, &body)) {
+        if (error == 0 && !client_dispatch(client, message.type, &body))
             error = -EPROTO;
-            break;
-        }
-    }
+        else if (error && error != -EPROTO && error != -ENOMEM)
+            error = client_reconnect(client);
+    } while (error == 0);
     client_end(client, error);
     return NULL;
 }
@@ -235,13 +245,31 @@ static int start(struct client *client)
     }
     pthread_mutex_init(&client->lock, NULL);
     pthread_cond_init(&client->changed, NULL);
+    client->process = process_mark();
+    client->next = atomic_load(&clients);
+    atomic_store(&clients, client);
     if (!stream_attach(&client->stream, link, 0))
         error = -EPROTO;
     if (error == 0)
         error = thread_start("reseat-remote", 0, receive, client, &client->receiver);
-    if (error)
+    if (error) {
+        atomic_store(&clients, client->next);
         stream_finish(&client->stream);
+    }
     return error;
+}
+
+/* A server that is told needs not wait for a client that will not come back. Whoever has a lock now
+   may be the one that ends the program: nothing here waits for long. */
+__attribute__((destructor)) static void leave_all(void)
+{
+    uint64_t deadline = clock_now_ns() + LEAVE_NS;
+    for (struct client *client = atomic_load(&clients); client; client = client->next) {
+        if (client_state(client) || client->process != process_mark())
+            continue;
+        atomic_store(&client->leaving, true);
+        stream_leave(&client->stream, MSG_BYE, deadline);
+    }
 }
 
 /* ---- platforms ---- */

@@ -204,6 +204,33 @@ int stream_post(struct stream *stream, unsigned type, const void *body, size_t s
     return error;
 }
 
+/* Post a last frame, and wait until it is sent. Under both locks. */
+static void post_last(struct stream *stream, unsigned type, uint64_t deadline_ns)
+{
+    struct header header = {.type = (uint16_t)type};
+    struct iovec none[2] = {{0}};
+    stream->window = 0; /* It has room in any case. */
+    if (post_frame(stream, header, none))
+        return;
+    pthread_cond_broadcast(&stream->changed);
+    while (stream->link && !stream->broken && !stream->ended && (stream->unsent || stream->sending))
+        if (clock_wait(&stream->changed, &stream->lock, deadline_ns))
+            return;
+}
+
+void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns)
+{
+    const struct timespec deadline = clock_timespec(deadline_ns);
+    if (pthread_mutex_clocklock(&stream->posting, CLOCK_MONOTONIC, &deadline))
+        return;
+    if (pthread_mutex_clocklock(&stream->lock, CLOCK_MONOTONIC, &deadline) == 0) {
+        if (stream->link && !stream->broken)
+            post_last(stream, type, deadline_ns);
+        pthread_mutex_unlock(&stream->lock);
+    }
+    pthread_mutex_unlock(&stream->posting);
+}
+
 /* ---- receiving ---- */
 
 /* The other side has all frames up to @received. Under the lock. */
