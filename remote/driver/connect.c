@@ -14,6 +14,8 @@
 
 /* One attempt to go on: a connection, and an answer from a session that may be busy. */
 #define ATTEMPT_NS (10 * NS_PER_S)
+/* One address, while there are others to be tried. */
+#define ADDRESS_NS (2 * NS_PER_S)
 /* Between attempts, from this to that. */
 #define PAUSE_NS     (50 * NS_PER_MS)
 #define PAUSE_MAX_NS (2 * NS_PER_S)
@@ -154,7 +156,7 @@ static int connect_to(struct client *client, const char *address, uint64_t deadl
     return error;
 }
 
-/* Each of the server's addresses gets its part of the time. The error of the last one. */
+/* One address after the other. The error of the last one. */
 static int connect_to_any(struct client *client, uint64_t deadline_ns, struct link **ret_link,
                           uint64_t *ret_received)
 {
@@ -165,7 +167,9 @@ static int connect_to_any(struct client *client, uint64_t deadline_ns, struct li
         left++;
     for (char *word = strsep(&rest, ","); word; word = strsep(&rest, ","), left--) {
         uint64_t now = clock_now_ns();
-        uint64_t part = deadline_ns > now ? (deadline_ns - now) / left : 0;
+        uint64_t part = deadline_ns > now ? deadline_ns - now : 0;
+        if (left > 1 && part > ADDRESS_NS)
+            part = ADDRESS_NS;
         error = connect_to(client, word, now + part, ret_link, ret_received);
         if (error == 0 || error == -ESTALE)
             break;
