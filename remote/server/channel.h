@@ -9,7 +9,7 @@
 /* What a server's processes say to each other: packets of fixed sizes over pairs of SOCK_SEQPACKET,
  * each with one descriptor at most. Thread-safe. */
 
-/** A new pair. 0 or -errno. */
+/** A new pair; the first end can send only a few packets that are not taken. 0 or -errno. */
 MUST_CHECK int channel_make(int ret_ends[2]);
 
 /**

@@ -24,7 +24,7 @@ static struct {
     struct session_key key;
     uint32_t patience_s;
     char peer[LINK_PEER_MAX];
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* Before a stream's. */
     pthread_cond_t changed;
     /* Guarded by lock: */
     int next; /* The newest link that came and was not taken; -1. */
@@ -51,10 +51,11 @@ static void take_next(void)
         close(state.next);
     state.next = fd;
     state.handover = handover;
+    /* The client would not have come if the old one were of use. Nobody has taken the new one,
+       which this must not break. */
+    stream_interrupt(&state.server->stream);
     pthread_cond_signal(&state.changed);
     pthread_mutex_unlock(&state.lock);
-    /* The client would not have come if the old one were of use. */
-    stream_interrupt(&state.server->stream);
 }
 
 static void process_ended(void)
@@ -63,9 +64,9 @@ static void process_ended(void)
     state.process = -1;
     pthread_mutex_lock(&state.lock);
     state.gone = true;
+    stream_interrupt(&state.server->stream);
     pthread_cond_signal(&state.changed);
     pthread_mutex_unlock(&state.lock);
-    stream_interrupt(&state.server->stream);
 }
 
 static uint64_t patience(void)
@@ -118,7 +119,7 @@ int resume_watch(struct server *server, const struct guest *guest, int channel)
 
 /* ---- in the session's thread ---- */
 
-/* The next link, by @deadline_ns. */
+/* The next link, while the session is patient. Of the client: what it has. */
 static int await_next(uint64_t since_ns, int *ret_fd, uint64_t *ret_received)
 {
     int error = 0;
@@ -145,16 +146,23 @@ static int go_on(struct server *server, int fd, uint64_t received)
                              clock_now_ns() + WELCOME_NS);
     if (error == 0 && !stream_attach(&server->stream, link, received))
         error = -EPROTO;
-    if (error)
+    if (error) {
         link->ops->destroy(link);
-    return error;
+        return error;
+    }
+    /* One that came meanwhile is newer, and had nothing to break. */
+    pthread_mutex_lock(&state.lock);
+    if (state.next >= 0 || state.gone)
+        stream_interrupt(&server->stream);
+    pthread_mutex_unlock(&state.lock);
+    return 0;
 }
 
 int resume_session(struct server *server)
 {
     stream_detach(&server->stream);
     uint64_t since = clock_now_ns();
-    if (patience())
+    if (state.patience_s)
         log_info("the link of %s is broken", state.peer);
     for (;;) {
         uint64_t received = 0;
