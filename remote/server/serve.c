@@ -100,14 +100,18 @@ static const struct option rows[] = {
     {NULL},
 };
 
-/* A number from 1 to @most. */
-static bool read_number(const char *text, uint64_t most, uint64_t *ret_number)
+/* A number from 0 to @most. */
+static bool read_any_number(const char *text, uint64_t most, uint64_t *ret_number)
 {
     char *end = NULL;
     errno = 0;
     *ret_number = strtoull(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *ret_number &&
-           *ret_number <= most;
+    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *ret_number <= most;
+}
+
+static bool read_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+    return read_any_number(text, most, ret_number) && *ret_number;
 }
 
 static bool take(struct serve *serve, int which)
@@ -133,7 +137,7 @@ static bool take(struct serve *serve, int which)
     case CLIENTS:
         return read_number(optarg, CLIENTS_MAX, &serve->clients_max);
     case PATIENCE:
-        if (!read_number(optarg, PATIENCE_MAX_S, &number))
+        if (!read_any_number(optarg, PATIENCE_MAX_S, &number))
             return false;
         serve->limits.patience_s = (uint32_t)number;
         return true;

@@ -470,6 +470,14 @@ uint64_t stream_broken_since(struct stream *stream)
     return since;
 }
 
+size_t stream_kept(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    size_t kept = stream->kept;
+    pthread_mutex_unlock(&stream->lock);
+    return kept;
+}
+
 void stream_end(struct stream *stream, int error)
 {
     pthread_mutex_lock(&stream->lock);

@@ -70,6 +70,8 @@ void stream_interrupt(struct stream *stream);
 /** Since when there is no link that carries anything, as whoever sent last found; 0: there is. Any
  * thread. */
 uint64_t stream_broken_since(struct stream *stream);
+/** Bytes of memory that hold what the other side has not got yet. Any thread. */
+size_t stream_kept(struct stream *stream);
 /** Post a last message, without a body, and wait until all is given to the link; as far as that is
  * done by @deadline_ns, whoever has the locks. */
 void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns);
