@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -21,7 +22,8 @@
 #define PAUSE_MAX_NS (2 * NS_PER_S)
 /* A host that is there, and turned us away for so long, has no server any more. A tunnel or a
    forwarded port is back by then. */
-#define NOBODY_NS (5 * NS_PER_S)
+#define NOBODY_NS         (5 * NS_PER_S)
+#define SPARE_DESCRIPTORS 16
 /* Clocks of two hosts drift apart. */
 #define DRIFT_NS (10 * NS_PER_MS)
 
@@ -139,8 +141,8 @@ static int greet(struct client *client, struct link *link, uint64_t deadline_ns,
 
 /* ---- connections ---- */
 
-static int connect_to(struct client *client, const char *address, uint64_t deadline_ns,
-                      struct link **ret_link, uint64_t *ret_received)
+static int try_to_connect(struct client *client, const char *address, uint64_t deadline_ns,
+                          struct link **ret_link, uint64_t *ret_received)
 {
     const char *where = NULL;
     const struct link_kind *kind = link_kind_of(address, &where);
@@ -153,6 +155,40 @@ static int connect_to(struct client *client, const char *address, uint64_t deadl
         link->ops->destroy(link);
     else
         *ret_link = link;
+    return error;
+}
+
+/* A program may have taken every number that it may have for descriptors. For as long as a
+   connection is made, it may have some more, if they are allowed at all. */
+static bool allow_more_descriptors(struct rlimit *ret_more)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max - limit.rlim_cur < SPARE_DESCRIPTORS)
+        return false;
+    limit.rlim_cur += SPARE_DESCRIPTORS;
+    *ret_more = limit;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+static void allow_no_more_descriptors(const struct rlimit *more)
+{
+    struct rlimit limit;
+    /* Unless the program has changed it meanwhile. */
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur != more->rlim_cur)
+        return;
+    limit.rlim_cur -= SPARE_DESCRIPTORS;
+    (void)!setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int connect_to(struct client *client, const char *address, uint64_t deadline_ns,
+                      struct link **ret_link, uint64_t *ret_received)
+{
+    struct rlimit more;
+    int error = try_to_connect(client, address, deadline_ns, ret_link, ret_received);
+    if (error != -EMFILE || !allow_more_descriptors(&more))
+        return error;
+    error = try_to_connect(client, address, deadline_ns, ret_link, ret_received);
+    allow_no_more_descriptors(&more);
     return error;
 }
 

@@ -224,3 +224,23 @@ Test(frames, what_the_other_side_cannot_have_is_refused)
     link->ops->destroy(link);
     stream_finish(&sides[0].stream);
 }
+
+/* It says so in a frame. */
+Test(frames, what_was_never_sent_is_not_received)
+{
+    const uint64_t header[3] = {0, 0, 1};
+    struct iovec iov = {(void *)header, sizeof(header)};
+    struct stream stream;
+    struct message message;
+    struct link *other = NULL;
+    int ends[2];
+    cr_assert_eq(sizeof(header), HEADER);
+    cr_assert_eq(stream_init(&stream, 0), 0);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    cr_assert(stream_attach(&stream, cut_create(ends[0], SIZE_MAX), 0));
+    cr_assert_eq(link_unix_of(ends[1], &other), 0);
+    cr_assert_eq(other->ops->send(other, &iov, 1, clock_now_ns() + LIMIT_NS), 0);
+    cr_assert_eq(stream_receive(&stream, NS_PER_S, &message), -EPROTO);
+    other->ops->destroy(other);
+    stream_finish(&stream);
+}
