@@ -1,33 +1,26 @@
 /**
- * A network that cuts connections to a port of this machine, now and then, until it is ended.
+ * A network to a port of this machine that is late, or cuts connections, until it is ended.
  *
- *   bad_network PORT LEAST MOST [SEED]
+ *   bad_network PORT cut LEAST MOST [SEED]
+ *   bad_network PORT delay MICROSECONDS
  *
- * It prints the port that clients connect to. Each time, the connection that there is breaks after
+ * It prints the port that clients connect to. With `cut`, the connection that there is breaks after
  * LEAST to MOST bytes more, one way or the other, and a line says so when there is another.
  */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "state/base/clock.h"
 #include "tests/remote/proxy.h"
 
 #define LOOK_NS (5 * NS_PER_MS)
 
-int main(int argc, char **argv)
+static void cut(struct proxy *proxy, uint64_t least, uint64_t most, unsigned seed)
 {
-    if (argc < 4)
-        return 2;
-    unsigned seed = argc > 4 ? (unsigned)atoi(argv[4]) : 1;
-    uint64_t least = (uint64_t)atoll(argv[2]), most = (uint64_t)atoll(argv[3]);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    struct proxy *proxy = proxy_create((uint16_t)atoi(argv[1]));
-    if (!proxy || most < least)
-        return 1;
-    printf("%u\n", proxy_port(proxy));
-    fflush(stdout);
     for (;;) {
         unsigned connections = proxy_connections(proxy);
         uint64_t bytes = least + (uint64_t)rand_r(&seed) % (most - least + 1);
@@ -37,4 +30,23 @@ int main(int argc, char **argv)
         puts("another connection");
         fflush(stdout);
     }
+}
+
+int main(int argc, char **argv)
+{
+    bool cuts = argc > 4 && strcmp(argv[2], "cut") == 0;
+    if (!cuts && (argc != 4 || strcmp(argv[2], "delay") != 0))
+        return 2;
+    uint64_t number = (uint64_t)atoll(argv[3]), most = cuts ? (uint64_t)atoll(argv[4]) : 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct proxy *proxy = proxy_create((uint16_t)atoi(argv[1]));
+    if (!proxy || (cuts && most < number))
+        return 1;
+    printf("%u\n", proxy_port(proxy));
+    fflush(stdout);
+    if (cuts)
+        cut(proxy, number, most, argc > 5 ? (unsigned)atoi(argv[5]) : 1);
+    proxy_set_delay(proxy, number * 1000);
+    for (;;)
+        pause();
 }

@@ -24,7 +24,7 @@ def connect_badly(folder, server, env, limits):
     with socket.socket() as port:
         port.bind(("127.0.0.1", 0))
         number = port.getsockname()[1]
-    network = subprocess.Popen([os.environ["TEST_NETWORK"], str(number), *limits.split("-")],
+    network = subprocess.Popen([os.environ["TEST_NETWORK"], str(number), "cut", *limits.split("-")],
                                stdout=subprocess.PIPE, text=True)
     env.update(RESEAT_CREDENTIALS=f"{folder}/laptop.pem",
                RESEAT_SERVER=f"tcp:127.0.0.1:{network.stdout.readline().strip()}")
