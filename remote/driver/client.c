@@ -72,6 +72,12 @@ void client_flush(struct client *client)
         stream_flush(&client->stream);
 }
 
+void client_flush_soon(struct client *client)
+{
+    if (client_state(client) == CL_SUCCESS)
+        stream_flush_soon(&client->stream);
+}
+
 /* ---- calls ---- */
 
 static void call_finish(struct object *object)

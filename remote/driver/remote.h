@@ -73,6 +73,8 @@ MUST_CHECK int platform_init(struct platform *platform, struct client *client,
                              const struct inventory_entry *entries, size_t first, size_t count);
 /** Have what was posted sent, unless the session ended. */
 void client_flush(struct client *client);
+/** The same, for who goes on: with what is posted within the same moment. */
+void client_flush_soon(struct client *client);
 /** CL_DEVICE_NOT_AVAILABLE once the session ended, and in the child of a fork. */
 cl_int client_state(const struct client *client);
 /** The error of a post. */

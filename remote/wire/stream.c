@@ -13,7 +13,9 @@
 #define IN_SIZE      (2 * (sizeof(struct header) + FRAGMENT_MAX))
 #define IOV_MAX_USED 16
 #define BEAT_NS      NS_PER_S
-#define FLAG_MORE    1u /* Of a frame: the message goes on in the next one. */
+/* Each send costs as much as many small messages: those of one moment go together. */
+#define MOMENT_NS (NS_PER_MS / 10)
+#define FLAG_MORE 1u /* Of a frame: the message goes on in the next one. */
 /* Say that it was received after that many bytes: well within any window. */
 #define ACKNOWLEDGE_EACH (1u << 20)
 
@@ -85,6 +87,7 @@ static void send_posted(struct stream *stream)
         pthread_mutex_unlock(&stream->lock);
         int error = count ? link->ops->send(link, iov, count, UINT64_MAX) : 0;
         pthread_mutex_lock(&stream->lock);
+        stream->sent_ns = clock_now_ns();
         if (error) {
             break_link(stream);
             break;
@@ -94,7 +97,7 @@ static void send_posted(struct stream *stream)
             stream->unsent_at = end < last->used ? end : 0;
         }
     }
-    stream->sending = false;
+    stream->sending = stream->soon = false;
     trim(stream);
     pthread_cond_broadcast(&stream->changed);
 }
@@ -106,14 +109,33 @@ void stream_flush(struct stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
+void stream_flush_soon(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    /* Whoever sends does so until there is nothing left. */
+    if (!stream->sending && !stream->soon) {
+        if (clock_now_ns() - stream->sent_ns >= MOMENT_NS) {
+            send_posted(stream);
+        } else {
+            stream->soon = true;
+            pthread_cond_broadcast(&stream->changed);
+        }
+    }
+    pthread_mutex_unlock(&stream->lock);
+}
+
 static void *sender(void *data)
 {
     struct stream *stream = data;
     pthread_mutex_lock(&stream->lock);
     while (!stream->ended) {
-        bool ready = stream->link && !stream->broken && !stream->sending;
-        if (ready && (stream->unsent || stream->beat))
+        bool ready =
+            stream->link && !stream->broken && !stream->sending && (stream->unsent || stream->beat);
+        uint64_t moment = stream->soon ? stream->sent_ns + MOMENT_NS : 0;
+        if (ready && clock_now_ns() >= moment)
             send_posted(stream);
+        else if (ready)
+            (void)clock_wait(&stream->changed, &stream->lock, moment);
         else if (clock_wait(&stream->changed, &stream->lock, clock_now_ns() + BEAT_NS))
             stream->beat = true;
     }
@@ -193,6 +215,12 @@ int stream_post(struct stream *stream, unsigned type, const void *body, size_t s
         struct header header = {
             .size = some, .type = (uint16_t)type, .flags = left ? FLAG_MORE : 0};
         error = post_frame(stream, header, parts);
+        /* The first part of a long one can go while the rest is copied. */
+        if (error == 0 && left != 0) {
+            pthread_cond_broadcast(&stream->changed);
+            pthread_mutex_unlock(&stream->lock);
+            pthread_mutex_lock(&stream->lock);
+        }
     } while (error == 0 && left != 0);
     /* Half a message cannot be taken back. */
     if (error == -ENOMEM && left + FRAGMENT_MAX < size + tail_size)

@@ -34,6 +34,8 @@ struct stream {
     bool sending;       /**< Somebody sends, without the lock. */
     bool beat;          /**< Send a header alone, with what was received. */
     int ended;          /**< -errno, once nothing more is sent or received. */
+    bool soon;          /**< The thread is told to send what there is. */
+    uint64_t sent_ns;   /**< When something was last. */
     struct packet *first, *last, *unsent;
     size_t unsent_at; /**< In unsent. */
     uint64_t posted, acknowledged;
@@ -84,6 +86,10 @@ MUST_CHECK int stream_post(struct stream *stream, unsigned type, const void *bod
                            const void *tail, size_t tail_size);
 /** Send what was posted, unless somebody does. */
 void stream_flush(struct stream *stream);
+
+/** Have it sent soon: at once, unless something was a moment ago; then what is posted within that
+ * moment goes together. For whoever does not wait for it. */
+void stream_flush_soon(struct stream *stream);
 
 /** The next message. 0, -ETIMEDOUT (not even a sign of life for @silence_ns, unless 0), -EPROTO
  * (the other side is no stream), -ENOMEM, or the link's error: then it is to be detached. */
