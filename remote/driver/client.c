@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "remote/driver/connect.h"
+#include "remote/link/credentials.h"
 #include "remote/link/process.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
@@ -13,9 +14,8 @@
 
 /*
  * Sessions with the servers that RESEAT_SERVER names, separated by blanks; several addresses of one
- * server, by commas. Each platform of each
- * server is one here: a program may make a context of all devices of a platform, and devices of
- * different servers or drivers have none in common.
+ * server, by commas. Each platform of each server is one here: a program may make a context of all
+ * devices of a platform, and devices of different servers or drivers have none in common.
  */
 
 #define SERVER_ENV  "RESEAT_SERVER"
@@ -224,7 +224,7 @@ void client_refused(struct client *client, const struct msg_refused *message)
 static void *receive(void *data)
 {
     struct client *client = data;
-    struct message message;
+    struct message message = {0};
     int error;
     do {
         error = stream_receive(&client->stream, SILENCE_NS, &message);
@@ -317,12 +317,13 @@ static int wait_for_devices(struct client *client)
     return atomic_load(&client->told) ? 0 : error ? -ETIMEDOUT : -EPIPE;
 }
 
-static void add_server(const char *address)
+static void add_server(const char *address, uint32_t patience_s)
 {
     struct client *client = calloc(1, sizeof(*client));
     if (!client)
         return;
     client->address = address;
+    client->patience_s = patience_s;
     int error = start(client);
     if (error) {
         log_warn("no session with %s: %s", address, strerror(-error));
@@ -350,9 +351,13 @@ static void connect_all(void)
     char *copy = text ? strdup(text) : NULL, *rest = copy;
     if (!copy || callback_start() || fork_watch())
         return;
+    /* Later, another thread connects, and the program may change its environment. */
+    uint32_t patience_s = client_wanted_patience();
+    if (credentials_remember())
+        return;
     for (char *word = strsep(&rest, " "); word; word = strsep(&rest, " "))
         if (*word)
-            add_server(word);
+            add_server(word, patience_s);
 }
 
 cl_uint clients_platforms(struct platform ***ret_platforms)

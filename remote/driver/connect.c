@@ -27,8 +27,7 @@
 /* Clocks of two hosts drift apart. */
 #define DRIFT_NS (10 * NS_PER_MS)
 
-/* How long the program would wait for its session: 0 to PATIENCE_MAX_S. */
-static uint32_t wanted_patience(void)
+uint32_t client_wanted_patience(void)
 {
     const char *text = secure_getenv(PATIENCE_ENV);
     char *end = NULL;
@@ -86,7 +85,7 @@ static int send_hello(const struct client *client, struct link *link, uint64_t d
                                           .secret = client->secret,
                                           .secret_size = client->session ? WIRE_SECRET_SIZE : 0,
                                           .received = client->stream.received,
-                                          .patience_s = wanted_patience()});
+                                          .patience_s = client->patience_s});
     int error = greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline_ns);
     pack_finish(&pack);
     return error;
@@ -101,8 +100,8 @@ static int take_welcome(struct client *client, const struct msg_welcome *welcome
     if (welcome->session && welcome->secret_size != WIRE_SECRET_SIZE)
         return -EPROTO;
     client->session = welcome->session;
-    client->patience_s =
-        welcome->patience_s < PATIENCE_MAX_S ? welcome->patience_s : PATIENCE_MAX_S;
+    if (client->patience_s > welcome->patience_s)
+        client->patience_s = welcome->patience_s;
     if (welcome->session)
         memcpy(client->secret, welcome->secret, WIRE_SECRET_SIZE);
     return 0;
@@ -192,13 +191,20 @@ static int connect_to(struct client *client, const char *address, uint64_t deadl
     return error;
 }
 
-/* One address after the other. The error of the last one. */
+/* Nobody listens there. A name that is not found may be found later. */
+static bool is_refused(const char *address, int error)
+{
+    return error == -ECONNREFUSED ||
+           (error == -ENOENT && strncmp(address, "unix:", strlen("unix:")) == 0);
+}
+
+/* One address after the other. -ECONNREFUSED: nobody listens at any of them. */
 static int connect_to_any(struct client *client, uint64_t deadline_ns, struct link **ret_link,
                           uint64_t *ret_received)
 {
     char *copy = strdup(client->address), *rest = copy;
     unsigned left = 1;
-    int error = copy ? -EINVAL : -ENOMEM;
+    int error = copy ? -ECONNREFUSED : -ENOMEM;
     for (const char *at = client->address; (at = strchr(at, ',')); at++)
         left++;
     for (char *word = strsep(&rest, ","); word; word = strsep(&rest, ","), left--) {
@@ -206,9 +212,13 @@ static int connect_to_any(struct client *client, uint64_t deadline_ns, struct li
         uint64_t part = deadline_ns > now ? deadline_ns - now : 0;
         if (left > 1 && part > ADDRESS_NS)
             part = ADDRESS_NS;
-        error = connect_to(client, word, now + part, ret_link, ret_received);
-        if (error == 0 || error == -ESTALE)
+        int failed = connect_to(client, word, now + part, ret_link, ret_received);
+        if (failed == 0 || failed == -ESTALE) {
+            error = failed;
             break;
+        }
+        if (!is_refused(word, failed))
+            error = failed;
     }
     free(copy);
     return error;
@@ -232,7 +242,7 @@ static void pause_before_attempt(unsigned attempt)
 /* Is there nobody who could still have the session? */
 static bool is_nobody(int error, uint64_t *since_ns)
 {
-    if (error != -ECONNREFUSED && error != -ENOENT) {
+    if (error != -ECONNREFUSED) {
         *since_ns = 0;
         return false;
     }

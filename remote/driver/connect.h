@@ -3,6 +3,9 @@
 
 #include "remote/driver/remote.h"
 
+/** How many seconds the program would wait for its session, as the environment says. */
+uint32_t client_wanted_patience(void);
+
 /**
  * Connect to a client's server, and begin a session.
  *

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,7 +30,9 @@
 
 #define LISTEN_MAX  16
 #define DEVICES_MAX 64
-#define CLIENTS_MAX 65536
+/* That this process needs beside those of clients, listening, and libraries. */
+#define OTHER_DESCRIPTORS 64
+#define CLIENTS_MAX       65536
 /* Sessions wait so long for another link, and never longer than a week. */
 #define PATIENCE_S     60
 #define PATIENCE_MAX_S (7 * 24 * 3600)
@@ -45,6 +48,7 @@ struct serve {
     struct session_limits limits;
     struct clients clients;
     sigset_t signals, before;
+    struct rlimit descriptors; /* As it was. */
     /* What the command line says. */
     const char *memory;
     uint64_t clients_max;
@@ -245,6 +249,7 @@ static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int
     for (size_t i = 0; i <= serve->count; i++)
         close(serve->polls[i].fd);
     clients_close(&serve->clients);
+    (void)setrlimit(RLIMIT_NOFILE, &serve->descriptors);
     sigprocmask(SIG_SETMASK, &serve->before, NULL);
     session_run(serve->kinds[at], fd, channel, &serve->limits);
 }
@@ -328,6 +333,18 @@ static void serve_clients(struct serve *serve)
     }
 }
 
+/* Each client has a descriptor here. */
+static void allow_descriptors(struct serve *serve)
+{
+    rlim_t needed = serve->clients_max + CLIENTS_STRANGERS_MAX + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &serve->descriptors) || serve->descriptors.rlim_cur >= needed)
+        return;
+    struct rlimit limit = serve->descriptors;
+    limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
+    if (limit.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &limit))
+        log_warn("there may be fewer clients than %lu: ulimit -n is too low", serve->clients_max);
+}
+
 int main(int argc, char **argv)
 {
     struct serve serve = {.clients_max = 256, .limits.patience_s = PATIENCE_S};
@@ -338,6 +355,7 @@ int main(int argc, char **argv)
         return run_authority(&serve.authority);
     if (clients_init(&serve.clients, (unsigned)serve.clients_max) || open_authority(&serve))
         return 1;
+    allow_descriptors(&serve);
     sigemptyset(&serve.signals);
     sigaddset(&serve.signals, SIGCHLD);
     sigaddset(&serve.signals, SIGTERM);
