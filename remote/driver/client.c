@@ -4,16 +4,18 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "remote/driver/remote.h"
+#include "remote/driver/connect.h"
+#include "remote/link/credentials.h"
+#include "remote/link/process.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
 
 /*
- * Sessions with the servers that RESEAT_SERVER names, separated by blanks. Each platform of each
- * server is one here: a program may make a context of all devices of a platform, and devices of
- * different servers or drivers have none in common.
+ * Sessions with the servers that RESEAT_SERVER names, separated by blanks; several addresses of one
+ * server, by commas. Each platform of each server is one here: a program may make a context of all
+ * devices of a platform, and devices of different servers or drivers have none in common.
  */
 
 #define SERVER_ENV  "RESEAT_SERVER"
@@ -24,10 +26,14 @@
    signs of life. */
 #define CONNECT_NS (3 * NS_PER_S)
 #define DEVICES_NS (60 * NS_PER_S)
-/* It does so each second, whatever its devices do. */
+/* It does so each second, whatever its devices do. A link that does not is given up for another. */
 #define SILENCE_NS (10 * NS_PER_S)
 
+/* A program that ends waits so long until that is sent. */
+#define LEAVE_NS NS_PER_S
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct client *_Atomic clients; /* Those with a session, once it began. */
 static struct platform **all;
 static cl_uint all_count;
 /* In the child of a fork there is nobody who receives. */
@@ -64,6 +70,12 @@ void client_flush(struct client *client)
 {
     if (client_state(client) == CL_SUCCESS)
         stream_flush(&client->stream);
+}
+
+void client_flush_soon(struct client *client)
+{
+    if (client_state(client) == CL_SUCCESS)
+        stream_flush_soon(&client->stream);
 }
 
 /* ---- calls ---- */
@@ -160,10 +172,13 @@ static void client_end(struct client *client, int error)
 {
     if (atomic_exchange(&client->lost, true))
         return;
-    log_warn("the session with %s ended: %s", client->address, strerror(-error));
     stream_end(&client->stream, error);
-    handle_each(ID_CALL, call_lost, client);
-    events_lost(client);
+    /* A program that ends is not called back any more. */
+    if (!atomic_load(&client->leaving)) {
+        log_warn("the session with %s ended: %s", client->address, strerror(-error));
+        handle_each(ID_CALL, call_lost, client);
+        events_lost(client);
+    }
     pthread_mutex_lock(&client->lock);
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->lock);
@@ -209,74 +224,58 @@ void client_refused(struct client *client, const struct msg_refused *message)
 static void *receive(void *data)
 {
     struct client *client = data;
-    struct message message;
+    struct message message = {0};
     int error;
-    while ((error = stream_receive(&client->stream, SILENCE_NS, &message)) == 0) {
+    do {
+        error = stream_receive(&client->stream, SILENCE_NS, &message);
         struct unpack body = {message.body, message.body + message.size, false};
-        if (!client_dispatch(client, message.type, &body)) {
+        if (error == 0 && !client_dispatch(client, message.type, &body))
             error = -EPROTO;
-            break;
-        }
-    }
+        else if (error && error != -EPROTO && error != -ENOMEM)
+            error = client_reconnect(client);
+    } while (error == 0);
     client_end(client, error);
     return NULL;
 }
 
-/* Who we are, and whether both speak the same. */
-static int greet(struct client *client, struct link *link, uint64_t deadline)
-{
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct pack pack;
-    uint64_t asked = clock_now_ns();
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .features = WIRE_FEATURES});
-    int error = greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline);
-    pack_finish(&pack);
-    if (error == 0)
-        error = greeting_receive(link, buffer, deadline, &message);
-    if (error)
-        return error;
-    struct unpack body = {message.body, message.body + message.size, false};
-    struct msg_refused refused;
-    struct msg_welcome welcome;
-    if (message.type == MSG_REFUSED && unpack_refused(&body, &refused)) {
-        log_warn("%s refuses: %s", client->address, refused.reason);
-        return -ECONNREFUSED;
-    }
-    if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome) ||
-        welcome.version != WIRE_VERSION)
-        return -EPROTO;
-    uint64_t now = clock_now_ns();
-    client->ahead = (int64_t)(welcome.now_ns - (asked + (now - asked) / 2));
-    return 0;
-}
-
 static int start(struct client *client)
 {
-    const char *where = NULL;
-    const struct link_kind *kind = link_kind_of(client->address, &where);
-    uint64_t deadline = clock_now_ns() + CONNECT_NS;
     struct link *link = NULL;
-    int error = kind ? kind->connect(where, deadline, &link) : -EINVAL;
+    int error = client_connect(client, clock_now_ns() + CONNECT_NS, &link);
     if (error)
         return error;
-    error = greet(client, link, deadline);
-    if (error == 0)
-        error = stream_init(&client->stream, WINDOW);
+    error = stream_init(&client->stream, WINDOW);
     if (error) {
         link->ops->destroy(link);
         return error;
     }
     pthread_mutex_init(&client->lock, NULL);
     pthread_cond_init(&client->changed, NULL);
+    client->process = process_mark();
+    client->next = atomic_load(&clients);
+    atomic_store(&clients, client);
     if (!stream_attach(&client->stream, link, 0))
         error = -EPROTO;
     if (error == 0)
         error = thread_start("reseat-remote", 0, receive, client, &client->receiver);
-    if (error)
+    if (error) {
+        atomic_store(&clients, client->next);
         stream_finish(&client->stream);
+    }
     return error;
+}
+
+/* A server that is told needs not wait for a client that will not come back. Whoever has a lock now
+   may be the one that ends the program: nothing here waits for long. */
+__attribute__((destructor)) static void leave_all(void)
+{
+    uint64_t deadline = clock_now_ns() + LEAVE_NS;
+    for (struct client *client = atomic_load(&clients); client; client = client->next) {
+        if (client_state(client) || client->process != process_mark())
+            continue;
+        atomic_store(&client->leaving, true);
+        stream_leave(&client->stream, MSG_BYE, deadline);
+    }
 }
 
 /* ---- platforms ---- */
@@ -318,12 +317,13 @@ static int wait_for_devices(struct client *client)
     return atomic_load(&client->told) ? 0 : error ? -ETIMEDOUT : -EPIPE;
 }
 
-static void add_server(const char *address)
+static void add_server(const char *address, uint32_t patience_s)
 {
     struct client *client = calloc(1, sizeof(*client));
     if (!client)
         return;
     client->address = address;
+    client->patience_s = patience_s;
     int error = start(client);
     if (error) {
         log_warn("no session with %s: %s", address, strerror(-error));
@@ -351,9 +351,13 @@ static void connect_all(void)
     char *copy = text ? strdup(text) : NULL, *rest = copy;
     if (!copy || callback_start() || fork_watch())
         return;
+    /* Later, another thread connects, and the program may change its environment. */
+    uint32_t patience_s = client_wanted_patience();
+    if (credentials_remember())
+        return;
     for (char *word = strsep(&rest, " "); word; word = strsep(&rest, " "))
         if (*word)
-            add_server(word);
+            add_server(word, patience_s);
 }
 
 cl_uint clients_platforms(struct platform ***ret_platforms)

@@ -112,8 +112,9 @@ cl_int command_end(struct command *command, cl_int error)
         cl_int queued = CL_QUEUED;
         atomic_compare_exchange_strong(&event->status, &queued, CL_SUBMITTED);
     }
-    client_flush(queue->base.client);
-    if (command->blocking) {
+    if (!command->blocking) {
+        client_flush_soon(queue->base.client);
+    } else {
         cl_int status = event_await(event);
         cl_int failed = atomic_exchange(&queue->failed, CL_SUCCESS);
         if (status < 0)

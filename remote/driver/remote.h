@@ -46,14 +46,22 @@ struct device_object {
 /** A server that this process has a session with. */
 struct client {
     struct stream stream;
-    const char *address;
+    const char *address;    /**< Or several of the same server, separated by commas. */
+    struct client *next;    /**< Of all; set once. */
+    uint64_t process;       /**< Whose sessions it is: process_mark(). */
     pthread_mutex_t lock;   /**< Guards events, and the answers of calls. */
     pthread_cond_t changed; /**< One of them. */
     atomic_bool lost;       /**< The session ended. */
+    atomic_bool leaving;    /**< The program ends. */
     atomic_bool told;       /**< The devices are known. */
     pthread_t receiver;
     struct inventory inventory;
-    int64_t ahead; /**< Of the server's clock, in nanoseconds. */
+    /* By who connects, or the receiver: */
+    uint64_t session; /**< The session's number; 0: it ends with its link. */
+    unsigned char secret[WIRE_SECRET_SIZE];
+    uint32_t patience_s;
+    int64_t ahead;    /**< Of the server's clock, in nanoseconds, ... */
+    uint64_t roughly; /**< ...or so much more or less. */
     struct platform *platforms;
     cl_uint platform_count;
 };
@@ -65,6 +73,8 @@ MUST_CHECK int platform_init(struct platform *platform, struct client *client,
                              const struct inventory_entry *entries, size_t first, size_t count);
 /** Have what was posted sent, unless the session ended. */
 void client_flush(struct client *client);
+/** The same, for who goes on: with what is posted within the same moment. */
+void client_flush_soon(struct client *client);
 /** CL_DEVICE_NOT_AVAILABLE once the session ended, and in the child of a fork. */
 cl_int client_state(const struct client *client);
 /** The error of a post. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "remote/link/private_file.h"
@@ -133,19 +134,52 @@ static int find_only(const char *folder, char ret_path[PATH_MAX])
     return found == 0 ? -ENOENT : found > 1 ? -ENOTUNIQ : length >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
+/* What the environment said; NULL: it is asked each time. */
+static struct environment {
+    const char *named;
+    int error; /* Of `home`. */
+    char home[PATH_MAX];
+} * remembered;
+
+static void look(struct environment *environment)
+{
+    environment->named = secure_getenv("RESEAT_CREDENTIALS");
+    environment->error = folder_home("XDG_CONFIG_HOME", ".config", environment->home);
+}
+
+int credentials_remember(void)
+{
+    struct environment *environment = calloc(1, sizeof(*environment));
+
+    if (!environment)
+        return -ENOMEM;
+    look(environment);
+    if (environment->named && !(environment->named = strdup(environment->named))) {
+        free(environment);
+        return -ENOMEM;
+    }
+    remembered = environment;
+    return 0;
+}
+
 int credentials_find(const struct address *address, char ret_path[PATH_MAX])
 {
-    const char *named = secure_getenv("RESEAT_CREDENTIALS");
-    char home[PATH_MAX], folder[PATH_MAX];
+    struct environment environment;
+    char folder[PATH_MAX];
     int length;
+
+    if (remembered)
+        environment = *remembered;
+    else
+        look(&environment);
+    const char *named = environment.named, *home = environment.home;
 
     if (named && *named) {
         length = snprintf(ret_path, PATH_MAX, "%s", named);
         return named[0] != '/' ? -EINVAL : length >= PATH_MAX ? -ENAMETOOLONG : 0;
     }
-    int error = folder_home("XDG_CONFIG_HOME", ".config", home);
-    if (error)
-        return error;
+    if (environment.error)
+        return environment.error;
     if (snprintf(folder, sizeof(folder), "%s/servers", home) >= (int)sizeof(folder))
         return -ENAMETOOLONG;
     /* No host has a slash in it. */

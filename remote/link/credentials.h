@@ -41,6 +41,12 @@ MUST_CHECK int credentials_print(const struct credentials *credentials, char **r
 void credentials_finish(struct credentials *credentials);
 
 /**
+ * Look at the environment now, and not again: for a process whose other threads may change it while
+ * one of ours connects. Once, before credentials_find() is called. 0 or -ENOMEM.
+ */
+MUST_CHECK int credentials_remember(void);
+
+/**
  * Where a client's credentials for a server are: $RESEAT_CREDENTIALS, else in
  * $XDG_CONFIG_HOME/reseat/servers or ~/.config/reseat/servers: HOST.pem of tcp, vsock-CID.pem, else
  * the only file there is. Whom they are for is in the file: so one file will do for all addresses

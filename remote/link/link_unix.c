@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "agent/wire/access.h"
-#include "remote/link/link.h"
+#include "remote/link/link_unix.h"
 #include "state/base/clock.h"
 #include "state/base/folder.h"
 #include "state/base/owned.h"
@@ -204,8 +204,7 @@ static const struct link_ops unix_ops = {
     .take_descriptor = unix_take_descriptor,
 };
 
-/* Takes @fd in any case. */
-static int link_create(int fd, struct link **ret_link)
+int link_unix_of(int fd, struct link **ret_link)
 {
     struct ucred peer;
     socklen_t size = sizeof(peer);
@@ -233,7 +232,7 @@ static int unix_connect(const char *where, uint64_t deadline_ns, struct link **r
     for (;;) {
         int fd = agent_connect(where);
         if (fd >= 0)
-            return link_create(fd, ret_link);
+            return link_unix_of(fd, ret_link);
         if (fd != -EAGAIN)
             return fd;
         if (clock_now_ns() >= deadline_ns)
@@ -308,7 +307,7 @@ static int unix_admit(int fd, uint64_t deadline_ns, struct link **ret_link)
         close(fd);
         return -EPERM;
     }
-    return link_create(fd, ret_link);
+    return link_unix_of(fd, ret_link);
 }
 
 const struct link_kind link_unix = {

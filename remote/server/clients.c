@@ -4,20 +4,17 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "state/base/log.h"
+#include "remote/server/channel.h"
 
-struct question {
-    char name[LINK_PEER_MAX];
-    uint32_t sessions;
-};
+enum verdict { YES, FULL, TOO_MANY, NO_SUCH, BUSY };
 
 static const char *const refusals[] = {
-    NULL,
-    "the server has as many clients as it may have",
-    "its certificate has as many sessions as it may have at once",
+    [YES] = NULL,
+    [FULL] = "the server has as many clients as it may have",
+    [TOO_MANY] = "its certificate has as many sessions as it may have at once",
+    [NO_SUCH] = "there is no such session",
 };
 
 int clients_init(struct clients *clients, unsigned max)
@@ -27,28 +24,75 @@ int clients_init(struct clients *clients, unsigned max)
     return clients->places ? 0 : -ENOMEM;
 }
 
-bool clients_are_full(const struct clients *clients)
+/* ---- clients ---- */
+
+static bool are_full(const struct clients *clients)
 {
     return clients->count >= clients->max;
 }
 
-int clients_add(struct clients *clients, pid_t pid, const char *name)
+static void add(struct clients *clients, const struct stranger *stranger,
+                const struct client_question *question)
 {
-    if (clients_are_full(clients))
-        return -EBUSY;
     struct client_place *place = &clients->places[clients->count++];
-    place->pid = pid;
-    strcpy(place->name, name);
-    return 0;
+    *place = (struct client_place){
+        .pid = stranger->pid, .key = question->key, .channel = stranger->channel};
+    strcpy(place->name, question->name);
+}
+
+static void remove_place(struct clients *clients, struct client_place *place)
+{
+    close(place->channel);
+    /* Its link carries nothing any more, and it may wait for somebody who does not read. */
+    if (place->relay)
+        kill(place->relay, SIGKILL);
+    *place = clients->places[--clients->count];
+}
+
+/* In a time that does not say how much of them is the same. */
+static bool keys_are_same(const struct session_key *a, const struct session_key *b)
+{
+    uint64_t numbers = a->number ^ b->number;
+    unsigned char bytes[sizeof(numbers)], different = 0;
+    memcpy(bytes, &numbers, sizeof(bytes));
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        different |= bytes[i];
+    for (size_t i = 0; i < sizeof(a->secret); i++)
+        different |= a->secret[i] ^ b->secret[i];
+    /* The compiler must not know that one difference is enough. */
+    volatile unsigned char result = different;
+    return result == 0;
+}
+
+/* All are compared, whichever it is. */
+static struct client_place *find_session(struct clients *clients,
+                                         const struct client_question *question)
+{
+    struct client_place *found = NULL;
+    for (unsigned i = 0; i < clients->count; i++) {
+        struct client_place *place = &clients->places[i];
+        bool same = keys_are_same(&place->key, &question->key);
+        if (same && place->key.number && strcmp(place->name, question->name) == 0)
+            found = place;
+    }
+    return found;
 }
 
 /* ---- at the door ---- */
 
-static void remove_stranger(struct clients *clients, struct stranger *stranger)
+static void close_channel(struct stranger *stranger)
 {
-    door_leave(&clients->door, stranger->id);
     if (stranger->channel >= 0)
         close(stranger->channel);
+    stranger->channel = -1;
+}
+
+static void remove_stranger(struct clients *clients, struct stranger *stranger)
+{
+    if (stranger->id)
+        door_leave(&clients->door, stranger->id);
+    else
+        clients->local_count--;
     *stranger = clients->strangers[--clients->stranger_count];
 }
 
@@ -60,6 +104,7 @@ int clients_enter(struct clients *clients, const struct sockaddr *from, uint64_t
     for (size_t i = 0; leaves && i < clients->stranger_count; i++)
         if (clients->strangers[i].id == leaves) {
             kill(clients->strangers[i].pid, SIGKILL);
+            close_channel(&clients->strangers[i]);
             remove_stranger(clients, &clients->strangers[i]);
             break;
         }
@@ -69,17 +114,26 @@ int clients_enter(struct clients *clients, const struct sockaddr *from, uint64_t
 void clients_forked(struct clients *clients, uint64_t id, pid_t pid, int channel)
 {
     if (pid < 0) {
-        door_leave(&clients->door, id);
+        if (id)
+            door_leave(&clients->door, id);
         if (channel >= 0)
             close(channel);
         return;
     }
-    /* The door has as many places as there are here. */
+    /* There is room: the door has as many places as are for those who come there. */
+    clients->local_count += id == 0;
     clients->strangers[clients->stranger_count++] = (struct stranger){pid, id, channel};
+}
+
+bool clients_have_room_for_local(const struct clients *clients)
+{
+    return clients->local_count < CLIENTS_LOCAL_MAX;
 }
 
 void clients_close(const struct clients *clients)
 {
+    for (unsigned i = 0; i < clients->count; i++)
+        close(clients->places[i].channel);
     for (size_t i = 0; i < clients->stranger_count; i++)
         if (clients->strangers[i].channel >= 0)
             close(clients->strangers[i].channel);
@@ -92,34 +146,63 @@ size_t clients_poll(const struct clients *clients, struct pollfd *ret_polls)
     return clients->stranger_count;
 }
 
-static unsigned decide(const struct clients *clients, const struct question *question)
+static enum verdict find_place(const struct clients *clients,
+                               const struct client_question *question)
 {
     uint32_t sessions = 0;
-    if (clients_are_full(clients))
-        return 1;
+    if (are_full(clients))
+        return FULL;
     for (unsigned i = 0; i < clients->count; i++)
         sessions += strcmp(clients->places[i].name, question->name) == 0;
-    return sessions >= question->sessions ? 2 : 0;
+    return sessions >= question->sessions ? TOO_MANY : YES;
+}
+
+/* Pass the link to its session, which the newest one is right for. */
+static enum verdict hand_over(struct clients *clients, const struct client_question *question,
+                              pid_t relay, int link)
+{
+    const struct client_handover handover = {question->received};
+    struct client_place *place = find_session(clients, question);
+    if (!place || link < 0)
+        return NO_SUCH;
+    /* A session that stands still takes some, and then no more. */
+    if (channel_send(place->channel, &handover, sizeof(handover), link))
+        return BUSY;
+    if (place->relay)
+        kill(place->relay, SIGKILL);
+    place->relay = relay;
+    return YES;
+}
+
+static bool is_whole(const struct client_question *question)
+{
+    return question->name[0] && memchr(question->name, '\0', sizeof(question->name));
 }
 
 static void answer(struct clients *clients, struct stranger *stranger)
 {
-    struct question question;
-    ssize_t size = recv(stranger->channel, &question, sizeof(question), MSG_DONTWAIT);
-    bool asks = size == (ssize_t)sizeof(question) && question.name[0] &&
-                memchr(question.name, '\0', sizeof(question.name));
-    unsigned char verdict = 0;
-    if (asks) {
-        verdict = (unsigned char)decide(clients, &question);
-        (void)!send(stranger->channel, &verdict, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    }
-    if (asks && !verdict && !clients_add(clients, stranger->pid, question.name)) {
+    struct client_question question;
+    int link = -1;
+    bool asks = channel_receive(stranger->channel, &question, sizeof(question), &link) == 0 &&
+                is_whole(&question);
+    enum verdict verdict = !asks            ? NO_SUCH
+                           : question.again ? hand_over(clients, &question, stranger->pid, link)
+                                            : find_place(clients, &question);
+    if (link >= 0)
+        close(link);
+    const unsigned char byte = (unsigned char)verdict;
+    bool told = asks && channel_send(stranger->channel, &byte, sizeof(byte), -1) == 0;
+    if (asks && verdict == YES && question.again) {
+        /* It carries the session's link now, if that needs a process. */
+        close_channel(stranger);
         remove_stranger(clients, stranger);
-        return;
+    } else if (told && verdict == YES) {
+        add(clients, stranger, &question);
+        remove_stranger(clients, stranger);
+    } else {
+        /* Refused, or gone: it has its place at the door until its process ended. */
+        close_channel(stranger);
     }
-    /* Refused, or gone: it has its place at the door until its process ended. */
-    close(stranger->channel);
-    stranger->channel = -1;
 }
 
 void clients_answer(struct clients *clients, const struct pollfd *polls, size_t count)
@@ -135,32 +218,39 @@ bool clients_ended(struct clients *clients, pid_t pid)
 {
     for (size_t i = 0; i < clients->stranger_count; i++)
         if (clients->strangers[i].pid == pid) {
+            close_channel(&clients->strangers[i]);
             remove_stranger(clients, &clients->strangers[i]);
             return true;
         }
-    for (unsigned i = 0; i < clients->count; i++)
-        if (clients->places[i].pid == pid) {
-            clients->places[i] = clients->places[--clients->count];
+    for (unsigned i = 0; i < clients->count; i++) {
+        struct client_place *place = &clients->places[i];
+        if (place->pid == pid) {
+            remove_place(clients, place);
             return true;
         }
+        if (place->relay == pid)
+            place->relay = 0;
+    }
     return false;
 }
 
-/* ---- in the session's process ---- */
+/* ---- in the process that asks ---- */
 
-int clients_ask(int channel, const char *name, uint32_t sessions, const char **ret_refusal)
+int clients_ask(int channel, const struct client_question *question, int passed,
+                uint64_t deadline_ns, const char **ret_refusal)
 {
-    struct question question = {.sessions = sessions};
     unsigned char verdict = 0;
-    ssize_t got;
-    strncpy(question.name, name, sizeof(question.name) - 1);
-    if (send(channel, &question, sizeof(question), MSG_NOSIGNAL) != (ssize_t)sizeof(question))
-        return -errno;
-    while ((got = recv(channel, &verdict, 1, 0)) < 0 && errno == EINTR)
-        ;
-    close(channel);
-    if (got != 1 || verdict >= ARRAY_SIZE(refusals))
-        return -EPIPE;
+    int error = channel_send(channel, question, sizeof(*question), passed);
+    if (error == 0)
+        error = channel_wait(channel, deadline_ns);
+    if (error == 0)
+        error = channel_receive(channel, &verdict, sizeof(verdict), NULL);
+    if (error)
+        return error;
+    if (verdict == BUSY)
+        return -EAGAIN;
+    if (verdict >= ARRAY_SIZE(refusals))
+        return -EPROTO;
     *ret_refusal = refusals[verdict];
     return 0;
 }

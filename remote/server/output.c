@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "remote/server/server.h"
+#include "state/base/clock.h"
 #include "state/base/thread.h"
 
 /*
@@ -12,6 +13,10 @@
  * a pipe, and what comes out of it goes to the client: at the latest before it is told that the
  * command has ended, so that it is in its place among what the program prints.
  */
+
+/* Bytes that the client has not got yet. */
+#define KEPT_MAX (16u << 20)
+#define LOOK_NS  (20 * NS_PER_MS)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* What is read is posted in that order. */
 static int output = -1;                                  /* The end that is read; never blocks. */
@@ -29,12 +34,17 @@ void server_print(struct server *server)
     pthread_mutex_unlock(&lock);
 }
 
-/* So that no kernel waits for somebody to read. */
+/* So that no kernel waits for somebody to read; but where what it printed is not read by the
+   client, it does. */
 static void *read_output(void *data)
 {
+    struct server *server = data;
     struct pollfd ready = {.fd = output, .events = POLLIN};
-    while (poll(&ready, 1, -1) >= 0 || errno == EINTR)
-        server_print(data);
+    while (poll(&ready, 1, -1) >= 0 || errno == EINTR) {
+        while (stream_kept(&server->stream) > KEPT_MAX)
+            clock_sleep(LOOK_NS);
+        server_print(server);
+    }
     return NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 #include "agent/wire/size.h"
 #include "remote/link/tls.h"
 #include "remote/server/authority.h"
+#include "remote/server/channel.h"
 #include "remote/server/clients.h"
 #include "remote/server/server.h"
 #include "state/base/clock.h"
@@ -28,18 +30,25 @@
 
 #define LISTEN_MAX  16
 #define DEVICES_MAX 64
-#define CLIENTS_MAX 65536
+/* That this process needs beside those of clients, listening, and libraries. */
+#define OTHER_DESCRIPTORS 64
+#define CLIENTS_MAX       65536
+/* Sessions wait so long for another link, and never longer than a week. */
+#define PATIENCE_S     60
+#define PATIENCE_MAX_S (7 * 24 * 3600)
 
 struct serve {
     const char *addresses[LISTEN_MAX];
     const struct link_kind *kinds[LISTEN_MAX];
     const char *where[LISTEN_MAX];
-    struct pollfd polls[LISTEN_MAX + 1 + DOOR_MAX]; /* Then signals, and who asks to come in. */
+    struct pollfd
+        polls[LISTEN_MAX + 1 + CLIENTS_STRANGERS_MAX]; /* Then signals, and who asks to come in. */
     size_t count;
     const char *devices[DEVICES_MAX];
     struct session_limits limits;
     struct clients clients;
     sigset_t signals, before;
+    struct rlimit descriptors; /* As it was. */
     /* What the command line says. */
     const char *memory;
     uint64_t clients_max;
@@ -49,7 +58,7 @@ struct serve {
 static int usage(void)
 {
     fprintf(stderr, "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
-                    "                    [--memory SIZE] [--clients NUMBER]\n"
+                    "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS]\n"
                     "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
                     "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
                     "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
@@ -61,6 +70,7 @@ static int usage(void)
 enum {
     LISTEN = 1,
     DEVICE,
+    PATIENCE,
     MEMORY,
     CLIENTS,
     CA,
@@ -80,6 +90,7 @@ static const struct option rows[] = {
     {"device", required_argument, NULL, DEVICE},
     {"memory", required_argument, NULL, MEMORY},
     {"clients", required_argument, NULL, CLIENTS},
+    {"patience", required_argument, NULL, PATIENCE},
     {"ca", required_argument, NULL, CA},
     {"init-ca", no_argument, NULL, INIT},
     {"name", required_argument, NULL, NAME},
@@ -93,14 +104,18 @@ static const struct option rows[] = {
     {NULL},
 };
 
-/* A number from 1 to @most. */
-static bool read_number(const char *text, uint64_t most, uint64_t *ret_number)
+/* A number from 0 to @most. */
+static bool read_any_number(const char *text, uint64_t most, uint64_t *ret_number)
 {
     char *end = NULL;
     errno = 0;
     *ret_number = strtoull(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *ret_number &&
-           *ret_number <= most;
+    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *ret_number <= most;
+}
+
+static bool read_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+    return read_any_number(text, most, ret_number) && *ret_number;
 }
 
 static bool take(struct serve *serve, int which)
@@ -111,6 +126,7 @@ static bool take(struct serve *serve, int which)
         [ISSUE] = &authority->issue,     [OUT] = &authority->out, [REVOKE] = &authority->revoke,
         [DEVICES] = &authority->devices,
     };
+    uint64_t number = 0;
     switch (which) {
     case LISTEN:
         if (serve->count == LISTEN_MAX)
@@ -124,6 +140,11 @@ static bool take(struct serve *serve, int which)
         return true;
     case CLIENTS:
         return read_number(optarg, CLIENTS_MAX, &serve->clients_max);
+    case PATIENCE:
+        if (!read_any_number(optarg, PATIENCE_MAX_S, &number))
+            return false;
+        serve->limits.patience_s = (uint32_t)number;
+        return true;
     case SESSIONS:
         return read_number(optarg, AUTHORITY_SESSIONS_MAX, &authority->sessions);
     case DAYS:
@@ -217,7 +238,7 @@ static void unlisten_all(const struct serve *serve)
     }
 }
 
-static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int doorkeeper,
+static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int channel,
                                      pid_t parent)
 {
     /* A server that is gone keeps no devices. */
@@ -228,40 +249,22 @@ static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int
     for (size_t i = 0; i <= serve->count; i++)
         close(serve->polls[i].fd);
     clients_close(&serve->clients);
+    (void)setrlimit(RLIMIT_NOFILE, &serve->descriptors);
     sigprocmask(SIG_SETMASK, &serve->before, NULL);
-    session_run(serve->kinds[at], fd, doorkeeper, &serve->limits);
+    session_run(serve->kinds[at], fd, channel, &serve->limits);
 }
 
-/* Who is of this user already. */
-static void take_client(struct serve *serve, size_t at, int fd)
-{
-    if (clients_are_full(&serve->clients)) {
-        log_warn("a client was turned away: there are %u", serve->clients.count);
-        return;
-    }
-    pid_t parent = getpid();
-    pid_t child = fork();
-    if (child == 0)
-        become_session(serve, at, fd, -1, parent);
-    if (child < 0 || clients_add(&serve->clients, child, ""))
-        log_warn("a client was turned away: %m");
-}
-
-/* Who has to show a certificate first. */
-static void take_stranger(struct serve *serve, size_t at, int fd, const struct sockaddr *from)
+/* A process that finds out who it is. @id: at the door; 0: who is of this user already. */
+static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
 {
     int channel[2];
-    uint64_t id = 0;
-    if (clients_enter(&serve->clients, from, clock_now_ns(), &id)) {
-        log_warn("a stranger was turned away: there are too many at the door");
-        return;
-    }
-    pid_t parent = getpid();
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel)) {
-        log_warn("a stranger was turned away: %m");
+    int error = channel_make(channel);
+    if (error) {
+        log_warn("a stranger was turned away: %s", strerror(-error));
         clients_forked(&serve->clients, id, -1, -1);
         return;
     }
+    pid_t parent = getpid();
     pid_t child = fork();
     if (child == 0) {
         close(channel[0]);
@@ -283,10 +286,11 @@ static void take_connection(struct serve *serve, size_t at)
     int fd = accept4(serve->polls[at].fd, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
-    if (serve->kinds[at]->anyone)
-        take_stranger(serve, at, fd, &from.any);
+    uint64_t id = 0;
+    if (serve->kinds[at]->anyone && clients_enter(&serve->clients, &from.any, clock_now_ns(), &id))
+        log_warn("a stranger was turned away: there are too many at the door");
     else
-        take_client(serve, at, fd);
+        take_stranger(serve, at, fd, id);
     close(fd);
 }
 
@@ -304,6 +308,10 @@ static void serve_clients(struct serve *serve)
     struct pollfd *asking = &serve->polls[serve->count + 1];
     for (;;) {
         size_t count = clients_poll(&serve->clients, asking);
+        /* Those who find no room wait in the kernel. */
+        bool room = clients_have_room_for_local(&serve->clients);
+        for (size_t i = 0; i < serve->count; i++)
+            serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
         if (poll(serve->polls, serve->count + 1 + count, -1) < 0) {
             if (errno != EINTR)
                 return;
@@ -312,7 +320,7 @@ static void serve_clients(struct serve *serve)
         /* Nobody comes or goes between poll() and this. */
         clients_answer(&serve->clients, asking, count);
         for (size_t i = 0; i < serve->count; i++)
-            if (serve->polls[i].revents)
+            if (serve->polls[i].revents & serve->polls[i].events)
                 take_connection(serve, i);
         if (serve->polls[serve->count].revents) {
             struct signalfd_siginfo info;
@@ -325,9 +333,21 @@ static void serve_clients(struct serve *serve)
     }
 }
 
+/* Each client has a descriptor here. */
+static void allow_descriptors(struct serve *serve)
+{
+    rlim_t needed = serve->clients_max + CLIENTS_STRANGERS_MAX + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &serve->descriptors) || serve->descriptors.rlim_cur >= needed)
+        return;
+    struct rlimit limit = serve->descriptors;
+    limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
+    if (limit.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &limit))
+        log_warn("there may be fewer clients than %lu: ulimit -n is too low", serve->clients_max);
+}
+
 int main(int argc, char **argv)
 {
-    struct serve serve = {.clients_max = 256};
+    struct serve serve = {.clients_max = 256, .limits.patience_s = PATIENCE_S};
     serve.limits.devices = serve.devices;
     if (!read_arguments(argc, argv, &serve))
         return usage();
@@ -335,6 +355,7 @@ int main(int argc, char **argv)
         return run_authority(&serve.authority);
     if (clients_init(&serve.clients, (unsigned)serve.clients_max) || open_authority(&serve))
         return 1;
+    allow_descriptors(&serve);
     sigemptyset(&serve.signals);
     sigaddset(&serve.signals, SIGCHLD);
     sigaddset(&serve.signals, SIGTERM);

@@ -84,13 +84,15 @@ struct session_limits {
     uint64_t memory;            /**< Bytes of its address space; 0: no limit. */
     const char *const *devices; /**< Names of those offered, or NULL: all. */
     size_t device_count;
+    uint32_t patience_s; /**< A session waits no longer for another link. */
 };
 /**
- * A client's session over a link, from its greeting to its end. Never returns.
+ * A connection, from its greeting to the end of its session, or of its part in another's. Never
+ * returns.
  *
- * @doorkeeper  Where clients_ask() asks; -1: who connects is the server's own user.
+ * @channel  Where clients_ask() asks.
  */
-_Noreturn void session_run(const struct link_kind *kind, int fd, int doorkeeper,
+_Noreturn void session_run(const struct link_kind *kind, int fd, int channel,
                            const struct session_limits *limits);
 
 #endif

@@ -8,132 +8,12 @@
 #include <unistd.h>
 
 #include "agent/wire/inventory.h"
-#include "remote/link/tls.h"
-#include "remote/server/clients.h"
+#include "remote/server/greeting.h"
+#include "remote/server/resume.h"
 #include "remote/server/server.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/text.h"
-
-#define GREETING_NS (10 * NS_PER_S)
-
-/* ---- objects ---- */
-
-void server_wrong(struct server *server, const char *why)
-{
-    if (!server->wrong)
-        server->wrong = why;
-}
-
-struct entry *server_find(struct server *server, uint64_t id)
-{
-    struct table *table = &server->tables[id_type(id)];
-    if (id_place(id) >= table->room || table->entries[id_place(id)].id != id) {
-        server_wrong(server, "it names an object that it does not have");
-        return NULL;
-    }
-    return &table->entries[id_place(id)];
-}
-
-static bool table_grow(struct table *table, uint32_t place)
-{
-    uint32_t room = table->room ? table->room : 64;
-    while (room <= place)
-        room *= 2; /* Within WIRE_OBJECTS_MAX, a power of two, as places are. */
-    struct entry *entries = calloc(room, sizeof(*entries));
-    if (!entries)
-        return false;
-    if (table->room)
-        memcpy(entries, table->entries, table->room * sizeof(*entries));
-    free(table->entries);
-    table->entries = entries;
-    table->room = room;
-    return true;
-}
-
-struct entry *server_add(struct server *server, uint64_t id)
-{
-    struct table *table = &server->tables[id_type(id)];
-    if (id_place(id) >= table->room && !table_grow(table, id_place(id))) {
-        server_wrong(server, "there is no memory for its objects");
-        return NULL;
-    }
-    struct entry *entry = &table->entries[id_place(id)];
-    if (entry->id) {
-        server_wrong(server, "it uses a place twice");
-        return NULL;
-    }
-    *entry = (struct entry){.id = id};
-    return entry;
-}
-
-void **server_find_all(struct server *server, const void *ids, uint32_t count, cl_int *ret_error)
-{
-    void **reals = count ? calloc(count, sizeof(*reals)) : NULL;
-    if (count && !reals) {
-        *ret_error = CL_OUT_OF_HOST_MEMORY;
-        return NULL;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        const struct entry *entry = server_find(server, id_at(ids, i));
-        if (!entry || !entry->real) {
-            *ret_error = entry ? entry->error : CL_INVALID_VALUE;
-            free(reals);
-            return NULL;
-        }
-        reals[i] = entry->real;
-    }
-    return reals;
-}
-
-void server_reply(struct server *server, uint64_t call, cl_int error, const void *content,
-                  size_t size)
-{
-    /* A session that ended needs no answer. */
-    (void)!post_reply(&server->stream, &(struct msg_reply){.call = call,
-                                                           .error = error,
-                                                           .content = content,
-                                                           .content_size = content ? size : 0});
-}
-
-void server_release(struct server *server, const struct msg_release *message)
-{
-    struct entry *entry = server_find(server, message->object);
-    if (!entry)
-        return;
-    const struct entry old = *entry;
-    *entry = (struct entry){0};
-    if (!old.real)
-        return;
-    switch (id_type(message->object)) {
-    case ID_CONTEXT:
-        old.cl->clReleaseContext(old.real);
-        break;
-    case ID_QUEUE:
-        old.cl->clReleaseCommandQueue(old.real);
-        break;
-    case ID_MEMORY:
-        old.cl->clReleaseMemObject(old.real);
-        break;
-    case ID_SAMPLER:
-        old.cl->clReleaseSampler(old.real);
-        break;
-    case ID_PROGRAM:
-        old.cl->clReleaseProgram(old.real);
-        break;
-    case ID_KERNEL:
-        old.cl->clReleaseKernel(old.real);
-        break;
-    case ID_EVENT:
-        old.cl->clReleaseEvent(old.real);
-        break;
-    default:
-        *entry = old;
-        server_wrong(server, "it releases what it cannot");
-    }
-}
-
-/* ---- the session ---- */
 
 /* What a grant calls the devices of a machine: by their kind, in the order of the drivers' lists,
    whether or not they are offered. */
@@ -210,59 +90,18 @@ static int tell_devices(struct server *server)
     return error;
 }
 
-static void refuse(struct link *link, const char *reason)
-{
-    struct pack pack;
-    pack_init(&pack);
-    pack_refused(&pack, &(struct msg_refused){.reason = reason});
-    (void)!greeting_send(link, MSG_REFUSED, pack.bytes, pack.used, clock_now_ns() + NS_PER_S);
-    pack_finish(&pack);
-    log_warn("%s refused: %s", link->peer, reason);
-}
-
-/* Who comes, and whether both speak the same. */
-static int greet(struct link *link, const char *refusal, struct msg_hello *ret_hello)
-{
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    uint64_t deadline = clock_now_ns() + GREETING_NS;
-    int error = greeting_receive(link, buffer, deadline, &message);
-    if (error)
-        return error;
-    struct unpack body = {message.body, message.body + message.size, false};
-    if (message.type != MSG_HELLO || !unpack_hello(&body, ret_hello)) {
-        refuse(link, "this is a device server of reseat's, and that was no hello");
-        return -EPROTO;
-    }
-    if (ret_hello->version != WIRE_VERSION) {
-        char reason[128];
-        snprintf(reason, sizeof(reason), "the server speaks version %d and the client %u",
-                 WIRE_VERSION, ret_hello->version);
-        refuse(link, reason);
-        return -EPROTONOSUPPORT;
-    }
-    if (refusal) {
-        refuse(link, refusal);
-        return -EACCES;
-    }
-    if (ret_hello->session) {
-        refuse(link, "there is no such session");
-        return -ENOENT;
-    }
-    struct pack pack;
-    pack_init(&pack);
-    pack_welcome(&pack, &(struct msg_welcome){.version = WIRE_VERSION,
-                                              .features = WIRE_FEATURES,
-                                              .now_ns = clock_now_ns()});
-    error = greeting_send(link, MSG_WELCOME, pack.bytes, pack.used, deadline);
-    pack_finish(&pack);
-    return error;
-}
-
+/* Until its client ends it, breaks the rules, or does not come back. */
 static void serve(struct server *server)
 {
     struct message message;
-    while (!server->wrong && stream_receive(&server->stream, 0, &message) == 0) {
+    while (!server->wrong) {
+        int error = stream_receive(&server->stream, 0, &message);
+        if (error == -EPROTO || error == -ENOMEM)
+            server_wrong(server, error == -EPROTO ? "it sends no frames" : "there is no memory");
+        else if (error && resume_session(server))
+            return;
+        if (error)
+            continue;
         struct unpack body = {message.body, message.body + message.size, false};
         if (message.type == MSG_BYE)
             return;
@@ -295,54 +134,49 @@ static int give_up_rights(const struct session_limits *limits)
     return 0;
 }
 
-void session_run(const struct link_kind *kind, int fd, int doorkeeper,
+static int start(struct server *server, const struct guest *guest, int channel,
+                 const struct session_limits *limits)
+{
+    server->memory = guest->grant.memory;
+    int error = stream_init(&server->stream, 0);
+    if (error == 0 && !stream_attach(&server->stream, guest->link, 0))
+        error = -EPROTO;
+    if (error == 0)
+        error = resume_watch(server, guest, channel);
+    if (error == 0)
+        error = server_catch_output(server);
+    if (error == 0)
+        error = server_watch_commands();
+    if (error == 0)
+        error = open_devices(server, limits, &guest->grant);
+    return error ? error : tell_devices(server);
+}
+
+void session_run(const struct link_kind *kind, int fd, int channel,
                  const struct session_limits *limits)
 {
     static struct server server;
-    struct link *link = NULL;
-    struct msg_hello hello;
-    struct grant grant = GRANT_ALL;
-    const char *refusal = NULL;
+    static struct guest guest;
     /* The driver in front of servers may be among those here: it must not lead back to this one. */
     unsetenv("RESEAT_SERVER");
     int error = give_up_rights(limits);
     if (error == 0)
-        error = kind->admit(fd, clock_now_ns() + GREETING_NS, &link);
-    tls_server_close();
-    if (error == 0 && kind->anyone)
-        error = tls_grant(link, &grant);
-    if (error == 0 && kind->anyone)
-        error = clients_ask(doorkeeper, link->peer, grant.sessions, &refusal);
+        error = greeting_receive_guest(kind, fd, channel, limits->patience_s, &guest);
     if (error) {
         log_warn("a client was not admitted: %s", strerror(-error));
         _exit(1);
     }
-    char peer[LINK_PEER_MAX];
-    snprintf(peer, sizeof(peer), "%s", link->peer);
-    server.memory = grant.memory;
-    error = greet(link, refusal, &hello);
-    if (error == 0)
-        error = stream_init(&server.stream, 0);
-    if (error == 0 && !stream_attach(&server.stream, link, 0))
-        error = -EPROTO;
-    if (error == 0)
-        error = server_catch_output(&server);
-    if (error == 0)
-        error = server_watch_commands();
-    if (error == 0)
-        error = open_devices(&server, limits, &grant);
-    if (error == 0)
-        error = tell_devices(&server);
+    error = start(&server, &guest, channel, limits);
     if (error) {
-        log_warn("%s has no session: %s", peer, strerror(-error));
+        log_warn("%s has no session: %s", guest.peer, strerror(-error));
         _exit(1);
     }
-    log_info("%s has a session with %zu devices", peer, server.device_count);
+    log_info("%s has a session with %zu devices", guest.peer, server.device_count);
     serve(&server);
     if (server.wrong)
-        log_warn("the session of %s was ended: %s", peer, server.wrong);
+        log_warn("the session of %s was ended: %s", guest.peer, server.wrong);
     else
-        log_info("the session of %s ended", peer);
+        log_info("the session of %s ended", guest.peer);
     /* The drivers' handlers of exit() are one more chance to hang; the system returns all they
        have. */
     _exit(server.wrong ? 3 : 0);

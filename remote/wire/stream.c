@@ -13,7 +13,9 @@
 #define IN_SIZE      (2 * (sizeof(struct header) + FRAGMENT_MAX))
 #define IOV_MAX_USED 16
 #define BEAT_NS      NS_PER_S
-#define FLAG_MORE    1u /* Of a frame: the message goes on in the next one. */
+/* Each send costs as much as many small messages: those of one moment go together. */
+#define MOMENT_NS (NS_PER_MS / 10)
+#define FLAG_MORE 1u /* Of a frame: the message goes on in the next one. */
 /* Say that it was received after that many bytes: well within any window. */
 #define ACKNOWLEDGE_EACH (1u << 20)
 
@@ -49,6 +51,16 @@ static void trim(struct stream *stream)
     }
 }
 
+/* Under the lock. The receiver sees to it. */
+static void break_link(struct stream *stream)
+{
+    if (!stream->broken)
+        stream->broken_ns = clock_now_ns();
+    stream->broken = true;
+    if (stream->link)
+        stream->link->ops->shut_down(stream->link);
+}
+
 /* Under the lock, which is let go meanwhile. Only one at a time: it sends for all. */
 static void send_posted(struct stream *stream)
 {
@@ -75,9 +87,9 @@ static void send_posted(struct stream *stream)
         pthread_mutex_unlock(&stream->lock);
         int error = count ? link->ops->send(link, iov, count, UINT64_MAX) : 0;
         pthread_mutex_lock(&stream->lock);
+        stream->sent_ns = clock_now_ns();
         if (error) {
-            stream->broken = true;
-            link->ops->shut_down(link); /* The receiver sees to it. */
+            break_link(stream);
             break;
         }
         if (last) {
@@ -85,7 +97,7 @@ static void send_posted(struct stream *stream)
             stream->unsent_at = end < last->used ? end : 0;
         }
     }
-    stream->sending = false;
+    stream->sending = stream->soon = false;
     trim(stream);
     pthread_cond_broadcast(&stream->changed);
 }
@@ -97,14 +109,33 @@ void stream_flush(struct stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
+void stream_flush_soon(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    /* Whoever sends does so until there is nothing left. */
+    if (!stream->sending && !stream->soon) {
+        if (clock_now_ns() - stream->sent_ns >= MOMENT_NS) {
+            send_posted(stream);
+        } else {
+            stream->soon = true;
+            pthread_cond_broadcast(&stream->changed);
+        }
+    }
+    pthread_mutex_unlock(&stream->lock);
+}
+
 static void *sender(void *data)
 {
     struct stream *stream = data;
     pthread_mutex_lock(&stream->lock);
     while (!stream->ended) {
-        bool ready = stream->link && !stream->broken && !stream->sending;
-        if (ready && (stream->unsent || stream->beat))
+        bool ready =
+            stream->link && !stream->broken && !stream->sending && (stream->unsent || stream->beat);
+        uint64_t moment = stream->soon ? stream->sent_ns + MOMENT_NS : 0;
+        if (ready && clock_now_ns() >= moment)
             send_posted(stream);
+        else if (ready)
+            (void)clock_wait(&stream->changed, &stream->lock, moment);
         else if (clock_wait(&stream->changed, &stream->lock, clock_now_ns() + BEAT_NS))
             stream->beat = true;
     }
@@ -184,6 +215,12 @@ int stream_post(struct stream *stream, unsigned type, const void *body, size_t s
         struct header header = {
             .size = some, .type = (uint16_t)type, .flags = left ? FLAG_MORE : 0};
         error = post_frame(stream, header, parts);
+        /* The first part of a long one can go while the rest is copied. */
+        if (error == 0 && left != 0) {
+            pthread_cond_broadcast(&stream->changed);
+            pthread_mutex_unlock(&stream->lock);
+            pthread_mutex_lock(&stream->lock);
+        }
     } while (error == 0 && left != 0);
     /* Half a message cannot be taken back. */
     if (error == -ENOMEM && left + FRAGMENT_MAX < size + tail_size)
@@ -193,6 +230,33 @@ int stream_post(struct stream *stream, unsigned type, const void *body, size_t s
     pthread_mutex_unlock(&stream->lock);
     pthread_mutex_unlock(&stream->posting);
     return error;
+}
+
+/* Post a last frame, and wait until it is sent. Under both locks. */
+static void post_last(struct stream *stream, unsigned type, uint64_t deadline_ns)
+{
+    struct header header = {.type = (uint16_t)type};
+    struct iovec none[2] = {{0}};
+    stream->window = 0; /* It has room in any case. */
+    if (post_frame(stream, header, none))
+        return;
+    pthread_cond_broadcast(&stream->changed);
+    while (stream->link && !stream->broken && !stream->ended && (stream->unsent || stream->sending))
+        if (clock_wait(&stream->changed, &stream->lock, deadline_ns))
+            return;
+}
+
+void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns)
+{
+    const struct timespec deadline = clock_timespec(deadline_ns);
+    if (pthread_mutex_clocklock(&stream->posting, CLOCK_MONOTONIC, &deadline))
+        return;
+    if (pthread_mutex_clocklock(&stream->lock, CLOCK_MONOTONIC, &deadline) == 0) {
+        if (stream->link && !stream->broken)
+            post_last(stream, type, deadline_ns);
+        pthread_mutex_unlock(&stream->lock);
+    }
+    pthread_mutex_unlock(&stream->posting);
 }
 
 /* ---- receiving ---- */
@@ -398,6 +462,7 @@ bool stream_attach(struct stream *stream, struct link *link, uint64_t received)
         stream->in_at = stream->in_used = 0;
         stream->link = link;
         stream->broken = false;
+        stream->broken_ns = 0;
         pthread_cond_broadcast(&stream->changed);
     }
     pthread_mutex_unlock(&stream->lock);
@@ -408,15 +473,37 @@ void stream_detach(struct stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
     struct link *link = stream->link;
-    stream->broken = true;
-    if (link)
-        link->ops->shut_down(link);
+    break_link(stream);
     while (stream->sending)
         pthread_cond_wait(&stream->changed, &stream->lock);
     stream->link = NULL;
     pthread_mutex_unlock(&stream->lock);
     if (link)
         link->ops->destroy(link);
+}
+
+void stream_interrupt(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    if (stream->link)
+        break_link(stream);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+uint64_t stream_broken_since(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    uint64_t since = stream->broken_ns;
+    pthread_mutex_unlock(&stream->lock);
+    return since;
+}
+
+size_t stream_kept(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    size_t kept = stream->kept;
+    pthread_mutex_unlock(&stream->lock);
+    return kept;
 }
 
 void stream_end(struct stream *stream, int error)

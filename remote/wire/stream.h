@@ -28,11 +28,14 @@ struct stream {
     pthread_cond_t changed; /**< Something to send, room, another link, or the end. */
     pthread_t sender;
     /* Guarded by lock: */
-    struct link *link; /**< NULL: none now. */
-    bool broken;       /**< The link is, and nobody begins to send any more. */
-    bool sending;      /**< Somebody sends, without the lock. */
-    bool beat;         /**< Send a header alone, with what was received. */
-    int ended;         /**< -errno, once nothing more is sent or received. */
+    struct link *link;  /**< NULL: none now. */
+    bool broken;        /**< The link is, and nobody begins to send any more. */
+    uint64_t broken_ns; /**< Since when; 0: it is not. */
+    bool sending;       /**< Somebody sends, without the lock. */
+    bool beat;          /**< Send a header alone, with what was received. */
+    int ended;          /**< -errno, once nothing more is sent or received. */
+    bool soon;          /**< The thread is told to send what there is. */
+    uint64_t sent_ns;   /**< When something was last. */
     struct packet *first, *last, *unsent;
     size_t unsent_at; /**< In unsent. */
     uint64_t posted, acknowledged;
@@ -64,6 +67,16 @@ void stream_finish(struct stream *stream);
 MUST_CHECK bool stream_attach(struct stream *stream, struct link *link, uint64_t received);
 /** Give the link up. By the receiver. */
 void stream_detach(struct stream *stream);
+/** Have the receiver find its link broken, if it has one. Any thread. */
+void stream_interrupt(struct stream *stream);
+/** Since when there is no link that carries anything, as whoever sent last found; 0: there is. Any
+ * thread. */
+uint64_t stream_broken_since(struct stream *stream);
+/** Bytes of memory that hold what the other side has not got yet. Any thread. */
+size_t stream_kept(struct stream *stream);
+/** Post a last message, without a body, and wait until all is given to the link; as far as that is
+ * done by @deadline_ns, whoever has the locks. */
+void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns);
 /** Nothing more is sent or received; all that wait return. Any thread, the first @error stays. */
 void stream_end(struct stream *stream, int error);
 
@@ -73,6 +86,10 @@ MUST_CHECK int stream_post(struct stream *stream, unsigned type, const void *bod
                            const void *tail, size_t tail_size);
 /** Send what was posted, unless somebody does. */
 void stream_flush(struct stream *stream);
+
+/** Have it sent soon: at once, unless something was a moment ago; then what is posted within that
+ * moment goes together. For whoever does not wait for it. */
+void stream_flush_soon(struct stream *stream);
 
 /** The next message. 0, -ETIMEDOUT (not even a sign of life for @silence_ns, unless 0), -EPROTO
  * (the other side is no stream), -ENOMEM, or the link's error: then it is to be detached. */

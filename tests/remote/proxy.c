@@ -47,6 +47,7 @@ struct proxy {
     pthread_t thread;
     atomic_ushort server_port;
     _Atomic uint64_t delay_ns, rate, cut_after[PROXY_WAYS], bytes[PROXY_WAYS];
+    _Atomic uint64_t cut_at[PROXY_WAYS]; /* of `bytes`, once */
     atomic_bool stalled, refusing, cut, stop;
     atomic_uint connections;
     struct pair *pairs[PAIRS_MAX]; /* the thread's */
@@ -168,6 +169,15 @@ static bool pass(struct proxy *proxy, struct way *way, enum proxy_way which, uin
     struct chunk *chunk = way->first;
     uint64_t rate = atomic_load(&proxy->rate), limit = atomic_load(&proxy->cut_after[which]);
 
+    uint64_t at = atomic_load(&proxy->cut_at[which]), bytes = atomic_load(&proxy->bytes[which]);
+
+    if (bytes >= at) {
+        atomic_store(&proxy->cut_at[which], UINT64_MAX);
+        return false;
+    }
+    /* Both count what goes on, and the nearer one ends it. */
+    if (at - bytes < limit - way->passed)
+        limit = way->passed + (at - bytes);
     if (way->passed >= limit)
         return false;
     if (!chunk || chunk->due_ns > now || (rate && way->free_ns > now))
@@ -185,6 +195,8 @@ static bool pass(struct proxy *proxy, struct way *way, enum proxy_way which, uin
     if (rate)
         way->free_ns =
             (way->free_ns > now ? way->free_ns : now) + (uint64_t)count * NS_PER_S / rate;
+    if (bytes + (uint64_t)count == at)
+        atomic_store(&proxy->cut_at[which], UINT64_MAX);
     if (chunk->at == chunk->size) {
         way->first = chunk->next;
         way->last = way->first ? way->last : NULL;
@@ -305,6 +317,8 @@ struct proxy *proxy_create(uint16_t server_port)
     atomic_init(&proxy->server_port, server_port);
     atomic_init(&proxy->cut_after[PROXY_UP], UINT64_MAX);
     atomic_init(&proxy->cut_after[PROXY_DOWN], UINT64_MAX);
+    atomic_init(&proxy->cut_at[PROXY_UP], UINT64_MAX);
+    atomic_init(&proxy->cut_at[PROXY_DOWN], UINT64_MAX);
     proxy->listener = listen_any(&proxy->port);
     if (proxy->listener >= 0 && pipe2(proxy->wake, O_CLOEXEC | O_NONBLOCK) == 0) {
         if (pthread_create(&proxy->thread, NULL, run, proxy) == 0)
@@ -355,6 +369,11 @@ void proxy_set_rate(struct proxy *proxy, uint64_t bytes)
 void proxy_cut_after(struct proxy *proxy, enum proxy_way way, uint64_t bytes)
 {
     atomic_store(&proxy->cut_after[way], bytes);
+}
+
+void proxy_cut_in(struct proxy *proxy, enum proxy_way way, uint64_t bytes)
+{
+    atomic_store(&proxy->cut_at[way], atomic_load(&proxy->bytes[way]) + bytes);
 }
 
 void proxy_cut(struct proxy *proxy)

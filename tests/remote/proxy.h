@@ -30,6 +30,8 @@ void proxy_set_rate(struct proxy *proxy, uint64_t bytes);
 /** Every connection is cut, both ways, when so many of its bytes went that way; UINT64_MAX: none.
  */
 void proxy_cut_after(struct proxy *proxy, enum proxy_way way, uint64_t bytes);
+/** The connection is cut, both ways, when so many bytes more went that way; none after it. */
+void proxy_cut_in(struct proxy *proxy, enum proxy_way way, uint64_t bytes);
 /** Cut all connections now. New ones are taken. */
 void proxy_cut(struct proxy *proxy);
 /** A network that lost somebody: nothing goes on, and nobody is told. */

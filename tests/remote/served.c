@@ -35,7 +35,8 @@ static void become(const struct served *served, const char *const *options, int 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(output, STDOUT_FILENO);
     dup2(served->log, STDERR_FILENO);
-    setenv("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd", 1);
+    const char *vendors = getenv("TEST_VENDORS");
+    setenv("OCL_ICD_VENDORS", vendors ? vendors : "/etc/OpenCL/vendors/pocl.icd", 1);
     setenv("POCL_DEVICES", "basic pthread", 1);
     setenv("RESEAT_LOG", "warn", 1);
     execv(getenv("TEST_SERVE"), (char *const *)words);
@@ -140,17 +141,23 @@ bool served_wrote(const struct served *served, const char *text)
     return wrote;
 }
 
-pid_t served_session(const struct served *served)
+unsigned served_children(const struct served *served, pid_t *ret_pids, unsigned max)
 {
     char path[64];
-    int pid = 0;
+    unsigned count = 0;
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", served->pid, served->pid);
     FILE *file = fopen(path, "re");
     cr_assert(file);
-    if (fscanf(file, "%d", &pid) != 1)
-        pid = 0;
+    while (count < max && fscanf(file, "%d", &ret_pids[count]) == 1)
+        count++;
     fclose(file);
-    return pid;
+    return count;
+}
+
+pid_t served_session(const struct served *served)
+{
+    pid_t pid = 0;
+    return served_children(served, &pid, 1) ? pid : 0;
 }
 
 void served_use(const struct served *served)

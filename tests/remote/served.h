@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/** A device server of POCL's devices, in a folder of its own. */
+/** A device server of POCL's devices, in a folder of its own. TEST_VENDORS, if set, names
+ * other drivers' folder. */
 struct served {
     pid_t pid;
     int log; /**< What it and its sessions write to standard error, also once it has ended. */
@@ -27,6 +28,8 @@ void served_stop(struct served *served);
 bool served_wrote(const struct served *served, const char *text);
 /** The only client's process, or one of them. 0: there is none. */
 pid_t served_session(const struct served *served);
+/** All its processes that are not its own, @max at most. */
+unsigned served_children(const struct served *served, pid_t *ret_pids, unsigned max);
 /** Have the loader of this process find the driver, and it the server. */
 void served_use(const struct served *served);
 

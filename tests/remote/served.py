@@ -1,21 +1,62 @@
 #!/usr/bin/python3
-"""Run a command while a device server of POCL's devices runs, which RESEAT_SERVER names."""
+"""Run a command while a device server of POCL's devices runs, which RESEAT_SERVER names.
+
+  served.py [--cut LEAST-MOST] COMMAND...
+
+With --cut it listens by TCP, and the network in between cuts connections after so many bytes.
+"""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 
-with tempfile.TemporaryDirectory(prefix="served-") as folder:
-    address = f"unix:{folder}/s"
-    served = dict(os.environ, OCL_ICD_VENDORS="/etc/OpenCL/vendors/pocl.icd",
-                  POCL_DEVICES="basic pthread", POCL_CACHE_DIR=os.path.join(folder, "cache"))
-    with subprocess.Popen([os.environ["TEST_SERVE"], "--listen", address], env=served,
-                          stdout=subprocess.PIPE) as server:
-        try:
-            server.stdout.readline()
-            done = subprocess.run(sys.argv[1:], env=dict(os.environ, RESEAT_SERVER=address),
-                                  check=False)
-        finally:
-            server.terminate()
-sys.exit(done.returncode)
+CUTS_LEAST = 10
+
+
+def connect_badly(folder, server, env, limits):
+    """Certificates, an address, and what cuts connections to it."""
+    def authority(*arguments):
+        subprocess.run(server + ["--ca", f"{folder}/ca", *arguments], check=True, stdout=subprocess.DEVNULL)
+    authority("--init-ca", "--name", "gpuhost")
+    authority("--issue", "laptop", "--out", f"{folder}/laptop.pem")
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        number = port.getsockname()[1]
+    network = subprocess.Popen([os.environ["TEST_NETWORK"], str(number), "cut", *limits.split("-")],
+                               stdout=subprocess.PIPE, text=True)
+    env.update(RESEAT_CREDENTIALS=f"{folder}/laptop.pem",
+               RESEAT_SERVER=f"tcp:127.0.0.1:{network.stdout.readline().strip()}")
+    return f"tcp:127.0.0.1:{number}", network
+
+
+def main():
+    words = sys.argv[1:]
+    limits = words[1] if words[0] == "--cut" else None
+    command = words[2:] if limits else words
+    server, network = [os.environ["TEST_SERVE"]], None
+    with tempfile.TemporaryDirectory(prefix="served-") as folder:
+        address = f"unix:{folder}/s"
+        env = dict(os.environ, RESEAT_SERVER=address)
+        served = dict(os.environ, OCL_ICD_VENDORS="/etc/OpenCL/vendors/pocl.icd",
+                      POCL_DEVICES="basic pthread", POCL_CACHE_DIR=os.path.join(folder, "cache"))
+        if limits:
+            address, network = connect_badly(folder, server, env, limits)
+        with subprocess.Popen(server + ["--ca", f"{folder}/ca", "--listen", address], env=served,
+                              stdout=subprocess.PIPE) as process:
+            try:
+                process.stdout.readline()
+                done = subprocess.run(command, env=env, check=False)
+            finally:
+                process.terminate()
+                if network:
+                    network.terminate()
+                    cuts = network.communicate()[0].count("\n") - 1
+    if network and cuts < CUTS_LEAST:
+        sys.exit(f"only {cuts} connections were cut")
+    sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()

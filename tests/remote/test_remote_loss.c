@@ -117,6 +117,7 @@ Test(remote_loss, waits_end_when_the_session_is_stopped, .timeout = 90)
     struct program program;
     served_start(&served, NULL);
     served_use(&served);
+    setenv("RESEAT_PATIENCE", "5", 1);
     begin(&program);
     pid_t session = served_session(&served);
     lose(&program, session, SIGSTOP);

@@ -1,0 +1,195 @@
+#include "remote/server/greeting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "remote/link/tls.h"
+#include "remote/server/relay.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+
+static void refuse(struct link *link, const char *reason)
+{
+    struct pack pack;
+    pack_init(&pack);
+    pack_refused(&pack, &(struct msg_refused){.reason = reason});
+    (void)!greeting_send(link, MSG_REFUSED, pack.bytes, pack.used, clock_now_ns() + NS_PER_S);
+    pack_finish(&pack);
+    log_warn("%s refused: %s", link->peer, reason);
+}
+
+/* Who comes, and whether both speak the same. What it says lies in @buffer. */
+static int hear(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
+                struct msg_hello *ret_hello)
+{
+    struct message message;
+    int error = greeting_receive(link, buffer, clock_now_ns() + GREETING_NS, &message);
+    if (error)
+        return error;
+    struct unpack body = {message.body, message.body + message.size, false};
+    if (message.type != MSG_HELLO || !unpack_hello(&body, ret_hello)) {
+        refuse(link, "this is a device server of reseat's, and that was no hello");
+        return -EPROTO;
+    }
+    if (ret_hello->version != WIRE_VERSION) {
+        char reason[128];
+        snprintf(reason, sizeof(reason), "the server speaks version %d and the client %u",
+                 WIRE_VERSION, ret_hello->version);
+        refuse(link, reason);
+        return -EPROTONOSUPPORT;
+    }
+    return 0;
+}
+
+int greeting_welcome(struct link *link, const struct session_key *key, uint32_t patience_s,
+                     uint64_t received, uint64_t deadline_ns)
+{
+    struct pack pack;
+    pack_init(&pack);
+    pack_welcome(&pack, &(struct msg_welcome){.version = WIRE_VERSION,
+                                              .features = WIRE_FEATURES,
+                                              .session = key->number,
+                                              .secret = key->secret,
+                                              .secret_size = key->number ? sizeof(key->secret) : 0,
+                                              .received = received,
+                                              .now_ns = clock_now_ns(),
+                                              .patience_s = patience_s});
+    int error = greeting_send(link, MSG_WELCOME, pack.bytes, pack.used, deadline_ns);
+    pack_finish(&pack);
+    return error;
+}
+
+/* One that waits for nobody needs none. */
+static int make_key(uint32_t patience_s, struct session_key *ret_key)
+{
+    struct session_key key = {0};
+    while (patience_s && key.number == 0)
+        if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key))
+            return -EIO;
+    *ret_key = key;
+    return 0;
+}
+
+/* What the server is asked for a client that says @hello. */
+static int make_question(const struct msg_hello *hello, const struct guest *guest,
+                         struct client_question *question)
+{
+    question->sessions = guest->grant.sessions;
+    question->again = hello->session != 0;
+    question->received = hello->received;
+    if (!question->again)
+        return make_key(guest->patience_s, &question->key);
+    /* A secret of another length is none: it gets the answer that a wrong one gets. */
+    if (hello->secret_size == sizeof(question->key.secret)) {
+        question->key.number = hello->session;
+        memcpy(question->key.secret, hello->secret, hello->secret_size);
+    }
+    return 0;
+}
+
+/* Where the client is on this machine, which user and process it is. */
+static int find_process(int fd, struct guest *guest, struct client_question *question)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+        return -errno;
+    snprintf(question->name, sizeof(question->name), "unix:%u", peer.uid);
+    /* In another namespace it is not to be seen; then its link is all that there is of it. */
+    guest->process = pidfd_open(peer.pid, 0);
+    return 0;
+}
+
+static int admit(const struct link_kind *kind, int fd, struct guest *guest,
+                 struct client_question *question)
+{
+    int error = kind->anyone ? 0 : find_process(fd, guest, question);
+    if (error) {
+        close(fd);
+        return error;
+    }
+    error = kind->admit(fd, clock_now_ns() + GREETING_NS, &guest->link);
+    tls_server_close();
+    if (error || !kind->anyone)
+        return error;
+    strcpy(question->name, guest->link->peer);
+    return tls_grant(guest->link, &guest->grant);
+}
+
+/* To the session that it goes on with: @plain, or what leads to it through this process. */
+static int hand_over(struct guest *guest, const struct client_question *question, int channel,
+                     int plain, const char **ret_refusal)
+{
+    int ends[2] = {-1, plain};
+    if (plain < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    int error = clients_ask(channel, question, ends[1], clock_now_ns() + GREETING_NS, ret_refusal);
+    if (plain < 0)
+        close(ends[1]);
+    if (error || *ret_refusal) {
+        if (ends[0] >= 0)
+            close(ends[0]);
+        return error;
+    }
+    close(channel);
+    if (plain < 0)
+        relay_run(guest->link, ends[0]);
+    _exit(0);
+}
+
+static int receive_guest(const struct link_kind *kind, int fd, int plain, int channel,
+                         uint32_t patience_s, struct guest *guest)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct client_question question = {0};
+    struct msg_hello hello;
+    const char *refusal = NULL;
+    int error = admit(kind, fd, guest, &question);
+    if (error)
+        return error;
+    snprintf(guest->peer, sizeof(guest->peer), "%s", guest->link->peer);
+    error = hear(guest->link, buffer, &hello);
+    if (error)
+        return error;
+    guest->patience_s = hello.patience_s < patience_s ? hello.patience_s : patience_s;
+    error = make_question(&hello, guest, &question);
+    if (error)
+        return error;
+    guest->key = question.key;
+    if (question.again)
+        error = hand_over(guest, &question, channel, plain, &refusal);
+    else
+        error = clients_ask(channel, &question, -1, clock_now_ns() + GREETING_NS, &refusal);
+    if (error)
+        return error;
+    if (refusal) {
+        refuse(guest->link, refusal);
+        return -EACCES;
+    }
+    return greeting_welcome(guest->link, &guest->key, guest->patience_s, 0,
+                            clock_now_ns() + GREETING_NS);
+}
+
+int greeting_receive_guest(const struct link_kind *kind, int fd, int channel, uint32_t patience_s,
+                           struct guest *ret_guest)
+{
+    struct guest guest = {.grant = GRANT_ALL, .process = -1};
+    /* Nothing is sealed there, so that a session can have it as it is. */
+    int plain = kind->anyone ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int error = !kind->anyone && plain < 0 ? -errno : 0;
+    if (error)
+        close(fd);
+    else
+        error = receive_guest(kind, fd, plain, channel, patience_s, &guest);
+    if (plain >= 0)
+        close(plain);
+    if (error == 0)
+        *ret_guest = guest;
+    return error;
+}

@@ -1,0 +1,376 @@
+#include <CL/cl.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "messages.h"
+#include "state/base/clock.h"
+#include "tests/remote/served.h"
+
+/* Who may go on with a session, and what others who try can do to it: nothing. */
+
+#define SILENCE_NS (20 * NS_PER_S)
+#define PATIENCE_S 30
+
+struct client {
+    struct stream stream;
+    uint64_t number, received; /* What the server has. */
+    unsigned char secret[WIRE_SECRET_SIZE];
+    char refusal[256];
+};
+
+static struct served served;
+static char laptop[PATH_MAX], desktop[PATH_MAX];
+
+static void start(void)
+{
+    served_start_tcp(&served, NULL);
+    served_issue(&served, "laptop", "--sessions", "2", laptop);
+    served_issue(&served, "desktop", NULL, NULL, desktop);
+    setenv("RESEAT_CREDENTIALS", laptop, 1);
+}
+
+TestSuite(remote_handover, .init = start, .timeout = 180);
+
+/* A connection; NULL: it was not taken. */
+static struct link *dial(void)
+{
+    const char *where = NULL;
+    struct link *link = NULL;
+    const struct link_kind *kind = link_kind_of(served.address, &where);
+    return kind->connect(where, clock_now_ns() + SILENCE_NS, &link) ? NULL : link;
+}
+
+/* Say hello, with what @client is to show. The type of the answer; 0: there was none. */
+static unsigned hello(struct client *client, struct link *link)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct message message;
+    struct pack pack;
+    uint64_t deadline = clock_now_ns() + SILENCE_NS;
+    pack_init(&pack);
+    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION,
+                                          .session = client->number,
+                                          .secret = client->secret,
+                                          .secret_size = client->number ? WIRE_SECRET_SIZE : 0,
+                                          .received = client->stream.received,
+                                          .patience_s = PATIENCE_S});
+    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
+    pack_finish(&pack);
+    if (greeting_receive(link, buffer, deadline, &message))
+        return 0;
+    struct unpack body = {message.body, message.body + message.size, false};
+    struct msg_refused refused;
+    struct msg_welcome welcome;
+    if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
+        snprintf(client->refusal, sizeof(client->refusal), "%s", refused.reason);
+    if (message.type == MSG_WELCOME && unpack_welcome(&body, &welcome)) {
+        cr_assert(welcome.session && welcome.secret_size == WIRE_SECRET_SIZE);
+        cr_assert_eq(welcome.patience_s, PATIENCE_S);
+        client->number = welcome.session;
+        client->received = welcome.received;
+        memcpy(client->secret, welcome.secret, WIRE_SECRET_SIZE);
+    }
+    return message.type;
+}
+
+/* Up to its devices. */
+static void begin(struct client *client)
+{
+    struct message message;
+    struct link *link = dial();
+    memset(client, 0, sizeof(*client));
+    cr_assert(link);
+    cr_assert_eq(hello(client, link), MSG_WELCOME, "%s", client->refusal);
+    cr_assert_eq(stream_init(&client->stream, 1 << 20), 0);
+    cr_assert(stream_attach(&client->stream, link, 0));
+    cr_assert_eq(stream_receive(&client->stream, SILENCE_NS, &message), 0);
+    cr_assert_eq(message.type, MSG_DEVICES);
+}
+
+#define DEVICE  id_make(ID_DEVICE, 0, 0)
+#define CONTEXT id_make(ID_CONTEXT, 0, 0)
+#define QUEUE   id_make(ID_QUEUE, 0, 0)
+
+/* A command, whose end is not heard of yet. */
+static void give_work(struct client *client, uint32_t generation)
+{
+    const uint64_t device = DEVICE;
+    if (generation == 1) {
+        cr_assert_eq(
+            post_create_context(&client->stream, &(struct msg_create_context){.context = CONTEXT,
+                                                                              .devices = &device,
+                                                                              .devices_count = 1}),
+            0);
+        cr_assert_eq(post_create_queue(&client->stream,
+                                       &(struct msg_create_queue){
+                                           .queue = QUEUE, .context = CONTEXT, .device = DEVICE}),
+                     0);
+    }
+    cr_assert_eq(
+        post_marker(&client->stream,
+                    &(struct msg_marker){.command = {.queue = QUEUE,
+                                                     .event = id_make(ID_EVENT, generation, 0),
+                                                     .purpose = COMMAND_TELL}}),
+        0);
+    stream_flush(&client->stream);
+}
+
+static void must_be_done(struct client *client, uint32_t generation)
+{
+    struct message message;
+    struct msg_done done;
+    int error = stream_receive(&client->stream, SILENCE_NS, &message);
+    cr_assert_eq(error, 0, "%d instead of the end of %u", error, generation);
+    struct unpack body = {message.body, message.body + message.size, false};
+    cr_assert_eq(message.type, MSG_DONE);
+    cr_assert(unpack_done(&body, &done));
+    cr_assert(done.event == id_make(ID_EVENT, generation, 0) && done.status == CL_COMPLETE);
+}
+
+/* Over another link, while the old one may be good still. */
+static void go_on(struct client *client)
+{
+    struct link *link = dial();
+    cr_assert(link);
+    cr_assert_eq(hello(client, link), MSG_WELCOME, "%s", client->refusal);
+    stream_detach(&client->stream);
+    cr_assert(stream_attach(&client->stream, link, client->received));
+}
+
+static void must_be_refused(const struct client *shown)
+{
+    struct client stranger = {.number = shown->number, .stream = {.received = 1}};
+    struct link *link = dial();
+    memcpy(stranger.secret, shown->secret, sizeof(stranger.secret));
+    cr_assert(link);
+    cr_assert_eq(hello(&stranger, link), MSG_REFUSED);
+    cr_assert_str_eq(stranger.refusal, "there is no such session");
+    link->ops->destroy(link);
+}
+
+static void finish(struct client *client)
+{
+    cr_assert_eq(post_bye(&client->stream, &(struct msg_bye){0}), 0);
+    stream_flush(&client->stream);
+    stream_finish(&client->stream);
+}
+
+/* At the end of each test. */
+static void ends(void)
+{
+    pid_t pid;
+    for (uint64_t until = clock_now_ns() + SILENCE_NS; served_children(&served, &pid, 1);) {
+        cr_assert(clock_now_ns() < until, "a session or a relay goes on");
+        clock_sleep(NS_PER_MS);
+    }
+    served_stop(&served);
+    cr_assert(!served_wrote(&served, " crashed: ") && !served_wrote(&served, "Sanitizer"));
+}
+
+Test(remote_handover, a_session_goes_on_over_a_newer_link)
+{
+    struct client client;
+    begin(&client);
+    give_work(&client, 1);
+    must_be_done(&client, 1);
+    for (uint32_t i = 2; i < 12; i++) {
+        give_work(&client, i);
+        go_on(&client);
+        must_be_done(&client, i);
+    }
+    finish(&client);
+    ends();
+}
+
+/* The old one is of no use to anybody, and is closed. */
+Test(remote_handover, a_stale_link_is_dropped)
+{
+    struct client client, other = {0};
+    struct message message;
+    begin(&client);
+    give_work(&client, 1);
+    must_be_done(&client, 1);
+    for (int i = 0; i < 3; i++) {
+        other = (struct client){.number = client.number, .stream.received = client.stream.received};
+        memcpy(other.secret, client.secret, sizeof(other.secret));
+        struct link *link = dial();
+        cr_assert(link);
+        cr_assert_eq(hello(&other, link), MSG_WELCOME);
+        int error = 0;
+        while (error == 0)
+            error = stream_receive(&client.stream, SILENCE_NS, &message);
+        cr_assert_eq(error, -EPIPE, "%d", error);
+        stream_detach(&client.stream);
+        cr_assert(stream_attach(&client.stream, link, other.received));
+    }
+    give_work(&client, 2);
+    must_be_done(&client, 2);
+    finish(&client);
+    ends();
+}
+
+Test(remote_handover, who_does_not_know_the_secret_learns_nothing)
+{
+    struct client client, shown;
+    begin(&client);
+    give_work(&client, 1);
+    must_be_done(&client, 1);
+    /* Another secret, by one bit of each of its bytes; another number. */
+    for (size_t i = 0; i < WIRE_SECRET_SIZE; i++) {
+        shown = client;
+        shown.secret[i] ^= (unsigned char)(1 << i % 8);
+        must_be_refused(&shown);
+    }
+    shown = client;
+    shown.number++;
+    must_be_refused(&shown);
+    /* All of it is right, but the name. */
+    setenv("RESEAT_CREDENTIALS", desktop, 1);
+    must_be_refused(&client);
+    setenv("RESEAT_CREDENTIALS", laptop, 1);
+    /* Nobody has ended or slowed it, or has its link. */
+    give_work(&client, 2);
+    must_be_done(&client, 2);
+    go_on(&client);
+    give_work(&client, 3);
+    must_be_done(&client, 3);
+    finish(&client);
+    ends();
+}
+
+Test(remote_handover, sessions_have_numbers_that_nobody_guesses)
+{
+    struct client clients[2];
+    begin(&clients[0]);
+    begin(&clients[1]);
+    cr_assert(clients[0].number != clients[1].number);
+    cr_assert(memcmp(clients[0].secret, clients[1].secret, WIRE_SECRET_SIZE) != 0);
+    /* A secret of one is none of another. */
+    struct client shown = clients[0];
+    memcpy(shown.secret, clients[1].secret, WIRE_SECRET_SIZE);
+    must_be_refused(&shown);
+    finish(&clients[0]);
+    finish(&clients[1]);
+    ends();
+}
+
+/* A session that has ended is one that never was. */
+Test(remote_handover, nobody_goes_on_with_a_session_that_ended)
+{
+    struct client client;
+    pid_t pid;
+    begin(&client);
+    struct client shown = client;
+    finish(&client);
+    for (uint64_t until = clock_now_ns() + SILENCE_NS; served_children(&served, &pid, 1);)
+        cr_assert(clock_now_ns() < until);
+    must_be_refused(&shown);
+    ends();
+}
+
+/* It says that it has what was never sent: its link is dropped, and the right one goes on. */
+Test(remote_handover, a_client_that_counts_wrongly_gets_nothing)
+{
+    struct client client, wrong;
+    struct message message;
+    begin(&client);
+    give_work(&client, 1);
+    must_be_done(&client, 1);
+    wrong = client;
+    cr_assert_eq(stream_init(&wrong.stream, 0), 0);
+    wrong.stream.received = client.stream.received + 100;
+    struct link *link = dial();
+    cr_assert(link);
+    cr_assert_eq(hello(&wrong, link), MSG_WELCOME);
+    cr_assert(stream_attach(&wrong.stream, link, 0));
+    cr_assert_eq(stream_receive(&wrong.stream, SILENCE_NS, &message), -EPIPE);
+    stream_finish(&wrong.stream);
+    go_on(&client);
+    give_work(&client, 2);
+    must_be_done(&client, 2);
+    finish(&client);
+    ends();
+}
+
+/* However often it comes back, it has one session, and one process that carries its link. */
+Test(remote_handover, coming_back_hundreds_of_times_takes_nothing)
+{
+    enum { TIMES = 300, PROCESSES = 16 };
+    struct client client;
+    pid_t pids[PROCESSES * 2];
+    begin(&client);
+    give_work(&client, 1);
+    must_be_done(&client, 1);
+    struct link *last = NULL;
+    for (int i = 0; i < TIMES; i++) {
+        struct link *link = dial();
+        cr_assert(link, "the server turned it away");
+        (void)hello(&client, link);
+        /* Some are left open until the next one is there. */
+        if (last)
+            last->ops->destroy(last);
+        last = link;
+        if (i % 100 == 0)
+            cr_assert_lt(served_children(&served, pids, PROCESSES * 2), PROCESSES);
+    }
+    last->ops->destroy(last);
+    go_on(&client);
+    give_work(&client, 2);
+    must_be_done(&client, 2);
+    for (uint64_t until = clock_now_ns() + SILENCE_NS;
+         served_children(&served, pids, PROCESSES * 2) != 2;) {
+        cr_assert(clock_now_ns() < until, "relays stay");
+        clock_sleep(NS_PER_MS);
+    }
+    finish(&client);
+    ends();
+}
+
+/* It stands still, and does not take what is handed to it: others are served meanwhile. */
+Test(remote_handover, a_session_that_stands_still_keeps_nobody_waiting)
+{
+    struct client client, other;
+    begin(&client);
+    give_work(&client, 1);
+    must_be_done(&client, 1);
+    pid_t session = served_session(&served);
+    kill(session, SIGSTOP);
+    struct link *links[40];
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+        struct client again = client;
+        struct pack pack;
+        links[i] = dial();
+        if (!links[i])
+            continue; /* Too many at the door, for which nobody else can do anything. */
+        pack_init(&pack);
+        pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION,
+                                              .session = again.number,
+                                              .secret = again.secret,
+                                              .secret_size = WIRE_SECRET_SIZE,
+                                              .received = again.stream.received,
+                                              .patience_s = PATIENCE_S});
+        cr_assert_eq(
+            greeting_send(links[i], MSG_HELLO, pack.bytes, pack.used, clock_now_ns() + SILENCE_NS),
+            0);
+        pack_finish(&pack);
+    }
+    begin(&other);
+    give_work(&other, 1);
+    must_be_done(&other, 1);
+    kill(session, SIGCONT);
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+        if (links[i])
+            links[i]->ops->destroy(links[i]);
+    go_on(&client);
+    give_work(&client, 2);
+    must_be_done(&client, 2);
+    finish(&client);
+    finish(&other);
+    ends();
+}
