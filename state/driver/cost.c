@@ -41,7 +41,7 @@ static double part_seconds(const struct part *part)
 {
     double period = part->sum;
     if (part->chunks > 1) {
-        double around = part->sum * COST_LATE / (part->chunks - 1);
+        double around = (part->sum + COST_LATE) / (part->chunks - 1);
         period = around > part->slowest ? around : part->slowest;
     }
     return part->once + part->sum + (part->steps - 1) * period;

@@ -18,10 +18,9 @@
  * s_i = setup_i + c / (bandwidth_i * (1 + (t_i - 1) * COST_EFFICIENCY)). The first chunk takes the
  * sum of all s_i. Each that follows comes a period later, which is the slowest stage's s_i or, when
  * there are too few chunks to keep all stages at work, the time in which a chunk goes around,
- * divided by how many do: the sum of all s_i * COST_LATE / (k - 1), as one chunk is always between
- * two hands, and others come late now and then.
- * What a COST_HAND takes is in both sums, and keeps no stage from its next chunk.
- * Making the ring and starting the threads is paid before.
+ * divided by how many do: (COST_LATE + the sum of all s_i) / (k - 1), as one chunk is always
+ * between two hands, and others come late now and then. What a COST_HAND takes is in both sums, and
+ * keeps no stage from its next chunk. Making the ring and starting the threads is paid before.
  */
 
 #define COST_STAGES_MAX   6
@@ -31,9 +30,9 @@
 #define COST_RING_MAX     (256u << 20)
 #define COST_THREADS_MAX  64
 #define COST_THREAD_START 40e-6 /**< Seconds to start and stop one thread. */
-/** How much longer than expected a chunk may go around: so a ring has some to spare. An H100's link
- *  did 5 chunks of 4 MiB 20 % faster than 3 of 8 MiB that were just enough. */
-#define COST_LATE 1.3
+/** Seconds by which threads come late now and then: a ring has as much to spare. An H100's link
+ * took 24.7 ms with 5 chunks of 4 MiB, 35 with 4 of them, and 30 with 3 of 8 MiB. */
+#define COST_LATE 120e-6
 /** What a thread adds beside others, of what it does alone. */
 #define COST_EFFICIENCY 0.9
 /** Bytes for which a device is worth measuring. */

@@ -134,14 +134,12 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
     for (uint64_t at = 0; at < problem->total; at += choice->chunk, number++) {
         uint64_t left = problem->total - at;
         double bytes = (double)(left < choice->chunk ? left : choice->chunk);
-        double ready = back_at[number % moving], caller = 0, served = 0;
+        double ready = back_at[number % moving], caller = 0;
         for (size_t i = 0; i < problem->count; i++) {
             const struct cost_stage *stage = &problem->stages[i];
             unsigned threads = choice->threads[i];
-            if (stage->kind == COST_HAND) {
+            if (stage->kind == COST_HAND)
                 ready += stage->setup;
-                served += stage->setup;
-            }
             if (stage->kind == COST_RING || stage->kind == COST_HAND)
                 continue;
             double workers = threads < 2 ? 1 : 1 + (threads - 1) * COST_EFFICIENCY;
@@ -149,15 +147,13 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
             bool alone = stage->kind == COST_WORK && threads == 0;
             if (alone && start < caller)
                 start = caller;
-            double takes = stage->setup + bytes / (stage->bandwidth * workers);
-            served += takes;
-            ready = free_at[i] = start + takes;
+            ready = free_at[i] = start + stage->setup + bytes / (stage->bandwidth * workers);
             for (size_t j = 0; alone && j < problem->count; j++) /* one pair of hands */
                 if (problem->stages[j].kind == COST_WORK)
                     free_at[j] = ready;
         }
         end = ready;
-        back_at[number % moving] = ready + (choice->chunks > 1 ? (COST_LATE - 1) * served : 0);
+        back_at[number % moving] = ready + (choice->chunks > 1 ? COST_LATE : 0);
     }
     for (size_t i = 0; i < problem->count; i++)
         if (problem->stages[i].kind == COST_RING)
