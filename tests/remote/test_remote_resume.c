@@ -300,6 +300,23 @@ Test(remote_resume, both_sides_give_up_after_the_limit, .timeout = 120)
     stop();
 }
 
+Test(remote_resume, a_server_that_stands_still_for_longer_than_the_limit_is_lost, .timeout = 120)
+{
+    struct program p;
+    start_behind(1, (const char *const[]){"--patience", "2", NULL});
+    begin(&p);
+    launch(&p, 1);
+    check(&p);
+    pid_t session = served_session(&served);
+    kill(session, SIGSTOP);
+    kill(served.pid, SIGSTOP);
+    must_be_lost(&p);
+    kill(served.pid, SIGCONT);
+    kill(session, SIGCONT);
+    await_no_session();
+    stop();
+}
+
 Test(remote_resume, a_session_that_was_killed_is_lost_at_once, .timeout = 120)
 {
     struct program p;
