@@ -95,6 +95,10 @@ const struct setting settings_table[] = {
      "Milliseconds. About how long a move may have to wait for a kernel of a program that is "
      "started from now on: reseat run --slice, which says it for one. 0: launches stay whole.",
      0, 60000, 10, FIELD(slice_ms)},
+    {"isolate", SETTING_FLAG,
+     "Open the drivers of programs that are started from now on in processes of their own, so that "
+     "programs hold nothing of them: reseat run --isolate, which says it for one.",
+     0, 1, 0, FIELD(isolate)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

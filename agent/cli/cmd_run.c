@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/isolate.h"
 #include "agent/cli/verb.h"
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
@@ -12,6 +13,7 @@
 #include "policy/settings.h"
 #include "state/base/cleanup.h"
 #include "state/base/text.h"
+#include "state/driver/isolated.h"
 
 /* Listing devices for the first time starts every driver of the machine. */
 #define REGISTER_MS     60000
@@ -47,6 +49,8 @@ struct run {
     uint64_t quota;         /**< UINT64_MAX: not said. */
     unsigned ways;          /**< enum policy_way. */
     bool preemptible, full; /**< --preemptible, --on-full. */
+    bool isolate, whole;    /**< --isolate, --no-isolate. */
+    bool alone;             /**< No agent was reached. */
     struct device_wish wish;
     const char *spread[PROTOCOL_SPREAD_MAX]; /**< Devices that its long launches are done on too. */
     size_t spread_count;
@@ -231,6 +235,14 @@ static const struct verb_option run_options[] = {
      "no limit counts. Launches are then given in pieces also where the configuration has them "
      "stay whole. reseat spread changes it while the program runs.",
      .take = take_spread},
+    {"isolate", NULL,
+     "Open its drivers in other processes, so that it holds no library, descriptor or mapping of "
+     "theirs at any time, and a driver that crashes is not its crash: reseat says that its device "
+     "is "
+     "lost. Default: as the configuration says, isolate in reseat.conf(5).",
+     OPTION_VALUE(struct run, isolate)},
+    {"no-isolate", NULL, "Open them in its own process, whatever the configuration says.",
+     OPTION_VALUE(struct run, whole)},
     {NULL}};
 
 /** What options say of each other. */
@@ -240,6 +252,8 @@ static int check(struct run *run)
         return output_usage(run->output, "--device names %zu devices, --devices asks for %u",
                             run->wish.named, run->devices);
     }
+    if (run->isolate && run->whole)
+        return output_usage(run->output, "--isolate or --no-isolate, not both");
     if (run->spread_count && run->slice && strtoul(run->slice, NULL, 10) == 0)
         return output_usage(run->output, "--spread needs launches in pieces, --slice 0 has none");
     run->wish.count = run->devices ? run->devices : run->wish.named ? run->wish.named : 1;
@@ -352,6 +366,7 @@ static int find_agent(struct run *run, const char *name)
     client_close(&client);
     if (result >= 0)
         return result;
+    run->alone = true;
     const char *problem = result == -EPROTO && client.problem[0] ? client.problem
                           : why[0]                               ? why
                           : run->paths.problem[0]                ? run->paths.problem
@@ -471,6 +486,16 @@ static int set_library(uint64_t mib)
     return error ? error : set("RESEAT_LIBRARY_LIMIT", limit);
 }
 
+/** Who asked for it would rather not run than have drivers in the program. */
+static int set_isolation(const struct run *run, bool isolate)
+{
+    char driver[PATH_MAX] = "", address[PATH_MAX] = "";
+    int error = isolate ? isolate_find(&run->paths, run->alone, driver, address) : 0;
+
+    error = error ? error : set_or_clear(ISOLATED_ENV_DRIVER, driver);
+    return error ? error : set_or_clear(ISOLATED_ENV_SERVER, address);
+}
+
 /** What the configuration says of programs. */
 static int set_configured(const struct run *run)
 {
@@ -482,12 +507,15 @@ static int set_configured(const struct run *run)
         config_error_format(&wrong, text, sizeof(text));
         output_note(run->output, "no library of device binaries is used: %s", text);
         int error = set_or_clear("RESEAT_BINARIES", NULL);
+        error = error ? error : set_isolation(run, run->isolate);
         return error ? error : set_slice(run, SLICE_MS);
     }
+    bool isolate = run->isolate || (config_policy(&config)->isolate && !run->whole);
     uint64_t library_mib = config_policy(&config)->library_mib;
     uint32_t slice_ms = config_policy(&config)->slice_ms;
     config_finish(&config);
     int error = set_library(library_mib);
+    error = error ? error : set_isolation(run, isolate);
     return error ? error : set_slice(run, slice_ms);
 }
 

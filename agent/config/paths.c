@@ -285,6 +285,25 @@ int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_siz
     return 0;
 }
 
+int paths_remote(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("remote", LIBRARY, "libreseat-remote.so")};
+
+    return paths_beside("RESEAT_REMOTE", candidates, ret);
+}
+
+int paths_isolated(const struct paths *paths, char ret[PATH_MAX])
+{
+    char path[PATH_MAX];
+    int error = paths_join(paths->folder, "drivers.sock", path);
+
+    if (!error && strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+        error = -ENAMETOOLONG;
+    if (!error)
+        strcpy(ret, path);
+    return error;
+}
+
 int paths_server(char ret[PATH_MAX])
 {
     static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-serve")};

@@ -67,6 +67,11 @@ MUST_CHECK int paths_vendors(const char *library, char ret[PATH_MAX]);
  */
 MUST_CHECK int paths_links(char ret[PATH_MAX]);
 
+/** Where the agent listens for who wants drivers opened in another process. 0 or -ENAMETOOLONG. */
+MUST_CHECK int paths_isolated(const struct paths *paths, char ret[PATH_MAX]);
+
+/** libreseat-remote.so, by paths_beside(). Returns 0 or -ENOENT. */
+MUST_CHECK int paths_remote(char ret[PATH_MAX]);
 /** libreseat.so, reseatd, reseat-lister, reseat-measure, reseat-serve, by paths_beside(). Return 0
  * or -ENOENT. */
 MUST_CHECK int paths_library(char ret[PATH_MAX]);

@@ -61,6 +61,15 @@ struct devices {
     uint64_t timeout_ms;
 };
 
+/** The server of isolated programs: isolation.h. */
+struct isolation {
+    bool listens, runs;
+    int fd;            /**< Where it listens. */
+    uint64_t ended_ms; /**< When the last one did, or it was tried, by uv_now(). */
+    uv_poll_t poll;
+    uv_process_t server;
+};
+
 struct agent {
     const struct agent_events *events;
     uv_loop_t loop;
@@ -77,6 +86,7 @@ struct agent {
     struct request *requests;
     uint64_t next_request;
     struct devices devices;
+    struct isolation isolation;
     struct ledger ledger;
     bool changed;     /**< Something that the policy may answer. */
     uint64_t tickets; /**< The last that was given to who waits. */

@@ -1,6 +1,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "agent/daemon/isolation.h"
 #include "agent/daemon/peers.h"
 
 static void close_if_open(uv_handle_t *handle)
@@ -30,6 +31,7 @@ void agent_stop(struct agent *agent)
     close_if_open((uv_handle_t *)&agent->terminate[1]);
     close_if_open((uv_handle_t *)&agent->hangup);
     close_if_open((uv_handle_t *)&agent->devices.timeout);
+    isolation_stop(agent);
     unlink(agent->paths.socket);
     /* Let what is being sent, the answer to a stop among it, leave first. */
     uv_timer_start(&agent->sweep, drop_peers, 50, 0);

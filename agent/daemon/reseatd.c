@@ -12,6 +12,7 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/govern/govern.h"
+#include "agent/daemon/isolation.h"
 #include "state/base/text.h"
 
 /*
@@ -43,6 +44,7 @@ static void on_sweep(uv_timer_t *timer)
     requests_sweep(agent);
     liveness_sweep(agent);
     peers_sweep(agent);
+    isolation_sweep(agent);
     govern_tick(agent);
 }
 
@@ -139,7 +141,8 @@ static int start(struct agent *agent, uint64_t timeout_ms)
     agent->sweep.data = agent;
     uv_timer_start(&agent->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     programs_load(agent);
-    return peers_listen(agent);
+    error = peers_listen(agent);
+    return error ? error : isolation_init(agent);
 }
 
 static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)

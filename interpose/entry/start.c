@@ -25,6 +25,7 @@
 #include "state/base/thread_own.h"
 #include "state/base/work.h"
 #include "state/command/watch.h"
+#include "state/driver/isolated.h"
 #include "state/driver/links.h"
 #include "state/library/library.h"
 #include "state/move/move.h"
@@ -351,6 +352,12 @@ static int start_all(struct machine *machine)
     if (err != 0)
         log_warn("no connection to the agent: %s; this program cannot be moved", strerror(-err));
     return 0;
+}
+
+/* Before the program can change what it was started with. */
+__attribute__((constructor)) static void loaded(void)
+{
+    isolated_init();
 }
 
 static void start_once(void)

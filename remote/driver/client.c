@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "remote/driver/connect.h"
+#include "remote/driver/isolate.h"
 #include "remote/link/credentials.h"
 #include "remote/link/process.h"
+#include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
@@ -19,12 +21,14 @@
  */
 
 #define SERVER_ENV  "RESEAT_SERVER"
+#define RINGS_ENV   "RESEAT_RINGS"
 #define SERVERS_MAX 16
 #define WINDOW      (16u << 20)
 
 /* A server that is there answers at once; its drivers may take seconds to start, but then it gives
    signs of life. */
 #define CONNECT_NS (3 * NS_PER_S)
+#define RETRY_NS   (20 * NS_PER_MS)
 #define DEVICES_NS (60 * NS_PER_S)
 /* It does so each second, whatever its devices do. A link that does not is given up for another. */
 #define SILENCE_NS (10 * NS_PER_S)
@@ -39,9 +43,15 @@ static cl_uint all_count;
 /* In the child of a fork there is nobody who receives. */
 static atomic_bool forked;
 
+/* The parent's connections hang up when it ends, not when its children have, too. */
 static void in_child(void)
 {
     atomic_store(&forked, true);
+    for (struct client *client = atomic_load(&clients); client; client = client->next) {
+        struct link *link = client->stream.link;
+        if (link && link->ops->socket)
+            owned_close(link->ops->socket(link));
+    }
 }
 
 FORK_PART = {.rank = FORK_OBJECT, .in_child = in_child};
@@ -127,12 +137,22 @@ bool call_take_back(struct call *call)
     return first;
 }
 
+static bool is_answered(void *data)
+{
+    const struct call *call = data;
+    pthread_mutex_lock(&call->base.client->lock);
+    bool answered = call->answered;
+    pthread_mutex_unlock(&call->base.client->lock);
+    return answered;
+}
+
 cl_int call_wait(struct call *call, cl_int posted_error)
 {
     struct client *client = call->base.client;
     if (posted_error)
         return posted_error;
     client_flush(client);
+    client_attend(client, is_answered, call);
     pthread_mutex_lock(&client->lock);
     while (!call->answered && client_state(client) == CL_SUCCESS)
         pthread_cond_wait(&client->changed, &client->lock);
@@ -221,11 +241,62 @@ void client_refused(struct client *client, const struct msg_refused *message)
     (void)client, (void)message;
 }
 
+/* Of a stream over rings: whoever waits receives as well. */
+static int receive_in_turn(struct client *client)
+{
+    struct stream_rings *rings = client->stream.rings;
+    struct message message;
+    int error;
+    while ((error = stream_rings_lead(rings, SILENCE_NS, &message)) == 0) {
+        struct unpack body = {message.body, message.body + message.size, false};
+        bool good = client_dispatch(client, message.type, &body);
+        stream_rings_leave(rings);
+        if (!good)
+            return -EPROTO;
+    }
+    return error;
+}
+
+struct attention {
+    struct client *client;
+    bool (*over)(void *data);
+    void *data;
+    bool wrong;
+};
+
+static void attend_to(void *data, const struct message *message)
+{
+    struct attention *attention = data;
+    struct unpack body = {message->body, message->body + message->size, false};
+    if (!attention->wrong && !client_dispatch(attention->client, message->type, &body))
+        attention->wrong = true;
+}
+
+static bool attention_over(void *data)
+{
+    const struct attention *attention = data;
+    return attention->wrong || client_state(attention->client) || attention->over(attention->data);
+}
+
+void client_attend(struct client *client, bool (*over)(void *data), void *data)
+{
+    struct attention attention = {client, over, data, false};
+    if (!client->stream.rings)
+        return;
+    stream_rings_attend(client->stream.rings, attention_over, attend_to, &attention);
+    if (attention.wrong)
+        stream_end(&client->stream, -EPROTO); /* Who receives sees to the rest. */
+}
+
 static void *receive(void *data)
 {
     struct client *client = data;
     struct message message = {0};
     int error;
+    if (client->stream.rings) {
+        client_end(client, receive_in_turn(client));
+        return NULL;
+    }
     do {
         error = stream_receive(&client->stream, SILENCE_NS, &message);
         struct unpack body = {message.body, message.body + message.size, false};
@@ -238,31 +309,78 @@ static void *receive(void *data)
     return NULL;
 }
 
+/* Over rings, or over the link. */
+static int open_stream(struct client *client, struct link *link, const struct rings_areas *areas,
+                       uint64_t deadline)
+{
+    if (client->features & FEATURE_RINGS) {
+        int error = blocks_init(client);
+        return error ? error : stream_begin_rings(&client->stream, link, areas, deadline);
+    }
+    int error = stream_init(&client->stream, WINDOW);
+    return error == 0 && !stream_attach(&client->stream, link, 0) ? -EPROTO : error;
+}
+
+/* Rings where it is a link of this machine, and there is memory for them. */
+static void ask_for_rings(struct client *client, struct rings_areas *ret_areas)
+{
+    const char *where = NULL, *asked = getenv(RINGS_ENV);
+    const struct link_kind *kind = link_kind_of(client->address, &where);
+    bool wanted = kind && !kind->anyone && !(asked && strcmp(asked, "no") == 0);
+    client->features = wanted && rings_areas_make(ret_areas) == 0 ? FEATURE_RINGS : 0;
+    if (client->icd)
+        client->features |= FEATURE_ENVIRONMENT;
+}
+
+static int tell_environment(struct client *client)
+{
+    char *text = NULL;
+    size_t size = 0;
+    if (!client->icd)
+        return 0;
+    if (!(client->features & FEATURE_ENVIRONMENT))
+        return -EPROTO;
+    int error = isolate_environment(client->icd, &text, &size);
+    if (error == 0)
+        error = post_environment(&client->stream,
+                                 &(struct msg_environment){.texts = text, .texts_size = size});
+    free(text);
+    return error;
+}
+
 static int start(struct client *client)
 {
+    uint64_t deadline = clock_now_ns() + CONNECT_NS;
+    struct rings_areas areas = {-1, -1};
     struct link *link = NULL;
-    int error = client_connect(client, clock_now_ns() + CONNECT_NS, &link);
-    if (error)
-        return error;
-    error = stream_init(&client->stream, WINDOW);
+    ask_for_rings(client, &areas);
+    int error = client_connect(client, deadline, &link);
+    if (error == 0)
+        error = open_stream(client, link, &areas, deadline);
+    rings_areas_close(&areas);
     if (error) {
-        link->ops->destroy(link);
+        if (link)
+            link->ops->destroy(link);
+        bulk_destroy(client->bulk);
+        client->bulk = NULL;
         return error;
     }
     pthread_mutex_init(&client->lock, NULL);
     pthread_cond_init(&client->changed, NULL);
     client->process = process_mark();
-    client->next = atomic_load(&clients);
-    atomic_store(&clients, client);
-    if (!stream_attach(&client->stream, link, 0))
-        error = -EPROTO;
+    error = tell_environment(client);
     if (error == 0)
         error = thread_start("reseat-remote", 0, receive, client, &client->receiver);
     if (error) {
-        atomic_store(&clients, client->next);
         stream_finish(&client->stream);
+        bulk_destroy(client->bulk);
+        client->bulk = NULL;
+        return error;
     }
-    return error;
+    client->next = atomic_load(&clients);
+    while (!atomic_compare_exchange_weak(&clients, &client->next, client))
+        ;
+    return 0;
 }
 
 /* A server that is told needs not wait for a client that will not come back. Whoever has a lock now
@@ -317,29 +435,107 @@ static int wait_for_devices(struct client *client)
     return atomic_load(&client->told) ? 0 : error ? -ETIMEDOUT : -EPIPE;
 }
 
-static void add_server(const char *address, uint32_t patience_s)
+/* Where the one before it ended, nobody may have listened for a moment, or the one who listened was
+   about to end: another is started for whoever connects. */
+static int start_patiently(struct client *client)
+{
+    uint64_t deadline = clock_now_ns() + CONNECT_NS;
+    int error;
+    while ((error = start(client)) != 0 && client->icd && clock_now_ns() < deadline &&
+           (error == -ECONNREFUSED || error == -ENOENT || error == -EPIPE))
+        clock_sleep(RETRY_NS);
+    return error;
+}
+
+/* A session whose devices are known. */
+static int begin(const char *address, const char *icd, struct client **ret_client)
 {
     struct client *client = calloc(1, sizeof(*client));
-    if (!client)
-        return;
-    client->address = address;
-    client->patience_s = patience_s;
-    int error = start(client);
+    char *own = strdup(address), *own_icd = icd ? strdup(icd) : NULL;
+    int error = client && own && (own_icd || !icd) ? callback_start() : -ENOMEM;
+    error = error ? error : fork_watch();
+    if (error == 0) {
+        client->address = own;
+        client->icd = own_icd;
+        client->patience_s = client_wanted_patience();
+        error = start_patiently(client);
+    }
     if (error) {
         log_warn("no session with %s: %s", address, strerror(-error));
         free(client);
-        return;
+        free(own);
+        free(own_icd);
+        return error;
     }
     /* From here on its threads may be in it until the process ends. */
     error = wait_for_devices(client);
+    *ret_client = client;
+    return error;
+}
+
+static int give_up(struct client *client, int error)
+{
+    log_warn("no devices of %s: %s", client->address, strerror(-error));
+    stream_end(&client->stream, error);
+    return error;
+}
+
+int client_open(const char *address, const char *icd, struct client **ret_client)
+{
+    struct client *client = NULL;
+    int error = begin(address, icd, &client);
     if (error == 0)
         error = make_platforms(client);
-    struct platform **more =
-        error ? NULL : reallocarray(all, all_count + client->platform_count, sizeof(*more));
-    if (!more) {
-        log_warn("no devices of %s: %s", address, strerror(error ? -error : ENOMEM));
-        return;
+    if (error)
+        return client ? give_up(client, error) : error;
+    for (cl_uint i = 0; i < client->platform_count; i++)
+        platform_publish(&client->platforms[i]);
+    *ret_client = client;
+    return 0;
+}
+
+/* Are they those of the session before it, in the same places? */
+static bool has_devices_of(const struct client *client, const struct client *before)
+{
+    const struct inventory *now = &client->inventory, *then = &before->inventory;
+    bool same = now->count == then->count;
+    for (size_t i = 0; same && i < now->count; i++)
+        same = device_key_equal(&now->entries[i].key, &then->entries[i].key);
+    return same;
+}
+
+struct client *client_renew(struct client *client)
+{
+    static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
+    struct client *fresh = NULL;
+    if (!client->icd || atomic_load(&forked) || !atomic_load(&client->lost))
+        return client;
+    pthread_mutex_lock(&renewing);
+    while (client->renewed)
+        client = client->renewed;
+    int error = atomic_load(&client->lost) ? begin(client->address, client->icd, &fresh) : 0;
+    if (error == 0 && fresh && !has_devices_of(fresh, client))
+        error = -ENODEV;
+    if (error && fresh)
+        give_up(fresh, error);
+    if (error == 0 && fresh) {
+        fresh->platforms = client->platforms;
+        fresh->platform_count = client->platform_count;
+        client->renewed = fresh;
+        client = fresh;
     }
+    pthread_mutex_unlock(&renewing);
+    return client;
+}
+
+static void add_server(const char *address)
+{
+    struct client *client = NULL;
+    struct platform **more = NULL;
+    if (client_open(address, NULL, &client) == 0)
+        more = reallocarray(all, all_count + client->platform_count, sizeof(*more));
+    if (!more)
+        return;
     all = more;
     for (cl_uint i = 0; i < client->platform_count; i++)
         all[all_count++] = &client->platforms[i];
@@ -349,15 +545,15 @@ static void connect_all(void)
 {
     const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);
     char *copy = text ? strdup(text) : NULL, *rest = copy;
-    if (!copy || callback_start() || fork_watch())
-        return;
     /* Later, another thread connects, and the program may change its environment. */
-    uint32_t patience_s = client_wanted_patience();
-    if (credentials_remember())
+    if (copy && credentials_remember()) {
+        free(copy);
         return;
-    for (char *word = strsep(&rest, " "); word; word = strsep(&rest, " "))
+    }
+    for (char *word = copy ? strsep(&rest, " ") : NULL; word; word = strsep(&rest, " "))
         if (*word)
-            add_server(word, patience_s);
+            add_server(word);
+    free(copy);
 }
 
 cl_uint clients_platforms(struct platform ***ret_platforms)

@@ -66,8 +66,9 @@ static cl_int begin(struct command *command, cl_command_queue queue, cl_command_
     return CL_SUCCESS;
 }
 
-cl_int command_begin_read(struct command *command, cl_command_queue queue, cl_command_type type,
-                          cl_bool blocking, cl_uint count, const cl_event *waits, cl_event *event)
+cl_int command_begin_transfer(struct command *command, cl_command_queue queue, cl_command_type type,
+                              cl_bool blocking, cl_uint count, const cl_event *waits,
+                              cl_event *event)
 {
     return begin(command, queue, type,
                  (struct manner){.blocking = blocking != CL_FALSE, .reads = true}, count, waits,
@@ -129,6 +130,56 @@ cl_int command_end(struct command *command, cl_int error)
     return error;
 }
 
+/* ---- where bytes lie ---- */
+
+void command_aim(struct command *command, void *target, const struct layout *layout)
+{
+    struct event *event = command->event;
+    struct client *client = event->base.client;
+    struct msg_command *head = &command->head;
+    size_t size = 0;
+    if (!layout_size(layout, &size))
+        size = 0;
+    if (!event->lent && layout_is_packed(layout) &&
+        block_find(client, target, size, &head->area, &head->place)) {
+        event->target = NULL;
+        return;
+    }
+    event->target = target;
+    event->layout = *layout;
+    if (block_take(client, size, &event->block)) {
+        head->area = event->block.area;
+        head->place = event->block.offset;
+    }
+}
+
+cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
+                    const void **ret_content, size_t *ret_size, void **ret_owned)
+{
+    struct event *event = command->event;
+    struct client *client = command->queue->base.client;
+    struct msg_command *head = &command->head;
+    bool is_packed = layout_is_packed(layout);
+    *ret_owned = NULL;
+    *ret_content = NULL;
+    if (!layout_size(layout, ret_size))
+        return CL_OUT_OF_HOST_MEMORY;
+    if (event && is_packed && block_find(client, source, *ret_size, &head->area, &head->place))
+        return CL_SUCCESS;
+    if (event && block_take(client, *ret_size, &event->block)) {
+        layout_gather(layout, event->block.bytes, source);
+        head->area = event->block.area;
+        head->place = event->block.offset;
+        return CL_SUCCESS;
+    }
+    if (!is_packed)
+        *ret_owned = malloc(*ret_size);
+    if (*ret_owned)
+        layout_gather(layout, *ret_owned, source);
+    *ret_content = is_packed ? source : *ret_owned;
+    return *ret_content ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+}
+
 /* ---- layouts ---- */
 
 bool layout_size(const struct layout *layout, size_t *ret_size)
@@ -141,7 +192,7 @@ bool layout_size(const struct layout *layout, size_t *ret_size)
     return true;
 }
 
-static bool is_packed(const struct layout *layout)
+bool layout_is_packed(const struct layout *layout)
 {
     return (layout->rows == 1 || layout->row_pitch == layout->row) &&
            (layout->slices == 1 || layout->slice_pitch == layout->row * layout->rows);
@@ -150,6 +201,10 @@ static bool is_packed(const struct layout *layout)
 void layout_gather(const struct layout *layout, void *packed, const void *memory)
 {
     unsigned char *to = packed;
+    if (layout_is_packed(layout)) {
+        memcpy(packed, memory, layout->row * layout->rows * layout->slices);
+        return;
+    }
     for (size_t z = 0; z < layout->slices; z++)
         for (size_t y = 0; y < layout->rows; y++, to += layout->row)
             memcpy(to, (const char *)memory + z * layout->slice_pitch + y * layout->row_pitch,
@@ -159,7 +214,7 @@ void layout_gather(const struct layout *layout, void *packed, const void *memory
 void layout_scatter(const struct layout *layout, const void *packed, void *memory)
 {
     const unsigned char *from = packed;
-    if (is_packed(layout)) {
+    if (layout_is_packed(layout)) {
         memcpy(memory, packed, layout->row * layout->rows * layout->slices);
         return;
     }

@@ -80,7 +80,7 @@ static int send_hello(const struct client *client, struct link *link, uint64_t d
     struct pack pack;
     pack_init(&pack);
     pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION,
-                                          .features = WIRE_FEATURES,
+                                          .features = client->session ? 0 : client->features,
                                           .session = client->session,
                                           .secret = client->secret,
                                           .secret_size = client->session ? WIRE_SECRET_SIZE : 0,
@@ -127,11 +127,14 @@ static int greet(struct client *client, struct link *link, uint64_t deadline_ns,
         log_warn("%s refuses: %s", client->address, refused.reason);
         return again ? -ESTALE : -ECONNREFUSED;
     }
-    if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome))
+    if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome) ||
+        (welcome.features & ~(again ? 0 : client->features)))
         return -EPROTO;
     error = take_welcome(client, &welcome);
     if (error)
         return error;
+    if (!again)
+        client->features = welcome.features;
     uint64_t half = (clock_now_ns() - asked) / 2;
     take_clock(client, (int64_t)(welcome.now_ns - (asked + half)), half, again);
     *ret_received = welcome.received;

@@ -31,6 +31,7 @@ static void event_finish(struct object *object)
         (void)POST(object->client, release, {.object = object->id});
     free(event->dependents);
     free(event->owned);
+    block_give(object->client, &event->owned_block);
     handle_unuse(event->context);
     if (event->queue)
         handle_unuse(event->queue);
@@ -92,6 +93,14 @@ static void publish(struct event *event)
     while (ready) {
         event = ready;
         ready = event->previous;
+        if (event->before) {
+            if (event->before->end < 0)
+                event->end = event->before->end;
+            /* They are one command, which began as the first of them did. */
+            memcpy(event->times, event->before->times, 3 * sizeof(event->times[0]));
+            handle_unuse_later(event->before);
+            event->before = NULL;
+        }
         atomic_store(&event->status, event->end);
         while (event->callbacks) {
             struct event_callback *callback = event->callbacks;
@@ -139,6 +148,7 @@ static void end(struct event *event, cl_int status)
     if (event->keeps)
         handle_unuse_later(event->keeps);
     event->keeps = NULL;
+    block_give(event->base.client, &event->block);
     unlist(event);
     if (event->blockers == 0)
         publish(event);
@@ -249,12 +259,15 @@ void client_done(struct client *client, const struct msg_done *message)
         return;
     }
     if (status == CL_COMPLETE && event->target) {
-        if (!layout_size(&event->layout, &expected) || expected != message->content_size)
+        bool shared = event->block.size != 0;
+        const void *content = shared ? event->block.bytes : message->content;
+        if (!layout_size(&event->layout, &expected) ||
+            (!shared && expected != message->content_size))
             status = CL_OUT_OF_RESOURCES;
         else if (event->lent)
-            layout_refresh(&event->layout, message->content, event->target);
+            layout_refresh(&event->layout, content, event->target);
         else
-            layout_scatter(&event->layout, message->content, event->target);
+            layout_scatter(&event->layout, content, event->target);
     }
     pthread_mutex_lock(&client->lock);
     if (message->ended)
@@ -262,6 +275,12 @@ void client_done(struct client *client, const struct msg_done *message)
     end(event, status > 0 ? CL_OUT_OF_RESOURCES : status);
     pthread_mutex_unlock(&client->lock);
     handle_unuse_later(event);
+}
+
+static bool is_over(void *data)
+{
+    const struct event *event = data;
+    return atomic_load(&event->status) <= CL_COMPLETE;
 }
 
 cl_int event_await(struct event *event)
@@ -273,6 +292,7 @@ cl_int event_await(struct event *event)
     if (client_state(client))
         return CL_DEVICE_NOT_AVAILABLE;
     client_flush(client);
+    client_attend(client, is_over, event);
     pthread_mutex_lock(&client->lock);
     while ((status = atomic_load(&event->status)) > CL_COMPLETE &&
            (client_state(client) == CL_SUCCESS || !event->queue))

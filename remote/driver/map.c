@@ -14,9 +14,12 @@
 #define WRITES    (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION)
 #define ALIGNMENT 4096
 
-static void *aligned_memory(size_t size)
+/* Memory that the server has, too, if there is any; else of our own. */
+static void *aligned_memory(struct client *client, size_t size, struct bulk_block *ret_block)
 {
     void *memory = NULL;
+    if (block_take(client, size, ret_block))
+        return ret_block->bytes;
     return posix_memalign(&memory, ALIGNMENT, size ? size : 1) ? NULL : memory;
 }
 
@@ -32,8 +35,8 @@ static void *whole(struct memory *memory)
         owner = owner->parent;
     pthread_mutex_lock(&owner->lock);
     if (!owner->host) {
-        owner->host = aligned_memory(owner->size);
-        owner->host_owned = owner->host != NULL;
+        owner->host = aligned_memory(owner->base.client, owner->size, &owner->host_block);
+        owner->host_owned = owner->host && !owner->host_block.size;
     }
     char *host = owner->host;
     pthread_mutex_unlock(&owner->lock);
@@ -65,8 +68,8 @@ static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t 
     if (host) {
         map->pointer = host + offset;
     } else {
-        map->owned = aligned_memory(size);
-        map->pointer = map->owned;
+        map->pointer = aligned_memory(memory->base.client, size, &map->block);
+        map->owned = map->block.size ? NULL : map->pointer;
     }
     if (!map->pointer) {
         free(map);
@@ -75,22 +78,24 @@ static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t 
     return map;
 }
 
-static void map_destroy(struct map *map)
+static void map_destroy(struct client *client, struct map *map)
 {
     if (map->event)
         handle_unuse(map->event);
     free(map->owned);
+    block_give(client, &map->block);
     free(map);
 }
 
 /* Is on the list before its event can end. */
-static void map_add(struct memory *memory, struct map *map, struct event *event)
+static void map_add(struct memory *memory, struct map *map, struct command *command)
 {
+    struct event *event = command->event;
     handle_use(event);
     map->event = event;
-    event->target = map->pointer;
-    event->layout = map->layout;
     event->lent = memory->flags & CL_MEM_USE_HOST_PTR;
+    if (!(map->flags & CL_MAP_WRITE_INVALIDATE_REGION)) /* Else nothing comes. */
+        command_aim(command, map->pointer, &map->layout);
     event->keeps = memory;
     handle_use(memory);
     pthread_mutex_lock(&memory->lock);
@@ -114,10 +119,8 @@ static struct map *map_take(struct memory *memory, const void *pointer)
 
 static cl_int map_post(struct memory *memory, const struct map *map, const struct command *command)
 {
-    if (map->flags & CL_MAP_WRITE_INVALIDATE_REGION) {
-        command->event->target = NULL; /* Nothing comes. */
+    if (map->flags & CL_MAP_WRITE_INVALIDATE_REGION)
         return command_post_nothing(command);
-    }
     if (memory->type == CL_MEM_OBJECT_BUFFER)
         return POST(memory->base.client, read_buffer,
                     {.command = command->head,
@@ -138,17 +141,17 @@ static void *enqueue_map(cl_command_queue queue, struct memory *memory, struct m
 {
     struct command command;
     void *pointer = map->pointer;
-    cl_int error = command_begin_read(&command, queue, type, blocking, count, waits, event);
+    cl_int error = command_begin_transfer(&command, queue, type, blocking, count, waits, event);
     if (error) {
-        map_destroy(map);
+        map_destroy(memory->base.client, map);
         return created(NULL, error, errcode);
     }
-    map_add(memory, map, command.event);
+    map_add(memory, map, &command);
     error = command_end(&command, map_post(memory, map, &command));
     if (error) {
         struct map *mine = map_take(memory, pointer);
         if (mine)
-            map_destroy(mine);
+            map_destroy(memory->base.client, mine);
     }
     return created(pointer, error, errcode);
 }
@@ -228,34 +231,41 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
                        num_events_in_wait_list, event_wait_list, event, errcode_ret);
 }
 
-static cl_int unmap_post(struct memory *memory, const struct map *map, struct command *command)
+/* What was not told of as mapped cannot have been written, and what is there are no bytes of the
+   device's yet. Unless they were not asked for: then those that are there are meant. */
+static bool is_written(const struct map *map)
+{
+    bool invalidated = map->flags & CL_MAP_WRITE_INVALIDATE_REGION;
+    return (map->flags & WRITES) &&
+           (invalidated || atomic_load(&map->event->status) == CL_COMPLETE);
+}
+
+static cl_int unmap_post(struct memory *memory, const struct map *map, bool written,
+                         struct command *command)
 {
     size_t size = 0;
-    bool invalidated = map->flags & CL_MAP_WRITE_INVALIDATE_REGION;
-    bool mapped = atomic_load(&map->event->status) == CL_COMPLETE;
-    /* What was not told of as mapped cannot have been written, and what is there are no bytes of
-       the device's yet. Unless they were not asked for: then those that are there are meant. */
-    if (!(map->flags & WRITES) || (!mapped && !invalidated))
+    if (!written)
         return command_post_nothing(command);
-    if (memory->type == CL_MEM_OBJECT_BUFFER)
-        return POST(memory->base.client, write_buffer,
-                    {.command = command->head,
-                     .buffer = handle_id(memory),
-                     .offset = map->origin[0],
-                     .content = map->pointer,
-                     .content_size = map->region[0]});
-    void *content = layout_size(&map->layout, &size) ? malloc(size) : NULL;
-    if (!content)
-        return CL_OUT_OF_HOST_MEMORY;
-    layout_gather(&map->layout, content, map->pointer);
-    cl_int error = POST(memory->base.client, write_image,
-                        {.command = command->head,
-                         .image = handle_id(memory),
-                         .origin = {map->origin[0], map->origin[1], map->origin[2]},
-                         .region = {map->region[0], map->region[1], map->region[2]},
-                         .content = content,
-                         .content_size = size});
-    free(content);
+    const void *content = NULL;
+    void *owned = NULL;
+    cl_int error = command_fill(command, map->pointer, &map->layout, &content, &size, &owned);
+    if (error == CL_SUCCESS && memory->type == CL_MEM_OBJECT_BUFFER)
+        error = POST(memory->base.client, write_buffer,
+                     {.command = command->head,
+                      .buffer = handle_id(memory),
+                      .offset = map->origin[0],
+                      .size = size,
+                      .content = content,
+                      .content_size = content ? size : 0});
+    else if (error == CL_SUCCESS)
+        error = POST(memory->base.client, write_image,
+                     {.command = command->head,
+                      .image = handle_id(memory),
+                      .origin = {map->origin[0], map->origin[1], map->origin[2]},
+                      .region = {map->region[0], map->region[1], map->region[2]},
+                      .content = content,
+                      .content_size = content ? size : 0});
+    free(owned);
     return error;
 }
 
@@ -272,18 +282,25 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, vo
         return CL_INVALID_MEM_OBJECT;
     if (memory->context != queue->context)
         return CL_INVALID_CONTEXT;
-    cl_int error = command_begin(&command, command_queue, CL_COMMAND_UNMAP_MEM_OBJECT, false, false,
-                                 num_events_in_wait_list, event_wait_list, event);
+    cl_int error =
+        command_begin_transfer(&command, command_queue, CL_COMMAND_UNMAP_MEM_OBJECT, CL_FALSE,
+                               num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
     struct map *map = mapped_ptr ? map_take(memory, mapped_ptr) : NULL;
-    error = map ? unmap_post(memory, map, &command) : CL_INVALID_VALUE;
+    bool written = map && is_written(map);
+    if (map) {
+        /* It is written from, or what it reads may still be on its way. */
+        struct event *last = written ? command.event : map->event;
+        last->owned_block = map->block;
+        map->block = (struct bulk_block){0};
+    }
+    error = map ? unmap_post(memory, map, written, &command) : CL_INVALID_VALUE;
     error = command_end(&command, error);
     if (map) {
-        /* What it reads may still be on its way. */
         map->event->owned = map->owned;
         map->owned = NULL;
-        map_destroy(map);
+        map_destroy(memory->base.client, map);
     }
     return error;
 }

@@ -52,10 +52,12 @@ static void memory_finish(struct object *object)
         memory->maps = map->next;
         handle_unuse(map->event);
         free(map->owned);
+        block_give(object->client, &map->block);
         free(map);
     }
     if (memory->host_owned)
         free(memory->host);
+    block_give(object->client, &memory->host_block);
     endings_run(memory->endings);
     free(memory->list);
     pthread_mutex_destroy(&memory->lock);

@@ -38,7 +38,11 @@ static cl_int create_queue(cl_context context, cl_device_id device,
     struct queue *queue = handle_create(c->base.client, ID_QUEUE, &queue_class);
     if (!queue)
         return CL_OUT_OF_HOST_MEMORY;
-    pthread_mutex_init(&queue->lock, NULL);
+    pthread_mutexattr_t again;
+    pthread_mutexattr_init(&again);
+    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&queue->lock, &again);
+    pthread_mutexattr_destroy(&again);
     queue->context = c;
     handle_use(c);
     queue->device = d;

@@ -9,6 +9,7 @@
 
 #include "agent/wire/inventory.h"
 #include "messages.h"
+#include "remote/driver/block.h"
 #include "remote/driver/handle.h"
 #include "state/base/callback.h"
 #include "state/base/info.h"
@@ -25,6 +26,7 @@
 
 struct platform {
     const cl_icd_dispatch *dispatch;
+    struct platform *next; /**< Of those that were published. */
     struct client *client;
     const char *name;
     char version[64];
@@ -45,15 +47,20 @@ struct device_object {
 
 /** A server that this process has a session with. */
 struct client {
+    struct client *next; /**< Of all. */
     struct stream stream;
-    const char *address;    /**< Or several of the same server, separated by commas. */
-    struct client *next;    /**< Of all; set once. */
-    uint64_t process;       /**< Whose sessions it is: process_mark(). */
-    pthread_mutex_t lock;   /**< Guards events, and the answers of calls. */
-    pthread_cond_t changed; /**< One of them. */
-    atomic_bool lost;       /**< The session ended. */
-    atomic_bool leaving;    /**< The program ends. */
-    atomic_bool told;       /**< The devices are known. */
+    const char *address;      /**< Or several of the same server, separated by commas. */
+    const char *icd;          /**< The one driver that is opened for us; NULL: the server's. */
+    struct client *renewed;   /**< The session that followed; client_renew() knows. */
+    uint64_t features;        /**< Those that it asks for; then those that it has. */
+    struct bulk *bulk;        /**< block.h; NULL: the session is over a link. */
+    pthread_mutex_t offering; /**< One area at a time. */
+    uint64_t process;         /**< Whose sessions it is: process_mark(). */
+    pthread_mutex_t lock;     /**< Guards events, and the answers of calls. */
+    pthread_cond_t changed;   /**< One of them. */
+    atomic_bool lost;         /**< The session ended. */
+    atomic_bool leaving;      /**< The program ends. */
+    atomic_bool told;         /**< The devices are known. */
     pthread_t receiver;
     struct inventory inventory;
     /* By who connects, or the receiver: */
@@ -66,13 +73,33 @@ struct client {
     cl_uint platform_count;
 };
 
-/** All servers' platforms, after connecting at the first call. */
+/**
+ * Begin a session with a server, and publish its platforms. Blocks until it has told its devices.
+ *
+ * @icd  The driver that it opens, as this process would; NULL: its own.
+ * @ret_client  Lives as long as the process. Returns 0 or -errno, which was said.
+ */
+MUST_CHECK int client_open(const char *address, const char *icd, struct client **ret_client);
+/**
+ * For a new context of a client's devices: where a session in which a driver was opened for this
+ * process has ended, begin another one, for what is made from now on; what was made is lost. Blocks
+ * as client_open(). Returns the session to use: @client where there is no other.
+ */
+struct client *client_renew(struct client *client);
+/** The platforms of the servers that the environment names, after connecting at the first call. */
 cl_uint clients_platforms(struct platform ***ret_platforms);
 /** Make one of the inventory's entries @first and on. 0 or -ENOMEM. */
 MUST_CHECK int platform_init(struct platform *platform, struct client *client,
                              const struct inventory_entry *entries, size_t first, size_t count);
+/** Programs may name it from now on. Any thread. */
+void platform_publish(struct platform *platform);
+/** NULL: none was published at that address. Any thread, without a lock. */
+struct platform *platform_get(cl_platform_id id);
 /** Have what was posted sent, unless the session ended. */
 void client_flush(struct client *client);
+/** Receive in place of who does until @over, as long as that is sooner than to be woken. Without a
+ *  lock. */
+void client_attend(struct client *client, bool (*over)(void *data), void *data);
 /** The same, for who goes on: with what is posted within the same moment. */
 void client_flush_soon(struct client *client);
 /** CL_DEVICE_NOT_AVAILABLE once the session ended, and in the child of a fork. */
@@ -137,7 +164,8 @@ struct queue {
     cl_command_queue_properties properties;
     cl_queue_properties *list; /**< As it was given. */
     size_t list_size;
-    pthread_mutex_t lock;  /**< Commands are posted in the order in which they are listed. */
+    pthread_mutex_t lock;  /**< Commands are posted in the order in which they are listed. A thread
+                                that gives one in parts takes it again. */
     struct event *pending; /**< The last of those that have not ended. Guarded by client->lock. */
     _Atomic cl_int failed; /**< Of a command without an event; the next wait says so. */
 };
@@ -168,8 +196,11 @@ struct event {
     /* Until it ends: */
     unsigned char *target; /**< Where what was read goes. */
     bool lent; /**< Into memory that may be read only where it has those bytes already. */
-    struct memory *keeps; /**< Used until it ends: its memory is the target. */
-    void *owned;          /**< Memory of a map that was unmapped: it may be the target. */
+    struct memory *keeps;          /**< Used until it ends: its memory is the target. */
+    struct bulk_block block;       /**< That the command names; or of 0 bytes. */
+    struct event *before;          /**< Used: where that failed, this one does. */
+    void *owned;                   /**< Memory of a map that was unmapped: it may be the target. */
+    struct bulk_block owned_block; /**< The same. */
     struct layout layout;
     uint64_t posted_ns, arrived_ns;
 };
@@ -191,7 +222,8 @@ struct map {
     cl_map_flags flags;
     size_t origin[3], region[3];
     struct layout layout;
-    void *owned; /**< Memory of this map alone; or NULL. */
+    void *owned; /**< Memory of this map alone; or NULL, or: */
+    struct bulk_block block;
 };
 
 struct memory {
@@ -202,7 +234,8 @@ struct memory {
     size_t size;
     void *host; /**< The program's (CL_MEM_USE_HOST_PTR), or ours (CL_MEM_ALLOC_HOST_PTR). */
     bool host_owned;
-    struct memory *parent; /**< Sub-buffer, or image made from another object. */
+    struct bulk_block host_block; /**< That `host` is. */
+    struct memory *parent;        /**< Sub-buffer, or image made from another object. */
     size_t origin;
     cl_mem_properties *list;
     size_t list_size;
@@ -294,6 +327,7 @@ cl_int device_formats(const struct context *context, cl_mem_flags flags, cl_mem_
 /** Bytes of a layout, packed; false: it does not fit in 64 bits. */
 bool layout_size(const struct layout *layout, size_t *ret_size);
 /** Between packed bytes and the program's memory. */
+bool layout_is_packed(const struct layout *layout);
 void layout_gather(const struct layout *layout, void *packed, const void *memory);
 void layout_scatter(const struct layout *layout, const void *packed, void *memory);
 /** The same, but what is there already is not written. */
@@ -320,10 +354,23 @@ struct command {
 cl_int command_begin(struct command *command, cl_command_queue queue, cl_command_type type,
                      bool blocking, bool after_all, cl_uint count, const cl_event *waits,
                      cl_event *event);
-/** The same of one that reads into the program's memory: it has an event in any case, since
- * somebody must know where to. */
-cl_int command_begin_read(struct command *command, cl_command_queue queue, cl_command_type type,
-                          cl_bool blocking, cl_uint count, const cl_event *waits, cl_event *event);
+/** The same of one that has an event in any case, since somebody must know where what it reads
+ * goes, and when a block (block.h) is free again. */
+cl_int command_begin_transfer(struct command *command, cl_command_queue queue, cl_command_type type,
+                              cl_bool blocking, cl_uint count, const cl_event *waits,
+                              cl_event *event);
+/** Between beginning a transfer and posting it: where what it reads goes. It is read there, or into
+ *  a block first, or comes in the answer. */
+void command_aim(struct command *command, void *target, const struct layout *layout);
+/**
+ * The same of what it writes. It is taken from there, from a copy in a block, or from the message.
+ *
+ * @ret_content  For the message; NULL: not from there.
+ * @ret_owned    To be freed after it was posted.
+ * Returns CL_OUT_OF_HOST_MEMORY or CL_SUCCESS.
+ */
+cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
+                    const void **ret_content, size_t *ret_size, void **ret_owned);
 /** Post one that does nothing, after what it waits for. */
 cl_int command_post_nothing(const struct command *command);
 cl_int command_end(struct command *command, cl_int error);

@@ -3,6 +3,7 @@
 
 #include "remote/driver/image.h"
 #include "remote/driver/remote.h"
+#include "remote/driver/transfer.h"
 
 /* Reads, writes, fills, copies, moves of memory objects. What the specification asks of their
    parameters is asked here, so that its errors come at the call. */
@@ -72,13 +73,6 @@ static cl_int take_object(cl_command_queue queue, cl_mem handle, bool image,
     return CL_SUCCESS;
 }
 
-/* What a read puts where: its event must know before anything is posted. */
-static void aim(struct command *command, void *target, struct layout layout)
-{
-    command->event->target = target;
-    command->event->layout = layout;
-}
-
 /* ---- buffers ---- */
 
 /* None is no error since 2.1 (5.2.2). */
@@ -108,7 +102,6 @@ cl_int clEnqueueReadBuffer(cl_command_queue command_queue, cl_mem buffer, cl_boo
                            const cl_event *event_wait_list, cl_event *event)
 {
     struct memory *memory = NULL;
-    struct command command;
     cl_int error = take_object(command_queue, buffer, false, &memory);
     if (error == CL_SUCCESS && (!ptr || !run_fits(command_queue, memory, offset, size)))
         error = CL_INVALID_VALUE;
@@ -117,16 +110,18 @@ cl_int clEnqueueReadBuffer(cl_command_queue command_queue, cl_mem buffer, cl_boo
     if (error == CL_SUCCESS && size == 0)
         return enqueue_empty(command_queue, CL_COMMAND_READ_BUFFER, blocking_read,
                              num_events_in_wait_list, event_wait_list, event);
-    if (error == CL_SUCCESS)
-        error = command_begin_read(&command, command_queue, CL_COMMAND_READ_BUFFER, blocking_read,
-                                   num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
-    aim(&command, ptr, (struct layout){size, 1, 1, size, size});
-    error = POST(
-        memory->base.client, read_buffer,
-        {.command = command.head, .buffer = handle_id(memory), .offset = offset, .size = size});
-    return command_end(&command, error);
+    return transfer_run(&(struct transfer){.queue = command_queue,
+                                           .memory = memory,
+                                           .type = CL_COMMAND_READ_BUFFER,
+                                           .blocking = blocking_read != CL_FALSE,
+                                           .offset = offset,
+                                           .size = size,
+                                           .bytes = ptr,
+                                           .count = num_events_in_wait_list,
+                                           .waits = event_wait_list},
+                        event);
 }
 
 cl_int clEnqueueWriteBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking_write,
@@ -135,7 +130,6 @@ cl_int clEnqueueWriteBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bo
                             cl_event *event)
 {
     struct memory *memory = NULL;
-    struct command command;
     cl_int error = take_object(command_queue, buffer, false, &memory);
     if (error == CL_SUCCESS && (!ptr || !run_fits(command_queue, memory, offset, size)))
         error = CL_INVALID_VALUE;
@@ -144,19 +138,18 @@ cl_int clEnqueueWriteBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bo
     if (error == CL_SUCCESS && size == 0)
         return enqueue_empty(command_queue, CL_COMMAND_WRITE_BUFFER, blocking_write,
                              num_events_in_wait_list, event_wait_list, event);
-    if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_WRITE_BUFFER,
-                              blocking_write != CL_FALSE, false, num_events_in_wait_list,
-                              event_wait_list, event);
     if (error)
         return error;
-    error = POST(memory->base.client, write_buffer,
-                 {.command = command.head,
-                  .buffer = handle_id(memory),
-                  .offset = offset,
-                  .content = ptr,
-                  .content_size = size});
-    return command_end(&command, error);
+    return transfer_run(&(struct transfer){.queue = command_queue,
+                                           .memory = memory,
+                                           .type = CL_COMMAND_WRITE_BUFFER,
+                                           .blocking = blocking_write != CL_FALSE,
+                                           .offset = offset,
+                                           .size = size,
+                                           .bytes = (void *)ptr,
+                                           .count = num_events_in_wait_list,
+                                           .waits = event_wait_list},
+                        event);
 }
 
 #define SIZE3(array)                                                                               \
@@ -183,11 +176,13 @@ cl_int clEnqueueReadBufferRect(cl_command_queue command_queue, cl_mem buffer, cl
     if (error == CL_SUCCESS)
         error = host_access(memory, false);
     if (error == CL_SUCCESS)
-        error = command_begin_read(&command, command_queue, CL_COMMAND_READ_BUFFER_RECT,
+        error =
+            command_begin_transfer(&command, command_queue, CL_COMMAND_READ_BUFFER_RECT,
                                    blocking_read, num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
-    aim(&command, (char *)ptr + host.start, box_layout(&host, region));
+    const struct layout layout = box_layout(&host, region);
+    command_aim(&command, (char *)ptr + host.start, &layout);
     error = POST(memory->base.client, read_rect,
                  {.command = command.head,
                   .buffer = handle_id(memory),
@@ -196,19 +191,6 @@ cl_int clEnqueueReadBufferRect(cl_command_queue command_queue, cl_mem buffer, cl
                   .row_pitch = device.row,
                   .slice_pitch = device.slice});
     return command_end(&command, error);
-}
-
-/* A layout's bytes, packed: in place where they lie so already, else in *ret_owned. */
-static const void *packed(const struct layout *layout, const void *memory, size_t *ret_size,
-                          void **ret_owned)
-{
-    *ret_owned = NULL;
-    if (!layout_size(layout, ret_size))
-        return NULL;
-    *ret_owned = malloc(*ret_size);
-    if (*ret_owned)
-        layout_gather(layout, *ret_owned, memory);
-    return *ret_owned;
 }
 
 cl_int clEnqueueWriteBufferRect(cl_command_queue command_queue, cl_mem buffer,
@@ -222,6 +204,7 @@ cl_int clEnqueueWriteBufferRect(cl_command_queue command_queue, cl_mem buffer,
     struct memory *memory = NULL;
     struct command command;
     struct box device, host;
+    const void *content = NULL;
     size_t size = 0;
     void *owned = NULL;
     cl_int error = take_object(command_queue, buffer, false, &memory);
@@ -233,14 +216,16 @@ cl_int clEnqueueWriteBufferRect(cl_command_queue command_queue, cl_mem buffer,
     if (error == CL_SUCCESS)
         error = host_access(memory, true);
     if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_WRITE_BUFFER_RECT,
-                              blocking_write != CL_FALSE, false, num_events_in_wait_list,
-                              event_wait_list, event);
+        error =
+            command_begin_transfer(&command, command_queue, CL_COMMAND_WRITE_BUFFER_RECT,
+                                   blocking_write, num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
     const struct layout layout = box_layout(&host, region);
-    if (!packed(&layout, (const char *)ptr + host.start, &size, &owned))
-        return command_end(&command, CL_OUT_OF_HOST_MEMORY);
+    error =
+        command_fill(&command, (const char *)ptr + host.start, &layout, &content, &size, &owned);
+    if (error)
+        return command_end(&command, error);
     error = POST(memory->base.client, write_rect,
                  {.command = command.head,
                   .buffer = handle_id(memory),
@@ -248,8 +233,8 @@ cl_int clEnqueueWriteBufferRect(cl_command_queue command_queue, cl_mem buffer,
                   .region = SIZE3(region),
                   .row_pitch = device.row,
                   .slice_pitch = device.slice,
-                  .content = owned,
-                  .content_size = size});
+                  .content = content,
+                  .content_size = content ? size : 0});
     free(owned);
     return command_end(&command, error);
 }
@@ -408,11 +393,12 @@ cl_int clEnqueueReadImage(cl_command_queue command_queue, cl_mem image, cl_bool 
     if (error == CL_SUCCESS)
         error = host_access(memory, false);
     if (error == CL_SUCCESS)
-        error = command_begin_read(&command, command_queue, CL_COMMAND_READ_IMAGE, blocking_read,
+        error =
+            command_begin_transfer(&command, command_queue, CL_COMMAND_READ_IMAGE, blocking_read,
                                    num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
-    aim(&command, ptr, layout);
+    command_aim(&command, ptr, &layout);
     error = POST(memory->base.client, read_image,
                  {.command = command.head,
                   .image = handle_id(memory),
@@ -430,6 +416,7 @@ cl_int clEnqueueWriteImage(cl_command_queue command_queue, cl_mem image, cl_bool
     struct memory *memory = NULL;
     struct command command;
     struct layout layout;
+    const void *content = NULL;
     size_t size = 0;
     void *owned = NULL;
     cl_int error = take_object(command_queue, image, true, &memory);
@@ -440,20 +427,21 @@ cl_int clEnqueueWriteImage(cl_command_queue command_queue, cl_mem image, cl_bool
     if (error == CL_SUCCESS)
         error = host_access(memory, true);
     if (error == CL_SUCCESS)
-        error = command_begin(&command, command_queue, CL_COMMAND_WRITE_IMAGE,
-                              blocking_write != CL_FALSE, false, num_events_in_wait_list,
-                              event_wait_list, event);
+        error =
+            command_begin_transfer(&command, command_queue, CL_COMMAND_WRITE_IMAGE, blocking_write,
+                                   num_events_in_wait_list, event_wait_list, event);
     if (error)
         return error;
-    if (!packed(&layout, ptr, &size, &owned))
-        return command_end(&command, CL_OUT_OF_HOST_MEMORY);
+    error = command_fill(&command, ptr, &layout, &content, &size, &owned);
+    if (error)
+        return command_end(&command, error);
     error = POST(memory->base.client, write_image,
                  {.command = command.head,
                   .image = handle_id(memory),
                   .origin = SIZE3(origin),
                   .region = SIZE3(region),
-                  .content = owned,
-                  .content_size = size});
+                  .content = content,
+                  .content_size = content ? size : 0});
     free(owned);
     return command_end(&command, error);
 }

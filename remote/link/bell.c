@@ -28,14 +28,18 @@ static bool is_alone(void)
     return sched_getaffinity(0, sizeof(processors), &processors) == 0 && CPU_COUNT(&processors) < 2;
 }
 
+void bell_spin_init(struct bell_spin *spin)
+{
+    *spin = (struct bell_spin){.budget_ns = SPIN_MOST_NS, .pause = 1, .alone = is_alone()};
+}
+
 void bell_waiter_init(struct bell_waiter *waiter, struct bell *bell, struct bell_peer *peer)
 {
     *waiter = (struct bell_waiter){.bell = bell, .peer = peer};
-    waiter->spin = (struct bell_spin){.budget_ns = SPIN_MOST_NS, .pause = 1, .alone = is_alone()};
+    bell_spin_init(&waiter->spin);
 }
 
-/* How long to spin this time. */
-static uint64_t spin_begin(struct bell_spin *spin)
+uint64_t bell_spin_begin(struct bell_spin *spin)
 {
     if (spin->budget_ns == 0 && spin->skip > 0) {
         spin->skip--;
@@ -51,7 +55,7 @@ static uint64_t spin_begin(struct bell_spin *spin)
     return spin->budget_ns ? spin->budget_ns : SPIN_MOST_NS;
 }
 
-static void spin_paid(struct bell_spin *spin, uint64_t took_ns)
+void bell_spin_paid(struct bell_spin *spin, uint64_t took_ns)
 {
     uint64_t budget = spin->budget_ns - spin->budget_ns / 8;
     budget = budget > 2 * took_ns ? budget : 2 * took_ns;
@@ -60,7 +64,7 @@ static void spin_paid(struct bell_spin *spin, uint64_t took_ns)
     spin->pause = 1;
 }
 
-static void spin_failed(struct bell_spin *spin)
+void bell_spin_failed(struct bell_spin *spin)
 {
     spin->budget_ns /= 2;
     if (spin->budget_ns >= SPIN_LEAST_NS)
@@ -70,33 +74,24 @@ static void spin_failed(struct bell_spin *spin)
     spin->pause = spin->pause < PAUSE_MOST ? 2 * spin->pause : PAUSE_MOST;
 }
 
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static bool spin(struct bell_waiter *waiter, bool (*there)(void *data), void *data)
 {
-    uint64_t budget = spin_begin(&waiter->spin);
+    uint64_t budget = bell_spin_begin(&waiter->spin);
     if (budget == 0)
         return false;
     uint64_t begin = clock_now_ns(), took = 0;
     while (took < budget) {
         for (int i = 0; i < LOOKS; i++) {
-            relax();
+            bell_relax();
             if (there(data)) {
-                spin_paid(&waiter->spin, clock_now_ns() - begin);
+                bell_spin_paid(&waiter->spin, clock_now_ns() - begin);
                 waiter->spun++;
                 return true;
             }
         }
         took = clock_now_ns() - begin;
     }
-    spin_failed(&waiter->spin);
+    bell_spin_failed(&waiter->spin);
     waiter->spun_in_vain++;
     return false;
 }

@@ -42,6 +42,22 @@ struct bell_spin {
     bool alone;         /**< There is one processor, which the other side needs. */
 };
 
+/** One begins with all of its budget. How long to spin this time, in nanoseconds; 0: not at all. */
+void bell_spin_init(struct bell_spin *spin);
+uint64_t bell_spin_begin(struct bell_spin *spin);
+/** What was waited for came after so long; or it did not while it spun. */
+void bell_spin_paid(struct bell_spin *spin, uint64_t took_ns);
+void bell_spin_failed(struct bell_spin *spin);
+/** Between two looks. */
+static inline void bell_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /** One who waits at a bell; one thread at a time. */
 struct bell_waiter {
     struct bell *bell;

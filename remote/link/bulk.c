@@ -277,6 +277,28 @@ void bulk_give(struct bulk *bulk, const struct bulk_block *block)
     cancel_allow(cancel);
 }
 
+bool bulk_find(struct bulk *bulk, const void *bytes, size_t size, uint32_t *ret_area,
+               uint64_t *ret_offset)
+{
+    bool found = false;
+    if (process_mark() != bulk->process)
+        return false;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    for (unsigned k = 0; k < bulk->count && !found; k++) {
+        const struct area *area = &bulk->areas[k];
+        uintptr_t offset = (uintptr_t)bytes - (uintptr_t)area->bytes;
+        found = offset < area->size && size <= area->size - offset;
+        if (found) {
+            *ret_area = area->number;
+            *ret_offset = offset;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    return found;
+}
+
 /* Locked. An area without a block, which is taken off; false when no more than @keep bytes are
  * such. */
 static bool take_idle(struct bulk *bulk, uint64_t keep, struct area *ret_area)

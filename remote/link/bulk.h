@@ -1,6 +1,7 @@
 #ifndef RESEAT_REMOTE_LINK_BULK_H
 #define RESEAT_REMOTE_LINK_BULK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -69,6 +70,9 @@ void bulk_destroy(struct bulk *bulk);
 MUST_CHECK int bulk_take(struct bulk *bulk, size_t size, struct bulk_block *ret_block);
 /** Give back what bulk_take() returned, once. Thread-safe, does not block; in a child nothing. */
 void bulk_give(struct bulk *bulk, const struct bulk_block *block);
+/** Where [@bytes, @bytes + @size) is, if it is in an area. Thread-safe, does not block. */
+bool bulk_find(struct bulk *bulk, const void *bytes, size_t size, uint32_t *ret_area,
+               uint64_t *ret_offset);
 /** Unmap and withdraw areas without a block until at most @keep bytes of such are left.
  *  Thread-safe. Returns the bytes of areas that are left. */
 uint64_t bulk_trim(struct bulk *bulk, uint64_t keep);

@@ -139,6 +139,19 @@ int bulk_map_hold(struct bulk_map *map, uint32_t area, uint64_t offset, uint64_t
     return err;
 }
 
+bool bulk_map_whole(struct bulk_map *map, uint32_t area, char **ret_bytes, size_t *ret_size)
+{
+    pthread_mutex_lock(&map->lock);
+    const struct mapped *mapped = find(map, area);
+    bool is_there = mapped && mapped->bytes && !mapped->withdrawn;
+    if (is_there) {
+        *ret_bytes = mapped->bytes;
+        *ret_size = mapped->size;
+    }
+    pthread_mutex_unlock(&map->lock);
+    return is_there;
+}
+
 void bulk_map_release(struct bulk_map *map, uint32_t area)
 {
     pthread_mutex_lock(&map->lock);

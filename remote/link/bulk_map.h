@@ -1,6 +1,7 @@
 #ifndef RESEAT_REMOTE_LINK_BULK_MAP_H
 #define RESEAT_REMOTE_LINK_BULK_MAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,8 @@ MUST_CHECK int bulk_map_remove(struct bulk_map *map, uint32_t area);
  */
 MUST_CHECK int bulk_map_hold(struct bulk_map *map, uint32_t area, uint64_t offset, uint64_t size,
                              char **ret_bytes);
+/** All of an area that is there: false where there is none. Valid until it is removed. */
+bool bulk_map_whole(struct bulk_map *map, uint32_t area, char **ret_bytes, size_t *ret_size);
 void bulk_map_release(struct bulk_map *map, uint32_t area);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 
 #include "state/base/compiler.h"
+#include "state/base/owned.h"
 
 /*
  * What carries a session between the driver and a device server: a stream of bytes in each
@@ -56,6 +57,10 @@ struct link_ops {
     /** The first descriptor that arrived and was not taken; NULL as above. Called as `receive` is;
      *  never blocks. 0, -ENOENT, or -errno. Close-on-exec, and the caller's. */
     int (*take_descriptor)(struct link *link, int *ret_fd);
+
+    /** What hangs up when the other end is gone, on the same machine; NULL as above. It stays the
+     *  link's; in the child of a fork it may be closed. */
+    struct owned *(*socket)(struct link *link);
 };
 
 #define LINK_PEER_MAX 128

@@ -195,6 +195,11 @@ static int unix_take_descriptor(struct link *base, int *ret_fd)
     return 0;
 }
 
+static struct owned *unix_socket(struct link *base)
+{
+    return &unix_link(base)->socket;
+}
+
 static const struct link_ops unix_ops = {
     .send = unix_send,
     .receive = unix_receive,
@@ -202,6 +207,7 @@ static const struct link_ops unix_ops = {
     .destroy = unix_destroy,
     .send_descriptor = unix_send_descriptor,
     .take_descriptor = unix_take_descriptor,
+    .socket = unix_socket,
 };
 
 int link_unix_of(int fd, struct link **ret_link)

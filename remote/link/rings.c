@@ -59,6 +59,7 @@ struct rings_reader {
     uint64_t gap_ns; /* since when there are later ones, but not that; 0: not so */
     unsigned last;
     bool broken;
+    atomic_bool led; /* By who reads all of this. */
     struct ring_reader slots[];
 };
 
@@ -453,6 +454,52 @@ int rings_take(struct rings_reader *reader, void *buffer, uint64_t deadline_ns, 
     reader->next++;
     reader->gap_ns = 0;
     return 0;
+}
+
+bool rings_lead(struct rings_reader *reader)
+{
+    return !atomic_load_explicit(&reader->led, memory_order_relaxed) &&
+           !atomic_exchange_explicit(&reader->led, true, memory_order_acquire);
+}
+
+void rings_leave(struct rings_reader *reader)
+{
+    atomic_store_explicit(&reader->led, false, memory_order_release);
+}
+
+/* While somebody leads there is nothing for others. */
+static bool found_unled(void *data)
+{
+    struct rings_reader *reader = data;
+    if (!rings_lead(reader))
+        return false;
+    bool found = found_or_broken(reader);
+    rings_leave(reader);
+    return found;
+}
+
+int rings_await(struct rings_reader *reader, uint64_t deadline_ns)
+{
+    if (!is_ours(&reader->rings))
+        return -ECHILD;
+    return bell_wait(&reader->waiter, found_unled, reader, deadline_ns);
+}
+
+void rings_look(struct rings_reader *reader)
+{
+    atomic_store(&reader->shared->frames.sleeps, 0);
+}
+
+bool rings_look_no_more(struct rings_reader *reader)
+{
+    rings_leave(reader);
+    atomic_store(&reader->shared->frames.sleeps, 1);
+    return found_unled(reader);
+}
+
+bool rings_has_next(struct rings_reader *reader)
+{
+    return !is_ours(&reader->rings) || found_or_broken(reader);
 }
 
 void rings_reader_end(struct rings_reader *reader)

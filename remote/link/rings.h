@@ -1,6 +1,7 @@
 #ifndef RESEAT_REMOTE_LINK_RINGS_H
 #define RESEAT_REMOTE_LINK_RINGS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -94,6 +95,21 @@ void rings_reader_destroy(struct rings_reader *reader);
 MUST_CHECK int rings_take(struct rings_reader *reader, void *buffer, uint64_t deadline_ns,
                           size_t *ret_size, uint64_t *ret_number);
 void rings_reader_end(struct rings_reader *reader);
+/**
+ * Several threads may take in turn: whoever leads, which is one at a time. rings_await() waits
+ * until there may be something, for a thread that does not lead, and then it tries to.
+ */
+MUST_CHECK bool rings_lead(struct rings_reader *reader);
+void rings_leave(struct rings_reader *reader);
+/** As rings_take(), without a frame. */
+MUST_CHECK int rings_await(struct rings_reader *reader, uint64_t deadline_ns);
+/** By who leads, and does not sleep: nobody else is woken meanwhile. Until it looks no more: then
+ *  it leaves, and whoever sleeps is woken by what comes. True: something came in between. */
+void rings_look(struct rings_reader *reader);
+MUST_CHECK bool rings_look_no_more(struct rings_reader *reader);
+/** Is there one, or does rings_take() return for another reason? By the thread that takes; never
+ *  blocks. */
+bool rings_has_next(struct rings_reader *reader);
 
 /** How long a reader waits for a number while there are later ones: for tests. */
 extern uint64_t rings_gap_ns;

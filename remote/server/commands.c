@@ -22,7 +22,8 @@ struct giving {
     struct entry *queue;
     cl_event *waits;
     cl_event event;
-    void *bytes; /* Read into, or written from, until it ends. Owned. */
+    void *bytes; /* Read into, or written from, until it ends. Owned, or held of an area: */
+    uint32_t area;
     size_t size;
     bool reads;
     cl_int error;
@@ -39,6 +40,7 @@ struct given {
     uint64_t id;
     bool tell, profiled;
     void *bytes;
+    uint32_t area; /* That they are in; 0: in none. */
     size_t answer;
 };
 
@@ -93,11 +95,28 @@ static cl_mem memory(struct giving *giving, uint64_t id)
     return entry ? entry->real : NULL;
 }
 
+/* Bytes that both sides have. What the client writes there meanwhile, the device may see. */
+static void *stage_shared(struct giving *giving, uint64_t size)
+{
+    const struct msg_command *message = giving->message;
+    struct server *server = giving->server;
+    char *bytes = NULL;
+    if (areas_hold(server, message->area, message->place, size, &bytes)) {
+        server_wrong(server, "it names bytes that it did not offer");
+        return NULL;
+    }
+    giving->area = message->area;
+    giving->bytes = bytes;
+    return bytes;
+}
+
 /* Bytes that the command keeps until it ends. */
 static void *stage(struct giving *giving, const void *content, uint64_t size, bool reads)
 {
-    if (giving->error)
+    if (giving->error || giving->server->wrong)
         return NULL;
+    if (giving->message->area)
+        return stage_shared(giving, size);
     giving->bytes = size <= WIRE_MESSAGE_MAX ? malloc(size ? size : 1) : NULL;
     if (!giving->bytes) {
         giving->error = CL_OUT_OF_HOST_MEMORY;
@@ -152,6 +171,14 @@ static void unlink_given(struct given *given)
         pending = given->next;
 }
 
+static void give_up(struct server *server, void *bytes, uint32_t area)
+{
+    if (area)
+        bulk_map_release(server->areas, area);
+    else
+        free(bytes);
+}
+
 static void given_put(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
@@ -160,7 +187,7 @@ static void given_put(struct given *given)
     if (!last)
         return;
     given->cl->clReleaseEvent(given->event);
-    free(given->bytes);
+    give_up(given->server, given->bytes, given->area);
     free(given);
 }
 
@@ -195,7 +222,7 @@ static void tell_end(const struct given *given, cl_event event, cl_int status)
             done.submitted = profile(given, event, CL_PROFILING_COMMAND_SUBMIT);
             done.started = profile(given, event, CL_PROFILING_COMMAND_START);
             done.ended = profile(given, event, CL_PROFILING_COMMAND_END);
-            done.content = given->bytes;
+            done.content = given->answer ? given->bytes : NULL;
             done.content_size = given->answer;
         }
         int error = post_done(&given->server->stream, &done);
@@ -318,6 +345,7 @@ static void keep_event(struct giving *giving)
                 .tell = tell && message->event,
                 .profiled = giving->queue->profiled,
                 .bytes = giving->bytes,
+                .area = giving->area,
                 .answer = giving->reads ? giving->size : 0,
             };
             given->event = giving->event;
@@ -345,8 +373,8 @@ static void end(struct giving *giving)
             keep_event(giving);
     }
     free(giving->waits);
-    if (giving->error)
-        free(giving->bytes);
+    if (giving->error && giving->bytes)
+        give_up(giving->server, giving->bytes, giving->area);
 }
 
 /* size_t and u64 are the same here (state/base/compiler.h). */
@@ -383,11 +411,11 @@ void server_write_buffer(struct server *server, const struct msg_write_buffer *m
     if (!begin(&giving, server, &message->command))
         return;
     cl_mem buffer = memory(&giving, message->buffer);
-    void *bytes = stage(&giving, message->content, message->content_size, false);
+    uint64_t size = message->command.area ? message->size : message->content_size;
+    void *bytes = stage(&giving, message->content, size, false);
     if (ready(&giving))
-        giving.error =
-            giving.cl->clEnqueueWriteBuffer(giving.queue->real, buffer, CL_FALSE, message->offset,
-                                            message->content_size, bytes, GIVEN(&giving));
+        giving.error = giving.cl->clEnqueueWriteBuffer(
+            giving.queue->real, buffer, CL_FALSE, message->offset, size, bytes, GIVEN(&giving));
     end(&giving);
 }
 
@@ -418,9 +446,10 @@ void server_write_rect(struct server *server, const struct msg_write_rect *messa
     if (!begin(&giving, server, &message->command))
         return;
     cl_mem buffer = memory(&giving, message->buffer);
-    if (!box_bytes(message->region, 1, &size) || size != message->content_size)
+    if (!box_bytes(message->region, 1, &size) ||
+        (!message->command.area && size != message->content_size))
         server_wrong(server, "a region's content has another size");
-    void *bytes = stage(&giving, message->content, message->content_size, false);
+    void *bytes = stage(&giving, message->content, size, false);
     if (ready(&giving))
         giving.error = giving.cl->clEnqueueWriteBufferRect(
             giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
@@ -465,9 +494,9 @@ void server_write_image(struct server *server, const struct msg_write_image *mes
         return;
     cl_mem image = memory(&giving, message->image);
     uint64_t size = image_bytes(&giving, image, message->region);
-    if (ready(&giving) && size != message->content_size)
+    if (ready(&giving) && !message->command.area && size != message->content_size)
         server_wrong(server, "a region's content has another size");
-    void *bytes = stage(&giving, message->content, message->content_size, false);
+    void *bytes = stage(&giving, message->content, size, false);
     if (ready(&giving))
         giving.error = giving.cl->clEnqueueWriteImage(
             giving.queue->real, image, CL_FALSE, SIZES(message->origin), SIZES(message->region), 0,

@@ -48,12 +48,12 @@ static int hear(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
 }
 
 int greeting_welcome(struct link *link, const struct session_key *key, uint32_t patience_s,
-                     uint64_t received, uint64_t deadline_ns)
+                     uint64_t features, uint64_t received, uint64_t deadline_ns)
 {
     struct pack pack;
     pack_init(&pack);
     pack_welcome(&pack, &(struct msg_welcome){.version = WIRE_VERSION,
-                                              .features = WIRE_FEATURES,
+                                              .features = features,
                                               .session = key->number,
                                               .secret = key->secret,
                                               .secret_size = key->number ? sizeof(key->secret) : 0,
@@ -158,6 +158,11 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
     if (error)
         return error;
     guest->patience_s = hello.patience_s < patience_s ? hello.patience_s : patience_s;
+    if (!hello.session && guest->link->ops->socket)
+        guest->features = hello.features & (FEATURE_RINGS | FEATURE_ENVIRONMENT);
+    /* The other end of rings is there or it is not. */
+    if (guest->features & FEATURE_RINGS)
+        guest->patience_s = 0;
     error = make_question(&hello, guest, &question);
     if (error)
         return error;
@@ -172,7 +177,7 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
         refuse(guest->link, refusal);
         return -EACCES;
     }
-    return greeting_welcome(guest->link, &guest->key, guest->patience_s, 0,
+    return greeting_welcome(guest->link, &guest->key, guest->patience_s, guest->features, 0,
                             clock_now_ns() + GREETING_NS);
 }
 

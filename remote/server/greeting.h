@@ -14,6 +14,7 @@ struct guest {
     char peer[LINK_PEER_MAX]; /**< Safe to print. */
     struct grant grant;
     struct session_key key;
+    uint64_t features;   /**< That both have. */
     uint32_t patience_s; /**< The session waits so long for another link. */
     int process;         /**< A descriptor of the client's process (pidfd_open()); -1: elsewhere. */
 };
@@ -33,6 +34,7 @@ MUST_CHECK int greeting_receive_guest(const struct link_kind *kind, int fd, int 
 
 /** Welcome whoever is at the other end of @link, for the first time or again. 0 or -errno. */
 MUST_CHECK int greeting_welcome(struct link *link, const struct session_key *key,
-                                uint32_t patience_s, uint64_t received, uint64_t deadline_ns);
+                                uint32_t patience_s, uint64_t features, uint64_t received,
+                                uint64_t deadline_ns);
 
 #endif

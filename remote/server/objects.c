@@ -49,6 +49,7 @@ void server_create_context(struct server *server, const struct msg_create_contex
         device->cl->clCreateContext(properties, message->devices_count, (cl_device_id *)devices,
                                     on_news, listener, &entry->error);
     entry->context = entry->real;
+    entry->device = devices[0];
     free(devices);
 }
 

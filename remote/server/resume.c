@@ -142,7 +142,7 @@ static int go_on(struct server *server, int fd, uint64_t received)
     int error = link_unix_of(fd, &link);
     if (error)
         return error;
-    error = greeting_welcome(link, &state.key, state.patience_s, server->stream.received,
+    error = greeting_welcome(link, &state.key, state.patience_s, 0, server->stream.received,
                              clock_now_ns() + WELCOME_NS);
     if (error == 0 && !stream_attach(&server->stream, link, received))
         error = -EPROTO;

@@ -1,5 +1,7 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -10,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,8 +31,11 @@
  * or a driver does reaches another client.
  */
 
-#define LISTEN_MAX  16
-#define DEVICES_MAX 64
+#define LISTEN_MAX   16
+#define DEVICES_MAX  64
+#define LINGER_MAX_S 86400
+/* Where it is asked to end with a process, and that one ended without a client. */
+#define LOOK_MS 1000
 /* That this process needs beside those of clients, listening, and libraries. */
 #define OTHER_DESCRIPTORS 64
 #define CLIENTS_MAX       65536
@@ -51,19 +57,22 @@ struct serve {
     struct rlimit descriptors; /* As it was. */
     /* What the command line says. */
     const char *memory;
-    uint64_t clients_max;
+    uint64_t clients_max, linger_s, inherited, of_process;
+    int process; /* A pidfd of that one; -1: none. */
     struct authority_options authority;
 };
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
-                    "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS]\n"
-                    "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
-                    "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
-                    "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
-                    "[--for-server]\n"
-                    "       reseat-serve [--ca FOLDER] --revoke NAME\n");
+    fprintf(stderr,
+            "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
+            "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS]\n"
+            "                    [--linger SECONDS] [--inherit DESCRIPTOR] [--while PROCESS]\n"
+            "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
+            "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
+            "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
+            "[--for-server]\n"
+            "       reseat-serve [--ca FOLDER] --revoke NAME\n");
     return 2;
 }
 
@@ -82,7 +91,10 @@ enum {
     SESSIONS,
     DAYS,
     OUT,
-    REVOKE
+    REVOKE,
+    LINGER,
+    INHERIT,
+    WHILE
 };
 
 static const struct option rows[] = {
@@ -101,6 +113,9 @@ static const struct option rows[] = {
     {"days", required_argument, NULL, DAYS},
     {"out", required_argument, NULL, OUT},
     {"revoke", required_argument, NULL, REVOKE},
+    {"linger", required_argument, NULL, LINGER},
+    {"inherit", required_argument, NULL, INHERIT},
+    {"while", required_argument, NULL, WHILE},
     {NULL},
 };
 
@@ -140,6 +155,12 @@ static bool take(struct serve *serve, int which)
         return true;
     case CLIENTS:
         return read_number(optarg, CLIENTS_MAX, &serve->clients_max);
+    case LINGER:
+        return read_number(optarg, LINGER_MAX_S, &serve->linger_s);
+    case INHERIT:
+        return read_number(optarg, INT_MAX, &serve->inherited);
+    case WHILE:
+        return read_number(optarg, INT_MAX, &serve->of_process);
     case PATIENCE:
         if (!read_any_number(optarg, PATIENCE_MAX_S, &number))
             return false;
@@ -178,7 +199,7 @@ static bool read_arguments(int argc, char **argv, struct serve *serve)
         fprintf(stderr, "reseat-serve: --memory %s: %s\n", serve->memory, reason);
         return false;
     }
-    return optind == argc && serve->count && !of_authority;
+    return optind == argc && (serve->count || serve->inherited) && !of_authority;
 }
 
 static int run_authority(const struct authority_options *options)
@@ -229,11 +250,29 @@ static int listen_all(struct serve *serve)
     return 0;
 }
 
+/* Whoever started it listens, and wants it to take who connects: a Unix socket in a folder of its
+   user's alone, as those of ours are. */
+static int listen_inherited(struct serve *serve)
+{
+    int fd = (int)serve->inherited, domain = 0;
+    socklen_t size = sizeof(domain);
+    if (!fd)
+        return 0;
+    if (serve->count == LISTEN_MAX || fcntl(fd, F_SETFD, FD_CLOEXEC) ||
+        getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) || domain != AF_UNIX) {
+        fprintf(stderr, "reseat-serve: --inherit %d: no Unix socket\n", fd);
+        return -EINVAL;
+    }
+    serve->kinds[serve->count] = &link_unix;
+    serve->polls[serve->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+    return 0;
+}
+
 static void unlisten_all(const struct serve *serve)
 {
     for (size_t i = 0; i < serve->count; i++) {
         close(serve->polls[i].fd);
-        if (serve->kinds[i]->unlisten)
+        if (serve->kinds[i]->unlisten && serve->where[i])
             serve->kinds[i]->unlisten(serve->where[i]);
     }
 }
@@ -302,7 +341,23 @@ static void reap(struct serve *serve)
             log_warn("the session in process %d crashed: %s", child, strsignal(WTERMSIG(status)));
 }
 
-/* Until it is asked to end. */
+/* How long to wait for somebody: without a client no longer than it is to linger, or until the
+   process has ended that it is for. -1: for ever. */
+static int idle_ms(const struct serve *serve)
+{
+    if (serve->clients.count || serve->clients.stranger_count)
+        return -1;
+    return serve->process >= 0 ? LOOK_MS : serve->linger_s ? (int)serve->linger_s * 1000 : -1;
+}
+
+/* Nobody came. */
+static bool is_over(const struct serve *serve)
+{
+    struct pollfd process = {.fd = serve->process, .events = POLLIN};
+    return serve->process < 0 || poll(&process, 1, 0) > 0;
+}
+
+/* Until it is asked to end, or nobody needs it. */
 static void serve_clients(struct serve *serve)
 {
     struct pollfd *asking = &serve->polls[serve->count + 1];
@@ -312,11 +367,14 @@ static void serve_clients(struct serve *serve)
         bool room = clients_have_room_for_local(&serve->clients);
         for (size_t i = 0; i < serve->count; i++)
             serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
-        if (poll(serve->polls, serve->count + 1 + count, -1) < 0) {
+        int ready = poll(serve->polls, serve->count + 1 + count, idle_ms(serve));
+        if (ready < 0) {
             if (errno != EINTR)
                 return;
             continue;
         }
+        if (ready == 0 && is_over(serve))
+            return;
         /* Nobody comes or goes between poll() and this. */
         clients_answer(&serve->clients, asking, count);
         for (size_t i = 0; i < serve->count; i++)
@@ -347,7 +405,7 @@ static void allow_descriptors(struct serve *serve)
 
 int main(int argc, char **argv)
 {
-    struct serve serve = {.clients_max = 256, .limits.patience_s = PATIENCE_S};
+    struct serve serve = {.clients_max = 256, .process = -1, .limits.patience_s = PATIENCE_S};
     serve.limits.devices = serve.devices;
     if (!read_arguments(argc, argv, &serve))
         return usage();
@@ -363,6 +421,12 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &serve.signals, &serve.before);
     int signals = signalfd(-1, &serve.signals, SFD_CLOEXEC);
     int error = signals < 0 ? -errno : listen_all(&serve);
+    if (error == 0)
+        error = listen_inherited(&serve);
+    if (error == 0 && serve.of_process) {
+        serve.process = (int)syscall(SYS_pidfd_open, (pid_t)serve.of_process, 0);
+        error = serve.process < 0 ? -errno : 0;
+    }
     serve.polls[serve.count] = (struct pollfd){.fd = signals, .events = POLLIN};
     if (error == 0) {
         printf("reseat-serve: ready\n");

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "messages.h"
+#include "remote/link/bulk_map.h"
 #include "remote/link/grant.h"
 #include "state/driver/driver.h"
 
@@ -25,8 +26,9 @@ struct entry {
     const cl_icd_dispatch *cl;
     cl_context context; /**< What it is of; borrowed. */
     cl_int error;
-    bool profiled; /**< Of a queue. */
-    bool touched;  /**< Of a queue: it was given commands since it was flushed. */
+    cl_device_id device; /**< Of a context: the first one. */
+    bool profiled;       /**< Of a queue. */
+    bool touched;        /**< Of a queue: it was given commands since it was flushed. */
 };
 
 struct table {
@@ -43,7 +45,8 @@ struct server {
     size_t touched_count;
     uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
     _Atomic uint64_t memory_used;
-    const char *wrong; /**< Why the session ends: its client broke the rules. */
+    struct bulk_map *areas; /**< Of shared memory; NULL: the session is over a link. */
+    const char *wrong;      /**< Why the session ends: its client broke the rules. */
 };
 
 /** What an id stands for; NULL, and the session ends, where it stands for nothing. */
@@ -66,6 +69,10 @@ void server_print(struct server *server);
 /** Have what standard output is sent to the client from now on. 0 or -errno. */
 MUST_CHECK int server_catch_output(struct server *server);
 
+/** Have drivers opened from now on as the client's own process would: its first message says how. 0
+ *  or -errno. Before any of them is. */
+MUST_CHECK int server_take_environment(struct server *server);
+
 /** Look for commands that failed without a word, from now on. 0 or -errno. */
 MUST_CHECK int server_watch_commands(void);
 
@@ -76,6 +83,15 @@ bool server_has_memory(const struct server *server, uint64_t bytes);
 void server_charge(struct server *server, struct entry *entry);
 /** Let a device have no more memory than the session may use. */
 void server_cap_memory(const struct server *server, struct devinfo *info);
+
+/** Hold bytes of a shared area for a command, until bulk_map_release(). Returns 0 or -EPROTO: they
+ *  are not all in an area that was offered. */
+MUST_CHECK int areas_hold(struct server *server, uint32_t area, uint64_t place, uint64_t size,
+                          char **ret_bytes);
+/** Take memory that the client offers. 0 or -ENOMEM. */
+MUST_CHECK int server_share_memory(struct server *server);
+/** A context of the client's is about to be released: no area is registered with it any more. */
+void areas_forget_context(cl_context context);
 
 /** Have what was given to the drivers begin. */
 void server_flush(struct server *server);

@@ -11,6 +11,7 @@
 #include "remote/server/greeting.h"
 #include "remote/server/resume.h"
 #include "remote/server/server.h"
+#include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/text.h"
@@ -90,6 +91,17 @@ static int tell_devices(struct server *server)
     return error;
 }
 
+/* As both said that they can. */
+static int open_stream(struct server *server, const struct guest *guest)
+{
+    if (guest->features & FEATURE_RINGS) {
+        int error = stream_accept_rings(&server->stream, guest->link, clock_now_ns() + GREETING_NS);
+        return error ? error : server_share_memory(server);
+    }
+    int error = stream_init(&server->stream, 0);
+    return error == 0 && !stream_attach(&server->stream, guest->link, 0) ? -EPROTO : error;
+}
+
 /* Until its client ends it, breaks the rules, or does not come back. */
 static void serve(struct server *server)
 {
@@ -98,7 +110,7 @@ static void serve(struct server *server)
         int error = stream_receive(&server->stream, 0, &message);
         if (error == -EPROTO || error == -ENOMEM)
             server_wrong(server, error == -EPROTO ? "it sends no frames" : "there is no memory");
-        else if (error && resume_session(server))
+        else if (error && (server->stream.rings || resume_session(server)))
             return;
         if (error)
             continue;
@@ -113,6 +125,12 @@ static void serve(struct server *server)
 }
 
 void server_hello(struct server *server, const struct msg_hello *message)
+{
+    (void)message;
+    server_wrong(server, "it greets twice");
+}
+
+void server_rings(struct server *server, const struct msg_rings *message)
 {
     (void)message;
     server_wrong(server, "it greets twice");
@@ -138,9 +156,9 @@ static int start(struct server *server, const struct guest *guest, int channel,
                  const struct session_limits *limits)
 {
     server->memory = guest->grant.memory;
-    int error = stream_init(&server->stream, 0);
-    if (error == 0 && !stream_attach(&server->stream, guest->link, 0))
-        error = -EPROTO;
+    int error = open_stream(server, guest);
+    if (error == 0 && (guest->features & FEATURE_ENVIRONMENT))
+        error = server_take_environment(server);
     if (error == 0)
         error = resume_watch(server, guest, channel);
     if (error == 0)

@@ -95,6 +95,7 @@ void server_release(struct server *server, const struct msg_release *message)
         return;
     switch (id_type(message->object)) {
     case ID_CONTEXT:
+        areas_forget_context(old.real);
         old.cl->clReleaseContext(old.real);
         break;
     case ID_QUEUE:

@@ -5,7 +5,7 @@ import re
 import sys
 
 IDS = ("device", "context", "queue", "memory", "sampler", "program", "kernel", "event", "call", "any")
-COMMAND = ["queue:queue", "event:event?", "purpose:u32", "waits:event[]"]
+COMMAND = ["queue:queue", "event:event?", "purpose:u32", "area:u32", "place:u64", "waits:event[]"]
 PLAIN = {"u32": "uint32_t", "u64": "uint64_t", "i32": "int32_t"}
 SIDES = {">": "server", "<": "client"}
 

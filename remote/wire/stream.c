@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/wire/stream_rings.h"
 #include "remote/wire/wire.h"
 #include "state/base/clock.h"
 #include "state/base/thread.h"
@@ -104,6 +105,8 @@ static void send_posted(struct stream *stream)
 
 void stream_flush(struct stream *stream)
 {
+    if (stream->rings)
+        return; /* What was posted is there. */
     pthread_mutex_lock(&stream->lock);
     send_posted(stream);
     pthread_mutex_unlock(&stream->lock);
@@ -111,6 +114,8 @@ void stream_flush(struct stream *stream)
 
 void stream_flush_soon(struct stream *stream)
 {
+    if (stream->rings)
+        return;
     pthread_mutex_lock(&stream->lock);
     /* Whoever sends does so until there is nothing left. */
     if (!stream->sending && !stream->soon) {
@@ -203,6 +208,8 @@ int stream_post(struct stream *stream, unsigned type, const void *body, size_t s
                 const void *tail, size_t tail_size)
 {
     struct iovec parts[2] = {{(void *)body, size}, {(void *)tail, tail_size}};
+    if (stream->rings)
+        return stream_rings_post(stream->rings, type, body, size, tail, tail_size);
     size_t left = size + tail_size;
     if (left > WIRE_MESSAGE_MAX)
         return -EMSGSIZE;
@@ -249,6 +256,8 @@ static void post_last(struct stream *stream, unsigned type, uint64_t deadline_ns
 void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns)
 {
     const struct timespec deadline = clock_timespec(deadline_ns);
+    if (stream->rings)
+        return; /* Hanging up says so. */
     if (pthread_mutex_clocklock(&stream->posting, CLOCK_MONOTONIC, &deadline))
         return;
     if (pthread_mutex_clocklock(&stream->lock, CLOCK_MONOTONIC, &deadline) == 0) {
@@ -381,6 +390,8 @@ static int receive_some(struct stream *stream, uint64_t silence_ns)
 
 int stream_receive(struct stream *stream, uint64_t silence_ns, struct message *ret_message)
 {
+    if (stream->rings)
+        return stream_rings_receive(stream->rings, silence_ns, ret_message);
     if (stream->whole_done)
         drop_whole(stream);
     for (;;) {
@@ -398,6 +409,8 @@ int stream_receive(struct stream *stream, uint64_t silence_ns, struct message *r
 
 bool stream_has_more(const struct stream *stream)
 {
+    if (stream->rings)
+        return stream_rings_has_more(stream->rings);
     return stream->in_used - stream->in_at >= sizeof(struct header);
 }
 
@@ -420,7 +433,10 @@ int stream_init(struct stream *stream, size_t window)
 void stream_finish(struct stream *stream)
 {
     stream_end(stream, -ECANCELED);
-    pthread_join(stream->sender, NULL);
+    if (stream->rings)
+        stream_rings_destroy(stream->rings);
+    else
+        pthread_join(stream->sender, NULL);
     if (stream->link)
         stream->link->ops->destroy(stream->link);
     while (stream->first) {
@@ -487,6 +503,8 @@ void stream_interrupt(struct stream *stream)
     pthread_mutex_lock(&stream->lock);
     if (stream->link)
         break_link(stream);
+    if (stream->rings)
+        stream_rings_end(stream->rings, -EPIPE);
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -511,7 +529,9 @@ void stream_end(struct stream *stream, int error)
     pthread_mutex_lock(&stream->lock);
     if (!stream->ended)
         stream->ended = error;
-    if (stream->link)
+    if (stream->rings)
+        stream_rings_end(stream->rings, error);
+    else if (stream->link)
         stream->link->ops->shut_down(stream->link);
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);

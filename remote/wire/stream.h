@@ -9,7 +9,8 @@
 #include "remote/link/link.h"
 
 /*
- * A session's messages, in order, each of them once, over one link after another.
+ * A session's messages, in order, each of them once, over one link after another; or, between two
+ * processes of one machine, over rings. Nobody but who begins a session knows which.
  *
  * Messages are sent as frames, which are counted. Each side keeps what it sent until the other says
  * that it has it, so that a new link goes on where the old one broke. What is kept is bounded: with
@@ -21,9 +22,12 @@
  */
 
 struct packet;
+struct stream_rings;
 
 struct stream {
-    pthread_mutex_t posting; /**< One message at a time; before `lock`. */
+    struct stream_rings *rings; /**< What carries it instead (stream_rings.h), and then the rest
+                                     but the link is not used; or NULL. */
+    pthread_mutex_t posting;    /**< One message at a time; before `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t changed; /**< Something to send, room, another link, or the end. */
     pthread_t sender;

@@ -15,8 +15,16 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as they lie in memory");
 
-#define WIRE_VERSION  1
-#define WIRE_FEATURES UINT64_C(0)
+#define WIRE_VERSION 1
+/** Of a greeting: messages go through rings in shared memory from then on. */
+#define FEATURE_RINGS UINT64_C(1)
+/** Its first message says where, and with which variables, drivers are opened for it. */
+#define FEATURE_ENVIRONMENT UINT64_C(2)
+
+/** Areas of a session at a time, and their bytes. */
+#define WIRE_AREAS_MAX  256u
+#define WIRE_AREA_SIZE  (UINT64_C(8) << 20)
+#define WIRE_BULK_BYTES (UINT64_C(8) << 30)
 
 /** Bytes of the longest message. */
 #define WIRE_MESSAGE_MAX (UINT64_C(1) << 34)

@@ -15,6 +15,7 @@
 #include "state/base/text.h"
 #include "state/base/work.h"
 #include "state/driver/icd.h"
+#include "state/driver/isolated.h"
 #include "state/driver/rebind.h"
 
 #define PLATFORMS_MAX 64  /* Of one driver. */
@@ -287,20 +288,17 @@ static clIcdGetPlatformIDsKHR_fn find_entry(void *handle)
     return entry;
 }
 
-/* The caller holds driver->opening. */
-static int driver_start(struct driver *driver)
+static int library_platforms(const char *icd, cl_platform_id *ret_platforms, cl_uint *ret_count)
 {
-    cl_platform_id platforms[PLATFORMS_MAX];
-    cl_uint count = 0;
     clIcdGetPlatformIDsKHR_fn entry;
     void *handle;
     cl_int status;
 
-    if (icd_is_ours(driver->icd))
+    if (icd_is_ours(icd))
         return -ENOENT;
-    handle = dlopen(driver->icd, RTLD_NOW | RTLD_LOCAL);
+    handle = dlopen(icd, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        log_warn("driver %s not used: %s", driver->icd, dlerror());
+        log_warn("driver %s not used: %s", icd, dlerror());
         return -ENOENT;
     }
     if (dlsym(handle, DRIVER_OWN_MARKER)) {
@@ -310,18 +308,31 @@ static int driver_start(struct driver *driver)
     rebind_own_calls(handle);
     entry = find_entry(handle);
     if (!entry) {
-        log_warn("driver %s not used: it has no clIcdGetPlatformIDsKHR", driver->icd);
+        log_warn("driver %s not used: it has no clIcdGetPlatformIDsKHR", icd);
         dlclose(handle);
         return -ENOENT;
     }
-    status = entry(PLATFORMS_MAX, platforms, &count);
-    if (status || !count) {
-        log_info("driver %s has no platform (%d)", driver->icd, status);
+    status = entry(PLATFORMS_MAX, ret_platforms, ret_count);
+    if (status || !*ret_count) {
+        log_info("driver %s has no platform (%d)", icd, status);
         return -ENOENT;
     }
-    if (count > PLATFORMS_MAX)
-        count = PLATFORMS_MAX;
-    int err = list_devices(driver, platforms, count, &driver->devices, &driver->count);
+    if (*ret_count > PLATFORMS_MAX)
+        *ret_count = PLATFORMS_MAX;
+    return 0;
+}
+
+/* The caller holds driver->opening. */
+static int driver_start(struct driver *driver)
+{
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint count = 0;
+    int err = isolated_is_on() ? isolated_open(driver->icd, PLATFORMS_MAX, platforms, &count)
+                               : library_platforms(driver->icd, platforms, &count);
+
+    if (err)
+        return err;
+    err = list_devices(driver, platforms, count, &driver->devices, &driver->count);
     work_arm(); /* to run before what the driver has for the end of the process */
     return err;
 }

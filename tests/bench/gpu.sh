@@ -8,7 +8,9 @@
 # link), pipeline, links, moves (time, downtime and bytes of each, for each size of state: 1 and 8
 # GiB), suspends (beside the driver's own), slices (what pieces of launches cost, and how long moves
 # wait for them), elastic (launches on several devices), spector (its eight kernels, moved in the
-# middle of launches of half a second, to another such GPU or out and in again; figures also in FILE).
+# middle of launches of half a second, to another such GPU or out and in again; figures also in FILE),
+# isolate (calls, transfers and a solver with the driver in another process, beside native ones; of the
+# first device of $ISOLATE_ICD, nvidia.icd by default).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 gpu='' cpu='' sizes=1024,8192 only='' json=''
@@ -20,7 +22,7 @@ while [ $# -gt 0 ]; do
     --only) only=$2 && shift 2 ;;
     --json) json=$2 && shift 2 ;;
     *)
-        sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     esac
@@ -58,7 +60,7 @@ reseat devices || exit 1
 names=$(reseat devices --json | tr ',{' '\n\n' | sed -n 's/.*"name": *"\([a-z0-9-]*\)".*/\1/p')
 gpu=${gpu:-$(grep -m1 '^gpu' <<<"$names")}
 cpu=${cpu:-$(grep -m1 '^cpu' <<<"$names")}
-if [ -z "$gpu" ] || [ -z "$cpu" ]; then
+if [ -z "$gpu" ] || { [ -z "$cpu" ] && [ "$only" != isolate ]; }; then
     echo "gpu.sh: needs a GPU and a CPU device (--gpu, --cpu), found: ${names//$'\n'/ }" >&2
     exit 1
 fi
@@ -120,4 +122,11 @@ step elastic "launches of 2 s on $gpu and $cpu" \
     "$here/elastic.py" --vendors system --from "$gpu" --over "$cpu" --stays -- --ms 2000
 step spector "Spector's kernels on $gpu" \
     "$here/spector.py" --from "$gpu" --size large --seconds 0.5 --moves 3 ${json:+--json "$json"}
+isolation() {
+    local icd=$OCL_ICD_VENDORS/${ISOLATE_ICD:-nvidia.icd}
+    OCL_ICD_VENDORS=$icd "$here/isolate.py" --bench "$here/bin/bench-isolate" \
+        --serve "$here/bin/reseat-serve" --driver "$here/bin/libreseat-remote.so" \
+        --solver "$here/bin/solver" --reseat "$here/bin/reseat" --device "$gpu"
+}
+step isolate "what isolation costs on $gpu" isolation
 exit $bad

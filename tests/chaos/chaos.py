@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 
+from isolated import Watch
 from lab import DONE, EMULATED, Lab, Mover, Patience, VENDORS, find_reseat
 
 SKIPPED = 77  # what meson takes for a skipped test
@@ -39,6 +40,10 @@ def parse(argv):
     parser.add_argument("--seconds", type=float, default=600,
                         help="of processor time, give up after")
     parser.add_argument("--seats", type=int, default=1, help="virtual devices of the program")
+    parser.add_argument("--isolate", action="store_true",
+                        help="with its drivers in other processes, none of which it may hold")
+    parser.add_argument("--watch", action="store_true",
+                        help="look at it so without --isolate: then something must be seen")
     parser.add_argument("--present", help="device type that the program is told")
     parser.add_argument("--native-device", default="0", help="TEST_DEVICE of the native run")
     parser.add_argument("--expect", type=int, default=0, help="exit status to expect, both times")
@@ -69,10 +74,15 @@ def moved(lab, options, devices):
         command = lab.run_command(name, devices[0], options.present, options.seats)
         if options.slice:
             command[-1:-1] = ["--slice", options.slice]
+        if options.isolate:
+            command[-1:-1] = ["--isolate"]
         command += options.program
         process = lab.start(command, out, err, {"TEST_UNTIL": until})
         mover = Mover(lab, process.pid, devices, options.seed, (low, high), options.suspend_every,
                       log=log, seats=options.seats, spread=options.spread)
+        watch = Watch(process.pid, options.isolate)
+        if options.isolate or options.watch:
+            watch.start()
         if options.moves:
             mover.start()
         patience, why = Patience(process.pid, options.seconds), None
@@ -89,6 +99,7 @@ def moved(lab, options, devices):
             process.wait()
         if options.moves:
             mover.stop()
+        mover.wrong = watch.wrong() if watch.ident else None
     with open(lab.path("stdout"), "rb") as file:
         return status if status is not None else why + mover.told(), file.read(), mover
 
@@ -113,6 +124,8 @@ def report(options, devices, want, got, mover, seconds, checker):
         wrong.append(f"standard output differs: {got[1][-300:]!r}, natively {want[1][-300:]!r}")
     if checker:
         wrong.append(f"Oclgrind says: {checker.decode(errors='replace')}")
+    if mover.wrong:
+        wrong.append(mover.wrong)
     if mover.moves() < options.moves:
         wrong.append(f"{mover.moves()} moves made of the {options.moves} asked for")
     if options.spread and not mover.spread_items:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Run a program natively on POCL, and on a device server through the remote driver alone; compare.
 
-  program.py [--expect STATUS] [--no-native] [--tcp] -- PROGRAM [ARG...]
+  program.py [--expect STATUS] [--no-native] [--tcp | --no-rings] -- PROGRAM [ARG...]
 
 The exit status and the standard output must be the same. Nothing of reseat's library is loaded.
 """
@@ -40,6 +40,7 @@ def main():
     parser.add_argument("--expect", type=int, default=0)
     parser.add_argument("--no-native", action="store_true")
     parser.add_argument("--tcp", action="store_true")
+    parser.add_argument("--no-rings", action="store_true")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     env = {name: value for name, value in os.environ.items() if not name.startswith("RESEAT")}
@@ -48,6 +49,8 @@ def main():
                    POCL_CACHE_DIR=os.path.join(folder, "cache"))
         native = None if options.no_native else run(options.program, env)
         server, needs, address = [os.environ["TEST_SERVE"]], {}, f"unix:{folder}/s"
+        if options.no_rings:
+            needs["RESEAT_RINGS"] = "no"
         if options.tcp:
             server += ["--ca", f"{folder}/ca"]
             needs, address = issue(folder, server)

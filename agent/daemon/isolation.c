@@ -1,0 +1,164 @@
+#include "agent/daemon/isolation.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/wire/access.h"
+
+#define BACKLOG  64
+#define RETRY_MS 1000
+#define LINGER_S "60"
+/* What it is called in the server. */
+#define INHERITED 3
+
+static void wait_for_clients(struct agent *agent);
+
+static void server_closed(uv_handle_t *handle)
+{
+    struct agent *agent = handle->data;
+
+    agent->isolation.runs = false;
+}
+
+static void server_exited(uv_process_t *process, int64_t status, int signal)
+{
+    struct agent *agent = process->data;
+
+    if (status || signal)
+        agent_log("the server of isolated programs ended (status %d, signal %d)", (int)status,
+                  signal);
+    agent->isolation.ended_ms = uv_now(&agent->loop);
+    uv_close((uv_handle_t *)process, server_closed);
+}
+
+static int spawn_server(struct agent *agent)
+{
+    struct isolation *isolation = &agent->isolation;
+    char path[PATH_MAX];
+    char inherit[] = "--inherit", fd[] = "3", linger[] = "--linger", seconds[] = LINGER_S;
+    char *arguments[] = {path, inherit, fd, linger, seconds, NULL};
+    uv_stdio_container_t stdio[INHERITED + 1] = {
+        {.flags = UV_IGNORE},
+        {.flags = UV_IGNORE},
+        {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
+        {.flags = UV_INHERIT_FD, .data.fd = isolation->fd},
+    };
+    uv_process_options_t options = {
+        .exit_cb = server_exited,
+        .file = path,
+        .args = arguments,
+        .flags = UV_PROCESS_DETACHED,
+        .stdio = stdio,
+        .stdio_count = INHERITED + 1,
+    };
+    int error = paths_server(path);
+
+    if (error)
+        return error;
+    isolation->server.data = agent;
+    isolation->runs = true;
+    error = uv_spawn(&agent->loop, &isolation->server, &options);
+    if (error)
+        uv_close((uv_handle_t *)&isolation->server, server_closed);
+    return error;
+}
+
+/** Somebody waits: the server takes them, and who comes after, and the agent looks away. */
+static void somebody_connects(uv_poll_t *poll, int status, int events)
+{
+    struct agent *agent = poll->data;
+
+    (void)status, (void)events;
+    uv_poll_stop(poll);
+    agent->isolation.ended_ms = uv_now(&agent->loop);
+    int error = spawn_server(agent);
+    if (error)
+        agent_log("the server of isolated programs cannot be started: %s", strerror(-error));
+}
+
+static void wait_for_clients(struct agent *agent)
+{
+    uv_poll_start(&agent->isolation.poll, UV_READABLE, somebody_connects);
+}
+
+/** A socket that nobody listens at is left from an agent that was killed. */
+static int make_way(const char *path)
+{
+    int fd = agent_connect(path);
+
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 || fd == -EAGAIN)
+        return -EADDRINUSE;
+    return unlink(path) && errno != ENOENT ? -errno : 0;
+}
+
+static int listen_there(struct agent *agent)
+{
+    struct isolation *isolation = &agent->isolation;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char path[PATH_MAX];
+    int error = paths_isolated(&agent->paths, path);
+
+    if (!error)
+        error = make_way(path);
+    if (error)
+        return error;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) || chmod(path, 0600) ||
+        listen(fd, BACKLOG))
+        error = -errno;
+    if (!error)
+        error = uv_poll_init(&agent->loop, &isolation->poll, fd);
+    if (error) {
+        close(fd);
+        return error;
+    }
+    isolation->poll.data = agent;
+    isolation->fd = fd;
+    isolation->listens = true;
+    wait_for_clients(agent);
+    return 0;
+}
+
+int isolation_init(struct agent *agent)
+{
+    int error = listen_there(agent);
+
+    return error == -EADDRINUSE ? 0 : error;
+}
+
+void isolation_sweep(struct agent *agent)
+{
+    struct isolation *isolation = &agent->isolation;
+
+    if (agent->stopping || isolation->runs || uv_now(&agent->loop) - isolation->ended_ms < RETRY_MS)
+        return;
+    if (isolation->listens)
+        wait_for_clients(agent);
+    else if (listen_there(agent))
+        isolation->ended_ms = uv_now(&agent->loop);
+}
+
+void isolation_stop(struct agent *agent)
+{
+    struct isolation *isolation = &agent->isolation;
+
+    if (isolation->runs) {
+        uv_unref((uv_handle_t *)&isolation->server);
+        if (!uv_is_closing((uv_handle_t *)&isolation->server))
+            uv_close((uv_handle_t *)&isolation->server, NULL);
+    }
+    if (!isolation->listens)
+        return;
+    uv_close((uv_handle_t *)&isolation->poll, NULL);
+    close(isolation->fd);
+    isolation->listens = false;
+}

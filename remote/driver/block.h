@@ -1,0 +1,31 @@
+#ifndef RESEAT_REMOTE_DRIVER_BLOCK_H
+#define RESEAT_REMOTE_DRIVER_BLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "remote/link/bulk.h"
+
+/*
+ * Memory that the server of a client has as well, for what is large: bulk.h. A client whose session
+ * goes over a link has none, and everything is in messages.
+ */
+
+struct client;
+
+/** Of less the copies cost nothing, and go with the message. */
+#define BLOCK_LEAST ((size_t)16 << 10)
+
+/** A session over rings begins. 0 or -ENOMEM. */
+MUST_CHECK int blocks_init(struct client *client);
+
+/** One of at least @size bytes; false: there is none, or @size is less than BLOCK_LEAST. Blocks for
+ *  a round trip where there has to be a new area. No lock is held that who receives takes. */
+bool block_take(struct client *client, size_t size, struct bulk_block *ret_block);
+/** Nobody uses it any more; one of 0 bytes is none. Any thread. */
+void block_give(struct client *client, struct bulk_block *block);
+/** Where the server has these bytes; false: nowhere. */
+bool block_find(struct client *client, const void *bytes, size_t size, uint32_t *ret_area,
+                uint64_t *ret_place);
+
+#endif

@@ -1,0 +1,419 @@
+#include "remote/wire/stream_rings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "messages.h"
+#include "remote/link/area.h"
+#include "state/base/cancel.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+#include "state/base/thread.h"
+
+/* A ring for each thread that gives commands, and for each of a driver's that calls back; those
+   that have none share one. What is never used takes addresses only. */
+const struct rings_shape rings_to_server = {.count = 24, .capacity = 256u << 10};
+const struct rings_shape rings_to_client = {.count = 8, .capacity = 256u << 10};
+
+#define BEAT_NS NS_PER_S
+/* Of a frame: it is a part of a message of several, and more of them follow. */
+#define FLAG_PART 1u
+#define FLAG_MORE 2u
+
+struct head {
+    uint16_t type; /* 0: a sign of life. */
+    uint16_t flags;
+    uint32_t none;
+};
+_Static_assert(sizeof(struct head) == 8, "as it is sent");
+
+struct stream_rings {
+    struct stream *stream;
+    struct bell_peer peer;
+    struct rings_writer *writer;
+    struct rings_reader *reader;
+    size_t part_most;
+    pthread_mutex_t posting; /* One message of several frames at a time. */
+    /* The receiver's alone: */
+    unsigned char *frame;
+    unsigned char *whole; /* A message of several. */
+    size_t whole_used, whole_room;
+    bool whole_done; /* It was given out. */
+    struct bell_spin spin;
+    _Atomic uint64_t heard_ns; /* When the last frame came. */
+    /* The sign of life. */
+    bool beats;
+    pthread_t beat;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over; /* Guarded by lock. */
+};
+
+/* ---- posting ---- */
+
+/* As much of both parts as fits in a frame. */
+static unsigned take_part(struct iovec left[2], size_t most, struct iovec ret_part[2])
+{
+    unsigned count = 0;
+    for (int i = 0; i < 2; i++) {
+        size_t some = left[i].iov_len < most ? left[i].iov_len : most;
+        if (some == 0)
+            continue;
+        ret_part[count++] = (struct iovec){left[i].iov_base, some};
+        left[i].iov_base = (char *)left[i].iov_base + some;
+        left[i].iov_len -= some;
+        most -= some;
+    }
+    return count;
+}
+
+static size_t size_of(const struct iovec left[2])
+{
+    return left[0].iov_len + left[1].iov_len;
+}
+
+/* Others' frames may come between its frames: the message is where its last one is. */
+static int post_parts(struct stream_rings *rings, unsigned type, struct iovec left[2])
+{
+    int error = 0;
+    bool begun = false;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&rings->posting);
+    while (error == 0 && size_of(left) != 0) {
+        struct head head = {.type = (uint16_t)type, .flags = FLAG_PART};
+        struct iovec frame[3] = {{&head, sizeof(head)}};
+        unsigned count = take_part(left, rings->part_most, frame + 1);
+        if (size_of(left) != 0)
+            head.flags |= FLAG_MORE;
+        error = rings_post(rings->writer, frame, count + 1, UINT64_MAX, NULL);
+        begun |= error == 0;
+    }
+    /* Half a message cannot be taken back. */
+    if (error && begun)
+        stream_rings_end(rings, error);
+    pthread_mutex_unlock(&rings->posting);
+    cancel_allow(cancel);
+    return error;
+}
+
+int stream_rings_post(struct stream_rings *rings, unsigned type, const void *body, size_t size,
+                      const void *tail, size_t tail_size)
+{
+    struct head head = {.type = (uint16_t)type};
+    struct iovec frame[] = {{&head, sizeof(head)}, {(void *)body, size}, {(void *)tail, tail_size}};
+    if (tail_size > WIRE_MESSAGE_MAX || size > WIRE_MESSAGE_MAX - tail_size)
+        return -EMSGSIZE;
+    if (size + tail_size > rings->part_most)
+        return post_parts(rings, type, frame + 1);
+    return rings_post(rings->writer, frame, ARRAY_SIZE(frame), UINT64_MAX, NULL);
+}
+
+/* ---- receiving ---- */
+
+static int add_part(struct stream_rings *rings, const unsigned char *body, size_t size)
+{
+    size_t needed = rings->whole_used + size;
+    if (needed > WIRE_MESSAGE_MAX)
+        return -EPROTO;
+    if (needed > rings->whole_room) {
+        size_t room = 2 * needed;
+        unsigned char *whole = realloc(rings->whole, room);
+        if (!whole)
+            return -ENOMEM;
+        rings->whole = whole;
+        rings->whole_room = room;
+    }
+    memcpy(rings->whole + rings->whole_used, body, size);
+    rings->whole_used = needed;
+    return 0;
+}
+
+/* It was used. What a long one needed is not kept. */
+static void drop_whole(struct stream_rings *rings)
+{
+    free(rings->whole);
+    rings->whole = NULL;
+    rings->whole_used = rings->whole_room = 0;
+    rings->whole_done = false;
+}
+
+/* The message that a frame is, or ends: 1. */
+static int end_message(struct stream_rings *rings, size_t size, struct message *ret_message)
+{
+    struct head head;
+    if (size < sizeof(head))
+        return -EPROTO;
+    memcpy(&head, rings->frame, sizeof(head));
+    const unsigned char *body = rings->frame + sizeof(head);
+    size -= sizeof(head);
+    if (head.flags == 0 && (head.type != 0 || size == 0)) {
+        *ret_message = (struct message){head.type, body, size};
+        return head.type != 0;
+    }
+    if (head.type == 0 || (head.flags & ~FLAG_MORE) != FLAG_PART)
+        return -EPROTO;
+    int error = add_part(rings, body, size);
+    if (error || (head.flags & FLAG_MORE))
+        return error;
+    rings->whole_done = true;
+    *ret_message = (struct message){head.type, rings->whole, rings->whole_used};
+    return 1;
+}
+
+int stream_rings_receive(struct stream_rings *rings, uint64_t silence_ns,
+                         struct message *ret_message)
+{
+    if (rings->whole_done)
+        drop_whole(rings);
+    for (;;) {
+        size_t size = 0;
+        uint64_t until = silence_ns ? clock_now_ns() + silence_ns : UINT64_MAX;
+        int error = rings_take(rings->reader, rings->frame, until, &size, NULL);
+        if (error == 0)
+            error = end_message(rings, size, ret_message);
+        if (error != 0)
+            return error < 0 ? error : 0;
+    }
+}
+
+/* One message, if there is: 1. By who leads. */
+static int take_one(struct stream_rings *rings, struct message *ret_message)
+{
+    int error = 0;
+    if (rings->whole_done)
+        drop_whole(rings);
+    while (error == 0 && rings_has_next(rings->reader)) {
+        size_t size = 0;
+        error = rings_take(rings->reader, rings->frame, 0, &size, NULL);
+        if (error == 0) {
+            atomic_store_explicit(&rings->heard_ns, clock_now_ns(), memory_order_relaxed);
+            error = end_message(rings, size, ret_message);
+        }
+    }
+    return error;
+}
+
+int stream_rings_lead(struct stream_rings *rings, uint64_t silence_ns, struct message *ret_message)
+{
+    atomic_store_explicit(&rings->heard_ns, clock_now_ns(), memory_order_relaxed);
+    for (;;) {
+        uint64_t heard = atomic_load_explicit(&rings->heard_ns, memory_order_relaxed);
+        int error = rings_await(rings->reader, heard + silence_ns);
+        /* Who attends may have heard it in our place. */
+        if (error == -ETIMEDOUT &&
+            atomic_load_explicit(&rings->heard_ns, memory_order_relaxed) != heard)
+            continue;
+        if (error)
+            return error;
+        if (!rings_lead(rings->reader))
+            continue;
+        error = take_one(rings, ret_message);
+        if (error == 1)
+            return 0;
+        rings_leave(rings->reader);
+        if (error)
+            return error;
+    }
+}
+
+void stream_rings_leave(struct stream_rings *rings)
+{
+    rings_leave(rings->reader);
+}
+
+/* 1: there may be more. */
+static int take_all(struct stream_rings *rings,
+                    void (*take)(void *data, const struct message *message), void *data)
+{
+    struct message message;
+    int taken;
+    while ((taken = take_one(rings, &message)) == 1)
+        take(data, &message);
+    return taken; /* What is wrong stays so, and is found by who ends the session. */
+}
+
+#define LOOKS 16
+
+void stream_rings_attend(struct stream_rings *rings, bool (*over)(void *data),
+                         void (*take)(void *data, const struct message *message), void *data)
+{
+    int cancel = cancel_hold();
+    if (!rings_lead(rings->reader)) {
+        cancel_allow(cancel);
+        return;
+    }
+    uint64_t budget = bell_spin_begin(&rings->spin), begin = clock_now_ns(), took = 0;
+    bool is_over = false;
+    rings_look(rings->reader);
+    int error = take_all(rings, take, data);
+    while (error == 0 && !(is_over = over(data)) && took < budget) {
+        for (int i = 0; i < LOOKS && !rings_has_next(rings->reader); i++)
+            bell_relax();
+        error = take_all(rings, take, data);
+        took = clock_now_ns() - begin;
+    }
+    if (is_over && took > 0)
+        bell_spin_paid(&rings->spin, took);
+    else if (!is_over && budget > 0)
+        bell_spin_failed(&rings->spin);
+    /* What came last is for who sleeps, who was not woken for it. */
+    while (rings_look_no_more(rings->reader) && error == 0 && rings_lead(rings->reader))
+        error = take_all(rings, take, data);
+    cancel_allow(cancel);
+}
+
+bool stream_rings_has_more(const struct stream_rings *rings)
+{
+    return rings_has_next(rings->reader);
+}
+
+/* ---- its life ---- */
+
+static void *beat(void *data)
+{
+    struct stream_rings *rings = data;
+    pthread_mutex_lock(&rings->lock);
+    while (!rings->over) {
+        const struct head head = {0};
+        struct iovec frame = {(void *)&head, sizeof(head)};
+        if (clock_wait(&rings->changed, &rings->lock, clock_now_ns() + BEAT_NS) == 0)
+            continue;
+        /* Where there is no room, the client has much to hear anyway. */
+        pthread_mutex_unlock(&rings->lock);
+        (void)!rings_post(rings->writer, &frame, 1, clock_now_ns(), NULL);
+        pthread_mutex_lock(&rings->lock);
+    }
+    pthread_mutex_unlock(&rings->lock);
+    return NULL;
+}
+
+void stream_rings_end(struct stream_rings *rings, int error)
+{
+    bell_peer_end(&rings->peer, error);
+    rings_writer_end(rings->writer);
+    rings_reader_end(rings->reader);
+    rings->stream->link->ops->shut_down(rings->stream->link);
+}
+
+void stream_rings_destroy(struct stream_rings *rings)
+{
+    if (rings->beats) {
+        pthread_mutex_lock(&rings->lock);
+        rings->over = true;
+        pthread_cond_broadcast(&rings->changed);
+        pthread_mutex_unlock(&rings->lock);
+        pthread_join(rings->beat, NULL);
+    }
+    rings_writer_destroy(rings->writer);
+    rings_reader_destroy(rings->reader);
+    free(rings->frame);
+    free(rings->whole);
+    free(rings);
+}
+
+static int begin(struct stream *stream, struct link *link, const struct rings_shape *out,
+                 const struct rings_shape *in, const struct rings_areas *areas, bool beats)
+{
+    struct stream_rings *rings = calloc(1, sizeof(*rings));
+    if (!rings)
+        return -ENOMEM;
+    rings->stream = stream;
+    rings->peer.socket = *link->ops->socket(link);
+    pthread_mutex_init(&rings->posting, NULL);
+    pthread_mutex_init(&rings->lock, NULL);
+    pthread_cond_init(&rings->changed, NULL);
+    bell_spin_init(&rings->spin);
+    rings->part_most = rings_frame_most(out) - sizeof(struct head);
+    rings->frame = malloc(rings_frame_most(in));
+    int error = rings->frame ? 0 : -ENOMEM;
+    if (error == 0)
+        error = rings_writer_create(out, areas->out, &rings->peer, &rings->writer);
+    if (error == 0)
+        error = rings_reader_create(in, areas->in, &rings->peer, &rings->reader);
+    if (error == 0 && beats)
+        error = thread_start("reseat-beat", 0, beat, rings, &rings->beat);
+    if (error) {
+        stream_rings_destroy(rings);
+        return error;
+    }
+    rings->beats = beats;
+    *stream = (struct stream){.posting = PTHREAD_MUTEX_INITIALIZER,
+                              .lock = PTHREAD_MUTEX_INITIALIZER,
+                              .changed = PTHREAD_COND_INITIALIZER,
+                              .link = link,
+                              .rings = rings};
+    return 0;
+}
+
+/* ---- after the greetings ---- */
+
+int rings_areas_make(struct rings_areas *ret_areas)
+{
+    struct rings_areas areas = {-1, -1};
+    int error = area_create("reseat-rings", rings_size(&rings_to_server), &areas.out);
+    if (error == 0)
+        error = area_create("reseat-rings", rings_size(&rings_to_client), &areas.in);
+    if (error)
+        rings_areas_close(&areas);
+    else
+        *ret_areas = areas;
+    return error;
+}
+
+void rings_areas_close(struct rings_areas *areas)
+{
+    if (areas->out >= 0)
+        close(areas->out);
+    if (areas->in >= 0)
+        close(areas->in);
+    *areas = (struct rings_areas){-1, -1};
+}
+
+static int give(struct link *link, uint32_t incoming, int fd, uint64_t deadline_ns)
+{
+    struct pack pack;
+    pack_init(&pack);
+    pack_rings(&pack, &(struct msg_rings){.incoming = incoming});
+    int error = link->ops->send_descriptor(link, fd);
+    if (error == 0)
+        error = greeting_send(link, MSG_RINGS, pack.bytes, pack.used, deadline_ns);
+    pack_finish(&pack);
+    return error;
+}
+
+int stream_begin_rings(struct stream *stream, struct link *link, const struct rings_areas *areas,
+                       uint64_t deadline_ns)
+{
+    int error = give(link, 1, areas->out, deadline_ns);
+    if (error == 0)
+        error = give(link, 0, areas->in, deadline_ns);
+    return error ? error : begin(stream, link, &rings_to_server, &rings_to_client, areas, false);
+}
+
+static int take(struct link *link, uint32_t incoming, uint64_t deadline_ns, int *ret_fd)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct message message;
+    struct msg_rings rings;
+    int error = greeting_receive(link, buffer, deadline_ns, &message);
+    if (error)
+        return error;
+    struct unpack body = {message.body, message.body + message.size, false};
+    if (message.type != MSG_RINGS || !unpack_rings(&body, &rings) || rings.incoming != incoming)
+        return -EPROTO;
+    return link->ops->take_descriptor(link, ret_fd) ? -EPROTO : 0;
+}
+
+int stream_accept_rings(struct stream *stream, struct link *link, uint64_t deadline_ns)
+{
+    struct rings_areas areas = {-1, -1};
+    int error = take(link, 1, deadline_ns, &areas.in);
+    if (error == 0)
+        error = take(link, 0, deadline_ns, &areas.out);
+    if (error == 0)
+        error = begin(stream, link, &rings_to_client, &rings_to_server, &areas, true);
+    rings_areas_close(&areas);
+    return error;
+}

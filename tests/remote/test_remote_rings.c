@@ -1,0 +1,403 @@
+#include <CL/cl_icd.h>
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "messages.h"
+#include "remote/link/area.h"
+#include "remote/wire/stream_rings.h"
+#include "state/base/clock.h"
+#include "state/driver/isolated.h"
+#include "tests/remote/served.h"
+
+/* Sessions over rings: what clients do there that break the rules, and what is left when either
+   side is gone. */
+
+#define SILENCE_NS (20 * NS_PER_S)
+#define SIZE       ((size_t)2 << 20)
+
+struct rogue {
+    struct served served;
+    struct link *link;
+    struct rings_areas areas;
+    struct stream stream;
+};
+
+static void greet(struct rogue *rogue)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    const char *where = NULL;
+    struct message message;
+    struct msg_welcome welcome;
+    struct pack pack;
+    uint64_t deadline = clock_now_ns() + SILENCE_NS;
+    const struct link_kind *kind = link_kind_of(rogue->served.address, &where);
+    cr_assert_eq(kind->connect(where, deadline, &rogue->link), 0);
+    cr_assert_eq(rings_areas_make(&rogue->areas), 0);
+    pack_init(&pack);
+    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .features = FEATURE_RINGS});
+    cr_assert_eq(greeting_send(rogue->link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
+    pack_finish(&pack);
+    cr_assert_eq(greeting_receive(rogue->link, buffer, deadline, &message), 0);
+    struct unpack body = {message.body, message.body + message.size, false};
+    cr_assert(message.type == MSG_WELCOME && unpack_welcome(&body, &welcome));
+    cr_assert_eq(welcome.features, FEATURE_RINGS);
+    cr_assert_eq(welcome.session, 0, "what goes over rings does not go on");
+}
+
+static void begin(struct rogue *rogue)
+{
+    const uint64_t device = id_make(ID_DEVICE, 0, 0);
+    struct message message;
+    served_start(&rogue->served, NULL);
+    greet(rogue);
+    cr_assert_eq(
+        stream_begin_rings(&rogue->stream, rogue->link, &rogue->areas, clock_now_ns() + SILENCE_NS),
+        0);
+    cr_assert_eq(stream_receive(&rogue->stream, SILENCE_NS, &message), 0);
+    cr_assert_eq(message.type, MSG_DEVICES);
+    cr_assert_eq(
+        post_create_context(&rogue->stream,
+                            &(struct msg_create_context){.context = id_make(ID_CONTEXT, 0, 0),
+                                                         .devices = &device,
+                                                         .devices_count = 1}),
+        0);
+    cr_assert_eq(post_create_queue(&rogue->stream,
+                                   &(struct msg_create_queue){.queue = id_make(ID_QUEUE, 0, 0),
+                                                              .context = id_make(ID_CONTEXT, 0, 0),
+                                                              .device = device}),
+                 0);
+    cr_assert_eq(
+        post_create_buffer(&rogue->stream,
+                           &(struct msg_create_buffer){.memory = id_make(ID_MEMORY, 0, 0),
+                                                       .context = id_make(ID_CONTEXT, 0, 0),
+                                                       .size = SIZE}),
+        0);
+}
+
+/* The session ends for that reason, without a crash, and the server goes on. */
+static void must_end(struct rogue *rogue, const char *reason)
+{
+    struct message message;
+    int error = 0;
+    while (error == 0)
+        error = stream_receive(&rogue->stream, SILENCE_NS, &message);
+    cr_assert_eq(error, -EPIPE, "it goes on: %d", error);
+    stream_finish(&rogue->stream);
+    rings_areas_close(&rogue->areas);
+    served_stop(&rogue->served);
+    cr_assert(served_wrote(&rogue->served, reason));
+    cr_assert(!served_wrote(&rogue->served, " crashed: "));
+}
+
+/* An area of the rogue's; @number is what the link says, @said what the message does. */
+static void offer(struct rogue *rogue, int fd, uint32_t number, uint32_t said, uint64_t size)
+{
+    struct pack pack;
+    pack_init(&pack);
+    pack_withdraw(&pack, &(struct msg_withdraw){.area = number});
+    cr_assert_eq(rogue->link->ops->send_descriptor(rogue->link, fd), 0);
+    cr_assert_eq(
+        greeting_send(rogue->link, MSG_OFFER, pack.bytes, pack.used, clock_now_ns() + SILENCE_NS),
+        0);
+    pack_finish(&pack);
+    cr_assert_eq(
+        post_offer(&rogue->stream,
+                   &(struct msg_offer){.area = said, .size = size, .call = id_make(ID_CALL, 0, 0)}),
+        0);
+}
+
+static int sealed(void)
+{
+    int fd = -1;
+    cr_assert_eq(area_create("rogue", SIZE, &fd), 0);
+    return fd;
+}
+
+static void read_into(struct rogue *rogue, uint32_t area, uint64_t place, uint64_t size)
+{
+    cr_assert_eq(
+        post_read_buffer(&rogue->stream,
+                         &(struct msg_read_buffer){.command = {.queue = id_make(ID_QUEUE, 0, 0),
+                                                               .event = id_make(ID_EVENT, 0, 0),
+                                                               .purpose = COMMAND_TELL,
+                                                               .area = area,
+                                                               .place = place},
+                                                   .buffer = id_make(ID_MEMORY, 0, 0),
+                                                   .size = size}),
+        0);
+}
+
+static unsigned next_type(struct rogue *rogue)
+{
+    struct message message;
+    cr_assert_eq(stream_receive(&rogue->stream, SILENCE_NS, &message), 0);
+    return message.type;
+}
+
+TestSuite(remote_rings, .timeout = 90);
+
+Test(remote_rings, a_block_that_was_offered_is_read_into)
+{
+    struct rogue rogue;
+    char *bytes = NULL;
+    int fd = sealed();
+    begin(&rogue);
+    cr_assert_eq(area_map(fd, SIZE, &bytes), 0);
+    memset(bytes, 0x55, SIZE);
+    cr_assert_eq(
+        post_write_buffer(&rogue.stream,
+                          &(struct msg_write_buffer){.command = {.queue = id_make(ID_QUEUE, 0, 0)},
+                                                     .buffer = id_make(ID_MEMORY, 0, 0),
+                                                     .content = "abcdefgh",
+                                                     .content_size = 8}),
+        0);
+    offer(&rogue, fd, 7, 7, SIZE);
+    cr_assert_eq(next_type(&rogue), MSG_REPLY);
+    read_into(&rogue, 7, SIZE - 8, 8);
+    cr_assert_eq(next_type(&rogue), MSG_DONE);
+    cr_assert_eq(memcmp(bytes + SIZE - 8, "abcdefgh", 8), 0);
+    cr_assert_eq(bytes[SIZE - 9], 0x55);
+    close(fd);
+    area_unmap(bytes, SIZE);
+    cr_assert_eq(post_withdraw(&rogue.stream, &(struct msg_withdraw){.area = 7}), 0);
+    read_into(&rogue, 7, 0, 8);
+    must_end(&rogue, "it names bytes that it did not offer");
+}
+
+Test(remote_rings, an_area_that_was_not_offered_ends_the_session)
+{
+    struct rogue rogue;
+    begin(&rogue);
+    read_into(&rogue, 1, 0, 8);
+    must_end(&rogue, "it names bytes that it did not offer");
+}
+
+Test(remote_rings, a_block_beyond_its_area_ends_the_session)
+{
+    struct rogue rogue;
+    int fd = sealed();
+    begin(&rogue);
+    offer(&rogue, fd, 1, 1, SIZE);
+    close(fd);
+    read_into(&rogue, 1, SIZE - 7, 8);
+    must_end(&rogue, "it names bytes that it did not offer");
+}
+
+Test(remote_rings, a_block_whose_end_overflows_ends_the_session)
+{
+    struct rogue rogue;
+    int fd = sealed();
+    begin(&rogue);
+    offer(&rogue, fd, 1, 1, SIZE);
+    close(fd);
+    read_into(&rogue, 1, UINT64_MAX - 3, 8);
+    must_end(&rogue, "it names bytes that it did not offer");
+}
+
+Test(remote_rings, an_area_that_can_be_cut_short_is_refused)
+{
+    struct rogue rogue;
+    int fd = memfd_create("rogue", MFD_CLOEXEC);
+    cr_assert(fd >= 0 && ftruncate(fd, (off_t)SIZE) == 0);
+    begin(&rogue);
+    offer(&rogue, fd, 1, 1, SIZE);
+    must_end(&rogue, "it offers memory that is not as it says");
+    close(fd);
+}
+
+Test(remote_rings, an_area_of_another_size_is_refused)
+{
+    struct rogue rogue;
+    int fd = sealed();
+    begin(&rogue);
+    offer(&rogue, fd, 1, 1, 2 * SIZE);
+    must_end(&rogue, "it offers memory that is not as it says");
+    close(fd);
+}
+
+Test(remote_rings, a_descriptor_of_another_area_ends_the_session)
+{
+    struct rogue rogue;
+    int fd = sealed();
+    begin(&rogue);
+    offer(&rogue, fd, 1, 2, SIZE);
+    must_end(&rogue, "it offers memory that does not come");
+    close(fd);
+}
+
+Test(remote_rings, more_memory_than_agreed_is_not_taken)
+{
+    struct rogue rogue;
+    struct message message;
+    struct msg_reply reply;
+    int fd = sealed();
+    begin(&rogue);
+    for (uint32_t i = 1; i <= WIRE_AREAS_MAX + 1; i++) {
+        offer(&rogue, fd, i, i, SIZE);
+        cr_assert_eq(stream_receive(&rogue.stream, SILENCE_NS, &message), 0);
+        struct unpack body = {message.body, message.body + message.size, false};
+        cr_assert(message.type == MSG_REPLY && unpack_reply(&body, &reply));
+        cr_assert_eq(reply.error, i <= WIRE_AREAS_MAX ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY);
+    }
+    close(fd);
+    read_into(&rogue, WIRE_AREAS_MAX + 1, 0, 8);
+    must_end(&rogue, "it names bytes that it did not offer");
+}
+
+/* A client that writes rings as it likes: the server may be anywhere in them. */
+static void *map_rings(const struct rogue *rogue)
+{
+    size_t size = rings_size(&rings_to_server);
+    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, rogue->areas.out, 0);
+    cr_assert(bytes != MAP_FAILED);
+    return bytes;
+}
+
+Test(remote_rings, a_ring_that_skips_ends_the_session)
+{
+    struct rogue rogue;
+    begin(&rogue);
+    /* Each ring's page says how far it was written: farther than there can be. */
+    char *bytes = map_rings(&rogue);
+    for (unsigned i = 0; i < rings_to_server.count; i++) {
+        char *at = bytes + area_page() + i * (area_page() + rings_to_server.capacity);
+        atomic_fetch_add(&((struct ring_shared *)at)->head, rings_to_server.capacity + 16);
+    }
+    atomic_store((_Atomic uint64_t *)(bytes + 128), UINT64_MAX); /* All are used. */
+    /* It looks for another frame behind one that is good. */
+    (void)!post_marker(&rogue.stream,
+                       &(struct msg_marker){.command = {.queue = id_make(ID_QUEUE, 0, 0)}});
+    must_end(&rogue, "it sends no frames");
+}
+
+/* Frames whose beginning is not a message's. */
+static void send_frame(const void *frame, size_t size)
+{
+    struct rogue rogue;
+    struct rings_writer *writer = NULL;
+    struct bell_peer peer = {.socket = OWNED_NONE};
+    struct iovec part = {(void *)frame, size};
+    served_start(&rogue.served, NULL);
+    greet(&rogue);
+    cr_assert_eq(rings_writer_create(&rings_to_server, rogue.areas.out, &peer, &writer), 0);
+    cr_assert_eq(rings_post(writer, &part, 1, UINT64_MAX, NULL), 0);
+    cr_assert_eq(
+        stream_begin_rings(&rogue.stream, rogue.link, &rogue.areas, clock_now_ns() + SILENCE_NS),
+        0);
+    must_end(&rogue, "it sends no frames");
+    rings_writer_destroy(writer);
+}
+
+Test(remote_rings, a_frame_that_is_shorter_than_its_head_ends_the_session)
+{
+    send_frame("abc", 3);
+}
+
+Test(remote_rings, a_frame_with_flags_that_are_none_ends_the_session)
+{
+    const uint16_t frame[4] = {MSG_BYE, 0x8000};
+    send_frame(frame, sizeof(frame));
+}
+
+Test(remote_rings, a_part_that_says_more_comes_and_is_none_ends_the_session)
+{
+    const uint16_t frame[4] = {MSG_BYE, 2};
+    send_frame(frame, sizeof(frame));
+}
+
+Test(remote_rings, a_client_that_is_killed_leaves_no_session)
+{
+    struct served served;
+    served_start(&served, NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        cl_platform_id platform;
+        served_use(&served);
+        if (clGetPlatformIDs(1, &platform, NULL) == CL_SUCCESS)
+            pause();
+        _exit(1);
+    }
+    uint64_t until = clock_now_ns() + SILENCE_NS;
+    while (!served_session(&served) && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    clock_sleep(NS_PER_S); /* Wherever it is by then. */
+    kill(child, SIGKILL);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+    until = clock_now_ns() + SILENCE_NS;
+    while (served_session(&served) && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(served_session(&served), 0, "its session is there still");
+    served_stop(&served);
+}
+
+/* ---- a driver that is opened for this process ---- */
+
+static cl_device_id open_isolated(const struct served *served, const cl_icd_dispatch **ret_cl)
+{
+    void *(CL_API_CALL * address)(const char *) = NULL;
+    isolated_open_fn open = NULL;
+    cl_platform_id platforms[4];
+    cl_device_id device;
+    cl_uint count = 0;
+    void *driver = dlopen(getenv("TEST_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
+    cr_assert(driver, "%s", dlerror());
+    *(void **)&address = dlsym(driver, "clGetExtensionFunctionAddress");
+    *(void **)&open = address(ISOLATED_ENTRY);
+    cr_assert_eq(open(served->address, "libpocl.so.2", 4, platforms, &count), 0);
+    cr_assert_eq(count, 1);
+    *ret_cl = *(const cl_icd_dispatch **)platforms[0];
+    cr_assert_eq((*ret_cl)->clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &device, &count),
+                 CL_SUCCESS);
+    cr_assert_eq(count, 3, "not as this process would have opened it");
+    return device;
+}
+
+static cl_int use(const cl_icd_dispatch *cl, cl_context context, cl_device_id device)
+{
+    cl_int error;
+    cl_command_queue queue = cl->clCreateCommandQueue(context, device, 0, &error);
+    if (error)
+        return error;
+    char got[8] = "", want[8] = "reseat!";
+    cl_mem buffer = cl->clCreateBuffer(context, 0, sizeof(want), NULL, &error);
+    if (error == CL_SUCCESS)
+        error =
+            cl->clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, sizeof(want), want, 0, NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = cl->clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(got), got, 0, NULL, NULL);
+    return error == CL_SUCCESS && memcmp(got, want, sizeof(got)) ? CL_INVALID_VALUE : error;
+}
+
+Test(remote_rings, another_session_follows_one_whose_server_was_killed)
+{
+    struct served served;
+    const cl_icd_dispatch *cl = NULL;
+    cl_int error;
+    setenv("POCL_DEVICES", "basic basic pthread", 1); /* The server's own are two. */
+    served_start(&served, NULL);
+    cl_device_id device = open_isolated(&served, &cl);
+    cl_context context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(use(cl, context, device), CL_SUCCESS);
+    kill(served_session(&served), SIGKILL);
+    uint64_t until = clock_now_ns() + SILENCE_NS;
+    while (use(cl, context, device) == CL_SUCCESS && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(use(cl, context, device), CL_DEVICE_NOT_AVAILABLE);
+    cl_context other = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+    cr_assert_eq(error, CL_SUCCESS);
+    cr_assert_eq(use(cl, other, device), CL_SUCCESS);
+    cr_assert_eq(use(cl, context, device), CL_DEVICE_NOT_AVAILABLE);
+    cr_assert_eq(cl->clReleaseContext(context), CL_SUCCESS);
+    cr_assert_eq(use(cl, other, device), CL_SUCCESS);
+    served_stop(&served);
+}
