@@ -3,8 +3,12 @@
  * each with two buffers. Only the active slabs are stepped; the others are
  * state that has to survive.
  *
- *   solver [--mib N] [--active SLABS] [--steps N] [--every N] [--tiles N] [--seed N]
+ *   solver [--mib N] [--active SLABS] [--steps N] [--every N] [--sums 1] [--end FILE] [--tiles N]
+ *          [--seed N]
  *
+ * It says where it is after every so many steps; with --sums 1 also a checksum of all cells there.
+ * When it has said so and the number in FILE was reached, it takes no more steps: so a run that was
+ * ended early can be compared with another.
  * Every cell is checked when the state is small. With --tiles N, for large state,
  * N tiles of each slab are checked, each computed on the host from the initial
  * cells that it depends on.
@@ -47,6 +51,8 @@ struct solver {
     struct slab *slabs;
     size_t n_slabs, active, height;
     long steps, every, tiles;
+    bool sums;
+    const char *end; /**< NULL: all steps are taken. */
     uint64_t seed;
 };
 
@@ -149,13 +155,48 @@ static void check_tile(struct solver *s, struct slab *slab, struct rng *r)
     prog_same("tile", got, want, sizeof got);
 }
 
+/* All its cells now, which are the caller's to free; adds them to @sum. */
+static uint32_t *read_slab(struct solver *s, const struct slab *slab, uint64_t *sum)
+{
+    size_t size = (size_t)WIDTH * s->height * sizeof(uint32_t);
+    uint32_t *cells = prog_alloc(size);
+
+    prog_read(s->prog.queue, slab->cells[slab->steps % 2], 0, size, cells);
+    sum_bytes(sum, cells, size);
+    return cells;
+}
+
+static void report_step(struct solver *s, long step)
+{
+    printf("step %ld of %ld", step, s->steps);
+    if (s->sums) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < s->n_slabs; i++)
+            free(read_slab(s, &s->slabs[i], &sum));
+        printf(": %016lx", (unsigned long)sum);
+    }
+    putchar('\n');
+    fflush(stdout);
+}
+
+static bool is_last(const struct solver *s, long step)
+{
+    FILE *file = s->end ? fopen(s->end, "re") : NULL;
+    char text[24] = "";
+
+    if (!file)
+        return false;
+    bool said = fgets(text, sizeof text, file) && *text >= '0' && *text <= '9' &&
+                step >= strtol(text, NULL, 10);
+    fclose(file);
+    return said;
+}
+
 static void check_slab(struct solver *s, struct slab *slab, uint64_t *sum)
 {
     size_t size = (size_t)WIDTH * s->height * sizeof(uint32_t);
-    uint32_t *got = prog_alloc(size);
+    uint32_t *got = read_slab(s, slab, sum);
 
-    prog_read(s->prog.queue, slab->cells[slab->steps % 2], 0, size, got);
-    sum_bytes(sum, got, size);
     if (s->tiles) {
         struct rng r = rng_seed(s->seed + slab->seed);
         for (long i = 0; i < s->tiles; i++)
@@ -181,8 +222,9 @@ static uint64_t one_pass(struct solver *s, bool report)
         /* A bounded queue: no more than one step ahead of the device. */
         MUST(clFinish(s->prog.queue));
         if (report && s->every && step % s->every == 0) {
-            printf("step %ld of %ld\n", step, s->steps);
-            fflush(stdout);
+            report_step(s, step);
+            if (is_last(s, step))
+                break;
         }
     }
     for (size_t i = 0; i < s->n_slabs; i++)
@@ -229,6 +271,8 @@ int main(int argc, char **argv)
         .active = (size_t)prog_option(argc, argv, "--active", 1),
         .steps = prog_option(argc, argv, "--steps", 200),
         .every = prog_option(argc, argv, "--every", 50),
+        .sums = prog_option(argc, argv, "--sums", 0),
+        .end = prog_option_text(argc, argv, "--end", NULL),
         .tiles = prog_option(argc, argv, "--tiles", 0),
         .seed = (uint64_t)prog_option(argc, argv, "--seed", 1),
     };
