@@ -19,7 +19,7 @@
  */
 
 #define SERVER_ENV  "RESEAT_SERVER"
-#define SERVERS_MAX 16
+#define SERVERS_MAX 64
 #define WINDOW      (16u << 20)
 
 /* A server that is there answers at once; its drivers may take seconds to start, but then it gives
@@ -317,27 +317,47 @@ static int wait_for_devices(struct client *client)
     return atomic_load(&client->told) ? 0 : error ? -ETIMEDOUT : -EPIPE;
 }
 
-static void add_server(const char *address, uint32_t patience_s)
+/* One of the servers, on its way. */
+struct opening {
+    struct client *client; /* NULL: there is no session. */
+    const char *address;
+    uint32_t patience_s;
+    pthread_t thread;
+    bool threaded;
+};
+
+/* Until it has told its devices: the drivers there may take seconds to start. */
+static void *open_server(void *data)
 {
+    struct opening *opening = data;
     struct client *client = calloc(1, sizeof(*client));
     if (!client)
-        return;
-    client->address = address;
-    client->patience_s = patience_s;
+        return NULL;
+    client->address = opening->address;
+    client->patience_s = opening->patience_s;
     int error = start(client);
     if (error) {
-        log_warn("no session with %s: %s", address, strerror(-error));
+        log_warn("no session with %s: %s", client->address, strerror(-error));
         free(client);
-        return;
+        return NULL;
     }
     /* From here on its threads may be in it until the process ends. */
     error = wait_for_devices(client);
     if (error == 0)
         error = make_platforms(client);
+    if (error)
+        log_warn("no devices of %s: %s", client->address, strerror(-error));
+    else
+        opening->client = client;
+    return NULL;
+}
+
+static void add_platforms(const struct client *client)
+{
     struct platform **more =
-        error ? NULL : reallocarray(all, all_count + client->platform_count, sizeof(*more));
+        reallocarray(all, all_count + client->platform_count, sizeof(struct platform *));
     if (!more) {
-        log_warn("no devices of %s: %s", address, strerror(error ? -error : ENOMEM));
+        log_warn("no devices of %s: %s", client->address, strerror(ENOMEM));
         return;
     }
     all = more;
@@ -345,19 +365,35 @@ static void add_server(const char *address, uint32_t patience_s)
         all[all_count++] = &client->platforms[i];
 }
 
+/* All of them at once; what they offer is listed in their order. */
 static void connect_all(void)
 {
     const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);
     char *copy = text ? strdup(text) : NULL, *rest = copy;
+    struct opening openings[SERVERS_MAX] = {0};
+    size_t count = 0;
     if (!copy || callback_start() || fork_watch())
         return;
     /* Later, another thread connects, and the program may change its environment. */
     uint32_t patience_s = client_wanted_patience();
     if (credentials_remember())
         return;
-    for (char *word = strsep(&rest, " "); word; word = strsep(&rest, " "))
+    for (char *word = strsep(&rest, " "); word && count < SERVERS_MAX; word = strsep(&rest, " "))
         if (*word)
-            add_server(word, patience_s);
+            openings[count++] = (struct opening){.address = word, .patience_s = patience_s};
+    for (size_t i = 0; i < count; i++) {
+        struct opening *opening = &openings[i];
+        opening->threaded = count > 1 && thread_start("reseat-connect", 0, open_server, opening,
+                                                      &opening->thread) == 0;
+        if (!opening->threaded)
+            open_server(opening);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (openings[i].threaded)
+            pthread_join(openings[i].thread, NULL);
+        if (openings[i].client)
+            add_platforms(openings[i].client);
+    }
 }
 
 cl_uint clients_platforms(struct platform ***ret_platforms)
