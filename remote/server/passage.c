@@ -171,17 +171,18 @@ static void *run_here(void *data)
 
 /* ---- an end whose other one is elsewhere ---- */
 
-/* Each of the server's addresses gets its part of the time. */
+/* One of the server's addresses after the other, all within the time for one. */
 static int connect_to_any(const struct passage *passage, struct link **ret_link)
 {
+    uint64_t until = clock_now_ns() + CONNECT_NS;
     char *copy = strdup(passage->where), *rest = copy;
     int error = copy ? -EINVAL : -ENOMEM;
-    for (char *word = strsep(&rest, ","); word && error; word = strsep(&rest, ",")) {
+    for (char *word = strsep(&rest, ","); word && error && clock_now_ns() < until;
+         word = strsep(&rest, ",")) {
         const char *where = NULL;
         const struct link_kind *kind = link_kind_of(word, &where);
         error = kind && kind->connect_ticket
-                    ? kind->connect_ticket(where, &passage->ticket, clock_now_ns() + CONNECT_NS,
-                                           ret_link)
+                    ? kind->connect_ticket(where, &passage->ticket, until, ret_link)
                     : -EINVAL;
     }
     free(copy);
