@@ -22,7 +22,7 @@
 
 #define SERVER_ENV  "RESEAT_SERVER"
 #define RINGS_ENV   "RESEAT_RINGS"
-#define SERVERS_MAX 16
+#define SERVERS_MAX 64
 #define WINDOW      (16u << 20)
 
 /* A server that is there answers at once; its drivers may take seconds to start, but then it gives
@@ -528,31 +528,64 @@ struct client *client_renew(struct client *client)
     return client;
 }
 
-static void add_server(const char *address)
+/* One of the servers, on its way. */
+struct opening {
+    struct client *client; /* NULL: there is no session. */
+    const char *address;
+    pthread_t thread;
+    bool threaded;
+};
+
+/* Until it has told its devices: the drivers there may take seconds to start. */
+static void *open_server(void *data)
 {
-    struct client *client = NULL;
-    struct platform **more = NULL;
-    if (client_open(address, NULL, &client) == 0)
-        more = reallocarray(all, all_count + client->platform_count, sizeof(*more));
-    if (!more)
+    struct opening *opening = data;
+    if (client_open(opening->address, NULL, &opening->client))
+        opening->client = NULL;
+    return NULL;
+}
+
+static void add_platforms(const struct client *client)
+{
+    struct platform **more =
+        reallocarray(all, all_count + client->platform_count, sizeof(struct platform *));
+    if (!more) {
+        log_warn("no devices of %s: %s", client->address, strerror(ENOMEM));
         return;
+    }
     all = more;
     for (cl_uint i = 0; i < client->platform_count; i++)
         all[all_count++] = &client->platforms[i];
 }
 
+/* All of them at once; what they offer is listed in their order. */
 static void connect_all(void)
 {
     const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);
     char *copy = text ? strdup(text) : NULL, *rest = copy;
+    struct opening openings[SERVERS_MAX] = {0};
+    size_t count = 0;
     /* Later, another thread connects, and the program may change its environment. */
-    if (copy && credentials_remember()) {
+    if (!copy || credentials_remember()) {
         free(copy);
         return;
     }
-    for (char *word = copy ? strsep(&rest, " ") : NULL; word; word = strsep(&rest, " "))
+    for (char *word = strsep(&rest, " "); word && count < SERVERS_MAX; word = strsep(&rest, " "))
         if (*word)
-            add_server(word);
+            openings[count++] = (struct opening){.address = word};
+    for (size_t i = 0; i < count; i++) {
+        struct opening *opening = &openings[i];
+        opening->threaded = count > 1 && thread_start("reseat-connect", 0, open_server, opening,
+                                                      &opening->thread) == 0;
+        if (!opening->threaded)
+            open_server(opening);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (openings[i].threaded)
+            pthread_join(openings[i].thread, NULL);
+        if (openings[i].client)
+            add_platforms(openings[i].client);
+    }
     free(copy);
 }
 

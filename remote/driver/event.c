@@ -199,6 +199,26 @@ void event_list(struct event *event, bool after_all, cl_uint count, const cl_eve
     pthread_mutex_unlock(&client->lock);
 }
 
+void event_hold(struct event *event)
+{
+    struct client *client = event->base.client;
+    handle_use(event);
+    pthread_mutex_lock(&client->lock);
+    event->blockers++;
+    pthread_mutex_unlock(&client->lock);
+}
+
+void event_let_go(struct event *event)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    /* None are left where the session ended first. */
+    if (event->blockers != 0 && --event->blockers == 0 && event->ended)
+        publish(event);
+    pthread_mutex_unlock(&client->lock);
+    handle_unuse(event);
+}
+
 static void event_lost(void *object, void *data)
 {
     struct client *client = data;

@@ -39,9 +39,10 @@ struct device_object {
     struct object base;
     struct platform *platform;
     const struct inventory_entry *answers;
-    char *extensions; /**< Those that are offered. */
-    bool clock_known; /**< Guarded by client->lock, with: */
-    int64_t away;     /**< Of the host's clock from the device's. */
+    char *extensions;     /**< Those that are offered. */
+    atomic_bool gateless; /**< It has no part in transfers between devices. */
+    bool clock_known;     /**< Guarded by client->lock, with: */
+    int64_t away;         /**< Of the host's clock from the device's. */
     cl_version version;
 };
 
@@ -64,7 +65,8 @@ struct client {
     pthread_t receiver;
     struct inventory inventory;
     /* By who connects, or the receiver: */
-    uint64_t session; /**< The session's number; 0: it ends with its link. */
+    uint64_t session;                    /**< The session's number; 0: it ends with its link. */
+    _Atomic uint64_t unreached_until_ns; /**< Another server has no way to it until then. */
     unsigned char secret[WIRE_SECRET_SIZE];
     uint32_t patience_s;
     int64_t ahead;    /**< Of the server's clock, in nanoseconds, ... */
@@ -209,6 +211,9 @@ struct event {
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command);
 /** It ends for the server. */
 void event_end(struct event *event, cl_int status);
+/** It ends for the program no sooner than event_let_go() is called. */
+void event_hold(struct event *event);
+void event_let_go(struct event *event);
 /** Wait until it has ended for the program; its status. */
 cl_int event_await(struct event *event);
 /** Is it going to end after all of those that its queue lists? */

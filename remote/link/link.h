@@ -21,6 +21,7 @@
  */
 
 struct link;
+struct ticket;
 
 struct link_ops {
     /**
@@ -91,6 +92,10 @@ struct link_kind {
      * not be believed), -EINVAL (no such address), or -errno.
      */
     int (*connect)(const char *where, uint64_t deadline_ns, struct link **ret_link);
+
+    /** The same, with a ticket (ticket.h) in place of who one is. NULL: nobody is let in by one. */
+    int (*connect_ticket)(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
+                          struct link **ret_link);
 
     /** Listen there. @ret_fd: non-blocking, to be polled and given to accept4(); the caller's.
      *  Returns 0, -EADDRINUSE (a server lives there), -EPERM (others could get at it), -EINVAL, or

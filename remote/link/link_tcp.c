@@ -74,6 +74,12 @@ static int tcp_connect(const char *where, uint64_t deadline_ns, struct link **re
     return tls_connect_to("tcp", where, tcp_dial, deadline_ns, ret_link);
 }
 
+static int tcp_connect_ticket(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
+                              struct link **ret_link)
+{
+    return tls_connect_ticket_to("tcp", where, tcp_dial, ticket, deadline_ns, ret_link);
+}
+
 static int tcp_listen(const char *where, int *ret_fd)
 {
     struct addrinfo *found;
@@ -111,6 +117,7 @@ const struct link_kind link_tcp = {
     .scheme = "tcp",
     .anyone = true,
     .connect = tcp_connect,
+    .connect_ticket = tcp_connect_ticket,
     .listen = tcp_listen,
     .admit = tcp_admit,
 };

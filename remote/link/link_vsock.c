@@ -28,6 +28,12 @@ static int vsock_connect(const char *where, uint64_t deadline_ns, struct link **
     return tls_connect_to("vsock", where, vsock_dial, deadline_ns, ret_link);
 }
 
+static int vsock_connect_ticket(const char *where, const struct ticket *ticket,
+                                uint64_t deadline_ns, struct link **ret_link)
+{
+    return tls_connect_ticket_to("vsock", where, vsock_dial, ticket, deadline_ns, ret_link);
+}
+
 static int vsock_listen(const char *where, int *ret_fd)
 {
     struct address address;
@@ -51,6 +57,7 @@ const struct link_kind link_vsock = {
     .scheme = "vsock",
     .anyone = true,
     .connect = vsock_connect,
+    .connect_ticket = vsock_connect_ticket,
     .listen = vsock_listen,
     .admit = vsock_admit,
 };

@@ -18,6 +18,8 @@ static struct {
     bool open;
     struct credentials credentials;
     char revoked[PATH_MAX];
+    tls_ticket_finder find;
+    void *find_data;
 } server;
 
 const char *tls_reason(void)
@@ -78,9 +80,10 @@ static struct tls_link *create(struct owned *socket)
     return NULL;
 }
 
-/** @revoked: NULL of a client. */
-static int begin(struct owned *socket, const struct credentials *credentials, const char *revoked,
-                 uint64_t deadline_ns, struct link **ret_link)
+/** @revoked: NULL of a client, which has credentials or a ticket. */
+static int begin(struct owned *socket, const struct credentials *credentials,
+                 const struct ticket *ticket, const char *revoked, uint64_t deadline_ns,
+                 struct link **ret_link)
 {
     struct tls_link *tls = create(socket);
 
@@ -90,6 +93,9 @@ static int begin(struct owned *socket, const struct credentials *credentials, co
     }
     tls->serves = revoked != NULL;
     tls->revoked = revoked;
+    tls->ticket = ticket;
+    tls->find = revoked ? server.find : NULL;
+    tls->find_data = server.find_data;
     int error = tls_prepare(tls, credentials);
     error = error ? error : tls_handshake(tls, deadline_ns);
     if (error) {
@@ -98,7 +104,9 @@ static int begin(struct owned *socket, const struct credentials *credentials, co
         tls_ops.destroy(&tls->link);
         return error;
     }
-    if (!revoked)
+    if (tls->ticketed)
+        snprintf(tls->link.peer, sizeof(tls->link.peer), "who has a ticket");
+    else if (!revoked)
         snprintf(tls->link.peer, sizeof(tls->link.peer), "%.*s", LINK_PEER_MAX - 1,
                  credentials->server);
     *ret_link = &tls->link;
@@ -109,7 +117,20 @@ int tls_connect(struct owned *socket, const struct credentials *credentials, uin
                 struct link **ret_link)
 {
     reason[0] = '\0';
-    return begin(socket, credentials, NULL, deadline_ns, ret_link);
+    return begin(socket, credentials, NULL, NULL, deadline_ns, ret_link);
+}
+
+int tls_connect_ticket(struct owned *socket, const struct ticket *ticket, uint64_t deadline_ns,
+                       struct link **ret_link)
+{
+    reason[0] = '\0';
+    return begin(socket, NULL, ticket, NULL, deadline_ns, ret_link);
+}
+
+void tls_server_tickets(tls_ticket_finder find, void *data)
+{
+    server.find = find;
+    server.find_data = data;
 }
 
 int tls_admit(struct owned *socket, uint64_t deadline_ns, struct link **ret_link)
@@ -120,14 +141,19 @@ int tls_admit(struct owned *socket, uint64_t deadline_ns, struct link **ret_link
         snprintf(reason, sizeof(reason), "there is no authority here");
         return -EPERM;
     }
-    return begin(socket, &server.credentials, server.revoked, deadline_ns, ret_link);
+    return begin(socket, &server.credentials, NULL, server.revoked, deadline_ns, ret_link);
 }
 
 static const struct tls_link *admitted(const struct link *link)
 {
     const struct tls_link *tls = (const struct tls_link *)link;
 
-    return link->ops == &tls_ops && tls->serves ? tls : NULL;
+    return link->ops == &tls_ops && tls->serves && !tls->ticketed ? tls : NULL;
+}
+
+bool tls_has_ticket(const struct link *link)
+{
+    return link->ops == &tls_ops && ((const struct tls_link *)link)->ticketed;
 }
 
 int tls_grant(const struct link *link, struct grant *ret_grant)

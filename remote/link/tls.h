@@ -4,12 +4,13 @@
 #include "remote/link/credentials.h"
 #include "remote/link/grant.h"
 #include "remote/link/link.h"
+#include "remote/link/ticket.h"
 #include "state/base/owned.h"
 
 /*
  * A link of TLS over any socket of a stream: version 1.3 and no other, certificates on both sides,
  * made by one private authority (ca.h). There is no resumption: each handshake looks at the
- * certificates, the list of revoked ones, and the grant. Once a client is admitted, the server says
+ * certificates, the list of revoked ones, and the grant, or at a ticket (ticket.h). Once a client is admitted, the server says
  * so with one byte, so that who connects knows.
  *
  * Until then a stranger is read at most TLS_STRANGER_BYTES of, and kept no longer than the
@@ -43,6 +44,23 @@ MUST_CHECK int tls_connect(struct owned *socket, const struct credentials *crede
 
 /** The server's end. Returns as `admit` of link.h does. */
 MUST_CHECK int tls_admit(struct owned *socket, uint64_t deadline_ns, struct link **ret_link);
+
+/**
+ * Connect with a ticket: a key that both ends have already (RFC 8446, 4.2.11) in place of
+ * certificates, with a key exchange of their own. Else as tls_connect(); -EPERM: the other end does
+ * not have the ticket.
+ */
+MUST_CHECK int tls_connect_ticket(struct owned *socket, const struct ticket *ticket,
+                                  uint64_t deadline_ns, struct link **ret_link);
+
+/** Who is asked for the key of a ticket that somebody comes with: 0, or -errno: there is none. */
+typedef int (*tls_ticket_finder)(void *data, const struct ticket_name *name,
+                                 unsigned char ret_key[TICKET_KEY_SIZE]);
+/** Let tls_admit() admit who has a ticket, from now on. */
+void tls_server_tickets(tls_ticket_finder find, void *data);
+/** Was who is at the other end of an admitted link let in by a ticket? Then it may do nothing but
+ *  what that is for. */
+bool tls_has_ticket(const struct link *link);
 
 /** What the client at the other end of an admitted link may do. -ENOENT: it is no such link. */
 MUST_CHECK int tls_grant(const struct link *link, struct grant *ret_grant);

@@ -55,6 +55,17 @@ int tls_connect_to(const char *scheme, const char *where, tls_dial dial, uint64_
     return error;
 }
 
+int tls_connect_ticket_to(const char *scheme, const char *where, tls_dial dial,
+                          const struct ticket *ticket, uint64_t deadline_ns, struct link **ret_link)
+{
+    struct address address;
+    struct owned socket;
+    int error = read_address(scheme, where, &address);
+
+    error = error ? error : dial(&address, deadline_ns, &socket);
+    return error ? error : tls_connect_ticket(&socket, ticket, deadline_ns, ret_link);
+}
+
 int tls_listen_address(const char *scheme, const char *where, struct address *ret_address)
 {
     if (!tls_server_is_open()) {

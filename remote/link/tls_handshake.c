@@ -153,7 +153,7 @@ static bool restrict_context(SSL_CTX *context)
            SSL_CTX_set1_client_sigalgs_list(context, "ed25519");
 }
 
-/** The authority alone is believed, and directly. */
+/** The authority alone is believed, and directly; NULL: nobody is. */
 static bool believe(SSL_CTX *context, X509 *authority)
 {
     X509_VERIFY_PARAM *rules = SSL_CTX_get0_param(context);
@@ -161,7 +161,7 @@ static bool believe(SSL_CTX *context, X509 *authority)
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, verify);
     SSL_CTX_set_verify_depth(context, 0);
     return X509_VERIFY_PARAM_set_flags(rules, X509_V_FLAG_X509_STRICT) &&
-           X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority);
+           (!authority || X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority));
 }
 
 /** Only the name that the credentials were made for. */
@@ -173,7 +173,9 @@ static bool expect_server(SSL *ssl, const char *name)
 
 static bool set_up(struct tls_link *tls, const struct credentials *credentials, SSL_CTX *context)
 {
-    if (!restrict_context(context) || !believe(context, credentials->authority) ||
+    /* Who comes with a ticket believes nothing else. */
+    if (!restrict_context(context) ||
+        !believe(context, credentials ? credentials->authority : NULL) ||
         !(tls->ssl = SSL_new(context)))
         return false;
     BIO *bio = BIO_new(method);
@@ -184,15 +186,16 @@ static bool set_up(struct tls_link *tls, const struct credentials *credentials, 
     SSL_set_bio(tls->ssl, bio, bio);
     /* Memory for more is taken once the peer is known. */
     SSL_set_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
-    if (!SSL_set_ex_data(tls->ssl, tls_index, tls) ||
-        SSL_use_certificate(tls->ssl, credentials->certificate) != 1 ||
-        SSL_use_PrivateKey(tls->ssl, credentials->key) != 1)
+    if (!SSL_set_ex_data(tls->ssl, tls_index, tls) || !tls_ticket_prepare(tls))
+        return false;
+    if (credentials && (SSL_use_certificate(tls->ssl, credentials->certificate) != 1 ||
+                        SSL_use_PrivateKey(tls->ssl, credentials->key) != 1))
         return false;
     if (tls->serves)
         SSL_set_accept_state(tls->ssl);
     else
         SSL_set_connect_state(tls->ssl);
-    return tls->serves || expect_server(tls->ssl, credentials->server);
+    return tls->serves || !credentials || expect_server(tls->ssl, credentials->server);
 }
 
 int tls_prepare(struct tls_link *tls, const struct credentials *credentials)
@@ -285,6 +288,7 @@ static void settle(struct tls_link *tls)
     tls->budget = SIZE_MAX;
     SSL_certs_clear(tls->ssl);
     tls->revoked = NULL;
+    tls->ticket = NULL;
     SSL_clear_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
     SSL_set_default_read_buffer_len(tls->ssl, READ_BYTES);
     SSL_set_read_ahead(tls->ssl, 1);
@@ -294,6 +298,12 @@ int tls_handshake(struct tls_link *tls, uint64_t deadline_ns)
 {
     int error = advance(tls, deadline_ns, SSL_do_handshake);
 
+    /* There is no other resumption. */
+    tls->ticketed = !error && SSL_session_reused(tls->ssl);
+    if (!error && tls->ticket && !tls->ticketed) {
+        snprintf(tls->reason, sizeof(tls->reason), "it does not know the ticket");
+        error = -EPERM;
+    }
     if (!error)
         error = advance(tls, deadline_ns, tls->serves ? send_word : read_word);
     if (error)

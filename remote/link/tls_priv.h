@@ -39,6 +39,10 @@ struct tls_link {
     size_t budget; /**< Bytes that may still be read; SIZE_MAX once it is admitted. */
     int ended;     /**< Under the lock: what the socket said to the last read, as -errno; 0. */
 
+    const struct ticket *ticket; /**< The client's, borrowed for the handshake; or NULL. */
+    bool ticketed;               /**< It was let in, or in, by one. */
+    tls_ticket_finder find;      /**< The server's; or NULL. */
+    void *find_data;
     bool serves;         /**< This is the server's end... */
     const char *revoked; /**< ...and its list, borrowed for the handshake. */
     int refusal; /**< Of a handshake: what our own look at the certificate said, as -errno. */
@@ -56,6 +60,11 @@ struct tls_link {
  * 0 or -errno; @tls->reason says why.
  */
 MUST_CHECK int tls_prepare(struct tls_link *tls, const struct credentials *credentials);
+
+/* Tickets: tls_ticket.c. */
+
+/** Have @tls->ssl come with its ticket, or look for those of others. False: out of memory. */
+bool tls_ticket_prepare(struct tls_link *tls);
 
 /** Do the handshake, by whose end both know each other. As tls_connect() and tls_admit() return. */
 MUST_CHECK int tls_handshake(struct tls_link *tls, uint64_t deadline_ns);

@@ -157,11 +157,31 @@ static enum verdict find_place(const struct clients *clients,
     return sessions >= question->sessions ? TOO_MANY : YES;
 }
 
+/* Whoever knows its number was told by its client. */
+static struct client_place *find_number(struct clients *clients, uint64_t number)
+{
+    for (unsigned i = 0; number && i < clients->count; i++)
+        if (clients->places[i].key.number == number)
+            return &clients->places[i];
+    return NULL;
+}
+
+/* Lead somebody with a ticket to its session, which knows whether that counts. */
+static enum verdict introduce(struct clients *clients, const struct client_question *question,
+                              int link)
+{
+    const struct client_handover handover = {.brings = true};
+    const struct client_place *place = find_number(clients, question->key.number);
+    if (!place || link < 0)
+        return NO_SUCH;
+    return channel_send(place->channel, &handover, sizeof(handover), link) ? BUSY : YES;
+}
+
 /* Pass the link to its session, which the newest one is right for. */
 static enum verdict hand_over(struct clients *clients, const struct client_question *question,
                               pid_t relay, int link)
 {
-    const struct client_handover handover = {question->received};
+    const struct client_handover handover = {.received = question->received};
     struct client_place *place = find_session(clients, question);
     if (!place || link < 0)
         return NO_SUCH;
@@ -185,14 +205,15 @@ static void answer(struct clients *clients, struct stranger *stranger)
     int link = -1;
     bool asks = channel_receive(stranger->channel, &question, sizeof(question), &link) == 0 &&
                 is_whole(&question);
-    enum verdict verdict = !asks            ? NO_SUCH
-                           : question.again ? hand_over(clients, &question, stranger->pid, link)
-                                            : find_place(clients, &question);
+    enum verdict verdict = !asks             ? NO_SUCH
+                           : question.brings ? introduce(clients, &question, link)
+                           : question.again  ? hand_over(clients, &question, stranger->pid, link)
+                                             : find_place(clients, &question);
     if (link >= 0)
         close(link);
     const unsigned char byte = (unsigned char)verdict;
     bool told = asks && channel_send(stranger->channel, &byte, sizeof(byte), -1) == 0;
-    if (asks && verdict == YES && question.again) {
+    if (asks && verdict == YES && (question.again || question.brings)) {
         /* It carries the session's link now, if that needs a process. */
         close_channel(stranger);
         remove_stranger(clients, stranger);

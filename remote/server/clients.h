@@ -84,6 +84,7 @@ struct client_question {
     char name[LINK_PEER_MAX]; /**< Of whom; as in struct client_place. */
     uint32_t sessions;        /**< As many may it have. */
     bool again;               /**< It goes on with the session of @key; or has a new one. */
+    bool brings;              /**< It is none, and has a ticket for the session of that number. */
     struct session_key key;
     uint64_t received; /**< Frames of that session that its client has. */
 };
@@ -91,6 +92,7 @@ struct client_question {
 /** What a session's process is given with a link. */
 struct client_handover {
     uint64_t received;
+    bool brings; /**< Not the session's own: passage_meet(). */
 };
 
 /**

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/server/passage.h"
 #include "remote/server/server.h"
 #include "state/base/clock.h"
 #include "state/base/thread.h"
@@ -26,6 +27,7 @@ struct giving {
     uint32_t area;
     size_t size;
     bool reads;
+    struct passage *passage; /* Of a transfer between devices; a reference. */
     cl_int error;
 };
 
@@ -42,6 +44,7 @@ struct given {
     void *bytes;
     uint32_t area; /* That they are in; 0: in none. */
     size_t answer;
+    struct passage *passage; /* Says how it ended, once the event has; or NULL. */
 };
 
 static void touch(struct server *server, struct entry *queue)
@@ -187,6 +190,7 @@ static void given_put(struct given *given)
     if (!last)
         return;
     given->cl->clReleaseEvent(given->event);
+    passage_unref(given->passage);
     give_up(given->server, given->bytes, given->area);
     free(given);
 }
@@ -214,6 +218,8 @@ static void add_pending(struct given *given)
 
 static void tell_end(const struct given *given, cl_event event, cl_int status)
 {
+    if (given->passage && status == CL_COMPLETE)
+        status = passage_status(given->passage);
     if (given->tell) {
         server_print(given->server);
         struct msg_done done = {.event = given->id, .status = status};
@@ -347,7 +353,9 @@ static void keep_event(struct giving *giving)
                 .bytes = giving->bytes,
                 .area = giving->area,
                 .answer = giving->reads ? giving->size : 0,
+                .passage = giving->passage,
             };
+            giving->passage = NULL;
             given->event = giving->event;
             giving->cl->clRetainEvent(giving->event);
             add_pending(given);
@@ -373,6 +381,7 @@ static void end(struct giving *giving)
             keep_event(giving);
     }
     free(giving->waits);
+    passage_unref(giving->passage);
     if (giving->error && giving->bytes)
         give_up(giving->server, giving->bytes, giving->area);
 }
@@ -679,4 +688,57 @@ void server_migrate(struct server *server, const struct msg_migrate *message)
             GIVEN(&giving));
     free(objects);
     end(&giving);
+}
+
+/* What both ends of a transfer say of themselves. */
+struct passing {
+    uint64_t buffer;
+    uint32_t way;
+    struct passage_wish wish;
+};
+
+static void pass(struct server *server, const struct msg_command *command, struct passing passing)
+{
+    struct giving giving;
+    struct passage_wish *wish = &passing.wish;
+    if (!begin(&giving, server, command))
+        return;
+    if (passing.way >= TRANSFER_WAYS)
+        server_wrong(server, "a transfer goes a way that there is not");
+    wish->server = server;
+    wish->way = (enum transfer_way)passing.way;
+    wish->buffer = memory(&giving, passing.buffer);
+    wish->queue = giving.queue;
+    wish->wait_count = wait_count(&giving);
+    wish->waits = giving.waits;
+    if (ready(&giving))
+        giving.error = passage_begin(wish, &giving.event, &giving.passage);
+    end(&giving);
+}
+
+void server_give(struct server *server, const struct msg_give *message)
+{
+    pass(server, &message->command,
+         (struct passing){.buffer = message->buffer,
+                          .way = message->way,
+                          .wish = {.gives = true,
+                                   .transfer = message->transfer,
+                                   .offset = message->offset,
+                                   .size = message->size,
+                                   .where = message->where,
+                                   .ticket = message->ticket,
+                                   .ticket_size = message->ticket_size}});
+}
+
+void server_take(struct server *server, const struct msg_take *message)
+{
+    pass(server, &message->command,
+         (struct passing){.buffer = message->buffer,
+                          .way = message->way,
+                          .wish = {.transfer = message->transfer,
+                                   .offset = message->offset,
+                                   .size = message->size,
+                                   .where = message->where,
+                                   .ticket = message->ticket,
+                                   .ticket_size = message->ticket_size}});
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "remote/link/tls.h"
+#include "remote/server/channel.h"
 #include "remote/server/relay.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -106,18 +107,72 @@ static int find_process(int fd, struct guest *guest, struct client_question *que
     return 0;
 }
 
-static int admit(const struct link_kind *kind, int fd, struct guest *guest,
+/* Somebody with a ticket, who is led to its session. */
+struct bringer {
+    int channel, session; /* -1: there is none yet. */
+};
+
+/* Its session knows the key, once. */
+static int find_key(void *data, const struct ticket_name *name,
+                    unsigned char ret_key[TICKET_KEY_SIZE])
+{
+    struct bringer *bringer = data;
+    struct client_question question = {.name = "a ticket", .brings = true};
+    const char *refusal = NULL;
+    uint64_t deadline = clock_now_ns() + GREETING_NS;
+    int ends[2];
+    question.key.number = name->session;
+    int error = channel_make(ends);
+    if (error)
+        return error;
+    error = clients_ask(bringer->channel, &question, ends[1], deadline, &refusal);
+    close(ends[1]);
+    if (error == 0 && refusal)
+        error = -ENOENT;
+    if (error == 0)
+        error = channel_send(ends[0], name, sizeof(*name), -1);
+    if (error == 0)
+        error = channel_wait(ends[0], deadline);
+    if (error == 0)
+        error = channel_receive(ends[0], ret_key, TICKET_KEY_SIZE, NULL);
+    if (error)
+        close(ends[0]);
+    else
+        bringer->session = ends[0];
+    return error;
+}
+
+/* It has the ticket: what it brings is passed on to the session, by this process. */
+static _Noreturn void bring(struct link *link, const struct bringer *bringer)
+{
+    const char done = 1;
+    int ends[2];
+    close(bringer->channel);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ||
+        channel_send(bringer->session, &done, sizeof(done), ends[1]))
+        _exit(1);
+    close(ends[1]);
+    close(bringer->session);
+    relay_run(link, ends[0]);
+    _exit(0);
+}
+
+static int admit(const struct link_kind *kind, int fd, int channel, struct guest *guest,
                  struct client_question *question)
 {
+    struct bringer bringer = {channel, -1};
     int error = kind->anyone ? 0 : find_process(fd, guest, question);
     if (error) {
         close(fd);
         return error;
     }
+    tls_server_tickets(find_key, &bringer);
     error = kind->admit(fd, clock_now_ns() + GREETING_NS, &guest->link);
     tls_server_close();
     if (error || !kind->anyone)
         return error;
+    if (tls_has_ticket(guest->link))
+        bring(guest->link, &bringer);
     strcpy(question->name, guest->link->peer);
     return tls_grant(guest->link, &guest->grant);
 }
@@ -150,7 +205,7 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
     struct client_question question = {0};
     struct msg_hello hello;
     const char *refusal = NULL;
-    int error = admit(kind, fd, guest, &question);
+    int error = admit(kind, fd, channel, guest, &question);
     if (error)
         return error;
     snprintf(guest->peer, sizeof(guest->peer), "%s", guest->link->peer);

@@ -8,6 +8,7 @@
 
 #include "remote/link/link_unix.h"
 #include "remote/server/channel.h"
+#include "remote/server/passage.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
@@ -44,6 +45,10 @@ static void take_next(void)
     if (error || fd < 0) {
         close(state.channel);
         state.channel = -1;
+        return;
+    }
+    if (handover.brings) {
+        passage_meet(fd);
         return;
     }
     pthread_mutex_lock(&state.lock);

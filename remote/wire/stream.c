@@ -33,10 +33,17 @@ struct packet {
     struct packet *next;
     uint64_t last; /* Number of the last frame. */
     size_t used, room;
+    struct owned descriptor; /* Goes with its one frame. */
     unsigned char bytes[];
 };
 
 /* ---- sending ---- */
+
+static void packet_free(struct packet *packet)
+{
+    owned_close(&packet->descriptor);
+    free(packet);
+}
 
 static void trim(struct stream *stream)
 {
@@ -48,8 +55,15 @@ static void trim(struct stream *stream)
             stream->last = NULL;
         stream->first = packet->next;
         stream->kept -= packet->room;
-        free(packet);
+        packet_free(packet);
     }
+}
+
+/* One that the program has closed does not go; the other side does without. */
+static int send_descriptor(struct link *link, const struct owned *descriptor)
+{
+    int fd = descriptor ? owned_fd(descriptor) : -1;
+    return fd >= 0 && link->ops->send_descriptor ? link->ops->send_descriptor(link, fd) : 0;
 }
 
 /* Under the lock. The receiver sees to it. */
@@ -78,7 +92,13 @@ static void send_posted(struct stream *stream)
         struct packet *packet = stream->unsent;
         size_t at = stream->unsent_at, end = 0;
         struct packet *last = NULL;
+        const struct owned *descriptor = NULL;
         for (; packet && count < IOV_MAX_USED; packet = packet->next, at = 0) {
+            /* One at a time, and with the first bytes. */
+            if (packet->descriptor.fd >= 0 && count != 0)
+                break;
+            if (packet->descriptor.fd >= 0)
+                descriptor = &packet->descriptor;
             if (packet->used > at)
                 iov[count++] = (struct iovec){packet->bytes + at, packet->used - at};
             last = packet;
@@ -86,7 +106,9 @@ static void send_posted(struct stream *stream)
         }
         struct link *link = stream->link;
         pthread_mutex_unlock(&stream->lock);
-        int error = count ? link->ops->send(link, iov, count, UINT64_MAX) : 0;
+        int error = send_descriptor(link, descriptor);
+        if (error == 0 && count)
+            error = link->ops->send(link, iov, count, UINT64_MAX);
         pthread_mutex_lock(&stream->lock);
         stream->sent_ns = clock_now_ns();
         if (error) {
@@ -148,17 +170,18 @@ static void *sender(void *data)
     return NULL;
 }
 
-/* A packet with room for a frame, as the last one. Under the lock. */
-static struct packet *room_for(struct stream *stream, size_t size)
+/* A packet with room for a frame, as the last one; one of its own for one with a descriptor. Under
+   the lock. */
+static struct packet *room_for(struct stream *stream, size_t size, struct owned descriptor)
 {
     struct packet *packet = stream->last;
-    if (packet && packet->room - packet->used >= size)
+    if (packet && packet->room - packet->used >= size && descriptor.fd < 0)
         return packet;
-    size_t room = size > PACKET_LEAST ? size : PACKET_LEAST;
+    size_t room = size > PACKET_LEAST || descriptor.fd >= 0 ? size : PACKET_LEAST;
     packet = malloc(sizeof(*packet) + room);
     if (!packet)
         return NULL;
-    *packet = (struct packet){.room = room};
+    *packet = (struct packet){.room = room, .descriptor = descriptor};
     if (stream->last)
         stream->last->next = packet;
     else
@@ -168,7 +191,8 @@ static struct packet *room_for(struct stream *stream, size_t size)
     return packet;
 }
 
-static int post_frame(struct stream *stream, struct header header, struct iovec parts[2])
+static int post_frame(struct stream *stream, struct header header, struct iovec parts[2],
+                      struct owned descriptor)
 {
     size_t size = sizeof(header) + header.size;
     while (!stream->ended && stream->window && stream->kept > stream->window) {
@@ -178,7 +202,7 @@ static int post_frame(struct stream *stream, struct header header, struct iovec 
     }
     if (stream->ended)
         return stream->ended;
-    struct packet *packet = room_for(stream, size);
+    struct packet *packet = room_for(stream, size, descriptor);
     if (!packet)
         return -ENOMEM;
     header.number = ++stream->posted;
@@ -221,7 +245,7 @@ int stream_post(struct stream *stream, unsigned type, const void *body, size_t s
         left -= some;
         struct header header = {
             .size = some, .type = (uint16_t)type, .flags = left ? FLAG_MORE : 0};
-        error = post_frame(stream, header, parts);
+        error = post_frame(stream, header, parts, OWNED_NONE);
         /* The first part of a long one can go while the rest is copied. */
         if (error == 0 && left != 0) {
             pthread_cond_broadcast(&stream->changed);
@@ -239,13 +263,30 @@ int stream_post(struct stream *stream, unsigned type, const void *body, size_t s
     return error;
 }
 
+int stream_post_descriptor(struct stream *stream, unsigned type, const void *body, size_t size,
+                           struct owned *descriptor)
+{
+    struct iovec parts[2] = {{(void *)body, size}, {NULL, 0}};
+    struct header header = {.size = (uint32_t)size, .type = (uint16_t)type};
+    if (size > FRAGMENT_MAX)
+        return -EMSGSIZE;
+    pthread_mutex_lock(&stream->posting);
+    pthread_mutex_lock(&stream->lock);
+    int error = post_frame(stream, header, parts, *descriptor);
+    if (error == 0)
+        *descriptor = OWNED_NONE;
+    pthread_mutex_unlock(&stream->lock);
+    pthread_mutex_unlock(&stream->posting);
+    return error;
+}
+
 /* Post a last frame, and wait until it is sent. Under both locks. */
 static void post_last(struct stream *stream, unsigned type, uint64_t deadline_ns)
 {
     struct header header = {.type = (uint16_t)type};
     struct iovec none[2] = {{0}};
     stream->window = 0; /* It has room in any case. */
-    if (post_frame(stream, header, none))
+    if (post_frame(stream, header, none, OWNED_NONE))
         return;
     pthread_cond_broadcast(&stream->changed);
     while (stream->link && !stream->broken && !stream->ended && (stream->unsent || stream->sending))
@@ -442,7 +483,7 @@ void stream_finish(struct stream *stream)
     while (stream->first) {
         struct packet *packet = stream->first;
         stream->first = packet->next;
-        free(packet);
+        packet_free(packet);
     }
     free(stream->in);
     free(stream->whole);

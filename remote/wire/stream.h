@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "remote/link/link.h"
+#include "state/base/owned.h"
 
 /*
  * A session's messages, in order, each of them once, over one link after another; or, between two
@@ -88,6 +89,10 @@ void stream_end(struct stream *stream, int error);
  *  -ENOMEM, -EMSGSIZE, or what ended it. */
 MUST_CHECK int stream_post(struct stream *stream, unsigned type, const void *body, size_t size,
                            const void *tail, size_t tail_size);
+/** The same, with a descriptor, which is the stream's once that is 0; the body is of one frame. It
+ *  may be lost on its way, where the program closes it. */
+MUST_CHECK int stream_post_descriptor(struct stream *stream, unsigned type, const void *body,
+                                      size_t size, struct owned *descriptor);
 /** Send what was posted, unless somebody does. */
 void stream_flush(struct stream *stream);
 

@@ -71,6 +71,19 @@ static inline uint32_t id_place(uint64_t id)
 #define LAUNCH_OFFSET UINT32_C(1)
 #define LAUNCH_LOCAL  UINT32_C(2)
 
+/** Of msg_give and msg_take: how the two ends of a transfer meet. */
+enum transfer_way {
+    TRANSFER_HERE,       /**< They are of one session. */
+    TRANSFER_DESCRIPTOR, /**< By a socket that comes with the message. */
+    TRANSFER_CONNECT,    /**< This one connects, with the ticket. */
+    TRANSFER_AWAIT,      /**< This one is connected to, by who has the ticket. */
+    TRANSFER_WAYS
+};
+/** In place of an OpenCL error: who was to be connected to is not there, or not let in. */
+#define TRANSFER_UNREACHED (-1100)
+/** Transfers of a session that have not ended. */
+#define WIRE_TRANSFERS_MAX 1024
+
 /** The n-th of a list of ids in a message, which nothing aligns. */
 static inline uint64_t id_at(const void *ids, size_t n)
 {

@@ -66,7 +66,7 @@ void work_build_withdraw(void)
     change(&building, -1);
 }
 
-void work_build_begin(void)
+void work_build_begin(bool elsewhere)
 {
     static unsigned most;
     pthread_mutex_lock(&lock);
@@ -74,17 +74,18 @@ void work_build_begin(void)
         long processors = sysconf(_SC_NPROCESSORS_ONLN);
         most = processors > 1 ? (unsigned)processors : 1;
     }
-    while (compiling >= most)
+    while (!elsewhere && compiling >= most)
         pthread_cond_wait(&changed, &lock);
-    compiling++;
+    compiling += !elsewhere;
     pthread_mutex_unlock(&lock);
     the_thread.builds = true;
 }
 
-void work_build_end(void)
+void work_build_end(bool elsewhere)
 {
     the_thread.builds = false;
-    change(&compiling, -1);
+    if (!elsewhere)
+        change(&compiling, -1);
     work_build_withdraw();
 }
 

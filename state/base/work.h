@@ -29,12 +29,13 @@ bool work_is_over(void);
 /**
  * A build in a thread of ours, from before its thread is started until it was withdrawn, because
  * there is no thread, or has begun and ended in it. Begin blocks while as many are in a compiler as
- * there are processors. The end of the process waits for all, however long they take.
+ * there are processors, unless its compilers are @elsewhere, in other processes. The end of the
+ * process waits for all, however long they take.
  */
 void work_build_announce(void);
 void work_build_withdraw(void);
-void work_build_begin(void);
-void work_build_end(void);
+void work_build_begin(bool elsewhere);
+void work_build_end(bool elsewhere);
 
 /** The process ends: wait for what is under way. Once; nothing from within a driver's own call. */
 void work_process_ends(void);

@@ -152,6 +152,9 @@ static int device_create(const struct driver *driver, cl_platform_id platform, c
     memcpy(device->key.icd, driver->icd, sizeof(driver->icd));
     snprintf(device->key.platform, sizeof(device->key.platform), "%s", name);
     device->quirks = quirks_of(device->key.platform);
+    if (device->cl->clGetExtensionFunctionAddressForPlatform)
+        device->between = (between_function)device->cl->clGetExtensionFunctionAddressForPlatform(
+            platform, BETWEEN_NAME);
     copy_name(device->key.device, sizeof(device->key.device),
               devinfo_string(&device->info, CL_DEVICE_NAME));
     find_uuid(device);

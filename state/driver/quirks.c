@@ -73,6 +73,10 @@ const struct quirk_row quirk_rows[] = {
      "aborts where a kernel runs side by side with itself, with other global offsets or sizes",
      "launches are given in pieces only while the program has one queue, that is in order",
      "state/command/hold.c", "tests/programs/stress.c", NULL},
+    {0, POCL, "3.1",
+     "its basic device deadlocks in clSetUserEventStatus when a marker waits for that event",
+     "each device is tried: one that hangs has no part in transfers between devices",
+     "remote/server/passage.c", "tests/remote/test_remote_between.c", NULL},
     {0, POCL, "3.1", "calls no destructor of an image over a buffer", "the buffer's own says it",
      "state/memory/memory_end.c", "tests/programs/memory_images.c", NULL},
 };

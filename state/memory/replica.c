@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
+#include "state/base/log.h"
 #include "state/base/pages.h"
 #include "state/base/span.h"
 #include "state/memory/compare.h"
@@ -415,22 +416,30 @@ static bool take_fresh(const struct parts *parts)
     return bytes > pages_warm();
 }
 
-/* One kind of copy for all parts that want it. */
-static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
-                      const struct parts *parts, cl_int *ret_error)
+/* What the parts of one kind have in common. */
+static struct transfer_limits limits_of(const struct replica_batch *batch, uint8_t from, uint8_t to,
+                                        const struct parts *parts)
 {
-    struct transfer *transfer = NULL;
     struct transfer_limits limits = batch->limits ? *batch->limits : (struct transfer_limits){0};
     for (size_t i = 0; i < parts->count; i++) {
         const struct memory *root = parts->parts[i].root;
         limits.lent = limits.lent ||
                       (from == PLACE_HOST && is_in_lent(root) && !in_place_at(batch, root, to));
+        limits.through_host = limits.through_host || root->image;
     }
-    if (parts->count == 0)
-        return 0;
     limits.fresh = limits.fresh || (to == PLACE_HOST && !limits.series && take_fresh(parts));
+    return limits;
+}
+
+/* @ret_passes: it went past the host, or tried to. */
+static int copy_within(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
+                       const struct parts *parts, const struct transfer_limits *limits,
+                       bool *ret_passes, cl_int *ret_error)
+{
+    struct transfer *transfer = NULL;
+    struct transfer_shape shape = {0};
     int error = transfer_create(residence_at(batch, from), residence_at(batch, to), parts->bytes,
-                                &limits, &transfer);
+                                limits, &transfer);
     for (size_t i = 0; error == 0 && i < parts->count; i++)
         error = copy(batch, transfer, &parts->parts[i], ret_error);
     int flushed = transfer ? transfer_flush(transfer) : 0;
@@ -438,9 +447,39 @@ static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t t
         error = flushed;
     if (error == -EIO && transfer && transfer_error(transfer) != CL_SUCCESS)
         *ret_error = transfer_error(transfer);
+    if (transfer)
+        transfer_describe(transfer, &shape);
+    *ret_passes = shape.passes;
     transfer_destroy(transfer);
     int ended = sync_end(batch, from != PLACE_HOST ? from : to, parts, ret_error);
     return error != 0 ? error : ended;
+}
+
+/* One kind of copy for all parts that want it. Where two devices do not reach each other, the host
+ * reaches both. */
+static int copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t to, copier copy,
+                      const struct parts *parts, cl_int *ret_error)
+{
+    bool passes = false;
+    if (parts->count == 0)
+        return 0;
+    struct transfer_limits limits = limits_of(batch, from, to, parts);
+    uint64_t done = limits.done ? atomic_load(limits.done) : 0;
+    cl_int reason = CL_SUCCESS;
+    int error = copy_within(batch, from, to, copy, parts, &limits, &passes, &reason);
+    if (error == -EIO && passes && !residence_is_lost(residence_at(batch, from)) &&
+        !residence_is_lost(residence_at(batch, to))) {
+        log_info("%s and %s do not reach each other (error %d): their bytes go through the host",
+                 device_name(residence_at(batch, from)->device),
+                 device_name(residence_at(batch, to)->device), reason);
+        limits.through_host = true;
+        if (limits.done)
+            atomic_store(limits.done, done);
+        error = copy_within(batch, from, to, copy, parts, &limits, &passes, &reason);
+    }
+    if (error == -EIO)
+        *ret_error = reason;
+    return error;
 }
 
 /* What differs of @parts; afterwards @to has them. */

@@ -1,6 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/thread.h"
+#include "state/base/work.h"
 #include "state/program/program_priv.h"
 
 /* clBuildProgram and clCompileProgram: what they ask of the drivers. */
@@ -132,14 +134,66 @@ static bool is_in_place(const struct program *program)
     return base->kind == RECIPE_SOURCE || base->kind == RECIPE_IL;
 }
 
+/* One site of a build. */
+struct site_build {
+    struct program_job *job;
+    const struct program_site *site;
+    unsigned at;
+    cl_program *real;
+    const cl_program *headers; /* Of this site; NULL: there are none. */
+    struct program_outcome *outcome;
+    pthread_t thread;
+    bool threaded;
+};
+
+static void build_site(const struct site_build *build)
+{
+    struct program_outcome *outcome = build->outcome;
+    outcome->status = CL_BUILD_ERROR;
+    bool swaps = !is_in_place(build->job->program);
+    if (build->job->work == PROGRAM_COMPILE && !build->headers)
+        outcome->error = CL_OUT_OF_HOST_MEMORY;
+    else if (swaps)
+        outcome->error = build_container(build->job, build->site, build->at, build->real, outcome);
+    else
+        outcome->error =
+            build_here(build->job, build->site, build->at, build->real, build->headers, outcome);
+    if (!outcome->known && *build->real && (!swaps || outcome->error == CL_SUCCESS))
+        program_outcome_query(build->site->residence, *build->real, outcome);
+}
+
+/* Whoever asked waits for it. */
+static void *run_site(void *data)
+{
+    (void)work_begin();
+    build_site(data);
+    work_end();
+    return NULL;
+}
+
+/* On all devices at once: each has a compiler of its own, or is a machine of its own. */
+static void build_sites(struct site_build *builds, unsigned count)
+{
+    for (unsigned s = 1; s < count; s++)
+        builds[s].threaded =
+            thread_start("reseat-build", 0, run_site, &builds[s], &builds[s].thread) == 0;
+    for (unsigned s = 0; s < count; s++)
+        if (!builds[s].threaded)
+            build_site(&builds[s]);
+    for (unsigned s = 0; s < count; s++)
+        if (builds[s].threaded)
+            pthread_join(builds[s].thread, NULL);
+}
+
 bool program_build_once(struct program_job *job, cl_int *ret_error)
 {
     struct program *program = job->program;
     struct program_sites sites;
     struct program_outcome outcomes[SEATS] = {0};
     cl_program reals[SEATS];
+    struct site_build builds[SEATS] = {0};
     cl_program *headers = NULL;
-    bool swaps = !is_in_place(program), replaces = false, settled;
+    bool replaces = false, settled;
     cl_int error = CL_SUCCESS;
     program_sites_enter(program->context, job->seats, true, &sites);
     for (unsigned s = 0; s < sites.count; s++)
@@ -147,22 +201,20 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
     if (job->work == PROGRAM_COMPILE)
         headers = program_job_reals(job, &sites);
     gate_leave();
+    for (unsigned s = 0; s < sites.count; s++)
+        builds[s] = (struct site_build){
+            .job = job,
+            .site = &sites.site[s],
+            .at = s,
+            .real = &reals[s],
+            .headers = headers ? headers + (size_t)s * job->parts.count : NULL,
+            .outcome = &outcomes[s],
+        };
+    build_sites(builds, sites.count);
     for (unsigned s = 0; s < sites.count; s++) {
-        struct program_outcome *outcome = &outcomes[s];
-        outcome->status = CL_BUILD_ERROR;
-        if (job->work == PROGRAM_COMPILE && !headers)
-            outcome->error = CL_OUT_OF_HOST_MEMORY;
-        else if (swaps)
-            outcome->error = build_container(job, &sites.site[s], s, &reals[s], outcome);
-        else
-            outcome->error =
-                build_here(job, &sites.site[s], s, &reals[s],
-                           headers ? headers + (size_t)s * job->parts.count : NULL, outcome);
         replaces = replaces || job->replaced[s] != NULL;
-        if (!outcome->known && reals[s] && (!swaps || outcome->error == CL_SUCCESS))
-            program_outcome_query(sites.site[s].residence, reals[s], outcome);
         if (error == CL_SUCCESS)
-            error = outcome->error;
+            error = outcomes[s].error;
     }
     free(headers);
     /* A real program is replaced, and the old one let go, only when no other thread is inside. */

@@ -192,7 +192,7 @@ static void *cut_thread(void *data)
 {
     struct cutting *cutting = data;
     struct program *program = cutting->program;
-    work_build_begin();
+    work_build_begin(false);
     cl_int error = program_cut_make(program, cutting->seat);
     if (error == CL_SUCCESS)
         log_info("long launches of a program's kernels that ask for their place are given in "
@@ -201,7 +201,7 @@ static void *cut_thread(void *data)
         log_info("kernels of a program that ask for their place are not given in pieces: it does "
                  "not build with the functions for that (error %d)",
                  error);
-    work_build_end();
+    work_build_end(false);
     atomic_store(&program->details->cutting, false);
     object_unhold(program);
     free(cutting);

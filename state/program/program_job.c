@@ -164,12 +164,25 @@ static void job_ends(void *job)
     program_job_free(job);
 }
 
+/* Its devices' compilers run in other processes. */
+static bool is_elsewhere(const struct program_job *job)
+{
+    bool elsewhere = true;
+    const struct context *context = job->program->context;
+    for (cl_uint i = 0; i < context->seat_count; i++) {
+        const struct device *device = atomic_load(&context->seats[i]->device);
+        elsewhere = elsewhere && device && device->between;
+    }
+    return elsewhere;
+}
+
 static void *job_thread(void *data)
 {
     struct program_job *job = data;
-    work_build_begin();
+    bool elsewhere = is_elsewhere(job);
+    work_build_begin(elsewhere);
     work(job);
-    work_build_end();
+    work_build_end(elsewhere);
     pthread_cleanup_push(job_ends, job);
     tell(job);
     pthread_cleanup_pop(1);

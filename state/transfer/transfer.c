@@ -11,6 +11,7 @@
 
 #define UNKNOWN_TOTAL (64ull << 20) /* where the caller does not say */
 #define PACED_LEAST   (64u << 10)   /* bytes that go at once however slow it is to be */
+#define PASSES_FROM   (64ull << 10) /* bytes for which two devices' ends meet */
 
 static size_t round_up(size_t size, size_t to)
 {
@@ -27,11 +28,27 @@ static bool has_link(const struct transfer *transfer)
     return residence_has_link(transfer->from) || residence_has_link(transfer->to);
 }
 
+static bool needs_host(const struct transfer *transfer)
+{
+    return transfer->limits.through_host || transfer->limits.work;
+}
+
 /* A driver would have to be given host memory that it must not be given, or nothing would be done
  * to the bytes. */
 static bool needs_ring(const struct transfer *transfer)
 {
     return is_direct(transfer) || transfer->limits.lent || transfer->limits.work;
+}
+
+/* The driver's own way from one of its devices to another, past the host. What is little goes by a
+ * ring: its ends need not meet first. */
+static between_function find_between(const struct transfer *transfer, uint64_t total)
+{
+    const struct residence *from = transfer->from, *to = transfer->to;
+    if (!from || !to || needs_host(transfer) || total < PASSES_FROM ||
+        strcmp(from->device->key.icd, to->device->key.icd) != 0)
+        return NULL;
+    return from->device->between;
 }
 
 /* How to go about @total bytes; sets shape but for what only the making of it tells. @predict: also
@@ -191,7 +208,11 @@ static int build(struct transfer *transfer)
 static int plan(struct transfer *transfer, uint64_t total)
 {
     transfer->chosen_for = total;
-    choose(transfer, total, false);
+    transfer->between = find_between(transfer, total);
+    if (transfer->between)
+        transfer->shape = (struct transfer_shape){.passes = true};
+    else
+        choose(transfer, total, false);
     return build(transfer);
 }
 
@@ -210,7 +231,8 @@ static struct transfer *series_take(struct transfer_series *series, const struct
     struct transfer *transfer = series->idle[at];
     memmove(&series->idle[at], &series->idle[at + 1], (last - at) * sizeof(transfer));
     series->idle[last] = NULL;
-    if (total > transfer->chosen_for || (limits->lent && transfer->shape.chunk == 0)) {
+    if (total > transfer->chosen_for || (limits->lent && transfer->shape.chunk == 0) ||
+        (limits->through_host && transfer->shape.passes)) {
         transfer_destroy(transfer);
         return NULL;
     }

@@ -45,6 +45,8 @@ struct transfer_limits {
     _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
     bool lent;                 /**< Items may be: nothing goes straight from host memory. */
     bool fresh;                /**< Host memory is written whose pages may have to be made first. */
+    bool through_host; /**< Between devices: not by a way of their driver's past the host. Images
+                            always go through it. */
     const struct transfer_work *work; /**< Or NULL. With it all bytes pass through host memory. */
     /** Bytes wait for it before they go; or NULL. Of one transfer at a time. */
     struct throttle *throttle;
@@ -104,6 +106,7 @@ struct transfer_shape {
     unsigned threads; /**< Copy threads that run; 0, and none below: the caller does all. */
     unsigned workers; /**< Threads of the work. */
     bool registered;  /**< The ring is registered with every driver that has a link. */
+    bool passes;      /**< Past the host (between.h): it may fail where the host is a way. */
     double predicted; /**< Seconds, of the cost model; 0: not asked. */
 };
 /** Meaningful after the first transfer_add, or at once when transfer_create was told the total. */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "state/base/span.h"
+#include "state/driver/between.h"
 #include "state/driver/cost.h"
 #include "state/object/pinned.h"
 #include "state/transfer/transfer.h"
@@ -153,7 +154,8 @@ struct transfer {
     size_t room; /**< Bytes of a slot. */
     unsigned slot_count;
     struct slot *slots;
-    struct slot *filling; /**< The caller's. */
+    struct slot *filling;     /**< The caller's. */
+    between_function between; /**< Set where shape.passes. */
     char *memory;
     size_t memory_size;
     struct pinned pins[2]; /**< Of the memory: for `from` and for `to`. */

@@ -38,7 +38,7 @@ static void become(const struct served *served, const char *const *options, int 
     const char *vendors = getenv("TEST_VENDORS");
     setenv("OCL_ICD_VENDORS", vendors ? vendors : "/etc/OpenCL/vendors/pocl.icd", 1);
     setenv("POCL_DEVICES", "basic pthread", 1);
-    setenv("RESEAT_LOG", "warn", 1);
+    setenv("RESEAT_LOG", getenv("TEST_LOG") ? getenv("TEST_LOG") : "warn", 1);
     execv(getenv("TEST_SERVE"), (char *const *)words);
     _exit(127);
 }
@@ -93,6 +93,14 @@ void served_start_tcp(struct served *served, const char *const *options)
     served_authority(served, (const char *const[]){"--init-ca", "--name", "gpuhost", NULL});
     snprintf(served->address, sizeof(served->address), "tcp:127.0.0.1:%u", free_port());
     launch(served, options);
+}
+
+void served_join_tcp(struct served *served, const struct served *first)
+{
+    make_folder(served);
+    memcpy(served->ca, first->ca, sizeof(served->ca));
+    snprintf(served->address, sizeof(served->address), "tcp:127.0.0.1:%u", free_port());
+    launch(served, NULL);
 }
 
 void served_authority(const struct served *served, const char *const *options)

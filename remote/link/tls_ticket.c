@@ -1,0 +1,70 @@
+#include <openssl/crypto.h>
+#include <string.h>
+
+#include "remote/link/tls_priv.h"
+
+/*
+ * Tickets in OpenSSL's words: a pre-shared key of TLS 1.3 that is not from an earlier session. A
+ * key exchange is done all the same, so that who learns the key later reads nothing.
+ */
+
+static SSL_SESSION *make_session(SSL *ssl, const unsigned char key[TICKET_KEY_SIZE])
+{
+    static const unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};
+    const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, aes_128_gcm_sha256);
+    SSL_SESSION *session = SSL_SESSION_new();
+
+    if (session && cipher && SSL_SESSION_set1_master_key(session, key, TICKET_KEY_SIZE) &&
+        SSL_SESSION_set_cipher(session, cipher) &&
+        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
+        return session;
+    SSL_SESSION_free(session);
+    return NULL;
+}
+
+/* The client's: which it has. @digest: for another key exchange than it asked for there is none. */
+static int use(SSL *ssl, const EVP_MD *digest, const unsigned char **name, size_t *size,
+               SSL_SESSION **session)
+{
+    const struct tls_link *tls = BIO_get_data(SSL_get_rbio(ssl));
+
+    *session = NULL;
+    if (digest && !EVP_MD_is_a(digest, "SHA256"))
+        return 1;
+    *name = (const unsigned char *)&tls->ticket->name;
+    *size = sizeof(tls->ticket->name);
+    *session = make_session(ssl, tls->ticket->key);
+    return *session != NULL;
+}
+
+/* The server's. Who comes with another goes on as one without. */
+static int find(SSL *ssl, const unsigned char *bytes, size_t size, SSL_SESSION **session)
+{
+    struct tls_link *tls = BIO_get_data(SSL_get_rbio(ssl));
+    unsigned char key[TICKET_KEY_SIZE];
+    struct ticket_name name;
+
+    *session = NULL;
+    if (size != sizeof(name) || !tls->find)
+        return 1;
+    memcpy(&name, bytes, sizeof(name));
+    int error = tls->find(tls->find_data, &name, key);
+    tls->find = NULL; /* One a connection. */
+    if (error)
+        return 1;
+    *session = make_session(ssl, key);
+    OPENSSL_cleanse(key, sizeof(key));
+    return *session != NULL;
+}
+
+bool tls_ticket_prepare(struct tls_link *tls)
+{
+    static const unsigned char context[] = "reseat";
+
+    if (tls->ticket)
+        SSL_set_psk_use_session_callback(tls->ssl, use);
+    if (!tls->find)
+        return true;
+    SSL_set_psk_find_session_callback(tls->ssl, find);
+    return SSL_set_session_id_context(tls->ssl, context, sizeof(context) - 1);
+}

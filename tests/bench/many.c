@@ -1,0 +1,390 @@
+#include <CL/cl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "state/driver/between.h"
+
+/*
+ * Many devices at once: every device of every platform, each with a context of its own.
+ *
+ *   bench-many program            one program on each: one after the other, then all at once
+ *   bench-many ptrans N SIDE WAY [RATE]
+ *                                 HPCC's PTRANS on the first N: A = A^T + B, of SIDE * SIDE blocks
+ *                                 of BLOCK * BLOCK numbers, laid out block-cyclically. WAY is
+ *                                 `direct` (from device to device) or `host` (blocks come to this
+ *                                 process, whose link carries RATE bytes a second each way, and go
+ *                                 on). The result is compared.
+ *
+ * tests/bench/many.py starts the devices and draws the table.
+ */
+
+#define DEVICES_MAX 64
+#define BLOCK       128
+#define BLOCK_BYTES (sizeof(float) * BLOCK * BLOCK)
+
+struct node {
+    cl_device_id device;
+    cl_context context;
+    cl_command_queue work, carry;
+    cl_program program;
+    cl_kernel kernel;
+    cl_mem a, b, c, received;
+    size_t blocks; /* Of each matrix. */
+};
+
+static struct node nodes[DEVICES_MAX];
+static size_t node_count;
+static between_function between;
+
+static double now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+static void check(cl_int error, const char *what)
+{
+    if (error == CL_SUCCESS)
+        return;
+    fprintf(stderr, "%s: error %d\n", what, error);
+    exit(1);
+}
+
+static void find_devices(void)
+{
+    cl_platform_id platforms[DEVICES_MAX];
+    cl_uint count = 0;
+    check(clGetPlatformIDs(DEVICES_MAX, platforms, &count), "clGetPlatformIDs");
+    for (cl_uint i = 0; i < count; i++) {
+        cl_device_id devices[DEVICES_MAX];
+        cl_uint found = 0;
+        check(clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, DEVICES_MAX, devices, &found),
+              "clGetDeviceIDs");
+        for (cl_uint j = 0; j < found && node_count < DEVICES_MAX; j++)
+            nodes[node_count++].device = devices[j];
+    }
+    between =
+        (between_function)clGetExtensionFunctionAddressForPlatform(platforms[0], BETWEEN_NAME);
+}
+
+/* ---- programs ---- */
+
+static const char *const source =
+    "kernel void add_transposed(global float *c, global const float *a, global const float *b,\n"
+    "                           uint a_at, uint at)\n"
+    "{\n"
+    "    uint x = get_global_id(0), y = get_global_id(1);\n"
+    "    c[at + y * BLOCK + x] = a[a_at + x * BLOCK + y] + b[at + y * BLOCK + x];\n"
+    "}\n";
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static size_t building;
+
+static void CL_CALLBACK on_built(cl_program program, void *data)
+{
+    (void)program, (void)data;
+    pthread_mutex_lock(&lock);
+    building--;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void must_be_built(const struct node *node)
+{
+    cl_build_status status = CL_BUILD_NONE;
+    check(clGetProgramBuildInfo(node->program, node->device, CL_PROGRAM_BUILD_STATUS,
+                                sizeof(status), &status, NULL),
+          "clGetProgramBuildInfo");
+    check(status, "a build");
+}
+
+/* Seconds. */
+static double build_all(size_t count, int at_once)
+{
+    char options[32];
+    snprintf(options, sizeof(options), "-DBLOCK=%d", BLOCK);
+    for (size_t i = 0; i < count; i++) {
+        cl_int error;
+        if (nodes[i].program)
+            check(clReleaseProgram(nodes[i].program), "clReleaseProgram");
+        nodes[i].program =
+            clCreateProgramWithSource(nodes[i].context, 1, (const char **)&source, NULL, &error);
+        check(error, "clCreateProgramWithSource");
+    }
+    double before = now();
+    building = at_once ? count : 0;
+    for (size_t i = 0; i < count; i++)
+        check(clBuildProgram(nodes[i].program, 1, &nodes[i].device, options,
+                             at_once ? on_built : NULL, NULL),
+              "clBuildProgram");
+    pthread_mutex_lock(&lock);
+    while (building)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    double took = now() - before;
+    for (size_t i = 0; i < count; i++)
+        must_be_built(&nodes[i]);
+    return took;
+}
+
+static void open_nodes(size_t count)
+{
+    cl_int error;
+    for (size_t i = 0; i < count; i++) {
+        nodes[i].context = clCreateContext(NULL, 1, &nodes[i].device, NULL, NULL, &error);
+        check(error, "clCreateContext");
+    }
+}
+
+static int bench_program(void)
+{
+    open_nodes(node_count);
+    (void)build_all(node_count, 1); /* Compilers' own caches are warm from here on. */
+    double serial = build_all(node_count, 0), parallel = build_all(node_count, 1);
+    printf("{\"devices\": %zu, \"serial_s\": %.3f, \"parallel_s\": %.3f, \"ratio\": %.2f}\n",
+           node_count, serial, parallel, serial / parallel);
+    return 0;
+}
+
+/* ---- PTRANS ---- */
+
+struct grid {
+    size_t devices, rows, columns; /* Of devices. */
+    size_t side;                   /* Of the matrix, in blocks. */
+};
+
+/* As square as can be. */
+static struct grid grid_of(size_t devices, size_t side)
+{
+    struct grid grid = {devices, 1, devices, side};
+    for (size_t rows = 1; rows * rows <= devices; rows++)
+        if (devices % rows == 0)
+            grid = (struct grid){devices, rows, devices / rows, side};
+    return grid;
+}
+
+static size_t owner(const struct grid *grid, size_t i, size_t j)
+{
+    return i % grid->rows * grid->columns + j % grid->columns;
+}
+
+/* Where a block is in its owner's matrices: the number of those of its owner before it. */
+static size_t place(const struct grid *grid, size_t i, size_t j)
+{
+    size_t columns = grid->side / grid->columns + (grid->side % grid->columns != 0);
+    return i / grid->rows * columns + j / grid->columns;
+}
+
+static float value(size_t matrix, size_t row, size_t column)
+{
+    return (float)((row * 31 + column * 17 + matrix * 7) % 1021);
+}
+
+static void fill_block(float *block, size_t matrix, size_t i, size_t j)
+{
+    for (size_t y = 0; y < BLOCK; y++)
+        for (size_t x = 0; x < BLOCK; x++)
+            block[y * BLOCK + x] = value(matrix, i * BLOCK + y, j * BLOCK + x);
+}
+
+static void write_matrices(const struct grid *grid)
+{
+    float block[BLOCK * BLOCK];
+    for (size_t i = 0; i < grid->side; i++)
+        for (size_t j = 0; j < grid->side; j++) {
+            const struct node *node = &nodes[owner(grid, i, j)];
+            for (size_t matrix = 0; matrix < 2; matrix++) {
+                fill_block(block, matrix, i, j);
+                check(clEnqueueWriteBuffer(node->carry, matrix ? node->b : node->a, CL_TRUE,
+                                           place(grid, i, j) * BLOCK_BYTES, BLOCK_BYTES, block, 0,
+                                           NULL, NULL),
+                      "clEnqueueWriteBuffer");
+            }
+        }
+}
+
+/* Wrong numbers of the result. */
+static size_t compare(const struct grid *grid)
+{
+    float block[BLOCK * BLOCK];
+    size_t wrong = 0;
+    for (size_t i = 0; i < grid->side; i++)
+        for (size_t j = 0; j < grid->side; j++) {
+            const struct node *node = &nodes[owner(grid, i, j)];
+            check(clEnqueueReadBuffer(node->carry, node->c, CL_TRUE,
+                                      place(grid, i, j) * BLOCK_BYTES, BLOCK_BYTES, block, 0, NULL,
+                                      NULL),
+                  "clEnqueueReadBuffer");
+            for (size_t y = 0; y < BLOCK; y++)
+                for (size_t x = 0; x < BLOCK; x++)
+                    wrong += block[y * BLOCK + x] != value(0, j * BLOCK + x, i * BLOCK + y) +
+                                                         value(1, i * BLOCK + y, j * BLOCK + x);
+        }
+    return wrong;
+}
+
+/* Has @node add block (i, j), whose other one is in @a, from @a_at on. */
+static void launch(struct node *node, cl_mem a, size_t a_at, size_t at, const cl_event *after)
+{
+    const size_t size[2] = {BLOCK, BLOCK}, group[2] = {16, 16};
+    cl_uint a_first = (cl_uint)(a_at * BLOCK * BLOCK), first = (cl_uint)(at * BLOCK * BLOCK);
+    check(clSetKernelArg(node->kernel, 0, sizeof(cl_mem), &node->c), "clSetKernelArg");
+    check(clSetKernelArg(node->kernel, 1, sizeof(cl_mem), &a), "clSetKernelArg");
+    check(clSetKernelArg(node->kernel, 2, sizeof(cl_mem), &node->b), "clSetKernelArg");
+    check(clSetKernelArg(node->kernel, 3, sizeof(a_first), &a_first), "clSetKernelArg");
+    check(clSetKernelArg(node->kernel, 4, sizeof(first), &first), "clSetKernelArg");
+    check(clEnqueueNDRangeKernel(node->work, node->kernel, 2, NULL, size, group, after != NULL,
+                                 after, NULL),
+          "clEnqueueNDRangeKernel");
+}
+
+/* This process's own link: each way carries one thing after the other. */
+struct way {
+    pthread_mutex_t lock;
+    double free_at, rate;
+};
+static struct way in = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct way out = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void carry(struct way *way, size_t bytes)
+{
+    pthread_mutex_lock(&way->lock);
+    double begin = now() > way->free_at ? now() : way->free_at;
+    way->free_at = begin + (double)bytes / way->rate;
+    double left = way->free_at - now();
+    pthread_mutex_unlock(&way->lock);
+    struct timespec pause = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+    if (left > 0)
+        nanosleep(&pause, NULL);
+}
+
+struct share {
+    pthread_t thread;
+    const struct grid *grid;
+    size_t node;
+    int direct;
+};
+
+static void bring(const struct share *share, size_t i, size_t j)
+{
+    const struct grid *grid = share->grid;
+    struct node *to = &nodes[share->node], *from = &nodes[owner(grid, j, i)];
+    size_t origin = place(grid, j, i) * BLOCK_BYTES, target = place(grid, i, j) * BLOCK_BYTES;
+    float block[BLOCK * BLOCK];
+    cl_event arrived = NULL;
+    if (share->direct) {
+        check(between(from->carry, to->carry, from->a, to->received, origin, target, BLOCK_BYTES, 0,
+                      NULL, &arrived),
+              BETWEEN_NAME);
+    } else {
+        check(clEnqueueReadBuffer(from->carry, from->a, CL_TRUE, origin, BLOCK_BYTES, block, 0,
+                                  NULL, NULL),
+              "clEnqueueReadBuffer");
+        carry(&in, BLOCK_BYTES);
+        carry(&out, BLOCK_BYTES);
+        check(clEnqueueWriteBuffer(to->carry, to->received, CL_TRUE, target, BLOCK_BYTES, block, 0,
+                                   NULL, &arrived),
+              "clEnqueueWriteBuffer");
+    }
+    launch(to, to->received, place(grid, i, j), place(grid, i, j), &arrived);
+    check(clReleaseEvent(arrived), "clReleaseEvent");
+}
+
+/* All blocks of one device: first those that are there. */
+static void *run_share(void *data)
+{
+    const struct share *share = data;
+    const struct grid *grid = share->grid;
+    struct node *node = &nodes[share->node];
+    for (int remote = 0; remote < 2; remote++)
+        for (size_t i = 0; i < grid->side; i++)
+            for (size_t j = 0; j < grid->side; j++) {
+                if (owner(grid, i, j) != share->node ||
+                    (owner(grid, j, i) != share->node) != (remote != 0))
+                    continue;
+                if (remote)
+                    bring(share, i, j);
+                else
+                    launch(node, node->a, place(grid, j, i), place(grid, i, j), NULL);
+            }
+    check(clFinish(node->work), "clFinish");
+    return NULL;
+}
+
+static cl_mem make_buffer(const struct node *node)
+{
+    cl_int error;
+    cl_mem buffer = clCreateBuffer(node->context, 0, node->blocks * BLOCK_BYTES, NULL, &error);
+    check(error, "clCreateBuffer");
+    return buffer;
+}
+
+static void prepare(const struct grid *grid)
+{
+    cl_int error;
+    open_nodes(grid->devices);
+    (void)build_all(grid->devices, 1);
+    for (size_t i = 0; i < grid->devices; i++) {
+        struct node *node = &nodes[i];
+        node->blocks = place(grid, grid->side - 1, grid->side - 1) + grid->side + 1;
+        node->work = clCreateCommandQueue(node->context, node->device,
+                                          CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
+        check(error, "clCreateCommandQueue");
+        node->carry = clCreateCommandQueue(node->context, node->device,
+                                           CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
+        check(error, "clCreateCommandQueue");
+        node->kernel = clCreateKernel(node->program, "add_transposed", &error);
+        check(error, "clCreateKernel");
+        node->a = make_buffer(node);
+        node->b = make_buffer(node);
+        node->c = make_buffer(node);
+        node->received = make_buffer(node);
+        /* The first launch compiles for its work-groups. */
+        launch(node, node->a, 0, 0, NULL);
+        check(clFinish(node->work), "clFinish");
+    }
+}
+
+static int bench_ptrans(size_t devices, size_t side, int direct, double rate)
+{
+    const struct grid grid = grid_of(devices, side);
+    struct share shares[DEVICES_MAX];
+    if (devices == 0 || devices > node_count || side == 0 || (direct && !between)) {
+        fprintf(stderr, "there are %zu devices%s\n", node_count,
+                between ? "" : ", which do not reach each other");
+        return 1;
+    }
+    in.rate = out.rate = rate;
+    prepare(&grid);
+    write_matrices(&grid);
+    double before = now();
+    for (size_t i = 0; i < devices; i++) {
+        shares[i] = (struct share){.grid = &grid, .node = i, .direct = direct};
+        check(pthread_create(&shares[i].thread, NULL, run_share, &shares[i]), "pthread_create");
+    }
+    for (size_t i = 0; i < devices; i++)
+        pthread_join(shares[i].thread, NULL);
+    double took = now() - before;
+    size_t wrong = compare(&grid);
+    printf("{\"devices\": %zu, \"side\": %zu, \"block\": %d, \"way\": \"%s\", \"seconds\": %.3f, "
+           "\"wrong\": %zu}\n",
+           devices, side, BLOCK, direct ? "direct" : "host", took, wrong);
+    return wrong != 0;
+}
+
+int main(int argc, char **argv)
+{
+    find_devices();
+    if (argc == 2 && !strcmp(argv[1], "program"))
+        return bench_program();
+    if ((argc == 5 || argc == 6) && !strcmp(argv[1], "ptrans"))
+        return bench_ptrans(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10),
+                            !strcmp(argv[4], "direct"), argc == 6 ? strtod(argv[5], NULL) : 1e12);
+    fprintf(stderr, "usage: bench-many program | ptrans DEVICES SIDE direct|host [RATE]\n");
+    return 2;
+}

@@ -1,0 +1,331 @@
+#include <CL/cl.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "messages.h"
+#include "remote/link/ticket.h"
+#include "state/base/clock.h"
+#include "tests/remote/served.h"
+
+/* Who comes to a session with a ticket, and who with another: what is let in, and what becomes of
+   the transfer that it is for. */
+
+#define SILENCE_NS (90 * NS_PER_S)
+#define SIZE       4096u
+#define DEVICE     id_make(ID_DEVICE, 0, 1)
+#define CONTEXT    id_make(ID_CONTEXT, 0, 0)
+#define QUEUE      id_make(ID_QUEUE, 0, 0)
+#define BUFFER     id_make(ID_MEMORY, 0, 0)
+
+static struct served served;
+static char credentials[PATH_MAX];
+static struct stream stream;
+static uint64_t session;
+static uint32_t events;
+
+static struct link *connect_as_client(void)
+{
+    const char *where = NULL;
+    struct link *link = NULL;
+    const struct link_kind *kind = link_kind_of(served.address, &where);
+    cr_assert_eq(kind->connect(where, clock_now_ns() + SILENCE_NS, &link), 0);
+    return link;
+}
+
+static uint64_t greet(struct link *link)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct message message;
+    struct msg_welcome welcome;
+    struct pack pack;
+    uint64_t deadline = clock_now_ns() + SILENCE_NS;
+    pack_init(&pack);
+    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .patience_s = 60});
+    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
+    pack_finish(&pack);
+    cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);
+    struct unpack body = {message.body, message.body + message.size, false};
+    cr_assert(message.type == MSG_WELCOME && unpack_welcome(&body, &welcome));
+    return welcome.session;
+}
+
+static void start(void)
+{
+    const uint64_t device = DEVICE;
+    struct message message;
+    served_start_tcp(&served, NULL);
+    served_issue(&served, "laptop", NULL, NULL, credentials);
+    setenv("RESEAT_CREDENTIALS", credentials, 1);
+    struct link *link = connect_as_client();
+    session = greet(link);
+    cr_assert_neq(session, 0);
+    cr_assert_eq(stream_init(&stream, 1 << 20), 0);
+    cr_assert(stream_attach(&stream, link, 0));
+    cr_assert_eq(stream_receive(&stream, SILENCE_NS, &message), 0);
+    cr_assert_eq(message.type, MSG_DEVICES);
+    cr_assert_eq(post_create_context(&stream, &(struct msg_create_context){.context = CONTEXT,
+                                                                           .devices = &device,
+                                                                           .devices_count = 1}),
+                 0);
+    cr_assert_eq(post_create_queue(&stream, &(struct msg_create_queue){.queue = QUEUE,
+                                                                       .context = CONTEXT,
+                                                                       .device = DEVICE}),
+                 0);
+    const unsigned char zeroes[SIZE] = {0};
+    cr_assert_eq(post_create_buffer(&stream, &(struct msg_create_buffer){.memory = BUFFER,
+                                                                         .context = CONTEXT,
+                                                                         .size = SIZE,
+                                                                         .content = zeroes,
+                                                                         .content_size = SIZE}),
+                 0);
+}
+
+static void stop(void)
+{
+    stream_finish(&stream);
+    cr_assert(!served_wrote(&served, " crashed: ") && !served_wrote(&served, "Sanitizer"));
+    served_stop(&served);
+}
+
+TestSuite(ticket, .init = start, .timeout = 180);
+
+static struct ticket draw(unsigned char seed)
+{
+    struct ticket ticket = {.name.session = session};
+    memset(ticket.name.bytes, seed, sizeof(ticket.name.bytes));
+    memset(ticket.key, seed + 1, sizeof(ticket.key));
+    return ticket;
+}
+
+/* The session awaits who has it. Its event. */
+static uint64_t await(const struct ticket *ticket)
+{
+    uint64_t event = id_make(ID_EVENT, 0, events++);
+    cr_assert_eq(post_take(&stream,
+                           &(struct msg_take){
+                               .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL},
+                               .buffer = BUFFER,
+                               .offset = 16,
+                               .size = 1024,
+                               .transfer = event,
+                               .way = TRANSFER_AWAIT,
+                               .where = "",
+                               .ticket = ticket,
+                               .ticket_size = sizeof(*ticket)}),
+                 0);
+    stream_flush(&stream);
+    return event;
+}
+
+static struct msg_done wait_for(uint64_t event)
+{
+    struct message message;
+    struct msg_done done;
+    do
+        cr_assert_eq(stream_receive(&stream, SILENCE_NS, &message), 0);
+    while (message.type != MSG_DONE);
+    struct unpack body = {message.body, message.body + message.size, false};
+    cr_assert(unpack_done(&body, &done));
+    cr_assert_eq(done.event, event);
+    return done;
+}
+
+static char hear(struct link *link)
+{
+    char word = '.';
+    size_t got = 0;
+    while (word == '.')
+        cr_assert_eq(link->ops->receive(link, &word, 1, clock_now_ns() + SILENCE_NS, &got), 0);
+    return word;
+}
+
+static int come(const struct ticket *ticket, struct link **ret_link)
+{
+    const char *where = NULL;
+    const struct link_kind *kind = link_kind_of(served.address, &where);
+    *ret_link = NULL;
+    return kind->connect_ticket(where, ticket, clock_now_ns() + SILENCE_NS, ret_link);
+}
+
+static void send_number(struct link *link, uint64_t number)
+{
+    struct iovec iov = {&number, sizeof(number)};
+    cr_assert_eq(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS), 0);
+}
+
+/* Until it is ready for bytes. */
+static void agree(struct link *link, uint64_t transfer)
+{
+    uint64_t number = 0;
+    send_number(link, transfer);
+    for (size_t at = 0, got; at < sizeof(number); at += got)
+        cr_assert_eq(link->ops->receive(link, (char *)&number + at, sizeof(number) - at,
+                                        clock_now_ns() + SILENCE_NS, &got),
+                     0);
+    cr_assert_eq(number, transfer);
+    cr_assert_eq(hear(link), 'G');
+}
+
+static void give(struct link *link, uint32_t size, const void *bytes)
+{
+    struct iovec iov[] = {{&size, sizeof(size)}, {(void *)bytes, size}};
+    cr_assert_eq(link->ops->send(link, iov, 2, clock_now_ns() + SILENCE_NS), 0);
+}
+
+static void must_hold(unsigned char inside)
+{
+    uint64_t event = id_make(ID_EVENT, 0, events++);
+    cr_assert_eq(
+        post_read_buffer(&stream,
+                         &(struct msg_read_buffer){
+                             .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL},
+                             .buffer = BUFFER,
+                             .size = SIZE}),
+        0);
+    stream_flush(&stream);
+    struct msg_done done = wait_for(event);
+    const unsigned char *bytes = done.content;
+    cr_assert_eq(done.content_size, SIZE);
+    for (size_t i = 0; i < SIZE; i++)
+        cr_assert_eq(bytes[i], i >= 16 && i < 16 + 1024 ? inside : 0, "byte %zu", i);
+}
+
+/* The right one, with the right bytes. */
+static void must_arrive(const struct ticket *ticket, uint64_t event)
+{
+    unsigned char bytes[1024];
+    struct link *link;
+    memset(bytes, 7, sizeof(bytes));
+    cr_assert_eq(come(ticket, &link), 0);
+    agree(link, event);
+    give(link, sizeof(bytes), bytes);
+    cr_assert_eq(hear(link), 'D');
+    link->ops->destroy(link);
+    cr_assert_eq(wait_for(event).status, CL_COMPLETE);
+    must_hold(7);
+}
+
+Test(ticket, lets_in_once)
+{
+    const struct ticket ticket = draw(1);
+    struct link *link;
+    must_arrive(&ticket, await(&ticket));
+    cr_assert_neq(come(&ticket, &link), 0);
+    stop();
+}
+
+Test(ticket, is_gone_with_the_first_who_comes)
+{
+    const struct ticket ticket = draw(1);
+    struct link *link, *second;
+    uint64_t event = await(&ticket);
+    cr_assert_eq(come(&ticket, &link), 0);
+    cr_assert_neq(come(&ticket, &second), 0);
+    link->ops->destroy(link);
+    cr_assert_lt(wait_for(event).status, 0);
+    must_hold(0);
+    stop();
+}
+
+/* It is for one attempt: nobody tries keys. */
+Test(ticket, with_another_key_fails_and_takes_the_transfer_along)
+{
+    struct ticket ticket = draw(1);
+    struct link *link;
+    uint64_t event = await(&ticket);
+    ticket.key[31] ^= 1;
+    cr_assert_neq(come(&ticket, &link), 0);
+    cr_assert_lt(wait_for(event).status, 0);
+    ticket.key[31] ^= 1;
+    cr_assert_neq(come(&ticket, &link), 0);
+    must_hold(0);
+    stop();
+}
+
+Test(ticket, of_another_name_or_session_does_nothing)
+{
+    const struct ticket ticket = draw(1);
+    struct ticket other = ticket;
+    struct link *link;
+    uint64_t event = await(&ticket);
+    other.name.bytes[0] ^= 1;
+    cr_assert_neq(come(&other, &link), 0);
+    other = ticket;
+    other.name.session ^= 1;
+    cr_assert_neq(come(&other, &link), 0);
+    must_arrive(&ticket, event);
+    stop();
+}
+
+Test(ticket, is_for_no_other_range)
+{
+    static const uint32_t sizes[] = {1025, 1023, UINT32_MAX};
+    static unsigned char bytes[1025];
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const struct ticket ticket = draw((unsigned char)(3 * i));
+        struct link *link;
+        uint64_t event = await(&ticket);
+        cr_assert_eq(come(&ticket, &link), 0);
+        agree(link, event);
+        struct iovec iov[] = {{(void *)&sizes[i], 4}, {bytes, 1023}};
+        cr_assert_eq(link->ops->send(link, iov, 2, clock_now_ns() + SILENCE_NS), 0);
+        cr_assert_eq(hear(link), 'F');
+        cr_assert_lt(wait_for(event).status, 0);
+        link->ops->destroy(link);
+    }
+    must_hold(0);
+    stop();
+}
+
+Test(ticket, of_one_transfer_is_for_no_other)
+{
+    const struct ticket ticket = draw(1);
+    struct link *link;
+    uint64_t event = await(&ticket);
+    cr_assert_eq(come(&ticket, &link), 0);
+    send_number(link, event + 1);
+    for (size_t left = sizeof(event), got; left != 0; left -= got) {
+        char number[sizeof(event)];
+        cr_assert_eq(link->ops->receive(link, number, left, clock_now_ns() + SILENCE_NS, &got), 0);
+    }
+    cr_assert_eq(hear(link), 'F');
+    cr_assert_lt(wait_for(event).status, 0);
+    link->ops->destroy(link);
+    must_hold(0);
+    stop();
+}
+
+Test(ticket, is_no_session)
+{
+    const struct ticket ticket = draw(1);
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct message message;
+    struct link *link;
+    struct pack pack;
+    uint64_t event = await(&ticket);
+    cr_assert_eq(come(&ticket, &link), 0);
+    pack_init(&pack);
+    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION});
+    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, clock_now_ns() + SILENCE_NS),
+                 0);
+    pack_finish(&pack);
+    cr_assert_neq(greeting_receive(link, buffer, clock_now_ns() + SILENCE_NS, &message), 0);
+    link->ops->destroy(link);
+    cr_assert_lt(wait_for(event).status, 0);
+    must_hold(0);
+    stop();
+}
+
+Test(ticket, counts_for_a_minute)
+{
+    const struct ticket ticket = draw(1);
+    struct link *link;
+    uint64_t event = await(&ticket);
+    cr_assert_lt(wait_for(event).status, 0);
+    cr_assert_neq(come(&ticket, &link), 0);
+    must_hold(0);
+    stop();
+}
