@@ -291,3 +291,17 @@ int paths_server(char ret[PATH_MAX])
 
     return paths_beside("RESEAT_SERVE", candidates, ret);
 }
+
+int paths_watch(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-watch")};
+
+    return paths_beside("RESEAT_WATCH", candidates, ret);
+}
+
+int paths_remote(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("remote", LIBRARY, "libreseat-remote.so")};
+
+    return paths_beside("RESEAT_REMOTE", candidates, ret);
+}

@@ -74,6 +74,9 @@ MUST_CHECK int paths_agent(char ret[PATH_MAX]);
 MUST_CHECK int paths_lister(char ret[PATH_MAX]);
 MUST_CHECK int paths_measure(char ret[PATH_MAX]);
 MUST_CHECK int paths_server(char ret[PATH_MAX]);
+MUST_CHECK int paths_watch(char ret[PATH_MAX]);
+/** Our driver in front of device servers. */
+MUST_CHECK int paths_remote(char ret[PATH_MAX]);
 
 /** Write a small file by way of a temporary one and rename(). Returns 0 or -errno. */
 MUST_CHECK int paths_write(const char *path, const void *bytes, size_t size);

@@ -317,29 +317,61 @@ static int wait_for_devices(struct client *client)
     return atomic_load(&client->told) ? 0 : error ? -ETIMEDOUT : -EPIPE;
 }
 
-static void add_server(const char *address, uint32_t patience_s)
+static pthread_once_t began = PTHREAD_ONCE_INIT;
+static int begin_error;
+static uint32_t patience_s;
+
+/* Later, another thread connects, and the program may change its environment. */
+static void begin(void)
 {
+    begin_error = callback_start();
+    if (begin_error == 0)
+        begin_error = fork_watch();
+    patience_s = client_wanted_patience();
+    if (begin_error == 0)
+        begin_error = credentials_remember();
+}
+
+int client_open(const char *address, struct client **ret_client)
+{
+    pthread_once(&began, begin);
     struct client *client = calloc(1, sizeof(*client));
-    if (!client)
-        return;
-    client->address = address;
-    client->patience_s = patience_s;
-    int error = start(client);
+    char *own = strdup(address);
+    int error = client && own ? begin_error : -ENOMEM;
+    if (error == 0) {
+        client->address = own;
+        client->patience_s = patience_s;
+        error = start(client);
+    }
     if (error) {
         log_warn("no session with %s: %s", address, strerror(-error));
         free(client);
-        return;
+        free(own);
+        return error;
     }
     /* From here on its threads may be in it until the process ends. */
     error = wait_for_devices(client);
     if (error == 0)
         error = make_platforms(client);
-    struct platform **more =
-        error ? NULL : reallocarray(all, all_count + client->platform_count, sizeof(*more));
-    if (!more) {
-        log_warn("no devices of %s: %s", address, strerror(error ? -error : ENOMEM));
-        return;
+    if (error) {
+        log_warn("no devices of %s: %s", address, strerror(-error));
+        stream_end(&client->stream, error);
+        return error;
     }
+    for (cl_uint i = 0; i < client->platform_count; i++)
+        platform_publish(&client->platforms[i]);
+    *ret_client = client;
+    return 0;
+}
+
+static void add_server(const char *address)
+{
+    struct client *client = NULL;
+    struct platform **more = NULL;
+    if (client_open(address, &client) == 0)
+        more = reallocarray(all, all_count + client->platform_count, sizeof(*more));
+    if (!more)
+        return;
     all = more;
     for (cl_uint i = 0; i < client->platform_count; i++)
         all[all_count++] = &client->platforms[i];
@@ -349,15 +381,10 @@ static void connect_all(void)
 {
     const char *text = getauxval(AT_SECURE) ? NULL : getenv(SERVER_ENV);
     char *copy = text ? strdup(text) : NULL, *rest = copy;
-    if (!copy || callback_start() || fork_watch())
-        return;
-    /* Later, another thread connects, and the program may change its environment. */
-    uint32_t patience_s = client_wanted_patience();
-    if (credentials_remember())
-        return;
-    for (char *word = strsep(&rest, " "); word; word = strsep(&rest, " "))
+    for (char *word = copy ? strsep(&rest, " ") : NULL; word; word = strsep(&rest, " "))
         if (*word)
-            add_server(word, patience_s);
+            add_server(word);
+    free(copy);
 }
 
 cl_uint clients_platforms(struct platform ***ret_platforms)

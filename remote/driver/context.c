@@ -94,18 +94,13 @@ static cl_int check_properties(const cl_context_properties *properties,
     *ret_platform = NULL;
     for (; properties && properties[0]; properties += 2)
         switch (properties[0]) {
-        case CL_CONTEXT_PLATFORM: {
-            struct platform **all = NULL;
-            cl_uint count = clients_platforms(&all), i = 0;
-            while (i < count && (cl_context_properties)all[i] != properties[1])
-                i++;
-            if (i == count)
+        case CL_CONTEXT_PLATFORM:
+            if (!platform_get((cl_platform_id)properties[1]))
                 return CL_INVALID_PLATFORM;
             if (*ret_platform)
                 return CL_INVALID_PROPERTY;
-            *ret_platform = (cl_platform_id)all[i];
+            *ret_platform = (cl_platform_id)properties[1];
             break;
-        }
         case CL_CONTEXT_INTEROP_USER_SYNC:
             if (seen_sync || (properties[1] != CL_TRUE && properties[1] != CL_FALSE))
                 return CL_INVALID_PROPERTY;

@@ -60,7 +60,7 @@ def main():
     counted = {"clReleaseCommandQueue", "clReleaseMemObject"}
     lines = ["#define CL_USE_DEPRECATED_OPENCL_1_0_APIS"]
     lines += [f"#include <CL/{name}>" for name in calls_py.HEADERS]
-    lines += ["#include <string.h>", "", '#include "remote/driver/remote.h"', ""]
+    lines += ["#include <string.h>", "", '#include "remote/driver/plug.h"', '#include "remote/driver/remote.h"', ""]
     names, addresses = {}, []
     for call in calls.values():
         name = call.name
@@ -83,7 +83,9 @@ def main():
         if call.kind != "refused" and not call.hidden and name not in HERE:
             addresses.append((name, names[name]))
     lines += ["static const struct {", "    const char *name;", "    void (*function)(void);", "} addresses[] = {",
-              '    {"clIcdGetPlatformIDsKHR", (void (*)(void))clIcdGetPlatformIDsKHR},']
+              '    {"clIcdGetPlatformIDsKHR", (void (*)(void))clIcdGetPlatformIDsKHR},',
+              "    {SERVED_ENTRY, (void (*)(void))plug_open},",
+              "    {SERVED_ENDED, (void (*)(void))plug_ended},"]
     lines += [f'    {{"{name}", (void (*)(void)){function}}},' for name, function in addresses]
     lines += ["};", "", "void *clGetExtensionFunctionAddress(const char *func_name)", "{",
               "    void *address = NULL;",

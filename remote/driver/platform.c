@@ -116,14 +116,22 @@ struct device_object *device_get(cl_device_id device)
     return handle_get(device, ID_DEVICE);
 }
 
-static struct platform *platform_get(cl_platform_id id)
+/* All that there ever were: none ends before the process does. */
+static struct platform *_Atomic published;
+
+void platform_publish(struct platform *platform)
 {
-    struct platform **platforms = NULL;
-    cl_uint count = clients_platforms(&platforms);
-    for (cl_uint i = 0; i < count; i++)
-        if ((cl_platform_id)platforms[i] == id)
-            return platforms[i];
-    return NULL;
+    platform->next = atomic_load(&published);
+    while (!atomic_compare_exchange_weak(&published, &platform->next, platform))
+        ;
+}
+
+struct platform *platform_get(cl_platform_id id)
+{
+    struct platform *platform = atomic_load(&published);
+    while (platform && (cl_platform_id)platform != id)
+        platform = platform->next;
+    return platform;
 }
 
 uint64_t device_number(const struct device_object *device, cl_device_info name)

@@ -25,6 +25,7 @@
 
 struct platform {
     const cl_icd_dispatch *dispatch;
+    struct platform *next; /**< Of those that were published. */
     struct client *client;
     const char *name;
     char version[64];
@@ -66,11 +67,21 @@ struct client {
     cl_uint platform_count;
 };
 
-/** All servers' platforms, after connecting at the first call. */
+/**
+ * Begin a session with a server, and publish its platforms. Blocks until it has told its devices.
+ *
+ * @ret_client  Lives as long as the process. Returns 0 or -errno, which was said.
+ */
+MUST_CHECK int client_open(const char *address, struct client **ret_client);
+/** The platforms of the servers that the environment names, after connecting at the first call. */
 cl_uint clients_platforms(struct platform ***ret_platforms);
 /** Make one of the inventory's entries @first and on. 0 or -ENOMEM. */
 MUST_CHECK int platform_init(struct platform *platform, struct client *client,
                              const struct inventory_entry *entries, size_t first, size_t count);
+/** Programs may name it from now on. Any thread. */
+void platform_publish(struct platform *platform);
+/** NULL: none was published at that address. Any thread, without a lock. */
+struct platform *platform_get(cl_platform_id id);
 /** Have what was posted sent, unless the session ended. */
 void client_flush(struct client *client);
 /** The same, for who goes on: with what is posted within the same moment. */

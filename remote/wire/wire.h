@@ -17,6 +17,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as t
 
 #define WIRE_VERSION  1
 #define WIRE_FEATURES UINT64_C(0)
+/** In the features of a hello: it only looks who is there. After the welcome it ends, and no driver
+ *  is opened. */
+#define WIRE_LOOK (UINT64_C(1) << 63)
 
 /** Bytes of the longest message. */
 #define WIRE_MESSAGE_MAX (UINT64_C(1) << 34)
