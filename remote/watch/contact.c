@@ -72,11 +72,14 @@ static bool has_credentials(const struct address *address, struct contact *conta
         snprintf(name, sizeof(name), "%s", address->host);
     else
         snprintf(name, sizeof(name), "vsock-%u", address->cid);
-    if (error == -ENOENT || error == -ENOTUNIQ)
+    if (error == -ENOENT || error == -ENOTUNIQ) {
+        if (folder_home("XDG_CONFIG_HOME", ".config", path))
+            strcpy(path, "~/.config/reseat");
         return wrong(contact, "no-credentials",
-                     "there are no credentials for it in ~/.config/reseat/servers; reseat serve "
-                     "--issue NAME on its host makes some, which belong here as %s.pem",
-                     name);
+                     "there are no credentials for it; reseat serve --issue NAME on its host makes "
+                     "some, which belong here as %.300s/servers/%s.pem",
+                     path, name);
+    }
     if (error)
         return wrong(contact, "credentials", "its credentials: %s", strerror(-error));
     error = credentials_load(path, &credentials, problem);
