@@ -221,7 +221,7 @@ static int print_list(const json_t *servers)
 
     json_array_foreach(servers, i, server)
     {
-        struct words devices = {0}, by = {0};
+        struct words devices = {0}, by = {0}, problem = {0};
         const json_t *program;
         char link[64];
         table_add(table, server);
@@ -233,7 +233,12 @@ static int print_list(const json_t *servers)
             words_add(&by, "%s%s(%llu)", j ? " " : "", member_text(program, "name"),
                       member_number(program, "pid"));
         table_put(table, BY, by.text);
-        table_put(table, PROBLEM, member_text(server, "problem"));
+        const char *with = member_text(server, "lost_with");
+        if (strcmp(member_text(server, "state"), "lost") != 0)
+            with = "";
+        words_add(&problem, "%s%s%s", member_text(server, "problem"),
+                  with[0] ? "; lost with: " : "", with);
+        table_put(table, PROBLEM, problem.text);
     }
     return table_print(table);
 }

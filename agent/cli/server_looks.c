@@ -128,7 +128,10 @@ static bool say(struct looked *look, FILE *to)
         message_finish(&message);
     }
     bool stops = code[0] && !is_passing(code);
-    fprintf(to, "%-5s server %s (%s): %s%s\n", !code[0] ? "ok" : stops ? "stop" : "note",
+    fprintf(to, "%-5s server %s (%s): %s%s\n",
+            !code[0] ? "ok"
+            : stops  ? "stop"
+                     : "note",
             look->server.name, look->server.address, code[0] ? problem : "it admits us",
             look->server.leaves ? "; it leaves" : "");
     return !stops;

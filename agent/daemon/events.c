@@ -30,6 +30,7 @@ static void program_lost(struct agent *agent, struct program *program)
 static void program_removed(struct agent *agent, struct program *program)
 {
     govern_remember(agent, program);
+    serving_ended(agent, program);
     needs_drop(agent, program);
     tracing_ends(agent, program);
     resume_forget(agent, program);

@@ -17,7 +17,8 @@
 /*
  * reseat-watch ADDRESS FILE: watch one device server for the agent. Each look writes a frame
  * (agent/wire/protocol.h, MSG_SERVER) to standard output; the devices are in FILE when a frame says
- * that they were listed. A byte on standard input asks for the devices again; its end ends this.
+ * that they were listed. On standard input "L" asks for a look now, "D" for the devices again; its
+ * end ends this.
  *
  * reseat-watch --look ADDRESS: look once, and do not list.
  *
@@ -36,7 +37,8 @@ struct watch {
     const char *address, *file;
     bool once;
     bool over;   /* Nobody listens to us any more. */
-    bool asked;  /* For the devices. */
+    bool woken;  /* To look now. */
+    bool asked;  /* For the devices, too. */
     bool listed; /* Since it was last not there. */
     struct listing listing;
 };
@@ -66,14 +68,15 @@ static void take_word(struct watch *watch)
     char words[64];
     ssize_t got = read(STDIN_FILENO, words, sizeof(words));
 
-    watch->asked = watch->asked || got > 0;
+    watch->woken = watch->woken || got > 0;
+    watch->asked = watch->asked || (got > 0 && memchr(words, 'D', (size_t)got));
     watch->over = watch->over || !got || (got < 0 && errno != EINTR && errno != EAGAIN);
 }
 
 /** Wait until @fd (-1: none) can be read, at most so long. False: it cannot. */
-static bool await(struct watch *watch, int fd, uint64_t deadline_ns, bool until_asked)
+static bool await(struct watch *watch, int fd, uint64_t deadline_ns, bool until_woken)
 {
-    while (!watch->over && !(until_asked && watch->asked)) {
+    while (!watch->over && !(until_woken && watch->woken)) {
         struct pollfd polls[] = {{.fd = fd, .events = POLLIN},
                                  {.fd = watch->once ? -1 : STDIN_FILENO, .events = POLLIN}};
         uint64_t now = clock_now_ns();
@@ -143,6 +146,7 @@ static bool look(struct watch *watch)
     static struct found found;
     bool listed = false;
 
+    watch->woken = false;
     if (!run_child(watch, false, &found)) {
         found.contact = (struct contact){.code = "silent"};
         snprintf(found.contact.problem, sizeof(found.contact.problem),
@@ -191,8 +195,8 @@ int main(int argc, char **argv)
             break;
         (void)await(&watch, -1, clock_now_ns() + (there ? PERIOD_MS : wait) * NS_PER_MS, true);
         wait = there ? FIRST_MS : wait * 2 < BACKOFF_MS ? wait * 2 : BACKOFF_MS;
-        /* It is asked for: then there is no point in waiting longer each time. */
-        if (watch.asked && !there)
+        /* Somebody waits for it: then there is no point in waiting longer each time. */
+        if (watch.woken && !there)
             wait = FIRST_MS;
     }
     return 0;

@@ -3,11 +3,12 @@
  * each with two buffers. Only the active slabs are stepped; the others are
  * state that has to survive.
  *
- *   solver [--mib N] [--active SLABS] [--steps N] [--every N] [--tiles N] [--seed N]
+ *   solver [--mib N] [--active SLABS] [--steps N] [--every N] [--tiles N] [--seed N] [--pulse 1]
  *
  * Every cell is checked when the state is small. With --tiles N, for large state,
  * N tiles of each slab are checked, each computed on the host from the initial
- * cells that it depends on.
+ * cells that it depends on; with -1 none is. With --pulse each step of each pass is a dot on the
+ * standard error.
  */
 #include "prog.h"
 
@@ -48,6 +49,7 @@ struct solver {
     size_t n_slabs, active, height;
     long steps, every, tiles;
     uint64_t seed;
+    bool pulse;
 };
 
 static uint32_t first_cell(uint32_t x, uint32_t y, uint32_t seed)
@@ -180,6 +182,8 @@ static uint64_t one_pass(struct solver *s, bool report)
             step_slab(s, &s->slabs[i]);
         /* A bounded queue: no more than one step ahead of the device. */
         MUST(clFinish(s->prog.queue));
+        if (s->pulse)
+            fputc('.', stderr);
         if (report && s->every && step % s->every == 0) {
             printf("step %ld of %ld\n", step, s->steps);
             fflush(stdout);
@@ -231,6 +235,7 @@ int main(int argc, char **argv)
         .every = prog_option(argc, argv, "--every", 50),
         .tiles = prog_option(argc, argv, "--tiles", 0),
         .seed = (uint64_t)prog_option(argc, argv, "--seed", 1),
+        .pulse = prog_option(argc, argv, "--pulse", 0) != 0,
     };
     long mib = prog_option(argc, argv, "--mib", 4);
 

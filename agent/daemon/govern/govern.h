@@ -357,6 +357,8 @@ void prewarm_settle(struct agent *agent, const struct request *request, const ch
 
 /** events.server_changed: programs that are on its devices are told, and the log is. */
 void serving_changed(struct agent *agent, struct server *server);
+/** @program ended: where it was on a server's device, the server may have, too, and is looked at. */
+void serving_ended(struct agent *agent, const struct program *program);
 /** events.server_leaves: its devices drain, and when nobody is there any more it is removed; or
  * not.
  */

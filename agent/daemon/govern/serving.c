@@ -6,6 +6,8 @@
 #include "agent/wire/access.h"
 
 #define WHO_MAX 600
+/* A program may end of the loss of its device before anybody else knows of it. */
+#define LATELY_MS 10000
 
 /** The next device of the ledger, from @at on, that is @server's; or LEDGER_NONE. */
 static uint32_t next_device(const struct agent *agent, const struct server *server, uint32_t at)
@@ -55,10 +57,26 @@ static void who_is_there(const struct agent *agent, const struct server *server,
     }
 }
 
+void serving_ended(struct agent *agent, const struct program *program)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    for (struct server *server = agent->servers; server; server = server->next) {
+        size_t used = now - server->ended_ms < LATELY_MS ? strlen(server->ended) : 0;
+        if (!is_there(agent, program, server, NULL))
+            continue;
+        snprintf(server->ended + used, sizeof(server->ended) - used, "%s%s (pid %d, ended)",
+                 used ? ", " : "", program->name, (int)program->pid);
+        server->ended_ms = now;
+        server_look(server);
+    }
+}
+
 void serving_changed(struct agent *agent, struct server *server)
 {
     unsigned long long seconds = (uv_now(&agent->loop) - server->since_ms) / 1000;
     char who[WHO_MAX], text[PROTOCOL_TEXT_MAX];
+    const char *ended;
 
     agent->changed = true;
     switch (server->state) {
@@ -70,8 +88,12 @@ void serving_changed(struct agent *agent, struct server *server)
     case SERVER_LOST:
         snprintf(text, sizeof(text), "server %s is lost", server->name);
         who_is_there(agent, server, text, who, sizeof(who));
+        ended = uv_now(&agent->loop) - server->ended_ms < LATELY_MS ? server->ended : "";
+        bool nobody = strcmp(who, "nobody") == 0;
+        snprintf(server->lost_with, sizeof(server->lost_with), "%.200s%s%s",
+                 nobody && ended[0] ? "" : who, nobody || !ended[0] ? "" : ", ", ended);
         agent_log("server %s (%s) is lost after %llu s: %s; on its devices: %s", server->name,
-                  server->address, seconds, server->problem, who);
+                  server->address, seconds, server->problem, server->lost_with);
         break;
     case SERVER_CONNECTING:
     case SERVER_DOWN:
@@ -196,6 +218,7 @@ static void describe(struct peer *client, const struct server *server, struct fr
     frame_u64(frame, "write_bytes_s", server->write);
     frame_u64(frame, "since_ms", uv_now(&agent->loop) - server->since_ms);
     frame_u64(frame, "losses", server->losses);
+    frame_string(frame, "lost_with", server->lost_with);
     frame_array(frame, "devices");
     for (size_t i = 0; i < inventory->count; i++)
         if (server_of(agent, &inventory->entries[i]) == server)
@@ -309,10 +332,12 @@ void server_handle(struct peer *client, struct message *message)
     const msgpack_object *map = &message->root;
     char name[PROTOCOL_WORD_MAX], address[PROTOCOL_TEXT_MAX];
 
-    (void)field_string(map, "name", name, sizeof(name));
-    (void)field_string(map, "address", address, sizeof(address));
+    bool plain = field_string(map, "name", name, sizeof(name)) &&
+                 field_string(map, "address", address, sizeof(address));
     if (field_is(map, "deed", "list"))
         answer(client);
+    else if (!plain)
+        peer_error(client, ERR_USAGE, "names and addresses of servers are plain text");
     else if (!access_may_manage(geteuid(), client->uid))
         peer_error(client, ERR_DENIED,
                    "only the agent's own user and root may add and remove "

@@ -188,7 +188,13 @@ void servers_ask(struct agent *agent)
     agent->servers_asked_ms = now;
     for (struct server *server = agent->servers; server; server = server->next)
         if (server->watcher)
-            watcher_ask(server->watcher);
+            watcher_ask(server->watcher, true);
+}
+
+void server_look(const struct server *server)
+{
+    if (server->watcher)
+        watcher_ask(server->watcher, false);
 }
 
 /* ---- which there are ---- */

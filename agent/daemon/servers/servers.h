@@ -31,7 +31,10 @@ struct server {
     uint64_t round_trip_ns, read, write;
     uint64_t since_ms; /**< uv_now() when its state became that. */
     uint64_t losses;   /**< How often it was lost. */
-    size_t devices;    /**< In the list. */
+    char ended[256];   /**< Programs that ended on its devices of late: they may have lost them. */
+    uint64_t ended_ms; /**< When the last of them did. */
+    char lost_with[512]; /**< Who was on its devices when it was last lost; "": it never was. */
+    size_t devices;      /**< In the list. */
     struct watcher *watcher;
     uint64_t heard_ms;          /**< When its watcher last said something. */
     uint64_t start_ms, wait_ms; /**< When to start another, and how long that is put off. */
@@ -49,6 +52,8 @@ void servers_tick(struct agent *agent);
 void servers_configure(struct agent *agent);
 /** Have all list their devices again soon, if that was some time ago. */
 void servers_ask(struct agent *agent);
+/** Look at it now: something happened there. */
+void server_look(const struct server *server);
 
 /** By its name, or NULL. */
 struct server *server_find(const struct agent *agent, const char *name);

@@ -119,9 +119,9 @@ int watcher_start(uv_loop_t *loop, const char *address, const char *file,
     return error;
 }
 
-void watcher_ask(struct watcher *watcher)
+void watcher_ask(struct watcher *watcher, bool devices)
 {
-    uv_buf_t word = uv_buf_init("L", 1);
+    uv_buf_t word = uv_buf_init(devices ? "D" : "L", 1);
 
     /* One that does not read it has been asked before. */
     (void)uv_try_write((uv_stream_t *)&watcher->in, &word, 1);

@@ -28,8 +28,8 @@ struct watcher_events {
 MUST_CHECK int watcher_start(uv_loop_t *loop, const char *address, const char *file,
                              const struct watcher_events *events, void *data,
                              struct watcher **ret_watcher);
-/** Have it list the devices again soon. */
-void watcher_ask(struct watcher *watcher);
+/** Have it look now. @devices: and list the devices again. */
+void watcher_ask(struct watcher *watcher, bool devices);
 /** End it. Its memory goes when its process has. NULL is let be. */
 void watcher_drop(struct watcher *watcher);
 
