@@ -65,13 +65,10 @@ static const char *state_of(const json_t *device)
 
 static int print_devices(const json_t *devices)
 {
-    enum { HOST = 2, LINK, STATE, BY = 12, UUID };
+    enum { HOST = 9, LINK, STATE, BY, UUID };
     static const struct table_column columns[] = {
         {"NAME", "name"},
         {"KIND", "kind"},
-        {"HOST"},
-        {"LINK"},
-        {"STATE"},
         {"DEVICE", "device"},
         {"VENDOR", "vendor"},
         {"UNITS", "compute_units", TABLE_NUMBER, true},
@@ -79,6 +76,9 @@ static int print_devices(const json_t *devices)
         {"IN USE", "used_bytes", TABLE_BYTES, true},
         {"GRANTED", "granted_bytes", TABLE_BYTES, true},
         {"LIMIT", "capacity_bytes", TABLE_LIMIT, true},
+        {"HOST"},
+        {"LINK"},
+        {"STATE"},
         {"BY"},
         {"UUID/PCI"},
     };

@@ -305,3 +305,10 @@ int paths_remote(char ret[PATH_MAX])
 
     return paths_beside("RESEAT_REMOTE", candidates, ret);
 }
+
+int paths_mdns(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-mdns")};
+
+    return paths_beside("RESEAT_MDNS", candidates, ret);
+}

@@ -75,6 +75,7 @@ MUST_CHECK int paths_lister(char ret[PATH_MAX]);
 MUST_CHECK int paths_measure(char ret[PATH_MAX]);
 MUST_CHECK int paths_server(char ret[PATH_MAX]);
 MUST_CHECK int paths_watch(char ret[PATH_MAX]);
+MUST_CHECK int paths_mdns(char ret[PATH_MAX]);
 /** Our driver in front of device servers. */
 MUST_CHECK int paths_remote(char ret[PATH_MAX]);
 

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/config/paths.h"
 #include "remote/link/address.h"
 #include "state/base/cleanup.h"
+#include "state/base/folder.h"
 
 #define FILE_MAX (64u << 10)
 
@@ -33,6 +35,10 @@ bool server_address_read(const char *text, char ret_address[SERVER_ADDRESS_MAX],
     char reason[ADDRESS_REASON_MAX], whole[ADDRESS_TEXT_MAX];
     struct address address;
 
+    if (strcmp(text, SERVER_ANNOUNCED) == 0) {
+        memmove(ret_address, text, sizeof(SERVER_ANNOUNCED));
+        return true;
+    }
     if (address_parse(text, &address, reason)) {
         snprintf(ret_reason, size, "%s", reason);
         return false;
@@ -50,11 +56,29 @@ bool server_address_read(const char *text, char ret_address[SERVER_ADDRESS_MAX],
     return true;
 }
 
+bool server_has_credentials(const char *text, char ret_path[PATH_MAX])
+{
+    char reason[ADDRESS_REASON_MAX], home[PATH_MAX],
+        name[sizeof("servers/.pem") + ADDRESS_HOST_MAX];
+    struct address address;
+
+    ret_path[0] = '\0';
+    if (address_parse(text, &address, reason) || address.kind != ADDRESS_TCP ||
+        folder_home("XDG_CONFIG_HOME", ".config", home))
+        return false;
+    snprintf(name, sizeof(name), "servers/%s.pem", address.host);
+    return !paths_join(home, name, ret_path) && access(ret_path, F_OK) == 0;
+}
+
 bool server_name_from(const char *text, char ret_name[SERVER_NAME_MAX])
 {
     char reason[ADDRESS_REASON_MAX], name[ADDRESS_HOST_MAX];
     struct address address;
 
+    if (strcmp(text, SERVER_ANNOUNCED) == 0) {
+        strcpy(ret_name, "announced");
+        return true;
+    }
     if (address_parse(text, &address, reason))
         return false;
     if (address.kind == ADDRESS_VSOCK)

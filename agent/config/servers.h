@@ -16,6 +16,9 @@
 #define SERVER_ADDRESS_MAX CONFIG_NAME_MAX
 #define SERVERS_MAX        64 /**< Of one agent: each has a process that looks after it. */
 
+/** In place of an address: all servers that are announced in the local network. */
+#define SERVER_ANNOUNCED "mdns:"
+
 /** Letters in lower case, digits, "-" and ".", the first one no "-" or ".". */
 bool server_name_is_valid(const char *name);
 
@@ -27,6 +30,14 @@ bool server_name_is_valid(const char *name);
  */
 bool server_address_read(const char *text, char ret_address[SERVER_ADDRESS_MAX], char *ret_reason,
                          size_t size);
+
+/**
+ * True when the user has credentials that are called as the server's host is: the only thing that
+ * has one used that was merely announced.
+ *
+ * @ret_path  Where they are, or would be; "" where that cannot be told.
+ */
+bool server_has_credentials(const char *address, char ret_path[PATH_MAX]);
 
 /** What a server there is called where nobody says so: the first part of the host's name, an IPv4
  *  address, "vsock-3", or what its socket is called. False: only a person can tell. */

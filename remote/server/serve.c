@@ -15,6 +15,7 @@
 
 #include "agent/wire/size.h"
 #include "remote/link/tls.h"
+#include "remote/server/announce.h"
 #include "remote/server/authority.h"
 #include "remote/server/channel.h"
 #include "remote/server/clients.h"
@@ -52,13 +53,14 @@ struct serve {
     /* What the command line says. */
     const char *memory;
     uint64_t clients_max;
+    bool announces;
     struct authority_options authority;
 };
 
 static int usage(void)
 {
     fprintf(stderr, "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
-                    "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS]\n"
+                    "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS] [--announce]\n"
                     "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
                     "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
                     "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
@@ -82,7 +84,8 @@ enum {
     SESSIONS,
     DAYS,
     OUT,
-    REVOKE
+    REVOKE,
+    ANNOUNCE
 };
 
 static const struct option rows[] = {
@@ -101,6 +104,7 @@ static const struct option rows[] = {
     {"days", required_argument, NULL, DAYS},
     {"out", required_argument, NULL, OUT},
     {"revoke", required_argument, NULL, REVOKE},
+    {"announce", no_argument, NULL, ANNOUNCE},
     {NULL},
 };
 
@@ -149,6 +153,8 @@ static bool take(struct serve *serve, int which)
         return read_number(optarg, AUTHORITY_SESSIONS_MAX, &authority->sessions);
     case DAYS:
         return read_number(optarg, AUTHORITY_DAYS_MAX, &authority->days);
+    case ANNOUNCE:
+        return serve->announces = true;
     case INIT:
         return authority->init = true;
     case FOR_SERVER:
@@ -172,7 +178,7 @@ static bool read_arguments(int argc, char **argv, struct serve *serve)
                         authority->sessions || authority->days || authority->out;
     if (authority_is_asked(authority)) {
         authority->memory = serve->memory;
-        return optind == argc && !serve->count && !serve->limits.device_count;
+        return optind == argc && !serve->count && !serve->limits.device_count && !serve->announces;
     }
     if (serve->memory && size_parse(serve->memory, &serve->limits.memory, reason, sizeof(reason))) {
         fprintf(stderr, "reseat-serve: --memory %s: %s\n", serve->memory, reason);
@@ -365,6 +371,9 @@ int main(int argc, char **argv)
     int error = signals < 0 ? -errno : listen_all(&serve);
     serve.polls[serve.count] = (struct pollfd){.fd = signals, .events = POLLIN};
     if (error == 0) {
+        for (size_t i = 0; serve.announces && i < serve.count; i++)
+            if (serve.kinds[i]->anyone)
+                announce(serve.where[i], &serve.before);
         printf("reseat-serve: ready\n");
         fflush(stdout);
         serve_clients(&serve);

@@ -107,8 +107,8 @@ static bool not_connected(const struct address *address, int error, struct conta
     case -EPERM:
         if (address->kind == ADDRESS_UNIX)
             return wrong(contact, "permission",
-                         "its socket's folder can be entered by others, or whoever listens is "
-                         "another user: it has to be yours alone (mode 0700)");
+                         "whoever listens there is another user: a socket is for the devices of the "
+                         "same user, in a folder that is theirs alone (mode 0700)");
         return wrong(contact, "unbelieved",
                      "whoever answers there is not the server that our credentials are for: %s",
                      said);

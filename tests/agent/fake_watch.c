@@ -1,4 +1,5 @@
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,10 +74,30 @@ static void act(char *line, const char *address, const char *file)
     }
 }
 
+/** In place of reseat-mdns browse: the addresses in the file FAKE_ANNOUNCED are announced. */
+static void announce(char *lines)
+{
+    for (char *line = strsep(&lines, "\n"); line; line = strsep(&lines, "\n")) {
+        struct frame frame;
+        if (!line[0])
+            continue;
+        frame_init(&frame, MSG_SERVER);
+        frame_string(&frame, "address", line);
+        frame_bool(&frame, "gone", false);
+        if (frame_seal(&frame) || write(STDOUT_FILENO, frame.buffer.data, frame.buffer.size) !=
+                                      (ssize_t)frame.buffer.size)
+            _exit(1);
+        frame_finish(&frame);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    char before[512] = "", now[512];
-    const char *path = argc == 3 ? argv[1] + strlen("unix:") : NULL;
+    static char before[4096], now[4096];
+    bool browses = argc == 2 && strcmp(argv[1], "browse") == 0;
+    const char *path = browses     ? getenv("FAKE_ANNOUNCED")
+                       : argc == 3 ? argv[1] + strlen("unix:")
+                                   : NULL;
 
     while (path) {
         struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -86,11 +107,14 @@ int main(int argc, char **argv)
         now[size] = '\0';
         if (file)
             fclose(file);
-        if (!size)
+        if (!size && !browses)
             strcpy(now, "down unreachable nobody can be reached there");
         if (strcmp(now, before) != 0) {
             strcpy(before, now);
-            act(now, argv[1], argv[2]);
+            if (browses)
+                announce(now);
+            else
+                act(now, argv[1], argv[2]);
         }
         /* Its end is the agent's. */
         if (poll(&input, 1, 20) > 0 && read(STDIN_FILENO, word, sizeof(word)) <= 0)

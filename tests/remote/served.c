@@ -38,7 +38,8 @@ static void become(const struct served *served, const char *const *options, int 
     const char *vendors = getenv("TEST_VENDORS");
     setenv("OCL_ICD_VENDORS", vendors ? vendors : "/etc/OpenCL/vendors/pocl.icd", 1);
     setenv("POCL_DEVICES", "basic pthread", 1);
-    setenv("RESEAT_LOG", "warn", 1);
+    const char *level = getenv("TEST_SERVE_LOG");
+    setenv("RESEAT_LOG", level ? level : "warn", 1);
     execv(getenv("TEST_SERVE"), (char *const *)words);
     _exit(127);
 }
@@ -71,6 +72,13 @@ void served_start(struct served *served, const char *const *options)
     make_folder(served);
     snprintf(served->address, sizeof(served->address), "unix:%s/s", served->folder);
     launch(served, options);
+}
+
+void served_again(struct served *served)
+{
+    cr_assert_eq(waitpid(served->pid, NULL, 0), served->pid);
+    close(served->log);
+    launch(served, NULL);
 }
 
 /* One that nobody had a moment ago. */

@@ -18,6 +18,8 @@ struct served {
 void served_start(struct served *served, const char *const *options);
 /** The same on a TCP port of this machine, with an authority of its own. */
 void served_start_tcp(struct served *served, const char *const *options);
+/** Start it at the same place once more; it was killed. */
+void served_again(struct served *served);
 /** Run what the server's program does for its authority; options end with NULL. */
 void served_authority(const struct served *served, const char *const *options);
 /** Issue credentials, which @ret_path, of PATH_MAX, is the file of. */

@@ -448,6 +448,8 @@ static uint32_t guess_speed(const struct inventory_entry *entry, enum place_kind
     units = units < 1u << 20 ? units : 1u << 20;
     clock = clock && clock < 1u << 20 ? clock : 1000;
     uint64_t speed = units * clock / 60 / share;
+    /* The way to a server costs something: of two that are alike the one here goes first. */
+    speed -= served_is_address(entry->key.icd) ? speed / 8 : 0;
     return (uint32_t)(speed < 1 ? 1 : speed < 1000000 ? speed : 1000000);
 }
 

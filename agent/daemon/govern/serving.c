@@ -96,6 +96,7 @@ void serving_changed(struct agent *agent, struct server *server)
                   server->address, seconds, server->problem, server->lost_with);
         break;
     case SERVER_CONNECTING:
+    case SERVER_FOUND:
     case SERVER_DOWN:
         agent_log("server %s (%s) cannot be used: %s", server->name, server->address,
                   server->problem);
@@ -209,6 +210,7 @@ static void describe(struct peer *client, const struct server *server, struct fr
     frame_string(frame, "name", server->name);
     frame_string(frame, "address", server->address);
     frame_bool(frame, "configured", server->configured);
+    frame_bool(frame, "found", server->found);
     frame_bool(frame, "tried", server->tried);
     frame_string(frame, "state", server_state_name(server));
     frame_string(frame, "code", server->code);
@@ -286,6 +288,16 @@ static void add(struct peer *client, const char *given, const char *text)
         answer(client);
         return;
     }
+    if (server && server->found && !strcmp(server->address, address) &&
+        (!given[0] || !strcmp(server->name, given))) {
+        int error = server_keep(server);
+        if (error)
+            peer_error(client, ERR_FAILED, "server %s cannot be kept in %s: %s", name,
+                       agent->servers_path, strerror(-error));
+        else
+            answer(client);
+        return;
+    }
     if (server) {
         peer_error(client, ERR_REFUSED, "server %s is there already, at %s; remove it first%s",
                    server->name, server->address,
@@ -319,6 +331,10 @@ static void leave(struct peer *client, const char *name, bool now)
                    name, agent->config.path);
         return;
     }
+    bool announced = strcmp(server->address, SERVER_ANNOUNCED) == 0;
+    for (struct server *other = agent->servers; announced && other; other = other->next)
+        if (other->found)
+            serving_leaves(agent, other, true);
     if (now)
         remove_now(agent, server);
     else

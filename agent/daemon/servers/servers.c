@@ -20,6 +20,7 @@ static const char *const state_names[] = {
     [SERVER_UP] = "up",
     [SERVER_LOST] = "lost",
     [SERVER_DOWN] = "down",
+    [SERVER_FOUND] = "found",
 };
 
 const char *server_state_name(const struct server *server)
@@ -60,7 +61,7 @@ static int save(const struct agent *agent)
     size_t count = 0;
 
     for (const struct server *server = agent->servers; server; server = server->next) {
-        if (server->configured || count == SERVERS_MAX)
+        if (server->configured || server->found || count == SERVERS_MAX)
             continue;
         struct server_line *line = &lines[count++];
         *line = (struct server_line){.leaves = server->leaves};
@@ -79,6 +80,12 @@ int server_set_leaves(struct server *server, bool leaves)
 }
 
 /* ---- how they are ---- */
+
+/** It stands for all servers that are announced. */
+static bool is_announcer(const struct server *server)
+{
+    return strcmp(server->address, SERVER_ANNOUNCED) == 0;
+}
 
 /** @listed: its devices may be others. */
 static void set_state(struct server *server, enum server_state state, bool listed)
@@ -117,12 +124,82 @@ static void is_not_there(struct server *server, const char *code, const char *pr
     set_state(server, was ? SERVER_LOST : SERVER_DOWN, false);
 }
 
+static struct server *create(struct agent *agent, const char *name, const char *address,
+                             bool configured);
+
+/* What is announced is anybody's word. It says where a server is that the user has credentials for,
+   and the server proves the rest. */
+
+#define FOUND_MAX 32
+
+static bool may_use(const struct server *server)
+{
+    char ignored[PATH_MAX];
+
+    return server_has_credentials(server->address, ignored);
+}
+
+/** Leave it alone until there are credentials; servers_tick() looks. */
+static void wait_for_credentials(struct server *server)
+{
+    char path[PATH_MAX];
+
+    server->state = SERVER_FOUND;
+    server->tried = true;
+    strcpy(server->code, "no-credentials");
+    (void)server_has_credentials(server->address, path);
+    snprintf(server->problem, sizeof(server->problem),
+             "it is announced, and used as soon as there are credentials for it: reseat serve "
+             "--issue NAME on its host makes some, which belong here as %.300s",
+             path);
+}
+
+static void take_announcement(struct agent *agent, const msgpack_object *map)
+{
+    char text[PROTOCOL_TEXT_MAX], address[SERVER_ADDRESS_MAX], name[SERVER_NAME_MAX], why[256];
+    unsigned found = 0;
+
+    if (!field_string(map, "address", text, sizeof(text)) ||
+        !server_address_read(text, address, why, sizeof(why)) || strncmp(address, "tcp:", 4) ||
+        !server_name_from(address, name) || field_bool(map, "gone", false))
+        return;
+    struct server *same = NULL;
+    for (struct server *server = agent->servers; server; server = server->next) {
+        found += server->found;
+        if (!strcmp(server->address, address))
+            return;
+        same = strcmp(server->name, name) ? same : server;
+    }
+    /* Another address of one that was found and is not there: its host may have moved. What an
+       operator named is where they said. */
+    if (same && same->found && same->state != SERVER_UP) {
+        watcher_drop(same->watcher);
+        same->watcher = NULL;
+        same->start_ms = 0;
+        strcpy(same->address, address);
+        wait_for_credentials(same);
+    } else if (!same && found < FOUND_MAX && agent->server_count < SERVERS_MAX) {
+        struct server *server = create(agent, name, address, false);
+        if (!server)
+            return;
+        unlink(server->file);
+        server->found = true;
+        wait_for_credentials(server);
+        agent_log("server %s (%s) is announced", name, address);
+    }
+}
+
 static void told(void *data, const msgpack_object *map)
 {
     struct server *server = data;
     char code[sizeof(server->code)], problem[sizeof(server->problem)];
 
     server->heard_ms = uv_now(&server->agent->loop);
+    if (field_get(map, "address")) {
+        if (is_announcer(server))
+            take_announcement(server->agent, map);
+        return;
+    }
     field_text(map, "code", code, sizeof(code));
     field_text(map, "problem", problem, sizeof(problem));
     if (code[0])
@@ -152,16 +229,23 @@ static void begin(struct server *server)
 {
     static const struct watcher_events events = {told, ended};
     struct agent *agent = server->agent;
-    int error = watcher_start(&agent->loop, server->address, server->file, &events, server,
-                              &server->watcher);
+    char path[PATH_MAX];
+    bool browses = is_announcer(server);
+    char *look[] = {path, server->address, server->file, NULL}, *browse[] = {path, "browse", NULL};
+    int error = browses ? paths_mdns(path) : paths_watch(path);
 
+    error = error ? error
+                  : watcher_start(&agent->loop, browses ? browse : look, &events, server,
+                                  &server->watcher);
     server->heard_ms = uv_now(&agent->loop);
     if (!error)
         return;
     put_off(server);
     is_not_there(server, "watcher",
-                 "the process that looks after it (reseat-watch) cannot be started");
-    agent_log("server %s: reseat-watch cannot be started: %s", server->name, strerror(-error));
+                 browses
+                     ? "the process that looks for announcements (reseat-mdns) cannot be started"
+                     : "the process that looks after it (reseat-watch) cannot be started");
+    agent_log("server %s: %s: %s", server->name, server->problem, strerror(-error));
 }
 
 void servers_tick(struct agent *agent)
@@ -169,7 +253,9 @@ void servers_tick(struct agent *agent)
     uint64_t now = uv_now(&agent->loop);
 
     for (struct server *server = agent->servers; server; server = server->next) {
-        if (server->watcher && now - server->heard_ms > SILENCE_MS) {
+        if (server->found && server->state == SERVER_FOUND && !may_use(server))
+            continue;
+        if (server->watcher && now - server->heard_ms > SILENCE_MS && !is_announcer(server)) {
             watcher_drop(server->watcher);
             put_off(server);
             is_not_there(server, "watcher", "the process that looks after it hung and was killed");
@@ -245,6 +331,19 @@ int server_add(struct agent *agent, const char *name, const char *address, bool 
     return 0;
 }
 
+int server_keep(struct server *server)
+{
+    server->found = false;
+    if (server->state == SERVER_FOUND) {
+        server->state = SERVER_CONNECTING;
+        server->tried = false;
+    }
+    int error = save(server->agent);
+    if (error)
+        server->found = true;
+    return error;
+}
+
 void server_remove(struct server *server)
 {
     struct agent *agent = server->agent;
@@ -256,7 +355,7 @@ void server_remove(struct server *server)
     agent->server_count--;
     watcher_drop(server->watcher);
     unlink(server->file);
-    int error = server->configured ? 0 : save(agent);
+    int error = server->configured || server->found ? 0 : save(agent);
     if (error)
         agent_log(
             "that server %s is removed cannot be kept in %s: %s; a later agent knows it again",

@@ -14,8 +14,9 @@
 enum server_state {
     SERVER_CONNECTING, /**< Nobody knows yet. */
     SERVER_UP,
-    SERVER_LOST, /**< It was up, and cannot be reached. */
-    SERVER_DOWN, /**< It was never up, since it was added or the agent began. */
+    SERVER_LOST,  /**< It was up, and cannot be reached. */
+    SERVER_DOWN,  /**< It was never up, since it was added or the agent began. */
+    SERVER_FOUND, /**< It was announced, and there are no credentials for it: it is left alone. */
 };
 
 struct server {
@@ -24,6 +25,7 @@ struct server {
     char name[SERVER_NAME_MAX], address[SERVER_ADDRESS_MAX];
     char file[PATH_MAX]; /**< Its devices, as its watcher last listed them. */
     bool configured;     /**< The configuration names it. */
+    bool found;          /**< It was announced, and nobody named it. */
     bool leaves;         /**< It is removed when no program is on its devices any more. */
     bool tried;          /**< It was looked at since it was added, or the agent began. */
     enum server_state state;
@@ -74,6 +76,8 @@ MUST_CHECK int server_add(struct agent *agent, const char *name, const char *add
                           bool configured, struct server **ret_server);
 /** It leaves, or does not any more. Returns 0, or -errno: a later agent will not know. */
 int server_set_leaves(struct server *server, bool leaves);
+/** One that was found is one that an operator added, from now on. Returns 0 or -errno. */
+MUST_CHECK int server_keep(struct server *server);
 /** Forget it, and its devices. Programs that are there go on, and cannot be told apart any more. */
 void server_remove(struct server *server);
 

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/config/paths.h"
-
 struct watcher {
     uv_process_t process;
     uv_pipe_t in, out;
@@ -76,16 +74,14 @@ static void came(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
         ends(watcher);
 }
 
-int watcher_start(uv_loop_t *loop, const char *address, const char *file,
-                  const struct watcher_events *events, void *data, struct watcher **ret_watcher)
+int watcher_start(uv_loop_t *loop, char *const *arguments, const struct watcher_events *events,
+                  void *data, struct watcher **ret_watcher)
 {
-    char path[PATH_MAX];
-    int error = paths_watch(path);
-    struct watcher *watcher = error ? NULL : calloc(1, sizeof(*watcher));
+    struct watcher *watcher = calloc(1, sizeof(*watcher));
+    int error;
 
     if (!watcher)
-        return error ? error : -ENOMEM;
-    char *arguments[] = {path, (char *)address, (char *)file, NULL};
+        return -ENOMEM;
     uv_stdio_container_t stdio[3] = {
         {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&watcher->in},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&watcher->out},
@@ -93,8 +89,8 @@ int watcher_start(uv_loop_t *loop, const char *address, const char *file,
     };
     uv_process_options_t options = {
         .exit_cb = exited,
-        .file = path,
-        .args = arguments,
+        .file = arguments[0],
+        .args = (char **)arguments,
         .flags = UV_PROCESS_DETACHED,
         .stdio = stdio,
         .stdio_count = 3,

@@ -22,10 +22,10 @@ struct watcher_events {
 };
 
 /**
- * @file  Where it writes what devices there are.
+ * @arguments  Its program's path and what that is called with, NULL at the end.
  * Returns 0 or -errno (it cannot be started).
  */
-MUST_CHECK int watcher_start(uv_loop_t *loop, const char *address, const char *file,
+MUST_CHECK int watcher_start(uv_loop_t *loop, char *const *arguments,
                              const struct watcher_events *events, void *data,
                              struct watcher **ret_watcher);
 /** Have it look now. @devices: and list the devices again. */

@@ -16,6 +16,8 @@ static void begin(void)
 {
     harness_init();
     setenv("RESEAT_WATCH", getenv("TEST_WATCH"), 1);
+    setenv("RESEAT_MDNS", getenv("TEST_WATCH"), 1);
+    setenv("FAKE_ANNOUNCED", harness_path("announced"), 1);
     setenv("POCL_FAKE_DEVICES", "gpu:near", 1);
 }
 
@@ -527,4 +529,81 @@ Test(servers, those_of_the_configuration_come_with_it_and_leave_with_it)
     await("far", "up");
     cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
     harness_end(pid);
+}
+
+/* ---- those that are announced in the local network ---- */
+
+static void announce(const char *addresses)
+{
+    FILE *file = fopen(harness_path("fresh"), "we");
+
+    cr_assert(file);
+    fputs(addresses, file);
+    fclose(file);
+    cr_assert_eq(rename(harness_path("fresh"), harness_path("announced")), 0);
+}
+
+/** There are credentials for that host, as far as their file's name says. */
+static void have_credentials(const char *host)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path),
+             "mkdir -p %s/config/reseat/servers && touch %s/config/reseat/"
+             "servers/%s.pem",
+             harness_folder(), harness_folder(), host);
+    cr_assert_eq(system(path), 0);
+}
+
+Test(servers, one_that_is_announced_is_left_alone_until_there_are_credentials)
+{
+    announce("tcp:oak.local:7460\n");
+    cr_assert_eq(RESEAT("server", "add", "mdns:", "lan")->status, 0);
+    await("oak", "found");
+    expect("oak", "code", "no-credentials");
+    have_credentials("elm.local");
+    usleep(700000);
+    expect("oak", "state", "found");
+    have_credentials("oak.local");
+    await("oak", "down"); /* Its watcher looked, and nobody is there. */
+    expect("oak", "code", "unreachable");
+    cr_assert_eq(RESEAT("server", "remove", "lan")->status, 0);
+    await_gone("oak");
+    await_gone("lan");
+}
+
+Test(servers, what_is_announced_replaces_nothing_and_is_no_flood)
+{
+    char many[4096] = "";
+
+    add("far", "up gpu:alpha");
+    for (unsigned i = 0; i < 60; i++)
+        snprintf(many + strlen(many), sizeof(many) - strlen(many), "tcp:flood%u.local:7460\n", i);
+    snprintf(many + strlen(many), sizeof(many) - strlen(many),
+             "tcp:far.local:666\nunix:/tmp/evil\nmdns:\ntcp:\x1b[31m.local:1\ntcp:x:0\nrubbish\n");
+    announce(many);
+    cr_assert_eq(RESEAT("server", "add", "mdns:")->status, 0);
+    await("flood31", "found");
+    cr_assert(!server("flood32"));
+    json_t *object = harness_json(RESEAT("server", "list", "--json"), "server");
+    cr_assert_eq(json_array_size(json_object_get(object, "servers")), 34);
+    json_decref(object);
+    expect("far", "state", "up");
+    expect_device("far/gpu0", "device", "alpha");
+    /* An operator may add more of their own all the same. */
+    add("more", "up gpu:beta");
+}
+
+Test(servers, a_device_of_this_machine_goes_first_where_it_will_do)
+{
+    add("far", "up gpu:alpha");
+    pid_t first = harness_start("first", "done"), second = harness_start("second", "done");
+    expect_place("first", "gpu0");
+    expect_place("second", "gpu0");
+    harness_end(first);
+    harness_end(second);
+    setenv("POCL_FAKE_DEVICES", "cpu:near", 1);
+    first = harness_start("third", "done");
+    expect_place("third", "far/gpu0");
+    harness_end(first);
 }
