@@ -106,9 +106,10 @@ static bool not_connected(const struct address *address, int error, struct conta
         return wrong(contact, "refused", "the server does not admit us: %s", said);
     case -EPERM:
         if (address->kind == ADDRESS_UNIX)
-            return wrong(contact, "permission",
-                         "whoever listens there is another user: a socket is for the devices of the "
-                         "same user, in a folder that is theirs alone (mode 0700)");
+            return wrong(
+                contact, "permission",
+                "whoever listens there is another user: a socket is for the devices of the "
+                "same user, in a folder that is theirs alone (mode 0700)");
         return wrong(contact, "unbelieved",
                      "whoever answers there is not the server that our credentials are for: %s",
                      said);

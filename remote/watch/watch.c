@@ -15,7 +15,7 @@
 #include "state/driver/served.h"
 
 /*
- * reseat-watch ADDRESS FILE: watch one device server for the agent. Each look writes a frame
+ * reseat-watch ADDRESS FILE DRIVER: watch one device server for the agent. Each look writes a frame
  * (agent/wire/protocol.h, MSG_SERVER) to standard output; the devices are in FILE when a frame says
  * that they were listed. On standard input "L" asks for a look now, "D" for the devices again; its
  * end ends this.
@@ -177,10 +177,9 @@ static bool look(struct watch *watch)
 int main(int argc, char **argv)
 {
     struct watch watch = {.once = argc == 3 && !strcmp(argv[1], "--look")};
-    const char *driver = getenv("RESEAT_REMOTE");
 
-    if (argc != 3) {
-        fprintf(stderr, "usage: reseat-watch ADDRESS FILE | reseat-watch --look ADDRESS\n");
+    if (argc != 4 && !watch.once) {
+        fprintf(stderr, "usage: reseat-watch ADDRESS FILE DRIVER | reseat-watch --look ADDRESS\n");
         return 2;
     }
     watch.address = argv[watch.once ? 2 : 1];
@@ -188,7 +187,7 @@ int main(int argc, char **argv)
     /* The agent ends it by closing its standard input, and by ending. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     signal(SIGPIPE, SIG_IGN);
-    served_set_library(driver);
+    served_set_library(watch.once ? NULL : argv[3]);
     for (uint64_t wait = FIRST_MS; !watch.over;) {
         bool there = look(&watch);
         if (watch.once)

@@ -9,8 +9,8 @@
 #include "tests/agent/fake_devices.h"
 
 /*
- * In place of reseat-watch: fake_watch unix:PATH FILE. How the server is, is what the file PATH
- * says, and each change is told:
+ * In place of reseat-watch: fake_watch unix:PATH FILE DRIVER. How the server is, is what the file
+ * PATH says, and each change is told:
  *
  *   up KIND:NAME,...    there, with these devices (fake_devices.h)
  *   lie KIND:NAME,...   the same, but the devices say that they are another server's
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
     static char before[4096], now[4096];
     bool browses = argc == 2 && strcmp(argv[1], "browse") == 0;
     const char *path = browses     ? getenv("FAKE_ANNOUNCED")
-                       : argc == 3 ? argv[1] + strlen("unix:")
+                       : argc == 4 ? argv[1] + strlen("unix:")
                                    : NULL;
 
     while (path) {

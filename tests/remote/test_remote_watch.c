@@ -263,8 +263,8 @@ static struct helper watch(const char *address)
     if (helper.pid == 0) {
         dup2(to[0], STDIN_FILENO);
         dup2(from[1], STDOUT_FILENO);
-        setenv("RESEAT_REMOTE", getenv("TEST_DRIVER_LIBRARY"), 1);
-        execl(getenv("TEST_WATCH"), "reseat-watch", address, helper.file, (char *)NULL);
+        execl(getenv("TEST_WATCH"), "reseat-watch", address, helper.file,
+              getenv("TEST_DRIVER_LIBRARY"), (char *)NULL);
         _exit(127);
     }
     close(to[0]);

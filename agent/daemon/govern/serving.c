@@ -352,12 +352,12 @@ void server_handle(struct peer *client, struct message *message)
                  field_string(map, "address", address, sizeof(address));
     if (field_is(map, "deed", "list"))
         answer(client);
-    else if (!plain)
-        peer_error(client, ERR_USAGE, "names and addresses of servers are plain text");
     else if (!access_may_manage(geteuid(), client->uid))
         peer_error(client, ERR_DENIED,
                    "only the agent's own user and root may add and remove "
                    "servers");
+    else if (!plain)
+        peer_error(client, ERR_USAGE, "names and addresses of servers are plain text");
     else if (field_is(map, "deed", "add"))
         add(client, name, address);
     else if (field_is(map, "deed", "remove"))

@@ -229,11 +229,14 @@ static void begin(struct server *server)
 {
     static const struct watcher_events events = {told, ended};
     struct agent *agent = server->agent;
-    char path[PATH_MAX];
+    char path[PATH_MAX], driver[PATH_MAX];
     bool browses = is_announcer(server);
-    char *look[] = {path, server->address, server->file, NULL}, *browse[] = {path, "browse", NULL};
+    char *look[] = {path, server->address, server->file, driver, NULL};
+    char *browse[] = {path, "browse", NULL};
     int error = browses ? paths_mdns(path) : paths_watch(path);
 
+    if (!browses && !error)
+        error = paths_remote(driver);
     error = error ? error
                   : watcher_start(&agent->loop, browses ? browse : look, &events, server,
                                   &server->watcher);

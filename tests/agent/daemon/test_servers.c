@@ -238,6 +238,23 @@ Test(servers, a_program_that_waits_goes_to_a_device_that_comes)
     harness_end(pid);
 }
 
+Test(servers, a_program_that_waits_goes_to_none_that_is_lost_and_to_one_that_is_back)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    set("far", "down unreachable gone");
+    await("far", "lost");
+    cr_assert_eq(RESEAT("drain", "gpu0")->status, 0);
+    cr_assert(harness_state("train", "suspended", 10000));
+    usleep(2500000); /* The policy looks every second. */
+    cr_assert(harness_state("train", "suspended", 0));
+    set("far", "up gpu:alpha");
+    cr_assert(harness_state("train", "running", 20000));
+    expect_place("train", "far/gpu0");
+    harness_end(pid);
+}
+
 Test(servers, a_server_that_vanishes_is_told_with_who_was_there_and_comes_back)
 {
     pid_t pid = harness_start("train", "done"), other = harness_start("other", "done");
@@ -577,17 +594,22 @@ Test(servers, what_is_announced_replaces_nothing_and_is_no_flood)
     char many[4096] = "";
 
     add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("server", "add", set("still", "down unreachable no"), "still")->status, 0);
     for (unsigned i = 0; i < 60; i++)
         snprintf(many + strlen(many), sizeof(many) - strlen(many), "tcp:flood%u.local:7460\n", i);
     snprintf(many + strlen(many), sizeof(many) - strlen(many),
-             "tcp:far.local:666\nunix:/tmp/evil\nmdns:\ntcp:\x1b[31m.local:1\ntcp:x:0\nrubbish\n");
+             "tcp:far.local:666\ntcp:still.local:666\nunix:/tmp/"
+             "evil\nmdns:\ntcp:\x1b[31m.local:1\ntcp:x:0\nrubbish\n");
     announce(many);
     cr_assert_eq(RESEAT("server", "add", "mdns:")->status, 0);
     await("flood31", "found");
     cr_assert(!server("flood32"));
     json_t *object = harness_json(RESEAT("server", "list", "--json"), "server");
-    cr_assert_eq(json_array_size(json_object_get(object, "servers")), 34);
+    cr_assert_eq(json_array_size(json_object_get(object, "servers")), 35);
     json_decref(object);
+    json_t *one = server("still");
+    cr_assert(!strncmp(json_string_value(json_object_get(one, "address")), "unix:", 5));
+    json_decref(one);
     expect("far", "state", "up");
     expect_device("far/gpu0", "device", "alpha");
     /* An operator may add more of their own all the same. */
