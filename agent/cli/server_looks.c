@@ -26,7 +26,7 @@ struct looked {
 
 static size_t find_servers(struct server_line *ret_lines)
 {
-    struct server_line added[SERVERS_MAX];
+    struct server_line added[SERVERS_MAX] = {{.name = ""}};
     char folder[PATH_MAX], path[PATH_MAX];
     struct config_error ignored; /* config validate tells. */
     struct config config = {.path = ""};

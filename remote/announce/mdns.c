@@ -259,7 +259,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     signal(SIGPIPE, SIG_IGN);
     for (;;) {
-        struct pollfd none;
+        struct pollfd none = {.fd = -1};
         run_once(&mdns);
         (void)poll_input(&none, 0, RETRY_MS, NULL);
     }

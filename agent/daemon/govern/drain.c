@@ -18,7 +18,7 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     const struct ledger *ledger = &agent->ledger;
     uint32_t i = 0;
 
-    if (serving_refuses(agent, name, ret_reason, size))
+    if (servers_refuse(agent, name, ret_reason, size))
         return true;
     while (i < ledger->count && strcmp(ledger->devices[i].name, name))
         i++;

@@ -357,7 +357,7 @@ void prewarm_settle(struct agent *agent, const struct request *request, const ch
 
 /** events.server_changed: programs that are on its devices are told, and the log is. */
 void serving_changed(struct agent *agent, struct server *server);
-/** @program ended: where it was on a server's device, the server may have, too, and is looked at. */
+/** @program ended: where it was on a server's device, that server is looked at. */
 void serving_ended(struct agent *agent, const struct program *program);
 /** events.server_leaves: its devices drain, and when nobody is there any more it is removed; or
  * not.
@@ -365,8 +365,6 @@ void serving_ended(struct agent *agent, const struct program *program);
 void serving_leaves(struct agent *agent, struct server *server, bool leaves);
 /** Remove those that are to go and that nobody is on. */
 void serving_tick(struct agent *agent);
-/** True, with one line for the operator, for a device whose server cannot be reached. */
-bool serving_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size);
 /** MSG_SERVER of a client. */
 void server_handle(struct peer *client, struct message *message);
 

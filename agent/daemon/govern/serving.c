@@ -68,7 +68,7 @@ void serving_ended(struct agent *agent, const struct program *program)
         snprintf(server->ended + used, sizeof(server->ended) - used, "%s%s (pid %d, ended)",
                  used ? ", " : "", program->name, (int)program->pid);
         server->ended_ms = now;
-        server_look(server);
+        servers_look(server);
     }
 }
 
@@ -102,26 +102,6 @@ void serving_changed(struct agent *agent, struct server *server)
                   server->problem);
         break;
     }
-}
-
-bool serving_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size)
-{
-    const struct inventory *inventory = &agent->devices.inventory;
-
-    for (size_t i = 0; i < inventory->count; i++) {
-        const struct inventory_entry *entry = &inventory->entries[i];
-        const struct server *server =
-            entry->lost && strcmp(entry->name, name) == 0 ? server_of(agent, entry) : NULL;
-        if (!server)
-            continue;
-        snprintf(ret_reason, size,
-                 "%s is %s: its server (%s) cannot be reached now%s%s; it comes back by itself, or "
-                 "choose another device",
-                 name, server_device_state(server, entry), server->address,
-                 server->problem[0] ? ": " : "", server->problem);
-        return true;
-    }
-    return false;
 }
 
 /* ---- one that is to go ---- */
@@ -164,7 +144,7 @@ static void remove_now(struct agent *agent, struct server *server)
     if (error)
         agent_log("that the devices of %s do not drain any more cannot be kept: %s", server->name,
                   strerror(-error));
-    server_remove(server);
+    servers_remove(server);
 }
 
 void serving_leaves(struct agent *agent, struct server *server, bool leaves)
@@ -223,7 +203,7 @@ static void describe(struct peer *client, const struct server *server, struct fr
     frame_string(frame, "lost_with", server->lost_with);
     frame_array(frame, "devices");
     for (size_t i = 0; i < inventory->count; i++)
-        if (server_of(agent, &inventory->entries[i]) == server)
+        if (servers_of(agent, &inventory->entries[i]) == server)
             frame_string(frame, NULL, inventory->entries[i].name);
     frame_end(frame);
     frame_array(frame, "apps");
@@ -290,7 +270,7 @@ static void add(struct peer *client, const char *given, const char *text)
     }
     if (server && server->found && !strcmp(server->address, address) &&
         (!given[0] || !strcmp(server->name, given))) {
-        int error = server_keep(server);
+        int error = servers_keep(server);
         if (error)
             peer_error(client, ERR_FAILED, "server %s cannot be kept in %s: %s", name,
                        agent->servers_path, strerror(-error));
@@ -304,7 +284,7 @@ static void add(struct peer *client, const char *given, const char *text)
                    server->configured ? " from the configuration" : "");
         return;
     }
-    int error = server_add(agent, name, address, false, &server);
+    int error = servers_add(agent, name, address, false, &server);
     if (error == -E2BIG)
         peer_error(client, ERR_REFUSED, "there are %d servers, as many as one agent looks after",
                    SERVERS_MAX);
@@ -318,7 +298,7 @@ static void add(struct peer *client, const char *given, const char *text)
 static void leave(struct peer *client, const char *name, bool now)
 {
     struct agent *agent = client->agent;
-    struct server *server = server_find(agent, name);
+    struct server *server = servers_find(agent, name);
 
     if (!server) {
         peer_error(client, ERR_NO_DEVICE, "no server \"%s\"; see reseat server list", name);

@@ -214,7 +214,7 @@ static void describe_users(struct agent *agent, const struct peer *peer,
 static void describe_place(const struct agent *agent, const struct inventory_entry *entry,
                            struct frame *frame)
 {
-    const struct server *server = server_of(agent, entry);
+    const struct server *server = servers_of(agent, entry);
 
     frame_string(frame, "host", server ? server->name : "");
     frame_string(frame, "address", server ? server->address : "");

@@ -33,7 +33,7 @@ const char *server_device_state(const struct server *server, const struct invent
     return entry->lost ? state_names[server->state] : server->leaves ? "leaving" : "up";
 }
 
-struct server *server_find(const struct agent *agent, const char *name)
+struct server *servers_find(const struct agent *agent, const char *name)
 {
     struct server *server = agent->servers;
 
@@ -42,7 +42,7 @@ struct server *server_find(const struct agent *agent, const char *name)
     return server;
 }
 
-struct server *server_of(const struct agent *agent, const struct inventory_entry *entry)
+struct server *servers_of(const struct agent *agent, const struct inventory_entry *entry)
 {
     const char *slash = strchr(entry->name, '/');
     char name[SERVER_NAME_MAX];
@@ -50,7 +50,27 @@ struct server *server_of(const struct agent *agent, const struct inventory_entry
     if (!slash || slash - entry->name >= SERVER_NAME_MAX)
         return NULL;
     snprintf(name, sizeof(name), "%.*s", (int)(slash - entry->name), entry->name);
-    return server_find(agent, name);
+    return servers_find(agent, name);
+}
+
+bool servers_refuse(const struct agent *agent, const char *name, char *ret_reason, size_t size)
+{
+    const struct inventory *inventory = &agent->devices.inventory;
+
+    for (size_t i = 0; i < inventory->count; i++) {
+        const struct inventory_entry *entry = &inventory->entries[i];
+        const struct server *server =
+            entry->lost && strcmp(entry->name, name) == 0 ? servers_of(agent, entry) : NULL;
+        if (!server)
+            continue;
+        snprintf(ret_reason, size,
+                 "%s is %s: its server (%s) cannot be reached now%s%s; it comes back by itself, or "
+                 "choose another device",
+                 name, server_device_state(server, entry), server->address,
+                 server->problem[0] ? ": " : "", server->problem);
+        return true;
+    }
+    return false;
 }
 
 /* ---- what is kept ---- */
@@ -280,7 +300,7 @@ void servers_ask(struct agent *agent)
             watcher_ask(server->watcher, true);
 }
 
-void server_look(const struct server *server)
+void servers_look(const struct server *server)
 {
     if (server->watcher)
         watcher_ask(server->watcher, false);
@@ -314,8 +334,8 @@ static struct server *create(struct agent *agent, const char *name, const char *
     return server;
 }
 
-int server_add(struct agent *agent, const char *name, const char *address, bool configured,
-               struct server **ret_server)
+int servers_add(struct agent *agent, const char *name, const char *address, bool configured,
+                struct server **ret_server)
 {
     if (agent->server_count >= SERVERS_MAX)
         return -E2BIG;
@@ -326,7 +346,7 @@ int server_add(struct agent *agent, const char *name, const char *address, bool 
     unlink(server->file);
     int error = configured ? 0 : save(agent);
     if (error) {
-        server_remove(server);
+        servers_remove(server);
         return error;
     }
     begin(server);
@@ -334,7 +354,7 @@ int server_add(struct agent *agent, const char *name, const char *address, bool 
     return 0;
 }
 
-int server_keep(struct server *server)
+int servers_keep(struct server *server)
 {
     server->found = false;
     if (server->state == SERVER_FOUND) {
@@ -347,7 +367,7 @@ int server_keep(struct server *server)
     return error;
 }
 
-void server_remove(struct server *server)
+void servers_remove(struct server *server)
 {
     struct agent *agent = server->agent;
     struct server **at = &agent->servers;
@@ -387,8 +407,8 @@ void servers_configure(struct agent *agent)
     }
     for (size_t i = 0; i < config->server_count; i++) {
         config_server(config, i, &name, &address);
-        server = server_find(agent, name);
-        int error = server ? 0 : server_add(agent, name, address, true, &server);
+        server = servers_find(agent, name);
+        int error = server ? 0 : servers_add(agent, name, address, true, &server);
         if (error)
             agent_log("server %s of the configuration is left out: %s", name,
                       error == -E2BIG ? "there are too many" : strerror(-error));
@@ -419,7 +439,7 @@ int servers_init(struct agent *agent)
     }
     size_t count = servers_read(agent->servers_path, lines);
     for (size_t i = 0; i < count && agent->server_count < SERVERS_MAX; i++) {
-        struct server *server = server_find(agent, lines[i].name)
+        struct server *server = servers_find(agent, lines[i].name)
                                     ? NULL
                                     : create(agent, lines[i].name, lines[i].address, false);
         if (server)

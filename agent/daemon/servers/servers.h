@@ -55,16 +55,19 @@ void servers_configure(struct agent *agent);
 /** Have all list their devices again soon, if that was some time ago. */
 void servers_ask(struct agent *agent);
 /** Look at it now: something happened there. */
-void server_look(const struct server *server);
+void servers_look(const struct server *server);
 
 /** By its name, or NULL. */
-struct server *server_find(const struct agent *agent, const char *name);
+struct server *servers_find(const struct agent *agent, const char *name);
 /** Whose device that is; NULL: nobody's that is known. */
-struct server *server_of(const struct agent *agent, const struct inventory_entry *entry);
+struct server *servers_of(const struct agent *agent, const struct inventory_entry *entry);
 /** "connecting", "up", "lost", "down" or "leaving". */
 const char *server_state_name(const struct server *server);
 /** How a device is: "up", "draining", "drained", "lost", "leaving" or "connecting". */
 const char *server_device_state(const struct server *server, const struct inventory_entry *entry);
+
+/** True, with one line for the operator, for a device whose server cannot be reached. */
+bool servers_refuse(const struct agent *agent, const char *name, char *ret_reason, size_t size);
 
 /**
  * Begin with a server that has a valid name and address, which no other has. Kept for later agents
@@ -72,14 +75,14 @@ const char *server_device_state(const struct server *server, const struct invent
  *
  * Returns 0, -E2BIG (there are SERVERS_MAX), -ENOMEM, or why it cannot be kept.
  */
-MUST_CHECK int server_add(struct agent *agent, const char *name, const char *address,
-                          bool configured, struct server **ret_server);
+MUST_CHECK int servers_add(struct agent *agent, const char *name, const char *address,
+                           bool configured, struct server **ret_server);
 /** It leaves, or does not any more. Returns 0, or -errno: a later agent will not know. */
 int server_set_leaves(struct server *server, bool leaves);
 /** One that was found is one that an operator added, from now on. Returns 0 or -errno. */
-MUST_CHECK int server_keep(struct server *server);
+MUST_CHECK int servers_keep(struct server *server);
 /** Forget it, and its devices. Programs that are there go on, and cannot be told apart any more. */
-void server_remove(struct server *server);
+void servers_remove(struct server *server);
 
 /**
  * Add the devices of all servers to @inventory, which has none.
