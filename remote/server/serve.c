@@ -59,13 +59,15 @@ struct serve {
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
-                    "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS] [--announce]\n"
-                    "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
-                    "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
-                    "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
-                    "[--for-server]\n"
-                    "       reseat-serve [--ca FOLDER] --revoke NAME\n");
+    fprintf(
+        stderr,
+        "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
+        "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS] [--announce]\n"
+        "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
+        "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
+        "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
+        "[--for-server]\n"
+        "       reseat-serve [--ca FOLDER] --revoke NAME\n");
     return 2;
 }
 

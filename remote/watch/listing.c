@@ -94,6 +94,9 @@ int listing_make(const char *address, const char *path, struct listing *ret_list
     struct inventory inventory = {0};
     struct listing listing = {0};
     struct device **devices = NULL;
+    /* Nobody comes back for this session, so that the server need not keep it. */
+    if (setenv("RESEAT_PATIENCE", "0", 1))
+        return -errno;
     int error = driver_list_library(address, &devices, &inventory.count);
 
     if (error)

@@ -419,6 +419,7 @@ Test(remote_watch, a_device_of_a_server_that_came_back_is_another_one)
     struct device **devices = NULL, *again = NULL, *same = NULL;
     size_t count = 0;
 
+    setenv("RESEAT_PATIENCE", "1", 1);
     served_set_library(getenv("TEST_DRIVER_LIBRARY"));
     cr_assert_eq(driver_list_library("unix:/tmp/served-nobody/s", &devices, &count), -ENOENT);
     served_start(&served, NULL);
