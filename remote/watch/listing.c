@@ -44,7 +44,7 @@ static uint64_t measure_way(const struct bench *bench, bool read)
         uint64_t now = rate_of(bench, read, size, &took);
         if (!now)
             break; /* It has no more memory than that. */
-        rate = now;
+        rate = now > rate ? now : rate;
     }
     return rate;
 }
