@@ -2,6 +2,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
+#include "agent/config/servers.h"
 #include "agent/wire/inventory.h"
 
 /* Names for a shell to complete. Nothing is started for it, and nothing said where there is none.
@@ -43,18 +44,39 @@ static void print_programs(const struct paths *paths)
     client_close(&client);
 }
 
+static void print_servers(const struct paths *paths)
+{
+    struct server_line lines[SERVERS_MAX];
+    char folder[PATH_MAX], path[PATH_MAX];
+    size_t count = 0;
+
+    (void)paths;
+    if (!paths_state(folder) && !paths_join(folder, "servers", path))
+        count = servers_read(path, lines);
+    for (size_t i = 0; i < count; i++)
+        puts(lines[i].name);
+}
+
 static int run(struct call *call)
 {
+    static const struct {
+        const char *what;
+        void (*print)(const struct paths *paths);
+    } lists[] = {
+        {"devices", print_devices}, {"programs", print_programs}, {"servers", print_servers}};
     struct paths paths;
 
-    if (paths_find(&paths) == 0)
-        (strcmp(call->words[0], "devices") == 0 ? print_devices : print_programs)(&paths);
+    if (paths_find(&paths))
+        return output_done();
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+        if (strcmp(call->words[0], lists[i].what) == 0)
+            lists[i].print(&paths);
     return output_done();
 }
 
 const struct verb verb_complete = {
     .name = "complete",
-    .arguments = "devices|programs",
+    .arguments = "devices|programs|servers",
     .summary = "Print names for a shell to complete.",
     .plain = true,
     .hidden = true,

@@ -108,6 +108,8 @@ static int print_json(const struct output *output, const struct config *config)
     json_object_set_new(
         object, "programs",
         json_of_list(&config_list_programs, config->programs, config->program_count));
+    json_object_set_new(object, "servers",
+                        json_of_list(&config_list_servers, config->servers, config->server_count));
     return output_print(object, STATUS_DONE);
 }
 

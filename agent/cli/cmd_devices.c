@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "agent/cli/client.h"
 #include "agent/cli/links.h"
 #include "agent/cli/presented.h"
@@ -49,9 +51,21 @@ static void users(const json_t *device, struct words *words)
     }
 }
 
+/** What an operator said of it says more than that it is there. */
+static const char *state_of(const json_t *device)
+{
+    const char *state = member_text(device, "state");
+
+    if (strcmp(state, "up") != 0)
+        return state;
+    return member_bool(device, "drained")    ? "drained"
+           : member_bool(device, "draining") ? "draining"
+                                             : "up";
+}
+
 static int print_devices(const json_t *devices)
 {
-    enum { BY = 9, UUID = 10 };
+    enum { HOST = 9, LINK, STATE, BY, UUID };
     static const struct table_column columns[] = {
         {"NAME", "name"},
         {"KIND", "kind"},
@@ -62,6 +76,9 @@ static int print_devices(const json_t *devices)
         {"IN USE", "used_bytes", TABLE_BYTES, true},
         {"GRANTED", "granted_bytes", TABLE_BYTES, true},
         {"LIMIT", "capacity_bytes", TABLE_LIMIT, true},
+        {"HOST"},
+        {"LINK"},
+        {"STATE"},
         {"BY"},
         {"UUID/PCI"},
     };
@@ -72,8 +89,13 @@ static int print_devices(const json_t *devices)
     json_array_foreach(devices, i, device)
     {
         struct words by = {0};
-        const char *pci = member_text(device, "pci");
+        const char *pci = member_text(device, "pci"), *host = member_text(device, "host");
+        char link[64];
         table_add(table, device);
+        output_link(device, link, sizeof(link));
+        table_put(table, HOST, host[0] ? host : "here");
+        table_put(table, LINK, link);
+        table_put(table, STATE, state_of(device));
         users(device, &by);
         table_put(table, BY, by.text);
         table_put(table, UUID, pci[0] ? pci : member_text(device, "uuid"));

@@ -5,6 +5,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/presented.h"
+#include "agent/cli/server_looks.h"
 #include "agent/cli/verb.h"
 #include "agent/config/process.h"
 #include "agent/doctor/doctor.h"
@@ -176,6 +177,7 @@ static bool check_setup(FILE *to)
         good &= answers;
         good &= no_library || check_vendors(to, &paths, library);
     }
+    good &= server_looks(to);
     return good;
 }
 

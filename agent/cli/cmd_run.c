@@ -527,6 +527,14 @@ static int set_links(void)
     return set_or_clear("RESEAT_LINKS", paths_links(folder) ? NULL : folder);
 }
 
+/** Without it a program cannot be moved to devices of servers, and to all others. */
+static int set_remote(void)
+{
+    char driver[PATH_MAX];
+
+    return set_or_clear("RESEAT_REMOTE", paths_remote(driver) ? NULL : driver);
+}
+
 static int set_environment(const struct run *run, const char *name)
 {
     int error = set_roads(run);
@@ -542,6 +550,7 @@ static int set_environment(const struct run *run, const char *name)
     error = error ? error : set("RESEAT_NAME", name);
     error = error ? error : set_configured(run);
     error = error ? error : set_links();
+    error = error ? error : set_remote();
     if (!error && run->present)
         error = set("RESEAT_PRESENT", run->present);
     if (!error && run->profile)

@@ -13,7 +13,7 @@
 struct serve {
     const char *ca, *device, *memory, *clients; /**< NULL: not said. */
     const char *name, *issue, *out, *days, *devices, *sessions, *revoke;
-    bool init, for_server;
+    bool init, for_server, announce;
 };
 
 static const struct verb_option serve_options[] = {
@@ -26,6 +26,11 @@ static const struct verb_option serve_options[] = {
      OPTION_VALUE(struct serve, memory)},
     {"clients", "NUMBER", "Turn clients away beyond as many. Default: 256.",
      OPTION_VALUE(struct serve, clients)},
+    {"announce", NULL,
+     "Announce the server in the local network (mDNS), where Avahi runs, by the names of machine "
+     "and "
+     "port. That lets nobody in who has no certificate.",
+     OPTION_VALUE(struct serve, announce)},
     {"ca", "FOLDER", "The private authority's folder. Default: ~/.config/reseat/ca.",
      OPTION_VALUE(struct serve, ca)},
     {"init-ca", NULL, "Make this server's private authority, which tcp and vsock need.",
@@ -68,7 +73,7 @@ static int run(struct call *call)
         {"--revoke", serve->revoke},
     };
     char path[PATH_MAX];
-    const char *words[2 * ARRAY_SIZE(options) + 4] = {path};
+    const char *words[2 * ARRAY_SIZE(options) + 5] = {path};
     size_t count = 1;
 
     if (paths_server(path))
@@ -81,6 +86,8 @@ static int run(struct call *call)
         }
     if (serve->init)
         words[count++] = "--init-ca";
+    if (serve->announce)
+        words[count++] = "--announce";
     if (serve->for_server)
         words[count++] = "--for-server";
     fflush(stdout);

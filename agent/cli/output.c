@@ -258,6 +258,22 @@ const char *output_place(const char *name)
     return name[0] ? name : "host memory";
 }
 
+void output_link(const json_t *server, char *ret, size_t size)
+{
+    unsigned long long read = member_number(server, "read_bytes_s");
+    unsigned long long write = member_number(server, "write_bytes_s");
+    double least = (double)(read < write ? read : write), trip;
+
+    trip = (double)member_number(server, "round_trip_ns") / 1e6;
+    ret[0] = '\0';
+    if (trip <= 0)
+        return;
+    int length = snprintf(ret, size, trip < 10 ? "%.2f ms" : "%.0f ms", trip);
+    if (least > 0 && length > 0 && (size_t)length < size)
+        snprintf(ret + length, size - (size_t)length, least < 1e9 ? ", %.0f MB/s" : ", %.1f GB/s",
+                 least < 1e9 ? least / 1e6 : least / 1e9);
+}
+
 void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
 {
     double seconds = (double)nanoseconds / 1e9;

@@ -80,6 +80,8 @@ const char *output_program(const json_t *program, char ret[OUTPUT_PROGRAM_MAX]);
 /** Where something is: a device's name, or "host memory" for "". */
 const char *output_place(const char *name);
 
+/** What the link of a server was measured to do: "0.2 ms, 1.1 GB/s"; "" where nobody knows. */
+void output_link(const json_t *server, char *ret, size_t size);
 /** "12.3 ms". */
 void output_seconds(uint64_t nanoseconds, char *ret, size_t size);
 

@@ -26,6 +26,9 @@
     V(trace)                                                                                       \
     V(doctor)                                                                                      \
     V(serve)                                                                                       \
+    V(server_add)                                                                                  \
+    V(server_remove)                                                                               \
+    V(server_list)                                                                                 \
     V(agent)                                                                                       \
     V(config_print)                                                                                \
     V(config_validate)                                                                             \

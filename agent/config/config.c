@@ -204,6 +204,7 @@ void config_finish(struct config *config)
     free(config->lines);
     free(config->devices);
     free(config->programs);
+    free(config->servers);
     *config = (struct config){0};
 }
 
@@ -257,4 +258,11 @@ void config_program(const struct config *config, const char *name, struct config
     }
     *ret = entry->says;
     ret->line = entry->entry.line;
+}
+
+void config_server(const struct config *config, size_t index, const char **ret_name,
+                   const char **ret_address)
+{
+    *ret_name = config->servers[index].entry.match;
+    *ret_address = config->servers[index].address;
 }

@@ -57,6 +57,7 @@ struct config_program {
 
 struct config_device_entry;
 struct config_program_entry;
+struct config_server_entry;
 
 /** Filled by config_load(); to be read through the functions below. */
 struct config {
@@ -68,6 +69,8 @@ struct config {
     size_t device_count;
     struct config_program_entry *programs;
     size_t program_count;
+    struct config_server_entry *servers;
+    size_t server_count;
 };
 
 /** Why a configuration is refused. */
@@ -152,5 +155,10 @@ void config_device(const struct config *config, const char *name, enum place_kin
  * @ret  Without an entry: priority 0, not preemptible, no quota, all ways, anywhere.
  */
 void config_program(const struct config *config, const char *name, struct config_program *ret);
+
+/** The name and address of the server @index, below config->server_count. Valid as long as @config
+ *  is. */
+void config_server(const struct config *config, size_t index, const char **ret_name,
+                   const char **ret_address);
 
 #endif

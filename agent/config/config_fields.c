@@ -3,9 +3,10 @@
 #include <string.h>
 
 #include "agent/config/config_priv.h"
+#include "agent/config/servers.h"
 #include "agent/wire/size.h"
 
-/* What an entry of "devices" and of "programs" may say. */
+/* What entries of "devices", "programs" and "servers" may say. */
 
 #define ALL_WAYS (POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND)
 
@@ -51,6 +52,33 @@ static const struct config_field program_fields[] = {
      "where it has to be, as reseat move takes it", "anywhere"},
 };
 
+static const struct config_field server_fields[] = {
+    {"name", CONFIG_TEXT, offsetof(struct config_server_entry, entry.match), 0, 0,
+     "what its devices are called by: \"gpuhost\" for gpuhost/gpu0; letters in lower case, digits, "
+     "\"-\" and \".\", 20 at most",
+     NULL},
+    {"address", CONFIG_TEXT, offsetof(struct config_server_entry, address), 0, 0,
+     "where it is: \"tcp:HOST:PORT\", \"vsock:CID:PORT\" or \"unix:PATH\"", NULL},
+};
+
+static void server_init(struct config_entry *entry)
+{
+    *(struct config_server_entry *)entry = (struct config_server_entry){.address = ""};
+}
+
+static bool server_is_wrong(struct config_entry *entry, char *ret_reason, size_t size)
+{
+    struct config_server_entry *server = (struct config_server_entry *)entry;
+
+    if (!server_name_is_valid(entry->match)) {
+        snprintf(ret_reason, size,
+                 "a server's name has letters in lower case, digits, \"-\" and \".\", %d at most",
+                 SERVER_NAME_MAX - 1);
+        return true;
+    }
+    return !server_address_read(server->address, server->address, ret_reason, size);
+}
+
 static void device_init(struct config_entry *entry)
 {
     *(struct config_device_entry *)entry =
@@ -88,6 +116,21 @@ const struct config_list config_list_programs = {
     .selectors = 1,
     .entry_size = sizeof(struct config_program_entry),
     .init = program_init,
+};
+
+const struct config_list config_list_servers = {
+    .name = "servers",
+    .help =
+        "Device servers (doc/remote.md) that are always known; reseat server add names more while "
+        "the agent runs. Their devices are used as soon as the server can be reached and lets us "
+        "in. An entry says:",
+    .example = "#     { name = \"gpuhost\"; address = \"tcp:gpuhost.lan:7460\"; }\n",
+    .fields = server_fields,
+    .field_count = ARRAY_SIZE(server_fields),
+    .selectors = 1,
+    .entry_size = sizeof(struct config_server_entry),
+    .init = server_init,
+    .is_wrong = server_is_wrong,
 };
 
 const char *config_settings_reason(const struct setting *setting, const char *reason)

@@ -174,5 +174,6 @@ int config_print(const struct config *config, FILE *to)
     put_policy(to, config);
     put_list(to, config, &config_list_devices, config->devices, config->device_count);
     put_list(to, config, &config_list_programs, config->programs, config->program_count);
+    put_list(to, config, &config_list_servers, config->servers, config->server_count);
     return fflush(to) || ferror(to) ? -EIO : 0;
 }

@@ -18,7 +18,7 @@ struct config_kind {
 #define CONFIG_KINDS 4
 extern const struct config_kind config_kinds[CONFIG_KINDS];
 
-/** What entries of "devices" and of "programs" begin with, so that one code reads both. */
+/** What entries of all lists begin with, so that one code reads them. */
 struct config_entry {
     unsigned given; /**< One bit a field: what the entry says. */
     unsigned line;
@@ -36,6 +36,11 @@ struct config_device_entry {
 struct config_program_entry {
     struct config_entry entry;
     struct config_program says;
+};
+
+struct config_server_entry {
+    struct config_entry entry; /**< Its name is `match`. */
+    char address[CONFIG_NAME_MAX];
 };
 
 enum config_type {
@@ -56,7 +61,7 @@ struct config_field {
     const char *initial; /**< In words: what holds where no entry says it. NULL: it selects. */
 };
 
-/** "devices" and "programs". */
+/** "devices", "programs" and "servers". */
 struct config_list {
     const char *name;
     const char *help;
@@ -66,8 +71,10 @@ struct config_list {
     unsigned selectors; /**< The first ones: of these an entry gives one at least. */
     size_t entry_size;
     void (*init)(struct config_entry *entry);
+    /** What is wrong with an entry as a whole, in @ret_reason; NULL: nothing can be. */
+    bool (*is_wrong)(struct config_entry *entry, char *ret_reason, size_t size);
 };
-extern const struct config_list config_list_devices, config_list_programs;
+extern const struct config_list config_list_devices, config_list_programs, config_list_servers;
 
 /** @text as a field takes it, "" where it cannot be said. */
 #define CONFIG_VALUE_MAX (4 * CONFIG_NAME_MAX)

@@ -300,9 +300,12 @@ static int read_entry(struct reader *reader, const config_setting_t *group,
     }
     if (!(entry->given & ((1u << list->selectors) - 1))) {
         return config_wrong(reader->error, entry->line,
-                            "this entry of \"%s\" does not say for which: give it \"match\"",
-                            list->name);
+                            "this entry of \"%s\" does not say for which: give it \"%s\"",
+                            list->name, list->fields[0].name);
     }
+    char reason[CONFIG_REASON_MAX - 64];
+    if (list->is_wrong && list->is_wrong(entry, reason, sizeof(reason)))
+        return config_wrong(reader->error, entry->line, "%s", reason);
     return 0;
 }
 
@@ -362,7 +365,7 @@ static int read_list(struct reader *reader, const config_setting_t *values,
 
 static int read_root(struct reader *reader, const config_setting_t *root)
 {
-    static const char *const names[] = {"policy", "devices", "programs"};
+    static const char *const names[] = {"policy", "devices", "programs", "servers"};
     struct config *config = reader->config;
     void *entries = NULL;
     int error = 0;
@@ -370,16 +373,19 @@ static int read_root(struct reader *reader, const config_setting_t *root)
     for (int i = 0; i < config_setting_length(root) && !error; i++) {
         const config_setting_t *value = config_setting_get_elem(root, (unsigned)i);
         const char *name = config_setting_name(value);
+        entries = NULL;
         if (strcmp(name, "policy") == 0) {
             error = read_policy(reader, value);
         } else if (strcmp(name, "devices") == 0) {
             error = read_list(reader, value, &config_list_devices, &entries, &config->device_count);
             config->devices = entries;
         } else if (strcmp(name, "programs") == 0) {
-            entries = NULL;
             error =
                 read_list(reader, value, &config_list_programs, &entries, &config->program_count);
             config->programs = entries;
+        } else if (strcmp(name, "servers") == 0) {
+            error = read_list(reader, value, &config_list_servers, &entries, &config->server_count);
+            config->servers = entries;
         } else {
             error =
                 unknown(reader, value, "at the top of a configuration", names, ARRAY_SIZE(names));

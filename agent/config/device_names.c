@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/config/paths.h"
+#include "agent/config/servers.h"
 #include "agent/wire/device_key.h"
 #include "policy/place.h"
 #include "state/base/cleanup.h"
@@ -14,8 +15,19 @@
 #define NAMES_FILE_MAX (1u << 20)
 #define NUMBER_MAX     10000
 
+/** A served device's name has its server's in front: "gpuhost/gpu0". */
 static bool valid_name(const char *name)
 {
+    const char *slash = strchr(name, '/');
+
+    if (slash) {
+        char server[SERVER_NAME_MAX] = "";
+        if (slash - name < (ptrdiff_t)sizeof(server))
+            memcpy(server, name, (size_t)(slash - name));
+        if (!server_name_is_valid(server))
+            return false;
+        name = slash + 1;
+    }
     for (const char *at = name; *at; at++)
         if (!islower((unsigned char)*at) && !isdigit((unsigned char)*at))
             return false;
@@ -107,11 +119,11 @@ const char *device_kind(const struct devinfo *info)
     return type & CL_DEVICE_TYPE_ACCELERATOR ? "accel" : "dev";
 }
 
-static int give_name(struct device_names *names, struct inventory_entry *entry)
+static int give_name(struct device_names *names, const char *prefix, struct inventory_entry *entry)
 {
     for (unsigned number = 0; number < NUMBER_MAX; number++) {
         char name[32];
-        snprintf(name, sizeof(name), "%s%u", device_kind(&entry->info), number);
+        snprintf(name, sizeof(name), "%s%s%u", prefix, device_kind(&entry->info), number);
         if (!by_name(names, name)) {
             memcpy(entry->name, name, sizeof(name));
             return add(names, name, &entry->key);
@@ -130,12 +142,60 @@ int device_names_assign(struct device_names *names, struct inventory *inventory,
         for (size_t j = 0; j < before && !entry->name[0]; j++)
             if (device_key_equal(&names->names[j].key, &entry->key))
                 memcpy(entry->name, names->names[j].name, sizeof(entry->name));
-        int error = entry->name[0] ? 0 : give_name(names, entry);
+        int error = entry->name[0] ? 0 : give_name(names, "", entry);
         if (error)
             return error;
     }
     *ret_new = names->count != before;
     return 0;
+}
+
+static bool is_of(const struct device_name *name, const char *prefix)
+{
+    return strncmp(name->name, prefix, strlen(prefix)) == 0;
+}
+
+int device_names_assign_served(struct device_names *names, const char *server,
+                               struct inventory *inventory, bool *ret_new)
+{
+    char prefix[SERVER_NAME_MAX + 1];
+    size_t before = names->count;
+    bool moved = false;
+
+    snprintf(prefix, sizeof(prefix), "%s/", server);
+    for (size_t i = 0; i < inventory->count; i++) {
+        struct inventory_entry *entry = &inventory->entries[i];
+        entry->name[0] = '\0';
+        for (size_t j = 0; j < before && !entry->name[0]; j++) {
+            struct device_name *known = &names->names[j];
+            struct device_key key = known->key;
+            /* The server may have another address by now: its name says which it is. */
+            memcpy(key.icd, entry->key.icd, sizeof(key.icd));
+            if (!is_of(known, prefix) || !device_key_equal(&key, &entry->key))
+                continue;
+            moved = moved || strcmp(known->key.icd, key.icd) != 0;
+            known->key = key;
+            memcpy(entry->name, known->name, sizeof(entry->name));
+        }
+        int error = entry->name[0] ? 0 : give_name(names, prefix, entry);
+        if (error)
+            return error;
+    }
+    *ret_new = moved || names->count != before;
+    return 0;
+}
+
+bool device_names_forget(struct device_names *names, const char *server)
+{
+    char prefix[SERVER_NAME_MAX + 1];
+    size_t before = names->count, kept = 0;
+
+    snprintf(prefix, sizeof(prefix), "%s/", server);
+    for (size_t i = 0; i < before; i++)
+        if (!is_of(&names->names[i], prefix))
+            names->names[kept++] = names->names[i];
+    names->count = kept;
+    return kept != before;
 }
 
 static bool starts_with(const char *text, const char *prefix)

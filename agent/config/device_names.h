@@ -31,6 +31,13 @@ void device_names_finish(struct device_names *names);
 MUST_CHECK int device_names_assign(struct device_names *names, struct inventory *inventory,
                                    bool *ret_new);
 
+/** The same for devices of a server: "gpuhost/gpu0". They are told apart within their server, at
+ *  whatever address it is. */
+MUST_CHECK int device_names_assign_served(struct device_names *names, const char *server,
+                                          struct inventory *inventory, bool *ret_new);
+/** Names of that server's devices may be given anew. True: there were some. */
+bool device_names_forget(struct device_names *names, const char *server);
+
 /** "gpu", "cpu", "accel" or "dev". */
 const char *device_kind(const struct devinfo *info);
 

@@ -310,3 +310,17 @@ int paths_server(char ret[PATH_MAX])
 
     return paths_beside("RESEAT_SERVE", candidates, ret);
 }
+
+int paths_watch(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-watch")};
+
+    return paths_beside("RESEAT_WATCH", candidates, ret);
+}
+
+int paths_mdns(char ret[PATH_MAX])
+{
+    static const char *const candidates[] = {CANDIDATES("remote", LISTER, "reseat-mdns")};
+
+    return paths_beside("RESEAT_MDNS", candidates, ret);
+}

@@ -70,8 +70,6 @@ MUST_CHECK int paths_links(char ret[PATH_MAX]);
 /** Where the agent listens for who wants drivers opened in another process. 0 or -ENAMETOOLONG. */
 MUST_CHECK int paths_isolated(const struct paths *paths, char ret[PATH_MAX]);
 
-/** libreseat-remote.so, by paths_beside(). Returns 0 or -ENOENT. */
-MUST_CHECK int paths_remote(char ret[PATH_MAX]);
 /** libreseat.so, reseatd, reseat-lister, reseat-measure, reseat-serve, by paths_beside(). Return 0
  * or -ENOENT. */
 MUST_CHECK int paths_library(char ret[PATH_MAX]);
@@ -79,6 +77,10 @@ MUST_CHECK int paths_agent(char ret[PATH_MAX]);
 MUST_CHECK int paths_lister(char ret[PATH_MAX]);
 MUST_CHECK int paths_measure(char ret[PATH_MAX]);
 MUST_CHECK int paths_server(char ret[PATH_MAX]);
+MUST_CHECK int paths_watch(char ret[PATH_MAX]);
+MUST_CHECK int paths_mdns(char ret[PATH_MAX]);
+/** Our driver in front of device servers. */
+MUST_CHECK int paths_remote(char ret[PATH_MAX]);
 
 /** Write a small file by way of a temporary one and rename(). Returns 0 or -errno. */
 MUST_CHECK int paths_write(const char *path, const void *bytes, size_t size);

@@ -22,6 +22,7 @@ struct peer;
 struct program;
 struct request;
 struct governor;
+struct server;
 struct agent;
 
 /** What happens below, for what is above: set once, before anything does. */
@@ -32,6 +33,12 @@ struct agent_events {
     void (*peer_closed)(struct peer *peer);
     /** The list of devices was made anew, or that failed (devices.problem). */
     void (*devices_listed)(struct agent *agent);
+    /** What servers show of theirs is another. */
+    void (*devices_changed)(struct agent *agent);
+    /** Its state is another; `since_ms` is still when the one before began. */
+    void (*server_changed)(struct agent *agent, struct server *server);
+    /** The configuration does not name it any more, or does again. */
+    void (*server_leaves)(struct agent *agent, struct server *server, bool leaves);
     /** The program's connection ended. It may come back. */
     void (*program_lost)(struct agent *agent, struct program *program);
     /** It can answer no more: it ended, or did not come back. */
@@ -87,6 +94,10 @@ struct agent {
     uint64_t next_request;
     struct devices devices;
     struct isolation isolation;
+    struct server *servers; /**< In the order in which they came. */
+    unsigned server_count;
+    uint64_t servers_asked_ms; /**< When they were last asked for their devices. */
+    char servers_path[PATH_MAX];
     struct ledger ledger;
     bool changed;     /**< Something that the policy may answer. */
     uint64_t tickets; /**< The last that was given to who waits. */

@@ -3,6 +3,7 @@
 
 #include "agent/daemon/isolation.h"
 #include "agent/daemon/peers.h"
+#include "agent/daemon/servers/servers.h"
 
 static void close_if_open(uv_handle_t *handle)
 {
@@ -26,6 +27,7 @@ void agent_stop(struct agent *agent)
     agent->stopping = true;
     if (agent->devices.listing)
         uv_process_kill(&agent->devices.lister, SIGKILL);
+    servers_stop(agent);
     close_if_open((uv_handle_t *)&agent->listener);
     close_if_open((uv_handle_t *)&agent->terminate[0]);
     close_if_open((uv_handle_t *)&agent->terminate[1]);

@@ -30,6 +30,7 @@ static void program_lost(struct agent *agent, struct program *program)
 static void program_removed(struct agent *agent, struct program *program)
 {
     govern_remember(agent, program);
+    serving_ended(agent, program);
     needs_drop(agent, program);
     tracing_ends(agent, program);
     resume_forget(agent, program);
@@ -39,6 +40,9 @@ const struct agent_events agent_events = {
     .message = messages_take,
     .peer_closed = peer_closed,
     .devices_listed = devices_listed,
+    .devices_changed = capacity_update,
+    .server_changed = serving_changed,
+    .server_leaves = serving_leaves,
     .program_lost = program_lost,
     .program_unreachable = requests_fail,
     .program_removed = program_removed,

@@ -43,6 +43,7 @@ static void on_sweep(uv_timer_t *timer)
     programs_sweep(agent);
     requests_sweep(agent);
     liveness_sweep(agent);
+    servers_tick(agent);
     peers_sweep(agent);
     isolation_sweep(agent);
     govern_tick(agent);
@@ -136,7 +137,8 @@ static int start(struct agent *agent, uint64_t timeout_ms)
         (error = watch_signal(agent, &agent->terminate[0], on_signal, SIGTERM)) ||
         (error = watch_signal(agent, &agent->terminate[1], on_signal, SIGINT)) ||
         (error = watch_signal(agent, &agent->hangup, on_hangup, SIGHUP)) ||
-        (error = devices_init(agent, timeout_ms)) || (error = govern_init(agent)))
+        (error = servers_init(agent)) || (error = devices_init(agent, timeout_ms)) ||
+        (error = govern_init(agent)))
         return error;
     agent->sweep.data = agent;
     uv_timer_start(&agent->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
@@ -173,6 +175,7 @@ static int run(struct agent *agent, bool daemon, int ready, uint64_t timeout_ms)
     requests_finish(agent);
     programs_finish(agent);
     govern_finish(agent);
+    servers_finish(agent);
     devices_finish(agent);
     config_finish(&agent->config);
     return 0;

@@ -8,6 +8,7 @@
 #include "agent/config/paths.h"
 #include "agent/wire/device_key.h"
 #include "state/driver/links.h"
+#include "state/driver/served.h"
 #include "state/transfer/transfer.h"
 
 /*
@@ -41,11 +42,13 @@ static int measure(const struct device_key *key)
 int main(int argc, char **argv)
 {
     struct device_key key;
+    char driver[PATH_MAX];
     if (argc != 2 || device_key_parse(argv[1], &key)) {
         fprintf(stderr, "usage: reseat-measure KEY\n");
         return 2;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    served_set_library(paths_remote(driver) ? NULL : driver);
     int error = paths_links(the_links.folder);
     int status = error ? fail("figures cannot be kept", strerror(-error)) : measure(&key);
     /* Drivers' exit handlers are one more chance to hang. */

@@ -1,6 +1,7 @@
 #ifndef RESEAT_AGENT_WIRE_INVENTORY_H
 #define RESEAT_AGENT_WIRE_INVENTORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "state/base/compiler.h"
@@ -23,6 +24,7 @@ struct inventory_entry {
     /** The agent's, not in the file: digests of the environments that show it, 0 behind the last.
      */
     uint64_t seen[INVENTORY_SEEN_MAX];
+    bool lost; /**< The agent's, too: its server cannot be reached. */
 };
 
 struct inventory {

@@ -76,7 +76,11 @@
 #define MSG_TRACE "trace"
 /** program to agent to client: "spans"; of the last from a program "end". */
 #define MSG_SPANS "spans"
-#define MSG_ERROR "error" /**< agent: code and message. */
+/** client: "deed" add, remove or list ("name", "address"); answer: "servers". Its watcher to the
+   agent: "code" and "problem", or "round_trip_ns", and "listed", "read", "write" (bytes a second).
+ */
+#define MSG_SERVER "server"
+#define MSG_ERROR  "error" /**< agent: code and message. */
 
 /*
  * Device memory. Grants are told as differences, so that one on its way and one given back at the

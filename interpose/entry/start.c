@@ -27,6 +27,7 @@
 #include "state/command/watch.h"
 #include "state/driver/isolated.h"
 #include "state/driver/links.h"
+#include "state/driver/served.h"
 #include "state/library/library.h"
 #include "state/move/move.h"
 #include "state/object/context.h"
@@ -327,6 +328,8 @@ static int start_all(struct machine *machine)
     if (err != 0)
         return err;
     machine_read(machine);
+    /* Not for set-uid programs, which would load what their caller names. */
+    served_set_library(secure_getenv(START_ENV_REMOTE));
     /* Before the agent is heard, which may say where launches are done too. */
     atomic_store(&pace_slice_ns, wanted_slice_ns());
     err = open_devices(machine, &start);

@@ -15,7 +15,8 @@
 #define START_ENV_PROFILE   "RESEAT_PROFILE" /**< portable or native. */
 #define START_ENV_BINARIES  "RESEAT_BINARIES"      /**< The library's folder; none without it. */
 #define START_ENV_LIMIT     "RESEAT_LIBRARY_LIMIT" /**< MiB of it, as the setting; 1024. */
-#define START_ENV_LINKS     "RESEAT_LINKS" /**< Where figures of links are kept; or nowhere. */
+#define START_ENV_LINKS     "RESEAT_LINKS"  /**< Where figures of links are kept; or nowhere. */
+#define START_ENV_REMOTE    "RESEAT_REMOTE" /**< Our driver in front of device servers. */
 #define START_ENV_MEMORY                                                                           \
     "RESEAT_MEMORY" /**< A size (agent/wire/size.h): device memory to tell.                        \
                      */

@@ -435,6 +435,21 @@ static int wait_for_devices(struct client *client)
     return atomic_load(&client->told) ? 0 : error ? -ETIMEDOUT : -EPIPE;
 }
 
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+static int prepare_error;
+static uint32_t patience_s;
+
+/* Later, another thread connects, and the program may change its environment. */
+static void prepare(void)
+{
+    prepare_error = callback_start();
+    if (prepare_error == 0)
+        prepare_error = fork_watch();
+    patience_s = client_wanted_patience();
+    if (prepare_error == 0)
+        prepare_error = credentials_remember();
+}
+
 /* Where the one before it ended, nobody may have listened for a moment, or the one who listened was
    about to end: another is started for whoever connects. */
 static int start_patiently(struct client *client)
@@ -450,14 +465,14 @@ static int start_patiently(struct client *client)
 /* A session whose devices are known. */
 static int begin(const char *address, const char *icd, struct client **ret_client)
 {
+    pthread_once(&prepared, prepare);
     struct client *client = calloc(1, sizeof(*client));
     char *own = strdup(address), *own_icd = icd ? strdup(icd) : NULL;
-    int error = client && own && (own_icd || !icd) ? callback_start() : -ENOMEM;
-    error = error ? error : fork_watch();
+    int error = client && own && (own_icd || !icd) ? prepare_error : -ENOMEM;
     if (error == 0) {
         client->address = own;
         client->icd = own_icd;
-        client->patience_s = client_wanted_patience();
+        client->patience_s = patience_s;
         error = start_patiently(client);
     }
     if (error) {
@@ -565,11 +580,8 @@ static void connect_all(void)
     char *copy = text ? strdup(text) : NULL, *rest = copy;
     struct opening openings[SERVERS_MAX] = {0};
     size_t count = 0;
-    /* Later, another thread connects, and the program may change its environment. */
-    if (!copy || credentials_remember()) {
-        free(copy);
+    if (!copy)
         return;
-    }
     for (char *word = strsep(&rest, " "); word && count < SERVERS_MAX; word = strsep(&rest, " "))
         if (*word)
             openings[count++] = (struct opening){.address = word};

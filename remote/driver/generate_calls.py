@@ -60,7 +60,7 @@ def main():
     counted = {"clReleaseCommandQueue", "clReleaseMemObject"}
     lines = ["#define CL_USE_DEPRECATED_OPENCL_1_0_APIS"]
     lines += [f"#include <CL/{name}>" for name in calls_py.HEADERS]
-    lines += ["#include <string.h>", "", '#include "remote/driver/between.h"', '#include "remote/driver/isolate.h"', '#include "remote/driver/remote.h"', ""]
+    lines += ["#include <string.h>", "", '#include "remote/driver/between.h"', '#include "remote/driver/isolate.h"', '#include "remote/driver/plug.h"', '#include "remote/driver/remote.h"', ""]
     names, addresses = {}, []
     for call in calls.values():
         name = call.name
@@ -85,7 +85,9 @@ def main():
     lines += ["static const struct {", "    const char *name;", "    void (*function)(void);", "} addresses[] = {",
               '    {"clIcdGetPlatformIDsKHR", (void (*)(void))clIcdGetPlatformIDsKHR},',
               "    {ISOLATED_ENTRY, (void (*)(void))isolate_open},",
-               '    {BETWEEN_NAME, (void (*)(void))between_enqueue},']
+               '    {BETWEEN_NAME, (void (*)(void))between_enqueue},',
+              "    {SERVED_ENTRY, (void (*)(void))plug_open},",
+              "    {SERVED_ENDED, (void (*)(void))plug_ended},"]
     lines += [f'    {{"{name}", (void (*)(void)){function}}},' for name, function in addresses]
     lines += ["};", "", "void *clGetExtensionFunctionAddress(const char *func_name)", "{",
               "    void *address = NULL;",

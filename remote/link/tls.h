@@ -10,8 +10,8 @@
 /*
  * A link of TLS over any socket of a stream: version 1.3 and no other, certificates on both sides,
  * made by one private authority (ca.h). There is no resumption: each handshake looks at the
- * certificates, the list of revoked ones, and the grant, or at a ticket (ticket.h). Once a client is admitted, the server says
- * so with one byte, so that who connects knows.
+ * certificates, the list of revoked ones, and the grant, or at a ticket (ticket.h). Once a client
+ * is admitted, the server says so with one byte, so that who connects knows.
  *
  * Until then a stranger is read at most TLS_STRANGER_BYTES of, and kept no longer than the
  * deadline. Nobody is told by TLS that a stream ends: whoever can cut a connection can cut it

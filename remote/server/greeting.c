@@ -232,8 +232,11 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
         refuse(guest->link, refusal);
         return -EACCES;
     }
-    return greeting_welcome(guest->link, &guest->key, guest->patience_s, guest->features, 0,
-                            clock_now_ns() + GREETING_NS);
+    error = greeting_welcome(guest->link, &guest->key, guest->patience_s, guest->features, 0,
+                             clock_now_ns() + GREETING_NS);
+    if (error == 0 && hello.features & FEATURE_LOOK)
+        _exit(0);
+    return error;
 }
 
 int greeting_receive_guest(const struct link_kind *kind, int fd, int channel, uint32_t patience_s,

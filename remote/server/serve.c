@@ -18,6 +18,7 @@
 
 #include "agent/wire/size.h"
 #include "remote/link/tls.h"
+#include "remote/server/announce.h"
 #include "remote/server/authority.h"
 #include "remote/server/channel.h"
 #include "remote/server/clients.h"
@@ -59,20 +60,21 @@ struct serve {
     const char *memory;
     uint64_t clients_max, linger_s, inherited, of_process;
     int process; /* A pidfd of that one; -1: none. */
+    bool announces;
     struct authority_options authority;
 };
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
-            "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS]\n"
-            "                    [--linger SECONDS] [--inherit DESCRIPTOR] [--while PROCESS]\n"
-            "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
-            "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
-            "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
-            "[--for-server]\n"
-            "       reseat-serve [--ca FOLDER] --revoke NAME\n");
+    fprintf(stderr, "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
+                    "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS]\n"
+                    "                    [--linger SECONDS] [--inherit DESCRIPTOR] [--while "
+                    "PROCESS] [--announce]\n"
+                    "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
+                    "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
+                    "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
+                    "[--for-server]\n"
+                    "       reseat-serve [--ca FOLDER] --revoke NAME\n");
     return 2;
 }
 
@@ -94,7 +96,8 @@ enum {
     REVOKE,
     LINGER,
     INHERIT,
-    WHILE
+    WHILE,
+    ANNOUNCE
 };
 
 static const struct option rows[] = {
@@ -116,6 +119,7 @@ static const struct option rows[] = {
     {"linger", required_argument, NULL, LINGER},
     {"inherit", required_argument, NULL, INHERIT},
     {"while", required_argument, NULL, WHILE},
+    {"announce", no_argument, NULL, ANNOUNCE},
     {NULL},
 };
 
@@ -170,6 +174,8 @@ static bool take(struct serve *serve, int which)
         return read_number(optarg, AUTHORITY_SESSIONS_MAX, &authority->sessions);
     case DAYS:
         return read_number(optarg, AUTHORITY_DAYS_MAX, &authority->days);
+    case ANNOUNCE:
+        return serve->announces = true;
     case INIT:
         return authority->init = true;
     case FOR_SERVER:
@@ -193,7 +199,7 @@ static bool read_arguments(int argc, char **argv, struct serve *serve)
                         authority->sessions || authority->days || authority->out;
     if (authority_is_asked(authority)) {
         authority->memory = serve->memory;
-        return optind == argc && !serve->count && !serve->limits.device_count;
+        return optind == argc && !serve->count && !serve->limits.device_count && !serve->announces;
     }
     if (serve->memory && size_parse(serve->memory, &serve->limits.memory, reason, sizeof(reason))) {
         fprintf(stderr, "reseat-serve: --memory %s: %s\n", serve->memory, reason);
@@ -429,6 +435,9 @@ int main(int argc, char **argv)
     }
     serve.polls[serve.count] = (struct pollfd){.fd = signals, .events = POLLIN};
     if (error == 0) {
+        for (size_t i = 0; serve.announces && i < serve.count; i++)
+            if (serve.kinds[i]->anyone)
+                announce(serve.where[i], &serve.before);
         printf("reseat-serve: ready\n");
         fflush(stdout);
         serve_clients(&serve);

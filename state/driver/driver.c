@@ -17,6 +17,7 @@
 #include "state/driver/icd.h"
 #include "state/driver/isolated.h"
 #include "state/driver/rebind.h"
+#include "state/driver/served.h"
 
 #define PLATFORMS_MAX 64  /* Of one driver. */
 #define DEVICES_MAX   256 /* Of one platform. */
@@ -28,9 +29,11 @@
 
 static_assert(ICD_NAME_SIZE == sizeof(((struct device_key *)0)->icd), "names are never cut");
 
-/* One driver library. Never removed or closed: drivers do not survive dlclose. */
+/* One driver library, or a session with a device server. Never removed or closed: drivers do not
+   survive dlclose. */
 struct driver {
     struct driver *next;     /* Guarded by drivers_lock. */
+    bool over;               /* Guarded by drivers_lock: another session follows. */
     char icd[ICD_NAME_SIZE]; /* Constant. */
     /*
      * Held while the driver starts up, so that a second caller waits for it. It orders nothing but
@@ -330,8 +333,10 @@ static int driver_start(struct driver *driver)
 {
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_uint count = 0;
-    int err = isolated_is_on() ? isolated_open(driver->icd, PLATFORMS_MAX, platforms, &count)
-                               : library_platforms(driver->icd, platforms, &count);
+    int err = served_is_address(driver->icd)
+                  ? served_open(driver->icd, PLATFORMS_MAX, platforms, &count)
+              : isolated_is_on() ? isolated_open(driver->icd, PLATFORMS_MAX, platforms, &count)
+                                 : library_platforms(driver->icd, platforms, &count);
 
     if (err)
         return err;
@@ -351,7 +356,7 @@ static int driver_find(const char *icd, struct driver **ret_driver)
 
     pthread_mutex_lock(&drivers_lock);
     for (driver = drivers; driver; driver = driver->next)
-        if (!strcmp(driver->icd, icd))
+        if (!driver->over && !strcmp(driver->icd, icd))
             break;
     if (!driver) {
         fresh->next = drivers;
@@ -368,22 +373,38 @@ static int driver_find(const char *icd, struct driver **ret_driver)
     return 0;
 }
 
+/* The session that its devices are of has ended: they are lost for good, and the server, which may
+   be back, has others. The caller holds driver->opening. */
+static bool driver_is_over(const struct driver *driver)
+{
+    return served_is_address(driver->icd) && served_ended(driver->devices[0]->platform);
+}
+
 /* A driver that had no device is asked again the next time: one may have been plugged in. */
 static int driver_open(const char *icd, struct driver **ret_driver)
 {
-    struct driver *driver;
-    int err = driver_find(icd, &driver);
-
-    if (err)
-        return err;
+    struct driver *driver = NULL;
+    bool over = true;
+    int err = 0;
     int before = cancel_hold();
-    pthread_mutex_lock(&driver->opening);
-    err = driver->devices ? 0 : driver_start(driver);
-    pthread_mutex_unlock(&driver->opening);
+
+    for (int tries = 0; !err && over && tries < 2; tries++) {
+        err = driver_find(icd, &driver);
+        if (err)
+            break;
+        pthread_mutex_lock(&driver->opening);
+        err = driver->devices ? 0 : driver_start(driver);
+        over = !err && driver_is_over(driver);
+        pthread_mutex_unlock(&driver->opening);
+        pthread_mutex_lock(&drivers_lock);
+        driver->over = over;
+        pthread_mutex_unlock(&drivers_lock);
+    }
     cancel_allow(before);
-    if (!err)
-        *ret_driver = driver;
-    return err;
+    if (err || over)
+        return err ? err : -ENOENT;
+    *ret_driver = driver;
+    return 0;
 }
 
 bool device_key_equal(const struct device_key *a, const struct device_key *b)
@@ -424,6 +445,9 @@ static bool may_open(const char *icd)
     struct icd_list CLEANUP(icd_list_finish) now = {0};
     bool may;
 
+    /* What is loaded for a server is ours, and believes no server by its address. */
+    if (served_is_address(icd))
+        return true;
     pthread_once(&configured_once, read_configured);
     may = list_has(&configured, icd) || (!icd_list_read(&now) && list_has(&now, icd));
     if (!may)

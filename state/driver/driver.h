@@ -25,7 +25,9 @@
  * processes and reboots: nothing in it is an index into a list that other hardware shifts.
  */
 struct device_key {
-    char icd[256];      /**< The driver library, as its .icd file or OCL_ICD_FILENAMES names it. */
+    /** The driver library, as its .icd file or OCL_ICD_FILENAMES names it; or the address of the
+     *  server that has the device (state/driver/served.h). */
+    char icd[256];
     char platform[128]; /**< CL_PLATFORM_NAME. */
     char device[128];   /**< CL_DEVICE_NAME. */
     uint32_t ordinal;   /**< Among the devices of this platform with this name. */
@@ -81,7 +83,8 @@ bool device_key_equal(const struct device_key *a, const struct device_key *b);
  * Open the driver that @key names and find the device.
  *
  * Only that one driver library is opened: others stay out of the process. Opening one again is
- * free. Thread-safe. Blocks on the driver's own start-up.
+ * free; of a server whose session has ended it is another session, with other devices. Thread-safe.
+ * Blocks on the driver's own start-up.
  *
  * @ret_device  Borrowed, valid until the process ends.
  * Returns 0, -ENOENT (no such driver or device, or driver_list() would not open it either; the

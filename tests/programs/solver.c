@@ -4,14 +4,15 @@
  * state that has to survive.
  *
  *   solver [--mib N] [--active SLABS] [--steps N] [--every N] [--sums 1] [--end FILE] [--tiles N]
- *          [--seed N]
+ *          [--seed N] [--pulse 1]
  *
  * It says where it is after every so many steps; with --sums 1 also a checksum of all cells there.
  * When it has said so and the number in FILE was reached, it takes no more steps: so a run that was
  * ended early can be compared with another.
  * Every cell is checked when the state is small. With --tiles N, for large state,
  * N tiles of each slab are checked, each computed on the host from the initial
- * cells that it depends on.
+ * cells that it depends on; with -1 none is. With --pulse each step of each pass is a dot on the
+ * standard error.
  */
 #include "prog.h"
 
@@ -54,6 +55,7 @@ struct solver {
     bool sums;
     const char *end; /**< NULL: all steps are taken. */
     uint64_t seed;
+    bool pulse;
 };
 
 static uint32_t first_cell(uint32_t x, uint32_t y, uint32_t seed)
@@ -221,6 +223,8 @@ static uint64_t one_pass(struct solver *s, bool report)
             step_slab(s, &s->slabs[i]);
         /* A bounded queue: no more than one step ahead of the device. */
         MUST(clFinish(s->prog.queue));
+        if (s->pulse)
+            fputc('.', stderr);
         if (report && s->every && step % s->every == 0) {
             report_step(s, step);
             if (is_last(s, step))
@@ -275,6 +279,7 @@ int main(int argc, char **argv)
         .end = prog_option_text(argc, argv, "--end", NULL),
         .tiles = prog_option(argc, argv, "--tiles", 0),
         .seed = (uint64_t)prog_option(argc, argv, "--seed", 1),
+        .pulse = prog_option(argc, argv, "--pulse", 0) != 0,
     };
     long mib = prog_option(argc, argv, "--mib", 4);
 

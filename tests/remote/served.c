@@ -73,6 +73,13 @@ void served_start(struct served *served, const char *const *options)
     launch(served, options);
 }
 
+void served_again(struct served *served)
+{
+    cr_assert_eq(waitpid(served->pid, NULL, 0), served->pid);
+    close(served->log);
+    launch(served, NULL);
+}
+
 /* One that nobody had a moment ago. */
 static unsigned free_port(void)
 {

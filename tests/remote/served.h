@@ -20,6 +20,8 @@ void served_start(struct served *served, const char *const *options);
 void served_start_tcp(struct served *served, const char *const *options);
 /** Another one, of the authority of @first. */
 void served_join_tcp(struct served *served, const struct served *first);
+/** Start it at the same place once more; it was killed. */
+void served_again(struct served *served);
 /** Run what the server's program does for its authority; options end with NULL. */
 void served_authority(const struct served *served, const char *const *options);
 /** Issue credentials, which @ret_path, of PATH_MAX, is the file of. */

@@ -10,14 +10,33 @@
 #include "agent/config/environment.h"
 #include "agent/config/process.h"
 #include "agent/daemon/programs/registry.h"
+#include "agent/daemon/servers/servers.h"
 #include "state/base/cleanup.h"
+#include "state/driver/served.h"
 
-static void load_last(struct devices *devices)
+/** Those of servers are known from what their watchers left. */
+static void drop_served(struct inventory *inventory)
 {
+    size_t kept = 0;
+
+    for (size_t i = 0; i < inventory->count; i++)
+        if (served_is_address(inventory->entries[i].key.icd))
+            devinfo_finish(&inventory->entries[i].info);
+        else
+            inventory->entries[kept++] = inventory->entries[i];
+    inventory->count = kept;
+}
+
+static void load_last(struct agent *agent)
+{
+    struct devices *devices = &agent->devices;
     bool grew;
 
-    if (!inventory_read(devices->inventory_path, &devices->inventory) &&
-        device_names_assign(&devices->names, &devices->inventory, &grew))
+    if (inventory_read(devices->inventory_path, &devices->inventory))
+        return;
+    drop_served(&devices->inventory);
+    if (device_names_assign(&devices->names, &devices->inventory, &grew) ||
+        servers_append(agent, &devices->inventory, &grew))
         inventory_finish(&devices->inventory);
 }
 
@@ -35,7 +54,7 @@ int devices_init(struct agent *agent, uint64_t timeout_ms)
         (error = uv_timer_init(&agent->loop, &devices->timeout)))
         return error;
     devices->timeout_ms = timeout_ms;
-    load_last(devices);
+    load_last(agent);
     return 0;
 }
 
@@ -150,30 +169,84 @@ static int keep_others(struct agent *agent, struct inventory *fresh)
     devices->inventory.count = kept;
     for (size_t i = 0; i < listed; i++) {
         struct inventory_entry *entry = &fresh->entries[i];
+        if (served_is_address(entry->key.icd))
+            continue; /* Any environment shows it. */
         memmove(entry->seen + 1, entry->seen, sizeof(entry->seen) - sizeof(entry->seen[0]));
         entry->seen[0] = digest;
     }
     return 0;
 }
 
+static void save_names(const struct devices *devices)
+{
+    int error = device_names_save(devices->names_path, &devices->names);
+
+    if (error)
+        agent_log("%s: cannot keep the names of devices (%s); they may change at the next start",
+                  devices->names_path, strerror(-error));
+}
+
+/** What the last listing showed, and what servers show now. */
+static int write_shown(const struct agent *agent, struct devices *devices)
+{
+    const struct inventory *all = &devices->inventory;
+    struct inventory shown = {.entries = calloc(all->count + 1, sizeof(*shown.entries))};
+
+    if (!shown.entries)
+        return -ENOMEM;
+    for (size_t i = 0; i < all->count; i++)
+        if (devices_shown(agent, NULL, &all->entries[i]))
+            shown.entries[shown.count++] = all->entries[i]; /* Borrowed. */
+    int error = write_own(devices, &shown);
+    free(shown.entries);
+    return error;
+}
+
+void devices_recompose(struct agent *agent)
+{
+    struct devices *devices = &agent->devices;
+    bool grew;
+
+    drop_served(&devices->inventory);
+    int error = servers_append(agent, &devices->inventory, &grew);
+    if (!error && devices->own_path[0])
+        error = write_shown(agent, devices);
+    if (!error)
+        error = inventory_write(devices->inventory_path, &devices->inventory);
+    if (error)
+        agent_log("devices of servers: %s; programs that start now may not know all of them",
+                  strerror(-error));
+    if (grew)
+        save_names(devices);
+    agent->events->devices_changed(agent);
+}
+
+void devices_forget(struct agent *agent, const char *server)
+{
+    if (device_names_forget(&agent->devices.names, server))
+        save_names(&agent->devices);
+    devices_recompose(agent);
+}
+
 static int take_fresh(struct agent *agent)
 {
     struct devices *devices = &agent->devices;
     struct inventory fresh = {0};
-    bool grew = false;
+    bool grew = false, more = false;
     int error = inventory_read(devices->fresh_path, &fresh);
 
     unlink(devices->fresh_path);
+    if (!error)
+        drop_served(&fresh);
     if (error || (error = device_names_assign(&devices->names, &fresh, &grew)) ||
-        (error = write_own(devices, &fresh)) || (error = keep_others(agent, &fresh)) ||
+        (error = servers_append(agent, &fresh, &more)) || (error = write_own(devices, &fresh)) ||
+        (error = keep_others(agent, &fresh)) ||
         (error = inventory_write(devices->inventory_path, &fresh))) {
         inventory_finish(&fresh);
         return error;
     }
-    if (grew && (error = device_names_save(devices->names_path, &devices->names))) {
-        agent_log("%s: cannot keep the names of devices (%s); they may change at the next start",
-                  devices->names_path, strerror(-error));
-    }
+    if (grew || more)
+        save_names(devices);
     inventory_finish(&devices->inventory);
     devices->inventory = fresh;
     return 0;
@@ -375,6 +448,8 @@ static uint32_t guess_speed(const struct inventory_entry *entry, enum place_kind
     units = units < 1u << 20 ? units : 1u << 20;
     clock = clock && clock < 1u << 20 ? clock : 1000;
     uint64_t speed = units * clock / 60 / share;
+    /* The way to a server costs something: of two that are alike the one here goes first. */
+    speed -= served_is_address(entry->key.icd) ? speed / 8 : 0;
     return (uint32_t)(speed < 1 ? 1 : speed < 1000000 ? speed : 1000000);
 }
 

@@ -19,6 +19,12 @@ void devices_refresh(struct agent *agent, const char *environment);
 /** The same where a list was made before, in the environment of that; else nothing. */
 void devices_renew(struct agent *agent);
 
+/** What servers show is another: only their part of the list is made anew, and
+ * events.devices_changed follows. Blocks on files. */
+void devices_recompose(struct agent *agent);
+/** The same, and names of that server's devices may be given to others. */
+void devices_forget(struct agent *agent, const char *server);
+
 /** True when the list was made, in that environment, less than @age_ms ago. */
 bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms);
 

@@ -18,6 +18,8 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     const struct ledger *ledger = &agent->ledger;
     uint32_t i = 0;
 
+    if (servers_refuse(agent, name, ret_reason, size))
+        return true;
     while (i < ledger->count && strcmp(ledger->devices[i].name, name))
         i++;
     const struct ledger_device *device = i < ledger->count ? &ledger->devices[i] : NULL;

@@ -60,7 +60,7 @@ void followers_step(struct agent *agent, const struct request *request, const ch
 }
 
 /** Why it is not asked, or is off other devices, where that is known, else of its last step. */
-static const char *stay_reason(const struct agent *agent, const struct program *program)
+const char *drain_stay_reason(const struct agent *agent, const struct program *program)
 {
     const struct governed *governed = &program->governed;
     const char *reason = governed->why[0] ? governed->why : "no other device has room for it";
@@ -93,7 +93,7 @@ static unsigned put_left(const struct agent *agent, uint32_t device, struct fram
             continue;
         frame_map(frame, NULL);
         report_put_program(frame, program);
-        frame_string(frame, "reason", pinned[0] ? pinned : stay_reason(agent, program));
+        frame_string(frame, "reason", pinned[0] ? pinned : drain_stay_reason(agent, program));
         frame_end(frame);
         count++;
     }

@@ -73,6 +73,7 @@ void govern_reloaded(struct agent *agent)
     for (struct program *program = agent->programs; program; program = program->next)
         program_configure(agent, program);
     capacity_update(agent);
+    servers_configure(agent);
     devices_renew(agent);
 }
 
@@ -179,6 +180,7 @@ void govern_tick(struct agent *agent)
     }
     grants_tick(agent);
     drain_tick(agent);
+    serving_tick(agent);
     resume_tick(agent);
     spreading_tick(agent); /* who is not to use a device any more is not made ready for it again */
     prewarm_tick(agent);

@@ -4,6 +4,7 @@
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/devices/ledger.h"
+#include "agent/daemon/servers/servers.h"
 #include "policy/decide.h"
 
 /*
@@ -277,6 +278,8 @@ void drain_handle(struct peer *client, struct message *message);
 void drain_tick(struct agent *agent);
 /** Tell a program of what was announced before it could be told. */
 void drain_notify(const struct agent *agent, const struct program *program);
+/** Why @program is not moved off where it is, where that is known. */
+const char *drain_stay_reason(const struct agent *agent, const struct program *program);
 /** True where @program said, since the drain was announced, that now is a good time to leave. */
 bool drain_leaves(const struct agent *agent, const struct program *program, uint32_t device);
 /**
@@ -349,6 +352,21 @@ bool prewarm_do(struct agent *agent, struct program *program, const struct polic
 uint32_t prewarm_device(const struct agent *agent, const struct program *program);
 /** A request that prewarms ended so. */
 void prewarm_settle(struct agent *agent, const struct request *request, const char *result);
+
+/* Device servers, as programs and operators see them come and go. */
+
+/** events.server_changed: programs that are on its devices are told, and the log is. */
+void serving_changed(struct agent *agent, struct server *server);
+/** @program ended: where it was on a server's device, that server is looked at. */
+void serving_ended(struct agent *agent, const struct program *program);
+/** events.server_leaves: its devices drain, and when nobody is there any more it is removed; or
+ * not.
+ */
+void serving_leaves(struct agent *agent, struct server *server, bool leaves);
+/** Remove those that are to go and that nobody is on. */
+void serving_tick(struct agent *agent);
+/** MSG_SERVER of a client. */
+void server_handle(struct peer *client, struct message *message);
 
 /* Programs whose long launches are done on other devices too. */
 

@@ -50,11 +50,15 @@ void capacity_update(struct agent *agent)
 
     for (size_t i = 0; i < inventory->count; i++) {
         uint32_t index;
+        if (inventory->entries[i].lost)
+            continue;
         if (!ledger_device(ledger, inventory->entries[i].name, &index))
             list_device(agent, &inventory->entries[i], &ledger->devices[index]);
     }
-    for (uint32_t i = 0; i < ledger->count; i++)
-        ledger->devices[i].listed = devices_entry(agent, i) != NULL;
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        ledger->devices[i].listed = entry && !entry->lost;
+    }
     agent->changed = true;
 }
 

@@ -40,7 +40,7 @@ static void put_devices(struct agent *agent, struct world *world)
                                          .speed = 1,
                                          .price = 1000,
                                          .closed = true,
-                                         .gone = !entry,
+                                         .gone = !entry || entry->lost,
                                          .first = POLICY_NONE};
         if (entry) {
             struct plan_offer offer;
@@ -55,7 +55,7 @@ static void put_devices(struct agent *agent, struct world *world)
         device->reserved = own->reserved;
         device->step = ledger_step(own);
         device->drains = own->drains;
-        device->closed = device->closed || own->drains || own->drains_ms;
+        device->closed = device->closed || device->gone || own->drains || own->drains_ms;
     }
 }
 

@@ -210,11 +210,27 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     frame_u64(frame, "used_bytes", used);
 }
 
+/** Where it is, and how the way there is: of this machine's own devices there is nothing to say. */
+static void describe_place(const struct agent *agent, const struct inventory_entry *entry,
+                           struct frame *frame)
+{
+    const struct server *server = servers_of(agent, entry);
+
+    frame_string(frame, "host", server ? server->name : "");
+    frame_string(frame, "address", server ? server->address : "");
+    frame_string(frame, "state", server ? server_device_state(server, entry) : "up");
+    frame_string(frame, "problem", server ? server->problem : "");
+    frame_u64(frame, "round_trip_ns", server ? server->round_trip_ns : 0);
+    frame_u64(frame, "read_bytes_s", server ? server->read : 0);
+    frame_u64(frame, "write_bytes_s", server ? server->write : 0);
+}
+
 void describe_devices(struct agent *agent, const struct peer *peer, struct frame *frame)
 {
     const struct inventory *inventory = &agent->devices.inventory;
 
     programs_sweep(agent);
+    servers_ask(agent);
     frame_string(frame, "problem", agent->devices.problem);
     frame_string(frame, "inventory", agent->devices.own_path);
     frame_array(frame, "devices");
@@ -234,6 +250,7 @@ void describe_devices(struct agent *agent, const struct peer *peer, struct frame
         frame_string(frame, "uuid", entry->key.uuid);
         frame_string(frame, "pci", entry->key.pci);
         frame_string(frame, "icd", entry->key.icd);
+        describe_place(agent, entry, frame);
         uint32_t index = devices_index(agent, entry);
         if (index != LEDGER_NONE)
             describe_account(agent, &agent->ledger.devices[index], frame);

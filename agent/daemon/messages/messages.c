@@ -33,6 +33,7 @@ const struct message_handler message_handlers[] = {
      .deed = "drain devices and rebalance programs"},
     {MSG_BALANCE, PEER_CLIENT, rebalance_handle, .allowed = access_may_manage,
      .deed = "drain devices and rebalance programs"},
+    {MSG_SERVER, PEER_CLIENT, server_handle},
     {MSG_EXPLAIN, PEER_CLIENT, explain_handle},
     {MSG_USE, PEER_CLIENT, use_handle, .device = "what", .or_program = true},
     {MSG_AGENT, PEER_CLIENT, agent_handle},

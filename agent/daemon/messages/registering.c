@@ -7,6 +7,7 @@
 
 #include "agent/daemon/govern/govern.h"
 #include "state/base/cleanup.h"
+#include "state/driver/served.h"
 
 /* What is asked of the list of devices: the list itself, and where a new program starts. */
 
@@ -47,6 +48,26 @@ static bool read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD
     return true;
 }
 
+/** Nobody starts on a device of a server who did not ask for that, where one of this machine is of
+ *  the same kind, or a GPU. */
+static void keep_near(const struct inventory *inventory, struct device_fill *fills)
+{
+    bool near = false, near_gpu = false;
+
+    for (size_t i = 0; i < inventory->count; i++) {
+        const struct inventory_entry *entry = &inventory->entries[i];
+        bool own = !fills[i].closed && !served_is_address(entry->key.icd);
+        near = near || own;
+        near_gpu = near_gpu || (own && strcmp(device_kind(&entry->info), "gpu") == 0);
+    }
+    for (size_t i = 0; i < inventory->count; i++) {
+        const struct inventory_entry *entry = &inventory->entries[i];
+        bool gpu = strcmp(device_kind(&entry->info), "gpu") == 0;
+        if (served_is_address(entry->key.icd) && (near_gpu || (near && !gpu)))
+            fills[i].closed = true;
+    }
+}
+
 /** As device_place(), but by what is in use, and -EBUSY where one that is named drains. Where all
  *  drain it is as if none did. */
 static int choose_devices(struct agent *agent, const struct device_wish *wish,
@@ -65,12 +86,16 @@ static int choose_devices(struct agent *agent, const struct device_wish *wish,
             if (strcmp(device->name, inventory->entries[i].name) == 0) {
                 fills[i].memory = ledger_capacity(device);
                 fills[i].used = device->reserved;
-                fills[i].closed = said.closed || device->drains || device->drains_ms;
+                fills[i].closed = said.closed || device->drains || device->drains_ms ||
+                                  inventory->entries[i].lost;
             }
         }
         fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]);
-        open += !fills[i].closed;
     }
+    if (fills)
+        keep_near(inventory, fills);
+    for (size_t i = 0; fills && i < inventory->count; i++)
+        open += !fills[i].closed;
     int result =
         device_place_by(inventory, wish, open ? fills : NULL, ret_entries, ret_error, error_size);
     for (size_t i = 0; !result && i < wish->named; i++)

@@ -311,7 +311,8 @@ Test(users, the_list_of_devices_names_each_users_own_programs)
 Test(users, a_hosts_agent_and_its_devices_are_roots_to_govern)
 {
     NEEDS_ROOT();
-    static const char *const requests[] = {MSG_STOP, MSG_RELOAD, MSG_LIMIT, MSG_DRAIN, MSG_BALANCE};
+    static const char *const requests[] = {MSG_STOP,  MSG_RELOAD,  MSG_LIMIT,
+                                           MSG_DRAIN, MSG_BALANCE, MSG_SERVER};
     char text[PROTOCOL_TEXT_MAX];
     start_host_agent();
     cr_assert_eq(RESEAT("devices")->status, 0);

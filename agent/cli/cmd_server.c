@@ -1,0 +1,275 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/cli/client.h"
+#include "agent/cli/verb.h"
+#include "state/base/clock.h"
+
+/* reseat server: which device servers the agent uses. It finds out how they are by itself; what
+   waits for that here asks it again and again. */
+
+#define ANSWER_MS 10000
+#define ASK_NS    (200 * NS_PER_MS)
+#define TRIED_NS  (10 * NS_PER_S) /* A server is looked at for 7 seconds at most. */
+
+struct server {
+    uint64_t timeout_ms;
+    bool now;
+};
+
+static void prepare(void *value)
+{
+    *(struct server *)value = (struct server){.timeout_ms = 60000};
+}
+
+/** Returns 0 with all servers, or an exit status. */
+static int ask_servers(const struct output *output, const char *deed, const char *name,
+                       const char *address, bool now, json_t **ret_answer)
+{
+    const struct question question = {MSG_SERVER, "look after servers", true, ANSWER_MS};
+    struct frame frame;
+
+    frame_init(&frame, MSG_SERVER);
+    frame_string(&frame, "deed", deed);
+    frame_string(&frame, "name", name);
+    frame_string(&frame, "address", address);
+    frame_bool(&frame, "now", now);
+    return ask(output, &question, &frame, ret_answer);
+}
+
+/** Borrowed of @answer; NULL: there is none of that name, or at that address. */
+static json_t *find(const json_t *answer, const char *key, const char *text)
+{
+    json_t *server;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "servers"), i,
+                       server) if (strcmp(member_text(server, key), text) == 0) return server;
+    return NULL;
+}
+
+static void add_names(const json_t *list, struct words *words)
+{
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(list, i, name)
+        words_add(words, "%s%s", i ? ", " : "", json_string_value(name));
+}
+
+static int print_one(const struct output *output, json_t *server)
+{
+    json_t *object = output_object(output, STATUS_DONE);
+
+    json_object_set(object, "server", server ? server : json_null());
+    return output_print(object, STATUS_DONE);
+}
+
+/* ---- add ---- */
+
+static int say_added(const struct output *output, json_t *server)
+{
+    struct words devices = {0};
+    const char *problem = member_text(server, "problem");
+
+    if (output->json)
+        return print_one(output, server);
+    add_names(json_object_get(server, "devices"), &devices);
+    if (strcmp(member_text(server, "state"), "up") == 0)
+        printf("%s is there: %s\n", member_text(server, "name"), devices.text);
+    else
+        printf("%s is added\n", member_text(server, "name"));
+    if (problem[0])
+        output_note(output, "%s cannot be used now: %s", member_text(server, "name"), problem);
+    else if (!member_bool(server, "tried"))
+        output_note(output, "it has not answered yet; see reseat server list");
+    return output_done();
+}
+
+static int run_add(struct call *call)
+{
+    const char *name = call->count > 1 ? call->words[1] : "";
+    uint64_t deadline = clock_now_ns() + TRIED_NS;
+    char own[PROTOCOL_WORD_MAX];
+    json_t *answer = NULL;
+    int status = ask_servers(&call->output, "add", name, call->words[0], false, &answer);
+
+    if (status)
+        return status;
+    /* The last one, where the address gave it its name. */
+    const json_t *servers = json_object_get(answer, "servers");
+    json_t *server = name[0] ? find(answer, "name", name)
+                             : json_array_get(servers, json_array_size(servers) - 1);
+    snprintf(own, sizeof(own), "%s", member_text(server, "name"));
+    while (server && !member_bool(server, "tried") && clock_now_ns() < deadline) {
+        json_decref(answer);
+        clock_sleep(ASK_NS);
+        status = ask_servers(&call->output, "list", "", "", false, &answer);
+        if (status)
+            return status;
+        server = find(answer, "name", own);
+    }
+    status = server ? say_added(&call->output, server)
+                    : output_fail(&call->output, ERR_GONE, "%s was removed meanwhile", own);
+    json_decref(answer);
+    return status;
+}
+
+const struct verb verb_server_add = {
+    .name = "server add",
+    .arguments = "ADDRESS [NAME]",
+    .summary = "Use the devices of a device server, now and from now on.",
+    .text =
+        "ADDRESS is tcp:HOST:PORT, vsock:CID:PORT or unix:PATH, and NAME what its devices are "
+        "called by: NAME/gpu0. Programs that run can be moved there as soon as they are listed. "
+        "A server that cannot be reached, or does not admit us, is added all the same: it is "
+        "tried again for as long as it is there, and reseat server list says what it lacks. "
+        "ADDRESS may also be mdns:, for all servers that are announced in the local network and "
+        "for whose host there are credentials. "
+        "What it takes to be admitted is in reseat-serve(8).",
+    .run = run_add,
+};
+
+/* ---- remove ---- */
+
+static const struct verb_option remove_options[] = {
+    {"now", NULL,
+     "Do not move programs away. Those on its devices go on there for as long as they can, and "
+     "reseat does not know the devices any more.",
+     OPTION_VALUE(struct server, now)},
+    {"timeout", "SECONDS",
+     "How long to wait until programs have left. Default: 60. The server leaves afterwards, too, "
+     "when the last one has.",
+     OPTION_VALUE(struct server, timeout_ms), .number = "a number of seconds, 0 to 86400",
+     .places = 3, .most = 86400000},
+    {NULL}};
+
+static int say_stays(const struct output *output, const json_t *server)
+{
+    struct words who = {0};
+    char name[OUTPUT_PROGRAM_MAX];
+    const json_t *program;
+    size_t i;
+
+    json_array_foreach(json_object_get(server, "apps"), i, program)
+        words_add(&who, "%s%s stays: %s", i ? "; " : "", output_program(program, name),
+                  member_text(program, "reason"));
+    if (!who.used)
+        words_add(&who, "what was made ready on its devices is not given up yet");
+    return output_fail(
+        output, ERR_REFUSED,
+        "%s is not removed yet: %s; it takes no programs, and goes when these have "
+        "left. reseat server remove %s --now leaves them there, reseat server add %s "
+        "%s takes it back",
+        member_text(server, "name"), who.text, member_text(server, "name"),
+        member_text(server, "address"), member_text(server, "name"));
+}
+
+static int run_remove(struct call *call)
+{
+    const struct server *wanted = call->options;
+    const char *name = call->words[0];
+    uint64_t deadline = clock_now_ns() + wanted->timeout_ms * NS_PER_MS;
+    json_t *answer = NULL;
+    int status = ask_servers(&call->output, "remove", name, "", wanted->now, &answer);
+
+    while (!status && find(answer, "name", name) && clock_now_ns() < deadline) {
+        json_decref(answer);
+        clock_sleep(ASK_NS);
+        status = ask_servers(&call->output, "list", "", "", false, &answer);
+    }
+    if (status)
+        return status;
+    const json_t *server = find(answer, "name", name);
+    if (server) {
+        status = say_stays(&call->output, server);
+    } else if (call->output.json) {
+        status = print_one(&call->output, NULL);
+    } else {
+        printf("%s is removed\n", name);
+        status = output_done();
+    }
+    json_decref(answer);
+    return status;
+}
+
+const struct verb verb_server_remove = {
+    .name = "server remove",
+    .arguments = "SERVER",
+    .summary = "Move programs off a server's devices, then do not use it any more.",
+    .text =
+        "Programs go to where the policy finds room; what fits nowhere is suspended. Exit status "
+        "4: some could not leave in time; the server takes no programs any more, and goes when "
+        "they have left. One that the configuration names is taken out there instead; it is "
+        "drained in the same way.",
+    .options = remove_options,
+    .size = sizeof(struct server),
+    .prepare = prepare,
+    .run = run_remove,
+};
+
+/* ---- list ---- */
+
+static int print_list(const json_t *servers)
+{
+    enum { LINK = 3, DEVICES, BY, PROBLEM };
+    static const struct table_column columns[] = {
+        {"NAME", "name"}, {"ADDRESS", "address"}, {"STATE", "state"}, {"LINK"}, {"DEVICES"}, {"BY"},
+        {"PROBLEM"},
+    };
+    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    json_t *server;
+    size_t i, j;
+
+    json_array_foreach(servers, i, server)
+    {
+        struct words devices = {0}, by = {0}, problem = {0};
+        const json_t *program;
+        char link[64];
+        table_add(table, server);
+        output_link(server, link, sizeof(link));
+        table_put(table, LINK, link);
+        add_names(json_object_get(server, "devices"), &devices);
+        table_put(table, DEVICES, devices.text);
+        json_array_foreach(json_object_get(server, "apps"), j, program)
+            words_add(&by, "%s%s(%llu)", j ? " " : "", member_text(program, "name"),
+                      member_number(program, "pid"));
+        table_put(table, BY, by.text);
+        const char *with = member_text(server, "lost_with");
+        if (strcmp(member_text(server, "state"), "lost") != 0)
+            with = "";
+        words_add(&problem, "%s%s%s", member_text(server, "problem"),
+                  with[0] ? "; lost with: " : "", with);
+        table_put(table, PROBLEM, problem.text);
+    }
+    return table_print(table);
+}
+
+static int run_list(struct call *call)
+{
+    json_t *answer = NULL;
+    int status = ask_servers(&call->output, "list", "", "", false, &answer);
+
+    if (status)
+        return status;
+    if (call->output.json) {
+        json_t *object = output_object(&call->output, STATUS_DONE);
+        output_add_members(object, answer, "servers[]");
+        status = output_print(object, STATUS_DONE);
+    } else if (!json_array_size(json_object_get(answer, "servers"))) {
+        puts("no servers; reseat server add ADDRESS names one");
+        status = output_done();
+    } else {
+        status = print_list(json_object_get(answer, "servers"));
+    }
+    json_decref(answer);
+    return status;
+}
+
+const struct verb verb_server_list = {
+    .name = "server list",
+    .summary = "List the device servers, how they are, who is there, and what keeps one from use.",
+    .text = "STATE is up, lost (it was up, and comes back by itself when it can be reached), down, "
+            "connecting, or leaving. LINK is the round trip and the bandwidth that were measured.",
+    .run = run_list,
+};

@@ -1,0 +1,510 @@
+#include "agent/daemon/servers/servers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/daemon/devices/device_list.h"
+
+/* Longer than a watcher says nothing in the worst case: a look, a listing, and its longest wait. */
+#define SILENCE_MS     150000
+#define RESTART_MS     1000
+#define RESTART_MS_MAX 60000
+#define ASK_MS         10000 /* Between listings that somebody asks for. */
+#define DEVICES_MAX    128   /* Of one server; what else it has is left out. */
+
+static const char *const state_names[] = {
+    [SERVER_CONNECTING] = "connecting",
+    [SERVER_UP] = "up",
+    [SERVER_LOST] = "lost",
+    [SERVER_DOWN] = "down",
+    [SERVER_FOUND] = "found",
+};
+
+const char *server_state_name(const struct server *server)
+{
+    return server->leaves ? "leaving" : state_names[server->state];
+}
+
+const char *server_device_state(const struct server *server, const struct inventory_entry *entry)
+{
+    return entry->lost ? state_names[server->state] : server->leaves ? "leaving" : "up";
+}
+
+struct server *servers_find(const struct agent *agent, const char *name)
+{
+    struct server *server = agent->servers;
+
+    while (server && strcmp(server->name, name))
+        server = server->next;
+    return server;
+}
+
+struct server *servers_of(const struct agent *agent, const struct inventory_entry *entry)
+{
+    const char *slash = strchr(entry->name, '/');
+    char name[SERVER_NAME_MAX];
+
+    if (!slash || slash - entry->name >= SERVER_NAME_MAX)
+        return NULL;
+    snprintf(name, sizeof(name), "%.*s", (int)(slash - entry->name), entry->name);
+    return servers_find(agent, name);
+}
+
+bool servers_refuse(const struct agent *agent, const char *name, char *ret_reason, size_t size)
+{
+    const struct inventory *inventory = &agent->devices.inventory;
+
+    for (size_t i = 0; i < inventory->count; i++) {
+        const struct inventory_entry *entry = &inventory->entries[i];
+        const struct server *server =
+            entry->lost && strcmp(entry->name, name) == 0 ? servers_of(agent, entry) : NULL;
+        if (!server)
+            continue;
+        snprintf(ret_reason, size,
+                 "%s is %s: its server (%s) cannot be reached now%s%s; it comes back by itself, or "
+                 "choose another device",
+                 name, server_device_state(server, entry), server->address,
+                 server->problem[0] ? ": " : "", server->problem);
+        return true;
+    }
+    return false;
+}
+
+/* ---- what is kept ---- */
+
+static int save(const struct agent *agent)
+{
+    struct server_line lines[SERVERS_MAX];
+    size_t count = 0;
+
+    for (const struct server *server = agent->servers; server; server = server->next) {
+        if (server->configured || server->found || count == SERVERS_MAX)
+            continue;
+        struct server_line *line = &lines[count++];
+        *line = (struct server_line){.leaves = server->leaves};
+        strcpy(line->name, server->name);
+        strcpy(line->address, server->address);
+    }
+    return servers_write(agent->servers_path, lines, count);
+}
+
+int server_set_leaves(struct server *server, bool leaves)
+{
+    if (server->leaves == leaves)
+        return 0;
+    server->leaves = leaves;
+    return save(server->agent);
+}
+
+/* ---- how they are ---- */
+
+/** It stands for all servers that are announced. */
+static bool is_announcer(const struct server *server)
+{
+    return strcmp(server->address, SERVER_ANNOUNCED) == 0;
+}
+
+/** @listed: its devices may be others. */
+static void set_state(struct server *server, enum server_state state, bool listed)
+{
+    struct agent *agent = server->agent;
+    bool same = server->state == state && server->tried;
+    bool shown = server->state == SERVER_UP, shows = state == SERVER_UP;
+
+    server->state = state;
+    server->tried = true;
+    if (listed || shown != shows)
+        devices_recompose(agent);
+    if (same)
+        return;
+    server->losses += state == SERVER_LOST;
+    agent->events->server_changed(agent, server);
+    server->since_ms = uv_now(&agent->loop);
+}
+
+static void is_there(struct server *server, const msgpack_object *map)
+{
+    server->round_trip_ns = field_u64(map, "round_trip_ns", 0);
+    server->read = field_u64(map, "read", 0);
+    server->write = field_u64(map, "write", 0);
+    server->code[0] = server->problem[0] = '\0';
+    server->wait_ms = 0;
+    set_state(server, SERVER_UP, field_bool(map, "listed", false));
+}
+
+static void is_not_there(struct server *server, const char *code, const char *problem)
+{
+    bool was = server->state == SERVER_UP || server->state == SERVER_LOST;
+
+    snprintf(server->code, sizeof(server->code), "%s", code);
+    snprintf(server->problem, sizeof(server->problem), "%s", problem);
+    set_state(server, was ? SERVER_LOST : SERVER_DOWN, false);
+}
+
+static struct server *create(struct agent *agent, const char *name, const char *address,
+                             bool configured);
+
+/* What is announced is anybody's word. It says where a server is that the user has credentials for,
+   and the server proves the rest. */
+
+#define FOUND_MAX 32
+
+static bool may_use(const struct server *server)
+{
+    char ignored[PATH_MAX];
+
+    return server_has_credentials(server->address, ignored);
+}
+
+/** Leave it alone until there are credentials; servers_tick() looks. */
+static void wait_for_credentials(struct server *server)
+{
+    char path[PATH_MAX];
+
+    server->state = SERVER_FOUND;
+    server->tried = true;
+    strcpy(server->code, "no-credentials");
+    (void)server_has_credentials(server->address, path);
+    snprintf(server->problem, sizeof(server->problem),
+             "it is announced, and used as soon as there are credentials for it: reseat serve "
+             "--issue NAME on its host makes some, which belong here as %.300s",
+             path);
+}
+
+static void take_announcement(struct agent *agent, const msgpack_object *map)
+{
+    char text[PROTOCOL_TEXT_MAX], address[SERVER_ADDRESS_MAX], name[SERVER_NAME_MAX], why[256];
+    unsigned found = 0;
+
+    if (!field_string(map, "address", text, sizeof(text)) ||
+        !server_address_read(text, address, why, sizeof(why)) || strncmp(address, "tcp:", 4) ||
+        !server_name_from(address, name) || field_bool(map, "gone", false))
+        return;
+    struct server *same = NULL;
+    for (struct server *server = agent->servers; server; server = server->next) {
+        found += server->found;
+        if (!strcmp(server->address, address))
+            return;
+        same = strcmp(server->name, name) ? same : server;
+    }
+    /* Another address of one that was found and is not there: its host may have moved. What an
+       operator named is where they said. */
+    if (same && same->found && same->state != SERVER_UP) {
+        watcher_drop(same->watcher);
+        same->watcher = NULL;
+        same->start_ms = 0;
+        strcpy(same->address, address);
+        wait_for_credentials(same);
+    } else if (!same && found < FOUND_MAX && agent->server_count < SERVERS_MAX) {
+        struct server *server = create(agent, name, address, false);
+        if (!server)
+            return;
+        unlink(server->file);
+        server->found = true;
+        wait_for_credentials(server);
+        agent_log("server %s (%s) is announced", name, address);
+    }
+}
+
+static void told(void *data, const msgpack_object *map)
+{
+    struct server *server = data;
+    char code[sizeof(server->code)], problem[sizeof(server->problem)];
+
+    server->heard_ms = uv_now(&server->agent->loop);
+    if (field_get(map, "address")) {
+        if (is_announcer(server))
+            take_announcement(server->agent, map);
+        return;
+    }
+    field_text(map, "code", code, sizeof(code));
+    field_text(map, "problem", problem, sizeof(problem));
+    if (code[0])
+        is_not_there(server, code, problem);
+    else
+        is_there(server, map);
+}
+
+static void put_off(struct server *server)
+{
+    uint64_t wait = server->wait_ms ? server->wait_ms * 2 : RESTART_MS;
+
+    server->watcher = NULL;
+    server->wait_ms = wait < RESTART_MS_MAX ? wait : RESTART_MS_MAX;
+    server->start_ms = uv_now(&server->agent->loop) + server->wait_ms;
+}
+
+static void ended(void *data)
+{
+    struct server *server = data;
+
+    put_off(server);
+    is_not_there(server, "watcher", "the process that looks after it ended; another one follows");
+}
+
+static void begin(struct server *server)
+{
+    static const struct watcher_events events = {told, ended};
+    struct agent *agent = server->agent;
+    char path[PATH_MAX], driver[PATH_MAX];
+    bool browses = is_announcer(server);
+    char *look[] = {path, server->address, server->file, driver, NULL};
+    char *browse[] = {path, "browse", NULL};
+    int error = browses ? paths_mdns(path) : paths_watch(path);
+
+    if (!browses && !error)
+        error = paths_remote(driver);
+    error = error ? error
+                  : watcher_start(&agent->loop, browses ? browse : look, &events, server,
+                                  &server->watcher);
+    server->heard_ms = uv_now(&agent->loop);
+    if (!error)
+        return;
+    put_off(server);
+    is_not_there(server, "watcher",
+                 browses
+                     ? "the process that looks for announcements (reseat-mdns) cannot be started"
+                     : "the process that looks after it (reseat-watch) cannot be started");
+    agent_log("server %s: %s: %s", server->name, server->problem, strerror(-error));
+}
+
+void servers_tick(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    for (struct server *server = agent->servers; server; server = server->next) {
+        if (server->found && server->state == SERVER_FOUND && !may_use(server))
+            continue;
+        if (server->watcher && now - server->heard_ms > SILENCE_MS && !is_announcer(server)) {
+            watcher_drop(server->watcher);
+            put_off(server);
+            is_not_there(server, "watcher", "the process that looks after it hung and was killed");
+        } else if (!server->watcher && now >= server->start_ms) {
+            begin(server);
+        }
+    }
+}
+
+void servers_ask(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    if (now - agent->servers_asked_ms < ASK_MS)
+        return;
+    agent->servers_asked_ms = now;
+    for (struct server *server = agent->servers; server; server = server->next)
+        if (server->watcher)
+            watcher_ask(server->watcher, true);
+}
+
+void servers_look(const struct server *server)
+{
+    if (server->watcher)
+        watcher_ask(server->watcher, false);
+}
+
+/* ---- which there are ---- */
+
+static struct server *create(struct agent *agent, const char *name, const char *address,
+                             bool configured)
+{
+    struct server *server = calloc(1, sizeof(*server));
+    char beside[sizeof("servers-") + SERVER_NAME_MAX];
+
+    if (!server)
+        return NULL;
+    server->agent = agent;
+    server->configured = configured;
+    snprintf(server->name, sizeof(server->name), "%s", name);
+    snprintf(server->address, sizeof(server->address), "%s", address);
+    snprintf(beside, sizeof(beside), "server-%s", name);
+    if (paths_join(agent->paths.folder, beside, server->file)) {
+        free(server);
+        return NULL;
+    }
+    server->since_ms = uv_now(&agent->loop);
+    struct server **at = &agent->servers;
+    while (*at)
+        at = &(*at)->next;
+    *at = server;
+    agent->server_count++;
+    return server;
+}
+
+int servers_add(struct agent *agent, const char *name, const char *address, bool configured,
+                struct server **ret_server)
+{
+    if (agent->server_count >= SERVERS_MAX)
+        return -E2BIG;
+    struct server *server = create(agent, name, address, configured);
+    if (!server)
+        return -ENOMEM;
+    /* What another of that name had is not this one's. */
+    unlink(server->file);
+    int error = configured ? 0 : save(agent);
+    if (error) {
+        servers_remove(server);
+        return error;
+    }
+    begin(server);
+    *ret_server = server;
+    return 0;
+}
+
+int servers_keep(struct server *server)
+{
+    server->found = false;
+    if (server->state == SERVER_FOUND) {
+        server->state = SERVER_CONNECTING;
+        server->tried = false;
+    }
+    int error = save(server->agent);
+    if (error)
+        server->found = true;
+    return error;
+}
+
+void servers_remove(struct server *server)
+{
+    struct agent *agent = server->agent;
+    struct server **at = &agent->servers;
+
+    while (*at != server)
+        at = &(*at)->next;
+    *at = server->next;
+    agent->server_count--;
+    watcher_drop(server->watcher);
+    unlink(server->file);
+    int error = server->configured || server->found ? 0 : save(agent);
+    if (error)
+        agent_log(
+            "that server %s is removed cannot be kept in %s: %s; a later agent knows it again",
+            server->name, agent->servers_path, strerror(-error));
+    devices_forget(agent, server->name);
+    free(server);
+}
+
+void servers_configure(struct agent *agent)
+{
+    const struct config *config = &agent->config;
+    const char *name, *address;
+    struct server *server, *next;
+
+    for (server = agent->servers; server; server = next) {
+        bool stays = !server->configured;
+        next = server->next;
+        for (size_t i = 0; i < config->server_count && !stays; i++) {
+            config_server(config, i, &name, &address);
+            stays = !strcmp(name, server->name) && !strcmp(address, server->address);
+        }
+        if (!stays) {
+            server->configured = false; /* From here on as one that was added. */
+            agent->events->server_leaves(agent, server, true);
+        }
+    }
+    for (size_t i = 0; i < config->server_count; i++) {
+        config_server(config, i, &name, &address);
+        server = servers_find(agent, name);
+        int error = server ? 0 : servers_add(agent, name, address, true, &server);
+        if (error)
+            agent_log("server %s of the configuration is left out: %s", name,
+                      error == -E2BIG ? "there are too many" : strerror(-error));
+        else if (!strcmp(server->address, address) && server->leaves)
+            agent->events->server_leaves(agent, server, false);
+        else if (strcmp(server->address, address))
+            agent_log(
+                "server %s of the configuration is at %s; the one at %s has that name until it "
+                "is removed (reseat server remove %s)",
+                name, address, server->address, name);
+    }
+}
+
+int servers_init(struct agent *agent)
+{
+    struct server_line lines[SERVERS_MAX];
+    char folder[PATH_MAX];
+    const char *name, *address;
+    int error;
+
+    if ((error = paths_state(folder)) ||
+        (error = paths_join(folder, "servers", agent->servers_path)))
+        return error;
+    for (size_t i = 0; i < agent->config.server_count && i < SERVERS_MAX; i++) {
+        config_server(&agent->config, i, &name, &address);
+        if (!create(agent, name, address, true))
+            return -ENOMEM;
+    }
+    size_t count = servers_read(agent->servers_path, lines);
+    for (size_t i = 0; i < count && agent->server_count < SERVERS_MAX; i++) {
+        struct server *server = servers_find(agent, lines[i].name)
+                                    ? NULL
+                                    : create(agent, lines[i].name, lines[i].address, false);
+        if (server)
+            server->leaves = lines[i].leaves;
+    }
+    return 0;
+}
+
+void servers_stop(struct agent *agent)
+{
+    for (struct server *server = agent->servers; server; server = server->next) {
+        watcher_drop(server->watcher);
+        server->watcher = NULL;
+    }
+}
+
+void servers_finish(struct agent *agent)
+{
+    struct server *next;
+
+    for (struct server *server = agent->servers; server; server = next) {
+        next = server->next;
+        free(server);
+    }
+    agent->servers = NULL;
+}
+
+/* ---- their devices ---- */
+
+static bool is_shown(const struct server *server, const struct inventory_entry *entry)
+{
+    return strcmp(entry->key.icd, server->address) == 0;
+}
+
+int servers_append(struct agent *agent, struct inventory *inventory, bool *ret_grew)
+{
+    *ret_grew = false;
+    for (struct server *server = agent->servers; server; server = server->next) {
+        struct inventory some = {0}, kept = {0};
+        bool grew = false;
+        server->devices = 0;
+        if (inventory_read(server->file, &some))
+            continue;
+        /* Its watcher wrote that, and it is to have no other server's devices, nor any number. */
+        kept.entries = some.entries;
+        for (size_t i = 0; i < some.count; i++) {
+            some.entries[i].lost = server->state != SERVER_UP;
+            if (is_shown(server, &some.entries[i]) && kept.count < DEVICES_MAX)
+                kept.entries[kept.count++] = some.entries[i];
+            else
+                devinfo_finish(&some.entries[i].info);
+        }
+        size_t count = kept.count;
+        int error = device_names_assign_served(&agent->devices.names, server->name, &kept, &grew);
+        if (!error)
+            error = inventory_append(inventory, &kept);
+        *ret_grew = *ret_grew || grew;
+        if (error) {
+            inventory_finish(&kept);
+            agent_log("the devices of server %s are left out: %s", server->name, strerror(-error));
+            if (error == -ENOMEM)
+                return error;
+            continue;
+        }
+        server->devices = count;
+    }
+    return 0;
+}

@@ -1,0 +1,137 @@
+#include "agent/daemon/servers/watcher.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct watcher {
+    uv_process_t process;
+    uv_pipe_t in, out;
+    struct frame_reader reader;
+    const struct watcher_events *events; /* NULL once it is dropped. */
+    void *data;
+    unsigned open; /* Handles. */
+    bool dropped;
+    char buffer[4096];
+};
+
+static void closed(uv_handle_t *handle)
+{
+    struct watcher *watcher = handle->data;
+
+    if (--watcher->open == 0) {
+        frame_reader_finish(&watcher->reader);
+        free(watcher);
+    }
+}
+
+static void ends(struct watcher *watcher)
+{
+    const struct watcher_events *events = watcher->events;
+    void *data = watcher->data;
+
+    if (watcher->dropped)
+        return;
+    watcher_drop(watcher);
+    events->ended(data);
+}
+
+/* Only now: libuv waits for no child whose handle is closed. */
+static void exited(uv_process_t *process, int64_t status, int number)
+{
+    struct watcher *watcher = process->data;
+
+    (void)status, (void)number;
+    ends(watcher);
+    uv_close((uv_handle_t *)process, closed);
+}
+
+static void room(uv_handle_t *handle, size_t wanted, uv_buf_t *ret_buffer)
+{
+    struct watcher *watcher = handle->data;
+
+    (void)wanted;
+    *ret_buffer = uv_buf_init(watcher->buffer, sizeof(watcher->buffer));
+}
+
+static void came(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+{
+    struct watcher *watcher = stream->data;
+    struct message message;
+    int result = count < 0 ? -EPIPE : 0;
+
+    if (count > 0)
+        result = frame_reader_feed(&watcher->reader, buffer->base, (size_t)count);
+    while (result >= 0 && count > 0 && !watcher->dropped) {
+        result = frame_reader_next(&watcher->reader, &message);
+        if (result <= 0)
+            break;
+        watcher->events->told(watcher->data, &message.root);
+        message_finish(&message);
+    }
+    if (result < 0)
+        ends(watcher);
+}
+
+int watcher_start(uv_loop_t *loop, char *const *arguments, const struct watcher_events *events,
+                  void *data, struct watcher **ret_watcher)
+{
+    struct watcher *watcher = calloc(1, sizeof(*watcher));
+    int error;
+
+    if (!watcher)
+        return -ENOMEM;
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&watcher->in},
+        {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&watcher->out},
+        {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
+    };
+    uv_process_options_t options = {
+        .exit_cb = exited,
+        .file = arguments[0],
+        .args = (char **)arguments,
+        .flags = UV_PROCESS_DETACHED,
+        .stdio = stdio,
+        .stdio_count = 3,
+    };
+    watcher->events = events;
+    watcher->data = data;
+    frame_reader_init(&watcher->reader);
+    watcher->process.data = watcher->in.data = watcher->out.data = watcher;
+    uv_pipe_init(loop, &watcher->in, 0);
+    uv_pipe_init(loop, &watcher->out, 0);
+    error = uv_spawn(loop, &watcher->process, &options);
+    watcher->open = 3;
+    if (!error)
+        error = uv_read_start((uv_stream_t *)&watcher->out, room, came);
+    if (!error) {
+        *ret_watcher = watcher;
+        return 0;
+    }
+    watcher_drop(watcher);
+    if (!uv_process_get_pid(&watcher->process))
+        uv_close((uv_handle_t *)&watcher->process, closed);
+    return error;
+}
+
+void watcher_ask(struct watcher *watcher, bool devices)
+{
+    uv_buf_t word = uv_buf_init(devices ? "D" : "L", 1);
+
+    /* One that does not read it has been asked before. */
+    (void)uv_try_write((uv_stream_t *)&watcher->in, &word, 1);
+}
+
+void watcher_drop(struct watcher *watcher)
+{
+    if (!watcher || watcher->dropped)
+        return;
+    watcher->dropped = true;
+    watcher->events = NULL;
+    /* What it started ends with it, as it does with us. */
+    if (uv_process_get_pid(&watcher->process))
+        uv_process_kill(&watcher->process, SIGKILL);
+    uv_close((uv_handle_t *)&watcher->in, closed);
+    uv_close((uv_handle_t *)&watcher->out, closed);
+}

@@ -1,0 +1,266 @@
+#include <avahi-client/client.h>
+#include <avahi-client/lookup.h>
+#include <avahi-client/publish.h>
+#include <avahi-common/alternative.h>
+#include <avahi-common/error.h>
+#include <avahi-common/malloc.h>
+#include <avahi-common/simple-watch.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "agent/wire/protocol.h"
+#include "state/base/text.h"
+
+/*
+ * reseat-mdns announce NAME PORT: announce a device server in the local network, for as long as
+ * standard input is open.
+ *
+ * reseat-mdns browse: tell of those that are announced, a frame each (MSG_SERVER) on standard
+ * output: "address", or "gone" with it. What is announced is anybody's word: who reads it decides
+ * whom to believe by other means.
+ *
+ * A program of its own, so that nothing else of reseat needs Avahi's libraries, or its daemon.
+ */
+
+#define SERVICE     "_reseat._tcp"
+#define RETRY_MS    5000
+#define HOST_MAX    256
+#define RESOLVE_MAX 64 /* At a time; announcements beyond are left out. */
+
+struct mdns {
+    AvahiSimplePoll *poll;
+    AvahiClient *client;
+    AvahiEntryGroup *group;
+    AvahiServiceBrowser *browser;
+    char *name; /* Of the service that is announced; NULL: browse. */
+    uint16_t port;
+    unsigned resolving;
+    char problem[256]; /* The last that was told. */
+};
+
+static void send_frame(struct frame *frame)
+{
+    int error = frame_seal(frame);
+
+    for (size_t sent = 0; !error && sent < frame->buffer.size;) {
+        ssize_t put = write(STDOUT_FILENO, frame->buffer.data + sent, frame->buffer.size - sent);
+        if (put < 0 && errno != EINTR)
+            _exit(0); /* Nobody listens any more. */
+        sent += put > 0 ? (size_t)put : 0;
+    }
+    frame_finish(frame);
+}
+
+static void tell_found(const char *host, uint16_t port, bool gone)
+{
+    char address[HOST_MAX + 16];
+    struct frame frame;
+
+    if (strlen(host) >= HOST_MAX || !text_is_safe(host, strlen(host)))
+        return;
+    snprintf(address, sizeof(address), "tcp:%s:%u", host, port);
+    frame_init(&frame, MSG_SERVER);
+    frame_string(&frame, "address", address);
+    frame_bool(&frame, "gone", gone);
+    send_frame(&frame);
+}
+
+/** How it goes, as reseat-watch tells it of a server. */
+static void tell_state(struct mdns *mdns, const char *problem)
+{
+    struct frame frame;
+
+    if (mdns->name) {
+        if (problem[0] && strcmp(problem, mdns->problem) != 0)
+            fprintf(stderr, "reseat-mdns: %s is not announced: %s\n", mdns->name, problem);
+    } else {
+        frame_init(&frame, MSG_SERVER);
+        frame_string(&frame, "code", problem[0] ? "avahi" : "");
+        frame_string(&frame, "problem", problem);
+        send_frame(&frame);
+    }
+    snprintf(mdns->problem, sizeof(mdns->problem), "%s", problem);
+}
+
+/* ---- announce ---- */
+
+static void announce(struct mdns *mdns);
+
+static void group_changed(AvahiEntryGroup *group, AvahiEntryGroupState state, void *data)
+{
+    struct mdns *mdns = data;
+
+    mdns->group = group;
+    if (state == AVAHI_ENTRY_GROUP_COLLISION) {
+        char *other = avahi_alternative_service_name(mdns->name);
+        avahi_free(mdns->name);
+        mdns->name = other;
+        announce(mdns);
+    } else if (state == AVAHI_ENTRY_GROUP_FAILURE) {
+        tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
+    }
+}
+
+static void announce(struct mdns *mdns)
+{
+    int error = 0;
+
+    if (!mdns->group)
+        mdns->group = avahi_entry_group_new(mdns->client, group_changed, mdns);
+    if (!mdns->group) {
+        tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
+        return;
+    }
+    avahi_entry_group_reset(mdns->group);
+    do {
+        error = avahi_entry_group_add_service(mdns->group, AVAHI_IF_UNSPEC, AVAHI_PROTO_UNSPEC, 0,
+                                              mdns->name, SERVICE, NULL, NULL, mdns->port, NULL);
+        if (error == AVAHI_ERR_COLLISION) {
+            char *other = avahi_alternative_service_name(mdns->name);
+            avahi_free(mdns->name);
+            mdns->name = other;
+        }
+    } while (error == AVAHI_ERR_COLLISION);
+    error = error ? error : avahi_entry_group_commit(mdns->group);
+    if (error)
+        tell_state(mdns, avahi_strerror(error));
+}
+
+/* ---- browse ---- */
+
+static void resolved(AvahiServiceResolver *resolver, AvahiIfIndex interface, AvahiProtocol protocol,
+                     AvahiResolverEvent event, const char *name, const char *type,
+                     const char *domain, const char *host, const AvahiAddress *address,
+                     uint16_t port, AvahiStringList *text, AvahiLookupResultFlags flags, void *data)
+{
+    struct mdns *mdns = data;
+
+    (void)interface, (void)protocol, (void)name, (void)type, (void)domain, (void)address;
+    (void)text, (void)flags;
+    if (event == AVAHI_RESOLVER_FOUND)
+        tell_found(host, port, false);
+    mdns->resolving--;
+    avahi_service_resolver_free(resolver);
+}
+
+static void browsed(AvahiServiceBrowser *browser, AvahiIfIndex interface, AvahiProtocol protocol,
+                    AvahiBrowserEvent event, const char *name, const char *type, const char *domain,
+                    AvahiLookupResultFlags flags, void *data)
+{
+    struct mdns *mdns = data;
+
+    (void)browser, (void)flags;
+    if (event == AVAHI_BROWSER_FAILURE)
+        tell_state(mdns, avahi_strerror(avahi_client_errno(mdns->client)));
+    if (event != AVAHI_BROWSER_NEW || mdns->resolving >= RESOLVE_MAX)
+        return;
+    mdns->resolving +=
+        avahi_service_resolver_new(mdns->client, interface, protocol, name, type, domain,
+                                   AVAHI_PROTO_UNSPEC, 0, resolved, mdns) != NULL;
+}
+
+/* ---- both ---- */
+
+static void client_changed(AvahiClient *client, AvahiClientState state, void *data)
+{
+    struct mdns *mdns = data;
+
+    mdns->client = client;
+    if (state == AVAHI_CLIENT_S_RUNNING) {
+        if (mdns->name)
+            announce(mdns);
+        else if (!mdns->browser)
+            mdns->browser = avahi_service_browser_new(client, AVAHI_IF_UNSPEC, AVAHI_PROTO_UNSPEC,
+                                                      SERVICE, NULL, 0, browsed, mdns);
+        tell_state(mdns, mdns->name || mdns->browser ? "" : "Avahi does not browse");
+    } else if (state == AVAHI_CLIENT_FAILURE) {
+        avahi_simple_poll_quit(mdns->poll);
+    } else if (mdns->name && mdns->group) {
+        /* The host has another name by now. */
+        avahi_entry_group_reset(mdns->group);
+    }
+}
+
+/** Whoever began this ends it by closing its end. */
+static int poll_input(struct pollfd *polls, unsigned count, int timeout_ms, void *data)
+{
+    struct pollfd all[64];
+    char word[64];
+
+    (void)data;
+    if (count >= ARRAY_SIZE(all))
+        return poll(polls, count, timeout_ms);
+    memcpy(all, polls, count * sizeof(*polls));
+    all[count] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+    int found = poll(all, count + 1, timeout_ms);
+    if (found > 0 && all[count].revents) {
+        if (read(STDIN_FILENO, word, sizeof(word)) <= 0)
+            _exit(0);
+        found--;
+    }
+    memcpy(polls, all, count * sizeof(*polls));
+    return found;
+}
+
+static void run_once(struct mdns *mdns)
+{
+    int error = 0;
+
+    mdns->group = NULL;
+    mdns->browser = NULL;
+    mdns->resolving = 0;
+    mdns->poll = avahi_simple_poll_new();
+    if (!mdns->poll)
+        return;
+    avahi_simple_poll_set_func(mdns->poll, poll_input, NULL);
+    mdns->client =
+        avahi_client_new(avahi_simple_poll_get(mdns->poll), 0, client_changed, mdns, &error);
+    if (mdns->client) {
+        avahi_simple_poll_loop(mdns->poll);
+        error = avahi_client_errno(mdns->client);
+        avahi_client_free(mdns->client);
+    }
+    avahi_simple_poll_free(mdns->poll);
+    char problem[256];
+    snprintf(problem, sizeof(problem), "Avahi cannot be used: %s",
+             error ? avahi_strerror(error) : "it ended");
+    tell_state(mdns, problem);
+}
+
+static bool read_arguments(int argc, char **argv, struct mdns *mdns)
+{
+    char *end = NULL;
+
+    if (argc == 2 && !strcmp(argv[1], "browse"))
+        return true;
+    if (argc != 4 || strcmp(argv[1], "announce") != 0)
+        return false;
+    unsigned long port = strtoul(argv[3], &end, 10);
+    mdns->port = (uint16_t)port;
+    mdns->name = avahi_strdup(argv[2]);
+    return mdns->name && end != argv[3] && !*end && port && port <= UINT16_MAX;
+}
+
+int main(int argc, char **argv)
+{
+    struct mdns mdns = {.poll = NULL};
+
+    if (!read_arguments(argc, argv, &mdns)) {
+        fprintf(stderr, "usage: reseat-mdns announce NAME PORT | reseat-mdns browse\n");
+        return 2;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    signal(SIGPIPE, SIG_IGN);
+    for (;;) {
+        struct pollfd none = {.fd = -1};
+        run_once(&mdns);
+        (void)poll_input(&none, 0, RETRY_MS, NULL);
+    }
+}

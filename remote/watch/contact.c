@@ -1,0 +1,184 @@
+#include "remote/watch/contact.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "messages.h"
+#include "remote/link/credentials.h"
+#include "remote/link/link.h"
+#include "remote/link/tls.h"
+#include "remote/wire/stream.h"
+#include "state/base/clock.h"
+#include "state/base/text.h"
+
+/* False, so that who finds something wrong returns what this does. */
+PRINTF(3, 4)
+static bool wrong(struct contact *contact, const char *code, const char *format, ...)
+{
+    char text[CONTACT_PROBLEM_MAX];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    snprintf(contact->code, sizeof(contact->code), "%s", code);
+    /* Some of it may be what a stranger said. */
+    text_make_safe(contact->problem, sizeof(contact->problem), text, strlen(text));
+    return false;
+}
+
+/* ---- who we are ---- */
+
+static void day_of(const ASN1_TIME *time, char ret[32])
+{
+    struct tm day;
+
+    if (!ASN1_TIME_to_tm(time, &day) || !strftime(ret, 32, "%Y-%m-%d %H:%M UTC", &day))
+        strcpy(ret, "an unknown day");
+}
+
+/** A certificate that does not count today is refused by the other end without many words. */
+static bool counts_now(const X509 *certificate, struct contact *contact)
+{
+    char day[32];
+
+    if (X509_cmp_current_time(X509_get0_notBefore(certificate)) > 0) {
+        day_of(X509_get0_notBefore(certificate), day);
+        return wrong(contact, "clock",
+                     "our certificate begins at %s, which is later than this machine's clock says: "
+                     "this clock or the server's is wrong",
+                     day);
+    }
+    if (X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0) {
+        day_of(X509_get0_notAfter(certificate), day);
+        return wrong(contact, "expired",
+                     "our certificate ended at %s; on the server, reseat serve --revoke NAME and "
+                     "--issue NAME make another",
+                     day);
+    }
+    return true;
+}
+
+static bool has_credentials(const struct address *address, struct contact *contact)
+{
+    char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX], name[ADDRESS_TEXT_MAX];
+    struct credentials credentials;
+    int error = credentials_find(address, path);
+
+    if (address->kind == ADDRESS_TCP)
+        snprintf(name, sizeof(name), "%s", address->host);
+    else
+        snprintf(name, sizeof(name), "vsock-%u", address->cid);
+    if (error == -ENOENT || error == -ENOTUNIQ) {
+        if (folder_home("XDG_CONFIG_HOME", ".config", path))
+            strcpy(path, "~/.config/reseat");
+        return wrong(contact, "no-credentials",
+                     "there are no credentials for it; reseat serve --issue NAME on its host makes "
+                     "some, which belong here as %.300s/servers/%s.pem",
+                     path, name);
+    }
+    if (error)
+        return wrong(contact, "credentials", "its credentials: %s", strerror(-error));
+    error = credentials_load(path, &credentials, problem);
+    if (error)
+        return wrong(contact, "credentials", "%s", problem);
+    bool counts = counts_now(credentials.certificate, contact);
+    credentials_finish(&credentials);
+    return counts;
+}
+
+/* ---- who is there ---- */
+
+/** What connect() of link.h returned. */
+static bool not_connected(const struct address *address, int error, struct contact *contact)
+{
+    const char *said = address->kind == ADDRESS_UNIX ? "" : tls_reason();
+
+    switch (error) {
+    case -EACCES:
+        if (strstr(said, "revoked"))
+            return wrong(contact, "revoked",
+                         "the server does not count our certificate any more: it was revoked there "
+                         "(reseat serve --issue makes another)");
+        return wrong(contact, "refused", "the server does not admit us: %s", said);
+    case -EPERM:
+        if (address->kind == ADDRESS_UNIX)
+            return wrong(
+                contact, "permission",
+                "whoever listens there is another user: a socket is for the devices of the "
+                "same user, in a folder that is theirs alone (mode 0700)");
+        return wrong(contact, "unbelieved",
+                     "whoever answers there is not the server that our credentials are for: %s",
+                     said);
+    case -EPROTO:
+    case -EPIPE:
+        return wrong(contact, "protocol", "whoever answers there is no device server: %s", said);
+    case -ETIMEDOUT:
+        if (said[0])
+            return wrong(contact, "silent", "something accepts connections there and says nothing");
+        break;
+    default:
+        break;
+    }
+    return wrong(contact, "unreachable", "nobody can be reached there: %s",
+                 error == -ENOENT ? "there is no such host or socket" : strerror(-error));
+}
+
+static bool greet(struct link *link, uint64_t deadline_ns, struct contact *contact)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct message message;
+    struct msg_refused refused;
+    struct msg_welcome welcome;
+    struct pack pack;
+    uint64_t asked = clock_now_ns();
+
+    pack_init(&pack);
+    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .features = FEATURE_LOOK});
+    int error = greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline_ns);
+    pack_finish(&pack);
+    if (!error)
+        error = greeting_receive(link, buffer, deadline_ns, &message);
+    if (error == -ETIMEDOUT)
+        return wrong(contact, "silent", "it accepts connections and says nothing");
+    if (error)
+        return wrong(contact, "protocol", "it ended the connection: %s", strerror(-error));
+    contact->round_trip_ns = clock_now_ns() - asked;
+    struct unpack body = {message.body, message.body + message.size, false};
+    if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
+        return wrong(contact, strstr(refused.reason, "version") ? "version" : "busy",
+                     "it is there, and refuses: %.300s", refused.reason);
+    if (message.type != MSG_WELCOME || !unpack_welcome(&body, &welcome))
+        return wrong(contact, "protocol", "whoever answers there is no device server");
+    if (welcome.version != WIRE_VERSION)
+        return wrong(contact, "version", "it speaks version %u of the protocol, and we version %u",
+                     welcome.version, WIRE_VERSION);
+    return true;
+}
+
+void contact_look(const char *address, uint64_t deadline_ns, struct contact *ret_contact)
+{
+    struct contact contact = {.code = ""};
+    struct address parsed;
+    char reason[ADDRESS_REASON_MAX];
+    const char *where = NULL;
+    const struct link_kind *kind = link_kind_of(address, &where);
+    struct link *link = NULL;
+    bool good = kind && !address_parse(address, &parsed, reason);
+
+    if (!good) {
+        wrong(&contact, "address", "%s", kind ? reason : "it begins with unix:, tcp: or vsock:");
+    } else if (parsed.kind == ADDRESS_UNIX || has_credentials(&parsed, &contact)) {
+        int error = kind->connect(where, deadline_ns, &link);
+        if (error)
+            not_connected(&parsed, error, &contact);
+        else
+            greet(link, deadline_ns, &contact);
+    }
+    if (link)
+        link->ops->destroy(link);
+    *ret_contact = contact;
+}

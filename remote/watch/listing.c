@@ -1,0 +1,125 @@
+#include "remote/watch/listing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/wire/inventory.h"
+#include "state/base/clock.h"
+#include "state/base/log.h"
+
+/* Measured with more and more bytes, until they take long enough to tell, or are enough. */
+#define FIRST_BYTES ((size_t)64 << 10)
+#define MOST_BYTES  ((size_t)16 << 20)
+#define ENOUGH_NS   (100 * NS_PER_MS)
+#define ROUND_TRIPS 32
+
+struct bench {
+    const cl_icd_dispatch *cl;
+    cl_command_queue queue;
+    cl_mem memory;
+    char *bytes;
+};
+
+static uint64_t rate_of(const struct bench *bench, bool read, size_t size, uint64_t *ret_took)
+{
+    uint64_t begun = clock_now_ns();
+    cl_int error = read ? bench->cl->clEnqueueReadBuffer(bench->queue, bench->memory, CL_TRUE, 0,
+                                                         size, bench->bytes, 0, NULL, NULL)
+                        : bench->cl->clEnqueueWriteBuffer(bench->queue, bench->memory, CL_TRUE, 0,
+                                                          size, bench->bytes, 0, NULL, NULL);
+
+    /* A write has arrived when the next command has ended. */
+    if (!error && !read)
+        error = bench->cl->clFinish(bench->queue);
+    *ret_took = clock_now_ns() - begun;
+    return error ? 0 : (uint64_t)((double)size * 1e9 / (double)(*ret_took + 1));
+}
+
+static uint64_t measure_way(const struct bench *bench, bool read)
+{
+    uint64_t rate = 0, took = 0;
+
+    for (size_t size = FIRST_BYTES; size <= MOST_BYTES && took < ENOUGH_NS; size *= 4) {
+        uint64_t now = rate_of(bench, read, size, &took);
+        if (!now)
+            break; /* It has no more memory than that. */
+        rate = now > rate ? now : rate;
+    }
+    return rate;
+}
+
+static uint64_t measure_round_trip(const struct bench *bench)
+{
+    uint64_t least = UINT64_MAX, took = 0, all = 0;
+
+    for (unsigned i = 0; i < ROUND_TRIPS && all < ENOUGH_NS; i++, all += took)
+        if (rate_of(bench, true, 4, &took) && took < least)
+            least = took;
+    return least == UINT64_MAX ? 0 : least;
+}
+
+static void measure(const struct device *device, struct listing *listing)
+{
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)device->platform, 0};
+    struct bench bench = {.cl = device->cl, .bytes = calloc(1, MOST_BYTES)};
+    cl_int error = CL_SUCCESS;
+    cl_context context =
+        bench.bytes ? bench.cl->clCreateContext(properties, 1, &device->id, NULL, NULL, &error)
+                    : NULL;
+
+    if (context)
+        bench.queue = bench.cl->clCreateCommandQueue(context, device->id, 0, &error);
+    if (context && bench.queue)
+        bench.memory =
+            bench.cl->clCreateBuffer(context, CL_MEM_READ_WRITE, MOST_BYTES, NULL, &error);
+    if (bench.memory) {
+        listing->write = measure_way(&bench, false);
+        listing->read = measure_way(&bench, true);
+        listing->round_trip_ns = measure_round_trip(&bench);
+        bench.cl->clReleaseMemObject(bench.memory);
+    } else {
+        log_info("the link to %s is not measured (%d)", device->key.device, error);
+    }
+    if (context && bench.queue)
+        bench.cl->clReleaseCommandQueue(bench.queue);
+    if (context)
+        bench.cl->clReleaseContext(context);
+    free(bench.bytes);
+}
+
+int listing_make(const char *address, const char *path, struct listing *ret_listing)
+{
+    struct inventory inventory = {0};
+    struct listing listing = {0};
+    struct device **devices = NULL;
+    /* Nobody comes back for this session, so that the server need not keep it. */
+    if (setenv("RESEAT_PATIENCE", "0", 1))
+        return -errno;
+    int error = driver_list_library(address, &devices, &inventory.count);
+
+    if (error)
+        return error;
+    inventory.entries = calloc(inventory.count, sizeof(*inventory.entries));
+    if (!inventory.entries) {
+        free(devices);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < inventory.count; i++) {
+        struct device *device = devices[i];
+        int failed = devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
+        if (failed)
+            log_warn("image formats of %s left out: %s", device->key.device, strerror(-failed));
+        inventory.entries[i].key = device->key;
+        inventory.entries[i].info = device->info; /* Borrowed: they live as long as the process. */
+    }
+    listing.devices = inventory.count;
+    measure(devices[0], &listing);
+    error = inventory_write(path, &inventory);
+    if (!error)
+        *ret_listing = listing;
+    free(inventory.entries);
+    free(devices);
+    return error;
+}

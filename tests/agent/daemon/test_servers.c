@@ -1,0 +1,631 @@
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+
+/* Device servers that come and go, as operators and programs see it. What looks after a server is
+   fake_watch, which does as a file says. */
+
+static void begin(void)
+{
+    harness_init();
+    setenv("RESEAT_WATCH", getenv("TEST_WATCH"), 1);
+    setenv("RESEAT_MDNS", getenv("TEST_WATCH"), 1);
+    setenv("FAKE_ANNOUNCED", harness_path("announced"), 1);
+    setenv("POCL_FAKE_DEVICES", "gpu:near", 1);
+}
+
+TestSuite(servers, .init = begin, .fini = harness_finish, .timeout = 240);
+
+/** How the server of that name is from now on; its address. */
+static const char *set(const char *name, const char *how)
+{
+    static char addresses[4][256];
+    static unsigned next;
+    char *address = addresses[next++ % 4], path[128], fresh[160];
+
+    snprintf(path, sizeof(path), "%s/%s.server", harness_folder(), name);
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    FILE *file = fopen(fresh, "we");
+    cr_assert(file);
+    fputs(how, file);
+    fclose(file);
+    cr_assert_eq(rename(fresh, path), 0);
+    snprintf(address, sizeof(addresses[0]), "unix:%s", path);
+    return address;
+}
+
+static void add(const char *name, const char *how)
+{
+    const struct result *result = RESEAT("server", "add", set(name, how), name);
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+}
+
+/** What `reseat server list` says of it; NULL: there is none. To be given to json_decref(). */
+static json_t *server(const char *name)
+{
+    json_t *object = harness_json(RESEAT("server", "list", "--json"), "server"), *one,
+           *found = NULL;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, "servers"), i,
+                       one) if (strcmp(json_string_value(json_object_get(one, "name")), name) == 0)
+        found = json_incref(one);
+    json_decref(object);
+    return found;
+}
+
+static void expect(const char *name, const char *key, const char *text)
+{
+    json_t *one = server(name);
+
+    cr_assert(one, "no server %s", name);
+    cr_assert_str_eq(json_string_value(json_object_get(one, key)), text);
+    json_decref(one);
+}
+
+/** Wait until the server is so. */
+static void await(const char *name, const char *state)
+{
+    for (unsigned i = 0; i < 2000; i++) {
+        json_t *one = server(name);
+        bool is = one && !strcmp(json_string_value(json_object_get(one, "state")), state);
+        json_decref(one);
+        if (is)
+            return;
+        usleep(10000);
+    }
+    cr_assert(false, "%s was never %s", name, state);
+}
+
+static void await_gone(const char *name)
+{
+    json_t *one = NULL;
+
+    for (unsigned i = 0; i < 2000 && (one = server(name)); i++) {
+        json_decref(one);
+        usleep(10000);
+    }
+    cr_assert(!one, "%s stays", name);
+}
+
+/** A text of the device of that name; "": there is no such device. */
+static void device(const char *name, const char *key, char ret[128])
+{
+    json_t *object = harness_json(RESEAT("devices", "--json"), "devices"), *one;
+    size_t i;
+
+    ret[0] = '\0';
+    json_array_foreach(json_object_get(object, "devices"), i,
+                       one) if (strcmp(json_string_value(json_object_get(one, "name")), name) == 0)
+        snprintf(ret, 128, "%s", json_string_value(json_object_get(one, key)));
+    json_decref(object);
+}
+
+static void expect_device(const char *name, const char *key, const char *text)
+{
+    char is[128];
+
+    device(name, key, is);
+    cr_assert_str_eq(is, text, "%s of %s is \"%s\"", key, name, is);
+}
+
+static void expect_place(const char *program, const char *place)
+{
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps"), *one;
+    size_t i;
+    bool found = false;
+
+    json_array_foreach(json_object_get(object, "apps"), i, one)
+    {
+        if (strcmp(json_string_value(json_object_get(one, "name")), program) != 0)
+            continue;
+        cr_assert_str_eq(json_string_value(json_object_get(one, "device")), place);
+        found = true;
+    }
+    cr_assert(found);
+    json_decref(object);
+}
+
+Test(servers, one_is_added_and_its_devices_with_it_then_both_are_removed)
+{
+    const struct result *result =
+        RESEAT("server", "add", set("far", "up gpu:alpha,cpu:beta"), "far");
+
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->out, "far is there: far/gpu0, far/cpu0"), "%s", result->out);
+    expect_device("far/gpu0", "device", "alpha");
+    expect_device("far/gpu0", "host", "far");
+    expect_device("far/gpu0", "state", "up");
+    expect_device("gpu0", "host", "");
+    json_t *one = server("far");
+    cr_expect_eq(json_integer_value(json_object_get(one, "round_trip_ns")), 250000);
+    cr_expect_eq(json_integer_value(json_object_get(one, "write_bytes_s")), 1000000000);
+    json_decref(one);
+    cr_assert(strstr(RESEAT("devices")->out, "0.25 ms, 1.0 GB/s"));
+
+    cr_assert_eq(RESEAT("server", "remove", "far")->status, 0);
+    expect_device("far/gpu0", "device", "");
+    expect_device("gpu0", "device", "near");
+    cr_assert(!server("far"));
+}
+
+Test(servers, what_is_no_address_or_no_name_is_refused_and_shown_harmlessly)
+{
+    static const char *const addresses[] = {
+        "",
+        "gpuhost",
+        "http://gpuhost:80",
+        "tcp:gpuhost",
+        "tcp:gpuhost:0",
+        "tcp:gpuhost:99999",
+        "tcp:-rf:7460",
+        "tcp:../../etc:7460",
+        "unix:relative",
+        "unix:/tmp/\x1b[31mred",
+        "tcp:a\x1b]0;title\x07:7460",
+        "vsock:nobody:7460",
+        "tcp:gpuhost:7460 tcp:other:7460",
+        "/etc/passwd",
+        "libevil.so",
+    };
+    static const char *const names[] = {
+        "..", "../x", "a/b",        "A",         "-x",
+        ".x", "a b",  "gpu\x1b[2J", "x\nleaves", "aaaaaaaaaaaaaaaaaaaaa",
+    };
+
+    for (size_t i = 0; i < sizeof(addresses) / sizeof(*addresses); i++) {
+        const struct result *result = RESEAT("server", "add", addresses[i], "x");
+        cr_expect_eq(result->status, 2, "%s", addresses[i]);
+        cr_expect(!strpbrk(result->err, "\x1b\x07"), "%s", addresses[i]);
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        const struct result *result = RESEAT("server", "add", "tcp:gpuhost:7460", names[i]);
+        cr_expect_eq(result->status, 2, "%s", names[i]);
+        cr_expect(!strchr(result->err, '\x1b'), "%s", names[i]);
+    }
+    json_t *object = harness_json(RESEAT("server", "list", "--json"), "server");
+    cr_assert_eq(json_array_size(json_object_get(object, "servers")), 0);
+    json_decref(object);
+    cr_assert_eq(RESEAT("server", "remove", "../../x")->status, 3);
+}
+
+Test(servers, an_address_gives_a_server_its_name_where_it_can)
+{
+    cr_assert_eq(RESEAT("server", "add", set("far", "up gpu:alpha"))->status, 0);
+    cr_assert(server("far"), "its socket is called so");
+    cr_assert_eq(RESEAT("server", "add", "tcp:[2001:db8::1]:7460")->status, 2);
+}
+
+Test(servers, two_have_neither_one_name_nor_one_address)
+{
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("server", "add", set("other", "up gpu:beta"), "far")->status, 4);
+    const struct result *result = RESEAT("server", "add", set("far", "up gpu:alpha"), "other");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "server far is there already"), "%s", result->err);
+    expect_device("far/gpu0", "device", "alpha");
+}
+
+Test(servers, a_program_moves_to_a_device_that_it_never_heard_of)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    expect_place("train", "far/gpu0");
+    cr_assert_eq(RESEAT("move", "train", "gpu0")->status, 0);
+    expect_place("train", "gpu0");
+    harness_end(pid);
+}
+
+Test(servers, a_program_that_waits_goes_to_a_device_that_comes)
+{
+    pid_t pid = harness_start("train", "done");
+
+    cr_assert_eq(RESEAT("drain", "gpu0")->status, 0);
+    cr_assert(harness_state("train", "suspended", 10000));
+    add("far", "up gpu:alpha");
+    cr_assert(harness_state("train", "running", 20000), "the policy does not see it");
+    expect_place("train", "far/gpu0");
+    harness_end(pid);
+}
+
+Test(servers, a_program_that_waits_goes_to_none_that_is_lost_and_to_one_that_is_back)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    set("far", "down unreachable gone");
+    await("far", "lost");
+    cr_assert_eq(RESEAT("drain", "gpu0")->status, 0);
+    cr_assert(harness_state("train", "suspended", 10000));
+    usleep(2500000); /* The policy looks every second. */
+    cr_assert(harness_state("train", "suspended", 0));
+    set("far", "up gpu:alpha");
+    cr_assert(harness_state("train", "running", 20000));
+    expect_place("train", "far/gpu0");
+    harness_end(pid);
+}
+
+Test(servers, a_server_that_vanishes_is_told_with_who_was_there_and_comes_back)
+{
+    pid_t pid = harness_start("train", "done"), other = harness_start("other", "done");
+
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    set("far", "down unreachable nobody can be reached there");
+    await("far", "lost");
+    expect("far", "code", "unreachable");
+    json_t *one = server("far");
+    const char *with = json_string_value(json_object_get(one, "lost_with"));
+    cr_assert(strstr(with, "train (pid ") && !strstr(with, "other"), "%s", with);
+    json_decref(one);
+    expect_device("far/gpu0", "state", "lost");
+    cr_assert(strstr(RESEAT("server", "list")->out, "lost with: train (pid "));
+    expect_place("train", "far/gpu0");
+
+    const struct result *result = RESEAT("move", "other", "far/gpu0");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "cannot be reached"), "%s", result->err);
+    result = RESEAT("run", "--device", "far/gpu0", "--", harness_program(), "0");
+    cr_assert_neq(result->status, 0);
+    cr_assert(strstr(result->err, "cannot be reached"), "%s", result->err);
+    cr_assert_eq(RESEAT("move", "other", "gpu0", "--dry-run")->status, 0);
+
+    set("far", "up gpu:alpha");
+    await("far", "up");
+    expect_device("far/gpu0", "state", "up");
+    cr_assert_eq(RESEAT("move", "other", "far/gpu0")->status, 0);
+    one = server("far");
+    cr_assert_eq(json_integer_value(json_object_get(one, "losses")), 1);
+    json_decref(one);
+    harness_end(pid);
+    harness_end(other);
+}
+
+Test(servers, a_program_that_ends_of_the_loss_is_named_all_the_same)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    harness_end(pid);
+    for (unsigned i = 0; i < 1000 && strstr(RESEAT("ps")->out, "train"); i++)
+        usleep(10000);
+    set("far", "down unreachable gone");
+    await("far", "lost");
+    json_t *one = server("far");
+    const char *with = json_string_value(json_object_get(one, "lost_with"));
+    cr_assert(strstr(with, "train (pid ") && strstr(with, ", ended)"), "%s", with);
+    json_decref(one);
+}
+
+Test(servers, new_programs_start_on_no_device_that_is_lost)
+{
+    setenv("POCL_FAKE_DEVICES", "cpu:near", 1);
+    add("far", "up gpu:alpha");
+    set("far", "down unreachable gone");
+    await("far", "lost");
+    pid_t pid = harness_start("train", "done");
+    expect_place("train", "cpu0");
+    harness_end(pid);
+}
+
+Test(servers, one_that_is_removed_is_empty_first)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    const struct result *result = RESEAT("server", "remove", "far");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    expect_place("train", "gpu0");
+    cr_assert(!server("far"));
+    /* And it can be used again as if nothing had been. */
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    harness_end(pid);
+}
+
+Test(servers, who_cannot_leave_is_named_and_it_goes_when_they_have)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    harness_end(pid);
+    setenv("FAKE_MOVE", "refuse", 1);
+    pid = harness_spawn(harness_reseat(), "run", "--name", "stays", "--device", "far/gpu0", "--",
+                        harness_program(), "60", (char *)NULL);
+    cr_assert(harness_state("stays", "running", 10000));
+    const struct result *result = RESEAT("server", "remove", "far", "--timeout", "2");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "stays (pid ") && strstr(result->err, "--now"), "%s",
+              result->err);
+    expect("far", "state", "leaving");
+    expect_device("far/gpu0", "state", "leaving");
+    cr_assert_eq(RESEAT("move", "stays", "far/gpu0", "--dry-run")->status, 0, "it is there");
+    setenv("FAKE_MOVE", "done", 1);
+    pid_t other = harness_start("other", "done");
+    cr_assert_eq(RESEAT("move", "other", "far/gpu0")->status, 4, "it takes no one");
+
+    /* An operator thinks better of it, then of that. */
+    add("far", "up gpu:alpha");
+    expect("far", "state", "up");
+    cr_assert_eq(RESEAT("move", "other", "far/gpu0")->status, 0);
+    cr_assert_eq(RESEAT("server", "remove", "far", "--timeout", "0")->status, 4);
+    harness_end(pid);
+    await_gone("far");
+    expect_place("other", "gpu0");
+    harness_end(other);
+}
+
+Test(servers, now_leaves_programs_where_they_are)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    cr_assert_eq(RESEAT("server", "remove", "far", "--now")->status, 0);
+    cr_assert(harness_state("train", "running", 1000));
+    expect_device("far/gpu0", "device", "");
+    harness_end(pid);
+}
+
+Test(servers, one_that_is_removed_in_the_middle_of_a_move_to_it_is_empty_in_the_end)
+{
+    pid_t pid = harness_start("train", "done:1500");
+
+    add("far", "up gpu:alpha");
+    pid_t mover = harness_spawn(harness_reseat(), "move", "train", "far/gpu0", (char *)NULL);
+    cr_assert(harness_state("train", "moving", 10000));
+    const struct result *result = RESEAT("server", "remove", "far");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_wait(mover);
+    cr_assert(harness_state("train", "running", 10000));
+    expect_place("train", "gpu0");
+    harness_end(pid);
+}
+
+Test(servers, the_next_agent_knows_them_and_who_is_there)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha,gpu:beta");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu1")->status, 0);
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    /* Numbers are a device's, whichever others there are. */
+    set("far", "up gpu:beta");
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    await("far", "up");
+    cr_assert(harness_state("train", "running", 20000));
+    expect_place("train", "far/gpu1");
+    cr_assert_eq(RESEAT("move", "train", "gpu0")->status, 0);
+    cr_assert_eq(RESEAT("move", "train", "far/gpu1")->status, 0);
+    harness_end(pid);
+}
+
+Test(servers, one_that_leaves_leaves_under_the_next_agent_too)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    setenv("FAKE_MOVE", "refuse", 1);
+    pid_t stays = harness_spawn(harness_reseat(), "run", "--name", "stays", "--device", "far/gpu0",
+                                "--", harness_program(), "60", (char *)NULL);
+    cr_assert(harness_state("stays", "running", 10000));
+    cr_assert_eq(RESEAT("server", "remove", "far", "--timeout", "0")->status, 4);
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    await("far", "leaving");
+    cr_assert(harness_state("stays", "running", 20000));
+    harness_end(stays);
+    await_gone("far");
+    harness_end(pid);
+}
+
+Test(servers, one_that_hangs_or_lies_makes_nobody_wait)
+{
+    struct timespec begun, ended;
+
+    add("good", "up gpu:alpha");
+    cr_assert_eq(RESEAT("server", "add", set("mute", "hang"), "mute")->status, 0);
+    expect("mute", "state", "connecting");
+    cr_assert_eq(RESEAT("server", "add", set("liar", "lie gpu:gamma"), "liar")->status, 0);
+    expect_device("liar/gpu0", "device", "");
+    cr_assert_eq(RESEAT("server", "add", set("noise", "rubbish"), "noise")->status, 0);
+    await("noise", "down");
+    expect("noise", "code", "watcher");
+    cr_assert_eq(RESEAT("server", "add", set("short", "end"), "short")->status, 0);
+    await("short", "down");
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_assert_eq(RESEAT("server", "list")->status, 0);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    cr_assert(ended.tv_sec - begun.tv_sec < 30, "a server is waited for");
+    expect_device("good/gpu0", "state", "up");
+    /* A watcher that ended is followed by another. */
+    set("short", "up gpu:delta");
+    await("short", "up");
+    expect_device("short/gpu0", "device", "delta");
+}
+
+Test(servers, why_one_cannot_be_used_is_told_as_its_watcher_tells_it_but_harmlessly)
+{
+    const struct result *result =
+        RESEAT("server", "add", set("far", "down revoked it was \x1b[31mrevoked"), "far");
+
+    cr_assert_eq(result->status, 0);
+    cr_assert(strstr(result->err, "cannot be used now: it was ") && !strchr(result->err, '\x1b'));
+    expect("far", "code", "revoked");
+    expect("far", "state", "down");
+    cr_assert(!strchr(RESEAT("server", "list")->out, '\x1b'));
+}
+
+Test(servers, as_many_as_an_agent_takes_work_and_one_more_is_refused)
+{
+    char name[32];
+
+    for (unsigned i = 0; i < 64; i++) {
+        snprintf(name, sizeof(name), "host%u", i);
+        add(name, "up gpu:alpha");
+    }
+    const struct result *result = RESEAT("server", "add", set("more", "up gpu:alpha"), "more");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "64 servers"), "%s", result->err);
+    json_t *object = harness_json(RESEAT("devices", "--json"), "devices");
+    cr_assert_eq(json_array_size(json_object_get(object, "devices")), 65);
+    json_decref(object);
+    expect_device("host63/gpu0", "state", "up");
+    set("host7", "down unreachable gone");
+    await("host7", "lost");
+    expect_device("host8/gpu0", "state", "up");
+}
+
+Test(servers, one_that_comes_and_goes_again_and_again_ends_as_it_is)
+{
+    pid_t pid = harness_start("train", "done");
+
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    for (unsigned i = 0; i < 40; i++) {
+        set("far", i % 2 ? "up gpu:alpha" : "down unreachable gone");
+        usleep(i < 30 ? 15000 : 60000);
+    }
+    await("far", "up");
+    expect_device("far/gpu0", "device", "alpha");
+    expect_place("train", "far/gpu0");
+    cr_assert_eq(RESEAT("move", "train", "gpu0")->status, 0);
+    harness_end(pid);
+}
+
+static void configure(const char *text)
+{
+    FILE *file = fopen(harness_path("reseat.conf"), "we");
+
+    cr_assert(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+Test(servers, those_of_the_configuration_come_with_it_and_leave_with_it)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text), "servers = ( { name = \"far\"; address = \"%s\"; } );\n",
+             set("far", "up gpu:alpha"));
+    configure(text);
+    setenv("RESEAT_CONFIG", harness_path("reseat.conf"), 1);
+    pid_t pid = harness_start("train", "done");
+    await("far", "up");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    const struct result *result = RESEAT("server", "remove", "far");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "reseat.conf; take it out there"), "%s", result->err);
+
+    configure("servers = ( { name = \"Far\"; address = \"tcp:x:1\"; } );\n");
+    cr_assert_eq(RESEAT("config", "reload")->status, 2);
+    configure("servers = ( { name = \"far\"; address = \"nowhere\"; } );\n");
+    cr_assert_eq(RESEAT("config", "reload")->status, 2);
+    expect("far", "state", "up");
+
+    configure("");
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    await_gone("far");
+    expect_place("train", "gpu0");
+    configure(text);
+    cr_assert_eq(RESEAT("config", "reload")->status, 0);
+    await("far", "up");
+    cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
+    harness_end(pid);
+}
+
+/* ---- those that are announced in the local network ---- */
+
+static void announce(const char *addresses)
+{
+    FILE *file = fopen(harness_path("fresh"), "we");
+
+    cr_assert(file);
+    fputs(addresses, file);
+    fclose(file);
+    cr_assert_eq(rename(harness_path("fresh"), harness_path("announced")), 0);
+}
+
+/** There are credentials for that host, as far as their file's name says. */
+static void have_credentials(const char *host)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path),
+             "mkdir -p %s/config/reseat/servers && touch %s/config/reseat/"
+             "servers/%s.pem",
+             harness_folder(), harness_folder(), host);
+    cr_assert_eq(system(path), 0);
+}
+
+Test(servers, one_that_is_announced_is_left_alone_until_there_are_credentials)
+{
+    announce("tcp:oak.local:7460\n");
+    cr_assert_eq(RESEAT("server", "add", "mdns:", "lan")->status, 0);
+    await("oak", "found");
+    expect("oak", "code", "no-credentials");
+    have_credentials("elm.local");
+    usleep(700000);
+    expect("oak", "state", "found");
+    have_credentials("oak.local");
+    await("oak", "down"); /* Its watcher looked, and nobody is there. */
+    expect("oak", "code", "unreachable");
+    cr_assert_eq(RESEAT("server", "remove", "lan")->status, 0);
+    await_gone("oak");
+    await_gone("lan");
+}
+
+Test(servers, what_is_announced_replaces_nothing_and_is_no_flood)
+{
+    char many[4096] = "";
+
+    add("far", "up gpu:alpha");
+    cr_assert_eq(RESEAT("server", "add", set("still", "down unreachable no"), "still")->status, 0);
+    for (unsigned i = 0; i < 60; i++)
+        snprintf(many + strlen(many), sizeof(many) - strlen(many), "tcp:flood%u.local:7460\n", i);
+    snprintf(many + strlen(many), sizeof(many) - strlen(many),
+             "tcp:far.local:666\ntcp:still.local:666\nunix:/tmp/"
+             "evil\nmdns:\ntcp:\x1b[31m.local:1\ntcp:x:0\nrubbish\n");
+    announce(many);
+    cr_assert_eq(RESEAT("server", "add", "mdns:")->status, 0);
+    await("flood31", "found");
+    cr_assert(!server("flood32"));
+    json_t *object = harness_json(RESEAT("server", "list", "--json"), "server");
+    cr_assert_eq(json_array_size(json_object_get(object, "servers")), 35);
+    json_decref(object);
+    json_t *one = server("still");
+    cr_assert(!strncmp(json_string_value(json_object_get(one, "address")), "unix:", 5));
+    json_decref(one);
+    expect("far", "state", "up");
+    expect_device("far/gpu0", "device", "alpha");
+    /* An operator may add more of their own all the same. */
+    add("more", "up gpu:beta");
+}
+
+Test(servers, a_device_of_this_machine_goes_first_where_it_will_do)
+{
+    add("far", "up gpu:alpha");
+    pid_t first = harness_start("first", "done"), second = harness_start("second", "done");
+    expect_place("first", "gpu0");
+    expect_place("second", "gpu0");
+    harness_end(first);
+    harness_end(second);
+    setenv("POCL_FAKE_DEVICES", "cpu:near", 1);
+    first = harness_start("third", "done");
+    expect_place("third", "far/gpu0");
+    harness_end(first);
+}

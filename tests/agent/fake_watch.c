@@ -1,0 +1,124 @@
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/wire/protocol.h"
+#include "tests/agent/fake_devices.h"
+
+/*
+ * In place of reseat-watch: fake_watch unix:PATH FILE DRIVER. How the server is, is what the file
+ * PATH says, and each change is told:
+ *
+ *   up KIND:NAME,...    there, with these devices (fake_devices.h)
+ *   lie KIND:NAME,...   the same, but the devices say that they are another server's
+ *   down CODE WORDS     as contact.h has it
+ *   hang                nothing is told any more
+ *   rubbish             bytes that are no frame
+ *   end                 this ends
+ */
+
+static void tell(const char *code, const char *problem, bool listed)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_SERVER);
+    frame_string(&frame, "code", code);
+    frame_string(&frame, "problem", problem);
+    frame_u64(&frame, "round_trip_ns", 250000);
+    frame_bool(&frame, "listed", listed);
+    frame_u64(&frame, "read", 2000000000);
+    frame_u64(&frame, "write", 1000000000);
+    if (frame_seal(&frame) ||
+        write(STDOUT_FILENO, frame.buffer.data, frame.buffer.size) != (ssize_t)frame.buffer.size)
+        _exit(1);
+    frame_finish(&frame);
+}
+
+static void show(char *devices, const char *icd, const char *file)
+{
+    struct inventory_entry entries[FAKE_DEVICES_MAX] = {0};
+    struct inventory inventory = {.entries = entries};
+
+    inventory.count = fake_devices(devices, icd, entries);
+    if (inventory_write(file, &inventory))
+        _exit(1);
+    tell("", "", true);
+}
+
+static void rubbish(void)
+{
+    char bytes[4096];
+
+    memset(bytes, 0xff, sizeof(bytes));
+    (void)!write(STDOUT_FILENO, bytes, sizeof(bytes));
+}
+
+static void act(char *line, const char *address, const char *file)
+{
+    char *what = strsep(&line, " ");
+
+    if (strcmp(what, "up") == 0 && line)
+        show(line, address, file);
+    else if (strcmp(what, "lie") == 0 && line)
+        show(line, "unix:/another/server", file);
+    else if (strcmp(what, "rubbish") == 0)
+        rubbish();
+    else if (strcmp(what, "end") == 0)
+        _exit(1);
+    else if (strcmp(what, "down") == 0 && line) {
+        const char *code = strsep(&line, " ");
+        tell(code, line ? line : "", false);
+    }
+}
+
+/** In place of reseat-mdns browse: the addresses in the file FAKE_ANNOUNCED are announced. */
+static void announce(char *lines)
+{
+    for (char *line = strsep(&lines, "\n"); line; line = strsep(&lines, "\n")) {
+        struct frame frame;
+        if (!line[0])
+            continue;
+        frame_init(&frame, MSG_SERVER);
+        frame_string(&frame, "address", line);
+        frame_bool(&frame, "gone", false);
+        if (frame_seal(&frame) || write(STDOUT_FILENO, frame.buffer.data, frame.buffer.size) !=
+                                      (ssize_t)frame.buffer.size)
+            _exit(1);
+        frame_finish(&frame);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static char before[4096], now[4096];
+    bool browses = argc == 2 && strcmp(argv[1], "browse") == 0;
+    const char *path = browses     ? getenv("FAKE_ANNOUNCED")
+                       : argc == 4 ? argv[1] + strlen("unix:")
+                                   : NULL;
+
+    while (path) {
+        struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+        char word[8];
+        FILE *file = fopen(path, "re");
+        size_t size = file ? fread(now, 1, sizeof(now) - 1, file) : 0;
+        now[size] = '\0';
+        if (file)
+            fclose(file);
+        if (!size && !browses)
+            strcpy(now, "down unreachable nobody can be reached there");
+        if (strcmp(now, before) != 0) {
+            strcpy(before, now);
+            if (browses)
+                announce(now);
+            else
+                act(now, argv[1], argv[2]);
+        }
+        /* Its end is the agent's. */
+        if (poll(&input, 1, 20) > 0 && read(STDIN_FILENO, word, sizeof(word)) <= 0)
+            return 0;
+    }
+    return 2;
+}
