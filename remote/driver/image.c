@@ -363,8 +363,8 @@ static cl_int create_image(cl_context context, const cl_mem_properties *properti
     if (error)
         return error;
     struct memory *parent = memory_get(desc->mem_object);
-    if ((desc->mem_object && !parent) || desc->num_mip_levels || desc->num_samples ||
-        (desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && !parent))
+    if ((desc->mem_object && !parent) || (parent && parent->context != c) || desc->num_mip_levels ||
+        desc->num_samples || (desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && !parent))
         return CL_INVALID_IMAGE_DESCRIPTOR;
     if (parent && parent->type == CL_MEM_OBJECT_BUFFER &&
         desc->image_type == CL_MEM_OBJECT_IMAGE2D && !takes_buffers(c))

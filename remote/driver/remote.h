@@ -275,7 +275,8 @@ struct kernel_facts {
         cl_kernel_arg_access_qualifier access;
         cl_kernel_arg_type_qualifier qualifiers;
         char *type, *name;
-        size_t size; /**< 0: not known. */
+        enum argument_kind kind;
+        size_t size; /**< Of a value; 0: not known. */
     } * arguments;
     struct msg_kernel_group *groups; /**< Of each device of the context; size 0: not asked. */
 };

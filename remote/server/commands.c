@@ -82,14 +82,14 @@ static bool begin(struct giving *giving, struct server *server, const struct msg
     giving->error = giving->queue->real ? CL_SUCCESS : giving->queue->error;
     if (message->waits_count && giving->error == CL_SUCCESS)
         giving->waits = (cl_event *)server_find_all(server, message->waits, message->waits_count,
-                                                    &giving->error);
+                                                    giving->queue, &giving->error);
     return !server->wrong;
 }
 
 /* A memory object of the command's; NULL: it has none, or the session ends. */
 static cl_mem memory(struct giving *giving, uint64_t id)
 {
-    const struct entry *entry = server_find(giving->server, id);
+    const struct entry *entry = server_find_with(giving->server, id, giving->queue);
     if (entry && !entry->real && giving->error == CL_SUCCESS)
         giving->error = entry->error;
     return entry ? entry->real : NULL;
@@ -308,8 +308,9 @@ static void tell_failure(struct giving *giving)
         if (!entry)
             return;
         entry->cl = giving->cl;
+        entry->context = queue->context;
         entry->error = giving->error;
-        if (queue->context)
+        if (queue->real) /* Else its context may be gone. */
             entry->real = giving->cl->clCreateUserEvent(queue->context, NULL);
         if (entry->real)
             giving->cl->clSetUserEventStatus(entry->real, giving->error);
@@ -330,6 +331,7 @@ static void keep_event(struct giving *giving)
     struct entry *entry = named && message->event ? server_add(server, message->event) : NULL;
     if (entry) {
         entry->cl = giving->cl;
+        entry->context = giving->queue->context;
         entry->real = giving->event;
         giving->cl->clRetainEvent(giving->event);
     }
@@ -617,11 +619,11 @@ void server_launch(struct server *server, const struct msg_launch *message)
     struct giving giving;
     if (!begin(&giving, server, &message->command))
         return;
-    const struct entry *kernel = server_find(server, message->kernel);
+    const struct entry *kernel = server_find_with(server, message->kernel, giving.queue);
     if (!kernel)
         giving.error = CL_INVALID_KERNEL; /* The session ends. */
-    else if (kernel->error)
-        giving.error = kernel->error;
+    else if (giving.error == CL_SUCCESS)
+        giving.error = server_kernel_error(kernel);
     if (message->dimensions < 1 || message->dimensions > 3)
         server_wrong(server, "a launch has no such dimensions");
     if (ready(&giving))
@@ -671,8 +673,8 @@ void server_migrate(struct server *server, const struct msg_migrate *message)
     struct giving giving;
     if (!begin(&giving, server, &message->command))
         return;
-    void **objects =
-        server_find_all(server, message->objects, message->objects_count, &giving.error);
+    void **objects = server_find_all(server, message->objects, message->objects_count, giving.queue,
+                                     &giving.error);
     if (ready(&giving))
         giving.error = giving.cl->clEnqueueMigrateMemObjects(
             giving.queue->real, message->objects_count, (cl_mem *)objects, message->flags,
