@@ -24,6 +24,8 @@
 #define RINGS_ENV   "RESEAT_RINGS"
 #define SERVERS_MAX 16
 #define WINDOW      (16u << 20)
+/* Bytes of a message with nothing that a command reads: binaries, logs, the devices. */
+#define ANSWER_MAX (256u << 20)
 
 /* A server that is there answers at once; its drivers may take seconds to start, but then it gives
    signs of life. */
@@ -365,6 +367,7 @@ static int start(struct client *client)
         client->bulk = NULL;
         return error;
     }
+    atomic_store(&client->stream.longest, ANSWER_MAX);
     pthread_mutex_init(&client->lock, NULL);
     pthread_cond_init(&client->changed, NULL);
     client->process = process_mark();

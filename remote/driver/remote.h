@@ -195,7 +195,8 @@ struct event {
     struct event_callback *callbacks;
     /* Until it ends: */
     unsigned char *target; /**< Where what was read goes. */
-    bool lent; /**< Into memory that may be read only where it has those bytes already. */
+    size_t asked; /**< Bytes that are to come, for which its stream takes longer messages. */
+    bool lent;    /**< Into memory that may be read only where it has those bytes already. */
     struct memory *keeps;          /**< Used until it ends: its memory is the target. */
     struct bulk_block block;       /**< That the command names; or of 0 bytes. */
     struct event *before;          /**< Used: where that failed, this one does. */

@@ -41,7 +41,7 @@ struct given {
     bool tell, profiled;
     void *bytes;
     uint32_t area; /* That they are in; 0: in none. */
-    size_t answer;
+    size_t size, answer;
 };
 
 static void touch(struct server *server, struct entry *queue)
@@ -110,6 +110,13 @@ static void *stage_shared(struct giving *giving, uint64_t size)
     return bytes;
 }
 
+/* A client that reads slower than its devices do, or never, is refused what it reads. */
+static bool has_room(struct server *server, uint64_t size)
+{
+    uint64_t there = atomic_load(&server->staged) + stream_kept(&server->stream);
+    return there <= server->answers_max && size <= server->answers_max - there;
+}
+
 /* Bytes that the command keeps until it ends. */
 static void *stage(struct giving *giving, const void *content, uint64_t size, bool reads)
 {
@@ -117,7 +124,8 @@ static void *stage(struct giving *giving, const void *content, uint64_t size, bo
         return NULL;
     if (giving->message->area)
         return stage_shared(giving, size);
-    giving->bytes = size <= WIRE_MESSAGE_MAX ? malloc(size ? size : 1) : NULL;
+    if (size <= WIRE_MESSAGE_MAX && (!reads || has_room(giving->server, size)))
+        giving->bytes = malloc(size ? size : 1);
     if (!giving->bytes) {
         giving->error = CL_OUT_OF_HOST_MEMORY;
         return NULL;
@@ -126,6 +134,7 @@ static void *stage(struct giving *giving, const void *content, uint64_t size, bo
         memcpy(giving->bytes, content, size);
     giving->size = size;
     giving->reads = reads;
+    atomic_fetch_add(&giving->server->staged, size);
     return giving->bytes;
 }
 
@@ -179,6 +188,14 @@ static void give_up(struct server *server, void *bytes, uint32_t area)
         free(bytes);
 }
 
+static void unstage(struct server *server, void *bytes, uint64_t size, uint32_t area)
+{
+    if (bytes && !area)
+        atomic_fetch_sub(&server->staged, size);
+    if (bytes)
+        give_up(server, bytes, area);
+}
+
 static void given_put(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
@@ -187,7 +204,7 @@ static void given_put(struct given *given)
     if (!last)
         return;
     given->cl->clReleaseEvent(given->event);
-    give_up(given->server, given->bytes, given->area);
+    unstage(given->server, given->bytes, given->size, given->area);
     free(given);
 }
 
@@ -348,6 +365,7 @@ static void keep_event(struct giving *giving)
                 .profiled = giving->queue->profiled,
                 .bytes = giving->bytes,
                 .area = giving->area,
+                .size = giving->size,
                 .answer = giving->reads ? giving->size : 0,
             };
             given->event = giving->event;
@@ -375,8 +393,8 @@ static void end(struct giving *giving)
             keep_event(giving);
     }
     free(giving->waits);
-    if (giving->error && giving->bytes)
-        give_up(giving->server, giving->bytes, giving->area);
+    if (giving->error)
+        unstage(giving->server, giving->bytes, giving->size, giving->area);
 }
 
 /* size_t and u64 are the same here (state/base/compiler.h). */

@@ -57,8 +57,10 @@ struct server {
     size_t touched_count;
     uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
     _Atomic uint64_t memory_used;
-    struct bulk_map *areas; /**< Of shared memory; NULL: the session is over a link. */
-    const char *wrong;      /**< Why the session ends: its client broke the rules. */
+    struct bulk_map *areas;  /**< Of shared memory; NULL: the session is over a link. */
+    uint64_t answers_max;    /**< Bytes read that may wait for their client, in host memory. */
+    _Atomic uint64_t staged; /**< Those of commands that have not ended. */
+    const char *wrong;       /**< Why the session ends: its client broke the rules. */
 };
 
 /** What an id stands for; NULL, and the session ends, where it stands for nothing. */

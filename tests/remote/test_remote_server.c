@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -157,5 +158,123 @@ Test(remote_server, noise_ends_only_its_session)
         }
         rogue_must_end(&rogue);
     }
+    ends();
+}
+
+/* ---- what waits for a client that does not take it ---- */
+
+#define MIB (1ull << 20)
+
+static uint64_t resident(pid_t pid)
+{
+    char path[64];
+    unsigned long long pages = 0;
+    snprintf(path, sizeof(path), "/proc/%d/statm", pid);
+    FILE *file = fopen(path, "re");
+    cr_assert(file && fscanf(file, "%*u %llu", &pages) == 1);
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A server whose sessions have little memory, so that little waits. */
+static void start_small(void)
+{
+    served_start(&served, (const char *const[]){"--memory", "1GiB", NULL});
+    rogue_begin(&good, &served);
+    rogue_make_queue(&good);
+    rogue_must_work(&good, 1);
+}
+
+TestSuite(remote_slow, .init = start_small, .timeout = 120);
+
+/* What its session has once it does nothing any more but wait for its client. */
+static uint64_t settled(void)
+{
+    uint64_t now = resident(served_session(&served)), last = 0;
+    for (uint64_t until = clock_now_ns() + SILENCE_NS; now != last && clock_now_ns() < until;) {
+        clock_sleep(NS_PER_S);
+        last = now;
+        now = resident(served_session(&served));
+    }
+    return now;
+}
+
+Test(remote_slow, reads_that_nobody_takes_fail_and_it_goes_on)
+{
+    const uint32_t count = 64;
+    uint32_t read = 0, failed = 0;
+    rogue_make_buffer(&good, 16 * MIB);
+    for (uint32_t i = 0; i < count; i++)
+        cr_assert_eq(
+            post_read_buffer(&good.stream,
+                             &(struct msg_read_buffer){.command = {.queue = QUEUE,
+                                                                   .event = id_make(ID_EVENT, 5, i),
+                                                                   .purpose = COMMAND_TELL},
+                                                       .buffer = BUFFER,
+                                                       .size = 16 * MIB}),
+            0);
+    stream_flush(&good.stream);
+    cr_assert_lt(settled(), 800 * MIB);
+    for (uint32_t i = 0; i < count; i++) {
+        cl_int status = rogue_answer(&good, MSG_DONE);
+        cr_assert(status == CL_COMPLETE || status == CL_OUT_OF_HOST_MEMORY, "%d", status);
+        read += status == CL_COMPLETE;
+        failed += status == CL_OUT_OF_HOST_MEMORY;
+    }
+    cr_assert(read >= 16 && failed >= 16, "%u were read, %u failed", read, failed);
+    ends();
+}
+
+#define LINE     "fifty characters are printed here, which takes a while"
+#define LINES    20
+#define LAUNCHES 40 /* A MiB each. */
+
+static void print(uint32_t generation, cl_int lines)
+{
+    cr_assert_eq(
+        post_set_value(&good.stream,
+                       &(struct msg_set_value){.kernel = KERNEL, .value = &lines, .value_size = 4}),
+        0);
+    cr_assert_eq(
+        post_launch(&good.stream,
+                    &(struct msg_launch){.command = {.queue = QUEUE,
+                                                     .event = id_make(ID_EVENT, generation, 0),
+                                                     .purpose = COMMAND_TELL},
+                                         .kernel = KERNEL,
+                                         .dimensions = 1,
+                                         .global = {1000}}),
+        0);
+    stream_flush(&good.stream);
+}
+
+Test(remote_slow, what_kernels_print_waits_for_who_takes_it)
+{
+    struct message message;
+    struct msg_printed printed;
+    uint64_t bytes = 0;
+    unsigned done = 0;
+    rogue_make_kernel(&good, "kernel void one(int lines) {\n"
+                             "    for (int i = 0; i < lines; i++)\n"
+                             "        printf(\"" LINE "\\n\");\n"
+                             "}\n");
+    print(5, 1); /* From now on the driver has what it needs for that. */
+    do
+        cr_assert_eq(stream_receive(&good.stream, SILENCE_NS, &message), 0);
+    while (message.type == MSG_PRINTED);
+    cr_assert_eq(message.type, MSG_DONE);
+    uint64_t before = settled();
+    for (uint32_t i = 0; i < LAUNCHES; i++)
+        print(6 + i, LINES);
+    uint64_t during = settled();
+    cr_assert_lt(during, before + LAUNCHES * MIB / 2, "it has %llu MiB more",
+                 (unsigned long long)(during - before) / MIB);
+    while (done < LAUNCHES) {
+        cr_assert_eq(stream_receive(&good.stream, SILENCE_NS, &message), 0);
+        struct unpack body = {message.body, message.body + message.size, false};
+        if (message.type == MSG_PRINTED && unpack_printed(&body, &printed))
+            bytes += printed.bytes_size;
+        done += message.type == MSG_DONE;
+    }
+    cr_assert_eq(bytes, 1000ull * LINES * LAUNCHES * sizeof(LINE));
     ends();
 }
