@@ -318,6 +318,7 @@ static cl_int post_image(struct memory *image, const cl_image_desc *desc, const 
                          .parent = handle_id(image->parent),
                          .content = packed,
                          .content_size = size});
+    image->told = error == CL_SUCCESS;
     free(packed);
     return error;
 }

@@ -229,6 +229,7 @@ struct map {
 
 struct memory {
     struct object base;
+    bool told; /**< The server knows of it. */
     struct context *context;
     cl_mem_object_type type;
     cl_mem_flags flags;
