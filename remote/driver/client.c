@@ -32,6 +32,9 @@
 #define CONNECT_NS (3 * NS_PER_S)
 #define RETRY_NS   (20 * NS_PER_MS)
 #define DEVICES_NS (60 * NS_PER_S)
+/* It closes the connection of a stranger more than it looks at: then it is tried again. */
+#define CROWDED_NS (15 * NS_PER_S)
+#define PAUSE_NS   (20 * NS_PER_MS)
 /* It does so each second, whatever its devices do. A link that does not is given up for another. */
 #define SILENCE_NS (10 * NS_PER_S)
 
@@ -355,8 +358,16 @@ static int start(struct client *client)
     uint64_t deadline = clock_now_ns() + CONNECT_NS;
     struct rings_areas areas = {-1, -1};
     struct link *link = NULL;
+    uint64_t until = deadline + CROWDED_NS;
     ask_for_rings(client, &areas);
     int error = client_connect(client, deadline, &link);
+    /* Many come at once, and not again at once. */
+    for (uint64_t turn = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
+         turn++) {
+        clock_sleep(PAUSE_NS * (1 + turn % 16));
+        deadline = clock_now_ns() + CONNECT_NS;
+        error = client_connect(client, deadline, &link);
+    }
     if (error == 0)
         error = open_stream(client, link, &areas, deadline);
     rings_areas_close(&areas);
