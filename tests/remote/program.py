@@ -57,14 +57,21 @@ def main():
         if options.tcp:
             server += ["--ca", f"{folder}/ca"]
             needs, address = issue(folder, server)
-        with subprocess.Popen(server + ["--listen", address], env=env,
-                              stdout=subprocess.PIPE) as served:
+        with open(f"{folder}/log", "w+b") as log, \
+                subprocess.Popen(server + ["--listen", address], env=env, stdout=subprocess.PIPE,
+                                 stderr=log) as served:
             try:
                 served.stdout.readline()
                 remote = run(options.program, dict(env, OCL_ICD_VENDORS=os.environ["TEST_DRIVER"],
                                                    RESEAT_SERVER=address, **needs))
             finally:
                 served.terminate()
+                served.wait()
+                log.seek(0)
+                said = log.read().decode(errors="replace")
+                sys.stderr.write(said)
+    if "Sanitizer" in said or " crashed: " in said:
+        sys.exit("the server, or a session of its, did not end well")
     if remote[0] != options.expect:
         sys.exit(f"its status is {remote[0]}")
     if native is not None and native != remote:

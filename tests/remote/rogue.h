@@ -14,6 +14,7 @@
 struct rogue {
     struct stream stream;
     char refusal[256];
+    bool has_queue;
 };
 
 #define DEVICE  id_make(ID_DEVICE, 0, 0)

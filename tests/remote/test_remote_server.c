@@ -51,7 +51,7 @@ Test(remote_server, the_socket_is_its_users_alone)
 
 Test(remote_server, objects_of_another_session_are_not_there)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     /* `good` has that queue. */
     cr_assert_eq(post_barrier(&rogue.stream, &(struct msg_barrier){.command = {.queue = QUEUE}}),
@@ -62,7 +62,7 @@ Test(remote_server, objects_of_another_session_are_not_there)
 
 Test(remote_server, an_id_of_another_type_ends_the_session)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
     cr_assert_eq(post_read_buffer(&rogue.stream,
@@ -75,7 +75,7 @@ Test(remote_server, an_id_of_another_type_ends_the_session)
 
 Test(remote_server, a_place_is_not_used_twice)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
     rogue_make_queue(&rogue);
@@ -85,7 +85,7 @@ Test(remote_server, a_place_is_not_used_twice)
 
 Test(remote_server, there_are_not_more_objects_than_allowed)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
     cr_assert_eq(post_create_buffer(
@@ -100,7 +100,7 @@ Test(remote_server, there_are_not_more_objects_than_allowed)
 
 Test(remote_server, sizes_that_overflow_end_the_session)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
     cr_assert_eq(post_create_buffer(
@@ -119,7 +119,7 @@ Test(remote_server, sizes_that_overflow_end_the_session)
 
 Test(remote_server, content_of_another_size_is_not_read_beyond)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
     cr_assert_eq(post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = BUFFER,
@@ -137,7 +137,7 @@ Test(remote_server, noise_ends_only_its_session)
 {
     unsigned seed = 1;
     for (int round = 0; round < 24; round++) {
-        struct rogue rogue;
+        struct rogue rogue = {0};
         unsigned char noise[300];
         rogue_begin(&rogue, &served);
         rogue_make_queue(&rogue);
@@ -176,9 +176,17 @@ static uint64_t resident(pid_t pid)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true /* They need more address space than such a session has. */
+#else
+#define SANITIZED false
+#endif
+
 /* A server whose sessions have little memory, so that little waits. */
 static void start_small(void)
 {
+    if (SANITIZED)
+        return;
     served_start(&served, (const char *const[]){"--memory", "1GiB", NULL});
     rogue_begin(&good, &served);
     rogue_make_queue(&good);
@@ -201,6 +209,8 @@ static uint64_t settled(void)
 
 Test(remote_slow, reads_that_nobody_takes_fail_and_it_goes_on)
 {
+    if (SANITIZED)
+        cr_skip_test("sanitizers need more address space");
     const uint32_t count = 64;
     uint32_t read = 0, failed = 0;
     rogue_make_buffer(&good, 16 * MIB);
@@ -249,6 +259,8 @@ static void print(uint32_t generation, cl_int lines)
 
 Test(remote_slow, what_kernels_print_waits_for_who_takes_it)
 {
+    if (SANITIZED)
+        cr_skip_test("sanitizers need more address space");
     struct message message;
     struct msg_printed printed;
     uint64_t bytes = 0;
