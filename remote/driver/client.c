@@ -24,12 +24,17 @@
 #define RINGS_ENV   "RESEAT_RINGS"
 #define SERVERS_MAX 64
 #define WINDOW      (16u << 20)
+/* Bytes of a message with nothing that a command reads: binaries, logs, the devices. */
+#define ANSWER_MAX (256u << 20)
 
 /* A server that is there answers at once; its drivers may take seconds to start, but then it gives
    signs of life. */
 #define CONNECT_NS (3 * NS_PER_S)
 #define RETRY_NS   (20 * NS_PER_MS)
 #define DEVICES_NS (60 * NS_PER_S)
+/* It closes the connection of a stranger more than it looks at: then it is tried again. */
+#define CROWDED_NS (15 * NS_PER_S)
+#define PAUSE_NS   (20 * NS_PER_MS)
 /* It does so each second, whatever its devices do. A link that does not is given up for another. */
 #define SILENCE_NS (10 * NS_PER_S)
 
@@ -353,8 +358,16 @@ static int start(struct client *client)
     uint64_t deadline = clock_now_ns() + CONNECT_NS;
     struct rings_areas areas = {-1, -1};
     struct link *link = NULL;
+    uint64_t until = deadline + CROWDED_NS;
     ask_for_rings(client, &areas);
     int error = client_connect(client, deadline, &link);
+    /* Many come at once, and not again at once. */
+    for (uint64_t turn = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
+         turn++) {
+        clock_sleep(PAUSE_NS * (1 + turn % 16));
+        deadline = clock_now_ns() + CONNECT_NS;
+        error = client_connect(client, deadline, &link);
+    }
     if (error == 0)
         error = open_stream(client, link, &areas, deadline);
     rings_areas_close(&areas);
@@ -365,6 +378,7 @@ static int start(struct client *client)
         client->bulk = NULL;
         return error;
     }
+    atomic_store(&client->stream.longest, ANSWER_MAX);
     pthread_mutex_init(&client->lock, NULL);
     pthread_cond_init(&client->changed, NULL);
     client->process = process_mark();

@@ -150,7 +150,11 @@ void command_aim(struct command *command, void *target, const struct layout *lay
     if (block_take(client, size, &event->block)) {
         head->area = event->block.area;
         head->place = event->block.offset;
+        return;
     }
+    /* A server sends what was asked for, and no more is kept of what it sends. */
+    event->asked = size;
+    atomic_fetch_add(&client->stream.longest, size);
 }
 
 cl_int command_fill(struct command *command, const void *source, const struct layout *layout,

@@ -145,6 +145,7 @@ static void end(struct event *event, cl_int status)
     event->ended = true;
     event->end = status;
     event->arrived_ns = clock_now_ns();
+    atomic_fetch_sub(&event->base.client->stream.longest, event->asked);
     if (event->keeps)
         handle_unuse_later(event->keeps);
     event->keeps = NULL;

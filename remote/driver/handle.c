@@ -161,12 +161,14 @@ void handle_each(enum id_type type, void (*each)(void *object, void *data), void
     }
 }
 
+static void unuse_owed(struct callback_job *job);
+
 static struct {
     pthread_mutex_t lock;
     struct object *first; /* Guarded by lock, with their `later` and `owed`. */
     struct callback_job job;
     bool posted;
-} owed = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} owed = {.lock = PTHREAD_MUTEX_INITIALIZER, .job = {.run = unuse_owed}};
 
 static void unuse_owed(struct callback_job *job)
 {
@@ -196,7 +198,6 @@ void handle_unuse_later(void *pointer)
     }
     bool post = !owed.posted;
     owed.posted = true;
-    owed.job.run = unuse_owed;
     if (post)
         callback_post(&owed.job);
     pthread_mutex_unlock(&owed.lock);

@@ -318,6 +318,7 @@ static cl_int post_image(struct memory *image, const cl_image_desc *desc, const 
                          .parent = handle_id(image->parent),
                          .content = packed,
                          .content_size = size});
+    image->told = error == CL_SUCCESS;
     free(packed);
     return error;
 }
@@ -363,8 +364,8 @@ static cl_int create_image(cl_context context, const cl_mem_properties *properti
     if (error)
         return error;
     struct memory *parent = memory_get(desc->mem_object);
-    if ((desc->mem_object && !parent) || desc->num_mip_levels || desc->num_samples ||
-        (desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && !parent))
+    if ((desc->mem_object && !parent) || (parent && parent->context != c) || desc->num_mip_levels ||
+        desc->num_samples || (desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && !parent))
         return CL_INVALID_IMAGE_DESCRIPTOR;
     if (parent && parent->type == CL_MEM_OBJECT_BUFFER &&
         desc->image_type == CL_MEM_OBJECT_IMAGE2D && !takes_buffers(c))

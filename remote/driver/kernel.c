@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,48 +43,6 @@ void kernel_facts_destroy(struct kernel_facts *facts)
     }
 }
 
-/* Bytes of a value of a type of OpenCL C's; 0: another type. */
-static size_t type_size(const char *type)
-{
-    static const struct {
-        const char *name;
-        size_t size;
-    } scalars[] = {{"char", 1}, {"uchar", 1}, {"short", 2}, {"ushort", 2},
-                   {"int", 4},  {"uint", 4},  {"long", 8},  {"ulong", 8},
-                   {"half", 2}, {"float", 4}, {"double", 8}};
-    for (size_t i = 0; i < ARRAY_SIZE(scalars); i++) {
-        size_t length = strlen(scalars[i].name);
-        if (strncmp(type, scalars[i].name, length) != 0)
-            continue;
-        const char *width = type + length;
-        if (!*width)
-            return scalars[i].size;
-        if (!strcmp(width, "3"))
-            return 4 * scalars[i].size;
-        if (!strcmp(width, "2") || !strcmp(width, "4") || !strcmp(width, "8") ||
-            !strcmp(width, "16"))
-            return (size_t)atoi(width) * scalars[i].size;
-    }
-    return 0;
-}
-
-static bool is_sampler(const struct argument_facts *argument)
-{
-    return !strcmp(argument->type, "sampler_t");
-}
-
-static bool is_image(const struct argument_facts *argument)
-{
-    return argument->address && !strncmp(argument->type, "image", 5) &&
-           strstr(argument->type, "_t");
-}
-
-static bool is_pointer(const struct argument_facts *argument)
-{
-    return argument->address == CL_KERNEL_ARG_ADDRESS_GLOBAL ||
-           argument->address == CL_KERNEL_ARG_ADDRESS_CONSTANT;
-}
-
 static cl_int take_arguments(struct kernel_facts *facts, struct unpack *body)
 {
     facts->arguments = calloc((size_t)facts->count + 1, sizeof(*facts->arguments));
@@ -101,8 +58,9 @@ static cl_int take_arguments(struct kernel_facts *facts, struct unpack *body)
         argument->name = strdup(row.name);
         if (!argument->type || !argument->name)
             return CL_OUT_OF_HOST_MEMORY;
-        if (argument->address == CL_KERNEL_ARG_ADDRESS_PRIVATE)
-            argument->size = type_size(argument->type);
+        argument->kind =
+            row.kind <= ARGUMENT_LOCAL ? (enum argument_kind)row.kind : ARGUMENT_UNKNOWN;
+        argument->size = row.size;
     }
     return facts->arguments ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
@@ -285,13 +243,20 @@ cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int *errcode_ret)
 
 /* ---- arguments ---- */
 
-static cl_int set_object(struct kernel *kernel, cl_uint index, const void *value)
+static cl_int set_object(struct kernel *kernel, cl_uint index, size_t size, const void *value)
 {
+    enum argument_kind kind = kernel->facts->arguments[index].kind;
     cl_mem handle = NULL;
+    if (size != sizeof(handle))
+        return CL_INVALID_ARG_SIZE;
+    if (!value && kind == ARGUMENT_IMAGE)
+        return CL_INVALID_ARG_VALUE;
     if (value)
         memcpy(&handle, value, sizeof(handle));
     const struct memory *memory = memory_get(handle);
-    if (handle && (!memory || memory->context != kernel->program->context))
+    bool image = memory && memory->type != CL_MEM_OBJECT_BUFFER;
+    if ((handle && (!memory || memory->context != kernel->program->context)) ||
+        (kind == ARGUMENT_IMAGE && !image) || (kind == ARGUMENT_BUFFER && image))
         return CL_INVALID_MEM_OBJECT;
     return POST(kernel->base.client, set_memory,
                 {.kernel = handle_id(kernel), .index = index, .memory = handle_id(memory)});
@@ -305,8 +270,8 @@ static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, con
     if (size != sizeof(handle))
         return CL_INVALID_ARG_SIZE;
     memcpy(&handle, value, sizeof(handle));
-    const struct object *sampler = handle_get(handle, ID_SAMPLER);
-    if (!sampler)
+    const struct sampler *sampler = handle_get(handle, ID_SAMPLER);
+    if (!sampler || sampler->context != kernel->program->context)
         return CL_INVALID_SAMPLER;
     return POST(kernel->base.client, set_sampler,
                 {.kernel = handle_id(kernel), .index = index, .sampler = handle_id(sampler)});
@@ -314,12 +279,21 @@ static cl_int set_sampler(struct kernel *kernel, cl_uint index, size_t size, con
 
 static cl_int set_value(struct kernel *kernel, cl_uint index, size_t size, const void *value)
 {
+    size_t own = kernel->facts->arguments[index].size;
+    if (!value)
+        return CL_INVALID_ARG_VALUE;
+    if (size == 0 || size > WIRE_VALUE_MAX || (own && size != own))
+        return CL_INVALID_ARG_SIZE;
     return POST(kernel->base.client, set_value,
                 {.kernel = handle_id(kernel), .index = index, .value = value, .value_size = size});
 }
 
-static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size)
+static cl_int set_local(struct kernel *kernel, cl_uint index, size_t size, const void *value)
 {
+    if (value)
+        return CL_INVALID_ARG_VALUE;
+    if (size == 0)
+        return CL_INVALID_ARG_SIZE;
     kernel->local[index] = size;
     return POST(kernel->base.client, set_local,
                 {.kernel = handle_id(kernel), .index = index, .size = size});
@@ -330,12 +304,12 @@ static cl_int set_unknown(struct kernel *kernel, cl_uint index, size_t size, con
 {
     void *handle = NULL;
     if (!value)
-        return size == sizeof(cl_mem) ? set_object(kernel, index, NULL)
-                                      : set_local(kernel, index, size);
+        return size == sizeof(cl_mem) ? set_object(kernel, index, size, NULL)
+                                      : set_local(kernel, index, size, NULL);
     if (size == sizeof(handle))
         memcpy(&handle, value, sizeof(handle));
     if (handle_known(handle, ID_MEMORY))
-        return set_object(kernel, index, value);
+        return set_object(kernel, index, size, value);
     if (handle_known(handle, ID_SAMPLER))
         return set_sampler(kernel, index, size, value);
     return set_value(kernel, index, size, value);
@@ -343,28 +317,20 @@ static cl_int set_unknown(struct kernel *kernel, cl_uint index, size_t size, con
 
 static cl_int set_argument(struct kernel *kernel, cl_uint index, size_t size, const void *value)
 {
-    const struct argument_facts *argument = &kernel->facts->arguments[index];
-    if (!argument->address)
-        return set_unknown(kernel, index, size, value);
-    if (is_sampler(argument))
+    switch (kernel->facts->arguments[index].kind) {
+    case ARGUMENT_VALUE:
+        return set_value(kernel, index, size, value);
+    case ARGUMENT_BUFFER:
+    case ARGUMENT_IMAGE:
+    case ARGUMENT_OBJECT:
+        return set_object(kernel, index, size, value);
+    case ARGUMENT_SAMPLER:
         return set_sampler(kernel, index, size, value);
-    if (argument->address == CL_KERNEL_ARG_ADDRESS_LOCAL) {
-        if (value)
-            return CL_INVALID_ARG_VALUE;
-        return size ? set_local(kernel, index, size) : CL_INVALID_ARG_SIZE;
+    case ARGUMENT_LOCAL:
+        return set_local(kernel, index, size, value);
+    default:
+        return set_unknown(kernel, index, size, value);
     }
-    if (is_pointer(argument) || is_image(argument)) {
-        if (size != sizeof(cl_mem))
-            return CL_INVALID_ARG_SIZE;
-        if (!value && is_image(argument))
-            return CL_INVALID_ARG_VALUE;
-        return set_object(kernel, index, value);
-    }
-    if (!value)
-        return CL_INVALID_ARG_VALUE;
-    if (size == 0 || (argument->size && size != argument->size))
-        return CL_INVALID_ARG_SIZE;
-    return set_value(kernel, index, size, value);
 }
 
 cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void *arg_value)

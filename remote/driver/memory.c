@@ -46,7 +46,8 @@ static void memory_finish(struct object *object)
     /* Commands of the server's may use it still: its callbacks are called when they do not. */
     if (memory->endings && watch(memory))
         memory->endings = NULL;
-    (void)POST(object->client, release, {.object = object->id});
+    if (memory->told)
+        (void)POST(object->client, release, {.object = object->id});
     while (memory->maps) { /* Never unmapped. */
         struct map *map = memory->maps;
         memory->maps = map->next;
@@ -146,6 +147,7 @@ static cl_int create_buffer(cl_context context, const cl_mem_properties *propert
                   .size = size,
                   .content = host,
                   .content_size = host ? size : 0});
+    memory->told = error == CL_SUCCESS;
     if (error)
         handle_release(memory);
     else
@@ -234,6 +236,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, cl_buffer_create_typ
                   .flags = flags,
                   .origin = region->origin,
                   .size = region->size});
+    memory->told = error == CL_SUCCESS;
     return created_if(memory, error, errcode_ret);
 }
 

@@ -548,12 +548,14 @@ cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_i
 }
 
 /* Ids of programs, and their names one behind the other. */
-static cl_int take_headers(cl_uint count, const cl_program *programs, const char **names,
-                           uint64_t **ret_ids, char **ret_names, size_t *ret_size)
+static cl_int take_headers(const struct context *context, cl_uint count, const cl_program *programs,
+                           const char **names, uint64_t **ret_ids, char **ret_names,
+                           size_t *ret_size)
 {
     size_t size = 0;
     for (cl_uint i = 0; i < count; i++) {
-        if (!program_get(programs[i]))
+        const struct program *header = program_get(programs[i]);
+        if (!header || header->context != context)
             return CL_INVALID_PROGRAM;
         if (!names[i])
             return CL_INVALID_VALUE;
@@ -594,8 +596,8 @@ cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device
         return CL_INVALID_VALUE;
     if (!p->source && !p->il)
         return CL_INVALID_OPERATION;
-    cl_int error =
-        take_headers(num_input_headers, input_headers, header_include_names, &ids, &names, &size);
+    cl_int error = take_headers(p->context, num_input_headers, input_headers, header_include_names,
+                                &ids, &names, &size);
     if (error == CL_SUCCESS)
         error = begin_build(program, num_devices, device_list, options, pfn_notify, user_data,
                             &building, &call);

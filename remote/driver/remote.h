@@ -197,7 +197,8 @@ struct event {
     struct event_callback *callbacks;
     /* Until it ends: */
     unsigned char *target; /**< Where what was read goes. */
-    bool lent; /**< Into memory that may be read only where it has those bytes already. */
+    size_t asked; /**< Bytes that are to come, for which its stream takes longer messages. */
+    bool lent;    /**< Into memory that may be read only where it has those bytes already. */
     struct memory *keeps;          /**< Used until it ends: its memory is the target. */
     struct bulk_block block;       /**< That the command names; or of 0 bytes. */
     struct event *before;          /**< Used: where that failed, this one does. */
@@ -233,6 +234,7 @@ struct map {
 
 struct memory {
     struct object base;
+    bool told; /**< The server knows of it. */
     struct context *context;
     cl_mem_object_type type;
     cl_mem_flags flags;
@@ -280,7 +282,8 @@ struct kernel_facts {
         cl_kernel_arg_access_qualifier access;
         cl_kernel_arg_type_qualifier qualifiers;
         char *type, *name;
-        size_t size; /**< 0: not known. */
+        enum argument_kind kind;
+        size_t size; /**< Of a value; 0: not known. */
     } * arguments;
     struct msg_kernel_group *groups; /**< Of each device of the context; size 0: not asked. */
 };

@@ -43,7 +43,7 @@ struct given {
     bool tell, profiled;
     void *bytes;
     uint32_t area; /* That they are in; 0: in none. */
-    size_t answer;
+    size_t size, answer;
     struct passage *passage; /* Says how it ended, once the event has; or NULL. */
 };
 
@@ -85,14 +85,14 @@ static bool begin(struct giving *giving, struct server *server, const struct msg
     giving->error = giving->queue->real ? CL_SUCCESS : giving->queue->error;
     if (message->waits_count && giving->error == CL_SUCCESS)
         giving->waits = (cl_event *)server_find_all(server, message->waits, message->waits_count,
-                                                    &giving->error);
+                                                    giving->queue, &giving->error);
     return !server->wrong;
 }
 
 /* A memory object of the command's; NULL: it has none, or the session ends. */
 static cl_mem memory(struct giving *giving, uint64_t id)
 {
-    const struct entry *entry = server_find(giving->server, id);
+    const struct entry *entry = server_find_with(giving->server, id, giving->queue);
     if (entry && !entry->real && giving->error == CL_SUCCESS)
         giving->error = entry->error;
     return entry ? entry->real : NULL;
@@ -113,6 +113,13 @@ static void *stage_shared(struct giving *giving, uint64_t size)
     return bytes;
 }
 
+/* A client that reads slower than its devices do, or never, is refused what it reads. */
+static bool has_room(struct server *server, uint64_t size)
+{
+    uint64_t there = atomic_load(&server->staged) + stream_kept(&server->stream);
+    return there <= server->answers_max && size <= server->answers_max - there;
+}
+
 /* Bytes that the command keeps until it ends. */
 static void *stage(struct giving *giving, const void *content, uint64_t size, bool reads)
 {
@@ -120,7 +127,8 @@ static void *stage(struct giving *giving, const void *content, uint64_t size, bo
         return NULL;
     if (giving->message->area)
         return stage_shared(giving, size);
-    giving->bytes = size <= WIRE_MESSAGE_MAX ? malloc(size ? size : 1) : NULL;
+    if (size <= WIRE_MESSAGE_MAX && (!reads || has_room(giving->server, size)))
+        giving->bytes = malloc(size ? size : 1);
     if (!giving->bytes) {
         giving->error = CL_OUT_OF_HOST_MEMORY;
         return NULL;
@@ -129,6 +137,7 @@ static void *stage(struct giving *giving, const void *content, uint64_t size, bo
         memcpy(giving->bytes, content, size);
     giving->size = size;
     giving->reads = reads;
+    atomic_fetch_add(&giving->server->staged, size);
     return giving->bytes;
 }
 
@@ -182,6 +191,14 @@ static void give_up(struct server *server, void *bytes, uint32_t area)
         free(bytes);
 }
 
+static void unstage(struct server *server, void *bytes, uint64_t size, uint32_t area)
+{
+    if (bytes && !area)
+        atomic_fetch_sub(&server->staged, size);
+    if (bytes)
+        give_up(server, bytes, area);
+}
+
 static void given_put(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
@@ -191,7 +208,7 @@ static void given_put(struct given *given)
         return;
     given->cl->clReleaseEvent(given->event);
     passage_unref(given->passage);
-    give_up(given->server, given->bytes, given->area);
+    unstage(given->server, given->bytes, given->size, given->area);
     free(given);
 }
 
@@ -314,8 +331,9 @@ static void tell_failure(struct giving *giving)
         if (!entry)
             return;
         entry->cl = giving->cl;
+        entry->context = queue->context;
         entry->error = giving->error;
-        if (queue->context)
+        if (queue->real) /* Else its context may be gone. */
             entry->real = giving->cl->clCreateUserEvent(queue->context, NULL);
         if (entry->real)
             giving->cl->clSetUserEventStatus(entry->real, giving->error);
@@ -336,6 +354,7 @@ static void keep_event(struct giving *giving)
     struct entry *entry = named && message->event ? server_add(server, message->event) : NULL;
     if (entry) {
         entry->cl = giving->cl;
+        entry->context = giving->queue->context;
         entry->real = giving->event;
         giving->cl->clRetainEvent(giving->event);
     }
@@ -352,6 +371,7 @@ static void keep_event(struct giving *giving)
                 .profiled = giving->queue->profiled,
                 .bytes = giving->bytes,
                 .area = giving->area,
+                .size = giving->size,
                 .answer = giving->reads ? giving->size : 0,
                 .passage = giving->passage,
             };
@@ -382,8 +402,8 @@ static void end(struct giving *giving)
     }
     free(giving->waits);
     passage_unref(giving->passage);
-    if (giving->error && giving->bytes)
-        give_up(giving->server, giving->bytes, giving->area);
+    if (giving->error)
+        unstage(giving->server, giving->bytes, giving->size, giving->area);
 }
 
 /* size_t and u64 are the same here (state/base/compiler.h). */
@@ -626,11 +646,11 @@ void server_launch(struct server *server, const struct msg_launch *message)
     struct giving giving;
     if (!begin(&giving, server, &message->command))
         return;
-    const struct entry *kernel = server_find(server, message->kernel);
+    const struct entry *kernel = server_find_with(server, message->kernel, giving.queue);
     if (!kernel)
         giving.error = CL_INVALID_KERNEL; /* The session ends. */
-    else if (kernel->error)
-        giving.error = kernel->error;
+    else if (giving.error == CL_SUCCESS)
+        giving.error = server_kernel_error(kernel);
     if (message->dimensions < 1 || message->dimensions > 3)
         server_wrong(server, "a launch has no such dimensions");
     if (ready(&giving))
@@ -680,8 +700,8 @@ void server_migrate(struct server *server, const struct msg_migrate *message)
     struct giving giving;
     if (!begin(&giving, server, &message->command))
         return;
-    void **objects =
-        server_find_all(server, message->objects, message->objects_count, &giving.error);
+    void **objects = server_find_all(server, message->objects, message->objects_count, giving.queue,
+                                     &giving.error);
     if (ready(&giving))
         giving.error = giving.cl->clEnqueueMigrateMemObjects(
             giving.queue->real, message->objects_count, (cl_mem *)objects, message->flags,

@@ -10,6 +10,17 @@
 #define HOST_FLAGS                                                                                 \
     (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR | CL_MEM_HOST_WRITE_ONLY | \
      CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
+#define DEVICE_FLAGS                                                                               \
+    (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_KERNEL_READ_AND_WRITE)
+
+/* The device's side of a client's flags. Others are of extensions, some of which have the driver
+   take what it is given for handles. */
+static cl_mem_flags device_flags(struct server *server, uint64_t flags)
+{
+    if (flags & ~(uint64_t)(HOST_FLAGS | DEVICE_FLAGS))
+        server_wrong(server, "a memory object has flags that are not offered");
+    return flags & DEVICE_FLAGS;
+}
 
 struct listener {
     struct server *server;
@@ -28,7 +39,11 @@ static void CL_CALLBACK on_news(const char *text, const void *info, size_t size,
 void server_create_context(struct server *server, const struct msg_create_context *message)
 {
     cl_int error = CL_SUCCESS;
-    void **devices = server_find_all(server, message->devices, message->devices_count, &error);
+    const struct entry *first =
+        message->devices_count ? server_find(server, id_at(message->devices, 0)) : NULL;
+    void **devices =
+        first ? server_find_all(server, message->devices, message->devices_count, first, &error)
+              : NULL;
     struct entry *entry = server_add(server, message->context);
     struct listener *listener = malloc(sizeof(*listener)); /* drivers may call at any time */
     if (!entry || !devices || !listener) {
@@ -68,9 +83,11 @@ static struct entry *add_to(struct server *server, uint64_t id, uint64_t context
 
 void server_create_queue(struct server *server, const struct msg_create_queue *message)
 {
-    const struct entry *device = server_find(server, message->device);
-    struct entry *entry = device ? add_to(server, message->queue, message->context) : NULL;
-    if (!entry)
+    struct entry *entry = add_to(server, message->queue, message->context);
+    const struct entry *device =
+        entry ? server_find_with(server, message->device, server_find(server, message->context))
+              : NULL;
+    if (!device)
         return;
     entry->profiled = message->properties & CL_QUEUE_PROFILING_ENABLE;
     entry->real = entry->cl->clCreateCommandQueue(entry->context, device->real, message->properties,
@@ -82,11 +99,11 @@ void server_create_buffer(struct server *server, const struct msg_create_buffer 
     struct entry *entry = add_to(server, message->memory, message->context);
     if (!entry)
         return;
-    cl_mem_flags flags = message->flags & ~(cl_mem_flags)HOST_FLAGS;
-    if (message->content_size && message->content_size != message->size) {
+    cl_mem_flags flags = device_flags(server, message->flags);
+    if (message->content_size && message->content_size != message->size)
         server_wrong(server, "a buffer's content has another size");
+    if (server->wrong)
         return;
-    }
     if (message->content_size)
         flags |= CL_MEM_COPY_HOST_PTR;
     if (!server_has_memory(server, message->size)) {
@@ -113,9 +130,10 @@ void server_create_sub_buffer(struct server *server, const struct msg_create_sub
     if (!parent->real)
         return;
     const cl_buffer_region region = {message->origin, message->size};
-    entry->real =
-        entry->cl->clCreateSubBuffer(parent->real, message->flags & ~(cl_mem_flags)HOST_FLAGS,
-                                     CL_BUFFER_CREATE_TYPE_REGION, &region, &entry->error);
+    cl_mem_flags flags = device_flags(server, message->flags);
+    if (!server->wrong)
+        entry->real = entry->cl->clCreateSubBuffer(
+            parent->real, flags, CL_BUFFER_CREATE_TYPE_REGION, &region, &entry->error);
 }
 
 struct watcher {
@@ -160,7 +178,9 @@ static uint64_t packed_bytes(const struct msg_create_image *message, size_t elem
 
 void server_create_image(struct server *server, const struct msg_create_image *message)
 {
-    const struct entry *parent = message->parent ? server_find(server, message->parent) : NULL;
+    const struct entry *context = server_find(server, message->context);
+    const struct entry *parent =
+        context && message->parent ? server_find_with(server, message->parent, context) : NULL;
     void *source = parent ? parent->real : NULL;
     cl_int error = parent ? parent->error : CL_SUCCESS;
     if (message->parent && !parent)
@@ -169,8 +189,14 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     if (!entry)
         return;
     entry->error = error;
+    entry->image = true;
     if (message->parent && !source)
         return;
+    if (message->content_size && source) {
+        /* Whose pitches the driver would read it with. */
+        server_wrong(server, "an image of another object has content of its own");
+        return;
+    }
     const cl_image_format format = {message->order, message->data_type};
     const cl_image_desc desc = {
         .image_type = message->type,
@@ -181,7 +207,9 @@ void server_create_image(struct server *server, const struct msg_create_image *m
         .image_row_pitch = source ? message->row_pitch : 0,
         .mem_object = source,
     };
-    cl_mem_flags flags = message->flags & ~(cl_mem_flags)HOST_FLAGS;
+    cl_mem_flags flags = device_flags(server, message->flags);
+    if (server->wrong)
+        return;
     /* How large its elements are, only the driver knows: what it makes is counted afterwards. */
     if (!source && !server_has_memory(server, packed_bytes(message, 1))) {
         entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
@@ -225,13 +253,17 @@ void server_create_sampler(struct server *server, const struct msg_create_sample
 void server_create_user_event(struct server *server, const struct msg_create_user_event *message)
 {
     struct entry *entry = add_to(server, message->event, message->context);
-    if (entry)
-        entry->real = entry->cl->clCreateUserEvent(entry->context, &entry->error);
+    if (!entry)
+        return;
+    entry->user = true;
+    entry->real = entry->cl->clCreateUserEvent(entry->context, &entry->error);
 }
 
 void server_set_user_event(struct server *server, const struct msg_set_user_event *message)
 {
     const struct entry *entry = server_find(server, message->event);
-    if (entry && entry->real)
+    if (entry && (!entry->user || message->status > CL_COMPLETE))
+        server_wrong(server, "it ends what is not its to end");
+    else if (entry && entry->real)
         entry->cl->clSetUserEventStatus(entry->real, message->status);
 }

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +8,11 @@
 #include "state/base/log.h"
 #include "state/base/thread.h"
 
-/* Programs and kernels. Compilers take long: each works in a thread of its own, and what the client
-   sends meanwhile is done. */
+/* Programs. Compilers take long: each works in a thread of its own, and what the client sends
+   meanwhile is done. */
 
-#define BUILDS_MAX 64
-
-/* What a program's or kernel's answer says as text; driver's are cut where they are absurd. */
-#define TEXT_MAX (16u << 20)
+#define BUILDS_MAX    64
+#define ARGUMENT_INFO "-cl-kernel-arg-info"
 
 /* A new program of a context's; NULL: nothing is to be made. */
 static struct entry *add_program(struct server *server, uint64_t id, uint64_t context)
@@ -33,9 +32,12 @@ void server_create_source(struct server *server, const struct msg_create_source 
     struct entry *entry = add_program(server, message->program, message->context);
     const char *source = message->source;
     size_t length = message->source_size;
-    if (entry && length == 0)
+    if (!entry)
+        return;
+    entry->text = true;
+    if (length == 0)
         entry->error = CL_INVALID_VALUE;
-    else if (entry)
+    else
         entry->real = entry->cl->clCreateProgramWithSource(entry->context, 1, &source, &length,
                                                            &entry->error);
 }
@@ -43,10 +45,13 @@ void server_create_source(struct server *server, const struct msg_create_source 
 void server_create_il(struct server *server, const struct msg_create_il *message)
 {
     struct entry *entry = add_program(server, message->program, message->context);
-    if (entry && entry->cl->clCreateProgramWithIL)
+    if (!entry)
+        return;
+    entry->text = true;
+    if (entry->cl->clCreateProgramWithIL)
         entry->real = entry->cl->clCreateProgramWithIL(entry->context, message->il,
                                                        message->il_size, &entry->error);
-    else if (entry)
+    else
         entry->error = CL_INVALID_OPERATION;
 }
 
@@ -58,7 +63,10 @@ void server_create_binary(struct server *server, const struct msg_create_binary 
     const unsigned char **binaries = calloc(count + 1, sizeof(*binaries));
     size_t *sizes = calloc(count + 1, sizeof(*sizes));
     cl_int *status = calloc(count + 1, sizeof(*status));
-    void **devices = server_find_all(server, message->devices, count, &error);
+    void **devices = NULL;
+    if (entry)
+        devices = server_find_all(server, message->devices, count,
+                                  server_find(server, message->context), &error);
     const unsigned char *at = message->binaries;
     uint64_t left = message->binaries_size;
     if (!binaries || !sizes || !status)
@@ -145,7 +153,7 @@ static char *build_text(const struct build *build, cl_device_id device, cl_progr
 {
     size_t size = 0;
     if (build->cl->clGetProgramBuildInfo(build->program, device, what, 0, NULL, &size) ||
-        size > TEXT_MAX)
+        size > SERVER_TEXT_MAX)
         size = 0;
     char *text = calloc(1, size + 1);
     if (text && size &&
@@ -183,7 +191,7 @@ static void answer_build(const struct build *build, cl_int error)
         built.kernels = kernels;
     if (built.kernels &&
         !build->cl->clGetProgramInfo(build->program, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &size) &&
-        size <= TEXT_MAX && (names = calloc(1, size + 1)) &&
+        size <= SERVER_TEXT_MAX && (names = calloc(1, size + 1)) &&
         !build->cl->clGetProgramInfo(build->program, CL_PROGRAM_KERNEL_NAMES, size, names, NULL))
         built.names = names;
     pack_init(&pack);
@@ -215,6 +223,23 @@ static void *run_build(void *data)
     return NULL;
 }
 
+/* Options for the driver: with what has it tell of the kernels' arguments, which decides what a
+   client may set as them. Drivers of OpenCL 1.1 do not know it, and of binaries there is nothing to
+   be told. In front: what the client wrote may end in a way that swallows another word. NULL: no
+   memory. */
+static char *driver_options(struct server *server, const struct entry *program, const void *devices,
+                            uint32_t count, const char *options)
+{
+    bool tells = program->text && !strstr(options, ARGUMENT_INFO);
+    char *all = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = id_place(id_at(devices, i));
+        tells = tells && place < server->device_count &&
+                devinfo_version(&server->devices[place]->info) >= CL_MAKE_VERSION(1, 2, 0);
+    }
+    return asprintf(&all, "%s%s", tells ? ARGUMENT_INFO " " : "", options) < 0 ? NULL : all;
+}
+
 /* What all builds begin with; NULL: it was answered, or the session ends. */
 static struct build *build_create(struct server *server, const struct entry *program,
                                   const void *devices, uint32_t device_count, const char *options,
@@ -230,8 +255,8 @@ static struct build *build_create(struct server *server, const struct entry *pro
     build->cl = program->cl;
     build->call = call;
     build->device_count = device_count;
-    build->options = strdup(options);
-    build->devices = server_find_all(server, devices, device_count, &error);
+    build->options = driver_options(server, program, devices, device_count, options);
+    build->devices = server_find_all(server, devices, device_count, program, &error);
     if (!build->options)
         error = CL_OUT_OF_HOST_MEMORY;
     if (error || device_count == 0) {
@@ -246,12 +271,13 @@ static struct build *build_create(struct server *server, const struct entry *pro
     return build;
 }
 
-static bool add_inputs(struct build *build, const void *ids, uint32_t count)
+static bool add_inputs(struct build *build, const struct entry *with, const void *ids,
+                       uint32_t count)
 {
     cl_int error = CL_SUCCESS;
     if (count == 0)
         return true;
-    build->inputs = server_find_all(build->server, ids, count, &error);
+    build->inputs = server_find_all(build->server, ids, count, with, &error);
     if (!build->inputs) {
         server_reply(build->server, build->call, error, NULL, 0);
         return false;
@@ -280,6 +306,19 @@ void server_build(struct server *server, const struct msg_build *message)
         start_build(build);
 }
 
+/* Drivers write headers into a folder of theirs, to files of these names. */
+static bool stays_inside(const char *name)
+{
+    if (*name == '/')
+        return false;
+    for (const char *at = name; at; at = strchr(at, '/')) {
+        at += *at == '/';
+        if (!strncmp(at, "..", 2) && (at[2] == '/' || at[2] == '\0'))
+            return false;
+    }
+    return true;
+}
+
 /* Names of headers, one after the other, each with its NUL. */
 static bool split_names(struct build *build, const void *names, uint64_t size)
 {
@@ -299,6 +338,14 @@ static bool split_names(struct build *build, const void *names, uint64_t size)
     return at == end;
 }
 
+static bool all_stay_inside(const struct build *build)
+{
+    for (uint32_t i = 0; i < build->input_count; i++)
+        if (!stays_inside(build->names[i]))
+            return false;
+    return true;
+}
+
 void server_compile(struct server *server, const struct msg_compile *message)
 {
     const struct entry *program = server_find(server, message->program);
@@ -309,10 +356,13 @@ void server_compile(struct server *server, const struct msg_compile *message)
     if (!build)
         return;
     build->compile = true;
-    if (!add_inputs(build, message->headers, message->headers_count)) {
+    if (!add_inputs(build, program, message->headers, message->headers_count)) {
         build_destroy(build);
     } else if (!split_names(build, message->names, message->names_size)) {
         server_wrong(server, "headers are not as many as their names");
+        build_destroy(build);
+    } else if (!all_stay_inside(build)) {
+        server_reply(server, message->call, CL_INVALID_VALUE, NULL, 0);
         build_destroy(build);
     } else {
         start_build(build);
@@ -329,7 +379,8 @@ void server_link(struct server *server, const struct msg_link *message)
               : NULL;
     if (!build)
         return;
-    if (!add_inputs(build, message->inputs, message->inputs_count)) {
+    if (!add_inputs(build, server_find(server, message->context), message->inputs,
+                    message->inputs_count)) {
         entry->error = CL_INVALID_PROGRAM;
         build_destroy(build);
         return;
@@ -389,211 +440,6 @@ void server_get_binaries(struct server *server, const struct msg_get_binaries *m
         return;
     pack_init(&pack);
     cl_int error = program->real ? read_binaries(program, &pack) : program->error;
-    server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
-    pack_finish(&pack);
-}
-
-/* ---- kernels ---- */
-
-static char *argument_text(const struct entry *kernel, cl_uint index, cl_kernel_arg_info what)
-{
-    size_t size = 0;
-    if (kernel->cl->clGetKernelArgInfo(kernel->real, index, what, 0, NULL, &size) ||
-        size > TEXT_MAX)
-        return NULL;
-    char *text = calloc(1, size + 1);
-    if (text && kernel->cl->clGetKernelArgInfo(kernel->real, index, what, size, text, NULL)) {
-        free(text);
-        text = NULL;
-    }
-    return text;
-}
-
-/* Address 0: the driver does not tell. */
-static void pack_argument(struct pack *pack, const struct entry *kernel, cl_uint index)
-{
-    const cl_icd_dispatch *cl = kernel->cl;
-    struct msg_kernel_argument row = {0};
-    char *type = argument_text(kernel, index, CL_KERNEL_ARG_TYPE_NAME);
-    char *name = argument_text(kernel, index, CL_KERNEL_ARG_NAME);
-    if (!type || cl->clGetKernelArgInfo(kernel->real, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER,
-                                        sizeof(row.address), &row.address, NULL))
-        row.address = 0;
-    else {
-        cl->clGetKernelArgInfo(kernel->real, index, CL_KERNEL_ARG_ACCESS_QUALIFIER,
-                               sizeof(row.access), &row.access, NULL);
-        cl->clGetKernelArgInfo(kernel->real, index, CL_KERNEL_ARG_TYPE_QUALIFIER,
-                               sizeof(row.qualifiers), &row.qualifiers, NULL);
-    }
-    row.type = type ? type : "";
-    row.name = name ? name : "";
-    pack_kernel_argument(pack, &row);
-    free(type);
-    free(name);
-}
-
-static void pack_kernel(struct pack *pack, const struct entry *kernel)
-{
-    struct msg_kernel_info info = {.attributes = ""};
-    size_t size = 0;
-    char *attributes = NULL;
-    kernel->cl->clGetKernelInfo(kernel->real, CL_KERNEL_NUM_ARGS, sizeof(info.arguments),
-                                &info.arguments, NULL);
-    if (!kernel->cl->clGetKernelInfo(kernel->real, CL_KERNEL_ATTRIBUTES, 0, NULL, &size) &&
-        size <= TEXT_MAX && (attributes = calloc(1, size + 1)) &&
-        !kernel->cl->clGetKernelInfo(kernel->real, CL_KERNEL_ATTRIBUTES, size, attributes, NULL))
-        info.attributes = attributes;
-    pack_kernel_info(pack, &info);
-    free(attributes);
-    for (cl_uint i = 0; i < info.arguments; i++)
-        pack_argument(pack, kernel, i);
-}
-
-void server_create_kernel(struct server *server, const struct msg_create_kernel *message)
-{
-    const struct entry *program = server_find(server, message->program);
-    struct entry *entry = program ? server_add(server, message->kernel) : NULL;
-    struct pack pack;
-    if (!entry)
-        return;
-    entry->cl = program->cl;
-    entry->context = program->context;
-    entry->error = program->error;
-    if (program->real)
-        entry->real = entry->cl->clCreateKernel(program->real, message->name, &entry->error);
-    if (!message->call)
-        return;
-    pack_init(&pack);
-    if (entry->real)
-        pack_kernel(&pack, entry);
-    server_reply(server, message->call, pack.failed ? CL_OUT_OF_HOST_MEMORY : entry->error,
-                 pack.bytes, pack.used);
-    pack_finish(&pack);
-}
-
-void server_clone_kernel(struct server *server, const struct msg_clone_kernel *message)
-{
-    const struct entry *source = server_find(server, message->source);
-    const struct entry from = source ? *source : (struct entry){0};
-    struct entry *entry = source ? server_add(server, message->kernel) : NULL;
-    if (!entry)
-        return;
-    entry->cl = from.cl;
-    entry->context = from.context;
-    entry->error = from.error ? from.error : CL_INVALID_OPERATION;
-    if (from.real && from.cl->clCloneKernel)
-        entry->real = from.cl->clCloneKernel(from.real, &entry->error);
-}
-
-/* What a driver says of an argument too late for the call is said of the launch. */
-static void set_argument(struct server *server, uint64_t id, uint32_t index, size_t size,
-                         const void *value)
-{
-    struct entry *kernel = server_find(server, id);
-    if (!kernel || !kernel->real)
-        return;
-    cl_int error = kernel->cl->clSetKernelArg(kernel->real, index, size, value);
-    if (error)
-        log_info("argument %u of a kernel was refused: %d", index, error);
-}
-
-void server_set_value(struct server *server, const struct msg_set_value *message)
-{
-    union {
-        cl_double16 aligned;
-        unsigned char bytes[4096]; /* Larger than any device's parameters. */
-    } value;
-    if (message->value_size > sizeof(value)) {
-        server_wrong(server, "an argument is too large");
-        return;
-    }
-    memcpy(value.bytes, message->value, message->value_size);
-    set_argument(server, message->kernel, message->index, message->value_size, value.bytes);
-}
-
-void server_set_local(struct server *server, const struct msg_set_local *message)
-{
-    set_argument(server, message->kernel, message->index, message->size, NULL);
-}
-
-void server_set_memory(struct server *server, const struct msg_set_memory *message)
-{
-    const struct entry *memory = message->memory ? server_find(server, message->memory) : NULL;
-    cl_mem real = memory ? memory->real : NULL;
-    struct entry *kernel = server_find(server, message->kernel);
-    if (!kernel || (message->memory && !memory))
-        return;
-    /* Its launches fail for the reason for which there is no memory, until there is. */
-    if (kernel->real)
-        kernel->error = CL_SUCCESS;
-    if (memory && !real)
-        kernel->error = memory->error;
-    else
-        set_argument(server, message->kernel, message->index, sizeof(real), memory ? &real : NULL);
-}
-
-void server_set_sampler(struct server *server, const struct msg_set_sampler *message)
-{
-    const struct entry *sampler = server_find(server, message->sampler);
-    if (sampler && sampler->real)
-        set_argument(server, message->kernel, message->index, sizeof(cl_sampler), &sampler->real);
-}
-
-static cl_int describe_group(const struct entry *kernel, cl_device_id device, struct pack *pack)
-{
-    const cl_icd_dispatch *cl = kernel->cl;
-    struct msg_kernel_group row = {0};
-    cl_int error = cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_WORK_GROUP_SIZE,
-                                                sizeof(row.size), &row.size, NULL);
-    if (error)
-        return error;
-    cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
-                                 sizeof(row.multiple), &row.multiple, NULL);
-    cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_LOCAL_MEM_SIZE,
-                                 sizeof(row.local_memory), &row.local_memory, NULL);
-    cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_PRIVATE_MEM_SIZE,
-                                 sizeof(row.private_memory), &row.private_memory, NULL);
-    cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
-                                 sizeof(row.compiled), row.compiled, NULL);
-    pack_kernel_group(pack, &row);
-    return CL_SUCCESS;
-}
-
-#define SUB_GROUP_ANSWER_MAX 64
-#define SUB_GROUP_INPUT_MAX  (3 * sizeof(size_t))
-
-static cl_int describe_sub_groups(const struct entry *kernel, cl_device_id device,
-                                  const struct msg_get_kernel_group *message, struct pack *pack)
-{
-    size_t input[3] = {0}, size = 0;
-    unsigned char answer[SUB_GROUP_ANSWER_MAX];
-    if (message->input_size > SUB_GROUP_INPUT_MAX || !kernel->cl->clGetKernelSubGroupInfo)
-        return CL_INVALID_OPERATION;
-    memcpy(input, message->input, message->input_size);
-    /* Zeroed first, since how much a driver writes depends on the question. */
-    memset(answer, 0, sizeof(answer));
-    size_t room =
-        message->what == CL_KERNEL_LOCAL_SIZE_FOR_SUB_GROUP_COUNT ? sizeof(input) : sizeof(size_t);
-    cl_int error = kernel->cl->clGetKernelSubGroupInfo(
-        kernel->real, device, message->what, message->input_size,
-        message->input_size ? input : NULL, room, answer, &size);
-    if (error == CL_SUCCESS)
-        pack_bytes(pack, answer, size < room ? size : room);
-    return error;
-}
-
-void server_get_kernel_group(struct server *server, const struct msg_get_kernel_group *message)
-{
-    const struct entry *kernel = server_find(server, message->kernel);
-    const struct entry *device = server_find(server, message->device);
-    struct pack pack;
-    if (!kernel || !device)
-        return;
-    pack_init(&pack);
-    cl_int error = kernel->error;
-    if (kernel->real)
-        error = message->what ? describe_sub_groups(kernel, device->real, message, &pack)
-                              : describe_group(kernel, device->real, &pack);
     server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
     pack_finish(&pack);
 }

@@ -19,6 +19,13 @@
  * by a thread that builds; those only post.
  */
 
+/** What a kernel's argument is, and why it could not be set. */
+struct argument {
+    enum argument_kind kind;
+    uint64_t size; /**< Of a value; 0: not known. */
+    cl_int error;
+};
+
 /** What one of the client's ids stands for. */
 struct entry {
     uint64_t id; /**< 0: nothing. */
@@ -26,9 +33,14 @@ struct entry {
     const cl_icd_dispatch *cl;
     cl_context context; /**< What it is of; borrowed. */
     cl_int error;
-    cl_device_id device; /**< Of a context: the first one. */
-    bool profiled;       /**< Of a queue. */
-    bool touched;        /**< Of a queue: it was given commands since it was flushed. */
+    cl_device_id device;        /**< Of a context: the first one. */
+    bool profiled;              /**< Of a queue. */
+    bool touched;               /**< Of a queue: it was given commands since it was flushed. */
+    bool image;                 /**< Of a memory object. */
+    bool user;                  /**< Of an event: the client ends it. */
+    bool text;                  /**< Of a program: made from source or IL. */
+    struct argument *arguments; /**< Of a kernel; owned. */
+    cl_uint argument_count;
 };
 
 struct table {
@@ -45,8 +57,10 @@ struct server {
     size_t touched_count;
     uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
     _Atomic uint64_t memory_used;
-    struct bulk_map *areas; /**< Of shared memory; NULL: the session is over a link. */
-    const char *wrong;      /**< Why the session ends: its client broke the rules. */
+    struct bulk_map *areas;  /**< Of shared memory; NULL: the session is over a link. */
+    uint64_t answers_max;    /**< Bytes read that may wait for their client, in host memory. */
+    _Atomic uint64_t staged; /**< Those of commands that have not ended. */
+    const char *wrong;       /**< Why the session ends: its client broke the rules. */
 };
 
 /** What an id stands for; NULL, and the session ends, where it stands for nothing. */
@@ -56,9 +70,19 @@ struct entry *server_add(struct server *server, uint64_t id);
 /** The session ends. */
 void server_wrong(struct server *server, const char *why);
 
-/** What the ids of a list stand for: owned (free()); NULL where there are none, or without memory,
- * or where one is wrong: then *ret_error is set. */
-void **server_find_all(struct server *server, const void *ids, uint32_t count, cl_int *ret_error);
+/** The same of one that a driver is given together with @with. The session ends where they are not
+ *  of one driver and one context: drivers do not look, and take one for the other. */
+struct entry *server_find_with(struct server *server, uint64_t id, const struct entry *with);
+/** What the ids of a list stand for, used with @with: owned (free()); NULL where there are none, or
+ * without memory, or where one is wrong: then *ret_error is set. */
+void **server_find_all(struct server *server, const void *ids, uint32_t count,
+                       const struct entry *with, cl_int *ret_error);
+
+/** What a program's or kernel's answer says as text; drivers' are cut where they are absurd. */
+#define SERVER_TEXT_MAX (16u << 20)
+
+/** Why a kernel cannot be launched as its arguments are; CL_SUCCESS: it may be. */
+cl_int server_kernel_error(const struct entry *kernel);
 
 /** Answer a call. @content may be NULL. */
 void server_reply(struct server *server, uint64_t call, cl_int error, const void *content,

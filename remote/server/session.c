@@ -119,6 +119,8 @@ static void serve(struct server *server)
             return;
         if (!server_dispatch(server, message.type, &body))
             server_wrong(server, "a message is malformed");
+        if (stream_kept(&server->stream) > 2 * server->answers_max)
+            server_wrong(server, "it does not take its answers");
         if (!stream_has_more(&server->stream))
             server_flush(server);
     }
@@ -141,6 +143,15 @@ void server_bye(struct server *server, const struct msg_bye *message)
     (void)server, (void)message;
 }
 
+/* What may wait for a client that is slow to take it: half of the memory that there is. */
+static uint64_t answers_max(const struct session_limits *limits)
+{
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (limits->memory && limits->memory < memory)
+        memory = limits->memory;
+    return memory / 2;
+}
+
 /* What the process never needs again. */
 static int give_up_rights(const struct session_limits *limits)
 {
@@ -156,6 +167,7 @@ static int start(struct server *server, const struct guest *guest, int channel,
                  const struct session_limits *limits)
 {
     server->memory = guest->grant.memory;
+    server->answers_max = answers_max(limits);
     int error = open_stream(server, guest);
     if (error == 0 && (guest->features & FEATURE_ENVIRONMENT))
         error = server_take_environment(server);

@@ -55,7 +55,21 @@ struct entry *server_add(struct server *server, uint64_t id)
     return entry;
 }
 
-void **server_find_all(struct server *server, const void *ids, uint32_t count, cl_int *ret_error)
+struct entry *server_find_with(struct server *server, uint64_t id, const struct entry *with)
+{
+    struct entry *entry = server_find(server, id);
+    if (!entry || !entry->real || !with->real)
+        return entry; /* There is nothing that a driver could be given. */
+    /* Devices are of no context: which are a context's, its driver knows. */
+    if (entry->cl == with->cl &&
+        (!entry->context || !with->context || entry->context == with->context))
+        return entry;
+    server_wrong(server, "it uses objects of two contexts together");
+    return NULL;
+}
+
+void **server_find_all(struct server *server, const void *ids, uint32_t count,
+                       const struct entry *with, cl_int *ret_error)
 {
     void **reals = count ? calloc(count, sizeof(*reals)) : NULL;
     if (count && !reals) {
@@ -63,7 +77,7 @@ void **server_find_all(struct server *server, const void *ids, uint32_t count, c
         return NULL;
     }
     for (uint32_t i = 0; i < count; i++) {
-        const struct entry *entry = server_find(server, id_at(ids, i));
+        const struct entry *entry = server_find_with(server, id_at(ids, i), with);
         if (!entry || !entry->real) {
             *ret_error = entry ? entry->error : CL_INVALID_VALUE;
             free(reals);
@@ -91,6 +105,7 @@ void server_release(struct server *server, const struct msg_release *message)
         return;
     const struct entry old = *entry;
     *entry = (struct entry){0};
+    free(old.arguments);
     if (!old.real)
         return;
     switch (id_type(message->object)) {

@@ -90,7 +90,7 @@ static void send_posted(struct stream *stream)
             iov[count++] = (struct iovec){&beat, sizeof(beat)};
         stream->beat = false;
         struct packet *packet = stream->unsent;
-        size_t at = stream->unsent_at, end = 0;
+        size_t at = stream->unsent_at, end = 0, sent = 0;
         struct packet *last = NULL;
         const struct owned *descriptor = NULL;
         for (; packet && count < IOV_MAX_USED; packet = packet->next, at = 0) {
@@ -103,6 +103,7 @@ static void send_posted(struct stream *stream)
                 iov[count++] = (struct iovec){packet->bytes + at, packet->used - at};
             last = packet;
             end = packet->used;
+            sent += packet->used - at;
         }
         struct link *link = stream->link;
         pthread_mutex_unlock(&stream->lock);
@@ -116,6 +117,7 @@ static void send_posted(struct stream *stream)
             break;
         }
         if (last) {
+            stream->waiting -= sent;
             stream->unsent = end < last->used ? last : last->next;
             stream->unsent_at = end < last->used ? end : 0;
         }
@@ -224,6 +226,7 @@ static int post_frame(struct stream *stream, struct header header, struct iovec 
         left -= some;
     }
     packet->used += size;
+    stream->waiting += size;
     packet->last = stream->posted;
     return 0;
 }
@@ -309,6 +312,14 @@ void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns)
     pthread_mutex_unlock(&stream->posting);
 }
 
+size_t stream_waiting(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    size_t waiting = stream->waiting;
+    pthread_mutex_unlock(&stream->lock);
+    return waiting;
+}
+
 /* ---- receiving ---- */
 
 /* The other side has all frames up to @received. Under the lock. */
@@ -348,7 +359,7 @@ static int take_header(struct stream *stream, const struct header *header)
 static int add_fragment(struct stream *stream, const unsigned char *body, size_t size)
 {
     size_t needed = stream->whole_used + size;
-    if (needed > WIRE_MESSAGE_MAX)
+    if (needed > atomic_load(&stream->longest))
         return -EPROTO;
     if (needed > stream->whole_room) {
         size_t room = needed > SIZE_MAX / 2 ? needed : 2 * needed;
@@ -462,7 +473,8 @@ int stream_init(struct stream *stream, size_t window)
     *stream = (struct stream){.posting = PTHREAD_MUTEX_INITIALIZER,
                               .lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER,
-                              .window = window};
+                              .window = window,
+                              .longest = WIRE_MESSAGE_MAX};
     stream->in = malloc(IN_SIZE);
     int error =
         stream->in ? thread_start("reseat-send", 0, sender, stream, &stream->sender) : -ENOMEM;
@@ -492,6 +504,10 @@ void stream_finish(struct stream *stream)
 /* Where frame @number begins, of those that are kept. Under the lock. */
 static bool seek(struct stream *stream, uint64_t number)
 {
+    stream->waiting = 0;
+    for (struct packet *packet = stream->first; packet; packet = packet->next)
+        if (packet->last >= number)
+            stream->waiting += packet->used;
     for (struct packet *packet = stream->first; packet; packet = packet->next) {
         if (packet->last < number)
             continue;
@@ -501,6 +517,7 @@ static bool seek(struct stream *stream, uint64_t number)
             if (header.number == number) {
                 stream->unsent = packet;
                 stream->unsent_at = at;
+                stream->waiting -= at;
                 return true;
             }
             at += sizeof(header) + header.size;

@@ -2,6 +2,7 @@
 #define RESEAT_REMOTE_WIRE_STREAM_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,7 +46,9 @@ struct stream {
     size_t unsent_at; /**< In unsent. */
     uint64_t posted, acknowledged;
     size_t kept, window;
-    uint64_t received; /**< Frames taken. */
+    size_t waiting;         /**< Bytes that no link took yet. */
+    _Atomic size_t longest; /**< Bytes of a message that are taken; WIRE_MESSAGE_MAX at first. */
+    uint64_t received;      /**< Frames taken. */
     /* The receiver's alone: */
     unsigned char *in;
     size_t in_at, in_used;
@@ -79,6 +82,8 @@ void stream_interrupt(struct stream *stream);
 uint64_t stream_broken_since(struct stream *stream);
 /** Bytes of memory that hold what the other side has not got yet. Any thread. */
 size_t stream_kept(struct stream *stream);
+/** Bytes that no link took yet, which says more where the receiver does not hear what came. */
+size_t stream_waiting(struct stream *stream);
 /** Post a last message, without a body, and wait until all is given to the link; as far as that is
  * done by @deadline_ns, whoever has the locks. */
 void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns);

@@ -33,6 +33,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as t
 /** Objects of one type in a session. */
 #define WIRE_OBJECTS_MAX (1u << 20)
 #define WIRE_SECRET_SIZE 16
+/** Bytes of a kernel's argument that is a value: more than any device's parameters have. */
+#define WIRE_VALUE_MAX 4096u
 
 /**
  * An object's name in a session, chosen by the client: its type, how often the place was used
@@ -68,6 +70,17 @@ static inline uint32_t id_place(uint64_t id)
 /** Of a command: what its event is for. */
 #define COMMAND_NAMED UINT32_C(1) /**< Others can wait for it: kept until it is released. */
 #define COMMAND_TELL  UINT32_C(2) /**< The client is told of its end. */
+
+/** Of msg_kernel_argument: what can be set as it. */
+enum argument_kind {
+    ARGUMENT_UNKNOWN, /**< The driver does not tell, nor what it makes of values that are none. */
+    ARGUMENT_VALUE,
+    ARGUMENT_BUFFER,
+    ARGUMENT_IMAGE,
+    ARGUMENT_OBJECT, /**< One of these two. */
+    ARGUMENT_SAMPLER,
+    ARGUMENT_LOCAL
+};
 
 /** Of msg_launch: which of its arrays count. */
 #define LAUNCH_OFFSET UINT32_C(1)

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """Run a program natively on POCL, and on a device server through the remote driver alone; compare.
 
-  program.py [--expect STATUS] [--no-native] [--tcp | --no-rings] -- PROGRAM [ARG...]
+  program.py [--expect STATUS] [--no-native] [--tcp | --no-rings] [--devices LIST]
+             -- PROGRAM [ARG...]
 
 The exit status and the standard output must be the same. Nothing of reseat's library is loaded.
+--devices: POCL's, instead of "basic pthread".
 """
 
 import argparse
@@ -41,11 +43,12 @@ def main():
     parser.add_argument("--no-native", action="store_true")
     parser.add_argument("--tcp", action="store_true")
     parser.add_argument("--no-rings", action="store_true")
+    parser.add_argument("--devices", default="basic pthread")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     env = {name: value for name, value in os.environ.items() if not name.startswith("RESEAT")}
     with tempfile.TemporaryDirectory(prefix="remote-") as folder:
-        env.update(POCL_DEVICES="basic pthread", OCL_ICD_VENDORS=POCL, TEST_DEVICE="1",
+        env.update(POCL_DEVICES=options.devices, OCL_ICD_VENDORS=POCL, TEST_DEVICE="1",
                    POCL_CACHE_DIR=os.path.join(folder, "cache"))
         native = None if options.no_native else run(options.program, env)
         server, needs, address = [os.environ["TEST_SERVE"]], {}, f"unix:{folder}/s"
@@ -54,14 +57,21 @@ def main():
         if options.tcp:
             server += ["--ca", f"{folder}/ca"]
             needs, address = issue(folder, server)
-        with subprocess.Popen(server + ["--listen", address], env=env,
-                              stdout=subprocess.PIPE) as served:
+        with open(f"{folder}/log", "w+b") as log, \
+                subprocess.Popen(server + ["--listen", address], env=env, stdout=subprocess.PIPE,
+                                 stderr=log) as served:
             try:
                 served.stdout.readline()
                 remote = run(options.program, dict(env, OCL_ICD_VENDORS=os.environ["TEST_DRIVER"],
                                                    RESEAT_SERVER=address, **needs))
             finally:
                 served.terminate()
+                served.wait()
+                log.seek(0)
+                said = log.read().decode(errors="replace")
+                sys.stderr.write(said)
+    if "Sanitizer" in said or " crashed: " in said:
+        sys.exit("the server, or a session of its, did not end well")
     if remote[0] != options.expect:
         sys.exit(f"its status is {remote[0]}")
     if native is not None and native != remote:

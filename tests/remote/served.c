@@ -138,6 +138,7 @@ void served_stop(struct served *served)
 {
     kill(served->pid, SIGTERM);
     cr_assert_eq(waitpid(served->pid, NULL, 0), served->pid);
+    cr_assert(!served_wrote(served, "Sanitizer"));
     if (served->ca[0])
         nftw(served->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     else

@@ -104,8 +104,9 @@ static void *to_client(void *data)
     return NULL;
 }
 
-#define GUARD 64
-#define SIZE  256
+#define GUARD          64
+#define SIZE           256
+#define ANSWER_LONGEST (256u << 20) /* As remote/driver/client.c has it. */
 
 struct program {
     cl_device_id device;
@@ -226,6 +227,25 @@ Test(remote_hostile, fewer_bytes_than_were_asked_for_are_an_error)
     bool untouched;
     atomic_store(&between.meddler, with_fewer);
     cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
+    cr_assert(untouched);
+    ends();
+}
+
+/* As long as an answer can be, and what was asked for, and one more. */
+static bool with_too_much(struct stream *client, const struct message *message)
+{
+    struct msg_done done;
+    if (!is_done(message, &done))
+        return false;
+    post_done_of(client, done, ANSWER_LONGEST + done.content_size);
+    return true;
+}
+
+Test(remote_hostile, a_message_longer_than_anything_asked_for_ends_the_session)
+{
+    bool untouched;
+    atomic_store(&between.meddler, with_too_much);
+    cr_assert_eq(read_guarded(&untouched), CL_DEVICE_NOT_AVAILABLE);
     cr_assert(untouched);
     ends();
 }

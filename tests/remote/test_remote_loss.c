@@ -155,3 +155,23 @@ Test(remote_loss, a_forked_child_gets_errors_and_its_parent_goes_on, .timeout = 
     cr_assert_eq(clFinish(program.queue), CL_SUCCESS);
     served_stop(&served);
 }
+
+/* What the driver refuses, the server never hears of: its end neither. */
+Test(remote_loss, what_cannot_be_made_costs_no_session, .timeout = 90)
+{
+    const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+    const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D,
+                                .image_width = 16,
+                                .image_height = 8,
+                                .image_row_pitch = 70}; /* Of no memory, and of no whole pixels. */
+    struct served served;
+    struct program program;
+    cl_int error;
+    served_start(&served, NULL);
+    served_use(&served);
+    begin(&program);
+    cr_assert(!clCreateImage(program.context, 0, &format, &desc, NULL, &error));
+    cr_assert_eq(error, CL_INVALID_IMAGE_DESCRIPTOR);
+    cr_assert_eq(clFinish(program.queue), CL_SUCCESS);
+    served_stop(&served);
+}

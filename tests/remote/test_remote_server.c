@@ -2,114 +2,16 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "messages.h"
 #include "state/base/clock.h"
-#include "tests/remote/served.h"
+#include "tests/remote/rogue.h"
 
 /* What clients send that break the rules: their own session ends, and no other. */
-
-#define SILENCE_NS (20 * NS_PER_S)
-
-/* A client that says what it likes. */
-struct rogue {
-    struct stream stream;
-    char refusal[256];
-};
-
-static struct link *connect_to(const struct served *served)
-{
-    const char *where = NULL;
-    struct link *link = NULL;
-    const struct link_kind *kind = link_kind_of(served->address, &where);
-    cr_assert_eq(kind->connect(where, clock_now_ns() + SILENCE_NS, &link), 0);
-    return link;
-}
-
-/* The type of what answers a hello of @version. */
-static unsigned greet(struct link *link, uint32_t version, char *ret_refusal)
-{
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct pack pack;
-    uint64_t deadline = clock_now_ns() + SILENCE_NS;
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = version});
-    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
-    pack_finish(&pack);
-    cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);
-    struct unpack body = {message.body, message.body + message.size, false};
-    struct msg_refused refused;
-    if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
-        strcpy(ret_refusal, refused.reason);
-    return message.type;
-}
-
-/* Up to the devices. */
-static void rogue_begin(struct rogue *rogue, const struct served *served)
-{
-    struct message message;
-    struct link *link = connect_to(served);
-    cr_assert_eq(greet(link, WIRE_VERSION, rogue->refusal), MSG_WELCOME, "%s", rogue->refusal);
-    cr_assert_eq(stream_init(&rogue->stream, 1 << 20), 0);
-    cr_assert(stream_attach(&rogue->stream, link, 0));
-    cr_assert_eq(stream_receive(&rogue->stream, SILENCE_NS, &message), 0);
-    cr_assert_eq(message.type, MSG_DEVICES);
-}
-
-static void must_end(struct rogue *rogue)
-{
-    struct message message;
-    int error = 0;
-    stream_flush(&rogue->stream);
-    while (error == 0)
-        error = stream_receive(&rogue->stream, SILENCE_NS, &message);
-    cr_assert_eq(error, -EPIPE, "it goes on: %d", error);
-    stream_finish(&rogue->stream);
-}
-
-#define DEVICE  id_make(ID_DEVICE, 0, 0)
-#define CONTEXT id_make(ID_CONTEXT, 0, 0)
-#define QUEUE   id_make(ID_QUEUE, 0, 0)
-#define BUFFER  id_make(ID_MEMORY, 0, 0)
-#define EVENT   id_make(ID_EVENT, 0, 0)
-
-static void make_queue(struct rogue *rogue)
-{
-    const uint64_t device = DEVICE;
-    cr_assert_eq(
-        post_create_context(&rogue->stream, &(struct msg_create_context){.context = CONTEXT,
-                                                                         .devices = &device,
-                                                                         .devices_count = 1}),
-        0);
-    cr_assert_eq(post_create_queue(&rogue->stream, &(struct msg_create_queue){.queue = QUEUE,
-                                                                              .context = CONTEXT,
-                                                                              .device = DEVICE}),
-                 0);
-}
-
-/* It still has its device: a marker comes back. */
-static void must_work(struct rogue *rogue, uint32_t generation)
-{
-    struct message message;
-    struct msg_done done;
-    const uint64_t event = id_make(ID_EVENT, generation, 0);
-    cr_assert_eq(
-        post_marker(&rogue->stream,
-                    &(struct msg_marker){
-                        .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL}}),
-        0);
-    stream_flush(&rogue->stream);
-    cr_assert_eq(stream_receive(&rogue->stream, SILENCE_NS, &message), 0);
-    struct unpack body = {message.body, message.body + message.size, false};
-    cr_assert_eq(message.type, MSG_DONE);
-    cr_assert(unpack_done(&body, &done));
-    cr_assert(done.event == event && done.status == CL_COMPLETE);
-}
 
 static struct served served;
 static struct rogue good;
@@ -118,23 +20,13 @@ static void start(void)
 {
     served_start(&served, NULL);
     rogue_begin(&good, &served);
-    make_queue(&good);
-    must_work(&good, 1);
+    rogue_make_queue(&good);
+    rogue_must_work(&good, 1);
 }
 
-/* At the end of each test: what a fixture finds counts for nothing. */
 static void ends(void)
 {
-    must_work(&good, 2);
-    stream_finish(&good.stream);
-    /* It says how sessions ended once it has seen that they did. */
-    for (uint64_t until = clock_now_ns() + SILENCE_NS; served_session(&served);) {
-        cr_assert(clock_now_ns() < until, "a session goes on");
-        clock_sleep(NS_PER_MS);
-    }
-    served_stop(&served);
-    /* Sessions ended by its rules, not by chance. */
-    cr_assert(!served_wrote(&served, " crashed: ") && !served_wrote(&served, "Sanitizer"));
+    rogue_ends(&good, &served);
 }
 
 TestSuite(remote_server, .init = start, .timeout = 120);
@@ -142,8 +34,8 @@ TestSuite(remote_server, .init = start, .timeout = 120);
 Test(remote_server, another_version_is_refused_with_both_numbers)
 {
     char refusal[256] = "";
-    struct link *link = connect_to(&served);
-    cr_assert_eq(greet(link, WIRE_VERSION + 1, refusal), MSG_REFUSED);
+    struct link *link = rogue_connect(&served);
+    cr_assert_eq(rogue_greet(link, WIRE_VERSION + 1, refusal), MSG_REFUSED);
     cr_assert_str_eq(refusal, "the server speaks version 1 and the client 2");
     link->ops->destroy(link);
     ends();
@@ -159,58 +51,58 @@ Test(remote_server, the_socket_is_its_users_alone)
 
 Test(remote_server, objects_of_another_session_are_not_there)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     /* `good` has that queue. */
     cr_assert_eq(post_barrier(&rogue.stream, &(struct msg_barrier){.command = {.queue = QUEUE}}),
                  0);
-    must_end(&rogue);
+    rogue_must_end(&rogue);
     ends();
 }
 
 Test(remote_server, an_id_of_another_type_ends_the_session)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
-    make_queue(&rogue);
+    rogue_make_queue(&rogue);
     cr_assert_eq(post_read_buffer(&rogue.stream,
                                   &(struct msg_read_buffer){
                                       .command = {.queue = QUEUE}, .buffer = QUEUE, .size = 1}),
                  0);
-    must_end(&rogue);
+    rogue_must_end(&rogue);
     ends();
 }
 
 Test(remote_server, a_place_is_not_used_twice)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
-    make_queue(&rogue);
-    make_queue(&rogue);
-    must_end(&rogue);
+    rogue_make_queue(&rogue);
+    rogue_make_queue(&rogue);
+    rogue_must_end(&rogue);
     ends();
 }
 
 Test(remote_server, there_are_not_more_objects_than_allowed)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
-    make_queue(&rogue);
+    rogue_make_queue(&rogue);
     cr_assert_eq(post_create_buffer(
                      &rogue.stream,
                      &(struct msg_create_buffer){.memory = id_make(ID_MEMORY, 0, WIRE_OBJECTS_MAX),
                                                  .context = CONTEXT,
                                                  .size = 64}),
                  0);
-    must_end(&rogue);
+    rogue_must_end(&rogue);
     ends();
 }
 
 Test(remote_server, sizes_that_overflow_end_the_session)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
-    make_queue(&rogue);
+    rogue_make_queue(&rogue);
     cr_assert_eq(post_create_buffer(
                      &rogue.stream,
                      &(struct msg_create_buffer){.memory = BUFFER, .context = CONTEXT, .size = 64}),
@@ -221,22 +113,22 @@ Test(remote_server, sizes_that_overflow_end_the_session)
                                                .buffer = BUFFER,
                                                .region = {1ull << 32, 1ull << 32, 1ull << 32}}),
         0);
-    must_end(&rogue);
+    rogue_must_end(&rogue);
     ends();
 }
 
 Test(remote_server, content_of_another_size_is_not_read_beyond)
 {
-    struct rogue rogue;
+    struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
-    make_queue(&rogue);
+    rogue_make_queue(&rogue);
     cr_assert_eq(post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = BUFFER,
                                                                                .context = CONTEXT,
                                                                                .size = 1 << 20,
                                                                                .content = "few",
                                                                                .content_size = 3}),
                  0);
-    must_end(&rogue);
+    rogue_must_end(&rogue);
     ends();
 }
 
@@ -245,10 +137,10 @@ Test(remote_server, noise_ends_only_its_session)
 {
     unsigned seed = 1;
     for (int round = 0; round < 24; round++) {
-        struct rogue rogue;
+        struct rogue rogue = {0};
         unsigned char noise[300];
         rogue_begin(&rogue, &served);
-        make_queue(&rogue);
+        rogue_make_queue(&rogue);
         for (size_t i = 0; i < sizeof(noise); i++)
             noise[i] = (unsigned char)(rand_r(&seed) >> 7);
         if (round % 2) {
@@ -264,7 +156,137 @@ Test(remote_server, noise_ends_only_its_session)
             /* One that is taken for a message after all: */
             cr_assert_eq(stream_post(&rogue.stream, 0xffff, NULL, 0, NULL, 0), 0);
         }
-        must_end(&rogue);
+        rogue_must_end(&rogue);
     }
+    ends();
+}
+
+/* ---- what waits for a client that does not take it ---- */
+
+#define MIB (1ull << 20)
+
+static uint64_t resident(pid_t pid)
+{
+    char path[64];
+    unsigned long long pages = 0;
+    snprintf(path, sizeof(path), "/proc/%d/statm", pid);
+    FILE *file = fopen(path, "re");
+    cr_assert(file && fscanf(file, "%*u %llu", &pages) == 1);
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true /* They need more address space than such a session has. */
+#else
+#define SANITIZED false
+#endif
+
+/* A server whose sessions have little memory, so that little waits. */
+static void start_small(void)
+{
+    if (SANITIZED)
+        return;
+    served_start(&served, (const char *const[]){"--memory", "1GiB", NULL});
+    rogue_begin(&good, &served);
+    rogue_make_queue(&good);
+    rogue_must_work(&good, 1);
+}
+
+TestSuite(remote_slow, .init = start_small, .timeout = 120);
+
+/* What its session has once it does nothing any more but wait for its client. */
+static uint64_t settled(void)
+{
+    uint64_t now = resident(served_session(&served)), last = 0;
+    for (uint64_t until = clock_now_ns() + SILENCE_NS; now != last && clock_now_ns() < until;) {
+        clock_sleep(NS_PER_S);
+        last = now;
+        now = resident(served_session(&served));
+    }
+    return now;
+}
+
+Test(remote_slow, reads_that_nobody_takes_fail_and_it_goes_on)
+{
+    if (SANITIZED)
+        cr_skip_test("sanitizers need more address space");
+    const uint32_t count = 64;
+    uint32_t read = 0, failed = 0;
+    rogue_make_buffer(&good, 16 * MIB);
+    for (uint32_t i = 0; i < count; i++)
+        cr_assert_eq(
+            post_read_buffer(&good.stream,
+                             &(struct msg_read_buffer){.command = {.queue = QUEUE,
+                                                                   .event = id_make(ID_EVENT, 5, i),
+                                                                   .purpose = COMMAND_TELL},
+                                                       .buffer = BUFFER,
+                                                       .size = 16 * MIB}),
+            0);
+    stream_flush(&good.stream);
+    cr_assert_lt(settled(), 800 * MIB);
+    for (uint32_t i = 0; i < count; i++) {
+        cl_int status = rogue_answer(&good, MSG_DONE);
+        cr_assert(status == CL_COMPLETE || status == CL_OUT_OF_HOST_MEMORY, "%d", status);
+        read += status == CL_COMPLETE;
+        failed += status == CL_OUT_OF_HOST_MEMORY;
+    }
+    cr_assert(read >= 16 && failed >= 16, "%u were read, %u failed", read, failed);
+    ends();
+}
+
+#define LINE     "fifty characters are printed here, which takes a while"
+#define LINES    20
+#define LAUNCHES 40 /* A MiB each. */
+
+static void print(uint32_t generation, cl_int lines)
+{
+    cr_assert_eq(
+        post_set_value(&good.stream,
+                       &(struct msg_set_value){.kernel = KERNEL, .value = &lines, .value_size = 4}),
+        0);
+    cr_assert_eq(
+        post_launch(&good.stream,
+                    &(struct msg_launch){.command = {.queue = QUEUE,
+                                                     .event = id_make(ID_EVENT, generation, 0),
+                                                     .purpose = COMMAND_TELL},
+                                         .kernel = KERNEL,
+                                         .dimensions = 1,
+                                         .global = {1000}}),
+        0);
+    stream_flush(&good.stream);
+}
+
+Test(remote_slow, what_kernels_print_waits_for_who_takes_it)
+{
+    if (SANITIZED)
+        cr_skip_test("sanitizers need more address space");
+    struct message message;
+    struct msg_printed printed;
+    uint64_t bytes = 0;
+    unsigned done = 0;
+    rogue_make_kernel(&good, "kernel void one(int lines) {\n"
+                             "    for (int i = 0; i < lines; i++)\n"
+                             "        printf(\"" LINE "\\n\");\n"
+                             "}\n");
+    print(5, 1); /* From now on the driver has what it needs for that. */
+    do
+        cr_assert_eq(stream_receive(&good.stream, SILENCE_NS, &message), 0);
+    while (message.type == MSG_PRINTED);
+    cr_assert_eq(message.type, MSG_DONE);
+    uint64_t before = settled();
+    for (uint32_t i = 0; i < LAUNCHES; i++)
+        print(6 + i, LINES);
+    uint64_t during = settled();
+    cr_assert_lt(during, before + LAUNCHES * MIB / 2, "it has %llu MiB more",
+                 (unsigned long long)(during - before) / MIB);
+    while (done < LAUNCHES) {
+        cr_assert_eq(stream_receive(&good.stream, SILENCE_NS, &message), 0);
+        struct unpack body = {message.body, message.body + message.size, false};
+        if (message.type == MSG_PRINTED && unpack_printed(&body, &printed))
+            bytes += printed.bytes_size;
+        done += message.type == MSG_DONE;
+    }
+    cr_assert_eq(bytes, 1000ull * LINES * LAUNCHES * sizeof(LINE));
     ends();
 }

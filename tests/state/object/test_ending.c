@@ -17,7 +17,7 @@
  * process of its own, so this is no Criterion suite.
  */
 
-enum { RUNS = 16, STEP_MS = 11, WORDS = 1024, STATUS = 9, CHILD_S = 60 };
+enum { RUNS = 16, STEP_MS = 11, WORDS = 1024, STATUS = 9, CHILD_S = 240 };
 
 static const char config[] =
     "[one] name=one base=1 build_ms=100 [two] name=two base=1 build_ms=100";

@@ -1,0 +1,112 @@
+#!/usr/bin/python3
+"""Many clients of one device server at once, some of which are killed.
+
+  many.py [--tcp] [--clients N] [--kill N] -- PROGRAM [ARG...]
+
+Every client runs the program on a device of the server's, through the remote driver alone. Those
+that are not killed must end well and print what the native run does; afterwards the server takes
+one more, has no session left, and none of its sessions crashed.
+"""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+from program import POCL, issue
+
+SECONDS = 400
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return file.read().split()
+
+
+def await_nobody(served):
+    """The server has reaped its clients' sessions."""
+    until = time.monotonic() + SECONDS
+    while children(served.pid):
+        if time.monotonic() > until:
+            sys.exit("sessions of clients that are gone go on")
+        time.sleep(0.05)
+
+
+def run_clients(options, env, folder, expected):
+    running = []
+    for number in range(options.clients):
+        with open(f"{folder}/out{number}", "wb") as out:
+            running.append(subprocess.Popen(options.program, env=env, stdout=out,
+                                            stdin=subprocess.DEVNULL))
+        if options.tcp:
+            time.sleep(0.1)  # a handshake has seconds, whatever else the machine does
+    rng = random.Random(options.seed)
+    victims = rng.sample(range(options.clients), options.kill)
+    killed = 0
+    for victim in victims:
+        time.sleep(rng.uniform(0, 0.2))
+        if running[victim].poll() is None:
+            running[victim].kill()
+            killed += 1
+    until = time.monotonic() + SECONDS
+    try:
+        for number, client in enumerate(running):
+            status = client.wait(max(1, until - time.monotonic()))
+            if number in victims and status == -9:
+                continue
+            with open(f"{folder}/out{number}", "rb") as out:
+                if status != 0 or out.read() != expected:
+                    sys.exit(f"client {number} differs from the native run: status {status}")
+    finally:
+        for client in running:
+            client.kill()
+            client.wait()
+    if options.kill and not killed:
+        sys.exit("none was killed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--tcp", action="store_true")
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--kill", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("program", nargs="+")
+    options = parser.parse_args()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RESEAT")}
+    with tempfile.TemporaryDirectory(prefix="many-") as folder:
+        env.update(POCL_DEVICES="basic pthread", OCL_ICD_VENDORS=POCL, TEST_DEVICE="1",
+                   POCL_CACHE_DIR=os.path.join(folder, "cache"))
+        expected = subprocess.run(options.program, env=env, stdout=subprocess.PIPE, check=True,
+                                  timeout=SECONDS).stdout
+        server, needs, address = [os.environ["TEST_SERVE"]], {}, f"unix:{folder}/s"
+        if options.tcp:
+            server += ["--ca", f"{folder}/ca"]
+            needs, address = issue(folder, server)
+        remote = dict(env, OCL_ICD_VENDORS=os.environ["TEST_DRIVER"], RESEAT_SERVER=address,
+                      RESEAT_LOG="warn", **needs)
+        with open(f"{folder}/log", "w+b") as log, \
+                subprocess.Popen(server + ["--listen", address], env=dict(env, RESEAT_LOG="warn"),
+                                 stdout=subprocess.PIPE, stderr=log) as served:
+            try:
+                served.stdout.readline()
+                run_clients(options, remote, folder, expected)
+                await_nobody(served)
+                options.clients, options.kill = 1, 0
+                run_clients(options, remote, folder, expected)
+                await_nobody(served)
+            finally:
+                served.terminate()
+                served.wait()
+                log.seek(0)
+                said = log.read().decode(errors="replace")
+                sys.stderr.write(said)
+    if "Sanitizer" in said or " crashed: " in said:
+        sys.exit("a session did not end well")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,481 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/remote/rogue.h"
+
+/* Drivers take their own objects' addresses on trust. What a client says must never become one, nor
+   bring objects together that are not of one context, nor names of files. */
+
+static struct served served;
+static struct rogue good, rogue;
+
+static void start(void)
+{
+    /* Two drivers. */
+    setenv("TEST_VENDORS", "/etc/OpenCL/vendors", 1);
+    setenv("RUSTICL_ENABLE", "llvmpipe", 1);
+    served_start(&served, NULL);
+    rogue_begin(&good, &served);
+    rogue_make_queue(&good);
+    rogue_must_work(&good, 1);
+    rogue_begin(&rogue, &served);
+    rogue_make_queue(&rogue);
+}
+
+TestSuite(remote_rules, .init = start, .timeout = 120);
+
+static void ended_for(const char *reason)
+{
+    rogue_must_end(&rogue);
+    rogue_ends(&good, &served);
+    cr_assert(served_wrote(&served, reason));
+}
+
+static void goes_on(void)
+{
+    rogue_must_work(&rogue, 3);
+    stream_finish(&rogue.stream);
+    rogue_ends(&good, &served);
+}
+
+#define ON_QUEUE                                                                                   \
+    {                                                                                              \
+        .queue = QUEUE                                                                             \
+    }
+#define TOLD(number)                                                                               \
+    {                                                                                              \
+        .queue = QUEUE, .event = id_make(ID_EVENT, 0, number), .purpose = COMMAND_TELL             \
+    }
+
+/* ---- arguments ---- */
+
+static const char all_kinds[] =
+    "typedef sampler_t chosen; typedef struct { int a, b; } pair;\n"
+    "kernel void one(global int *a, read_only image2d_t b, sampler_t c, local int *d, chosen e,\n"
+    "                pair f, int g) {\n"
+    "    d[0] = f.a + g;\n"
+    "    a[0] = d[0] + read_imagei(b, c, (int2)(0, 0)).x + read_imagei(b, e, (int2)(0, 0)).y;\n"
+    "}\n";
+enum { A_BUFFER, AN_IMAGE, A_SAMPLER, A_LOCAL, ANOTHER_SAMPLER, A_PAIR, AN_INT };
+
+static void set_value(uint32_t index, size_t size)
+{
+    static const unsigned char bytes[64] = {0x41, 0x41, 0x41, 0x41, 0x41, 0x41};
+    cr_assert_eq(post_set_value(&rogue.stream, &(struct msg_set_value){.kernel = KERNEL,
+                                                                       .index = index,
+                                                                       .value = bytes,
+                                                                       .value_size = size}),
+                 0);
+}
+
+static void no_object_as_value(uint32_t index)
+{
+    rogue_make_kernel(&rogue, all_kinds);
+    set_value(index, sizeof(void *));
+    ended_for("an argument of a kernel is set as what it is not");
+}
+
+Test(remote_rules, no_bytes_are_taken_for_a_buffer)
+{
+    no_object_as_value(A_BUFFER);
+}
+
+Test(remote_rules, no_bytes_are_taken_for_an_image)
+{
+    no_object_as_value(AN_IMAGE);
+}
+
+Test(remote_rules, no_bytes_are_taken_for_a_sampler)
+{
+    no_object_as_value(A_SAMPLER);
+}
+
+Test(remote_rules, no_bytes_are_taken_for_a_sampler_by_another_name)
+{
+    no_object_as_value(ANOTHER_SAMPLER);
+}
+
+Test(remote_rules, no_bytes_are_taken_for_local_memory)
+{
+    no_object_as_value(A_LOCAL);
+}
+
+Test(remote_rules, values_of_the_programs_own_types_are_taken)
+{
+    rogue_make_kernel(&rogue, all_kinds);
+    set_value(A_PAIR, 8);
+    set_value(AN_INT, 4);
+    goes_on();
+}
+
+Test(remote_rules, a_value_has_the_size_of_its_type)
+{
+    rogue_make_kernel(&rogue, all_kinds);
+    set_value(AN_INT, 16);
+    ended_for("an argument has another size");
+}
+
+Test(remote_rules, there_are_no_more_arguments_than_there_are)
+{
+    rogue_make_kernel(&rogue, all_kinds);
+    set_value(AN_INT + 1, 4);
+    ended_for("a kernel has no such argument");
+}
+
+Test(remote_rules, a_buffer_is_no_image)
+{
+    rogue_make_kernel(&rogue, all_kinds);
+    rogue_make_buffer(&rogue, 64);
+    cr_assert_eq(post_set_memory(&rogue.stream, &(struct msg_set_memory){.kernel = KERNEL,
+                                                                         .index = AN_IMAGE,
+                                                                         .memory = BUFFER}),
+                 0);
+    ended_for("an argument of a kernel is set as what it is not");
+}
+
+Test(remote_rules, a_value_is_no_local_memory)
+{
+    rogue_make_kernel(&rogue, all_kinds);
+    cr_assert_eq(
+        post_set_local(&rogue.stream,
+                       &(struct msg_set_local){.kernel = KERNEL, .index = AN_INT, .size = 64}),
+        0);
+    ended_for("an argument of a kernel is set as what it is not");
+}
+
+/* Of two arguments, the one that could not be set decides, whatever comes after it. */
+Test(remote_rules, nothing_runs_with_what_an_argument_was_before)
+{
+    const uint64_t second = id_make(ID_MEMORY, 0, 1);
+    rogue_make_kernel(&rogue, "kernel void one(global int *a, global int *b) { a[0] = b[0] = 7; }");
+    rogue_make_buffer(&rogue, 64);
+    cr_assert_eq(post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = second,
+                                                                               .context = CONTEXT,
+                                                                               .size = 1ull << 60}),
+                 0);
+    const uint64_t set[][2] = {{0, BUFFER}, {1, BUFFER}, {0, second}, {1, BUFFER}};
+    for (size_t i = 0; i < ARRAY_SIZE(set); i++)
+        cr_assert_eq(
+            post_set_memory(&rogue.stream, &(struct msg_set_memory){.kernel = KERNEL,
+                                                                    .index = (uint32_t)set[i][0],
+                                                                    .memory = set[i][1]}),
+            0);
+    cr_assert_eq(post_launch(&rogue.stream, &(struct msg_launch){.command = TOLD(5),
+                                                                 .kernel = KERNEL,
+                                                                 .dimensions = 1,
+                                                                 .global = {1}}),
+                 0);
+    cl_int status = rogue_answer(&rogue, MSG_DONE);
+    cr_assert(status == CL_INVALID_BUFFER_SIZE || status == CL_MEM_OBJECT_ALLOCATION_FAILURE,
+              "its status is %d", status);
+    goes_on();
+}
+
+/* ---- contexts ---- */
+
+#define OTHER_CONTEXT id_make(ID_CONTEXT, 0, 1)
+#define OTHER_QUEUE   id_make(ID_QUEUE, 0, 1)
+#define OTHER_BUFFER  id_make(ID_MEMORY, 0, 1)
+#define OTHER_EVENT   id_make(ID_EVENT, 0, 1)
+#define OTHER_DRIVER  id_make(ID_DEVICE, 0, 2)
+
+static void make_other_context(uint64_t device)
+{
+    cr_assert_eq(
+        post_create_context(&rogue.stream, &(struct msg_create_context){.context = OTHER_CONTEXT,
+                                                                        .devices = &device,
+                                                                        .devices_count = 1}),
+        0);
+    cr_assert_eq(
+        post_create_queue(&rogue.stream, &(struct msg_create_queue){.queue = OTHER_QUEUE,
+                                                                    .context = OTHER_CONTEXT,
+                                                                    .device = device}),
+        0);
+    cr_assert_eq(
+        post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = OTHER_BUFFER,
+                                                                      .context = OTHER_CONTEXT,
+                                                                      .size = 64}),
+        0);
+}
+
+static const char two_contexts[] = "it uses objects of two contexts together";
+
+Test(remote_rules, a_buffer_of_another_context_is_not_read)
+{
+    make_other_context(DEVICE);
+    cr_assert_eq(post_read_buffer(&rogue.stream, &(struct msg_read_buffer){.command = ON_QUEUE,
+                                                                           .buffer = OTHER_BUFFER,
+                                                                           .size = 1}),
+                 0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, a_buffer_of_another_driver_is_not_copied)
+{
+    make_other_context(OTHER_DRIVER);
+    rogue_make_buffer(&rogue, 64);
+    cr_assert_eq(post_copy_buffer(&rogue.stream, &(struct msg_copy_buffer){.command = ON_QUEUE,
+                                                                           .source = BUFFER,
+                                                                           .target = OTHER_BUFFER,
+                                                                           .size = 1}),
+                 0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, objects_of_another_context_do_not_migrate)
+{
+    const uint64_t objects[] = {BUFFER, OTHER_BUFFER};
+    make_other_context(DEVICE);
+    rogue_make_buffer(&rogue, 64);
+    cr_assert_eq(post_migrate(&rogue.stream, &(struct msg_migrate){.command = ON_QUEUE,
+                                                                   .objects = objects,
+                                                                   .objects_count = 2}),
+                 0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, no_command_waits_for_an_event_of_another_driver)
+{
+    const uint64_t waits[] = {OTHER_EVENT};
+    make_other_context(OTHER_DRIVER);
+    cr_assert_eq(post_create_user_event(&rogue.stream,
+                                        &(struct msg_create_user_event){.event = OTHER_EVENT,
+                                                                        .context = OTHER_CONTEXT}),
+                 0);
+    cr_assert_eq(post_barrier(&rogue.stream,
+                              &(struct msg_barrier){
+                                  .command = {.queue = QUEUE, .waits = waits, .waits_count = 1}}),
+                 0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, no_command_waits_for_a_commands_event_of_another_context)
+{
+    const uint64_t waits[] = {OTHER_EVENT};
+    make_other_context(DEVICE);
+    cr_assert_eq(
+        post_marker(&rogue.stream, &(struct msg_marker){.command = {.queue = OTHER_QUEUE,
+                                                                    .event = OTHER_EVENT,
+                                                                    .purpose = COMMAND_NAMED}}),
+        0);
+    cr_assert_eq(post_barrier(&rogue.stream,
+                              &(struct msg_barrier){
+                                  .command = {.queue = QUEUE, .waits = waits, .waits_count = 1}}),
+                 0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, a_kernel_of_another_context_is_not_launched)
+{
+    make_other_context(DEVICE);
+    rogue_make_kernel(&rogue, "kernel void one(void) {}");
+    cr_assert_eq(post_launch(&rogue.stream, &(struct msg_launch){.command = {.queue = OTHER_QUEUE},
+                                                                 .kernel = KERNEL,
+                                                                 .dimensions = 1,
+                                                                 .global = {1}}),
+                 0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, a_buffer_of_another_context_is_no_argument)
+{
+    make_other_context(DEVICE);
+    rogue_make_kernel(&rogue, "kernel void one(global int *a) { a[0] = 1; }");
+    cr_assert_eq(post_set_memory(&rogue.stream, &(struct msg_set_memory){.kernel = KERNEL,
+                                                                         .memory = OTHER_BUFFER}),
+                 0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, an_image_is_not_made_of_another_contexts_buffer)
+{
+    make_other_context(OTHER_DRIVER);
+    cr_assert_eq(post_create_image(&rogue.stream,
+                                   &(struct msg_create_image){.memory = BUFFER,
+                                                              .context = CONTEXT,
+                                                              .order = CL_RGBA,
+                                                              .data_type = CL_UNSIGNED_INT8,
+                                                              .type = CL_MEM_OBJECT_IMAGE1D_BUFFER,
+                                                              .size = {4},
+                                                              .parent = OTHER_BUFFER}),
+                 0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, devices_of_two_drivers_have_no_context)
+{
+    const uint64_t devices[] = {DEVICE, OTHER_DRIVER};
+    cr_assert_eq(
+        post_create_context(&rogue.stream, &(struct msg_create_context){.context = OTHER_CONTEXT,
+                                                                        .devices = devices,
+                                                                        .devices_count = 2}),
+        0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, a_queue_is_of_a_device_of_its_contexts_driver)
+{
+    cr_assert_eq(
+        post_create_queue(&rogue.stream, &(struct msg_create_queue){.queue = OTHER_QUEUE,
+                                                                    .context = CONTEXT,
+                                                                    .device = OTHER_DRIVER}),
+        0);
+    ended_for(two_contexts);
+}
+
+Test(remote_rules, a_program_is_built_for_devices_of_its_driver)
+{
+    const uint64_t device = OTHER_DRIVER;
+    rogue_make_kernel(&rogue, "kernel void one(void) {}");
+    cr_assert_eq(post_build(&rogue.stream, &(struct msg_build){.program = PROGRAM,
+                                                               .call = CALL,
+                                                               .devices = &device,
+                                                               .devices_count = 1,
+                                                               .options = ""}),
+                 0);
+    ended_for(two_contexts);
+}
+
+/* Its queue was never made, and holds no context that is gone. */
+Test(remote_rules, a_command_of_a_queue_that_is_none_needs_no_context)
+{
+    make_other_context(DEVICE);
+    for (uint32_t i = 0; i < 64; i++) {
+        const uint64_t context = id_make(ID_CONTEXT, 0, 2 + i), device = DEVICE;
+        cr_assert_eq(
+            post_create_context(&rogue.stream, &(struct msg_create_context){.context = context,
+                                                                            .devices = &device,
+                                                                            .devices_count = 1}),
+            0);
+        cr_assert_eq(
+            post_create_queue(&rogue.stream,
+                              &(struct msg_create_queue){.queue = id_make(ID_QUEUE, 0, 2 + i),
+                                                         .context = context,
+                                                         .device = DEVICE,
+                                                         .properties = ~0ull}),
+            0);
+        cr_assert_eq(post_release(&rogue.stream, &(struct msg_release){.object = context}), 0);
+        cr_assert_eq(
+            post_marker(&rogue.stream,
+                        &(struct msg_marker){.command = {.queue = id_make(ID_QUEUE, 0, 2 + i),
+                                                         .event = id_make(ID_EVENT, 0, 2 + i),
+                                                         .purpose = COMMAND_TELL | COMMAND_NAMED}}),
+            0);
+        cr_assert(rogue_answer(&rogue, MSG_DONE) < 0);
+    }
+    goes_on();
+}
+
+/* ---- the rest ---- */
+
+Test(remote_rules, only_user_events_are_ended)
+{
+    cr_assert_eq(
+        post_marker(&rogue.stream, &(struct msg_marker){.command = {.queue = QUEUE,
+                                                                    .event = OTHER_EVENT,
+                                                                    .purpose = COMMAND_NAMED}}),
+        0);
+    cr_assert_eq(
+        post_set_user_event(&rogue.stream, &(struct msg_set_user_event){.event = OTHER_EVENT}), 0);
+    ended_for("it ends what is not its to end");
+}
+
+Test(remote_rules, flags_of_extensions_reach_no_driver)
+{
+    cr_assert_eq(post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = BUFFER,
+                                                                               .context = CONTEXT,
+                                                                               .flags = 1 << 29,
+                                                                               .size = 64}),
+                 0);
+    ended_for("a memory object has flags that are not offered");
+}
+
+Test(remote_rules, an_image_of_a_buffer_has_no_content_of_its_own)
+{
+    static const unsigned char few[64];
+    const uint64_t image = id_make(ID_MEMORY, 0, 1);
+    rogue_make_buffer(&rogue, 1 << 20);
+    cr_assert_eq(
+        post_create_image(&rogue.stream, &(struct msg_create_image){.memory = image,
+                                                                    .context = CONTEXT,
+                                                                    .order = CL_RGBA,
+                                                                    .data_type = CL_UNSIGNED_INT8,
+                                                                    .type = CL_MEM_OBJECT_IMAGE2D,
+                                                                    .size = {4, 4},
+                                                                    .row_pitch = 4096,
+                                                                    .parent = BUFFER,
+                                                                    .content = few,
+                                                                    .content_size = sizeof(few)}),
+        0);
+    ended_for("an image of another object has content of its own");
+}
+
+/* Compile a program with a header of that name. */
+static cl_int compile_with(const char *name)
+{
+    const uint64_t device = DEVICE, header = id_make(ID_PROGRAM, 0, 1);
+    static const char text[] = "#define ONE 1\n", source[] = "kernel void one(void) {}";
+    cr_assert_eq(
+        post_create_source(&rogue.stream, &(struct msg_create_source){.program = header,
+                                                                      .context = CONTEXT,
+                                                                      .source = text,
+                                                                      .source_size = strlen(text)}),
+        0);
+    cr_assert_eq(post_create_source(&rogue.stream,
+                                    &(struct msg_create_source){.program = PROGRAM,
+                                                                .context = CONTEXT,
+                                                                .source = source,
+                                                                .source_size = strlen(source)}),
+                 0);
+    cr_assert_eq(post_compile(&rogue.stream, &(struct msg_compile){.program = PROGRAM,
+                                                                   .call = CALL,
+                                                                   .devices = &device,
+                                                                   .devices_count = 1,
+                                                                   .options = "",
+                                                                   .headers = &header,
+                                                                   .headers_count = 1,
+                                                                   .names = name,
+                                                                   .names_size = strlen(name) + 1}),
+                 0);
+    return rogue_answer(&rogue, MSG_REPLY);
+}
+
+/* Drivers write them to files in a folder of theirs. */
+static void header_stays(const char *before)
+{
+    char file[128], name[256];
+    struct stat stat_of;
+    snprintf(file, sizeof(file), "%s/planted.h", served.folder);
+    snprintf(name, sizeof(name), "%s%s", before, file);
+    cr_assert_eq(compile_with(name), CL_INVALID_VALUE);
+    bool planted = stat(file, &stat_of) == 0;
+    unlink(file);
+    cr_assert(!planted);
+    goes_on();
+}
+
+Test(remote_rules, a_header_is_not_written_elsewhere)
+{
+    header_stays("../../../../../../../../../../../..");
+}
+
+Test(remote_rules, a_header_is_not_written_elsewhere_from_a_folder_below)
+{
+    header_stays("below/../../../../../../../../../../../..");
+}
+
+Test(remote_rules, a_header_has_no_whole_path)
+{
+    header_stays("");
+}
+
+Test(remote_rules, a_header_may_be_in_a_folder_below)
+{
+    cr_assert_eq(compile_with("some..where/..one.h"), CL_SUCCESS);
+    goes_on();
+}
