@@ -258,7 +258,7 @@ static void add(struct peer *client, const char *given, const char *text)
         return;
     }
     if (given[0])
-        (void)!snprintf(name, sizeof(name), "%s", given); /* valid, and so short enough */
+        strcpy(name, given); /* valid, and so short enough */
     for (server = agent->servers; server; server = server->next)
         if (!strcmp(server->name, name) || !strcmp(server->address, address))
             break;
