@@ -313,7 +313,9 @@ static cl_int answer_device(const struct device_object *device, cl_device_info n
     if (param->extension && param->since == 0 &&
         !is_carried(param->extension, strlen(param->extension)))
         return CL_INVALID_VALUE;
-    if (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS)
+    /* Under an extension it says which device it is, by which reseat knows it again. */
+    bool who = param->extension && param->since == 0;
+    if (!who && (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS))
         return answer_nothing(value, request);
     if (param->size == 0) /* The NUL of a string is not counted. */
         return request_bytes(request, value->bytes,

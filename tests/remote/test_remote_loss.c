@@ -1,9 +1,11 @@
 #include <CL/cl.h>
+#include <CL/cl_ext.h>
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,4 +176,29 @@ Test(remote_loss, what_cannot_be_made_costs_no_session, .timeout = 90)
     cr_assert_eq(error, CL_INVALID_IMAGE_DESCRIPTOR);
     cr_assert_eq(clFinish(program.queue), CL_SUCCESS);
     served_stop(&served);
+}
+
+/* By which reseat's engine knows it: with its driver in another process it has the same key. */
+Test(remote_loss, a_device_says_which_one_it_is)
+{
+    static const char config[] = "[emu]\nuuid=000102030405060708090a0b0c0d0e0f\n";
+    struct served served;
+    char path[] = "/tmp/uuid-XXXXXX";
+    int file = mkstemp(path);
+    cr_assert(file >= 0 && write(file, config, strlen(config)) == (ssize_t)strlen(config));
+    close(file);
+    setenv("TEST_VENDORS", getenv("TEST_EMU"), 1);
+    setenv("EMU_CONFIG", path, 1);
+    served_start(&served, NULL);
+    served_use(&served);
+    cl_platform_id platform;
+    cl_device_id device;
+    cl_uchar uuid[CL_UUID_SIZE_KHR];
+    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
+    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
+    cr_assert_eq(clGetDeviceInfo(device, CL_DEVICE_UUID_KHR, sizeof(uuid), uuid, NULL), CL_SUCCESS);
+    for (cl_uchar i = 0; i < CL_UUID_SIZE_KHR; i++)
+        cr_expect_eq(uuid[i], i);
+    served_stop(&served);
+    unlink(path);
 }
