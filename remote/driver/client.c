@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "remote/driver/connect.h"
-#include "remote/driver/isolate.h"
+#include "remote/driver/environment.h"
 #include "remote/link/credentials.h"
 #include "remote/link/process.h"
 #include "remote/wire/stream_rings.h"
@@ -345,7 +345,7 @@ static int tell_environment(struct client *client)
         return 0;
     if (!(client->features & FEATURE_ENVIRONMENT))
         return -EPROTO;
-    int error = isolate_environment(client->icd, &text, &size);
+    int error = environment_tell(client->icd, &text, &size);
     if (error == 0)
         error = post_environment(&client->stream,
                                  &(struct msg_environment){.texts = text, .texts_size = size});

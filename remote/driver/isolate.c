@@ -1,11 +1,5 @@
 #include "remote/driver/isolate.h"
 
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "remote/driver/remote.h"
 
 int isolate_open(const char *server, const char *icd, cl_uint room, cl_platform_id *ret_platforms,
@@ -20,41 +14,4 @@ int isolate_open(const char *server, const char *icd, cl_uint room, cl_platform_
         ret_platforms[i] = (cl_platform_id)&client->platforms[i];
     *ret_count = count;
     return count ? 0 : -ENODEV;
-}
-
-static bool is_told(const char *variable)
-{
-    static const char *const ours[] = {"RESEAT_",         "LD_",    "OCL_ICD_", "OPENCL_",
-                                       "GLIBC_TUNABLES=", "MALLOC_"};
-    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
-        if (strncmp(variable, ours[i], strlen(ours[i])) == 0)
-            return false;
-    return strchr(variable, '=') != NULL;
-}
-
-static void add(FILE *file, const char *text)
-{
-    fwrite(text, 1, strlen(text) + 1, file);
-}
-
-int isolate_environment(const char *icd, char **ret_text, size_t *ret_size)
-{
-    char folder[PATH_MAX], *text = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&text, &size);
-    if (!file)
-        return -ENOMEM;
-    add(file, getcwd(folder, sizeof(folder)) && folder[0] == '/' ? folder : "/");
-    fputs("OCL_ICD_VENDORS=", file);
-    add(file, icd);
-    for (char **at = environ; *at; at++)
-        if (is_told(*at))
-            add(file, *at);
-    if (fclose(file)) {
-        free(text);
-        return -ENOMEM;
-    }
-    *ret_text = text;
-    *ret_size = size;
-    return 0;
 }
