@@ -33,6 +33,9 @@
 /** Devices that the launches of a program are done on beside its own, at most. */
 #define PROTOCOL_SPREAD_MAX 8
 
+/** Devices that a program is made ready for by one request, at most. */
+#define PROTOCOL_PREWARM_MAX 8
+
 /** Types of frames, as their "type" says. */
 #define MSG_HELLO    "hello"    /**< peer: role "program" or "client", version, who it is. */
 #define MSG_WELCOME  "welcome"  /**< agent: version, and to a program its id and device. */

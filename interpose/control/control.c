@@ -32,7 +32,7 @@
 #define NEED_MS     2000 /* Between counts of what a suspend would need. */
 #define FLUSH_MS    10   /* Where the agent reads slowly. */
 #define LISTEN_MS   500
-#define JOBS_MAX    8
+#define JOBS_MAX    (2 * PROTOCOL_PREWARM_MAX)
 #define STACK_SMALL (256u << 10)
 
 /** A request that the agent made: runs on a thread of its own, outlives the connection if need be.

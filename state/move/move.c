@@ -348,7 +348,7 @@ static bool must_wait(const struct move *move)
     if (move->request->dry_run)
         return false;
     if (move->request->prewarm)
-        return move_is_awaited();
+        return move_is_awaited() || move_is_made_ready(move->request->target);
     return !move->resumes && retry_delays_moves(move->seat);
 }
 
@@ -360,7 +360,8 @@ static int lock_to_move(struct move *move)
 {
     const struct move_request *request = move->request;
     for (;;) {
-        if (!move_lock_until(move->limits.deadline_ns, move->yields))
+        if (!(request->prewarm ? move_lock_to_prewarm(move->limits.deadline_ns)
+                               : move_lock_until(move->limits.deadline_ns, false)))
             return move_fail(move, -ETIMEDOUT, "another move of the program went on");
         move->resumes = request->target && !request->prewarm && !atomic_load(&move->seat->device);
         if (!must_wait(move))

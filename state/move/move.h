@@ -99,8 +99,9 @@ struct move_report {
  * Move one virtual device, with everything of it in every context, to @request->target.
  *
  * Blocks until the program runs again, on the target or where it was. One move at a time in a
- * process: a second caller waits for the first, within its own deadline. Thread-safe; not to be
- * called inside the gate or from a callback of a driver.
+ * process: a second caller waits for the first, within its own deadline; but requests to prewarm
+ * build for several devices at once. Thread-safe; not to be called inside the gate or from a
+ * callback of a driver.
  */
 void move_run(const struct move_request *request, struct move_report *ret_report);
 

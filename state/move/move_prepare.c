@@ -198,14 +198,11 @@ static int make_real(struct move *move, const struct object_class *class, struct
                                : move_fail_object(move, class, object, entry, "made", error);
 }
 
-static int prepare(struct move *move, const struct move_walk *walk)
+static int make(struct move *move, const struct move_walk *walk)
 {
-    int error = move_find_contexts(move);
-    if (error == 0 && move->target) {
-        move->builds = (struct move_progress){.builds = count_builds(move)};
-        error = move_walk(move, walk);
-        move->builds = (struct move_progress){0};
-    }
+    move->builds = (struct move_progress){.builds = count_builds(move)};
+    int error = move_walk(move, walk);
+    move->builds = (struct move_progress){0};
     return error;
 }
 
@@ -213,7 +210,8 @@ static const struct move_walk everything = {.takes = is_made, .act = make_real};
 
 int move_prepare(struct move *move)
 {
-    return prepare(move, &everything);
+    int error = move_find_contexts(move);
+    return error == 0 && move->target ? make(move, &everything) : error;
 }
 
 int move_prepare_rest(struct move *move)
@@ -231,7 +229,13 @@ static bool is_code(const struct object_class *class)
 int move_prepare_code(struct move *move)
 {
     static const struct move_walk code = {.takes = is_code, .act = make_real};
-    return prepare(move, &code);
+    int error = move_find_contexts(move);
+    if (error != 0)
+        return error;
+    move_make_begin(move);
+    error = make(move, &code);
+    move_make_end(move);
+    return error;
 }
 
 int move_rehearse(struct move *move)

@@ -45,6 +45,7 @@ struct move {
     bool on_demand;        /**< Content stays where it is at COMMIT: fetch.h. */
     bool resumes;  /**< From host memory: the program may wait for it, so it is not given up. */
     bool gave_way; /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
+    struct move *next; /**< Of those that prewarm at once: move_turn.c. */
     uint64_t begun_at, paused_at;
     uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
     struct residence *left; /**< By COMMIT: residences. Owned. */
@@ -60,6 +61,15 @@ struct move {
 bool move_lock_until(uint64_t deadline_ns, bool yields);
 void move_lock(void); /**< For as long as it takes. */
 void move_unlock(void);
+/**
+ * The same for a request to prewarm. Several are served at once: between the two calls below each
+ * builds at a place of its own, without the lock, which only others of them can have meanwhile.
+ */
+MUST_CHECK bool move_lock_to_prewarm(uint64_t deadline_ns);
+void move_make_begin(struct move *move);
+void move_make_end(struct move *move);
+/** One of them builds for @target. With the lock. */
+bool move_is_made_ready(const struct device_key *target);
 /** Somebody waits for it who does not yield. */
 bool move_is_awaited(void);
 /** 0, or -EPERM with the reason written. */

@@ -1,26 +1,84 @@
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "state/base/clock.h"
 #include "state/base/fork.h"
-#include "state/base/long_lock.h"
 #include "state/base/span.h"
 #include "state/base/work.h"
 #include "state/move/move_priv.h"
 
 /* What all parts of a move ask: whose turn it is, whether it may go on, and what is said of it. */
 
-static struct long_lock one_at_a_time = LONG_LOCK_INITIALIZER;
+/* As a long_lock is, which can be waited for only until it is released. */
+static struct {
+    pthread_mutex_t lock; /* held for a moment only */
+    pthread_cond_t changed;
+    bool held;           /* guarded by lock, like all below */
+    struct move *making; /* requests to prewarm that build without it */
+} turn = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 /* Movers that wait for that lock: those that yield give way to them. */
 static _Atomic unsigned waiting;
+
+/* @beside: others may be building for other devices. */
+static bool take_turn(uint64_t deadline_ns, bool beside)
+{
+    int error = 0;
+    pthread_mutex_lock(&turn.lock);
+    while (error == 0 && (turn.held || (turn.making && !beside)))
+        error = clock_wait(&turn.changed, &turn.lock, deadline_ns);
+    bool taken = !turn.held && (beside || !turn.making);
+    turn.held = turn.held || taken;
+    pthread_mutex_unlock(&turn.lock);
+    return taken;
+}
 
 bool move_lock_until(uint64_t deadline_ns, bool yields)
 {
     atomic_fetch_add(&waiting, !yields);
-    bool taken = long_lock_take(&one_at_a_time, deadline_ns);
+    bool taken = take_turn(deadline_ns, false);
     atomic_fetch_sub(&waiting, !yields);
     return taken;
+}
+
+bool move_lock_to_prewarm(uint64_t deadline_ns)
+{
+    return take_turn(deadline_ns, true);
+}
+
+bool move_is_made_ready(const struct device_key *target)
+{
+    pthread_mutex_lock(&turn.lock);
+    const struct move *other = turn.making;
+    while (other && !device_key_equal(&other->target->key, target))
+        other = other->next;
+    pthread_mutex_unlock(&turn.lock);
+    return other != NULL;
+}
+
+void move_make_begin(struct move *move)
+{
+    pthread_mutex_lock(&turn.lock);
+    move->next = turn.making;
+    turn.making = move;
+    turn.held = false;
+    pthread_cond_broadcast(&turn.changed);
+    pthread_mutex_unlock(&turn.lock);
+}
+
+void move_make_end(struct move *move)
+{
+    struct move **at = &turn.making;
+    pthread_mutex_lock(&turn.lock);
+    /* Only who prewarms has it meanwhile, and not for long. */
+    while (turn.held)
+        (void)clock_wait(&turn.changed, &turn.lock, 0);
+    turn.held = true;
+    while (*at != move)
+        at = &(*at)->next;
+    *at = move->next;
+    pthread_mutex_unlock(&turn.lock);
 }
 
 void move_lock(void)
@@ -30,7 +88,10 @@ void move_lock(void)
 
 void move_unlock(void)
 {
-    long_lock_release(&one_at_a_time);
+    pthread_mutex_lock(&turn.lock);
+    turn.held = false;
+    pthread_cond_broadcast(&turn.changed);
+    pthread_mutex_unlock(&turn.lock);
 }
 
 bool move_is_awaited(void)
@@ -117,7 +178,10 @@ int move_close_gate(struct move *move)
 
 static void in_child(void)
 {
-    long_lock_init(&one_at_a_time);
+    pthread_mutex_init(&turn.lock, NULL);
+    pthread_cond_init(&turn.changed, NULL);
+    turn.held = false;
+    turn.making = NULL;
     atomic_store(&waiting, 0);
     for (uint32_t i = 0; i < the_seat_count; i++)
         atomic_store(&the_seats[i]->moving, false);

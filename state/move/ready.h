@@ -9,7 +9,8 @@
  * granted and to its status it is nowhere but where it was. A move to the device takes the
  * residence over, as one that a rollback left, and makes what is missing; one to anywhere else lets
  * go of it. context->ready says which places are such. All of it but that is a mover's: under
- * move_run's lock, with the gate open.
+ * move_run's lock, with the gate open; but what is built is built without the lock, for several
+ * devices at once (move_lock_to_prewarm).
  */
 
 /** Places of a context that stay free of them: for a move, and for what a rollback left. */

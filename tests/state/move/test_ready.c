@@ -314,10 +314,10 @@ static void *prewarm_long(void *data)
     return NULL;
 }
 
-static void long_begin(pthread_t *ret_thread)
+static void programs_open(const char *config)
 {
     const char *text = SOURCE;
-    worker_open(&long_one.w, "[one] name=one [two] name=two build_ms=60 [three] name=three");
+    worker_open(&long_one.w, config);
     for (int i = 0; i < PROGRAMS; i++) {
         cl_int error;
         long_one.programs[i] =
@@ -325,6 +325,11 @@ static void long_begin(pthread_t *ret_thread)
         OK(error);
         OK(clBuildProgram(long_one.programs[i], 0, NULL, "", NULL, NULL));
     }
+}
+
+static void long_begin(pthread_t *ret_thread)
+{
+    programs_open("[one] name=one [two] name=two build_ms=60 [three] name=three");
     cr_assert_eq(pthread_create(ret_thread, NULL, prewarm_long, NULL), 0);
     while (!atomic_load(&long_one.builds))
         engine_rig_sleep(1);
@@ -355,6 +360,143 @@ Test(ready, it_ends_with_the_process)
     work_process_ends();
     cr_assert_eq(pthread_join(thread, NULL), 0);
     cr_expect_eq(long_one.report.result, MOVE_ENDED, "%s", long_one.report.reason);
+}
+
+/* Several devices at once: each builds on a thread of its own. */
+
+#define AT_ONCE_MS 20000
+
+static struct {
+    struct maker {
+        const char *name;
+        pthread_t thread;
+        atomic_bool builds;
+        struct move_report report;
+    } makers[2];
+    atomic_bool alone; /* one waited for the other in vain */
+} at_once;
+
+/* Goes on building once all have begun to. */
+static void meet(void *data, const struct move_progress *progress)
+{
+    struct maker *maker = data;
+    if (progress->builds == 0)
+        return;
+    atomic_store(&maker->builds, true);
+    for (unsigned i = 0; i < ARRAY_SIZE(at_once.makers); i++)
+        for (unsigned ms = 0;
+             !atomic_load(&at_once.makers[i].builds) && !atomic_load(&at_once.alone); ms++) {
+            engine_rig_sleep(1);
+            atomic_store(&at_once.alone, ms == AT_ONCE_MS);
+        }
+}
+
+static void *prewarm_one(void *data)
+{
+    struct maker *maker = data;
+    struct move_request request = {
+        .target = engine_rig_key(&long_one.w.rig, maker->name),
+        .prewarm = true,
+        .progress = at_once.makers[0].name == at_once.makers[1].name ? NULL : meet,
+        .data = maker};
+    move_run(&request, &maker->report);
+    return NULL;
+}
+
+static void makers_begin(const char *first, const char *second)
+{
+    at_once.makers[0].name = first;
+    at_once.makers[1].name = second;
+    for (unsigned i = 0; i < ARRAY_SIZE(at_once.makers); i++)
+        cr_assert_eq(
+            pthread_create(&at_once.makers[i].thread, NULL, prewarm_one, &at_once.makers[i]), 0);
+}
+
+static void makers_end(void)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(at_once.makers); i++)
+        cr_assert_eq(pthread_join(at_once.makers[i].thread, NULL), 0);
+}
+
+static void programs_close(void)
+{
+    for (int i = 0; i < PROGRAMS; i++)
+        OK(clReleaseProgram(long_one.programs[i]));
+    worker_close(&long_one.w);
+    cr_expect_str_eq(ready_for(NULL), "");
+    cr_assert(engine_rig_empties(&long_one.w.rig, "two"), "%s",
+              engine_rig_alive(&long_one.w.rig, "two"));
+    cr_assert(engine_rig_empties(&long_one.w.rig, "three"), "%s",
+              engine_rig_alive(&long_one.w.rig, "three"));
+}
+
+Test(ready, several_devices_are_built_for_at_once)
+{
+    programs_open(THREE);
+    makers_begin("two", "three");
+    makers_end();
+    cr_expect_not(atomic_load(&at_once.alone), "no build began while another was under way");
+    for (unsigned i = 0; i < ARRAY_SIZE(at_once.makers); i++) {
+        const struct maker *maker = &at_once.makers[i];
+        cr_expect_eq(maker->report.result, MOVE_DONE, "%s", maker->report.reason);
+        expect_made(&long_one.w.rig, maker->name, 1, PROGRAMS + 1, 1);
+    }
+    uint64_t builds = BUILDS(&long_one.w.rig, "three");
+    engine_rig_moves(&long_one.w.rig, "three");
+    cr_expect_eq(BUILDS(&long_one.w.rig, "three"), builds);
+    worker_step(&long_one.w, 3);
+    engine_rig_moves(&long_one.w.rig, "one");
+    programs_close();
+}
+
+Test(ready, one_that_cannot_build_keeps_none_of_the_others)
+{
+    programs_open("[one] name=one [two] name=two build_fails=all [three] name=three");
+    makers_begin("two", "three");
+    makers_end();
+    cr_expect_eq(at_once.makers[0].report.result, MOVE_ROLLED_BACK);
+    cr_expect_str_not_empty(at_once.makers[0].report.reason);
+    cr_expect_eq(at_once.makers[1].report.result, MOVE_DONE, "%s", at_once.makers[1].report.reason);
+    cr_expect_str_eq(ready_for(NULL), "three");
+    expect_made(&long_one.w.rig, "three", 1, PROGRAMS + 1, 1);
+    cr_assert(engine_rig_empties(&long_one.w.rig, "two"), "%s",
+              engine_rig_alive(&long_one.w.rig, "two"));
+    worker_step(&long_one.w, 3);
+    programs_close();
+}
+
+Test(ready, two_requests_for_one_device_are_served_one_after_another)
+{
+    programs_open("[one] name=one [two] name=two build_ms=20 [three] name=three");
+    makers_begin("two", "two");
+    makers_end();
+    for (unsigned i = 0; i < ARRAY_SIZE(at_once.makers); i++)
+        cr_expect_eq(at_once.makers[i].report.result, MOVE_DONE, "%s",
+                     at_once.makers[i].report.reason);
+    cr_expect_eq(BUILDS(&long_one.w.rig, "two"), PROGRAMS + 1);
+    expect_made(&long_one.w.rig, "two", 1, PROGRAMS + 1, 1);
+    programs_close();
+}
+
+Test(ready, a_move_goes_before_all_that_is_built_at_once)
+{
+    programs_open("[one] name=one [two] name=two build_ms=60 [three] name=three build_ms=60 "
+                  "[four] name=four");
+    makers_begin("two", "three");
+    for (unsigned i = 0; i < ARRAY_SIZE(at_once.makers); i++)
+        while (!atomic_load(&at_once.makers[i].builds))
+            engine_rig_sleep(1);
+    engine_rig_moves(&long_one.w.rig, "four");
+    cr_expect_leq(BUILDS(&long_one.w.rig, "two"), PROGRAMS / 2, "the move waited for builds");
+    cr_expect_leq(BUILDS(&long_one.w.rig, "three"), PROGRAMS / 2, "the move waited for builds");
+    makers_end();
+    for (unsigned i = 0; i < ARRAY_SIZE(at_once.makers); i++) {
+        cr_expect_eq(at_once.makers[i].report.result, MOVE_DONE, "%s",
+                     at_once.makers[i].report.reason);
+        expect_made(&long_one.w.rig, at_once.makers[i].name, 1, PROGRAMS + 1, 1);
+    }
+    worker_step(&long_one.w, 8);
+    programs_close();
 }
 
 /* The program goes on with everything while it is made ready and let go of, over and over. */
