@@ -92,7 +92,7 @@ int ask_print(const struct output *output, const struct question *question, stru
 int ask_follow(struct client *client, struct frame *frame, const struct news *news,
                struct message *ret_message)
 {
-    int result = client_send(client, frame);
+    int result = frame ? client_send(client, frame) : 0;
 
     while (!result) {
         result = client_follow(client, PATIENCE_MS, news->other, ret_message);

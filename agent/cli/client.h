@@ -97,6 +97,7 @@ struct news {
 /**
  * Send @frame and finish it, and wait for the answer for as long as the agent is alive.
  *
+ * @frame  NULL: it was sent, and has one more answer.
  * Returns 1 and the answer, or -errno for output_fail_agent().
  */
 MUST_CHECK int ask_follow(struct client *client, struct frame *frame, const struct news *news,

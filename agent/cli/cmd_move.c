@@ -127,11 +127,11 @@ static const struct verb_option resume_options[] = {
 
 static const struct verb_option prewarm_options[] = {
     {"drop", NULL,
-     "Let go of what was made on DEVICE, or without DEVICE on every device: its context and what "
-     "was built for it.",
+     "Let go of what was made on each DEVICE, or without DEVICE on every device: its context and "
+     "what was built for it.",
      OPTION_VALUE(struct change, drop)},
-    {"timeout", "SECONDS", "Let go of all of it when it is not ready by then. Default: no limit.",
-     TIMEOUT},
+    {"timeout", "SECONDS",
+     "Let go of what was made for a device that is not ready by then. Default: no limit.", TIMEOUT},
     {NULL}};
 
 static void show_progress(struct change *change, const json_t *progress)
@@ -149,7 +149,8 @@ static void show_progress(struct change *change, const json_t *progress)
     change->bar = true;
     if (builds) {
         const char *kernel = member_text(progress, "building");
-        fprintf(stderr, "\r\033[K%-8s builds program %llu of %llu%s%.40s%s", phase,
+        fprintf(stderr, "\r\033[K%-8s %s%sbuilds program %llu of %llu%s%.40s%s", phase,
+                change->prewarms ? member_text(progress, "to") : "", change->prewarms ? ": " : "",
                 built < builds ? built + 1 : builds, builds, kernel[0] ? " (kernel " : "", kernel,
                 kernel[0] ? ")" : "");
         return;
@@ -232,16 +233,29 @@ static void explain(const struct change *change, const json_t *report, struct wo
               hint);
 }
 
-static int print_json(const struct change *change, const json_t *report, int status,
-                      const char *explanation)
+/** What outside of "devices" is that of @report. */
+static int print_json(const struct change *change, const json_t *report, const json_t *reports,
+                      int status, const char *explanation)
 {
     json_t *object = output_object(change->output, status);
+    const json_t *one;
+    size_t i;
 
     output_add_members(
         object, report,
         "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
         "bytes left starting already seats");
     json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
+    if (change->prewarms) {
+        json_t *devices = json_array();
+        json_array_foreach(reports, i, one)
+        {
+            json_t *device = json_object();
+            output_add_members(device, one, "to result reached reason total_ns already");
+            json_array_append_new(devices, device);
+        }
+        json_object_set_new(object, "devices", devices);
+    }
     if (status)
         output_add_error(object, code_of(member_text(report, "result")), explanation);
     return output_print(object, status);
@@ -306,34 +320,55 @@ static void print_done(const struct change *change, const json_t *report)
     }
 }
 
-static int finish(struct change *change, const json_t *report)
+static int status_of(const json_t *report)
 {
     const char *result = member_text(report, "result");
     bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
-    int status = done ? STATUS_DONE : output_status_of(code_of(result));
-    struct words explanation = {0};
 
-    if (status)
-        explain(change, report, &explanation);
-    if (change->output->json)
-        return print_json(change, report, status, explanation.text);
-    if (status)
-        return output_fail(change->output, code_of(result), "%s", explanation.text);
-    print_done(change, report);
-    return output_done();
+    return done ? STATUS_DONE : output_status_of(code_of(result));
 }
 
-static int take_answer(struct change *change, const struct message *message)
+/** The first that failed decides. */
+static int finish(struct change *change, const json_t *reports)
+{
+    const json_t *report, *decides = json_array_get(reports, 0);
+    size_t i;
+
+    json_array_foreach(reports, i, report)
+    {
+        struct words explanation = {0};
+        int status = status_of(report);
+        if (status && !status_of(decides))
+            decides = report;
+        if (change->output->json)
+            continue;
+        if (!status) {
+            print_done(change, report);
+            continue;
+        }
+        explain(change, report, &explanation);
+        (void)output_fail(change->output, code_of(member_text(report, "result")), "%s",
+                          explanation.text);
+    }
+    int status = status_of(decides);
+    if (change->output->json) {
+        struct words explanation = {0};
+        if (status)
+            explain(change, decides, &explanation);
+        return print_json(change, decides, reports, status, explanation.text);
+    }
+    return status ? status : output_done();
+}
+
+static int take_answer(const struct change *change, const struct message *message, json_t *reports)
 {
     const msgpack_object *result = field_get(&message->root, "result");
 
     if (!field_is(&message->root, "type", MSG_REPORT) || !result ||
         result->type != MSGPACK_OBJECT_STR)
         return output_fail_message(change->output, message);
-    json_t *report = output_answer(message);
-    int status = finish(change, report);
-    json_decref(report);
-    return status;
+    json_array_append_new(reports, output_answer(message));
+    return 0;
 }
 
 /** A second one ends us as it would have. */
@@ -375,13 +410,24 @@ static bool take_news(void *context, const struct message *message)
     return true;
 }
 
+static void put_devices(const struct call *call, struct frame *frame)
+{
+    frame_array(frame, "devices");
+    for (size_t i = 1; i < call->count; i++)
+        frame_string(frame, NULL, call->words[i]);
+    frame_end(frame);
+}
+
 static void make_request(const struct call *call, struct frame *ret_frame)
 {
     const struct change *change = call->options;
 
     frame_init(ret_frame, call->verb->name);
     frame_string(ret_frame, "app", call->words[0]);
-    frame_string(ret_frame, "device", call->count > 1 ? call->words[1] : "");
+    if (change->prewarms)
+        put_devices(call, ret_frame);
+    else
+        frame_string(ret_frame, "device", call->count > 1 ? call->words[1] : "");
     frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
     frame_bool(ret_frame, "dry_run", change->dry_run);
     frame_bool(ret_frame, "queue", change->queue);
@@ -398,17 +444,44 @@ static void make_request(const struct call *call, struct frame *ret_frame)
         frame_string(ret_frame, "manner", MANNER_TAKEN);
 }
 
+/** One answer, or to prewarm one of each device. */
+static int take_answers(struct call *call, struct client *client, const struct news *news)
+{
+    struct change *change = call->options;
+    size_t count = change->prewarms && call->count > 2 ? call->count - 1 : 1;
+    json_t *reports = json_array();
+    struct message message;
+    struct frame frame;
+    int status = 0;
+
+    make_request(call, &frame);
+    for (size_t i = 0; !status && i < count; i++) {
+        int result = ask_follow(client, i == 0 ? &frame : NULL, news, &message);
+        end_bar(change);
+        if (result == 1) {
+            status = take_answer(change, &message, reports);
+            message_finish(&message);
+        } else {
+            status = output_fail_agent(&call->output, result, call->verb->name);
+        }
+    }
+    if (!status)
+        status = finish(change, reports);
+    json_decref(reports);
+    return status;
+}
+
 static int run(struct call *call)
 {
     struct change *change = call->options;
     struct client client;
-    struct message message;
-    struct frame frame;
     change->output = &call->output;
     change->prewarms = strcmp(call->verb->name, MSG_PREWARM) == 0;
     if (change->prewarms && !change->drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
                            "prewarm needs a DEVICE to make ready (reseat devices), or --drop");
+    if (change->prewarms && call->count > 1 + PROTOCOL_PREWARM_MAX)
+        return output_usage(&call->output, "name at most %d devices", PROTOCOL_PREWARM_MAX);
     if (change->on_demand && change->non_blocking)
         return output_usage(&call->output,
                             "--on-demand does not wait for a launch's end: without --non-blocking");
@@ -420,15 +493,7 @@ static int run(struct call *call)
         CLEANUP(cleanup_close) int signals = open_signals(&change->caught);
         const struct news news = {change, take_news, signals, cancel};
         change->signals = signals;
-        make_request(call, &frame);
-        int result = ask_follow(&client, &frame, &news, &message);
-        end_bar(change);
-        if (result == 1) {
-            status = take_answer(change, &message);
-            message_finish(&message);
-        } else {
-            status = output_fail_agent(&call->output, result, call->verb->name);
-        }
+        status = take_answers(call, &client, &news);
     }
     client_close(&client);
     return status;
@@ -473,13 +538,15 @@ const struct verb verb_resume = {
 
 const struct verb verb_prewarm = {
     .name = MSG_PREWARM,
-    .arguments = "APP[:N] [DEVICE]",
-    .summary = "Make a device ready for a program that may move there.",
+    .arguments = "APP[:N] [DEVICE...]",
+    .summary = "Make devices ready for a program that may move there.",
     .text =
         "What takes long of a move, whatever the program's size, is done while it runs on where it "
         "is: a context is opened on DEVICE, and its programs are built there. A later move to "
         "DEVICE begins with that; one to any other device, a suspend, and a drain of DEVICE let go "
-        "of it. reseat ps shows as READY which devices those are. It costs a context there, with "
+        "of it. For several devices (8 at most) it is built at once, and where one cannot be made "
+        "ready the others are; --timeout and Ctrl-C end all of them. reseat ps shows as READY "
+        "which devices those are. It costs a context there, with "
         "its descriptors and some memory of the device, which no limit counts.",
     .options = prewarm_options,
     .size = sizeof(struct change),

@@ -67,7 +67,7 @@ _reseat_offer() { # LINES WORD: what of these begins with it; of a list, behind 
 
 _reseat() {
     local command=$1 line=${COMP_LINE:0:COMP_POINT} current verb word waiting="" plain="" index=0 stem i
-    local options
+    local options repeats=""
     local -a words arguments
     read -ra words <<<"$line"
     [[ $line == *[[:space:]] ]] && words+=("")
@@ -109,7 +109,7 @@ _reseat() {
     elif [[ -z $plain && $current == -* ]]; then
         _reseat_offer "$options" "$current"
     else
-        ((index >= ${#arguments[@]} && plain)) && index=$((${#arguments[@]} - 1))
+        [[ -n $plain$repeats ]] && ((index >= ${#arguments[@]})) && index=$((${#arguments[@]} - 1))
         _reseat_offer "${arguments[index]}" "$current"
     fi
     [[ -n $stem ]] && COMPREPLY=("${COMPREPLY[@]#"$stem"}")
@@ -121,7 +121,7 @@ complete -F _reseat reseat
 def offered(argument, verbs):
     """What is offered for "[DEVICE|none]"."""
     words = []
-    for part in re.split(r"\|", argument.strip("[]")):
+    for part in re.split(r"\|", argument.strip("[].")):
         name = re.sub(r"\[.*", "", part)
         if name == "COMMAND":
             words += names(verbs)
@@ -144,7 +144,8 @@ def main():
         options = ["--" + row["name"] for row in verb["options"]] + ["--json"] * verb["json"] + ["--help"]
         arguments = [offered(word, verbs) for word in verb["arguments"].split() if word != "[ARG...]"]
         quoted = " ".join(f'"{word}"' for word in arguments)
-        rows.append(f"        {shlex.quote(verb['name'])}) options={shlex.quote(chr(10).join(options))} arguments=({quoted}) ;;")
+        repeats = "1" * verb["arguments"].endswith("DEVICE...]")
+        rows.append(f"        {shlex.quote(verb['name'])}) options={shlex.quote(chr(10).join(options))} arguments=({quoted}) repeats={repeats} ;;")
         for row in verb["options"]:
             if row["argument"] and not row["argument"].startswith("["):
                 values[f"{verb['name']} --{row['name']}"] = offered(row["argument"], verbs)

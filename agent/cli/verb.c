@@ -57,13 +57,15 @@ static int check_arguments(const struct call *call)
             return output_usage(&call->output, "%s is missing", argument);
         if (!given || verb_takes_program(call->verb))
             return 0;
+        size_t end = strlen(argument);
+        bool more = end > 3 && strcmp(argument + end - 3, "...") == 0 && i + 1 < call->count;
         if (!call->words[i][0])
             return output_usage(&call->output, "an empty name names nothing");
         if (is_choice(argument) && !is_one_of(argument, call->words[i])) {
             return output_usage(&call->output, "there is no \"%s\"; say %s", call->words[i],
                                 argument);
         }
-        at += length;
+        at += more ? 0 : length;
     }
     return i < call->count
                ? output_usage(&call->output, "too many arguments: \"%s\"", call->words[i])

@@ -35,13 +35,13 @@ struct program *client_program(struct peer *client, const msgpack_object *map, s
     return program;
 }
 
-const struct inventory_entry *client_device(struct peer *client, const msgpack_object *map,
+const struct inventory_entry *client_device(struct peer *client, const msgpack_object *field,
                                             uint32_t *ret_device)
 {
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     const struct inventory_entry *entry;
 
-    if (!field_string(map, "device", name, sizeof(name)) || !name[0]) {
+    if (!field || !object_string(field, name, sizeof(name)) || !name[0]) {
         peer_error(client, ERR_USAGE, "the request names no device");
         return NULL;
     }
@@ -138,20 +138,33 @@ void client_renew_devices(struct peer *client, struct message *message)
     free(environment);
 }
 
-bool client_lists_devices(struct peer *client, struct message *message, const char *key,
-                          bool or_program)
+/** @field is the name of a device that nobody has listed yet. */
+static bool is_unlisted(struct peer *client, const msgpack_object *field, bool or_program)
 {
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     const struct inventory_entry *entry;
     struct program *program;
     size_t seat;
 
-    field_string(&message->root, key, name, sizeof(name));
-    if (client->retried || !name[0] ||
-        device_resolve(&client->agent->devices.inventory, name, &entry, error, sizeof(error)) !=
-            -ENODEV ||
-        (or_program && programs_find(client->agent, client, name, &program, &seat, error,
-                                     sizeof(error)) != -ESRCH)) {
+    return object_string(field, name, sizeof(name)) && name[0] &&
+           device_resolve(&client->agent->devices.inventory, name, &entry, error, sizeof(error)) ==
+               -ENODEV &&
+           (!or_program || programs_find(client->agent, client, name, &program, &seat, error,
+                                         sizeof(error)) == -ESRCH);
+}
+
+bool client_lists_devices(struct peer *client, struct message *message, const char *key,
+                          bool or_program)
+{
+    const msgpack_object *names = field_get(&message->root, key);
+    size_t count = names ? 1 : 0;
+    bool unlisted = false;
+
+    if (names && names->type == MSGPACK_OBJECT_ARRAY)
+        count = field_array(&message->root, key, &names);
+    for (size_t i = 0; i < count && i < PROTOCOL_PREWARM_MAX; i++)
+        unlisted = unlisted || is_unlisted(client, &names[i], or_program);
+    if (client->retried || !unlisted) {
         client->retried = false;
         return false;
     }

@@ -17,8 +17,9 @@ void client_no_memory(struct peer *client);
  * @ret_seat  Its virtual device, or PROGRAM_ALL_SEATS.
  */
 struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_seat);
-/** The device that "device" names, with its index in the ledger; NULL: the client was told. */
-const struct inventory_entry *client_device(struct peer *client, const msgpack_object *map,
+/** The device that @field (or NULL) of a request names, with its index in the ledger; NULL: the
+ *  client was told. */
+const struct inventory_entry *client_device(struct peer *client, const msgpack_object *field,
                                             uint32_t *ret_device);
 /**
  * What "what" names: a device by its own name, else a program, else a device by a part of its
@@ -37,8 +38,8 @@ void client_await_devices(struct peer *client, struct message *message, const ch
 /** The same, as @message says of its environment; or the client is told that there is no memory. */
 void client_renew_devices(struct peer *client, struct message *message);
 /**
- * What the field @key of a request names may be a device that nobody has listed yet: the list is
- * made anew once.
+ * What the field @key of a request names, or the names in it, may be a device that nobody has
+ * listed yet: the list is made anew once.
  *
  * @or_program  It may name a program as well.
  * True: @message was taken, or the client was told that there is no memory.

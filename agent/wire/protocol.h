@@ -51,9 +51,9 @@
 #define MSG_SUSPEND  "suspend"
 #define MSG_RESUME   "resume"
 #define MSG_CANCEL   "cancel"
-/** client to agent to program: make a "device" ready, where a move to it would begin with what
-   takes long done; with "drop" let go of that again, without "device" of all. Answered as a move
-   is. */
+/** client to agent: make each of "devices" ready, where a move to it would begin with what takes
+   long done; with "drop" let go of that again, without any of all. Answered as a move is, once for
+   each. To the program one request a "device". */
 #define MSG_PREWARM "prewarm"
 /** client: the long launches of "app" are to be done on "devices" too, none: on no other; answer.
    To the program, after its welcome and whenever that changes: the keys of those "devices" that it

@@ -7,7 +7,8 @@
  * A stand-in for the engine: move_run() and status_seat() that do what FAKE_MOVE says, so that the
  * control thread, the agent and the command line are tested without OpenCL.
  *
- *   FAKE_MOVE=WORD[:MILLISECONDS]   done, fail, fail1 (only seat 1), refuse, strand (only a
+ *   FAKE_MOVE=WORD[:MILLISECONDS]   done, fail, fail1 (only seat 1), failtwo (only
+ * what goes to the device "Fake two"), refuse, strand (only a
  * resume fails), slow (until canceled or the deadline), die (the process ends in the middle); how
  * long a move takes
  */

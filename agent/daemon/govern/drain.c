@@ -198,7 +198,7 @@ void drain_handle(struct peer *client, struct message *message)
     uint32_t index;
 
     followers_drop(client->agent, client); /* One thing at a time. */
-    if (!client_device(client, &message->root, &index))
+    if (!client_device(client, field_get(&message->root, "device"), &index))
         return;
     if (field_bool(&message->root, "undo", false))
         undo(client, index);

@@ -185,7 +185,7 @@ void moving_handle(struct peer *client, struct message *message)
         return;
     field_string(&message->root, "type", verb, sizeof(verb));
     if (field_string(&message->root, "device", device, sizeof(device)) && device[0]) {
-        target = client_device(client, &message->root, &index);
+        target = client_device(client, field_get(&message->root, "device"), &index);
         if (!target)
             return;
     }

@@ -148,8 +148,8 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
     return first;
 }
 
-static void forward(struct peer *client, struct program *program, size_t seat,
-                    const struct message *message, const struct inventory_entry *target)
+static int forward(struct peer *client, struct program *program, size_t seat,
+                   const struct message *message, const struct inventory_entry *target)
 {
     struct request wish = {
         .client = client,
@@ -162,39 +162,64 @@ static void forward(struct peer *client, struct program *program, size_t seat,
         .verb = MSG_PREWARM,
     };
 
-    if (requests_begin(client->agent, &wish, target, field_u64(&message->root, "timeout_ms", 0)))
-        client_no_memory(client);
+    return requests_begin(client->agent, &wish, target, field_u64(&message->root, "timeout_ms", 0));
+}
+
+/** All that "devices" names, before anything is asked of the program. False: the client was told
+ *  why one of them is not to be used. */
+static bool read_targets(struct peer *client, const msgpack_object *map, bool drops,
+                         const struct inventory_entry **ret_targets, size_t *ret_count)
+{
+    const msgpack_object *names;
+    size_t count = field_array(map, "devices", &names);
+    char why[PROTOCOL_TEXT_MAX];
+    uint32_t index;
+
+    if (count > PROTOCOL_PREWARM_MAX || (count == 0 && !drops)) {
+        peer_error(client, ERR_USAGE, "the request names no device, or more than %d",
+                   PROTOCOL_PREWARM_MAX);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ret_targets[i] = client_device(client, &names[i], &index);
+        if (!ret_targets[i])
+            return false;
+        if (!drops && drain_refuses(client->agent, ret_targets[i]->name, why, sizeof(why))) {
+            peer_error(client, ERR_REFUSED, "%s", why);
+            return false;
+        }
+    }
+    *ret_count = count;
+    return true;
 }
 
 void prewarm_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
-    bool drops = field_bool(map, "drop", false);
-    const struct inventory_entry *target = NULL;
-    char device[PROTOCOL_WORD_MAX], why[PROTOCOL_TEXT_MAX];
-    uint32_t index;
-    size_t seat;
+    const struct inventory_entry *targets[PROTOCOL_PREWARM_MAX] = {NULL};
+    size_t seat, count;
     struct program *program = client_program(client, map, &seat);
 
-    if (!program)
+    if (!program || !read_targets(client, map, field_bool(map, "drop", false), targets, &count))
         return;
-    if (!drops || (field_string(map, "device", device, sizeof(device)) && device[0])) {
-        target = client_device(client, map, &index);
-        if (!target)
-            return;
-    }
-    if (!program->connected)
+    if (!program->connected) {
         peer_error(
             client, ERR_REFUSED,
             "program %s (pid %d) has not used OpenCL yet, so there is nothing to make ready; "
             "try again when reseat ps shows it running",
             program->name, (int)program->pid);
-    else if (!program->peer)
+        return;
+    }
+    if (!program->peer) {
         peer_error(client, ERR_GONE,
                    "program %s (pid %d) has not found this agent yet; try again in a second",
                    program->name, (int)program->pid);
-    else if (!drops && drain_refuses(client->agent, target->name, why, sizeof(why)))
-        peer_error(client, ERR_REFUSED, "%s", why);
-    else
-        forward(client, program, seat, message, target);
+        return;
+    }
+    /* Each is a request of its own: the program serves them at once, and one is no other's. */
+    size_t i = 0;
+    do {
+        if (forward(client, program, seat, message, targets[i]))
+            client_no_memory(client);
+    } while (++i < count);
 }

@@ -246,6 +246,7 @@ void requests_progress(struct peer *peer, struct message *whole)
         return;
     frame_init(&frame, MSG_PROGRESS);
     frame_forward(&frame, message, keys, ARRAY_SIZE(keys));
+    frame_string(&frame, "to", request->to);
     peer_send(request->client, &frame);
 }
 

@@ -152,6 +152,8 @@ Test(verbs, completion_offers_devices_and_programs_and_starts_nothing)
     cr_assert(harness_state("two words", "running", 10000));
     expect_offered("reseat drain ", "gpu0 cpu0 cpu1");
     expect_offered("reseat move x cpu1", "cpu1");
+    expect_offered("reseat prewarm x cpu1 cpu0 gp", "gpu0");
+    expect_offered("reseat move x cpu1 gp", "");
     expect_offered("reseat run --device cpu0,", "cpu0,gpu0 cpu0,cpu0 cpu0,cpu1");
     cr_expect_str_eq(offered("reseat explain t"), "\ntwo\\ words\n");
     cr_expect_str_eq(offered("reseat suspend --taken tw"), "\ntwo\\ words\n");

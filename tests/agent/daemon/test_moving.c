@@ -92,6 +92,87 @@ Test(moving, a_program_that_cannot_be_made_ready_says_why_and_stays)
     harness_end(pid);
 }
 
+/** What the entry of @name in "devices" says became of it; "" where there is none. */
+static const char *result_of(const json_t *object, const char *name)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, "devices"), i, entry)
+    {
+        if (strcmp(json_string_value(json_object_get(entry, "to")), name) == 0)
+            return json_string_value(json_object_get(entry, "result"));
+    }
+    return "";
+}
+
+Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
+{
+    pid_t pid = harness_start("app", "done");
+    struct result *result = RESEAT("prewarm", "app", "cpu0", "cpu1");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "is ready for cpu0"), "%s", result->out);
+    cr_assert(strstr(result->out, "is ready for cpu1"), "%s", result->out);
+    cr_assert(strstr(RESEAT("ps")->out, "cpu0,cpu1"));
+    /* Where it is already, and the same twice. */
+    json_t *object =
+        harness_json(RESEAT("prewarm", "app", "cpu1", "cpu1", "gpu0", "--json"), "prewarm");
+    cr_assert_eq(json_array_size(json_object_get(object, "devices")), 3);
+    cr_assert_str_eq(result_of(object, "gpu0"), "done");
+    json_decref(object);
+    result = RESEAT("prewarm", "app", "--drop", "cpu1", "cpu0");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "not ready any more for cpu0"), "%s", result->out);
+    cr_assert(strstr(result->out, "not ready any more for cpu1"), "%s", result->out);
+    cr_assert_str_eq(ready_for(), "");
+    /* One that is not to be used, and nothing is asked. */
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu0", "no-such")->status, 3);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu0", "")->status, 2);
+    cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu0", "cpu1")->status, 4);
+    cr_assert_eq(RESEAT("prewarm", "app", "cpu0", "1", "2", "3", "4", "5", "6", "7", "8")->status,
+                 2);
+    cr_assert_str_eq(ready_for(), "");
+    harness_end(pid);
+}
+
+Test(moving, a_device_that_cannot_be_made_ready_keeps_no_other_from_it)
+{
+    pid_t pid = harness_start("app", "failtwo");
+    struct result *result = RESEAT("prewarm", "app", "cpu1", "cpu0");
+
+    cr_assert_eq(result->status, 1, "%s", result->out);
+    cr_assert(strstr(result->out, "is ready for cpu0"), "%s", result->out);
+    cr_assert(strstr(result->err, "was not made ready for cpu1"), "%s", result->err);
+    cr_assert_str_eq(ready_for(), "cpu0");
+    json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0", "cpu1", "--json"), "prewarm");
+    cr_assert_str_eq(result_of(object, "cpu0"), "done");
+    cr_assert_str_eq(result_of(object, "cpu1"), "rolled-back");
+    cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu1");
+    cr_assert_eq(json_integer_value(json_object_get(object, "status")), 1);
+    json_decref(object);
+    harness_end(pid);
+}
+
+Test(moving, a_deadline_and_an_interruption_end_all_that_is_made_ready)
+{
+    pid_t pid = harness_start("app", "slow");
+    json_t *object = harness_json(
+        RESEAT("prewarm", "app", "cpu0", "cpu1", "--timeout", "0.3", "--json"), "prewarm");
+
+    cr_assert_str_eq(result_of(object, "cpu0"), "expired");
+    cr_assert_str_eq(result_of(object, "cpu1"), "expired");
+    json_decref(object);
+    pid_t mover = harness_spawn(harness_reseat(), "prewarm", "app", "cpu0", "cpu1", NULL);
+    cr_assert(harness_state("app", "moving", 5000));
+    kill(mover, SIGINT);
+    cr_assert_eq(harness_wait(mover), 1);
+    cr_assert(harness_state("app", "running", 2000));
+    cr_assert_str_eq(ready_for(), "");
+    harness_end(pid);
+}
+
 Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
 {
     pid_t pid = harness_start("app", "strand");

@@ -499,6 +499,24 @@ Test(ready, a_move_goes_before_all_that_is_built_at_once)
     programs_close();
 }
 
+Test(ready, a_move_to_a_device_that_is_built_for_goes_on_with_what_is_there)
+{
+    programs_open("[one] name=one [two] name=two build_ms=60 [three] name=three build_ms=60");
+    makers_begin("two", "three");
+    for (unsigned i = 0; i < ARRAY_SIZE(at_once.makers); i++)
+        while (!atomic_load(&at_once.makers[i].builds))
+            engine_rig_sleep(1);
+    engine_rig_moves(&long_one.w.rig, "two");
+    cr_expect_eq(BUILDS(&long_one.w.rig, "two"), PROGRAMS + 1, "something was built twice");
+    makers_end();
+    cr_expect_eq(at_once.makers[0].report.result, MOVE_REFUSED, "it is there already");
+    cr_expect_eq(at_once.makers[1].report.result, MOVE_DONE, "%s", at_once.makers[1].report.reason);
+    cr_expect_str_eq(ready_for(NULL), "three");
+    worker_step(&long_one.w, 5);
+    engine_rig_moves(&long_one.w.rig, "one");
+    programs_close();
+}
+
 /* The program goes on with everything while it is made ready and let go of, over and over. */
 
 static void build_on(void *data, unsigned round)
