@@ -9,9 +9,9 @@
  * rows.
  *
  * An argument is written as people read it: "APP[:N]", "[DEVICE]" where it may be left out,
- * "DEVICE..." where there may be several, "DEVICE|APP" where it is one of several things, "start|stop" where it is one of these words,
- * "PROGRAM [ARG...]" where everything from there on is another program's. What it is called
- * decides what a shell offers for it (completion.py).
+ * "DEVICE..." where there may be several, "DEVICE|APP" where it is one of several things,
+ * "start|stop" where it is one of these words, "PROGRAM [ARG...]" where everything from there on is
+ * another program's. What it is called decides what a shell offers for it (completion.py).
  */
 
 struct call;

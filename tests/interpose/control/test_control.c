@@ -19,7 +19,7 @@
  * program and the test as its agent.
  */
 
-#define JOBS    8
+#define JOBS    16
 #define SOON_MS 20000
 
 static int server = -1;
