@@ -313,14 +313,17 @@ void server_set_sampler(struct server *server, const struct msg_set_sampler *mes
 
 /* ---- questions ---- */
 
-static cl_int describe_group(const struct entry *kernel, cl_device_id device, struct pack *pack)
+/* The client takes it for a limit, and refuses launches of larger groups. */
+static cl_int describe_group(const struct entry *kernel, const struct device *on, struct pack *pack)
 {
     const cl_icd_dispatch *cl = kernel->cl;
+    cl_device_id device = on->id;
     struct msg_kernel_group row = {0};
     cl_int error = cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_WORK_GROUP_SIZE,
                                                 sizeof(row.size), &row.size, NULL);
     if (error)
         return error;
+    row.size = device_group_size(on, row.size);
     cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
                                  sizeof(row.multiple), &row.multiple, NULL);
     cl->clGetKernelWorkGroupInfo(kernel->real, device, CL_KERNEL_LOCAL_MEM_SIZE,
@@ -366,8 +369,9 @@ void server_get_kernel_group(struct server *server, const struct msg_get_kernel_
     pack_init(&pack);
     cl_int error = kernel->error;
     if (kernel->real)
-        error = message->what ? describe_sub_groups(kernel, device->real, message, &pack)
-                              : describe_group(kernel, device->real, &pack);
+        error = message->what
+                    ? describe_sub_groups(kernel, device->real, message, &pack)
+                    : describe_group(kernel, server->devices[id_place(message->device)], &pack);
     server_reply(server, message->call, error, pack.bytes, error ? 0 : pack.used);
     pack_finish(&pack);
 }

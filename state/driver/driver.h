@@ -66,6 +66,13 @@ static inline const char *device_name(const struct device *device)
 /** It has that name from now on; "" says nothing. The first one stays, as names do. */
 void device_call(struct device *device, const char *name);
 
+/** The largest group of a kernel there, where its driver says @said (CL_KERNEL_WORK_GROUP_SIZE). */
+static inline size_t device_group_size(const struct device *device, size_t said)
+{
+    bool wrong = device->quirks & QUIRK_GROUP_SIZE_WRONG;
+    return wrong ? devinfo_scalar(&device->info, CL_DEVICE_MAX_WORK_GROUP_SIZE, said) : said;
+}
+
 /** The value of the environment before `reseat run` replaced it; drivers are found through these.
  */
 #define DRIVER_ENV_VENDORS   "RESEAT_ICD_VENDORS"

@@ -275,8 +275,7 @@ size_t kernel_largest_group(const struct kernel *kernel, const struct residence 
     size_t group = SIZE_MAX;
     residence->cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE,
                                             sizeof(group), &group, NULL);
-    if (residence->device->quirks & QUIRK_GROUP_SIZE_WRONG)
-        group = devinfo_scalar(&residence->device->info, CL_DEVICE_MAX_WORK_GROUP_SIZE, group);
+    group = device_group_size(residence->device, group);
     /* It may depend on the local memory that arguments ask for. */
     if (details->local_dynamic == 0 && group <= GROUP_MASK)
         atomic_store_explicit(&details->largest_group, (place + 1u) << GROUP_BITS | (uint32_t)group,
