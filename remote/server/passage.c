@@ -516,6 +516,27 @@ static struct passage *create(const struct passage_wish *wish)
     return passage;
 }
 
+/* The other end of this session's, which is still to come, learns it then. Takes @passage. */
+static void refuse(struct passage *passage)
+{
+    passage->refused = true;
+    if (passage->way != TRANSFER_HERE || !list(passage))
+        passage_unref(passage);
+}
+
+/* Has the other end come, and is it one that goes? */
+static cl_int start(struct passage *passage)
+{
+    bool here = passage->way == TRANSFER_HERE;
+    if (here && !match(passage))
+        return CL_SUCCESS;
+    if (here && passage->other->refused)
+        return CL_OUT_OF_RESOURCES;
+    return thread_start("reseat-pass", STACK, here ? run_here : run_apart, passage, NULL)
+               ? CL_OUT_OF_RESOURCES
+               : CL_SUCCESS;
+}
+
 cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
                      struct passage **ret_passage)
 {
@@ -530,8 +551,10 @@ cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
     if (error == CL_SUCCESS)
         error = passage->cl->clGetCommandQueueInfo(wish->queue->real, CL_QUEUE_DEVICE,
                                                    sizeof(passage->device), &passage->device, NULL);
-    if (error == CL_SUCCESS && !has_gates(passage))
-        error = CL_INVALID_OPERATION;
+    if (error == CL_SUCCESS && !has_gates(passage)) {
+        refuse(passage);
+        return CL_INVALID_OPERATION;
+    }
     if (error == CL_SUCCESS && !list(passage))
         error = CL_OUT_OF_RESOURCES;
     if (error) {
@@ -541,14 +564,11 @@ cl_int passage_begin(const struct passage_wish *wish, cl_event *ret_event,
     cl_event end = NULL;
     error = enqueue(passage, wish, &end);
     hold(passage); /* The caller's. */
-    bool here = wish->way == TRANSFER_HERE;
-    if (error == CL_SUCCESS && (!here || match(passage)) &&
-        thread_start("reseat-pass", STACK, here ? run_here : run_apart, passage, NULL)) {
-        error = CL_OUT_OF_RESOURCES;
+    if (error == CL_SUCCESS)
+        error = start(passage);
+    if (error) {
         if (passage->other)
             settle(passage->other, error);
-    }
-    if (error) {
         settle(passage, error);
         passage_unref(passage);
         if (end)

@@ -29,6 +29,7 @@ struct passage {
     /* Guarded by passage_lock: */
     bool ready;            /**< `start` has ended. */
     bool forgotten;        /**< Nobody wants it any more. */
+    bool refused;          /**< Its device cannot. Is listed to tell the other end. */
     struct passage *other; /**< Of this session; NULL: it did not come yet. */
     bool met;              /**< Somebody came with its ticket. */
     struct link *link;

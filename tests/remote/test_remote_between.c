@@ -373,12 +373,12 @@ static cl_int ended(cl_event event)
 }
 
 /* POCL's basic device cannot have what waits for the program. Whoever asked copies another way. */
-static void refuse(int which)
+static void refuse(int which, int target)
 {
     struct place a, b;
     cl_event event;
     place_make(&a, 0, which != 0, 4096, 14);
-    place_make(&b, 1, which != 1, 4096, 15);
+    place_make(&b, target, which != 1, 4096, 15);
     cr_assert_eq(copy(&a, &b, (struct range){0, 0, 4096}, 0, NULL, &event), CL_SUCCESS);
     cr_assert_lt(ended(event), 0);
     cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
@@ -397,12 +397,22 @@ static void refuse(int which)
 
 Test(between, a_source_that_cannot_says_so)
 {
-    refuse(0);
+    refuse(0, 1);
 }
 
 Test(between, a_target_that_cannot_says_so)
 {
-    refuse(1);
+    refuse(1, 1);
+}
+
+Test(between, a_source_of_the_same_session_that_cannot_says_so)
+{
+    refuse(0, 0);
+}
+
+Test(between, a_target_of_the_same_session_that_cannot_says_so)
+{
+    refuse(1, 0);
 }
 
 /* What one end waits for fails: the copy does, and the queues go on. */
