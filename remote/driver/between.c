@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
+#include "remote/driver/block.h"
 #include "remote/driver/remote.h"
 #include "remote/link/ticket.h"
 #include "state/base/clock.h"
@@ -125,13 +126,25 @@ static cl_int choose_way(struct between *between)
     return first || second ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
 }
 
+static int post_socket(struct client *client, unsigned type, const struct pack *pack,
+                       struct owned *socket)
+{
+    if (!client->stream.rings)
+        return stream_post_descriptor(&client->stream, type, pack->bytes, pack->used, socket);
+    int fd = owned_fd(socket); /* Programs close descriptors that they do not know. */
+    int error = fd < 0 ? -EBADF : blocks_post_descriptor(client, type, pack->bytes, pack->used, fd);
+    if (error == 0)
+        owned_close(socket);
+    return error;
+}
+
 /* Gives up @pack. @socket goes with it, if there is one. */
 static cl_int post_packed(struct client *client, unsigned type, struct pack *pack,
                           struct owned *socket)
 {
     int error = client_state(client) ? -ENODEV : pack->failed ? -ENOMEM : 0;
     if (error == 0 && socket->fd >= 0)
-        error = stream_post_descriptor(&client->stream, type, pack->bytes, pack->used, socket);
+        error = post_socket(client, type, pack, socket);
     else if (error == 0)
         error = stream_post(&client->stream, type, pack->bytes, pack->used, NULL, 0);
     pack_finish(pack);

@@ -42,6 +42,17 @@ static int offer(void *data, uint32_t area, int fd, size_t size)
     return error ? error : asked ? -ENOMEM : 0;
 }
 
+int blocks_post_descriptor(struct client *client, unsigned type, const void *body, size_t size,
+                           int fd)
+{
+    pthread_mutex_lock(&client->offering);
+    int error = send_descriptor(client, 0, fd);
+    if (error == 0)
+        error = stream_post(&client->stream, type, body, size, NULL, 0);
+    pthread_mutex_unlock(&client->offering);
+    return error;
+}
+
 static void withdraw(void *data, uint32_t area)
 {
     struct client *client = data;

@@ -18,6 +18,10 @@ struct client;
 
 /** A session over rings begins. 0 or -ENOMEM. */
 MUST_CHECK int blocks_init(struct client *client);
+/** Post a message over rings that a descriptor belongs to, which goes over the socket, in the same
+ *  order. 0 or -errno. */
+MUST_CHECK int blocks_post_descriptor(struct client *client, unsigned type, const void *body,
+                                      size_t size, int fd);
 
 /** One of at least @size bytes; false: there is none, or @size is less than BLOCK_LEAST. Blocks for
  *  a round trip where there has to be a new area. No lock is held that who receives takes. */

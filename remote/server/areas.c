@@ -120,8 +120,7 @@ int areas_hold(struct server *server, uint32_t area, uint64_t place, uint64_t si
     return server->areas ? bulk_map_hold(server->areas, area, place, size, ret_bytes) : -EPROTO;
 }
 
-/* Its descriptor came over the link, with its number, before this message was posted. */
-static int take_descriptor(struct link *link, uint32_t area, int *ret_fd)
+int areas_take_descriptor(struct link *link, uint32_t area, int *ret_fd)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct message message;
@@ -139,7 +138,7 @@ void server_offer(struct server *server, const struct msg_offer *message)
 {
     CLEANUP(cleanup_close) int fd = -1;
     if (!server->areas || message->area == 0 ||
-        take_descriptor(server->stream.link, message->area, &fd)) {
+        areas_take_descriptor(server->stream.link, message->area, &fd)) {
         server_wrong(server, "it offers memory that does not come");
         return;
     }

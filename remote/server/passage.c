@@ -330,8 +330,11 @@ static int take_link(struct passage *passage)
     struct server *server = passage->server;
     struct link *link = server->stream.link; /* The receiver's, who calls this. */
     int fd = -1;
+    if (!link || !link->ops->take_descriptor)
+        return -ENOENT;
     /* Programs close descriptors that they do not know. */
-    if (!link || !link->ops->take_descriptor || link->ops->take_descriptor(link, &fd))
+    if (server->stream.rings ? areas_take_descriptor(link, 0, &fd)
+                             : link->ops->take_descriptor(link, &fd))
         return -ENOENT;
     /* One of ours, as the client that connects is. */
     return link_unix.admit(fd, 0, &passage->link);

@@ -108,6 +108,9 @@ void server_charge(struct server *server, struct entry *entry);
 /** Let a device have no more memory than the session may use. */
 void server_cap_memory(const struct server *server, struct devinfo *info);
 
+/** Of a session over rings: take the descriptor of a message, which came over the link before the
+ *  message was posted, with @area's number; 0: a transfer's. 0 or -errno. By the receiver. */
+MUST_CHECK int areas_take_descriptor(struct link *link, uint32_t area, int *ret_fd);
 /** Hold bytes of a shared area for a command, until bulk_map_release(). Returns 0 or -EPROTO: they
  *  are not all in an area that was offered. */
 MUST_CHECK int areas_hold(struct server *server, uint32_t area, uint64_t place, uint64_t size,
