@@ -10,6 +10,7 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/text.h"
 #include "state/base/thread.h"
 
 /*
@@ -216,6 +217,21 @@ void client_welcome(struct client *client, const struct msg_welcome *message)
     (void)client, (void)message; /* Greetings come before a stream. */
 }
 
+void client_ended(struct client *client, const struct msg_ended *message)
+{
+    char reason[128];
+    text_make_safe(reason, sizeof(reason), message->reason, strlen(message->reason));
+    log_warn("%s ended the session: %s", client->address, reason);
+    client_end(client, -ESHUTDOWN);
+}
+
+void client_free_memory(struct client *client, const struct msg_free_memory *message)
+{
+    uint32_t place = id_place(message->device);
+    if (place < ARRAY_SIZE(client->free_memory))
+        atomic_store(&client->free_memory[place], ~message->bytes);
+}
+
 void client_refused(struct client *client, const struct msg_refused *message)
 {
     (void)client, (void)message;
@@ -231,7 +247,7 @@ static void *receive(void *data)
         struct unpack body = {message.body, message.body + message.size, false};
         if (error == 0 && !client_dispatch(client, message.type, &body))
             error = -EPROTO;
-        else if (error && error != -EPROTO && error != -ENOMEM)
+        else if (error && !atomic_load(&client->lost) && error != -EPROTO && error != -ENOMEM)
             error = client_reconnect(client);
     } while (error == 0);
     client_end(client, error);

@@ -81,6 +81,7 @@ static int make_question(const struct msg_hello *hello, const struct guest *gues
                          struct client_question *question)
 {
     question->sessions = guest->grant.sessions;
+    question->share = guest->grant.share;
     question->again = hello->session != 0;
     question->received = hello->received;
     if (!question->again)
@@ -119,7 +120,8 @@ static int admit(const struct link_kind *kind, int fd, struct guest *guest,
     if (error || !kind->anyone)
         return error;
     strcpy(question->name, guest->link->peer);
-    return tls_grant(guest->link, &guest->grant);
+    error = tls_until(guest->link, &question->until);
+    return error ? error : tls_grant(guest->link, &guest->grant);
 }
 
 /* To the session that it goes on with: @plain, or what leads to it through this process. */
@@ -176,17 +178,17 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
                             clock_now_ns() + GREETING_NS);
 }
 
-int greeting_receive_guest(const struct link_kind *kind, int fd, int channel, uint32_t patience_s,
-                           struct guest *ret_guest)
+int greeting_receive_guest(const struct link_kind *kind, int fd, int channel,
+                           const struct session_limits *limits, struct guest *ret_guest)
 {
-    struct guest guest = {.grant = GRANT_ALL, .process = -1};
+    struct guest guest = {.grant = limits->local, .process = -1};
     /* Nothing is sealed there, so that a session can have it as it is. */
     int plain = kind->anyone ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     int error = !kind->anyone && plain < 0 ? -errno : 0;
     if (error)
         close(fd);
     else
-        error = receive_guest(kind, fd, plain, channel, patience_s, &guest);
+        error = receive_guest(kind, fd, plain, channel, limits->patience_s, &guest);
     if (plain >= 0)
         close(plain);
     if (error == 0)

@@ -17,6 +17,7 @@ enum quirk {
     QUIRK_BINARY_COMPILES = 1u << 4,  /**< Asked for a binary, it compiles for much longer. */
     QUIRK_BINARY_IS_IL = 1u << 5,     /**< Its binaries are not compiled: its kernels are, later. */
     QUIRK_OFFSETS_MIXED = 1u << 6,    /**< One kernel with an offset beside itself without fails. */
+    QUIRK_COMPILES_INSIDE = 1u << 7,  /**< It never runs another program to compile. */
 };
 
 struct quirk_row {
