@@ -26,6 +26,8 @@
     V(trace)                                                                                       \
     V(doctor)                                                                                      \
     V(serve)                                                                                       \
+    V(server_sessions)                                                                             \
+    V(server_kick)                                                                                 \
     V(agent)                                                                                       \
     V(config_print)                                                                                \
     V(config_validate)                                                                             \
