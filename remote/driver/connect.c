@@ -93,8 +93,11 @@ static int send_hello(const struct client *client, struct link *link, uint64_t d
 
 static int take_welcome(struct client *client, const struct msg_welcome *welcome)
 {
-    if (welcome->version != WIRE_VERSION)
-        return -EPROTO;
+    if (welcome->version != WIRE_VERSION) {
+        log_warn("%s speaks version %u and this driver %d", client->address, welcome->version,
+                 WIRE_VERSION);
+        return -EPROTONOSUPPORT;
+    }
     if (client->session)
         return welcome->session == client->session ? 0 : -EPROTO;
     if (welcome->session && welcome->secret_size != WIRE_SECRET_SIZE)
