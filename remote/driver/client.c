@@ -12,6 +12,7 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/text.h"
 #include "state/base/thread.h"
 
 /*
@@ -236,6 +237,21 @@ void client_welcome(struct client *client, const struct msg_welcome *message)
     (void)client, (void)message; /* Greetings come before a stream. */
 }
 
+void client_ended(struct client *client, const struct msg_ended *message)
+{
+    char reason[128];
+    text_make_safe(reason, sizeof(reason), message->reason, strlen(message->reason));
+    log_warn("%s ended the session: %s", client->address, reason);
+    client_end(client, -ESHUTDOWN);
+}
+
+void client_free_memory(struct client *client, const struct msg_free_memory *message)
+{
+    uint32_t place = id_place(message->device);
+    if (place < ARRAY_SIZE(client->free_memory))
+        atomic_store(&client->free_memory[place], ~message->bytes);
+}
+
 void client_refused(struct client *client, const struct msg_refused *message)
 {
     (void)client, (void)message;
@@ -302,8 +318,8 @@ static void *receive(void *data)
         struct unpack body = {message.body, message.body + message.size, false};
         if (error == 0 && !client_dispatch(client, message.type, &body))
             error = -EPROTO;
-        else if (error && error != -EPROTO && error != -ENOMEM)
-            error = client_reconnect(client);
+        else if (error && !atomic_load(&client->lost) && error != -EPROTO && error != -ENOMEM)
+            error = connect_again(client);
     } while (error == 0);
     client_end(client, error);
     return NULL;
@@ -354,7 +370,7 @@ static int start(struct client *client)
     struct rings_areas areas = {-1, -1};
     struct link *link = NULL;
     ask_for_rings(client, &areas);
-    int error = client_connect(client, deadline, &link);
+    int error = connect_first(client, deadline, &link);
     if (error == 0)
         error = open_stream(client, link, &areas, deadline);
     rings_areas_close(&areas);

@@ -31,14 +31,15 @@ static struct link *connect_to(const struct served *served)
 }
 
 /* The type of what answers a hello of @version. */
-static unsigned greet(struct link *link, uint32_t version, char *ret_refusal)
+static unsigned greet_with(struct link *link, uint32_t version, uint64_t features,
+                           uint64_t *ret_features, char *ret_refusal)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct message message;
     struct pack pack;
     uint64_t deadline = clock_now_ns() + SILENCE_NS;
     pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = version});
+    pack_hello(&pack, &(struct msg_hello){.version = version, .features = features});
     cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
     pack_finish(&pack);
     cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);
@@ -46,7 +47,16 @@ static unsigned greet(struct link *link, uint32_t version, char *ret_refusal)
     struct msg_refused refused;
     if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
         strcpy(ret_refusal, refused.reason);
+    struct msg_welcome welcome;
+    if (message.type == MSG_WELCOME && unpack_welcome(&body, &welcome))
+        *ret_features = welcome.features;
     return message.type;
+}
+
+static unsigned greet(struct link *link, uint32_t version, char *ret_refusal)
+{
+    uint64_t features = 0;
+    return greet_with(link, version, 0, &features, ret_refusal);
 }
 
 /* Up to the devices. */
@@ -149,6 +159,21 @@ Test(remote_server, another_version_is_refused_with_both_numbers)
     ends();
 }
 
+/* A later client is served as one of today: it says what more it could, and is told what there is.
+ */
+Test(remote_server, features_that_it_does_not_know_count_for_nothing)
+{
+    char refusal[256] = "";
+    struct link *link = connect_to(&served);
+    uint64_t features = UINT64_MAX;
+    cr_assert_eq(
+        greet_with(link, WIRE_VERSION, ~WIRE_FEATURES >> 1 & ~WIRE_FEATURES, &features, refusal),
+        MSG_WELCOME);
+    cr_assert_eq(features & ~WIRE_FEATURES, 0);
+    link->ops->destroy(link);
+    ends();
+}
+
 Test(remote_server, the_socket_is_its_users_alone)
 {
     struct stat stat_of;
@@ -237,6 +262,22 @@ Test(remote_server, content_of_another_size_is_not_read_beyond)
                                                                                .content_size = 3}),
                  0);
     must_end(&rogue);
+    ends();
+}
+
+/* Who connects again and again, and says nothing sensible, fills no disk. */
+Test(remote_server, what_is_refused_is_logged_up_to_a_bound)
+{
+    char refusal[256];
+    uint64_t began = clock_now_ns();
+    for (int i = 0; i < 300; i++) {
+        struct link *link = connect_to(&served);
+        cr_assert_eq(greet(link, WIRE_VERSION + 1, refusal), MSG_REFUSED);
+        link->ops->destroy(link);
+    }
+    unsigned seconds = (unsigned)((clock_now_ns() - began) / NS_PER_S) + 1;
+    cr_assert(served_wrote(&served, " refused: "));
+    cr_assert_leq(served_lines(&served), 2 * (100 + seconds) + 20);
     ends();
 }
 
