@@ -13,7 +13,8 @@
 struct serve {
     const char *ca, *device, *memory, *clients; /**< NULL: not said. */
     const char *name, *issue, *out, *days, *devices, *sessions, *revoke;
-    bool init, for_server, announce;
+    const char *reserve, *share, *local_memory, *local_sessions, *local_share;
+    bool init, for_server, announce, no_sandbox;
 };
 
 static const struct verb_option serve_options[] = {
@@ -46,9 +47,24 @@ static const struct verb_option serve_options[] = {
      OPTION_VALUE(struct serve, devices)},
     {"sessions", "NUMBER", "With --issue: how many sessions it may have at once.",
      OPTION_VALUE(struct serve, sessions)},
+    {"share", "NUMBER",
+     "With --issue: its weight where clients compete for a device's time, 1 to 1000. Default: 100.",
+     OPTION_VALUE(struct serve, share)},
+    {"reserve", "SIZE",
+     "Of each device's memory, what no client is promised. Default: a sixty-fourth.",
+     OPTION_VALUE(struct serve, reserve)},
+    {"local-memory", "SIZE", "Of each session by a Unix socket, as --memory of --issue.",
+     OPTION_VALUE(struct serve, local_memory)},
+    {"local-sessions", "NUMBER", "By Unix sockets, as many sessions of a user at once.",
+     OPTION_VALUE(struct serve, local_sessions)},
+    {"local-share", "NUMBER", "Of each session by a Unix socket, as --share of --issue.",
+     OPTION_VALUE(struct serve, local_share)},
+    {"no-sandbox", NULL,
+     "Let sessions' processes do what you may, for a driver that needs it: reseat-serve(8).",
+     OPTION_VALUE(struct serve, no_sandbox)},
     {"for-server", NULL, "With --issue: it is for another server, not a client.",
      OPTION_VALUE(struct serve, for_server)},
-    {"revoke", "NAME", "Let a certificate not count any more, from the next connection on.",
+    {"revoke", "NAME", "Let a certificate not count any more, and end the sessions that it has.",
      OPTION_VALUE(struct serve, revoke)},
     {0},
 };
@@ -71,9 +87,14 @@ static int run(struct call *call)
         {"--devices", serve->devices},
         {"--sessions", serve->sessions},
         {"--revoke", serve->revoke},
+        {"--share", serve->share},
+        {"--reserve", serve->reserve},
+        {"--local-memory", serve->local_memory},
+        {"--local-sessions", serve->local_sessions},
+        {"--local-share", serve->local_share},
     };
     char path[PATH_MAX];
-    const char *words[2 * ARRAY_SIZE(options) + 5] = {path};
+    const char *words[2 * ARRAY_SIZE(options) + 6] = {path};
     size_t count = 1;
 
     if (paths_server(path))
@@ -88,6 +109,8 @@ static int run(struct call *call)
         words[count++] = "--init-ca";
     if (serve->announce)
         words[count++] = "--announce";
+    if (serve->no_sandbox)
+        words[count++] = "--no-sandbox";
     if (serve->for_server)
         words[count++] = "--for-server";
     fflush(stdout);

@@ -29,6 +29,8 @@
     V(server_add)                                                                                  \
     V(server_remove)                                                                               \
     V(server_list)                                                                                 \
+    V(server_sessions)                                                                             \
+    V(server_kick)                                                                                 \
     V(agent)                                                                                       \
     V(config_print)                                                                                \
     V(config_validate)                                                                             \

@@ -53,21 +53,11 @@ int paths_make(const char *folder)
     return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
 }
 
-/** $XDG_RUNTIME_DIR may be missing, or another user's after su: the default is for that. */
-static bool may_use(const char *runtime)
-{
-    char ignored[FOLDER_PROBLEM_MAX], real[PATH_MAX];
-
-    return runtime && runtime[0] == '/' && realpath(runtime, real) &&
-           !folder_check_above(real, ignored);
-}
-
 /** @ret_beside: the folder is the socket's name and ".d". */
 static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
 {
-    const char *named = getenv("RESEAT_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *named = getenv("RESEAT_SOCKET");
     const char *slash = named ? strrchr(named, '/') : NULL;
-    char user[64];
 
     *ret_beside = false;
     if (named && *named) {
@@ -76,13 +66,7 @@ static int choose_folder(char ret[PATH_MAX], bool *ret_beside)
                : *ret_beside   ? put(ret, PATH_MAX, named, ".d")
                                : put_above(ret, PATH_MAX, named);
     }
-    if (may_use(runtime))
-        return put(ret, PATH_MAX, runtime, "/reseat");
-    snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
-    if (folder_is_ours(user, true))
-        return put(ret, PATH_MAX, user, "/reseat");
-    snprintf(ret, PATH_MAX, "/tmp/reseat-%u", (unsigned)geteuid());
-    return 0;
+    return folder_runtime_name(ret);
 }
 
 int paths_find(struct paths *ret_paths)

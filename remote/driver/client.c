@@ -12,6 +12,7 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/base/log.h"
+#include "state/base/text.h"
 #include "state/base/thread.h"
 
 /*
@@ -241,6 +242,21 @@ void client_welcome(struct client *client, const struct msg_welcome *message)
     (void)client, (void)message; /* Greetings come before a stream. */
 }
 
+void client_ended(struct client *client, const struct msg_ended *message)
+{
+    char reason[128];
+    text_make_safe(reason, sizeof(reason), message->reason, strlen(message->reason));
+    log_warn("%s ended the session: %s", client->address, reason);
+    client_end(client, -ESHUTDOWN);
+}
+
+void client_free_memory(struct client *client, const struct msg_free_memory *message)
+{
+    uint32_t place = id_place(message->device);
+    if (place < ARRAY_SIZE(client->free_memory))
+        atomic_store(&client->free_memory[place], ~message->bytes);
+}
+
 void client_refused(struct client *client, const struct msg_refused *message)
 {
     (void)client, (void)message;
@@ -307,8 +323,8 @@ static void *receive(void *data)
         struct unpack body = {message.body, message.body + message.size, false};
         if (error == 0 && !client_dispatch(client, message.type, &body))
             error = -EPROTO;
-        else if (error && error != -EPROTO && error != -ENOMEM)
-            error = client_reconnect(client);
+        else if (error && !atomic_load(&client->lost) && error != -EPROTO && error != -ENOMEM)
+            error = connect_again(client);
     } while (error == 0);
     client_end(client, error);
     return NULL;
@@ -360,13 +376,13 @@ static int start(struct client *client)
     struct link *link = NULL;
     uint64_t until = deadline + CROWDED_NS;
     ask_for_rings(client, &areas);
-    int error = client_connect(client, deadline, &link);
+    int error = connect_first(client, deadline, &link);
     /* Many come at once, and not again at once. */
     for (uint64_t turn = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
          turn++) {
         clock_sleep(PAUSE_NS * (1 + turn % 16));
         deadline = clock_now_ns() + CONNECT_NS;
-        error = client_connect(client, deadline, &link);
+        error = connect_first(client, deadline, &link);
     }
     if (error == 0)
         error = open_stream(client, link, &areas, deadline);

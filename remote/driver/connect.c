@@ -93,8 +93,11 @@ static int send_hello(const struct client *client, struct link *link, uint64_t d
 
 static int take_welcome(struct client *client, const struct msg_welcome *welcome)
 {
-    if (welcome->version != WIRE_VERSION)
-        return -EPROTO;
+    if (welcome->version != WIRE_VERSION) {
+        log_warn("%s speaks version %u and this driver %d", client->address, welcome->version,
+                 WIRE_VERSION);
+        return -EPROTONOSUPPORT;
+    }
     if (client->session)
         return welcome->session == client->session ? 0 : -EPROTO;
     if (welcome->session && welcome->secret_size != WIRE_SECRET_SIZE)
@@ -227,7 +230,7 @@ static int connect_to_any(struct client *client, uint64_t deadline_ns, struct li
     return error;
 }
 
-int client_connect(struct client *client, uint64_t deadline_ns, struct link **ret_link)
+int connect_first(struct client *client, uint64_t deadline_ns, struct link **ret_link)
 {
     uint64_t received = 0;
     return connect_to_any(client, deadline_ns, ret_link, &received);
@@ -254,7 +257,7 @@ static bool is_nobody(int error, uint64_t *since_ns)
     return clock_now_ns() - *since_ns >= NOBODY_NS;
 }
 
-int client_reconnect(struct client *client)
+int connect_again(struct client *client)
 {
     uint64_t until = clock_now_ns() + client->patience_s * NS_PER_S, nobody = 0;
     stream_detach(&client->stream);

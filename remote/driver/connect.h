@@ -12,7 +12,7 @@ uint32_t client_wanted_patience(void);
  * Blocks until @deadline_ns. Returns 0, -ECONNREFUSED (nobody listens, or it does not want us,
  * which is said), -EPROTO, or as `connect` of link.h.
  */
-MUST_CHECK int client_connect(struct client *client, uint64_t deadline_ns, struct link **ret_link);
+MUST_CHECK int connect_first(struct client *client, uint64_t deadline_ns, struct link **ret_link);
 
 /**
  * By the receiver, when the link is broken: connect again, to whatever address the server's names
@@ -21,6 +21,6 @@ MUST_CHECK int client_connect(struct client *client, uint64_t deadline_ns, struc
  * Blocks as long as the session is patient, or until it is known that it is gone. Returns 0 or
  * -errno: it is over.
  */
-MUST_CHECK int client_reconnect(struct client *client);
+MUST_CHECK int connect_again(struct client *client);
 
 #endif

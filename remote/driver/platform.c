@@ -273,6 +273,23 @@ static cl_int answer_nothing(const struct devinfo_value *value, const struct req
     return error;
 }
 
+/* cl_amd_device_attribute_query: KiB that are free, and in the largest block of them. */
+#ifndef CL_DEVICE_GLOBAL_FREE_MEMORY_AMD
+#define CL_DEVICE_GLOBAL_FREE_MEMORY_AMD 0x4039
+#endif
+
+static cl_int answer_free_memory(const struct device_object *device, const struct request *request)
+{
+    const struct client *client = device->base.client;
+    size_t place = (size_t)(device->answers - client->inventory.entries);
+    uint64_t all = devinfo_scalar(&device->answers->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+    uint64_t heard =
+        place < FREE_MEMORY_MAX ? ~atomic_load(&client->free_memory[place]) : UINT64_MAX;
+    const size_t free_kib[2] = {(heard < all ? heard : all) >> 10,
+                                (heard < all ? heard : all) >> 10};
+    return request_bytes(request, free_kib, sizeof(free_kib));
+}
+
 static cl_int answer_device(const struct device_object *device, cl_device_info name,
                             const struct request *request)
 {
@@ -280,6 +297,8 @@ static cl_int answer_device(const struct device_object *device, cl_device_info n
     switch (name) {
     case CL_DEVICE_PLATFORM:
         return request_handle(request, device->platform);
+    case CL_DEVICE_GLOBAL_FREE_MEMORY_AMD:
+        return answer_free_memory(device, request);
     case CL_DEVICE_PARENT_DEVICE:
         return request_handle(request, NULL);
     case CL_DEVICE_REFERENCE_COUNT:

@@ -46,6 +46,9 @@ struct device_object {
     cl_version version;
 };
 
+/** As many devices of a server are told of. */
+#define FREE_MEMORY_MAX 64
+
 /** A server that this process has a session with. */
 struct client {
     struct client *next; /**< Of all. */
@@ -73,6 +76,9 @@ struct client {
     uint64_t roughly; /**< ...or so much more or less. */
     struct platform *platforms;
     cl_uint platform_count;
+    /** Bytes that nobody was promised of each device, inverted: 0 is that nothing was heard of it.
+     */
+    _Atomic uint64_t free_memory[FREE_MEMORY_MAX];
 };
 
 /**

@@ -79,8 +79,8 @@ void grant_format(const struct grant *grant, char ret_text[GRANT_TEXT_MAX])
         size_format(grant->memory, memory);
     if (grant->sessions != GRANT_UNLIMITED_SESSIONS)
         snprintf(sessions, sizeof(sessions), "%" PRIu32, grant->sessions);
-    snprintf(ret_text, GRANT_TEXT_MAX, MAGIC " devices=%s memory=%s sessions=%s", devices + 1,
-             memory, sessions);
+    snprintf(ret_text, GRANT_TEXT_MAX, MAGIC " devices=%s memory=%s sessions=%s share=%" PRIu32,
+             devices + 1, memory, sessions, grant->share);
 }
 
 /** Cut the value of the next field, " NAME=...", off @rest. NULL: that is not what is there. */
@@ -116,10 +116,17 @@ static bool read_sessions(const char *text, uint32_t *ret_sessions)
     return true;
 }
 
+static bool read_share(const char *text, uint32_t *ret_share)
+{
+    unsigned long share = strtoul(text, NULL, 10);
+    *ret_share = (uint32_t)share;
+    return share > 0 && share <= GRANT_SHARE_MAX;
+}
+
 int grant_parse(const char *text, size_t length, struct grant *ret_grant)
 {
     char copy[GRANT_TEXT_MAX], again[GRANT_TEXT_MAX], ignored[GRANT_REASON_MAX];
-    char *rest = copy, *devices, *memory, *sessions;
+    char *rest = copy, *devices, *memory, *sessions, *share;
     struct grant grant = {.device_count = 0};
 
     if (length >= sizeof(copy) || memchr(text, '\0', length))
@@ -127,13 +134,15 @@ int grant_parse(const char *text, size_t length, struct grant *ret_grant)
     memcpy(copy, text, length);
     copy[length] = '\0';
     if (!take(&rest, MAGIC) || !(devices = take(&rest, " devices=")) ||
-        !(memory = take(&rest, " memory=")) || !(sessions = take(&rest, " sessions=")) || *rest)
+        !(memory = take(&rest, " memory=")) || !(sessions = take(&rest, " sessions=")) ||
+        !(share = take(&rest, " share=")) || *rest)
         return -EINVAL;
     /* Only now: each field was found by the blank in front of the next. */
     memory[-(ptrdiff_t)strlen(" memory=")] = '\0';
     sessions[-(ptrdiff_t)strlen(" sessions=")] = '\0';
+    share[-(ptrdiff_t)strlen(" share=")] = '\0';
     if (grant_set_devices(&grant, devices, ignored) || !read_memory(memory, &grant.memory) ||
-        !read_sessions(sessions, &grant.sessions))
+        !read_sessions(sessions, &grant.sessions) || !read_share(share, &grant.share))
         return -EINVAL;
     grant_format(&grant, again);
     if (strlen(again) != length || memcmp(again, text, length) != 0)

@@ -9,11 +9,11 @@
 
 /*
  * What a client's certificate allows it: which devices of a server, how much memory of each
- * session, how many sessions at once. Pure.
+ * session, how many sessions at once, and what share of a device's time. Pure.
  *
  * In the certificate it is one line of text, so that `openssl x509 -text` shows it:
  *
- *   reseat-grant-1 devices=gpu0,gpu1 memory=8GiB sessions=4
+ *   reseat-grant-1 devices=gpu0,gpu1 memory=8GiB sessions=4 share=100
  *
  * with * for all devices and - where there is no limit. There is one way to write a grant, and no
  * other is taken; so what a server of another version does not know is refused, not left out.
@@ -22,7 +22,9 @@
 #define GRANT_DEVICES_MAX  16
 #define GRANT_DEVICE_MAX   32   /**< Bytes of a device's name, with the NUL. */
 #define GRANT_SESSIONS_MAX 4096 /**< A limit of more is none. */
-#define GRANT_TEXT_MAX     640  /**< Bytes of any grant's text, with the NUL. */
+#define GRANT_SHARE        100  /**< Where nothing else is said. */
+#define GRANT_SHARE_MAX    1000
+#define GRANT_TEXT_MAX     640 /**< Bytes of any grant's text, with the NUL. */
 #define GRANT_REASON_MAX   256
 
 #define GRANT_UNLIMITED_MEMORY   UINT64_MAX
@@ -33,11 +35,14 @@ struct grant {
     size_t device_count; /**< 0: all that the server offers. */
     uint64_t memory;     /**< Bytes, more than 0. */
     uint32_t sessions;   /**< 1 to GRANT_SESSIONS_MAX, or GRANT_UNLIMITED_SESSIONS. */
+    uint32_t share;      /**< Of a device's time, beside that of others: 1 to GRANT_SHARE_MAX. */
 };
 
 /** Everything that the server offers. */
 #define GRANT_ALL                                                                                  \
-    ((struct grant){.memory = GRANT_UNLIMITED_MEMORY, .sessions = GRANT_UNLIMITED_SESSIONS})
+    ((struct grant){.memory = GRANT_UNLIMITED_MEMORY,                                              \
+                    .sessions = GRANT_UNLIMITED_SESSIONS,                                          \
+                    .share = GRANT_SHARE})
 
 /**
  * Set the devices from a list as people write it, "gpu0,gpu1"; "*" or "": all.

@@ -166,6 +166,16 @@ int tls_grant(const struct link *link, struct grant *ret_grant)
     return 0;
 }
 
+int tls_until(const struct link *link, int64_t *ret_until)
+{
+    const struct tls_link *tls = admitted(link);
+
+    if (!tls)
+        return -ENOENT;
+    *ret_until = tls->until;
+    return 0;
+}
+
 int tls_recheck(const struct link *link)
 {
     char ignored[FOLDER_PROBLEM_MAX];

@@ -102,7 +102,7 @@ static void register_area(struct server *server, uint32_t area)
         return;
     for (uint32_t i = 0; i < contexts->room; i++) {
         const struct entry *entry = &contexts->entries[i];
-        if (!entry->id || !entry->real || !has_own_memory(server, entry->device))
+        if (!entry->id || !entry->real || !has_own_memory(server, entry->first))
             continue;
         struct registration *registration = calloc(1, sizeof(*registration));
         if (!registration)
@@ -110,7 +110,7 @@ static void register_area(struct server *server, uint32_t area)
         *registration = (struct registration){
             .next = registrations, .area = area, .cl = entry->cl, .context = entry->real};
         registrations = registration;
-        register_with(registration, entry->device, bytes, size);
+        register_with(registration, entry->first, bytes, size);
     }
 }
 

@@ -78,6 +78,10 @@ static int read_grant(const struct authority_options *options, struct grant *gra
         return say(ret_text, -EINVAL, "--sessions: " AUTHORITY_SESSIONS);
     if (options->sessions)
         grant->sessions = (uint32_t)options->sessions;
+    if (options->share > GRANT_SHARE_MAX)
+        return say(ret_text, -EINVAL, "--share: " AUTHORITY_SHARE);
+    if (options->share)
+        grant->share = (uint32_t)options->share;
     return 0;
 }
 
@@ -87,7 +91,7 @@ static int do_issue(const struct authority_options *options, const char *folder,
     struct ca_wish wish = {.name = options->issue, .server = options->for_server, .to_file = file};
     int length = options->out ? snprintf(file, sizeof(file), "%s", options->out)
                               : snprintf(file, sizeof(file), "%.255s.pem", options->issue);
-    bool limited = options->devices || options->memory || options->sessions;
+    bool limited = options->devices || options->memory || options->sessions || options->share;
 
     if (length >= PATH_MAX)
         return say(ret_text, -EINVAL, "--out: no file can have so long a name");

@@ -21,6 +21,7 @@ struct authority_options {
     const char *devices; /**< --devices LIST; NULL: all. */
     const char *memory;  /**< --memory SIZE of each session; NULL: all of it. */
     uint64_t sessions;   /**< --sessions N, AUTHORITY_SESSIONS; 0: any number. */
+    uint64_t share;      /**< --share N, AUTHORITY_SHARE; 0: GRANT_SHARE. */
     uint64_t days;       /**< --days N, AUTHORITY_DAYS; 0: CA_DAYS. */
     const char *out;     /**< --out FILE; NULL: NAME.pem in the current folder. */
 
@@ -30,6 +31,8 @@ struct authority_options {
 /** What numbers these are, for the options' rows. */
 #define AUTHORITY_SESSIONS     "a number of sessions, 1 to 4096"
 #define AUTHORITY_SESSIONS_MAX GRANT_SESSIONS_MAX
+#define AUTHORITY_SHARE        "a weight, 1 to 1000"
+#define AUTHORITY_SHARE_MAX    GRANT_SHARE_MAX
 #define AUTHORITY_DAYS         "a number of days, 1 to 3650"
 #define AUTHORITY_DAYS_MAX     CA_DAYS_MAX
 

@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "remote/server/channel.h"
+#include "remote/server/sessions.h"
+#include "state/base/clock.h"
 
 enum verdict { YES, FULL, TOO_MANY, NO_SUCH, BUSY };
 
@@ -17,10 +20,12 @@ static const char *const refusals[] = {
     [NO_SUCH] = "there is no such session",
 };
 
-int clients_init(struct clients *clients, unsigned max)
+int clients_init(struct clients *clients, unsigned max, struct devices *devices)
 {
-    clients->places = calloc(max, sizeof(*clients->places));
+    clients->places = calloc(max, sizeof(struct client *));
     clients->max = max;
+    clients->devices = devices;
+    sessions_init(clients);
     return clients->places ? 0 : -ENOMEM;
 }
 
@@ -31,22 +36,40 @@ static bool are_full(const struct clients *clients)
     return clients->count >= clients->max;
 }
 
-static void add(struct clients *clients, const struct stranger *stranger,
+static bool add(struct clients *clients, const struct stranger *stranger,
                 const struct client_question *question)
 {
-    struct client_place *place = &clients->places[clients->count++];
-    *place = (struct client_place){
-        .pid = stranger->pid, .key = question->key, .channel = stranger->channel};
-    strcpy(place->name, question->name);
+    struct client *client = calloc(1, sizeof(*client));
+    if (!client)
+        return false;
+    client->number = ++clients->last_number;
+    client->pid = stranger->pid;
+    strcpy(client->name, question->name);
+    client->key = question->key;
+    client->channel = stranger->channel;
+    client->share = question->share;
+    client->since = time(NULL);
+    client->until = question->until;
+    client->clients = clients;
+    for (size_t i = 0; i < clients->devices->count; i++) {
+        client->turns[i].owner = client;
+        client->turns[i].share = client->share;
+    }
+    clients->places[clients->count++] = client;
+    return true;
 }
 
-static void remove_place(struct clients *clients, struct client_place *place)
+static void remove_place(struct clients *clients, unsigned at)
 {
-    close(place->channel);
+    struct client *client = clients->places[at];
+    session_leave(client, clock_now_ns());
+    if (client->channel >= 0)
+        close(client->channel);
     /* Its link carries nothing any more, and it may wait for somebody who does not read. */
-    if (place->relay)
-        kill(place->relay, SIGKILL);
-    *place = clients->places[--clients->count];
+    if (client->relay)
+        kill(client->relay, SIGKILL);
+    clients->places[at] = clients->places[--clients->count];
+    free(client);
 }
 
 /* In a time that does not say how much of them is the same. */
@@ -65,12 +88,11 @@ static bool keys_are_same(const struct session_key *a, const struct session_key 
 }
 
 /* All are compared, whichever it is. */
-static struct client_place *find_session(struct clients *clients,
-                                         const struct client_question *question)
+static struct client *find_session(struct clients *clients, const struct client_question *question)
 {
-    struct client_place *found = NULL;
+    struct client *found = NULL;
     for (unsigned i = 0; i < clients->count; i++) {
-        struct client_place *place = &clients->places[i];
+        struct client *place = clients->places[i];
         bool same = keys_are_same(&place->key, &question->key);
         if (same && place->key.number && strcmp(place->name, question->name) == 0)
             found = place;
@@ -133,17 +155,22 @@ bool clients_have_room_for_local(const struct clients *clients)
 void clients_close(const struct clients *clients)
 {
     for (unsigned i = 0; i < clients->count; i++)
-        close(clients->places[i].channel);
+        if (clients->places[i]->channel >= 0)
+            close(clients->places[i]->channel);
     for (size_t i = 0; i < clients->stranger_count; i++)
         if (clients->strangers[i].channel >= 0)
             close(clients->strangers[i].channel);
 }
 
-size_t clients_poll(const struct clients *clients, struct pollfd *ret_polls)
+size_t clients_poll(const struct clients *clients, uint64_t now_ns, struct pollfd *ret_polls)
 {
+    size_t count = 0;
     for (size_t i = 0; i < clients->stranger_count; i++) /* -1 is passed over. */
-        ret_polls[i] = (struct pollfd){.fd = clients->strangers[i].channel, .events = POLLIN};
-    return clients->stranger_count;
+        ret_polls[count++] = (struct pollfd){.fd = clients->strangers[i].channel, .events = POLLIN};
+    for (unsigned i = 0; i < clients->count; i++)
+        ret_polls[count++] =
+            (struct pollfd){.fd = session_to_hear(clients->places[i], now_ns), .events = POLLIN};
+    return count;
 }
 
 static enum verdict find_place(const struct clients *clients,
@@ -153,16 +180,16 @@ static enum verdict find_place(const struct clients *clients,
     if (are_full(clients))
         return FULL;
     for (unsigned i = 0; i < clients->count; i++)
-        sessions += strcmp(clients->places[i].name, question->name) == 0;
+        sessions += strcmp(clients->places[i]->name, question->name) == 0;
     return sessions >= question->sessions ? TOO_MANY : YES;
 }
 
 /* Whoever knows its number was told by its client. */
-static struct client_place *find_number(struct clients *clients, uint64_t number)
+static struct client *find_number(struct clients *clients, uint64_t number)
 {
     for (unsigned i = 0; number && i < clients->count; i++)
-        if (clients->places[i].key.number == number)
-            return &clients->places[i];
+        if (clients->places[i]->key.number == number)
+            return clients->places[i];
     return NULL;
 }
 
@@ -170,23 +197,23 @@ static struct client_place *find_number(struct clients *clients, uint64_t number
 static enum verdict introduce(struct clients *clients, const struct client_question *question,
                               int link)
 {
-    const struct client_handover handover = {.brings = true};
-    const struct client_place *place = find_number(clients, question->key.number);
-    if (!place || link < 0)
+    const struct word word = {.kind = WORD_TICKET};
+    const struct client *place = find_number(clients, question->key.number);
+    if (!place || link < 0 || place->kill_ns)
         return NO_SUCH;
-    return channel_send(place->channel, &handover, sizeof(handover), link) ? BUSY : YES;
+    return channel_send(place->channel, &word, sizeof(word), link) ? BUSY : YES;
 }
 
 /* Pass the link to its session, which the newest one is right for. */
 static enum verdict hand_over(struct clients *clients, const struct client_question *question,
                               pid_t relay, int link)
 {
-    const struct client_handover handover = {.received = question->received};
-    struct client_place *place = find_session(clients, question);
-    if (!place || link < 0)
+    const struct word word = {.kind = WORD_LINK, .received = question->received};
+    struct client *place = find_session(clients, question);
+    if (!place || link < 0 || place->kill_ns)
         return NO_SUCH;
     /* A session that stands still takes some, and then no more. */
-    if (channel_send(place->channel, &handover, sizeof(handover), link))
+    if (channel_send(place->channel, &word, sizeof(word), link))
         return BUSY;
     if (place->relay)
         kill(place->relay, SIGKILL);
@@ -196,12 +223,13 @@ static enum verdict hand_over(struct clients *clients, const struct client_quest
 
 static bool is_whole(const struct client_question *question)
 {
-    return question->name[0] && memchr(question->name, '\0', sizeof(question->name));
+    return question->name[0] && memchr(question->name, '\0', sizeof(question->name)) &&
+           (question->brings || (question->share >= 1 && question->share <= TURN_SHARE_MAX));
 }
 
 static void answer(struct clients *clients, struct stranger *stranger)
 {
-    struct client_question question;
+    struct client_question question = {0};
     int link = -1;
     bool asks = channel_receive(stranger->channel, &question, sizeof(question), &link) == 0 &&
                 is_whole(&question);
@@ -217,8 +245,7 @@ static void answer(struct clients *clients, struct stranger *stranger)
         /* It carries the session's link now, if that needs a process. */
         close_channel(stranger);
         remove_stranger(clients, stranger);
-    } else if (told && verdict == YES) {
-        add(clients, stranger, &question);
+    } else if (told && verdict == YES && add(clients, stranger, &question)) {
         remove_stranger(clients, stranger);
     } else {
         /* Refused, or gone: it has its place at the door until its process ended. */
@@ -226,12 +253,17 @@ static void answer(struct clients *clients, struct stranger *stranger)
     }
 }
 
-void clients_answer(struct clients *clients, const struct pollfd *polls, size_t count)
+void clients_answer(struct clients *clients, const struct pollfd *polls, size_t count,
+                    uint64_t now_ns)
 {
+    size_t strangers = clients->stranger_count;
+    /* Who comes in now is behind those who were there. */
+    for (size_t i = strangers; i < count && i - strangers < clients->count; i++)
+        if (polls[i].revents && polls[i].fd == clients->places[i - strangers]->channel)
+            session_hear(clients->places[i - strangers], now_ns);
     /* From the end: who leaves is replaced by the last. */
-    for (size_t i = count; i-- > 0;)
-        if (i < clients->stranger_count && polls[i].revents &&
-            clients->strangers[i].channel == polls[i].fd)
+    for (size_t i = strangers < count ? strangers : count; i-- > 0;)
+        if (polls[i].revents && clients->strangers[i].channel == polls[i].fd)
             answer(clients, &clients->strangers[i]);
 }
 
@@ -244,9 +276,9 @@ bool clients_ended(struct clients *clients, pid_t pid)
             return true;
         }
     for (unsigned i = 0; i < clients->count; i++) {
-        struct client_place *place = &clients->places[i];
+        struct client *place = clients->places[i];
         if (place->pid == pid) {
-            remove_place(clients, place);
+            remove_place(clients, i);
             return true;
         }
         if (place->relay == pid)

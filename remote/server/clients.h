@@ -8,6 +8,8 @@
 
 #include "remote/link/door.h"
 #include "remote/link/link.h"
+#include "remote/server/devices.h"
+#include "remote/server/word.h"
 #include "remote/wire/wire.h"
 
 /*
@@ -18,6 +20,9 @@
  *
  * Strangers who need a certificate have a place at the door (door.h); the server's own user has
  * CLIENTS_LOCAL_MAX others.
+ *
+ * Each session's process keeps its channel for as long as it lives, and is promised memory and
+ * given turns over it (word.h). What it holds is given back when it has ended, however it did.
  */
 
 #define CLIENTS_LOCAL_MAX     64
@@ -35,24 +40,42 @@ struct stranger {
     int channel; /**< Where it asks; -1: it was answered, or is gone. */
 };
 
-struct client_place {
+struct client {
+    uint32_t number; /**< No two of a server's have the same. */
     pid_t pid;
     char name[LINK_PEER_MAX]; /**< Of its certificate, or "unix:UID". */
     struct session_key key;
-    int channel; /**< To its process. */
+    int channel; /**< To its process; -1: it is closed. */
     pid_t relay; /**< What carries its newest link; 0: none that is a process. */
+    uint32_t share;
+    int64_t since, until; /**< In seconds since 1970; until 0: no end. */
+    uint64_t uses;        /**< A bit for each device that it offers. */
+    uint64_t busy_ns;     /**< For which it had commands under way, as it says. */
+    uint64_t kill_ns;     /**< 0: it was not told to end. UINT64_MAX: it was killed. */
+    uint64_t window_ns;   /**< Since when `heard` counts. */
+    unsigned heard;
+    struct clients *clients;
+    uint64_t held[DEVICES_MAX];
+    struct turn_user turns[DEVICES_MAX];
 };
 
 struct clients {
     struct door door;
     struct stranger strangers[CLIENTS_STRANGERS_MAX];
     size_t stranger_count, local_count;
-    struct client_place *places;
+    struct client **places;
     unsigned count, max;
+    uint32_t last_number;
+    struct devices *devices;
+    uint64_t told_free[DEVICES_MAX];
+    uint64_t tell_ns; /**< When sessions may be told of free memory again. */
 };
 
-/** 0 or -ENOMEM. @clients is zero. */
-MUST_CHECK int clients_init(struct clients *clients, unsigned max);
+/** As many descriptors to wait for at most, with @max clients. */
+#define CLIENTS_POLLS(max) (CLIENTS_STRANGERS_MAX + (size_t)(max))
+
+/** 0 or -ENOMEM. @clients is zero; @devices is borrowed. */
+MUST_CHECK int clients_init(struct clients *clients, unsigned max, struct devices *devices);
 
 /**
  * Somebody connected who has to be looked at: make room at the door.
@@ -70,10 +93,20 @@ bool clients_have_room_for_local(const struct clients *clients);
 /** In the child: what is the parent's is closed. */
 void clients_close(const struct clients *clients);
 
-/** What to wait for. @ret_polls: CLIENTS_STRANGERS_MAX of them; returns how many are filled. */
-size_t clients_poll(const struct clients *clients, struct pollfd *ret_polls);
-/** Answer who asks, of what clients_poll() told to wait for. */
-void clients_answer(struct clients *clients, const struct pollfd *polls, size_t count);
+/** What to wait for. @ret_polls: CLIENTS_POLLS() of them; returns how many are filled. */
+size_t clients_poll(const struct clients *clients, uint64_t now_ns, struct pollfd *ret_polls);
+/** Answer who asks, of what clients_poll() told to wait for: one packet of each. */
+void clients_answer(struct clients *clients, const struct pollfd *polls, size_t count,
+                    uint64_t now_ns);
+/** See to what time does. When it is to be called next; UINT64_MAX: there is nothing. @wall:
+ *  seconds since 1970. */
+uint64_t clients_tick(struct clients *clients, uint64_t now_ns, int64_t wall);
+
+/** The client of the lowest number from @number on. NULL: there is none. */
+const struct client *clients_from(const struct clients *clients, uint32_t number);
+/** End sessions: the one of that number, or, with 0, all of that name. How many. */
+size_t clients_end(struct clients *clients, uint32_t number, const char *name, enum ending why,
+                   uint64_t now_ns);
 
 /** A process ended. False: it had no session, and is nobody's loss. */
 bool clients_ended(struct clients *clients, pid_t pid);
@@ -81,18 +114,14 @@ bool clients_ended(struct clients *clients, pid_t pid);
 /* ---- in the process that asks */
 
 struct client_question {
-    char name[LINK_PEER_MAX]; /**< Of whom; as in struct client_place. */
+    char name[LINK_PEER_MAX]; /**< Of whom; as in struct client. */
     uint32_t sessions;        /**< As many may it have. */
+    uint32_t share;           /**< What it has of a device's time. */
+    int64_t until;            /**< When its certificate ends; 0: it has none. */
     bool again;               /**< It goes on with the session of @key; or has a new one. */
     bool brings;              /**< It is none, and has a ticket for the session of that number. */
     struct session_key key;
     uint64_t received; /**< Frames of that session that its client has. */
-};
-
-/** What a session's process is given with a link. */
-struct client_handover {
-    uint64_t received;
-    bool brings; /**< Not the session's own: passage_meet(). */
 };
 
 /**

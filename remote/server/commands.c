@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/server/pacing.h"
 #include "remote/server/passage.h"
 #include "remote/server/server.h"
 #include "state/base/clock.h"
 #include "state/base/thread.h"
 
-#define WATCH_NS (20 * NS_PER_MS)
+#define WATCH_NS    (20 * NS_PER_MS)
+#define TELL_ROUNDS 25 /* Of them. */
 
 /*
  * Commands. None is waited for here: a driver's callback tells the client of its end, and takes the
@@ -29,6 +31,8 @@ struct giving {
     bool reads;
     struct passage *passage; /* Of a transfer between devices; a reference. */
     cl_int error;
+    struct pace *pace; /* Whom to tell of its end; NULL: nobody. */
+    uint64_t began_ns;
 };
 
 /* One that was. */
@@ -41,6 +45,8 @@ struct given {
     const cl_icd_dispatch *cl;
     uint64_t id;
     bool tell, profiled;
+    struct pace *pace;
+    uint64_t began_ns;
     void *bytes;
     uint32_t area; /* That they are in; 0: in none. */
     size_t size, answer;
@@ -152,10 +158,20 @@ static cl_uint wait_count(const struct giving *giving)
     return giving->waits ? giving->message->waits_count : 0;
 }
 
+/* Is there work to give to the device? Waits for the session's turn. */
+static bool ready_to_work(struct giving *giving)
+{
+    if (!ready(giving))
+        return false;
+    giving->pace = pacing_wait(giving->server, giving->queue);
+    giving->began_ns = giving->pace ? clock_now_ns() : 0;
+    return true;
+}
+
 /* Where the driver's event goes, if anybody wants it. */
 static cl_event *wanted(struct giving *giving)
 {
-    return giving->message->event || giving->bytes ? &giving->event : NULL;
+    return giving->message->event || giving->bytes || giving->pace ? &giving->event : NULL;
 }
 
 #define GIVEN(giving) wait_count(giving), (giving)->waits, wanted(giving)
@@ -170,10 +186,20 @@ static uint64_t profile(const struct given *given, cl_event event, cl_profiling_
 
 static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct given *pending;
+static uint64_t busy_since_ns, busy_ns; /* While there were any; guarded by pending_lock. */
+
+/* Under pending_lock. */
+static void count_busy(void)
+{
+    uint64_t now_ns = clock_now_ns();
+    busy_ns += pending ? now_ns - busy_since_ns : 0;
+    busy_since_ns = now_ns;
+}
 
 /* Under pending_lock. */
 static void unlink_given(struct given *given)
 {
+    count_busy();
     given->ended = true;
     if (given->next)
         given->next->previous = given->previous;
@@ -226,6 +252,7 @@ static bool take_end(struct given *given)
 static void add_pending(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
+    count_busy();
     given->next = pending;
     if (pending)
         pending->previous = given;
@@ -256,6 +283,8 @@ static void tell_end(const struct given *given, cl_event event, cl_int status)
                 stream_end(&given->server->stream, -ENOMEM);
         }
     }
+    if (given->pace)
+        pacing_ended(given->pace, given->began_ns);
 }
 
 static void CL_CALLBACK on_end(cl_event event, cl_int status, void *data)
@@ -265,6 +294,28 @@ static void CL_CALLBACK on_end(cl_event event, cl_int status, void *data)
         return;
     tell_end(given, event, status);
     given_put(given);
+}
+
+/* Give the driver's event to whoever is to be told of its end. The caller keeps its reference. */
+static int see_end(struct given *given)
+{
+    given->holders = 1;
+    given->cl->clRetainEvent(given->event);
+    add_pending(given);
+    return given->cl->clSetEventCallback(given->event, CL_COMPLETE, on_end, given);
+}
+
+int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event event,
+                   struct pace *pace)
+{
+    struct given *given = malloc(sizeof(*given));
+    if (!given)
+        return -ENOMEM;
+    *given = (struct given){
+        .server = server, .cl = cl, .event = event, .pace = pace, .began_ns = clock_now_ns()};
+    /* One that calls nobody back is looked at all the same. */
+    (void)!see_end(given);
+    return 0;
 }
 
 /* Up to @room of those that have not ended, from the @skip-th; each is held. */
@@ -305,19 +356,32 @@ static void look_for_failures(void)
         }
 }
 
-static void *watch_commands(void *unused)
+/* For the operator, who sees how much each session has of a device. */
+static void tell_busy(const struct server *server)
 {
-    (void)unused;
-    for (;;) {
+    pthread_mutex_lock(&pending_lock);
+    count_busy();
+    uint64_t ns = busy_ns;
+    busy_ns = 0;
+    pthread_mutex_unlock(&pending_lock);
+    if (ns)
+        word_say(server->channel, &(struct word){.kind = WORD_BUSY, .ns = ns});
+}
+
+static void *watch_commands(void *data)
+{
+    for (unsigned round = 0;; round++) {
         look_for_failures();
+        if (round % TELL_ROUNDS == 0)
+            tell_busy(data);
         clock_sleep(WATCH_NS);
     }
     return NULL;
 }
 
-int server_watch_commands(void)
+int server_watch_commands(struct server *server)
 {
-    return thread_start("reseat-watch", 0, watch_commands, NULL, NULL);
+    return thread_start("reseat-watch", 0, watch_commands, server, NULL);
 }
 
 /* It could not be given: whoever waits for it learns that. */
@@ -358,12 +422,11 @@ static void keep_event(struct giving *giving)
         entry->real = giving->event;
         giving->cl->clRetainEvent(giving->event);
     }
-    if (tell || giving->bytes) {
+    if (tell || giving->bytes || giving->pace) {
         struct given *given = malloc(sizeof(*given));
         cl_int error = given ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
         if (given) {
             *given = (struct given){
-                .holders = 1,
                 .server = server,
                 .cl = giving->cl,
                 .id = message->event,
@@ -374,12 +437,12 @@ static void keep_event(struct giving *giving)
                 .size = giving->size,
                 .answer = giving->reads ? giving->size : 0,
                 .passage = giving->passage,
+                .event = giving->event,
+                .pace = giving->pace,
+                .began_ns = giving->began_ns,
             };
             giving->passage = NULL;
-            given->event = giving->event;
-            giving->cl->clRetainEvent(giving->event);
-            add_pending(given);
-            error = giving->cl->clSetEventCallback(giving->event, CL_COMPLETE, on_end, given);
+            error = see_end(given);
         }
         if (error) {
             /* Of one that was listed, a thread may look at it yet. */
@@ -393,6 +456,10 @@ static void keep_event(struct giving *giving)
 
 static void end(struct giving *giving)
 {
+    if (giving->pace && !giving->event) {
+        pacing_ended(giving->pace, giving->began_ns);
+        giving->pace = NULL;
+    }
     if (!giving->server->wrong) {
         touch(giving->server, giving->queue);
         if (giving->error)
@@ -547,7 +614,7 @@ void server_fill_buffer(struct server *server, const struct msg_fill_buffer *mes
     else
         memcpy(pattern.bytes, message->pattern, message->pattern_size);
     cl_mem buffer = memory(&giving, message->buffer);
-    if (ready(&giving))
+    if (ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueFillBuffer(giving.queue->real, buffer, pattern.bytes,
                                                       message->pattern_size, message->offset,
                                                       message->size, GIVEN(&giving));
@@ -568,7 +635,7 @@ void server_fill_image(struct server *server, const struct msg_fill_image *messa
     else
         memcpy(color.bytes, message->color, message->color_size);
     cl_mem image = memory(&giving, message->image);
-    if (ready(&giving))
+    if (ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueFillImage(giving.queue->real, image, color.bytes,
                                                      SIZES(message->origin), SIZES(message->region),
                                                      GIVEN(&giving));
@@ -581,7 +648,7 @@ void server_copy_buffer(struct server *server, const struct msg_copy_buffer *mes
     if (!begin(&giving, server, &message->command))
         return;
     cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
-    if (ready(&giving))
+    if (ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyBuffer(
             giving.queue->real, source, target, message->source_offset, message->target_offset,
             message->size, GIVEN(&giving));
@@ -594,7 +661,7 @@ void server_copy_rect(struct server *server, const struct msg_copy_rect *message
     if (!begin(&giving, server, &message->command))
         return;
     cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
-    if (ready(&giving))
+    if (ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyBufferRect(
             giving.queue->real, source, target, SIZES(message->source_origin),
             SIZES(message->target_origin), SIZES(message->region), message->source_row,
@@ -608,7 +675,7 @@ void server_copy_image(struct server *server, const struct msg_copy_image *messa
     if (!begin(&giving, server, &message->command))
         return;
     cl_mem source = memory(&giving, message->source), target = memory(&giving, message->target);
-    if (ready(&giving))
+    if (ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyImage(
             giving.queue->real, source, target, SIZES(message->source_origin),
             SIZES(message->target_origin), SIZES(message->region), GIVEN(&giving));
@@ -621,7 +688,7 @@ void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffe
     if (!begin(&giving, server, &message->command))
         return;
     cl_mem image = memory(&giving, message->image), buffer = memory(&giving, message->buffer);
-    if (ready(&giving))
+    if (ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyImageToBuffer(
             giving.queue->real, image, buffer, SIZES(message->origin), SIZES(message->region),
             message->offset, GIVEN(&giving));
@@ -634,7 +701,7 @@ void server_copy_to_image(struct server *server, const struct msg_copy_to_image 
     if (!begin(&giving, server, &message->command))
         return;
     cl_mem buffer = memory(&giving, message->buffer), image = memory(&giving, message->image);
-    if (ready(&giving))
+    if (ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueCopyBufferToImage(
             giving.queue->real, buffer, image, message->offset, SIZES(message->origin),
             SIZES(message->region), GIVEN(&giving));
@@ -653,7 +720,7 @@ void server_launch(struct server *server, const struct msg_launch *message)
         giving.error = server_kernel_error(kernel);
     if (message->dimensions < 1 || message->dimensions > 3)
         server_wrong(server, "a launch has no such dimensions");
-    if (ready(&giving))
+    if (ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueNDRangeKernel(
             giving.queue->real, kernel->real, message->dimensions,
             message->given & LAUNCH_OFFSET ? SIZES(message->offset) : NULL, SIZES(message->global),

@@ -82,6 +82,7 @@ static int make_question(const struct msg_hello *hello, const struct guest *gues
                          struct client_question *question)
 {
     question->sessions = guest->grant.sessions;
+    question->share = guest->grant.share;
     question->again = hello->session != 0;
     question->received = hello->received;
     if (!question->again)
@@ -174,7 +175,8 @@ static int admit(const struct link_kind *kind, int fd, int channel, struct guest
     if (tls_has_ticket(guest->link))
         bring(guest->link, &bringer);
     strcpy(question->name, guest->link->peer);
-    return tls_grant(guest->link, &guest->grant);
+    error = tls_until(guest->link, &question->until);
+    return error ? error : tls_grant(guest->link, &guest->grant);
 }
 
 /* To the session that it goes on with: @plain, or what leads to it through this process. */
@@ -199,7 +201,7 @@ static int hand_over(struct guest *guest, const struct client_question *question
 }
 
 static int receive_guest(const struct link_kind *kind, int fd, int plain, int channel,
-                         uint32_t patience_s, struct guest *guest)
+                         const struct session_limits *limits, struct guest *guest)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct client_question question = {0};
@@ -212,9 +214,11 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
     error = hear(guest->link, buffer, &hello);
     if (error)
         return error;
-    guest->patience_s = hello.patience_s < patience_s ? hello.patience_s : patience_s;
+    guest->patience_s =
+        hello.patience_s < limits->patience_s ? hello.patience_s : limits->patience_s;
     if (!hello.session && guest->link->ops->socket)
-        guest->features = hello.features & (FEATURE_RINGS | FEATURE_ENVIRONMENT);
+        guest->features =
+            hello.features & (FEATURE_RINGS | (limits->isolates ? FEATURE_ENVIRONMENT : 0));
     /* The other end of rings is there or it is not. */
     if (guest->features & FEATURE_RINGS)
         guest->patience_s = 0;
@@ -239,17 +243,17 @@ static int receive_guest(const struct link_kind *kind, int fd, int plain, int ch
     return error;
 }
 
-int greeting_receive_guest(const struct link_kind *kind, int fd, int channel, uint32_t patience_s,
-                           struct guest *ret_guest)
+int greeting_receive_guest(const struct link_kind *kind, int fd, int channel,
+                           const struct session_limits *limits, struct guest *ret_guest)
 {
-    struct guest guest = {.grant = GRANT_ALL, .process = -1};
+    struct guest guest = {.grant = limits->local, .process = -1};
     /* Nothing is sealed there, so that a session can have it as it is. */
     int plain = kind->anyone ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     int error = !kind->anyone && plain < 0 ? -errno : 0;
     if (error)
         close(fd);
     else
-        error = receive_guest(kind, fd, plain, channel, patience_s, &guest);
+        error = receive_guest(kind, fd, plain, channel, limits, &guest);
     if (plain >= 0)
         close(plain);
     if (error == 0)

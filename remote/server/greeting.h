@@ -4,6 +4,7 @@
 #include "messages.h"
 #include "remote/link/grant.h"
 #include "remote/server/clients.h"
+#include "remote/server/server.h"
 
 /** A client that connects has so long for its handshake, and as long to say what it wants. */
 #define GREETING_NS (10 * NS_PER_S)
@@ -26,11 +27,11 @@ struct guest {
  *
  * @fd       What accept4() gave; is the guest's, or closed.
  * @channel  Where clients_ask() asks.
- * @patience_s  No session waits longer.
+ * @limits   What those have who need no certificate, and how long sessions wait at most.
  * Returns 0, or -errno: it has no session, and was told why where it could be.
  */
 MUST_CHECK int greeting_receive_guest(const struct link_kind *kind, int fd, int channel,
-                                      uint32_t patience_s, struct guest *ret_guest);
+                                      const struct session_limits *limits, struct guest *ret_guest);
 
 /** Welcome whoever is at the other end of @link, for the first time or again. 0 or -errno. */
 MUST_CHECK int greeting_welcome(struct link *link, const struct session_key *key,

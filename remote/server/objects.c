@@ -64,7 +64,9 @@ void server_create_context(struct server *server, const struct msg_create_contex
         device->cl->clCreateContext(properties, message->devices_count, (cl_device_id *)devices,
                                     on_news, listener, &entry->error);
     entry->context = entry->real;
-    entry->device = devices[0];
+    entry->first = devices[0];
+    for (uint32_t i = 0; i < message->devices_count; i++)
+        entry->devices |= UINT64_C(1) << id_place(id_at(message->devices, i));
     free(devices);
 }
 
@@ -77,6 +79,7 @@ static struct entry *add_to(struct server *server, uint64_t id, uint64_t context
         return NULL;
     entry->cl = of->cl;
     entry->context = of->context;
+    entry->devices = of->devices;
     entry->error = of->error;
     return of->real ? entry : NULL;
 }
@@ -89,6 +92,8 @@ void server_create_queue(struct server *server, const struct msg_create_queue *m
               : NULL;
     if (!device)
         return;
+    entry->device = id_place(message->device);
+    entry->round = UINT32_MAX;
     entry->profiled = message->properties & CL_QUEUE_PROFILING_ENABLE;
     entry->real = entry->cl->clCreateCommandQueue(entry->context, device->real, message->properties,
                                                   &entry->error);
@@ -106,14 +111,15 @@ void server_create_buffer(struct server *server, const struct msg_create_buffer 
         return;
     if (message->content_size)
         flags |= CL_MEM_COPY_HOST_PTR;
-    if (!server_has_memory(server, message->size)) {
+    struct charge *charge = server_take_memory(server, entry->devices, message->size);
+    if (!charge) {
         entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
         return;
     }
     entry->real = entry->cl->clCreateBuffer(entry->context, flags, message->size,
                                             message->content_size ? (void *)message->content : NULL,
                                             &entry->error);
-    server_charge(server, entry);
+    server_charge(entry, charge);
 }
 
 void server_create_sub_buffer(struct server *server, const struct msg_create_sub_buffer *message)
@@ -211,15 +217,19 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     if (server->wrong)
         return;
     /* How large its elements are, only the driver knows: what it makes is counted afterwards. */
-    if (!source && !server_has_memory(server, packed_bytes(message, 1))) {
+    struct charge *least =
+        source ? NULL : server_take_memory(server, entry->devices, packed_bytes(message, 1));
+    if (!source && !least) {
         entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
         return;
     }
+    if (least)
+        server_give_back(least);
     if (message->content_size == 0) {
         entry->real =
             entry->cl->clCreateImage(entry->context, flags, &format, &desc, NULL, &entry->error);
         if (!source)
-            server_charge(server, entry);
+            server_charge_made(server, entry);
         return;
     }
     /* How many bytes the driver will read, only it knows: ask it first. */
@@ -238,7 +248,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     entry->real = entry->cl->clCreateImage(entry->context, flags | CL_MEM_COPY_HOST_PTR, &format,
                                            &desc, (void *)message->content, &entry->error);
     if (!source)
-        server_charge(server, entry);
+        server_charge_made(server, entry);
 }
 
 void server_create_sampler(struct server *server, const struct msg_create_sampler *message)

@@ -18,7 +18,7 @@
 #define CHUNK      ((size_t)1 << 20)
 #define SILENCE_NS (20 * NS_PER_S)
 
-enum word { WORD_WAIT = '.', WORD_GO = 'G', WORD_DONE = 'D', WORD_FAILED = 'F' };
+enum sign { SIGN_WAIT = '.', SIGN_GO = 'G', SIGN_DONE = 'D', SIGN_FAILED = 'F' };
 
 struct slot {
     unsigned char *bytes;
@@ -49,9 +49,9 @@ static cl_int send_bytes(struct link *link, const void *bytes, size_t size)
     return from_errno(link->ops->send(link, iov, size ? 2 : 1, clock_now_ns() + SILENCE_NS));
 }
 
-static cl_int send_word(struct link *link, enum word word)
+static cl_int send_sign(struct link *link, enum sign sign)
 {
-    char byte = (char)word;
+    char byte = (char)sign;
     struct iovec iov = {&byte, 1};
     return from_errno(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS));
 }
@@ -67,11 +67,11 @@ static cl_int receive_exactly(struct link *link, void *bytes, size_t size)
     return from_errno(error);
 }
 
-static cl_int await_word(struct link *link, enum word wanted)
+static cl_int await_sign(struct link *link, enum sign wanted)
 {
-    char byte = WORD_WAIT;
+    char byte = SIGN_WAIT;
     cl_int error = CL_SUCCESS;
-    while (error == CL_SUCCESS && byte == WORD_WAIT)
+    while (error == CL_SUCCESS && byte == SIGN_WAIT)
         error = receive_exactly(link, &byte, 1);
     return error == CL_SUCCESS && byte != (char)wanted ? CL_OUT_OF_RESOURCES : error;
 }
@@ -80,7 +80,7 @@ static cl_int say_waiting(void *data)
 {
     const struct passage *passage = data;
     return passage->gives ? send_bytes(passage->link, NULL, 0)
-                          : send_word(passage->link, WORD_WAIT);
+                          : send_sign(passage->link, SIGN_WAIT);
 }
 
 /* Both are of one transfer. A socket that got lost on its way has others in its place. */
@@ -101,16 +101,16 @@ cl_int pump_agree(struct passage *passage, struct link *link)
         error = passage_await_start(passage, say_waiting, passage);
     if (error)
         return error;
-    return passage->gives ? await_word(link, WORD_GO) : send_word(link, WORD_GO);
+    return passage->gives ? await_sign(link, SIGN_GO) : send_sign(link, SIGN_GO);
 }
 
 cl_int pump_part(struct passage *passage, struct link *link, cl_int error)
 {
     cl_int told = CL_SUCCESS;
     if (!passage->gives)
-        told = send_word(link, error ? WORD_FAILED : WORD_DONE);
+        told = send_sign(link, error ? SIGN_FAILED : SIGN_DONE);
     else if (error == CL_SUCCESS)
-        told = await_word(link, WORD_DONE);
+        told = await_sign(link, SIGN_DONE);
     link->ops->shut_down(link);
     return error ? error : passage->gives ? told : CL_SUCCESS;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "remote/link/link_unix.h"
+#include "remote/server/sandbox.h"
 #include "state/base/log.h"
 #include "state/base/thread.h"
 
@@ -49,7 +50,8 @@ void relay_run(struct link *link, int fd)
     if (link_unix_of(fd, &session))
         _exit(1);
     struct direction up = {link, session, room[0]}, down = {session, link, room[1]};
-    if (thread_start("reseat-relay", 0, carry, &down, NULL) || !give_up_rights()) {
+    if (thread_start("reseat-relay", 0, carry, &down, NULL) || !give_up_rights() ||
+        sandbox_relay()) {
         log_warn("nothing carries the link of %s: %m", link->peer);
         _exit(1);
     }

@@ -1,26 +1,21 @@
 #include "remote/server/resume.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "remote/link/link_unix.h"
-#include "remote/server/channel.h"
-#include "remote/server/passage.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
-#include "state/base/thread.h"
 
 /* A new link takes a welcome at once, or it is none. */
 #define WELCOME_NS NS_PER_S
 /* The session's own thread has so much longer to notice that its time is over. */
 #define STUCK_NS (5 * NS_PER_S)
-#define LOOK_MS  1000
 
 static struct {
-    int channel, process; /* -1: there is none any more. The thread's. */
+    int process; /* -1: there is none any more. The thread's, as that calls. */
     struct server *server;
     struct session_key key;
     uint32_t patience_s;
@@ -28,34 +23,20 @@ static struct {
     pthread_mutex_t lock; /* Before a stream's. */
     pthread_cond_t changed;
     /* Guarded by lock: */
-    int next; /* The newest link that came and was not taken; -1. */
-    struct client_handover handover;
-    bool gone; /* The client's process has ended. */
+    int next;          /* The newest link that came and was not taken; -1. */
+    uint64_t received; /* Frames that its client has. */
+    bool gone;         /* The client's process has ended. */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* ---- in the thread ---- */
 
-static void take_next(void)
+void resume_link(int fd, uint64_t received)
 {
-    struct client_handover handover;
-    int fd = -1;
-    int error = channel_receive(state.channel, &handover, sizeof(handover), &fd);
-    if (error == -EAGAIN)
-        return;
-    if (error || fd < 0) {
-        close(state.channel);
-        state.channel = -1;
-        return;
-    }
-    if (handover.brings) {
-        passage_meet(fd);
-        return;
-    }
     pthread_mutex_lock(&state.lock);
     if (state.next >= 0)
         close(state.next);
     state.next = fd;
-    state.handover = handover;
+    state.received = received;
     /* The client would not have come if the old one were of use. Nobody has taken the new one,
        which this must not break. */
     stream_interrupt(&state.server->stream);
@@ -63,7 +44,12 @@ static void take_next(void)
     pthread_mutex_unlock(&state.lock);
 }
 
-static void process_ended(void)
+int resume_process(void)
+{
+    return state.process;
+}
+
+void resume_process_ended(void)
 {
     close(state.process);
     state.process = -1;
@@ -79,7 +65,7 @@ static uint64_t patience(void)
     return state.gone ? 0 : state.patience_s * NS_PER_S;
 }
 
-static void end_if_stuck(void)
+void resume_look(void)
 {
     uint64_t since = stream_broken_since(&state.server->stream);
     pthread_mutex_lock(&state.lock);
@@ -93,33 +79,14 @@ static void end_if_stuck(void)
     _exit(0);
 }
 
-static void *watch(void *unused)
-{
-    (void)unused;
-    for (;;) {
-        struct pollfd polls[] = {{.fd = state.channel, .events = POLLIN},
-                                 {.fd = state.process, .events = POLLIN}};
-        if (poll(polls, ARRAY_SIZE(polls), LOOK_MS) > 0) {
-            if (polls[0].revents)
-                take_next();
-            if (polls[1].revents)
-                process_ended();
-        }
-        end_if_stuck();
-    }
-    return NULL;
-}
-
-int resume_watch(struct server *server, const struct guest *guest, int channel)
+void resume_init(struct server *server, const struct guest *guest)
 {
     state.server = server;
-    state.channel = channel;
     state.process = guest->process;
     state.key = guest->key;
     state.patience_s = guest->patience_s;
     memcpy(state.peer, guest->peer, sizeof(state.peer));
     state.next = -1;
-    return thread_start("reseat-watch", 0, watch, NULL, NULL);
 }
 
 /* ---- in the session's thread ---- */
@@ -135,7 +102,7 @@ static int await_next(uint64_t since_ns, int *ret_fd, uint64_t *ret_received)
     if (state.next >= 0)
         error = 0;
     *ret_fd = state.next;
-    *ret_received = state.handover.received;
+    *ret_received = state.received;
     state.next = -1;
     pthread_mutex_unlock(&state.lock);
     return -error;

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,204 +7,110 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "agent/wire/size.h"
 #include "remote/link/tls.h"
 #include "remote/server/announce.h"
-#include "remote/server/authority.h"
 #include "remote/server/channel.h"
 #include "remote/server/clients.h"
-#include "remote/server/server.h"
+#include "remote/server/operator.h"
+#include "remote/server/options.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
 /*
  * reseat-serve: listens, and has a process of its own for each client, forked before any driver is
  * opened. This one reads no byte of a client's and opens no driver, so that nothing that a client
- * or a driver does reaches another client.
+ * or a driver does reaches another client. It is the authority for the devices: who may have how
+ * much memory, and whose turn it is (clients.h).
  */
 
-#define LISTEN_MAX   16
-#define DEVICES_MAX  64
-#define LINGER_MAX_S 86400
-/* Where it is asked to end with a process, and that one ended without a client. */
-#define LOOK_MS 1000
 /* That this process needs beside those of clients, listening, and libraries. */
 #define OTHER_DESCRIPTORS 64
-#define CLIENTS_MAX       65536
-/* Sessions wait so long for another link, and never longer than a week. */
-#define PATIENCE_S     60
-#define PATIENCE_MAX_S (7 * 24 * 3600)
+/* Sessions wait so long for another link. */
+#define PATIENCE_S 60
+/* Where it is asked to end with a process, and that one ended without a client. */
+#define LOOK_NS NS_PER_S
+/* Connections whose processes may write to the log: as many at once, and one more each second. */
+#define LOG_BURST 100
 
 struct serve {
-    const char *addresses[LISTEN_MAX];
+    struct serve_options options;
     const struct link_kind *kinds[LISTEN_MAX];
     const char *where[LISTEN_MAX];
-    struct pollfd
-        polls[LISTEN_MAX + 1 + CLIENTS_STRANGERS_MAX]; /* Then signals, and who asks to come in. */
+    struct pollfd *polls; /* Listeners, signals, operators, and then clients. */
     size_t count;
-    const char *devices[DEVICES_MAX];
-    struct session_limits limits;
+    char ca[PATH_MAX];
+    struct devices devices;
     struct clients clients;
+    struct operators operators;
     sigset_t signals, before;
     struct rlimit descriptors; /* As it was. */
-    /* What the command line says. */
-    const char *memory;
-    uint64_t clients_max, linger_s, inherited, of_process;
-    int process; /* A pidfd of that one; -1: none. */
-    bool announces;
-    struct authority_options authority;
+    int process;               /* A pidfd of the one that it is for; -1: none. */
+    uint64_t needed_ns;        /* When it had a client last, or began. */
+    unsigned logged;           /* Of LOG_BURST. */
+    uint64_t logged_ns;        /* When that was last looked at. */
+    unsigned long unlogged;    /* Connections, since one was. */
 };
 
-static int usage(void)
+/* May what happens now, because somebody connected, be logged? Whoever connects again and again
+   must not fill a disk. */
+static bool may_log(struct serve *serve)
 {
-    fprintf(stderr, "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
-                    "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS]\n"
-                    "                    [--linger SECONDS] [--inherit DESCRIPTOR] [--while "
-                    "PROCESS] [--announce]\n"
-                    "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
-                    "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
-                    "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
-                    "[--for-server]\n"
-                    "       reseat-serve [--ca FOLDER] --revoke NAME\n");
-    return 2;
-}
-
-enum {
-    LISTEN = 1,
-    DEVICE,
-    PATIENCE,
-    MEMORY,
-    CLIENTS,
-    CA,
-    INIT,
-    NAME,
-    ISSUE,
-    FOR_SERVER,
-    DEVICES,
-    SESSIONS,
-    DAYS,
-    OUT,
-    REVOKE,
-    LINGER,
-    INHERIT,
-    WHILE,
-    ANNOUNCE
-};
-
-static const struct option rows[] = {
-    {"listen", required_argument, NULL, LISTEN},
-    {"device", required_argument, NULL, DEVICE},
-    {"memory", required_argument, NULL, MEMORY},
-    {"clients", required_argument, NULL, CLIENTS},
-    {"patience", required_argument, NULL, PATIENCE},
-    {"ca", required_argument, NULL, CA},
-    {"init-ca", no_argument, NULL, INIT},
-    {"name", required_argument, NULL, NAME},
-    {"issue", required_argument, NULL, ISSUE},
-    {"for-server", no_argument, NULL, FOR_SERVER},
-    {"devices", required_argument, NULL, DEVICES},
-    {"sessions", required_argument, NULL, SESSIONS},
-    {"days", required_argument, NULL, DAYS},
-    {"out", required_argument, NULL, OUT},
-    {"revoke", required_argument, NULL, REVOKE},
-    {"linger", required_argument, NULL, LINGER},
-    {"inherit", required_argument, NULL, INHERIT},
-    {"while", required_argument, NULL, WHILE},
-    {"announce", no_argument, NULL, ANNOUNCE},
-    {NULL},
-};
-
-/* A number from 0 to @most. */
-static bool read_any_number(const char *text, uint64_t most, uint64_t *ret_number)
-{
-    char *end = NULL;
-    errno = 0;
-    *ret_number = strtoull(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *ret_number <= most;
-}
-
-static bool read_number(const char *text, uint64_t most, uint64_t *ret_number)
-{
-    return read_any_number(text, most, ret_number) && *ret_number;
-}
-
-static bool take(struct serve *serve, int which)
-{
-    struct authority_options *authority = &serve->authority;
-    const char **const texts[] = {
-        [MEMORY] = &serve->memory,       [CA] = &authority->ca,   [NAME] = &authority->name,
-        [ISSUE] = &authority->issue,     [OUT] = &authority->out, [REVOKE] = &authority->revoke,
-        [DEVICES] = &authority->devices,
-    };
-    uint64_t number = 0;
-    switch (which) {
-    case LISTEN:
-        if (serve->count == LISTEN_MAX)
-            return false;
-        serve->addresses[serve->count++] = optarg;
-        return true;
-    case DEVICE:
-        if (serve->limits.device_count == DEVICES_MAX)
-            return false;
-        serve->devices[serve->limits.device_count++] = optarg;
-        return true;
-    case CLIENTS:
-        return read_number(optarg, CLIENTS_MAX, &serve->clients_max);
-    case LINGER:
-        return read_number(optarg, LINGER_MAX_S, &serve->linger_s);
-    case INHERIT:
-        return read_number(optarg, INT_MAX, &serve->inherited);
-    case WHILE:
-        return read_number(optarg, INT_MAX, &serve->of_process);
-    case PATIENCE:
-        if (!read_any_number(optarg, PATIENCE_MAX_S, &number))
-            return false;
-        serve->limits.patience_s = (uint32_t)number;
-        return true;
-    case SESSIONS:
-        return read_number(optarg, AUTHORITY_SESSIONS_MAX, &authority->sessions);
-    case DAYS:
-        return read_number(optarg, AUTHORITY_DAYS_MAX, &authority->days);
-    case ANNOUNCE:
-        return serve->announces = true;
-    case INIT:
-        return authority->init = true;
-    case FOR_SERVER:
-        return authority->for_server = true;
-    default:
-        if (which < 0 || (size_t)which >= ARRAY_SIZE(texts) || !texts[which])
-            return false;
-        *texts[which] = optarg;
-        return true;
-    }
-}
-
-static bool read_arguments(int argc, char **argv, struct serve *serve)
-{
-    char reason[128];
-    for (int which; (which = getopt_long(argc, argv, "", rows, NULL)) != -1;)
-        if (!take(serve, which))
-            return false;
-    struct authority_options *authority = &serve->authority;
-    bool of_authority = authority->name || authority->for_server || authority->devices ||
-                        authority->sessions || authority->days || authority->out;
-    if (authority_is_asked(authority)) {
-        authority->memory = serve->memory;
-        return optind == argc && !serve->count && !serve->limits.device_count && !serve->announces;
-    }
-    if (serve->memory && size_parse(serve->memory, &serve->limits.memory, reason, sizeof(reason))) {
-        fprintf(stderr, "reseat-serve: --memory %s: %s\n", serve->memory, reason);
+    uint64_t now_ns = clock_now_ns();
+    uint64_t more = (now_ns - serve->logged_ns) / NS_PER_S;
+    serve->logged_ns += more * NS_PER_S;
+    serve->logged -= more < serve->logged ? (unsigned)more : serve->logged;
+    if (serve->logged >= LOG_BURST) {
+        serve->unlogged++;
         return false;
     }
-    return optind == argc && (serve->count || serve->inherited) && !of_authority;
+    serve->logged++;
+    if (serve->unlogged)
+        log_warn("there were too many connections to log %lu of them", serve->unlogged);
+    serve->unlogged = 0;
+    return true;
+}
+
+struct revoking {
+    struct control_request request;
+    uint32_t ended;
+};
+
+static bool revoke_at(void *data, int fd, const struct control_answer *server)
+{
+    struct revoking *revoking = data;
+    struct control_answer answer;
+    (void)server;
+    if (!control_ask(fd, &revoking->request, &answer) && !answer.error)
+        revoking->ended += answer.count;
+    return true;
+}
+
+/* The servers of this user that run look at the list when somebody connects. Who is in already goes
+   now. */
+static void end_revoked(const struct authority_options *options)
+{
+    struct revoking revoking = {.request = {.version = CONTROL_VERSION, .what = CONTROL_REVOKED}};
+    char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
+    int error = ca_folder(options->ca, folder);
+    if (error == 0 && !realpath(folder, revoking.request.ca))
+        error = -errno;
+    snprintf(problem, sizeof(problem), "%s", strerror(-error));
+    snprintf(revoking.request.name, sizeof(revoking.request.name), "%s", options->revoke);
+    if (error == 0)
+        error = control_servers(revoke_at, &revoking, problem);
+    if (error)
+        fprintf(stderr, "reseat-serve: sessions that it has go on: %s\n", problem);
+    else if (revoking.ended)
+        printf("%u of its sessions were ended.\n", revoking.ended);
 }
 
 static int run_authority(const struct authority_options *options)
@@ -213,25 +118,29 @@ static int run_authority(const struct authority_options *options)
     char text[AUTHORITY_TEXT_MAX];
     int error = authority_run(options, text);
     fprintf(error ? stderr : stdout, "%s%s\n", error ? "reseat-serve: " : "", text);
+    if (error == 0 && options->revoke)
+        end_revoked(options);
     return error == 0 ? 0 : error == -EINVAL ? 2 : 1;
 }
 
 /* Before anybody listens: a server that cannot look at certificates lets nobody in. */
-static int open_authority(const struct serve *serve)
+static int open_authority(struct serve *serve)
 {
     char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
     const char *where = NULL;
     bool needed = false;
-    for (size_t i = 0; i < serve->count; i++) {
-        const struct link_kind *kind = link_kind_of(serve->addresses[i], &where);
+    for (size_t i = 0; i < serve->options.count; i++) {
+        const struct link_kind *kind = link_kind_of(serve->options.addresses[i], &where);
         needed |= kind && kind->anyone;
     }
     if (!needed)
         return 0;
-    int error = ca_folder(serve->authority.ca, folder);
+    int error = ca_folder(serve->options.authority.ca, folder);
     if (error)
         snprintf(problem, sizeof(problem), "the authority's folder: %s", strerror(-error));
     error = error ? error : tls_server_open(folder, problem);
+    if (error == 0 && !realpath(folder, serve->ca))
+        error = -errno;
     if (error)
         fprintf(stderr, "reseat-serve: %s\n", problem);
     return error;
@@ -239,18 +148,18 @@ static int open_authority(const struct serve *serve)
 
 static int listen_all(struct serve *serve)
 {
-    for (size_t i = 0; i < serve->count; i++) {
+    for (size_t i = 0; i < serve->options.count; i++) {
         int fd = -1;
-        serve->kinds[i] = link_kind_of(serve->addresses[i], &serve->where[i]);
+        serve->kinds[i] = link_kind_of(serve->options.addresses[i], &serve->where[i]);
         int error = serve->kinds[i] ? serve->kinds[i]->listen(serve->where[i], &fd) : -EINVAL;
         if (error) {
-            fprintf(stderr, "reseat-serve: %s: %s\n", serve->addresses[i],
+            fprintf(stderr, "reseat-serve: %s: %s\n", serve->options.addresses[i],
                     error == -EINVAL  ? "no address of a kind that is known"
                     : error == -EPERM ? "its folder must be yours alone (mode 0700)"
                                       : strerror(-error));
-            serve->count = i;
             return error;
         }
+        serve->count = i + 1;
         serve->polls[i] = (struct pollfd){.fd = fd, .events = POLLIN};
     }
     return 0;
@@ -260,7 +169,7 @@ static int listen_all(struct serve *serve)
    user's alone, as those of ours are. */
 static int listen_inherited(struct serve *serve)
 {
-    int fd = (int)serve->inherited, domain = 0;
+    int fd = (int)serve->options.inherited, domain = 0;
     socklen_t size = sizeof(domain);
     if (!fd)
         return 0;
@@ -274,6 +183,19 @@ static int listen_inherited(struct serve *serve)
     return 0;
 }
 
+/* Beside its clients, what it is for. */
+static int find_process(struct serve *serve)
+{
+    serve->needed_ns = clock_now_ns();
+    if (!serve->options.of_process)
+        return 0;
+    serve->process = pidfd_open((pid_t)serve->options.of_process, 0);
+    if (serve->process >= 0)
+        return 0;
+    fprintf(stderr, "reseat-serve: --while %lu: %m\n", serve->options.of_process);
+    return -errno;
+}
+
 static void unlisten_all(const struct serve *serve)
 {
     for (size_t i = 0; i < serve->count; i++) {
@@ -284,25 +206,32 @@ static void unlisten_all(const struct serve *serve)
 }
 
 static _Noreturn void become_session(struct serve *serve, size_t at, int fd, int channel,
-                                     pid_t parent)
+                                     pid_t parent, bool logs)
 {
     /* A server that is gone keeps no devices. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
     setpgid(0, 0);
+    prctl(PR_SET_DUMPABLE, 1); /* Drivers look into /proc/self. */
     for (size_t i = 0; i <= serve->count; i++)
         close(serve->polls[i].fd);
     clients_close(&serve->clients);
+    operators_close(&serve->operators);
+    if (serve->process >= 0)
+        close(serve->process);
     (void)setrlimit(RLIMIT_NOFILE, &serve->descriptors);
+    if (!logs)
+        atomic_store(&log_threshold, LOG_LEVEL_OFF);
     sigprocmask(SIG_SETMASK, &serve->before, NULL);
-    session_run(serve->kinds[at], fd, channel, &serve->limits);
+    session_run(serve->kinds[at], fd, channel, &serve->options.limits);
 }
 
 /* A process that finds out who it is. @id: at the door; 0: who is of this user already. */
 static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
 {
     int channel[2];
+    bool logs = may_log(serve);
     int error = channel_make(channel);
     if (error) {
         log_warn("a stranger was turned away: %s", strerror(-error));
@@ -313,7 +242,7 @@ static void take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
     pid_t child = fork();
     if (child == 0) {
         close(channel[0]);
-        become_session(serve, at, fd, channel[1], parent);
+        become_session(serve, at, fd, channel[1], parent, logs);
     }
     if (child < 0)
         log_warn("a stranger was turned away: %m");
@@ -332,10 +261,13 @@ static void take_connection(struct serve *serve, size_t at)
     if (fd < 0)
         return;
     uint64_t id = 0;
-    if (serve->kinds[at]->anyone && clients_enter(&serve->clients, &from.any, clock_now_ns(), &id))
-        log_warn("a stranger was turned away: there are too many at the door");
-    else
+    if (serve->kinds[at]->anyone &&
+        clients_enter(&serve->clients, &from.any, clock_now_ns(), &id)) {
+        if (may_log(serve))
+            log_warn("a stranger was turned away: there are too many at the door");
+    } else {
         take_stranger(serve, at, fd, id);
+    }
     close(fd);
 }
 
@@ -347,42 +279,64 @@ static void reap(struct serve *serve)
             log_warn("the session in process %d crashed: %s", child, strsignal(WTERMSIG(status)));
 }
 
-/* How long to wait for somebody: without a client no longer than it is to linger, or until the
-   process has ended that it is for. -1: for ever. */
-static int idle_ms(const struct serve *serve)
+/* Until something happens, or is to be done. */
+static int wait_for_any(struct serve *serve, size_t count, uint64_t until_ns)
 {
-    if (serve->clients.count || serve->clients.stranger_count)
-        return -1;
-    return serve->process >= 0 ? LOOK_MS : serve->linger_s ? (int)serve->linger_s * 1000 : -1;
+    uint64_t now_ns = clock_now_ns();
+    struct timespec left = clock_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
+    return ppoll(serve->polls, count, until_ns == UINT64_MAX ? NULL : &left, NULL);
 }
 
-/* Nobody came. */
+/* When to look whether anybody needs it. */
+static uint64_t look_ns(struct serve *serve, uint64_t now_ns)
+{
+    if (serve->clients.count || serve->clients.stranger_count) {
+        serve->needed_ns = now_ns;
+        return UINT64_MAX;
+    }
+    if (serve->process >= 0)
+        return now_ns + LOOK_NS;
+    uint64_t linger_s = serve->options.linger_s;
+    return linger_s ? serve->needed_ns + linger_s * NS_PER_S : UINT64_MAX;
+}
+
+/* Without clients. */
 static bool is_over(const struct serve *serve)
 {
     struct pollfd process = {.fd = serve->process, .events = POLLIN};
-    return serve->process < 0 || poll(&process, 1, 0) > 0;
+    if (serve->process >= 0)
+        return poll(&process, 1, 0) > 0;
+    return serve->options.linger_s &&
+           clock_now_ns() >= serve->needed_ns + serve->options.linger_s * NS_PER_S;
 }
 
 /* Until it is asked to end, or nobody needs it. */
 static void serve_clients(struct serve *serve)
 {
-    struct pollfd *asking = &serve->polls[serve->count + 1];
+    struct pollfd *operators = &serve->polls[serve->count + 1];
     for (;;) {
-        size_t count = clients_poll(&serve->clients, asking);
+        uint64_t now_ns = clock_now_ns();
+        uint64_t next_ns = clients_tick(&serve->clients, now_ns, time(NULL));
+        uint64_t over_ns = look_ns(serve, now_ns);
+        size_t operator_count = operators_poll(&serve->operators, operators);
+        struct pollfd *asking = operators + operator_count;
+        size_t count = clients_poll(&serve->clients, clock_now_ns(), asking);
         /* Those who find no room wait in the kernel. */
         bool room = clients_have_room_for_local(&serve->clients);
         for (size_t i = 0; i < serve->count; i++)
             serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
-        int ready = poll(serve->polls, serve->count + 1 + count, idle_ms(serve));
+        int ready = wait_for_any(serve, serve->count + 1 + operator_count + count,
+                                 next_ns < over_ns ? next_ns : over_ns);
         if (ready < 0) {
             if (errno != EINTR)
                 return;
             continue;
         }
-        if (ready == 0 && is_over(serve))
+        if (ready == 0 && over_ns != UINT64_MAX && is_over(serve))
             return;
         /* Nobody comes or goes between poll() and this. */
-        clients_answer(&serve->clients, asking, count);
+        clients_answer(&serve->clients, asking, count, clock_now_ns());
+        operators_answer(&serve->operators, operators, operator_count, clock_now_ns());
         for (size_t i = 0; i < serve->count; i++)
             if (serve->polls[i].revents & serve->polls[i].events)
                 take_connection(serve, i);
@@ -397,51 +351,111 @@ static void serve_clients(struct serve *serve)
     }
 }
 
+static int block_signals(struct serve *serve)
+{
+    sigemptyset(&serve->signals);
+    sigaddset(&serve->signals, SIGCHLD);
+    sigaddset(&serve->signals, SIGTERM);
+    sigaddset(&serve->signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &serve->signals, &serve->before);
+    int fd = signalfd(-1, &serve->signals, SFD_CLOEXEC);
+    serve->polls[serve->count] = (struct pollfd){.fd = fd, .events = POLLIN};
+    return fd < 0 ? -errno : 0;
+}
+
+/* Who looks after it can do so. Without that, it serves all the same. Isolated programs are looked
+   after themselves. */
+static void open_operators(struct serve *serve)
+{
+    if (serve->options.limits.isolates)
+        return;
+    char problem[FOLDER_PROBLEM_MAX];
+    size_t used = 0;
+    for (size_t i = 0; i < serve->options.count && used < CONTROL_ADDRESSES_MAX; i++)
+        used += (size_t)snprintf(serve->operators.addresses + used, CONTROL_ADDRESSES_MAX - used,
+                                 "%s%s", used ? " " : "", serve->options.addresses[i]);
+    serve->operators.ca = serve->ca[0] ? serve->ca : NULL;
+    if (operators_init(&serve->operators, &serve->clients, problem))
+        log_warn("no operator can look into this server: %s", problem);
+}
+
 /* Each client has a descriptor here. */
 static void allow_descriptors(struct serve *serve)
 {
-    rlim_t needed = serve->clients_max + CLIENTS_STRANGERS_MAX + OTHER_DESCRIPTORS;
+    rlim_t needed = serve->options.clients_max + CLIENTS_STRANGERS_MAX + OTHER_DESCRIPTORS;
     if (getrlimit(RLIMIT_NOFILE, &serve->descriptors) || serve->descriptors.rlim_cur >= needed)
         return;
     struct rlimit limit = serve->descriptors;
     limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
     if (limit.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &limit))
-        log_warn("there may be fewer clients than %lu: ulimit -n is too low", serve->clients_max);
+        log_warn("there may be fewer clients than %lu: ulimit -n is too low",
+                 serve->options.clients_max);
+}
+
+static int make_room(struct serve *serve)
+{
+    serve->polls =
+        calloc(LISTEN_MAX + 1 + OPERATORS_POLLS + CLIENTS_POLLS(serve->options.clients_max),
+               sizeof(*serve->polls));
+    if (!serve->polls ||
+        clients_init(&serve->clients, (unsigned)serve->options.clients_max, &serve->devices))
+        return -ENOMEM;
+    allow_descriptors(serve);
+    return 0;
+}
+
+static void announce_all(const struct serve *serve)
+{
+    for (size_t i = 0; serve->options.announces && i < serve->count; i++)
+        if (serve->kinds[i]->anyone)
+            announce(serve->where[i], &serve->before);
+}
+
+/* Isolated programs share devices as they would without it: by what drivers do. */
+static int list_devices(struct serve *serve)
+{
+    if (serve->options.limits.isolates)
+        return 0;
+    int error = devices_list(serve->options.reserve_bytes, &serve->devices);
+    if (error)
+        fprintf(stderr, "reseat-serve: the devices cannot be listed: %s\n", strerror(-error));
+    else if (serve->devices.count == 0)
+        log_warn("no driver here has a device");
+    serve->options.limits.known = &serve->devices;
+    return error;
 }
 
 int main(int argc, char **argv)
 {
-    struct serve serve = {.clients_max = 256, .process = -1, .limits.patience_s = PATIENCE_S};
-    serve.limits.devices = serve.devices;
-    if (!read_arguments(argc, argv, &serve))
-        return usage();
-    if (authority_is_asked(&serve.authority))
-        return run_authority(&serve.authority);
-    if (clients_init(&serve.clients, (unsigned)serve.clients_max) || open_authority(&serve))
+    static struct serve serve = {.options = {.clients_max = 256,
+                                             .reserve_bytes = UINT64_MAX,
+                                             .limits = {.patience_s = PATIENCE_S}}};
+    serve.options.limits.devices = serve.options.devices;
+    serve.options.limits.local = GRANT_ALL;
+    serve.operators.listener = serve.process = -1;
+    if (!options_read(argc, argv, &serve.options))
+        return options_usage();
+    if (authority_is_asked(&serve.options.authority))
+        return run_authority(&serve.options.authority);
+    /* What sessions' processes have of their user's rights is not enough to look into this one. */
+    prctl(PR_SET_DUMPABLE, 0);
+    if (open_authority(&serve) || list_devices(&serve) || make_room(&serve))
         return 1;
-    allow_descriptors(&serve);
-    sigemptyset(&serve.signals);
-    sigaddset(&serve.signals, SIGCHLD);
-    sigaddset(&serve.signals, SIGTERM);
-    sigaddset(&serve.signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &serve.signals, &serve.before);
-    int signals = signalfd(-1, &serve.signals, SFD_CLOEXEC);
-    int error = signals < 0 ? -errno : listen_all(&serve);
+    int error = listen_all(&serve);
     if (error == 0)
         error = listen_inherited(&serve);
-    if (error == 0 && serve.of_process) {
-        serve.process = (int)syscall(SYS_pidfd_open, (pid_t)serve.of_process, 0);
-        error = serve.process < 0 ? -errno : 0;
-    }
-    serve.polls[serve.count] = (struct pollfd){.fd = signals, .events = POLLIN};
+    if (error == 0)
+        error = find_process(&serve);
+    if (error == 0)
+        error = block_signals(&serve);
     if (error == 0) {
-        for (size_t i = 0; serve.announces && i < serve.count; i++)
-            if (serve.kinds[i]->anyone)
-                announce(serve.where[i], &serve.before);
+        open_operators(&serve);
+        announce_all(&serve);
         printf("reseat-serve: ready\n");
         fflush(stdout);
         serve_clients(&serve);
     }
+    operators_finish(&serve.operators);
     unlisten_all(&serve);
     return error ? 1 : 0;
 }

@@ -10,6 +10,7 @@
 #include "messages.h"
 #include "remote/link/bulk_map.h"
 #include "remote/link/grant.h"
+#include "remote/server/devices.h"
 #include "state/driver/driver.h"
 
 /*
@@ -32,8 +33,11 @@ struct entry {
     void *real;  /**< NULL: it could not be made, for `error`. */
     const cl_icd_dispatch *cl;
     cl_context context; /**< What it is of; borrowed. */
+    uint64_t devices;   /**< Of that: a bit each, by their places. */
+    uint32_t device;    /**< Of a queue: the place of its own. */
+    uint32_t round;     /**< Of a queue: when pacing.h noted it. */
     cl_int error;
-    cl_device_id device;        /**< Of a context: the first one. */
+    cl_device_id first;         /**< Of a context: its first device. */
     bool profiled;              /**< Of a queue. */
     bool touched;               /**< Of a queue: it was given commands since it was flushed. */
     bool image;                 /**< Of a memory object. */
@@ -55,8 +59,12 @@ struct server {
     struct table tables[ID_TYPES];
     uint64_t *touched; /**< Queues to be flushed. */
     size_t touched_count;
+    const struct devices
+        *known; /**< As the listening process knows them; NULL: it shares nothing out. */
+    uint32_t numbers[DEVICES_MAX]; /**< There, of each place here. */
+    int channel;                   /**< To the listening process: channel.h. */
+    atomic_bool told;              /**< The client was told its devices, which stay as they are. */
     uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
-    _Atomic uint64_t memory_used;
     struct bulk_map *areas;  /**< Of shared memory; NULL: the session is over a link. */
     uint64_t answers_max;    /**< Bytes read that may wait for their client, in host memory. */
     _Atomic uint64_t staged; /**< Those of commands that have not ended. */
@@ -97,16 +105,30 @@ MUST_CHECK int server_catch_output(struct server *server);
  *  or -errno. Before any of them is. */
 MUST_CHECK int server_take_environment(struct server *server);
 
-/** Look for commands that failed without a word, from now on. 0 or -errno. */
-MUST_CHECK int server_watch_commands(void);
+/** Look for commands that failed without a word, and say how busy the session is, from now on. 0 or
+ *  -errno. */
+MUST_CHECK int server_watch_commands(struct server *server);
 
-/** Could memory objects have so many bytes more? */
-bool server_has_memory(const struct server *server, uint64_t bytes);
-/** Count a memory object that was made, until the driver gives it up; it is released, with an
- * error, where that is too much. */
-void server_charge(struct server *server, struct entry *entry);
-/** Let a device have no more memory than the session may use. */
-void server_cap_memory(const struct server *server, struct devinfo *info);
+struct pace;
+/** Have pacing_ended() called when a command has ended. 0 or -ENOMEM. */
+MUST_CHECK int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event event,
+                              struct pace *pace);
+
+struct charge;
+struct word;
+/** Take memory for an object of a context of those devices, by the session's thread. NULL: there is
+ *  not so much. */
+struct charge *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes);
+void server_give_back(struct charge *charge);
+/** What was taken is for this object, until the driver gives it up. One with no charge is released,
+ *  with an error. */
+void server_charge(struct entry *entry, struct charge *charge);
+/** The same for one that was made, whose size only the driver knows. */
+void server_charge_made(struct server *server, struct entry *entry);
+/** What the listening process answers to who asks for memory. */
+void server_promised(struct server *server, const struct word *word);
+/** Let a device have no more than @memory, and no more than the session may use. */
+void server_cap_memory(const struct server *server, uint64_t memory, struct devinfo *info);
 
 /** Of a session over rings: take the descriptor of a message, which came over the link before the
  *  message was posted, with @area's number; 0: a transfer's. 0 or -errno. By the receiver. */
@@ -127,13 +149,17 @@ struct session_limits {
     uint64_t memory;            /**< Bytes of its address space; 0: no limit. */
     const char *const *devices; /**< Names of those offered, or NULL: all. */
     size_t device_count;
-    uint32_t patience_s; /**< A session waits no longer for another link. */
+    const struct devices *known; /**< NULL: nothing is shared out. */
+    struct grant local;          /**< Of who needs no certificate. */
+    bool open;                   /**< Its process may do what its user may. */
+    bool isolates;               /**< Drivers are opened as the client's process would. */
+    uint32_t patience_s;         /**< A session waits no longer for another link. */
 };
 /**
  * A connection, from its greeting to the end of its session, or of its part in another's. Never
  * returns.
  *
- * @channel  Where clients_ask() asks.
+ * @channel  To the listening process: clients_ask(), and then word.h.
  */
 _Noreturn void session_run(const struct link_kind *kind, int fd, int channel,
                            const struct session_limits *limits);

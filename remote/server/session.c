@@ -9,30 +9,14 @@
 
 #include "agent/wire/inventory.h"
 #include "remote/server/greeting.h"
+#include "remote/server/news.h"
 #include "remote/server/resume.h"
+#include "remote/server/sandbox.h"
 #include "remote/server/server.h"
 #include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/text.h"
-
-/* What a grant calls the devices of a machine: by their kind, in the order of the drivers' lists,
-   whether or not they are offered. */
-static const char *const kind_names[] = {"gpu", "cpu", "other"};
-
-static size_t kind_of(const struct device *device)
-{
-    uint64_t type = devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0);
-    return type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_CPU ? 1 : 2;
-}
-
-static bool is_granted(const struct grant *grant, const struct device *device, size_t *counts)
-{
-    char name[GRANT_DEVICE_MAX];
-    size_t kind = kind_of(device);
-    snprintf(name, sizeof(name), "%s%zu", kind_names[kind], counts[kind]++);
-    return grant_has_device(grant, name);
-}
 
 static bool is_offered(const struct session_limits *limits, const struct device *device)
 {
@@ -45,24 +29,50 @@ static bool is_offered(const struct session_limits *limits, const struct device 
     return limits->device_count == 0;
 }
 
+/* By the listening process, if that shares devices out at all. */
+static bool is_known(const struct server *server, const struct device *device, uint32_t *ret_number)
+{
+    int number = server->known ? devices_find(server->known, &device->key) : 0;
+    if (number < 0 || server->device_count == DEVICES_MAX)
+        return false;
+    *ret_number = (uint32_t)number;
+    return true;
+}
+
+/* Take part in the sharing. Returns how much memory of it there is for all. */
+static uint64_t share_out(const struct server *server, uint32_t number)
+{
+    if (!server->known)
+        return UINT64_MAX;
+    word_say(server->channel, &(struct word){.kind = WORD_USES, .device = number});
+    return server->known->rows[number].memory;
+}
+
 static int open_devices(struct server *server, const struct session_limits *limits,
                         const struct grant *grant)
 {
-    size_t count = 0, counts[ARRAY_SIZE(kind_names)] = {0};
+    size_t count = 0, counts[DEVICE_KINDS] = {0};
     int error = driver_list(&server->devices, &count);
     for (size_t i = 0; error == 0 && i < count; i++) {
-        bool granted = is_granted(grant, server->devices[i], counts);
-        if (!granted || !is_offered(limits, server->devices[i]))
+        char name[GRANT_DEVICE_MAX];
+        devices_name(server->devices[i], counts, name);
+        if (!grant_has_device(grant, name) || !is_offered(limits, server->devices[i]))
             continue;
+        if (!is_known(server, server->devices[i], &server->numbers[server->device_count])) {
+            log_warn("%s is left out: it was not there when the server began",
+                     server->devices[i]->key.device);
+            continue;
+        }
         struct entry *entry =
             server_add(server, id_make(ID_DEVICE, 0, (uint32_t)server->device_count));
         if (!entry)
             return -ENOMEM;
         struct device *device = server->devices[i];
+        uint64_t memory = share_out(server, server->numbers[server->device_count]);
         server->devices[server->device_count++] = device;
         entry->real = device->id;
         entry->cl = device->cl;
-        server_cap_memory(server, &device->info);
+        server_cap_memory(server, memory, &device->info);
         int failed = devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
         if (failed)
             log_warn("image formats of %s left out: %s", device->key.device, strerror(-failed));
@@ -168,18 +178,25 @@ static int start(struct server *server, const struct guest *guest, int channel,
 {
     server->memory = guest->grant.memory;
     server->answers_max = answers_max(limits);
+    server->known = limits->known;
+    server->channel = channel;
     int error = open_stream(server, guest);
     if (error == 0 && (guest->features & FEATURE_ENVIRONMENT))
         error = server_take_environment(server);
     if (error == 0)
-        error = resume_watch(server, guest, channel);
+        error = news_hear(server, guest);
     if (error == 0)
         error = server_catch_output(server);
     if (error == 0)
-        error = server_watch_commands();
-    if (error == 0)
         error = open_devices(server, limits, &guest->grant);
-    return error ? error : tell_devices(server);
+    if (error == 0)
+        error = server_watch_commands(server);
+    if (error == 0 && !limits->open)
+        error = sandbox_calls(server);
+    if (error == 0)
+        error = tell_devices(server);
+    atomic_store(&server->told, error == 0);
+    return error;
 }
 
 void session_run(const struct link_kind *kind, int fd, int channel,
@@ -190,8 +207,12 @@ void session_run(const struct link_kind *kind, int fd, int channel,
     /* The driver in front of servers may be among those here: it must not lead back to this one. */
     unsetenv("RESEAT_SERVER");
     int error = give_up_rights(limits);
+    if (error == 0 && !limits->open)
+        error = sandbox_begin();
     if (error == 0)
-        error = greeting_receive_guest(kind, fd, channel, limits->patience_s, &guest);
+        error = greeting_receive_guest(kind, fd, channel, limits, &guest);
+    if (error == 0 && !limits->open)
+        error = sandbox_files(limits->known);
     if (error) {
         log_warn("a client was not admitted: %s", strerror(-error));
         _exit(1);

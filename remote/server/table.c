@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/server/pacing.h"
 #include "remote/server/server.h"
 
 /*
@@ -114,6 +115,7 @@ void server_release(struct server *server, const struct msg_release *message)
         old.cl->clReleaseContext(old.real);
         break;
     case ID_QUEUE:
+        pacing_forget(server, &old);
         old.cl->clReleaseCommandQueue(old.real);
         break;
     case ID_MEMORY:

@@ -466,6 +466,14 @@ bool stream_has_more(const struct stream *stream)
     return stream->in_used - stream->in_at >= sizeof(struct header);
 }
 
+bool stream_is_sent(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    bool sent = !stream->unsent && !stream->sending;
+    pthread_mutex_unlock(&stream->lock);
+    return sent;
+}
+
 /* ---- its life ---- */
 
 int stream_init(struct stream *stream, size_t window)

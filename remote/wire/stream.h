@@ -110,6 +110,9 @@ void stream_flush_soon(struct stream *stream);
 MUST_CHECK int stream_receive(struct stream *stream, uint64_t silence_ns,
                               struct message *ret_message);
 
+/** Was all that was posted given to the link? */
+bool stream_is_sent(struct stream *stream);
+
 /** Is there more at hand, so that the next message may come without waiting? By the receiver. */
 bool stream_has_more(const struct stream *stream);
 

@@ -22,6 +22,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as t
 #define FEATURE_ENVIRONMENT UINT64_C(2)
 /** It only looks who is there: after the welcome it ends, and no driver is opened. */
 #define FEATURE_LOOK (UINT64_C(1) << 63)
+/** All that there are. */
+#define WIRE_FEATURES (FEATURE_RINGS | FEATURE_ENVIRONMENT | FEATURE_LOOK)
 
 /** Areas of a session at a time, and their bytes. */
 #define WIRE_AREAS_MAX  256u

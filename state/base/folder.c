@@ -110,3 +110,40 @@ int folder_home(const char *variable, const char *beneath, char ret[PATH_MAX])
     length = snprintf(ret, PATH_MAX, "%s/%s/reseat", home, beneath);
     return length < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
+
+/* $XDG_RUNTIME_DIR may be missing, or another user's after su: the default is for that. */
+static bool may_use(const char *runtime)
+{
+    char ignored[FOLDER_PROBLEM_MAX], real[PATH_MAX];
+
+    return runtime && runtime[0] == '/' && realpath(runtime, real) &&
+           !folder_check_above(real, ignored);
+}
+
+int folder_runtime_name(char ret[PATH_MAX])
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char user[64];
+    int length;
+
+    snprintf(user, sizeof(user), "/run/user/%u", (unsigned)geteuid());
+    if (may_use(runtime))
+        length = snprintf(ret, PATH_MAX, "%s/reseat", runtime);
+    else if (folder_is_ours(user, true))
+        length = snprintf(ret, PATH_MAX, "%s/reseat", user);
+    else
+        length = snprintf(ret, PATH_MAX, "/tmp/reseat-%u", (unsigned)geteuid());
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+int folder_runtime(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX])
+{
+    char name[PATH_MAX];
+    int error = folder_runtime_name(name);
+
+    if (error) {
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "XDG_RUNTIME_DIR is too long");
+        return error;
+    }
+    return folder_make_private(name, ret_folder, ret_problem);
+}

@@ -38,6 +38,15 @@ MUST_CHECK int folder_make_private(const char *wanted, char ret_folder[PATH_MAX]
                                    char ret_problem[FOLDER_PROBLEM_MAX]);
 
 /**
+ * Where a user's processes meet: $XDG_RUNTIME_DIR/reseat where no other user can change what is
+ * there, else /run/user/UID/reseat where /run/user/UID is ours, else /tmp/reseat-UID. Not created.
+ * Returns 0 or -ENAMETOOLONG.
+ */
+MUST_CHECK int folder_runtime_name(char ret[PATH_MAX]);
+/** The same, by folder_make_private(). */
+MUST_CHECK int folder_runtime(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX]);
+
+/**
  * The user's folder of one kind: $@variable/reseat where that is absolute, else ~/@beneath/reseat.
  * Not created. Returns 0, -ENOENT (no home is known) or -ENAMETOOLONG.
  */

@@ -19,6 +19,7 @@ enum quirk {
     QUIRK_OFFSETS_MIXED = 1u << 6,    /**< One kernel with an offset beside itself without fails. */
     QUIRK_GATES_HANG =
         1u << 7, /**< With one compute unit: a user event that is waited for hangs. */
+    QUIRK_COMPILES_INSIDE = 1u << 8, /**< It never runs another program to compile. */
 };
 
 struct quirk_row {

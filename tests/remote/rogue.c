@@ -13,14 +13,15 @@ struct link *rogue_connect(const struct served *served)
     return link;
 }
 
-unsigned rogue_greet(struct link *link, uint32_t version, char *ret_refusal)
+unsigned rogue_greet_with(struct link *link, uint32_t version, uint64_t features,
+                          uint64_t *ret_features, char *ret_refusal)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct message message;
     struct pack pack;
     uint64_t deadline = clock_now_ns() + SILENCE_NS;
     pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = version});
+    pack_hello(&pack, &(struct msg_hello){.version = version, .features = features});
     cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
     pack_finish(&pack);
     cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);
@@ -28,7 +29,16 @@ unsigned rogue_greet(struct link *link, uint32_t version, char *ret_refusal)
     struct msg_refused refused;
     if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
         strcpy(ret_refusal, refused.reason);
+    struct msg_welcome welcome;
+    if (message.type == MSG_WELCOME && unpack_welcome(&body, &welcome))
+        *ret_features = welcome.features;
     return message.type;
+}
+
+unsigned rogue_greet(struct link *link, uint32_t version, char *ret_refusal)
+{
+    uint64_t features = 0;
+    return rogue_greet_with(link, version, 0, &features, ret_refusal);
 }
 
 void rogue_begin(struct rogue *rogue, const struct served *served)

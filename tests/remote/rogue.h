@@ -29,6 +29,9 @@ struct rogue {
 struct link *rogue_connect(const struct served *served);
 /** The type of what answers a hello of @version. */
 unsigned rogue_greet(struct link *link, uint32_t version, char *ret_refusal);
+/** The same, with features; those that the server has too are in *ret_features. */
+unsigned rogue_greet_with(struct link *link, uint32_t version, uint64_t features,
+                          uint64_t *ret_features, char *ret_refusal);
 /** Up to the devices. */
 void rogue_begin(struct rogue *rogue, const struct served *served);
 

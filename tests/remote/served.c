@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,9 @@ static void make_folder(struct served *served)
 {
     snprintf(served->folder, sizeof(served->folder), "/tmp/served-XXXXXX");
     cr_assert(mkdtemp(served->folder));
+    snprintf(served->runtime, sizeof(served->runtime), "%s/run", served->folder);
+    cr_assert_eq(mkdir(served->runtime, 0700), 0);
+    setenv("XDG_RUNTIME_DIR", served->runtime, 1);
     served->ca[0] = '\0';
 }
 
@@ -139,9 +143,8 @@ void served_stop(struct served *served)
     kill(served->pid, SIGTERM);
     cr_assert_eq(waitpid(served->pid, NULL, 0), served->pid);
     cr_assert(!served_wrote(served, "Sanitizer"));
-    if (served->ca[0])
-        nftw(served->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    else
+    nftw(served->ca[0] ? served->folder : served->runtime, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (!served->ca[0])
         cr_assert_eq(rmdir(served->folder), 0, "the server left something");
 }
 
@@ -168,6 +171,18 @@ unsigned served_children(const struct served *served, pid_t *ret_pids, unsigned 
         count++;
     fclose(file);
     return count;
+}
+
+unsigned served_lines(const struct served *served)
+{
+    off_t size = lseek(served->log, 0, SEEK_END);
+    char *log = calloc(1, (size_t)size + 1);
+    unsigned lines = 0;
+    cr_assert(log && pread(served->log, log, (size_t)size, 0) == size);
+    for (const char *at = log; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    free(log);
+    return lines;
 }
 
 pid_t served_session(const struct served *served)

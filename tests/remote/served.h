@@ -11,7 +11,8 @@ struct served {
     pid_t pid;
     int log; /**< What it and its sessions write to standard error, also once it has ended. */
     char folder[64], address[80];
-    char ca[80]; /**< "": it has none. */
+    char runtime[80]; /**< Its user's runtime folder, and this process's. */
+    char ca[80];      /**< "": it has none. */
 };
 
 /** Start one and wait until it is ready; more options end with NULL. */
@@ -30,6 +31,8 @@ void served_issue(const struct served *served, const char *name, const char *opt
 void served_stop(struct served *served);
 /** Has it, or a session, written that? */
 bool served_wrote(const struct served *served, const char *text);
+/** How many lines they wrote. */
+unsigned served_lines(const struct served *served);
 /** The only client's process, or one of them. 0: there is none. */
 pid_t served_session(const struct served *served);
 /** All its processes that are not its own, @max at most. */

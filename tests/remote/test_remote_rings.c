@@ -341,18 +341,23 @@ Test(remote_rings, a_client_that_is_killed_leaves_no_session)
 
 /* ---- a driver that is opened for this process ---- */
 
-static cl_device_id open_isolated(const struct served *served, const cl_icd_dispatch **ret_cl)
+static isolated_open_fn find_isolated(void)
 {
     void *(CL_API_CALL * address)(const char *) = NULL;
     isolated_open_fn open = NULL;
-    cl_platform_id platforms[4];
-    cl_device_id device;
-    cl_uint count = 0;
     void *driver = dlopen(getenv("TEST_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
     cr_assert(driver, "%s", dlerror());
     *(void **)&address = dlsym(driver, "clGetExtensionFunctionAddress");
     *(void **)&open = address(ISOLATED_ENTRY);
-    cr_assert_eq(open(served->address, "libpocl.so.2", 4, platforms, &count), 0);
+    return open;
+}
+
+static cl_device_id open_isolated(const struct served *served, const cl_icd_dispatch **ret_cl)
+{
+    cl_platform_id platforms[4];
+    cl_device_id device;
+    cl_uint count = 0;
+    cr_assert_eq(find_isolated()(served->address, "libpocl.so.2", 4, platforms, &count), 0);
     cr_assert_eq(count, 1);
     *ret_cl = *(const cl_icd_dispatch **)platforms[0];
     cr_assert_eq((*ret_cl)->clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &device, &count),
@@ -382,8 +387,10 @@ Test(remote_rings, another_session_follows_one_whose_server_was_killed)
     struct served served;
     const cl_icd_dispatch *cl = NULL;
     cl_int error;
+    char own[16];
+    snprintf(own, sizeof(own), "%d", getpid());
     setenv("POCL_DEVICES", "basic basic pthread", 1); /* The server's own are two. */
-    served_start(&served, NULL);
+    served_start(&served, (const char *const[]){"--while", own, NULL});
     cl_device_id device = open_isolated(&served, &cl);
     cl_context context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
     cr_assert_eq(error, CL_SUCCESS);
@@ -399,5 +406,17 @@ Test(remote_rings, another_session_follows_one_whose_server_was_killed)
     cr_assert_eq(use(cl, context, device), CL_DEVICE_NOT_AVAILABLE);
     cr_assert_eq(cl->clReleaseContext(context), CL_SUCCESS);
     cr_assert_eq(use(cl, other, device), CL_SUCCESS);
+    served_stop(&served);
+}
+
+/* Its sessions are kept from what their user may do, which a client's environment could lead to. */
+Test(remote_rings, a_server_that_is_not_for_isolated_programs_takes_no_environment)
+{
+    struct served served;
+    cl_platform_id platforms[4];
+    cl_uint count = 0;
+    served_start(&served, NULL);
+    cr_assert_neq(find_isolated()(served.address, "libpocl.so.2", 4, platforms, &count), 0);
+    cr_assert_eq(count, 0);
     served_stop(&served);
 }

@@ -41,6 +41,21 @@ Test(remote_server, another_version_is_refused_with_both_numbers)
     ends();
 }
 
+/* A later client is served as one of today: it says what more it could, and is told what there is.
+ */
+Test(remote_server, features_that_it_does_not_know_count_for_nothing)
+{
+    char refusal[256] = "";
+    struct link *link = rogue_connect(&served);
+    uint64_t features = UINT64_MAX;
+    cr_assert_eq(rogue_greet_with(link, WIRE_VERSION, ~WIRE_FEATURES >> 1 & ~WIRE_FEATURES,
+                                  &features, refusal),
+                 MSG_WELCOME);
+    cr_assert_eq(features & ~WIRE_FEATURES, 0);
+    link->ops->destroy(link);
+    ends();
+}
+
 Test(remote_server, the_socket_is_its_users_alone)
 {
     struct stat stat_of;
@@ -129,6 +144,22 @@ Test(remote_server, content_of_another_size_is_not_read_beyond)
                                                                                .content_size = 3}),
                  0);
     rogue_must_end(&rogue);
+    ends();
+}
+
+/* Who connects again and again, and says nothing sensible, fills no disk. */
+Test(remote_server, what_is_refused_is_logged_up_to_a_bound)
+{
+    char refusal[256];
+    uint64_t began = clock_now_ns();
+    for (int i = 0; i < 300; i++) {
+        struct link *link = rogue_connect(&served);
+        cr_assert_eq(rogue_greet(link, WIRE_VERSION + 1, refusal), MSG_REFUSED);
+        link->ops->destroy(link);
+    }
+    unsigned seconds = (unsigned)((clock_now_ns() - began) / NS_PER_S) + 1;
+    cr_assert(served_wrote(&served, " refused: "));
+    cr_assert_leq(served_lines(&served), 2 * (100 + seconds) + 20);
     ends();
 }
 

@@ -122,7 +122,8 @@ Test(ca, what_it_makes_is_what_openssl_calls_a_client_and_a_server)
     cr_expect_not_null(strstr(said, "Public Key Algorithm: ED25519"));
     cr_expect_not_null(strstr(said, "CA:FALSE"));
     cr_expect_not_null(strstr(said, "Subject: CN = laptop"));
-    cr_expect_not_null(strstr(said, "reseat-grant-1 devices=* memory=- sessions=-"), "%s", said);
+    cr_expect_not_null(strstr(said, "reseat-grant-1 devices=* memory=- sessions=- share=100"), "%s",
+                       said);
     cr_expect_eq(tool(said, sizeof(said), "openssl x509 -noout -text -in %s", key), 0);
     cr_expect_not_null(strstr(said, "CA:TRUE, pathlen:0"));
 }
@@ -425,12 +426,13 @@ Test(ca, a_grant_comes_back_out_of_the_certificate)
                                          .devices = "gpu0,gpu3",
                                          .memory = "8GiB",
                                          .sessions = 4,
+                                         .share = 300,
                                          .days = 10,
                                          .out = place.out};
     cr_assert_eq(authority_run(&options, text), 0, "%s", text);
     cr_expect_not_null(
-        strstr(text, "Laptop.3 for 10 days (devices=gpu0,gpu3 memory=8GiB sessions=4)"), "%s",
-        text);
+        strstr(text, "Laptop.3 for 10 days (devices=gpu0,gpu3 memory=8GiB sessions=4 share=300)"),
+        "%s", text);
     credentials = credentials_of(place.out);
     cr_expect_str_eq(credentials.server, "gpuhost");
     cr_assert_eq(certificate_name(credentials.certificate, name), 0);
@@ -440,6 +442,7 @@ Test(ca, a_grant_comes_back_out_of_the_certificate)
     cr_expect_str_eq(grant.devices[1], "gpu3");
     cr_expect_eq(grant.memory, 8ull << 30);
     cr_expect_eq(grant.sessions, 4);
+    cr_expect_eq(grant.share, 300);
     const time_t in_nine = time(NULL) + 9 * DAY_S, in_eleven = time(NULL) + 11 * DAY_S;
     cr_expect_gt(X509_cmp_time(X509_get0_notAfter(credentials.certificate), (time_t[]){in_nine}),
                  0);
@@ -476,13 +479,13 @@ Test(ca, a_servers_certificate_has_no_grant_and_a_broken_one_is_none)
     X509_EXTENSION_free(X509_delete_ext(credentials.certificate, at));
     cr_expect_eq(certificate_grant(credentials.certificate, &grant), 0);
     /* Something behind it, and another type. */
-    static const unsigned char longer[] = "\x0c\x2c"
-                                          "reseat-grant-1 devices=* memory=- sessions=-"
+    static const unsigned char longer[] = "\x0c\x36"
+                                          "reseat-grant-1 devices=* memory=- sessions=- share=100"
                                           "x";
-    static const unsigned char other[] = "\x16\x2c"
-                                         "reseat-grant-1 devices=* memory=- sessions=-";
-    static const unsigned char whole[] = "\x0c\x2c"
-                                         "reseat-grant-1 devices=* memory=- sessions=-";
+    static const unsigned char other[] = "\x16\x36"
+                                         "reseat-grant-1 devices=* memory=- sessions=- share=100";
+    static const unsigned char whole[] = "\x0c\x36"
+                                         "reseat-grant-1 devices=* memory=- sessions=- share=100";
     const struct {
         const unsigned char *bytes;
         int size, error;
@@ -529,6 +532,7 @@ Test(ca, options_that_do_not_go_together_are_refused)
         {{.ca = place.ca, .issue = "laptop", .memory = "8"}, "--memory: \"8\" is not a size"},
         {{.ca = place.ca, .issue = "laptop", .memory = "0"}, "--memory: a client with no memory"},
         {{.ca = place.ca, .issue = "laptop", .sessions = 4097}, "--sessions: a number"},
+        {{.ca = place.ca, .issue = "laptop", .share = 1001}, "--share: a weight"},
         {{.ca = place.ca, .issue = "laptop", .days = 3651}, "--days: a number"},
         {{.ca = place.ca, .issue = "second", .for_server = true, .sessions = 1}, "--for-server:"},
         {{.ca = place.ca, .issue = "a_b", .for_server = true}, "not a name that can be given"},

@@ -1,0 +1,35 @@
+#ifndef RESEAT_REMOTE_SERVER_SANDBOX_H
+#define RESEAT_REMOTE_SERVER_SANDBOX_H
+
+#include "remote/server/server.h"
+
+/*
+ * What a session's process gives up, in three steps, so that a driver that a client took over has
+ * little of its user's rights: of system calls (seccomp), of files (Landlock, where the kernel has
+ * it), and all capabilities. Nothing of it can be had again, by no program that it runs either.
+ */
+
+/**
+ * At its beginning, before a byte of its client's: no look into other processes and no signal to
+ * them, no mount, no name space, no module, no key, no way around the filter. 0 or -errno.
+ */
+MUST_CHECK int sandbox_begin(void);
+
+/**
+ * Once its client is admitted, before it has threads: it writes to caches, to temporary folders and
+ * to devices, and reads nothing of its user's home but those, and drivers that are there.
+ */
+MUST_CHECK int sandbox_files(const struct devices *known);
+
+/**
+ * Once its drivers are open, for all its threads: no new socket but of networks (tcp, vsock), which
+ * may be connected with other servers; nothing is listened to; and no program is run unless a
+ * driver does so to compile.
+ */
+MUST_CHECK int sandbox_calls(const struct server *server);
+
+/** For a process that only carries bytes between descriptors that it has: it can do that, and end.
+ */
+MUST_CHECK int sandbox_relay(void);
+
+#endif

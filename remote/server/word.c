@@ -1,0 +1,20 @@
+#include "remote/server/word.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include "remote/server/channel.h"
+
+const char *const endings[ENDINGS] = {
+    "ended by the operator",
+    "its certificate was revoked",
+    "its certificate has expired",
+};
+
+void word_say(int channel, const struct word *word)
+{
+    while (channel_send(channel, word, sizeof(*word), -1) == -EAGAIN) {
+        struct pollfd room = {.fd = channel, .events = POLLOUT};
+        (void)poll(&room, 1, -1);
+    }
+}

@@ -1,0 +1,238 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "remote/server/channel.h"
+#include "remote/server/clients.h"
+#include "state/base/clock.h"
+
+/* The listening process, told anything by processes that are sessions'. */
+
+TestSuite(sessions, .timeout = 60);
+
+#define MIB   (UINT64_C(1) << 20)
+#define TOTAL (1024 * MIB)
+
+static struct devices devices = {.count = 2};
+static struct clients clients;
+
+/* A process of a session: it does nothing, and this one speaks for it. */
+struct session {
+    pid_t pid;
+    int channel;
+};
+
+static void start(void)
+{
+    for (size_t i = 0; i < devices.count; i++)
+        devices.promises[i].total = devices.rows[i].memory = TOTAL;
+    cr_assert_eq(clients_init(&clients, 8, &devices), 0);
+}
+
+static void answer_all(void)
+{
+    struct pollfd polls[CLIENTS_POLLS(8)];
+    for (int rounds = 0; rounds < 100; rounds++) {
+        uint64_t now = clock_now_ns();
+        size_t count = clients_poll(&clients, now, polls);
+        if (poll(polls, count, 0) <= 0)
+            return;
+        clients_answer(&clients, polls, count, now);
+    }
+}
+
+static bool enter(struct session *session, const char *name, int64_t until)
+{
+    int ends[2];
+    unsigned char verdict = 99;
+    struct client_question question = {.sessions = 4, .share = TURN_SHARE, .until = until};
+    strcpy(question.name, name);
+    cr_assert_eq(channel_make(ends), 0);
+    pid_t parent = getpid();
+    session->pid = fork();
+    cr_assert(session->pid >= 0);
+    if (session->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(0); /* It ended before that. */
+        for (;;)
+            pause();
+    }
+    session->channel = ends[1];
+    clients_forked(&clients, 0, session->pid, ends[0]);
+    cr_assert_eq(channel_send(session->channel, &question, sizeof(question), -1), 0);
+    answer_all();
+    cr_assert_eq(channel_receive(session->channel, &verdict, sizeof(verdict), NULL), 0);
+    return verdict == 0;
+}
+
+static void say(const struct session *session, const struct word *word)
+{
+    cr_assert_eq(channel_send(session->channel, word, sizeof(*word), -1), 0);
+    answer_all();
+}
+
+/* What it is told; of kind 0: nothing. */
+static struct word heard(const struct session *session)
+{
+    struct word word = {0};
+    int error = channel_receive(session->channel, &word, sizeof(word), NULL);
+    cr_assert(error == 0 || error == -EAGAIN || error == -EPIPE, "%d", error);
+    return word;
+}
+
+static uint64_t ask(const struct session *session, uint32_t device, uint64_t bytes)
+{
+    say(session,
+        &(struct word){.kind = WORD_ASK, .device = device, .bytes = bytes, .least = bytes});
+    struct word word = heard(session);
+    cr_assert_eq(word.kind, WORD_PROMISE);
+    return word.bytes;
+}
+
+static void reap(const struct session *session, int expected_signal)
+{
+    int status = 0;
+    cr_assert_eq(waitpid(session->pid, &status, 0), session->pid);
+    cr_assert(WIFSIGNALED(status));
+    cr_expect_eq(WTERMSIG(status), expected_signal);
+    cr_assert(clients_ended(&clients, session->pid));
+    close(session->channel);
+}
+
+static void must_be_killed(const struct session *session)
+{
+    clients_tick(&clients, clock_now_ns(), 0);
+    reap(session, SIGKILL);
+}
+
+Test(sessions, memory_is_promised_once, .init = start)
+{
+    struct session a, b;
+    cr_assert(enter(&a, "a", 0) && enter(&b, "b", 0));
+    cr_expect_eq(ask(&a, 0, 600 * MIB), 600 * MIB);
+    cr_expect_eq(ask(&b, 0, 600 * MIB), 0);
+    cr_expect_eq(ask(&b, 1, 600 * MIB), 600 * MIB, "another device");
+    /* However a process ends, what it held is there again; not before. */
+    kill(a.pid, SIGKILL);
+    close(a.channel);
+    answer_all();
+    cr_expect_eq(ask(&b, 0, 600 * MIB), 0, "its process may still have it");
+    a.channel = dup(b.channel);
+    reap(&a, SIGKILL);
+    cr_expect_eq(ask(&b, 0, 600 * MIB), 600 * MIB);
+}
+
+Test(sessions, what_breaks_the_rules_is_ended, .init = start)
+{
+    static const struct word words[] = {
+        {.kind = 0},  {.kind = WORD_PROMISE},          {.kind = WORD_END},
+        {.kind = 77}, {.kind = WORD_ASK, .device = 2}, {.kind = WORD_WANT, .device = UINT32_MAX},
+    };
+    struct session good;
+    cr_assert(enter(&good, "good", 0));
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        struct session bad;
+        cr_assert(enter(&bad, "bad", 0));
+        cr_assert_eq(ask(&bad, 0, 900 * MIB), 900 * MIB);
+        say(&bad, &words[i]);
+        must_be_killed(&bad);
+    }
+    struct session bad;
+    cr_assert(enter(&bad, "bad", 0));
+    cr_assert_eq(channel_send(bad.channel, "short", 5, -1), 0);
+    answer_all();
+    must_be_killed(&bad);
+    cr_expect_eq(ask(&good, 0, TOTAL), TOTAL);
+}
+
+/* One that says no end of things has no more than its time of the listening process. */
+Test(sessions, one_that_floods_is_not_heard_for_a_while, .init = start)
+{
+    struct session flood, good;
+    struct pollfd polls[CLIENTS_POLLS(8)];
+    const struct word word = {.kind = WORD_RETURN};
+    cr_assert(enter(&flood, "flood", 0) && enter(&good, "good", 0));
+    uint64_t now = clock_now_ns();
+    size_t count = 0;
+    for (int i = 0; i < 20000; i++) {
+        count = clients_poll(&clients, now, polls);
+        if (polls[0].fd < 0)
+            break;
+        cr_assert_eq(channel_send(flood.channel, &word, sizeof(word), -1), 0);
+        polls[0].revents = POLLIN;
+        polls[1].revents = 0;
+        clients_answer(&clients, polls, count, now);
+    }
+    cr_expect_eq(count, 2);
+    cr_expect_lt(polls[0].fd, 0);
+    cr_expect_geq(polls[1].fd, 0);
+    cr_expect_eq(ask(&good, 0, MIB), MIB);
+    uint64_t later = clients_tick(&clients, now, 0);
+    cr_assert_neq(later, UINT64_MAX);
+    clients_poll(&clients, later, polls);
+    cr_expect_geq(polls[0].fd, 0);
+}
+
+Test(sessions, one_that_does_not_listen_is_ended, .init = start)
+{
+    struct session deaf;
+    cr_assert(enter(&deaf, "deaf", 0));
+    for (int i = 0; i < 100000 && !clients.places[0]->kill_ns; i++)
+        say(&deaf, &(struct word){.kind = WORD_ASK, .bytes = 1, .least = 1});
+    must_be_killed(&deaf);
+}
+
+Test(sessions, an_expired_certificate_ends_its_session, .init = start)
+{
+    struct session brief, other;
+    cr_assert(enter(&brief, "brief", 1000) && enter(&other, "other", 0));
+    uint64_t now = clock_now_ns();
+    clients_tick(&clients, now, 999);
+    cr_expect_eq(heard(&brief).kind, 0);
+    clients_tick(&clients, now, 1000);
+    struct word word = heard(&brief);
+    cr_expect_eq(word.kind, WORD_END);
+    cr_expect_eq(word.why, ENDED_EXPIRED);
+    cr_expect_eq(heard(&other).kind, 0);
+    /* It does not end by itself. */
+    cr_expect_eq(waitpid(brief.pid, NULL, WNOHANG), 0);
+    clients_tick(&clients, now + 10 * NS_PER_S, 1000);
+    reap(&brief, SIGKILL);
+}
+
+Test(sessions, those_of_a_name_end_and_no_others, .init = start)
+{
+    struct session first, second, other;
+    cr_assert(enter(&first, "laptop", 5) && enter(&second, "laptop", 5));
+    cr_assert(enter(&other, "desktop", 5));
+    uint64_t now = clock_now_ns();
+    cr_expect_eq(clients_end(&clients, 0, "nobody", ENDED_REVOKED, now), 0);
+    cr_expect_eq(clients_end(&clients, 0, "laptop", ENDED_REVOKED, now), 2);
+    cr_expect_eq(heard(&first).why, ENDED_REVOKED);
+    cr_expect_eq(heard(&second).kind, WORD_END);
+    cr_expect_eq(heard(&other).kind, 0);
+    uint32_t number = clients_from(&clients, 3)->number;
+    cr_expect_eq(clients_end(&clients, number, "", ENDED_BY_OPERATOR, now), 1);
+    cr_expect_eq(heard(&other).why, ENDED_BY_OPERATOR);
+}
+
+Test(sessions, those_who_use_a_device_hear_what_is_free, .init = start)
+{
+    struct session a, b;
+    cr_assert(enter(&a, "a", 0) && enter(&b, "b", 0));
+    say(&b, &(struct word){.kind = WORD_USES, .device = 0});
+    clients_tick(&clients, clock_now_ns(), 0);
+    cr_expect_eq(heard(&b).kind, 0, "nothing changed");
+    cr_assert_eq(ask(&a, 0, TOTAL / 2), TOTAL / 2);
+    clients_tick(&clients, clock_now_ns(), 0);
+    struct word word = heard(&b);
+    cr_expect_eq(word.kind, WORD_FREE);
+    cr_expect_eq(word.device, 0);
+    cr_expect_eq(word.bytes, TOTAL / 2);
+    cr_expect_eq(heard(&a).kind, 0, "it does not use it");
+}
