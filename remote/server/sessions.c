@@ -72,6 +72,10 @@ static bool take_message(struct client *client, const struct word *message, uint
 {
     struct devices *devices = client->clients->devices;
     uint32_t device = message->device;
+    if (message->kind == WORD_BUSY) { /* of all its devices, also where none is shared out */
+        client->busy_ns += message->ns;
+        return true;
+    }
     if (device >= devices->count)
         return false;
     switch ((enum word_kind)message->kind) {
@@ -89,9 +93,6 @@ static bool take_message(struct client *client, const struct word *message, uint
         return true;
     case WORD_OVER:
         turns_over(&devices->turns[device], &client->turns[device], message->again != 0, now_ns);
-        return true;
-    case WORD_BUSY:
-        client->busy_ns += message->ns;
         return true;
     default:
         return false;
