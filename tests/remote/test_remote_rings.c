@@ -408,15 +408,3 @@ Test(remote_rings, another_session_follows_one_whose_server_was_killed)
     cr_assert_eq(use(cl, other, device), CL_SUCCESS);
     served_stop(&served);
 }
-
-/* Its sessions are kept from what their user may do, which a client's environment could lead to. */
-Test(remote_rings, a_server_that_is_not_for_isolated_programs_takes_no_environment)
-{
-    struct served served;
-    cl_platform_id platforms[4];
-    cl_uint count = 0;
-    served_start(&served, NULL);
-    cr_assert_neq(find_isolated()(served.address, "libpocl.so.2", 4, platforms, &count), 0);
-    cr_assert_eq(count, 0);
-    served_stop(&served);
-}

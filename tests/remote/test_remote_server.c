@@ -56,6 +56,28 @@ Test(remote_server, features_that_it_does_not_know_count_for_nothing)
     ends();
 }
 
+/* Its sessions are kept from what their user may do, and an environment could lead around that. */
+Test(remote_server, only_one_of_isolated_programs_takes_an_environment)
+{
+    char refusal[256] = "", own[16];
+    uint64_t features = 0;
+    struct served isolates;
+    struct link *link = connect_to(&served);
+    cr_assert_eq(greet_with(link, WIRE_VERSION, FEATURE_ENVIRONMENT, &features, refusal),
+                 MSG_WELCOME);
+    cr_assert_eq(features, 0);
+    link->ops->destroy(link);
+    snprintf(own, sizeof(own), "%d", getpid());
+    served_start(&isolates, (const char *const[]){"--while", own, NULL});
+    link = connect_to(&isolates);
+    cr_assert_eq(greet_with(link, WIRE_VERSION, FEATURE_ENVIRONMENT, &features, refusal),
+                 MSG_WELCOME);
+    cr_assert_eq(features, FEATURE_ENVIRONMENT);
+    link->ops->destroy(link);
+    served_stop(&isolates);
+    ends();
+}
+
 Test(remote_server, the_socket_is_its_users_alone)
 {
     struct stat stat_of;
