@@ -62,15 +62,15 @@ Test(remote_server, only_one_of_isolated_programs_takes_an_environment)
     char refusal[256] = "", own[16];
     uint64_t features = 0;
     struct served isolates;
-    struct link *link = connect_to(&served);
-    cr_assert_eq(greet_with(link, WIRE_VERSION, FEATURE_ENVIRONMENT, &features, refusal),
+    struct link *link = rogue_connect(&served);
+    cr_assert_eq(rogue_greet_with(link, WIRE_VERSION, FEATURE_ENVIRONMENT, &features, refusal),
                  MSG_WELCOME);
     cr_assert_eq(features, 0);
     link->ops->destroy(link);
     snprintf(own, sizeof(own), "%d", getpid());
     served_start(&isolates, (const char *const[]){"--while", own, NULL});
-    link = connect_to(&isolates);
-    cr_assert_eq(greet_with(link, WIRE_VERSION, FEATURE_ENVIRONMENT, &features, refusal),
+    link = rogue_connect(&isolates);
+    cr_assert_eq(rogue_greet_with(link, WIRE_VERSION, FEATURE_ENVIRONMENT, &features, refusal),
                  MSG_WELCOME);
     cr_assert_eq(features, FEATURE_ENVIRONMENT);
     link->ops->destroy(link);
