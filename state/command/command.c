@@ -339,6 +339,16 @@ static inline cl_int run(struct call *call)
     }
 }
 
+/* What the driver said of a first piece that was to go at once, if it took none. Where another
+ * thread was about to give it, only the event says so. */
+static cl_int refusal(const struct event *event)
+{
+    if (event_state(event) != EVENT_DONE || event->parts || atomic_load(&event->status) >= 0)
+        return CL_SUCCESS;
+    cl_int status = atomic_load(&event->status);
+    return status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST ? CL_SUCCESS : status;
+}
+
 /* What keeps a command from ever being given is found now, as it would be of one that is given
  * whole. */
 static cl_int hold_pieces(struct call *call)
@@ -351,8 +361,13 @@ static cl_int hold_pieces(struct call *call)
         if (hold_needed(command, place, call->waits, call->wait_list))
             return run_held(call);
         error = command_ready(command, residence, place);
-        if (error == CL_SUCCESS)
-            return run_held(call);
+        if (error == CL_SUCCESS) {
+            error = run_held(call);
+            cl_int refused = error == CL_SUCCESS ? refusal(call->event) : CL_SUCCESS;
+            if (refused != CL_SUCCESS)
+                object_release(call->event);
+            return refused != CL_SUCCESS ? refused : error;
+        }
         gate_leave();
         if (error == COMMAND_ABSENT)
             error = the_upcalls->bring(command);
@@ -366,23 +381,21 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
                              cl_event *ret_event)
 {
     struct queue *queue = command->queue;
-    struct event *event;
-    struct call call = {command, false,     waits, (struct event *const *)wait_list,
-                        NULL,    ret_event, 0,     0};
+    cl_event made;
+    struct call call = {command, false, waits, (struct event *const *)wait_list, NULL, &made, 0, 0};
     cl_int error = check_wait_list(queue, waits, wait_list);
     if (error != CL_SUCCESS)
         return error;
     command->wait_list_empty = waits == 0;
-    event = event_create(queue->context, queue, command->ops->type);
-    if (!event)
+    call.event = event_create(queue->context, queue, command->ops->type);
+    if (!call.event)
         return CL_OUT_OF_HOST_MEMORY;
-    call.event = event;
-    if (!ret_event)
-        call.ret_event = (cl_event *)&event;
     call.cancel = cancel_hold();
     error = hold_pieces(&call);
-    if (error == CL_SUCCESS && !ret_event)
-        object_release(event);
+    if (error == CL_SUCCESS && ret_event)
+        *ret_event = made;
+    else if (error == CL_SUCCESS)
+        object_release(call.event);
     cancel_allow(call.cancel);
     return error;
 }

@@ -228,6 +228,33 @@ Test(slices, a_piece_that_fails_is_the_last_and_its_error_the_launchs)
     scene_close(&s);
 }
 
+/* As the call of a launch that is given whole. */
+Test(slices, a_first_piece_that_is_refused_is_the_calls_error)
+{
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
+    cl_event none = NULL, event = launch(&s, &long_shape, LONG_ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    cl_event *const wanted[] = {NULL, &none};
+    for (int i = 0; i < 2; i++) {
+        OK(clFinish(s.program.queue));
+        engine_rig_sleep(50); /* who gave the last pieces has nothing to do any more */
+        cr_assert_eq(
+            emu_shared_arm(s.rig.emu, "one", 1, "clEnqueueNDRangeKernel", CL_OUT_OF_HOST_MEMORY),
+            0);
+        cr_assert_eq(clEnqueueNDRangeKernel(s.program.queue, s.kernel, long_shape.dims,
+                                            long_shape.offset, long_shape.global, long_shape.local,
+                                            0, NULL, wanted[i]),
+                     CL_OUT_OF_HOST_MEMORY);
+        cr_assert_null(none);
+    }
+    event = launch(&s, &long_shape, LONG_ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    scene_close(&s);
+}
+
 Test(slices, a_piece_that_ends_in_an_error_is_the_last_too)
 {
     struct scene s;
