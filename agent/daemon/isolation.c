@@ -40,7 +40,8 @@ static int spawn_server(struct agent *agent)
     struct isolation *isolation = &agent->isolation;
     char path[PATH_MAX];
     char inherit[] = "--inherit", fd[] = "3", linger[] = "--linger", seconds[] = LINGER_S;
-    char *arguments[] = {path, inherit, fd, linger, seconds, NULL};
+    char of[] = "--while", number[16];
+    char *arguments[] = {path, inherit, fd, linger, seconds, of, number, NULL};
     uv_stdio_container_t stdio[INHERITED + 1] = {
         {.flags = UV_IGNORE},
         {.flags = UV_IGNORE},
@@ -59,6 +60,7 @@ static int spawn_server(struct agent *agent)
 
     if (error)
         return error;
+    snprintf(number, sizeof(number), "%d", (int)getpid());
     isolation->server.data = agent;
     isolation->runs = true;
     error = uv_spawn(&agent->loop, &isolation->server, &options);

@@ -294,18 +294,17 @@ static uint64_t look_ns(struct serve *serve, uint64_t now_ns)
         serve->needed_ns = now_ns;
         return UINT64_MAX;
     }
-    if (serve->process >= 0)
-        return now_ns + LOOK_NS;
     uint64_t linger_s = serve->options.linger_s;
-    return linger_s ? serve->needed_ns + linger_s * NS_PER_S : UINT64_MAX;
+    uint64_t over_ns = linger_s ? serve->needed_ns + linger_s * NS_PER_S : UINT64_MAX;
+    return serve->process >= 0 && now_ns + LOOK_NS < over_ns ? now_ns + LOOK_NS : over_ns;
 }
 
 /* Without clients. */
 static bool is_over(const struct serve *serve)
 {
     struct pollfd process = {.fd = serve->process, .events = POLLIN};
-    if (serve->process >= 0)
-        return poll(&process, 1, 0) > 0;
+    if (serve->process >= 0 && poll(&process, 1, 0) > 0)
+        return true;
     return serve->options.linger_s &&
            clock_now_ns() >= serve->needed_ns + serve->options.linger_s * NS_PER_S;
 }
