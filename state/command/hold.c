@@ -19,6 +19,7 @@ struct held {
     uint64_t serial;
     bool issuing;
     bool given;              /* in parts: it stays until all of them have ended */
+    bool left;               /* in a child of a fork: its pieces are the parent's */
     struct event *marker;    /* held; of one that reads elsewhere: it has to end first. Or NULL */
     uint64_t since;          /* by the host's clock */
     cl_int error;            /* why it is given up, though what it waited for ended well */
@@ -171,9 +172,9 @@ static struct held *pick(struct queue *queue, uint8_t place)
 {
     for (struct held *h = queue->held_first; h; h = h->next) {
         bool first = h == queue->held_first;
-        if (h->given ? goes_on(queue, h)
-                     : queue->real && !h->issuing && is_ready(h, place) &&
-                           (first || !waits_for_all(h->command)))
+        if (!h->left && (h->given ? goes_on(queue, h)
+                                  : queue->real && !h->issuing && is_ready(h, place) &&
+                                        (first || !waits_for_all(h->command))))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
@@ -664,8 +665,12 @@ static void in_child(void)
     atomic_store(&pump_posted, false);
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
         queue->pumping = false;
-        for (struct held *held = queue->held_first; held; held = held->next)
+        for (struct held *held = queue->held_first; held; held = held->next) {
             held->issuing = false;
+            /* The parent gives the pieces that follow: its driver has no thread here, and what had
+               begun of one is half done. */
+            held->left = held->command->ops->pieces != NULL;
+        }
     }
 }
 
