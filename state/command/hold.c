@@ -19,7 +19,7 @@ struct held {
     uint64_t serial;
     bool issuing;
     bool given;              /* in parts: it stays until all of them have ended */
-    bool left;               /* in a child of a fork: its pieces are the parent's */
+    bool left;               /* in a child of a fork: the parent gives it */
     struct event *marker;    /* held; of one that reads elsewhere: it has to end first. Or NULL */
     uint64_t since;          /* by the host's clock */
     cl_int error;            /* why it is given up, though what it waited for ended well */
@@ -667,9 +667,9 @@ static void in_child(void)
         queue->pumping = false;
         for (struct held *held = queue->held_first; held; held = held->next) {
             held->issuing = false;
-            /* The parent gives the pieces that follow: its driver has no thread here, and what had
-               begun of one is half done. */
-            held->left = held->command->ops->pieces != NULL;
+            /* The parent gives it: its driver's locks and threads are of no use here, and what had
+               begun of pieces is half done. */
+            held->left = true;
         }
     }
 }

@@ -150,7 +150,8 @@ static unsigned converse(const size_t sizes[2][MESSAGES], size_t after_up, size_
     while (sides[0].came < MESSAGES || sides[1].came < MESSAGES) {
         cr_assert(clock_now_ns() < until, "cut behind %zu and %zu: %u and %u came", after_up,
                   after_down, sides[0].came, sides[1].came);
-        if (receive_some(&sides[0]) & receive_some(&sides[1]))
+        bool one = receive_some(&sides[0]), other = receive_some(&sides[1]); /* both, in any case */
+        if (one && other)
             continue;
         cuts++;
         stream_detach(&sides[0].stream);
