@@ -351,11 +351,14 @@ static cl_int take_ticket(struct passage *passage, const struct passage_wish *wi
     return passage->where ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-/* Of a device: whether the gate of a queue there opens. What hangs is left to itself. */
+/* Of a device: whether what comes before the gate of a queue ends while it is closed, which drivers
+ * that end all that was flushed together do not do, and whether it opens. What hangs is left to
+ * itself. */
 struct trial {
     const cl_icd_dispatch *cl;
     cl_command_queue queue;
-    cl_event gate, end;
+    cl_event start, gate, end;
+    bool began;
     bool opened; /* Guarded by passage_lock, as whoever leaves last frees it: */
     bool left;
     pthread_cond_t changed;
@@ -367,15 +370,32 @@ static void trial_finish(struct trial *trial)
         trial->cl->clReleaseEvent(trial->end);
     if (trial->gate)
         trial->cl->clReleaseEvent(trial->gate);
+    if (trial->start)
+        trial->cl->clReleaseEvent(trial->start);
     if (trial->queue)
         trial->cl->clReleaseCommandQueue(trial->queue);
     pthread_cond_destroy(&trial->changed);
     free(trial);
 }
 
+static bool begins(const struct trial *trial)
+{
+    uint64_t until = clock_now_ns() + TRIAL_NS / 2;
+    cl_int status = CL_QUEUED;
+    while (status > CL_COMPLETE && clock_now_ns() < until) {
+        if (trial->cl->clGetEventInfo(trial->start, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                      sizeof(status), &status, NULL))
+            return false;
+        if (status > CL_COMPLETE)
+            clock_sleep(NS_PER_MS);
+    }
+    return status == CL_COMPLETE;
+}
+
 static void *open_gate(void *data)
 {
     struct trial *trial = data;
+    trial->began = begins(trial);
     trial->cl->clSetUserEventStatus(trial->gate, CL_COMPLETE);
     pthread_mutex_lock(&passage_lock);
     trial->opened = true;
@@ -393,12 +413,12 @@ static bool await_gate(struct trial *trial)
     pthread_mutex_lock(&passage_lock);
     while (!trial->opened && clock_wait(&trial->changed, &passage_lock, until) == 0)
         ;
-    bool opened = trial->opened;
+    bool opened = trial->opened, good = opened && trial->began;
     trial->left = true;
     pthread_mutex_unlock(&passage_lock);
     if (opened)
         trial_finish(trial);
-    return opened;
+    return good;
 }
 
 static bool try_gate(const struct passage *passage)
@@ -413,6 +433,8 @@ static bool try_gate(const struct passage *passage)
     trial->queue = cl->clCreateCommandQueue(passage->context, passage->device, 0, &error);
     if (error == CL_SUCCESS)
         trial->gate = cl->clCreateUserEvent(passage->context, &error);
+    if (error == CL_SUCCESS)
+        error = cl->clEnqueueMarkerWithWaitList(trial->queue, 0, NULL, &trial->start);
     if (error == CL_SUCCESS)
         error = cl->clEnqueueMarkerWithWaitList(trial->queue, 1, &trial->gate, &trial->end);
     if (error == CL_SUCCESS)

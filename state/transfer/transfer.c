@@ -46,7 +46,7 @@ static between_function find_between(const struct transfer *transfer, uint64_t t
 {
     const struct residence *from = transfer->from, *to = transfer->to;
     if (!from || !to || needs_host(transfer) || total < PASSES_FROM ||
-        strcmp(from->device->key.icd, to->device->key.icd) != 0)
+        from->device->between != to->device->between) /* of two drivers, or of neither */
         return NULL;
     return from->device->between;
 }
