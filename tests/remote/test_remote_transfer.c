@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/driver/served.h"
 #include "state/object/residence.h"
 #include "state/transfer/transfer.h"
 #include "tests/remote/served.h"
@@ -17,21 +18,37 @@ static struct residence *ends[2];
 static cl_mem buffers[2];
 static unsigned char *bytes, *got;
 
-/* On each server's device of POCL's with that index. */
-static void start(unsigned from, unsigned to)
+/* Both servers' devices, two of each; the caller's (free()). */
+static struct device **list(bool added)
 {
     char addresses[2 * sizeof(served[0].address)];
-    struct device **devices = NULL;
+    struct device **devices = NULL, **more = NULL;
+    size_t count = 0, more_count = 0;
+    if (added) {
+        served_set_library(getenv("TEST_DRIVER_LIBRARY"));
+        cr_assert_eq(driver_list_library(served[0].address, &devices, &count), 0);
+        cr_assert_eq(driver_list_library(served[1].address, &more, &more_count), 0);
+        devices = reallocarray(devices, count + more_count, sizeof(*devices));
+        memcpy(devices + count, more, more_count * sizeof(*devices));
+        free(more);
+    } else {
+        served_use(&served[0]);
+        snprintf(addresses, sizeof(addresses), "%s %s", served[0].address, served[1].address);
+        setenv("RESEAT_SERVER", addresses, 1);
+        cr_assert_eq(driver_list(&devices, &count), 0);
+    }
+    cr_assert_eq(count + more_count, 4);
+    return devices;
+}
+
+/* On each server's device of POCL's with that index. */
+static void start(unsigned from, unsigned to, bool added)
+{
     unsigned seed = 1;
-    size_t count = 0;
     cl_int error = CL_SUCCESS;
     for (int i = 0; i < 2; i++)
         served_start(&served[i], NULL);
-    served_use(&served[0]);
-    snprintf(addresses, sizeof(addresses), "%s %s", served[0].address, served[1].address);
-    setenv("RESEAT_SERVER", addresses, 1);
-    cr_assert_eq(driver_list(&devices, &count), 0);
-    cr_assert_eq(count, 4);
+    struct device **devices = list(added);
     bytes = malloc(SIZE);
     got = calloc(1, SIZE);
     cr_assert(bytes && got);
@@ -83,7 +100,20 @@ Test(remote_transfer, bytes_go_past_the_host, .timeout = 120)
     struct transfer_shape shape;
     _Atomic uint64_t done = 0;
     const struct transfer_limits limits = {.done = &done};
-    start(1, 1);
+    start(1, 1, false);
+    cr_assert_eq(transfer(&limits, &shape), 0);
+    cr_assert(shape.passes && shape.chunk == 0);
+    cr_assert_eq(done, SIZE);
+    must_have_arrived();
+    stop();
+}
+
+Test(remote_transfer, so_they_do_between_servers_that_were_added, .timeout = 120)
+{
+    struct transfer_shape shape;
+    _Atomic uint64_t done = 0;
+    const struct transfer_limits limits = {.done = &done};
+    start(1, 1, true);
     cr_assert_eq(transfer(&limits, &shape), 0);
     cr_assert(shape.passes && shape.chunk == 0);
     cr_assert_eq(done, SIZE);
@@ -95,7 +125,7 @@ Test(remote_transfer, the_host_is_the_way_for_whom_asks, .timeout = 120)
 {
     struct transfer_shape shape;
     const struct transfer_limits limits = {.through_host = true};
-    start(1, 1);
+    start(1, 1, false);
     cr_assert_eq(transfer(&limits, &shape), 0);
     cr_assert(!shape.passes);
     must_have_arrived();
@@ -107,7 +137,7 @@ Test(remote_transfer, a_device_that_cannot_fails_the_transfer_and_no_queue, .tim
 {
     struct transfer_shape shape;
     const struct transfer_limits limits = {.through_host = true};
-    start(0, 1);
+    start(0, 1, false);
     cr_assert_eq(transfer(NULL, &shape), -EIO);
     cr_assert(shape.passes);
     cr_assert_eq(transfer(&limits, &shape), 0);
