@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "interpose/entry/start.h"
@@ -225,6 +226,41 @@ Test(slices, a_piece_that_fails_is_the_last_and_its_error_the_launchs)
     cr_assert_eq(launches(&s, "one"), before, "pieces go on after an error");
     OK(clReleaseEvent(event));
     OK(clReleaseEvent(warm));
+    scene_close(&s);
+}
+
+/* Its copy of the driver has no threads, and its parent gives what it holds. */
+Test(slices, what_is_held_is_the_parents_in_the_child_of_a_fork)
+{
+    struct scene s;
+    cl_int error;
+    int status = 0;
+    scene_open(&s, CONFIG, "5", "plain", 0, 4096);
+    cl_event event = launch(&s, &long_shape, 1);
+    add_wanted(&s, &long_shape, 1);
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    cl_event gate = clCreateUserEvent(s.program.context, &error);
+    OK(error);
+    OK(clEnqueueNDRangeKernel(s.program.queue, s.kernel, long_shape.dims, long_shape.offset,
+                              long_shape.global, long_shape.local, 1, &gate, NULL));
+    add_wanted(&s, &long_shape, 1);
+    uint64_t before = launches(&s, "one");
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        error = clSetUserEventStatus(gate, CL_COMPLETE);
+        usleep(100000);
+        _exit(error == CL_SUCCESS && launches(&s, "one") == before ? 9 : 1);
+    }
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 9, "status %#x", (unsigned)status);
+    cr_assert_eq(launches(&s, "one"), before, "the child gave it");
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clFinish(s.program.queue));
+    cr_assert_gt(launches(&s, "one"), before);
+    OK(clReleaseEvent(gate));
+    check(&s);
     scene_close(&s);
 }
 
