@@ -33,15 +33,17 @@ void served_set_library(const char *path)
         strcpy(library, path);
 }
 
-/* Where this library, or program, is: all of a release lies together. */
+/* Where this library, or program, is: all of a release lies together. One that was named by a path
+ * from some folder is not looked for from another one. */
 static void find_beside(void)
 {
     Dl_info own;
     const char *slash = dladdr((void *)find_beside, &own) ? strrchr(own.dli_fname, '/') : NULL;
 
-    if (!slash || snprintf(library, sizeof(library), "%.*s/" LIBRARY, (int)(slash - own.dli_fname),
-                           own.dli_fname) >= (int)sizeof(library))
-        strcpy(library, LIBRARY);
+    if (!slash || own.dli_fname[0] != '/' ||
+        snprintf(library, sizeof(library), "%.*s/" LIBRARY, (int)(slash - own.dli_fname),
+                 own.dli_fname) >= (int)sizeof(library))
+        library[0] = '\0';
 }
 
 static void load(void)
@@ -50,6 +52,10 @@ static void load(void)
 
     if (!library[0])
         find_beside();
+    if (!library[0]) {
+        log_warn("devices of servers cannot be used: it is not known where the driver is");
+        return;
+    }
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle)
         *(void **)&address = dlsym(handle, "clGetExtensionFunctionAddress");
