@@ -299,12 +299,11 @@ static void post_last(struct stream *stream, unsigned type, uint64_t deadline_ns
 
 void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns)
 {
-    const struct timespec deadline = clock_timespec(deadline_ns);
     if (stream->rings)
         return; /* Hanging up says so. */
-    if (pthread_mutex_clocklock(&stream->posting, CLOCK_MONOTONIC, &deadline))
+    if (clock_lock(&stream->posting, deadline_ns))
         return;
-    if (pthread_mutex_clocklock(&stream->lock, CLOCK_MONOTONIC, &deadline) == 0) {
+    if (clock_lock(&stream->lock, deadline_ns) == 0) {
         if (stream->link && !stream->broken)
             post_last(stream, type, deadline_ns);
         pthread_mutex_unlock(&stream->lock);

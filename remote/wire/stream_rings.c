@@ -11,6 +11,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/thread.h"
+#include "state/base/tsan.h"
 
 /* A ring for each thread that gives commands, and for each of a driver's that calls back; those
    that have none share one. What is never used takes addresses only. */
@@ -105,6 +106,7 @@ int stream_rings_post(struct stream_rings *rings, unsigned type, const void *bod
     struct iovec frame[] = {{&head, sizeof(head)}, {(void *)body, size}, {(void *)tail, tail_size}};
     if (tail_size > WIRE_MESSAGE_MAX || size > WIRE_MESSAGE_MAX - tail_size)
         return -EMSGSIZE;
+    tsan_before(rings);
     if (size + tail_size > rings->part_most)
         return post_parts(rings, type, frame + 1);
     return rings_post(rings->writer, frame, ARRAY_SIZE(frame), UINT64_MAX, NULL);
@@ -148,6 +150,8 @@ static int end_message(struct stream_rings *rings, size_t size, struct message *
     memcpy(&head, rings->frame, sizeof(head));
     const unsigned char *body = rings->frame + sizeof(head);
     size -= sizeof(head);
+    /* It may answer what another thread posted. */
+    tsan_after(rings);
     if (head.flags == 0 && (head.type != 0 || size == 0)) {
         *ret_message = (struct message){head.type, body, size};
         return head.type != 0;

@@ -1,5 +1,7 @@
 #include "state/base/clock.h"
 
+#include <errno.h>
+
 uint64_t clock_now_ns(void)
 {
     struct timespec now;
@@ -19,6 +21,14 @@ int clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns
     const struct timespec until = clock_timespec(deadline_ns);
     return deadline_ns == 0 ? pthread_cond_wait(cond, lock)
                             : pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
+}
+
+int clock_lock(pthread_mutex_t *lock, uint64_t deadline_ns)
+{
+    int error;
+    while ((error = pthread_mutex_trylock(lock)) == EBUSY && clock_now_ns() < deadline_ns)
+        clock_sleep(NS_PER_MS);
+    return error;
 }
 
 void clock_sleep(uint64_t ns)

@@ -29,6 +29,10 @@ static inline struct timespec clock_timespec(uint64_t ns)
 /** Wait for @cond, whose lock the caller holds, until @deadline_ns; 0: for ever. 0 (also for
  *  nothing, as pthread_cond_wait) or ETIMEDOUT. */
 int clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);
+/** Take @lock, which is held for a moment only, unless a thread that is stopped holds it: 0, or
+ * EBUSY at @deadline_ns. By looking again and again: pthread_mutex_clocklock is unknown to
+ *  ThreadSanitizer. */
+int clock_lock(pthread_mutex_t *lock, uint64_t deadline_ns);
 /** Sleep for as long, or until a signal comes. */
 void clock_sleep(uint64_t ns);
 
