@@ -162,3 +162,23 @@ void await_running(cl_event event)
         engine_rig_sleep(1);
     cr_assert_eq(status_of(event), CL_RUNNING);
 }
+
+void outlast(struct scene *s, cl_uint rounds, bool (*meanwhile)(struct scene *s, cl_event event),
+             void (*add)(struct scene *s, const struct shape *shape, cl_uint rounds))
+{
+    const cl_uint most = 16 * rounds;
+    bool outlasted = false;
+    struct move_report report;
+    for (; !outlasted && rounds <= most; rounds *= 2) {
+        (void)engine_rig_move(&s->rig, "one", &report); /* it may be there */
+        cl_event event = launch(s, &long_shape, rounds);
+        add(s, &long_shape, rounds);
+        cr_assert(is_cut(event));
+        await_running(event);
+        outlasted = meanwhile(s, event);
+        check(s);
+        cr_assert_eq(status_of(event), CL_COMPLETE);
+        OK(clReleaseEvent(event));
+    }
+    cr_assert(outlasted, "it waited for the whole launch");
+}

@@ -58,5 +58,10 @@ cl_int status_of(cl_event event);
 uint64_t launches(const struct scene *s, const char *device);
 bool is_cut(cl_event event);
 void await_running(cl_event event);
+/** Once a launch runs, @meanwhile is done, which says whether the launch goes on still. Where it
+ * does not, on a machine that has other things to do, a launch that takes twice as long is tried;
+ * one that is waited for is outlasted by no launch. @add: what a launch adds, as add_wanted. */
+void outlast(struct scene *s, cl_uint rounds, bool (*meanwhile)(struct scene *s, cl_event event),
+             void (*add)(struct scene *s, const struct shape *shape, cl_uint rounds));
 
 #endif

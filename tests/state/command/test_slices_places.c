@@ -226,23 +226,23 @@ Test(places, agree_where_groups_are_left_to_opencl)
     scene_close(&s);
 }
 
+static bool move_and_suspend(struct scene *s, cl_event event)
+{
+    engine_rig_moves(&s->rig, "two");
+    bool runs = status_of(event) == CL_RUNNING;
+    engine_rig_moves(&s->rig, NULL);
+    runs = runs && status_of(event) == CL_RUNNING;
+    engine_rig_moves(&s->rig, "one");
+    return runs;
+}
+
 Test(places, stay_in_a_launch_that_is_moved_and_suspended_in_the_middle)
 {
     struct scene s;
     scene_begin(&s, CONFIG, "5", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     learn(&s, 0);
-    cl_event event = launch(&s, &long_shape, 2 * LONG_ROUNDS);
-    add_places(&s, &long_shape, 2 * LONG_ROUNDS);
-    await_running(event);
-    engine_rig_moves(&s.rig, "two");
-    cr_assert_eq(status_of(event), CL_RUNNING, "the move waited for the whole launch");
-    engine_rig_moves(&s.rig, NULL);
-    cr_assert_eq(status_of(event), CL_RUNNING, "the suspension waited for the whole launch");
-    engine_rig_moves(&s.rig, "one");
-    check(&s);
-    cr_assert_eq(status_of(event), CL_COMPLETE);
-    OK(clReleaseEvent(event));
+    outlast(&s, 2 * LONG_ROUNDS, move_and_suspend, add_places);
     scene_close(&s);
     cr_assert(engine_rig_empties(&s.rig, "one"), "%s", engine_rig_alive(&s.rig, "one"));
     cr_assert(engine_rig_empties(&s.rig, "two"), "%s", engine_rig_alive(&s.rig, "two"));
@@ -250,25 +250,27 @@ Test(places, stay_in_a_launch_that_is_moved_and_suspended_in_the_middle)
 
 #define REFUSES "[one] name=one type=cpu base=1 [two] name=two type=cpu base=1 build_fails=RESEAT"
 
+static bool fail_to_move(struct scene *s, cl_event event)
+{
+    struct move_report report;
+    bool refused = engine_rig_move(&s->rig, "two", &report) != MOVE_DONE;
+    cr_assert(refused || status_of(event) == CL_COMPLETE);
+    cr_assert_not(refused && report.lasting);
+    engine_rig_moves(&s->rig, NULL);
+    bool runs = status_of(event) == CL_RUNNING;
+    refused = engine_rig_move(&s->rig, "two", &report) != MOVE_DONE;
+    cr_assert(refused || !runs);
+    engine_rig_moves(&s->rig, "one");
+    return runs && status_of(event) == CL_RUNNING;
+}
+
 Test(places, cannot_be_told_everywhere_so_a_launch_in_the_middle_stays)
 {
     struct scene s;
-    struct move_report report;
     scene_begin(&s, REFUSES, "5", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     learn(&s, 0);
-    cl_event event = launch(&s, &long_shape, 2 * LONG_ROUNDS);
-    add_places(&s, &long_shape, 2 * LONG_ROUNDS);
-    await_running(event);
-    cr_assert_neq(engine_rig_move(&s.rig, "two", &report), MOVE_DONE);
-    cr_assert_not(report.lasting);
-    engine_rig_moves(&s.rig, NULL);
-    cr_assert_neq(engine_rig_move(&s.rig, "two", &report), MOVE_DONE);
-    engine_rig_moves(&s.rig, "one");
-    cr_assert_eq(status_of(event), CL_RUNNING);
-    check(&s);
-    cr_assert_eq(status_of(event), CL_COMPLETE);
-    OK(clReleaseEvent(event));
+    outlast(&s, 2 * LONG_ROUNDS, fail_to_move, add_places);
     scene_close(&s);
 }
 
