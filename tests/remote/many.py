@@ -35,16 +35,16 @@ def await_nobody(served):
         time.sleep(0.05)
 
 
-def run_clients(options, env, folder, expected):
+def run_clients(options, clients, kill, env, folder, expected):
     running = []
-    for number in range(options.clients):
+    for number in range(clients):
         with open(f"{folder}/out{number}", "wb") as out:
             running.append(subprocess.Popen(options.program, env=env, stdout=out,
                                             stdin=subprocess.DEVNULL))
         if options.tcp:
             time.sleep(0.1)  # a handshake has seconds, whatever else the machine does
     rng = random.Random(options.seed)
-    victims = rng.sample(range(options.clients), options.kill)
+    victims = rng.sample(range(clients), kill)
     killed = 0
     for victim in victims:
         time.sleep(rng.uniform(0, 0.2))
@@ -64,7 +64,7 @@ def run_clients(options, env, folder, expected):
         for client in running:
             client.kill()
             client.wait()
-    if options.kill and not killed:
+    if kill and not killed:
         sys.exit("none was killed")
 
 
@@ -93,11 +93,11 @@ def main():
                                  stdout=subprocess.PIPE, stderr=log) as served:
             try:
                 served.stdout.readline()
-                run_clients(options, remote, folder, expected)
-                await_nobody(served)
-                options.clients, options.kill = 1, 0
-                run_clients(options, remote, folder, expected)
-                await_nobody(served)
+                # The first alone: of many processes that share an empty cache, POCL 3.1 fails to
+                # build a program in some, natively too.
+                for clients, kill in (1, 0), (options.clients, options.kill), (1, 0):
+                    run_clients(options, clients, kill, remote, folder, expected)
+                    await_nobody(served)
             finally:
                 served.terminate()
                 served.wait()
