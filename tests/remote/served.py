@@ -53,6 +53,8 @@ def main():
                 if network:
                     network.terminate()
                     cuts = network.communicate()[0].count("\n") - 1
+    if network:
+        print(f"  {cuts} connections were cut")
     if network and cuts < CUTS_LEAST:
         sys.exit(f"only {cuts} connections were cut")
     sys.exit(done.returncode)
