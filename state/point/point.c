@@ -1,0 +1,288 @@
+#include "state/point/point.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "state/base/array.h"
+#include "state/base/cancel.h"
+#include "state/base/clock.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/span.h"
+#include "state/base/work.h"
+#include "state/command/command.h"
+#include "state/point/point_making.h"
+
+/* As many bytes are not worth a round of copies ahead. */
+#define WORTH ((uint64_t)8 << 20)
+/* A round helps when it leaves less than this much of what the one before left; so many that do not
+ * are made. */
+#define HELPS       0.9
+#define IN_VAIN_MAX 2
+/* How often it is looked whether a launch that is given in pieces has ended. */
+#define PIECES_STEP_NS 2000000u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct point *latest; /* guarded by lock; one reference */
+static uint64_t last_serial; /* of who makes one: the mover's lock */
+
+struct point *point_pin(void)
+{
+    pthread_mutex_lock(&lock);
+    struct point *point = latest;
+    if (point)
+        atomic_fetch_add_explicit(&point->refs, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+    return point;
+}
+
+/* Owns @point. Returns the one before, now the caller's. */
+static struct point *publish(struct point *point)
+{
+    pthread_mutex_lock(&lock);
+    struct point *before = latest;
+    latest = point;
+    pthread_mutex_unlock(&lock);
+    return before;
+}
+
+void point_forget(void)
+{
+    point_unpin(publish(NULL));
+}
+
+static uint64_t limit_of(const struct making *making)
+{
+    uint64_t asked = making->request->max_downtime_ns;
+    return asked != 0 ? asked : MOVE_DOWNTIME_NS;
+}
+
+static uint64_t predict(const struct making *making, uint64_t bytes)
+{
+    double seconds = making->bandwidth > 0 ? (double)bytes / making->bandwidth : 0;
+    return seconds < 1e6 ? (uint64_t)(seconds * NS_PER_S) : UINT64_C(1000000) * NS_PER_S;
+}
+
+static bool is_late(const struct making *making, uint64_t predicted)
+{
+    uint64_t deadline = making->request->deadline_ns;
+    return deadline != 0 && clock_now_ns() + making->took_ns + predicted >= deadline;
+}
+
+/* 1: another round ahead. 0: now. -EBUSY with the reason. */
+static int decide(struct making *making)
+{
+    uint64_t bytes = making->stale_bytes, predicted = predict(making, bytes);
+    bool fits = making->bandwidth > 0 ? predicted <= limit_of(making) : bytes < WORTH;
+    if (making->report->rounds != 0)
+        making->in_vain += (double)bytes >= HELPS * (double)making->left;
+    making->left = bytes;
+    if (fits)
+        return making->report->rounds == 0 && bytes >= WORTH && !is_late(making, predicted);
+    if (making->in_vain < IN_VAIN_MAX && !is_late(making, predicted))
+        return 1;
+    if (!making->request->strict)
+        return 0;
+    return move_fail(&making->move, -EBUSY,
+                     "the program keeps writing %.1f MB, which would stop it for %.0f ms, and it "
+                     "may be stopped for %.0f ms",
+                     (double)bytes / 1e6, (double)predicted / NS_PER_MS,
+                     (double)limit_of(making) / NS_PER_MS);
+}
+
+/* A launch is half given: what it writes is of no moment. Gate closed. */
+static bool is_in_pieces(void)
+{
+    bool any = false;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
+        struct event *event;
+        bool busy = false;
+        pthread_mutex_lock(&engine_lock);
+        any = any || hold_in_pieces(queue, &event, &busy) || busy;
+        pthread_mutex_unlock(&engine_lock);
+    }
+    return any;
+}
+
+static int close_gate(struct making *making)
+{
+    int error = 0;
+    making->closed_at = clock_now_ns();
+    for (uint32_t i = 0; error == 0 && i < the_seat_count; i++) {
+        making->move.seat = the_seats[i];
+        error = i == 0 ? move_close_gate(&making->move) : move_check_pins(&making->move);
+        if (error != 0 && i != 0)
+            gate_open();
+    }
+    making->closed = error == 0;
+    return error;
+}
+
+static void open_gate(struct making *making)
+{
+    if (!making->closed)
+        return;
+    making->closed = false;
+    gate_open();
+    span_end_at(span_wanted() ? making->closed_at : 0, SPAN_GATE, "gate", "gate closed", NULL, 0);
+    making->report->downtime_ns += clock_now_ns() - making->closed_at;
+}
+
+static int await_pieces(struct making *making)
+{
+    open_gate(making);
+    clock_sleep(PIECES_STEP_NS);
+    hold_pump();
+    return move_check(&making->move);
+}
+
+/* The rest, with the program stopped and everything it gave ended. */
+static int conclude(struct making *making)
+{
+    int error = making_copy(making, false);
+    if (error == 0) {
+        making->next->moment_ns = clock_now_ns();
+        making->report->shared = making_shared(making);
+    }
+    if (error == 0 && making->request->moment)
+        error = making->request->moment(making->request->data, making->next);
+    return error;
+}
+
+/* 1: not yet. 0: it is made. Gate closed, and perhaps open afterwards. */
+static int attempt(struct making *making)
+{
+    int error = making_collect(making);
+    int ahead = error == 0 ? decide(making) : error;
+    if (ahead < 0)
+        return ahead;
+    if (ahead > 0) {
+        uint64_t began = clock_now_ns();
+        open_gate(making);
+        making->report->rounds++;
+        error = move_quiesce(&making->move);
+        if (error == 0)
+            error = making_copy(making, true);
+        making->took_ns = clock_now_ns() - began;
+        return error == 0 ? 1 : error;
+    }
+    making->move.limits.deadline_ns = move_pause_limit(&making->move);
+    error = move_drain(&making->move);
+    if (error == 0 && is_in_pieces()) {
+        making->move.limits.deadline_ns = making->request->deadline_ns;
+        error = await_pieces(making);
+        return error == 0 ? 1 : error;
+    }
+    if (error == 0)
+        error = conclude(making);
+    if (error == -ETIMEDOUT && making->request->strict &&
+        (making->request->deadline_ns == 0 || clock_now_ns() < making->request->deadline_ns))
+        error = move_fail(&making->move, -EBUSY,
+                          "the program would be stopped for longer than the %.0f ms that it may be",
+                          (double)limit_of(making) / NS_PER_MS);
+    return error;
+}
+
+static int make(struct making *making)
+{
+    int error = 0, again = 1;
+    gate_enter();
+    error = making_find(making);
+    gate_leave();
+    while (error == 0 && again > 0) {
+        making_let_go(making);
+        error = move_quiesce(&making->move);
+        if (error == 0)
+            error = close_gate(making);
+        if (error != 0)
+            break;
+        again = attempt(making);
+        if (again == 0) {
+            /* With the gate closed: nobody sees a moment that is later than the latest point. */
+            making->before = publish(making->next);
+            making->next = NULL;
+        }
+        open_gate(making);
+        making->move.limits.deadline_ns = making->request->deadline_ns;
+    }
+    return error != 0 ? error : again;
+}
+
+static const char *reason_of(int error)
+{
+    switch (error) {
+    case -ETIMEDOUT:
+        return "the deadline passed";
+    case -ECANCELED:
+        return "canceled";
+    case -ESHUTDOWN:
+        return "the program ends";
+    default:
+        return strerror(-error);
+    }
+}
+
+static int run(const struct point_request *request, struct point_report *report)
+{
+    struct move_request asked = {.deadline_ns = request->deadline_ns,
+                                 .max_downtime_ns = request->max_downtime_ns,
+                                 .strict = request->strict,
+                                 .bandwidth = request->bandwidth,
+                                 .cancel = request->cancel};
+    struct move_report said = {0};
+    struct making making = {
+        .request = request,
+        .report = report,
+        .serial = last_serial + 1,
+        .move = {.request = &asked,
+                 .report = &said,
+                 .seat = the_seats[0],
+                 .throttle = {.rate = request->bandwidth},
+                 .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel}}};
+    making.base = point_pin();
+    int error = make(&making);
+    if (error == 0)
+        report->serial = last_serial = making.serial;
+    report->downtime_ns += said.downtime_ns;
+    making_finish(&making);
+    if (error != 0)
+        (void)snprintf(report->reason, sizeof(report->reason), "%s",
+                       said.reason[0] ? said.reason : reason_of(error));
+    return error;
+}
+
+int point_make(const struct point_request *request, struct point_report *ret_report)
+{
+    uint64_t start = clock_now_ns();
+    int before = cancel_hold(), error = -ETIMEDOUT;
+    memset(ret_report, 0, sizeof(*ret_report));
+    (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "another move went on");
+    if (the_seat_count == 0) {
+        error = -ENOENT;
+        (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "it has no device yet");
+    } else if (move_lock_until(request->deadline_ns, false)) {
+        ret_report->reason[0] = '\0';
+        error = work_begin() ? run(request, ret_report) : -ESHUTDOWN;
+        work_end();
+        move_unlock();
+    }
+    cancel_allow(before);
+    ret_report->error = error;
+    ret_report->total_ns = clock_now_ns() - start;
+    log_info("point: %s%s, %.3f ms in all, %.3f ms paused, %llu bytes copied, %llu kept",
+             error == 0 ? "made" : "not made: ", error == 0 ? "" : ret_report->reason,
+             (double)ret_report->total_ns / 1e6, (double)ret_report->downtime_ns / 1e6,
+             (unsigned long long)ret_report->copied, (unsigned long long)ret_report->shared);
+    return error;
+}
+
+/* What the parent protected is not the child's, whose drivers are gone. */
+static void in_child(void)
+{
+    latest = NULL;
+}
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &lock, .in_child = in_child};

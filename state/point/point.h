@@ -1,0 +1,122 @@
+#ifndef RESEAT_STATE_POINT_POINT_H
+#define RESEAT_STATE_POINT_POINT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "state/memory/memory.h"
+
+/*
+ * A point: the bytes of all memory objects as they were at one moment, in host memory of our own.
+ *
+ * It is made as a move makes its copies: in rounds while the program runs, then the rest with the
+ * gate closed and the queues drained. That is the moment: every command given before it has ended,
+ * none that comes later has begun. Nothing of the program's replicas changes by it (R1 to R4):
+ * bytes are read where the latest ones are, into chunks beside the objects' windows, which maps,
+ * devices that work in place, and later copies go on using.
+ *
+ * The chunks of a point are shared with the one before where no command wrote there since, so that
+ * a point costs what has changed. Whoever pins a point keeps it as it is, whatever comes later. A
+ * point that cannot be made leaves the one before as it was.
+ *
+ * What a point has of bytes that are mapped for writing at the moment: what some device has of
+ * them, so the bytes before the map. Where the window is all there is (a device that works in
+ * place, or host memory alone has the latest bytes) it is what is in the window then, which the
+ * program may be in the middle of changing, as OpenCL lets it until the unmap; an unmap is a
+ * command, and comes after the moment.
+ *
+ * The moment is never in the middle of a launch that is given in pieces: it waits for its end,
+ * until the deadline.
+ */
+
+/** Bytes of a chunk of a buffer, the last of which may be shorter. An image is one chunk. */
+#define POINT_CHUNK ((size_t)2 << 20)
+
+struct point;
+
+/** A root object in a point. Valid for as long as the point is pinned. */
+struct point_root {
+    struct object_weak memory;  /**< It may have been released since. */
+    struct object_weak context; /**< Likewise. */
+    cl_mem_object_type type;
+    cl_mem_flags flags;
+    size_t size;                     /**< Bytes. */
+    const struct image_shape *image; /**< NULL for buffers. Bytes are in its pitches. */
+};
+
+/** A run of bytes that a root had. */
+struct point_run {
+    struct range range;
+    const char *bytes; /**< From range.begin on; NULL: they had never been written. */
+    uint64_t since;    /**< The serial of the point that first had them: in the ones from there on
+                            they are the same. */
+};
+
+struct point_request {
+    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
+    const atomic_bool *cancel; /**< Or NULL. */
+    /** Copies ahead go on until the program would be stopped for no longer; 0: MOVE_DOWNTIME_NS. */
+    uint64_t max_downtime_ns;
+    bool strict; /**< Rather no point than a longer pause. */
+    uint64_t
+        bandwidth;   /**< Bytes a second for what is copied while the program runs; 0: no limit. */
+    uint64_t memory; /**< Bytes that all points may have together; 0: no limit. */
+    /**
+     * Called at the moment, on the caller's thread, with the gate closed: what else is to be of
+     * that moment is looked at here. No driver calls, and nothing that waits. -errno: there is no
+     * point. Or NULL.
+     */
+    int (*moment)(void *data, const struct point *point);
+    void *data;
+};
+
+struct point_report {
+    int error;        /**< As point_make. */
+    char reason[512]; /**< One line; "" when it was made. */
+    uint64_t serial;  /**< Of the point that was made. */
+    uint64_t total_ns;
+    uint64_t downtime_ns; /**< With the gate closed, in all. */
+    uint64_t copied;      /**< Bytes that were read, some of them more than once. */
+    uint64_t shared;      /**< Bytes that are the former point's. */
+    uint32_t rounds;      /**< Of copies ahead. */
+};
+
+/**
+ * Make a point of all contexts; from then on it is the latest.
+ *
+ * Blocks on the devices and the links, and on another move or point. Thread-safe; not inside the
+ * gate, nor from a callback of a driver. Returns 0; or, with the latest point what it was, -EPERM
+ * (the program is pinned to its device, or bytes are lost with one), -ENOTSUP (it has state that
+ * cannot be read), -ENOMEM, -EIO (a driver failed), -EBUSY (strict: the pause would be longer),
+ * -ETIMEDOUT, -ECANCELED, -ESHUTDOWN (the program ends), or what `moment` said.
+ */
+int point_make(const struct point_request *request, struct point_report *ret_report);
+
+/** The latest point, pinned, or NULL. Thread-safe. */
+struct point *point_pin(void);
+/** NULL is allowed. Thread-safe. */
+void point_unpin(struct point *point);
+/** There is no latest point any more; whoever pinned it keeps it. */
+void point_forget(void);
+
+/** Rises with each point of the process, from 1. */
+uint64_t point_serial(const struct point *point);
+/** CLOCK_MONOTONIC. */
+uint64_t point_moment(const struct point *point);
+size_t point_root_count(const struct point *point);
+/** @index  Less than point_root_count. */
+struct point_root point_root(const struct point *point, size_t index);
+/** The index of @memory, a root, or SIZE_MAX: it was made since. Only of an object that is held. */
+size_t point_find(const struct point *point, const struct memory *memory);
+/**
+ * The run of bytes that has byte @at of the root; there are as many runs as it has chunks. False at
+ * its end.
+ */
+bool point_run(const struct point *point, size_t index, size_t at, struct point_run *ret_run);
+/** The version that a command would have had to exceed to change bytes of the run at @at since. */
+uint64_t point_version(const struct point *point, size_t index, size_t at);
+
+/** Bytes that all points have together. */
+uint64_t point_bytes(void);
+
+#endif

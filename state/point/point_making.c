@@ -1,0 +1,386 @@
+#include "state/point/point_making.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/array.h"
+#include "state/base/clock.h"
+#include "state/memory/mapping.h"
+#include "state/object/lost.h"
+#include "state/room/room.h"
+
+/* So many bytes are copied between two looks at the limits, or while a command may wait for them.
+ */
+#define SLICE       ((uint64_t)256 << 20)
+#define SLICE_AHEAD ((uint64_t)16 << 20)
+
+/* A run of bytes that a device has. */
+struct piece {
+    struct residence *from; /* borrowed: nobody else moves anything */
+    struct transfer_item item;
+};
+
+struct slice {
+    struct piece *pieces;
+    size_t count;
+    uint64_t bytes;
+};
+
+int making_find(struct making *making)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    int error = 0;
+    struct move *move = &making->move;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
+        for (uint8_t place = 0; error == 0 && place < PLACES; place++) {
+            bool known = !context_lives(context, place);
+            for (size_t i = 0; i < move->context_count; i++)
+                known = known ||
+                        (move->contexts[i].context == context && move->contexts[i].from == place);
+            if (known)
+                continue;
+            if (!array_make_room(&move->contexts, move->context_count, sizeof(move->contexts[0]))) {
+                error = -ENOMEM;
+                continue;
+            }
+            object_hold(context);
+            move->contexts[move->context_count++] = (struct move_context){
+                .context = context, .seat_index = -1, .from = place, .to = PLACE_HOST};
+        }
+    return error;
+}
+
+/* The latest version of some byte of @range. *@extent is the one that its first byte was in when
+ * asked last, or an empty one. */
+static uint64_t newest(const struct memory *root, struct range range, struct extent *extent)
+{
+    uint64_t version = 0;
+    for (size_t at = range.begin; at < range.end; at = extent->range.end) {
+        if (at < extent->range.begin || at >= extent->range.end)
+            *extent = extent_at(root, at);
+        if (extent->version > version)
+            version = extent->version;
+    }
+    return version;
+}
+
+static int find_stale(struct making *making, size_t index)
+{
+    struct kept *kept = &making->next->kept[index];
+    struct extent extent = {{0, 0}, 0, 0, 0};
+    for (size_t i = 0; i < kept->count; i++) {
+        struct range range = kept_range(kept, i);
+        uint64_t version = newest(making->roots[index], range, &extent);
+        if (version == 0 || (kept->chunks[i] && version <= kept->versions[i]))
+            continue;
+        if (!array_make_room(&making->stale, making->stale_count, sizeof(making->stale[0])))
+            return -ENOMEM;
+        making->stale[making->stale_count++] = (struct stale){index, i, version};
+        making->stale_bytes += range.end - range.begin;
+    }
+    return 0;
+}
+
+static const struct kept *kept_of(const struct point *point, const struct memory *root)
+{
+    size_t index = point ? point_find(point, root) : SIZE_MAX;
+    return index == SIZE_MAX ? NULL : &point->kept[index];
+}
+
+/* @root, which is held, comes next. Owns the hold. */
+static int add_root(struct making *making, struct point *next, struct memory *root)
+{
+    const struct kept *from = kept_of(making->next ? making->next : making->base, root);
+    int error = point_add(next, root, from);
+    if (error == 0 && !array_make_room(&making->roots, making->root_count, sizeof(struct memory *)))
+        error = -ENOMEM;
+    if (error != 0) {
+        object_unhold(root);
+        return error;
+    }
+    /* Nobody spills it, and with it what is read. */
+    atomic_store(&root->collected, true);
+    making->roots[making->root_count++] = root;
+    return 0;
+}
+
+int making_collect(struct making *making)
+{
+    struct point *next = point_create(making->serial);
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    int error = next ? making_find(making) : -ENOMEM;
+    making->stale_count = 0;
+    making->stale_bytes = 0;
+    while (error == 0 && (memory = object_next(OBJECT_MEMORY, &cursor)))
+        if (memory->root == memory && memory->type != CL_MEM_OBJECT_PIPE)
+            error = add_root(making, next, memory);
+        else
+            object_unhold(memory);
+    if (error != 0) {
+        point_unpin(next);
+        return error;
+    }
+    making->former = making->next;
+    making->next = next;
+    for (size_t i = 0; error == 0 && i < next->count; i++)
+        error = find_stale(making, i);
+    return error;
+}
+
+void making_let_go(struct making *making)
+{
+    for (size_t i = 0; i < making->root_count; i++) {
+        atomic_store(&making->roots[i]->collected, false);
+        object_unhold(making->roots[i]);
+    }
+    making->root_count = 0;
+    point_unpin(making->former);
+    making->former = NULL;
+}
+
+void making_finish(struct making *making)
+{
+    making_let_go(making);
+    free(making->roots);
+    free(making->stale);
+    transfer_series_finish(&making->move.series);
+    move_forget_contexts(&making->move);
+    point_unpin(making->base);
+    point_unpin(making->next);
+    point_unpin(making->before);
+}
+
+uint64_t making_shared(const struct making *making)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < making->next->count; i++) {
+        const struct kept *kept = &making->next->kept[i];
+        for (size_t j = 0; j < kept->count; j++)
+            if (kept->chunks[j] && kept->chunks[j]->since != making->serial)
+                bytes += kept->chunks[j]->size;
+    }
+    return bytes;
+}
+
+/* Where the window, or what stands for it, has the latest bytes of @extent; or NULL. */
+static const char *in_host(const struct memory *root, const struct extent *extent)
+{
+    const struct context *context = root->context;
+    if (((extent->latest >> PLACE_HOST) & 1) && (root->store || root->window))
+        return memory_host_bytes(root);
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (((extent->latest >> place) & 1) && root->real[place] && root->window &&
+            context_is_readable(context, place) && memory_works_in_window(root, place))
+            return root->window->bytes;
+    return NULL;
+}
+
+/* The place of a device that has them elsewhere; or PLACE_NONE. */
+static uint8_t on_device(const struct memory *root, const struct extent *extent)
+{
+    const struct context *context = root->context;
+    for (uint8_t place = 0; place < PLACES; place++)
+        if (((extent->latest >> place) & 1) && root->real[place] &&
+            context_is_readable(context, place) && !memory_works_in_window(root, place))
+            return place;
+    return PLACE_NONE;
+}
+
+static int slice_add(struct slice *slice, const struct memory *root, uint8_t place,
+                     const struct chunk *chunk, size_t chunk_begin, struct range range)
+{
+    if (!array_make_room(&slice->pieces, slice->count, sizeof(slice->pieces[0])))
+        return -ENOMEM;
+    /* An item's host bytes begin where the object does, of which a chunk is a part. */
+    char *host = (char *)((uintptr_t)chunk->bytes - chunk_begin);
+    slice->pieces[slice->count++] = (struct piece){
+        .from = root->context->at[place],
+        .item = {.from = root->real[place],
+                 .host = host,
+                 .offset = range.begin,
+                 .size = range.end - range.begin,
+                 .image = root->image},
+    };
+    slice->bytes += range.end - range.begin;
+    return 0;
+}
+
+/* 1: it cannot be copied with the program running. */
+static int add_extent(struct making *making, struct slice *slice, const struct memory *root,
+                      const struct extent *extent, struct range range, struct chunk *chunk,
+                      size_t chunk_begin, bool ahead)
+{
+    bool written = !ahead && map_written((struct memory *)(uintptr_t)root);
+    const char *host = in_host(root, extent);
+    uint8_t place = !host || written ? on_device(root, extent) : PLACE_NONE;
+    char *to = chunk->bytes + (range.begin - chunk_begin);
+    if (extent->version == 0) {
+        memset(to, 0, range.end - range.begin);
+        return 0;
+    }
+    if (place != PLACE_NONE && ahead && root->context->at[place]->runs_in_caller)
+        return 1;
+    if (place != PLACE_NONE)
+        return slice_add(slice, root, place, chunk, chunk_begin, range);
+    if (!host)
+        return move_fail(&making->move, -EPERM, "bytes of %s of %zu bytes (%p) are on no device",
+                         root->image ? "an image" : "a buffer", root->size, (const void *)root);
+    /* The program may have taken away what it lent. */
+    if (memory_is_lent(root) && !root->store)
+        host_copy_lent(to, host + range.begin, range.end - range.begin);
+    else
+        memcpy(to, host + range.begin, range.end - range.begin);
+    making->report->copied += range.end - range.begin;
+    return 0;
+}
+
+/* A chunk that is this point's alone, in place of one that others have. */
+static int own(struct making *making, struct kept *kept, size_t i)
+{
+    struct range range = kept_range(kept, i);
+    struct chunk *chunk = kept->chunks[i];
+    /* What it has while it is copied is of no version. */
+    kept->versions[i] = 0;
+    if (chunk && chunk->since == making->serial)
+        return 0;
+    if (making->request->memory != 0 &&
+        point_bytes() + (range.end - range.begin) > making->request->memory)
+        return move_fail(&making->move, -ENOMEM,
+                         "points may have %.1f MB of host memory, and it would have more",
+                         (double)making->request->memory / 1e6);
+    struct chunk *made = chunk_create(range.end - range.begin, making->serial);
+    if (!made)
+        return -ENOMEM;
+    chunk_unref(chunk);
+    kept->chunks[i] = made;
+    return 0;
+}
+
+/* 1: it is left. */
+static int add_chunk(struct making *making, struct slice *slice, const struct stale *stale,
+                     bool ahead)
+{
+    const struct memory *root = making->roots[stale->root];
+    struct kept *kept = &making->next->kept[stale->root];
+    struct range all = kept_range(kept, stale->chunk);
+    int error = own(making, kept, stale->chunk);
+    for (size_t at = all.begin; error == 0 && at < all.end;) {
+        struct extent extent = extent_at(root, at);
+        size_t end = extent.range.end < all.end ? extent.range.end : all.end;
+        error = add_extent(making, slice, root, &extent, (struct range){at, end},
+                           kept->chunks[stale->chunk], all.begin, ahead);
+        at = end;
+    }
+    return error;
+}
+
+/* All pieces of one residence. */
+static int read_from(struct making *making, const struct slice *slice, struct residence *from,
+                     bool ahead)
+{
+    struct transfer_limits limits = making->move.limits;
+    struct transfer *transfer;
+    cl_int reason = CL_SUCCESS;
+    limits.throttle = ahead ? &making->move.throttle : NULL;
+    limits.series = &making->move.series;
+    limits.fresh = true;
+    int error = transfer_create(from, NULL, slice->bytes, &limits, &transfer);
+    if (error == 0) {
+        for (size_t i = 0; error == 0 && i < slice->count; i++)
+            if (slice->pieces[i].from == from)
+                error = transfer_add(transfer, &slice->pieces[i].item);
+        int flushed = transfer_flush(transfer);
+        error = error != 0 ? error : flushed;
+        reason = transfer_error(transfer);
+        transfer_destroy(transfer);
+    }
+    if (error != -EIO)
+        return error;
+    bool lost = residence_failed(from, reason != CL_SUCCESS ? reason : CL_OUT_OF_RESOURCES);
+    return move_fail(&making->move, error, lost ? "%s is lost" : "copying from %s failed",
+                     device_name(from->device));
+}
+
+static int slice_read(struct making *making, struct slice *slice, bool ahead)
+{
+    int error = 0;
+    making->move.series.total = slice->bytes;
+    for (size_t i = 0; error == 0 && i < slice->count; i++) {
+        bool done = false;
+        for (size_t j = 0; j < i && !done; j++)
+            done = slice->pieces[j].from == slice->pieces[i].from;
+        if (!done)
+            error = read_from(making, slice, slice->pieces[i].from, ahead);
+    }
+    if (error == 0)
+        making->report->copied += slice->bytes;
+    return error;
+}
+
+/* What became of a stale chunk. */
+enum { COPIED = 1, VISITED = 2 /* its root is: the first of it says so */ };
+
+/* The chunks of one root from @at on. Returns where the next one's begin, or -errno. */
+static int64_t add_root_chunks(struct making *making, struct slice *slice, size_t at, size_t end,
+                               bool ahead, uint8_t *done)
+{
+    size_t root = making->stale[at].root;
+    int error = 0;
+    /* Nobody maps it meanwhile, nor brings it other bytes. */
+    bool visited = ahead && map_visit(making->roots[root]), copies = !ahead || visited;
+    done[at] = visited ? VISITED : 0;
+    for (; error == 0 && at < end && making->stale[at].root == root; at++) {
+        int left = copies ? add_chunk(making, slice, &making->stale[at], ahead) : 1;
+        error = left < 0 ? left : 0;
+        done[at] |= left == 0 ? COPIED : 0;
+    }
+    return error != 0 ? error : (int64_t)at;
+}
+
+/* @done is for stale chunk @first and those behind it. */
+static int copy_slice(struct making *making, size_t first, size_t end, bool ahead, uint8_t *done)
+{
+    struct slice slice = {0};
+    int64_t at = (int64_t)first;
+    while (at >= 0 && (size_t)at < end)
+        at = add_root_chunks(making, &slice, (size_t)at, end, ahead, done);
+    int error = at < 0 ? (int)at : slice_read(making, &slice, ahead);
+    for (size_t i = first; i < end; i++) {
+        const struct stale *stale = &making->stale[i];
+        if (error == 0 && (done[i] & COPIED))
+            making->next->kept[stale->root].versions[stale->chunk] = stale->version;
+        if (done[i] & VISITED)
+            map_visit_end(making->roots[stale->root]);
+    }
+    free(slice.pieces);
+    return error;
+}
+
+int making_copy(struct making *making, bool ahead)
+{
+    uint64_t copied = making->report->copied, slept = making->move.throttle.slept_ns;
+    uint64_t began = clock_now_ns();
+    uint8_t *done = calloc(making->stale_count + 1, 1);
+    int error = done ? 0 : -ENOMEM;
+    for (size_t first = 0, end; error == 0 && first < making->stale_count; first = end) {
+        uint64_t bytes = 0;
+        for (end = first; end < making->stale_count && bytes < (ahead ? SLICE_AHEAD : SLICE); end++)
+            bytes += making->next->kept[making->stale[end].root].chunk;
+        if (ahead)
+            room_copy_begin();
+        error = copy_slice(making, first, end, ahead, done);
+        if (ahead)
+            room_copy_end();
+        if (error == 0)
+            error = move_check(&making->move);
+    }
+    free(done);
+    copied = making->report->copied - copied;
+    uint64_t ns = clock_now_ns() - began - (making->move.throttle.slept_ns - slept);
+    if (ahead && copied != 0 && ns != 0)
+        making->bandwidth = (double)copied * NS_PER_S / (double)ns;
+    return error;
+}

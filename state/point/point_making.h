@@ -1,0 +1,58 @@
+#ifndef RESEAT_STATE_POINT_POINT_MAKING_H
+#define RESEAT_STATE_POINT_POINT_MAKING_H
+
+#include "state/move/move_priv.h"
+#include "state/point/point_store.h"
+
+/*
+ * Making a point: what is to be copied, and copying it.
+ */
+
+/** A chunk that was written since it was copied last. */
+struct stale {
+    size_t root, chunk; /**< Of making->next. */
+    uint64_t version;   /**< What its bytes will be, if no command writes meanwhile. */
+};
+
+/** A point that is being made. The mover's lock is held. */
+struct making {
+    const struct point_request *request;
+    struct point_report *report;
+    struct move move; /**< For what points and moves have in common: no seat of it moves. */
+    uint64_t serial;
+    struct point *base; /**< The latest point, pinned; or NULL. */
+    struct point *next; /**< Owned. */
+    struct point
+        *former; /**< What `next` was before the last look: goes with the gate open. Owned. */
+    struct point *before;  /**< The one that it took the place of. Owned. */
+    struct memory **roots; /**< Those of `next`, held. */
+    size_t root_count;
+    struct stale *stale; /**< In the order of their roots. */
+    size_t stale_count;
+    uint64_t stale_bytes;
+    uint64_t left;    /**< stale_bytes of the last look. */
+    double bandwidth; /**< Bytes a second of the last round; 0: none was measured. */
+    uint64_t took_ns; /**< The last round. */
+    unsigned in_vain; /**< Rounds that did not leave less than the one before. */
+    uint64_t closed_at;
+    bool closed;
+};
+
+/** The residences whose commands have to have ended. Inside the gate, or with it closed. */
+MUST_CHECK int making_find(struct making *making);
+/** All roots there are, with what is known of their bytes, and what of these is stale. Gate closed.
+ *  0 or -ENOMEM. */
+MUST_CHECK int making_collect(struct making *making);
+/**
+ * Copy what is stale. @ahead: with the gate open, and everything that was given at the last
+ * making_collect ended; what cannot be copied so is left. Otherwise with the gate closed, all of
+ * it.
+ */
+MUST_CHECK int making_copy(struct making *making, bool ahead);
+/** Bytes of `next` that it shares with `base`. */
+uint64_t making_shared(const struct making *making);
+/** Roots are held no longer: they can go while the program runs. Gate open. */
+void making_let_go(struct making *making);
+void making_finish(struct making *making);
+
+#endif
