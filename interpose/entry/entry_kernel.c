@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "interpose/entry/entry.h"
+#include "state/object/lost.h"
 
 /* clCreateKernel and what follows from it (5.9 of the OpenCL 3.0 specification). */
 
@@ -11,9 +12,13 @@ cl_kernel clCreateKernel(cl_program program_handle, const char *name, cl_int *er
 {
     struct program *program = program_get(program_handle);
     struct kernel *kernel = NULL;
-    cl_int error = !program ? CL_INVALID_PROGRAM
-                   : !name  ? CL_INVALID_VALUE
-                            : kernel_create(program, name, &kernel);
+    unsigned tries = 0;
+    cl_int error;
+    do
+        error = !program ? CL_INVALID_PROGRAM
+                : !name  ? CL_INVALID_VALUE
+                         : kernel_create(program, name, &kernel);
+    while (error != CL_SUCCESS && program && context_outlives(program->context, error, &tries));
     return entry_created(kernel, error, errcode_ret);
 }
 
@@ -67,14 +72,24 @@ cl_kernel clCloneKernel(cl_kernel handle, cl_int *errcode_ret)
 {
     struct kernel *source = kernel_get(handle);
     struct kernel *kernel = NULL;
-    cl_int error = source ? kernel_clone(source, &kernel) : CL_INVALID_KERNEL;
+    unsigned tries = 0;
+    cl_int error;
+    do
+        error = source ? kernel_clone(source, &kernel) : CL_INVALID_KERNEL;
+    while (error != CL_SUCCESS && source && context_outlives(source->context, error, &tries));
     return entry_created(kernel, error, errcode_ret);
 }
 
 cl_int clSetKernelArg(cl_kernel handle, cl_uint index, size_t size, const void *value)
 {
     struct kernel *kernel = kernel_get(handle);
-    return LIKELY(kernel != NULL) ? kernel_set_arg(kernel, index, size, value) : CL_INVALID_KERNEL;
+    unsigned tries = 0;
+    if (UNLIKELY(!kernel))
+        return CL_INVALID_KERNEL;
+    cl_int error = kernel_set_arg(kernel, index, size, value);
+    while (UNLIKELY(error != CL_SUCCESS) && context_outlives(kernel->context, error, &tries))
+        error = kernel_set_arg(kernel, index, size, value);
+    return error;
 }
 
 cl_int clGetKernelInfo(cl_kernel handle, cl_kernel_info name, size_t param_value_size,
@@ -149,7 +164,11 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
     int seat = seat_of(kernel, device);
     if (seat < 0)
         return CL_INVALID_DEVICE;
-    cl_int error = kernel_work_group_info(kernel, (cl_uint)seat, name, &value, &size);
+    unsigned tries = 0;
+    cl_int error;
+    do
+        error = kernel_work_group_info(kernel, (cl_uint)seat, name, &value, &size);
+    while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
     /* Never more than the program was told of the device. */
     bool bounded =
         name == CL_KERNEL_WORK_GROUP_SIZE || name == CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE;
@@ -174,7 +193,11 @@ cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device, cl_kernel_
         return CL_INVALID_DEVICE;
     if (!the_limits.subgroups)
         return CL_INVALID_OPERATION;
-    cl_int error = kernel_sub_group_info(kernel, (cl_uint)seat, name, input_value_size, input_value,
-                                         &value, &size);
+    unsigned tries = 0;
+    cl_int error;
+    do
+        error = kernel_sub_group_info(kernel, (cl_uint)seat, name, input_value_size, input_value,
+                                      &value, &size);
+    while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
 }

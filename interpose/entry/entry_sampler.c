@@ -1,6 +1,7 @@
 #include "state/program/sampler.h"
 
 #include "interpose/entry/entry.h"
+#include "state/object/lost.h"
 
 static cl_int create_sampler(cl_context context, const cl_sampler_properties *properties,
                              size_t property_count, cl_bool normalized,
@@ -19,8 +20,13 @@ static cl_int create_sampler(cl_context context, const cl_sampler_properties *pr
         (!normalized &&
          (addressing == CL_ADDRESS_REPEAT || addressing == CL_ADDRESS_MIRRORED_REPEAT)))
         return CL_INVALID_VALUE;
-    return sampler_create(c, normalized, addressing, filter, properties, property_count,
-                          ret_sampler);
+    unsigned tries = 0;
+    cl_int error;
+    do
+        error = sampler_create(c, normalized, addressing, filter, properties, property_count,
+                               ret_sampler);
+    while (error != CL_SUCCESS && context_outlives(c, error, &tries));
+    return error;
 }
 
 cl_sampler clCreateSampler(cl_context context, cl_bool normalized_coords,

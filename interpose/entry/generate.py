@@ -242,6 +242,9 @@ class Command:
                     fail(f"{call.name}: the table says nothing of '{parameter.name}'")
                 self.fields.append(parameter)
         self.reads_to_host = self.objects and not any(u.writes for u in self.objects)
+        self.writes_from_host = any(u.writes for u in self.objects) and any(
+            p.name == "ptr" for p in self.fields
+        )
         self.may_be_empty = self.objects and any(p.name == "size" for p in self.fields)
 
     def is_vector(self, parameter):
@@ -263,6 +266,8 @@ class Command:
         ]
         if self.objects:
             lines.insert(-1, f"command_ranger range_{self.name};")
+        if self.writes_from_host:
+            lines.insert(-1, f"struct range host_{self.name}(const struct {self.name} *command);")
         return lines
 
     def issue(self):
@@ -295,8 +300,33 @@ static const struct command_ops {self.name}_ops = {{
     .range = {f"range_{self.name}" if self.objects else "NULL"},
     .defer = hold_uses,
     .drop = unhold_uses,
+    .record = {f"{self.name}_record" if self.writes_from_host else "NULL"},
     .reads_to_host = {str(bool(self.reads_to_host)).lower()},
 }};
+"""
+
+    def record(self):
+        return f"""static int {self.name}_record(const struct command *base, struct command **ret_command,
+    char **ret_bytes, size_t *ret_size)
+{{
+    const struct range range = host_{self.name}((const struct {self.name} *)base);
+    struct {self.name} *copy = malloc(sizeof(*copy));
+    char *bytes = malloc(range.end - range.begin + 1);
+    if (!copy || !bytes) {{
+        free(copy);
+        free(bytes);
+        return -ENOMEM;
+    }}
+    memcpy(copy, base, sizeof(*copy));
+    memcpy(bytes, (const char *)copy->ptr + range.begin, range.end - range.begin);
+    /* What lies before is not looked at. */
+    copy->ptr = (const void *)((uintptr_t)bytes - range.begin);
+    (void)hold_uses(&copy->base);
+    *ret_command = &copy->base;
+    *ret_bytes = bytes;
+    *ret_size = range.end - range.begin;
+    return 0;
+}}
 """
 
     def entry(self):
@@ -442,6 +472,8 @@ def generated_source(calls, members, commands):
     lines = [
         '#include "calls_generated.h"',
         "",
+        "#include <errno.h>",
+        "#include <stdlib.h>",
         "#include <string.h>",
         "",
         '#include "interpose/entry/check.h"',
@@ -469,6 +501,8 @@ def generated_source(calls, members, commands):
         "",
     ]
     for command in commands:
+        if command.writes_from_host:
+            lines.append(command.record())
         lines.append(command.issue())
         lines += command.entry()
     for call in calls.values():

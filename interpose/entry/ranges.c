@@ -116,3 +116,32 @@ void range_copy_buffer_to_image(const struct command *base, unsigned use, struct
     *range = use == 0 ? packed(image, command->region, command->src_offset)
                       : image_range(image->image, command->dst_origin, command->region);
 }
+
+/* Which bytes each command reads of the program's memory, counted from the pointer that it was
+ * given.
+ */
+
+struct range host_write_buffer(const struct write_buffer *command)
+{
+    return run(0, command->size);
+}
+
+struct range host_write_buffer_rect(const struct write_buffer_rect *command)
+{
+    return box(command->host_origin, command->region, command->host_row_pitch,
+               command->host_slice_pitch);
+}
+
+struct range host_write_image(const struct write_image *command)
+{
+    const struct image_shape *image = command->base.uses[0]->image;
+    bool layers = image->desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+    const size_t *region = command->region;
+    size_t length = image->element_size * region[0];
+    size_t row = command->input_row_pitch ? command->input_row_pitch : length;
+    size_t slice = command->input_slice_pitch ? command->input_slice_pitch : row * region[1];
+    /* A 1D array's layers are a slice pitch apart. */
+    if (layers)
+        row = command->input_slice_pitch ? command->input_slice_pitch : row;
+    return run(0, (region[2] - 1) * slice + (region[1] - 1) * row + length);
+}

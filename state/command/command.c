@@ -5,6 +5,7 @@
 
 #include "state/base/cancel.h"
 #include "state/command/elsewhere.h"
+#include "state/command/journal.h"
 #include "state/command/turn.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
@@ -216,7 +217,10 @@ static cl_int wait_outside(const struct call *call, struct residence *residence,
 {
     struct queue *queue = call->command->queue;
     cl_int error = residence_wait(residence, 1, &real);
-    if (UNLIKELY(error != CL_SUCCESS) && residence_is_lost(residence))
+    bool lost = UNLIKELY(error != CL_SUCCESS) && residence_is_lost(residence);
+    if (lost && call->event && the_upcalls->await_recovery(residence))
+        error = event_wait(1, &call->event);
+    else if (lost)
         error = CL_OUT_OF_RESOURCES;
     if (error == CL_SUCCESS && queue->in_order)
         queue_ended(queue, call->begun);
@@ -230,6 +234,9 @@ static cl_int wait_outside(const struct call *call, struct residence *residence,
     return error;
 }
 
+/* Of give: its device was lost, and the program is on another one now. */
+#define GIVE_AGAIN 2
+
 /* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
  * blocking call to wait for. */
 static cl_int give(struct call *call, struct residence *residence, uint8_t place,
@@ -237,16 +244,23 @@ static cl_int give(struct call *call, struct residence *residence, uint8_t place
 {
     if (call->event || call->blocking)
         call->begun = queue_step(call->command->queue);
+    bool kept = UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed));
+    struct journal_entry *entry =
+        kept ? journal_prepare(call->command, false, call->waits, call->wait_list) : NULL;
     cl_int error = command_issue(call->command, residence, place, call->waits, call->wait_list,
                                  call->event || call->blocking ? ret_real : NULL);
     if (UNLIKELY(error != CL_SUCCESS)) {
+        if (kept)
+            journal_drop(entry);
         residence_ref(residence);
         gate_leave();
         if (residence_failed(residence, error))
-            error = CL_OUT_OF_RESOURCES;
+            error = the_upcalls->await_recovery(residence) ? GIVE_AGAIN : CL_OUT_OF_RESOURCES;
         residence_unref(residence);
         return error;
     }
+    if (kept)
+        (void)journal_add(entry, call->command, call->event);
     if (call->event) {
         call->event->begun = call->begun;
         event_issued(call->event, place, *ret_real);
@@ -312,6 +326,7 @@ static cl_int run_held(const struct call *call)
 static inline cl_int run(struct call *call)
 {
     struct command *command = call->command;
+    unsigned tries = 0;
     uint8_t place;
 
     for (;;) {
@@ -324,6 +339,8 @@ static inline cl_int run(struct call *call)
             error = give(call, residence, place, &real);
             if (LIKELY(error == CL_SUCCESS))
                 return call->blocking ? wait_outside(call, residence, real) : CL_SUCCESS;
+            if (error == GIVE_AGAIN)
+                continue;
         } else if (error == COMMAND_ABSENT && elsewhere_can(command, place)) {
             return run_held(call);
         } else {
@@ -331,7 +348,7 @@ static inline cl_int run(struct call *call)
         }
         if (error == COMMAND_ABSENT)
             error = the_upcalls->bring(command);
-        if (error != CL_SUCCESS) {
+        if (error != CL_SUCCESS && !context_outlives(command->queue->context, error, &tries)) {
             turn_end(command);
             event_discard(call->event);
             return error;
@@ -411,13 +428,20 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
     if (error != CL_SUCCESS)
         return error;
     command->wait_list_empty = waits == 0;
-    if (ret_event) {
+    /* Of a program that is protected, what blocks may have to wait for a second device. */
+    cl_event own = NULL;
+    if (blocking && !ret_event &&
+        UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed)))
+        call.ret_event = &own;
+    if (call.ret_event) {
         call.event = event_create(queue->context, queue, command->ops->type);
         if (!call.event)
             return CL_OUT_OF_HOST_MEMORY;
     }
     call.cancel = cancel_hold();
     error = run(&call);
+    if (UNLIKELY(own != NULL))
+        object_release(own);
     cancel_allow(call.cancel);
     return error;
 }

@@ -122,6 +122,15 @@ struct command_ops {
     void (*relocate)(struct command *command);
     /** What it does last, with the gate closed and every memory object ready in place. Or NULL. */
     cl_int (*bring)(struct command *command, uint8_t place);
+    /**
+     * For the journal: what does the same again, deferred and on the heap, with the bytes that it
+     * writes. Both are the caller's. 0 or -errno. NULL: the command itself, as defer makes it.
+     */
+    int (*record)(const struct command *command, struct command **ret_command, char **ret_bytes,
+                  size_t *ret_size);
+    /** False: what was recorded would do something else by now. Or NULL. */
+    bool (*is_current)(const struct command *command);
+    const char *unrepeatable; /**< Why it cannot be given again, or NULL. */
     bool reads_to_host; /**< It reads uses[0] into the program's memory, and does nothing else:
                            where the queue is does not matter for it. */
     bool waits_for_all; /**< Marker or barrier: with no wait list, waits for all before it. */

@@ -2,10 +2,13 @@
 
 #include <stdlib.h>
 
+#include "state/base/callback.h"
 #include "state/base/fork.h"
-#include "state/command/command.h"
+#include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/watch.h"
+#include "state/object/lost.h"
+#include "state/object/upcalls.h"
 
 pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t engine_changed = PTHREAD_COND_INITIALIZER;
@@ -56,6 +59,8 @@ void event_issued(struct event *event, uint8_t place, cl_event real)
 {
     event->real = real;
     event->place = place;
+    atomic_store_explicit(&event->doubt, 0, memory_order_relaxed);
+    atomic_store_explicit(&event->seen, CL_QUEUED, memory_order_relaxed);
     atomic_store_explicit(&event->given, queue_order(event->queue), memory_order_relaxed);
     atomic_store_explicit(&event->state, EVENT_ISSUED, memory_order_release);
 }
@@ -124,6 +129,62 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
     return true;
 }
 
+/* What it was told stays so, if what it was told of is done again; of what came before in order,
+ * too. */
+static void note_seen(struct event *event, cl_int status)
+{
+    if (status < atomic_load(&event->seen))
+        atomic_store(&event->seen, status);
+    if (status == CL_COMPLETE && event->queue->in_order)
+        queue_ended(event->queue, event->begun);
+}
+
+/* What is behind an error is asked on a thread that may wait for the device. */
+enum doubt { DOUBT_NONE, DOUBT_ASKED, DOUBT_OVER };
+struct doubt_job {
+    struct callback_job job;
+    struct event *event; /* held */
+    cl_int status;
+};
+
+static void ask(struct callback_job *job)
+{
+    struct doubt_job *doubt = container_of(job, struct doubt_job, job);
+    struct event *event = doubt->event;
+    struct residence *residence = NULL;
+    gate_enter();
+    if (event_state(event) == EVENT_ISSUED && !event->parts) {
+        residence = event->context->at[event->place];
+        residence_ref(residence);
+    }
+    gate_leave();
+    if (residence && !residence_failed(residence, doubt->status)) {
+        journal_break("a command ended in an error");
+        atomic_store(&event->doubt, DOUBT_OVER);
+    }
+    residence_unref(residence);
+    object_unhold(event);
+    free(doubt);
+}
+
+bool event_stands(struct event *event, cl_int status)
+{
+    uint8_t none = DOUBT_NONE;
+    if (journal_broken() || atomic_load(&event->doubt) == DOUBT_OVER)
+        return true;
+    if (!atomic_compare_exchange_strong(&event->doubt, &none, DOUBT_ASKED))
+        return false;
+    struct doubt_job *doubt = callback_start() == 0 ? malloc(sizeof(*doubt)) : NULL;
+    if (!doubt) {
+        atomic_store(&event->doubt, DOUBT_OVER);
+        return true;
+    }
+    *doubt = (struct doubt_job){.job = {.run = ask}, .event = event, .status = status};
+    object_hold(event);
+    callback_post(&doubt->job);
+    return false;
+}
+
 cl_int event_status_inside(struct event *event)
 {
     if (event_state(event) != EVENT_ISSUED || atomic_load(&event->ended))
@@ -133,7 +194,11 @@ cl_int event_status_inside(struct event *event)
     /* A driver may know less by a query than it said by a callback. */
     cl_int status, reached = watch_reached(event);
     if (!event_real_status(event, &status))
-        return CL_OUT_OF_RESOURCES;
+        status = CL_OUT_OF_RESOURCES;
+    if (UNLIKELY(status < 0) && !event_stands(event, status))
+        return atomic_load(&event->seen);
+    if (UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed)))
+        note_seen(event, reached < status ? reached : status);
     if (status == CL_COMPLETE) /* what the program was told stays, whatever becomes of the device */
         atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     return reached < status ? reached : status;
@@ -176,10 +241,16 @@ static void collect(struct wait_batch *batch, cl_uint count, struct event *const
     }
 }
 
+/* Of wait_batch: their device was lost, and what they are of was done again. */
+#define WAIT_AGAIN 2
+
 /* @events are those that were collected from. */
 static cl_int wait_batch(const struct wait_batch *batch, cl_uint count, struct event *const *events)
 {
     cl_int error = residence_wait(batch->residence, batch->count, batch->real);
+    if (UNLIKELY(error != CL_SUCCESS) && residence_is_lost(batch->residence) &&
+        the_upcalls->await_recovery(batch->residence))
+        error = WAIT_AGAIN;
     for (cl_uint i = 0; error == CL_SUCCESS && i < count; i++)
         event_waited(events[i]);
     residence_unref(batch->residence);
@@ -228,8 +299,13 @@ static void wait_for_all(struct waiter *waiter)
         if (batch.count == 0)
             continue;
         cl_int error = wait_batch(&batch, at - from, waiter->events + from);
-        if (waiter->result == CL_SUCCESS)
+        if (error == WAIT_AGAIN) {
+            for (cl_uint i = from; i < at; i++)
+                hold_wait_event(waiter->events[i]);
+            at = from;
+        } else if (waiter->result == CL_SUCCESS) {
             waiter->result = error;
+        }
     }
     for (cl_uint i = 0; i < waiter->count; i++)
         if (UNLIKELY(waiter->events[i]->parts != NULL)) {
@@ -429,6 +505,20 @@ static void keep_times(struct event *event)
     }
 }
 
+/* The program may know that it ended. */
+static bool is_known_ended(const struct event *event)
+{
+    return event_has_ended(event) || queue_is_past(event->queue, event);
+}
+
+void event_again(struct event *event)
+{
+    pthread_mutex_lock(&engine_lock);
+    atomic_store(&event->status, atomic_load(&event->seen));
+    atomic_store_explicit(&event->state, EVENT_HELD, memory_order_release);
+    pthread_mutex_unlock(&engine_lock);
+}
+
 static void settle(struct event *event, struct residence *residence)
 {
     cl_int status;
@@ -461,6 +551,13 @@ static void event_vacate(struct object *object, const struct move_context *move,
     struct event *event = (struct event *)object;
     if (place != move->from || place == PLACE_HOST)
         return;
+    if (move->recovers && event->kept && event->real && event->place == place &&
+        !is_known_ended(event)) {
+        residence_retire(move->context->at[place], OBJECT_EVENT, event->real, NULL);
+        event->real = NULL;
+        event_again(event);
+        return;
+    }
     if (event->real && event->place == place && event->queue->seat_index == move->seat_index)
         settle(event, move->context->at[place]);
     else if (event_state(event) == EVENT_ISSUED && event->parts)

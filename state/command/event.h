@@ -37,7 +37,12 @@ struct event {
     uint8_t place; /**< Of `real`. */
     _Atomic uint32_t state;
     _Atomic cl_int status; /**< While HELD: CL_QUEUED or CL_SUBMITTED; ended or DONE: the last. */
-    atomic_bool ended;     /**< ISSUED, and its driver said that it ended. */
+    /** An error that its driver reported of a program that is protected: not asked for, asked what
+     * is behind it, or its own. */
+    _Atomic uint8_t doubt;
+    bool kept;           /**< Its command is in the journal, or was: it can be given again. */
+    _Atomic cl_int seen; /**< ISSUED in a protected program: the last that it was told. */
+    atomic_bool ended;   /**< ISSUED, and its driver said that it ended. */
     cl_event real;
     struct parts
         *parts; /**< Owned; of a command that is several for drivers: there is no `real`. */
@@ -101,6 +106,16 @@ static inline bool event_failed(const struct event *event)
 {
     return event_has_ended(event) && atomic_load(&event->status) < 0;
 }
+
+/**
+ * What its driver says of @event, ISSUED, taken with care: where the program is protected an error
+ * may be the device's, and what was begun on it is done again. True: it stands. Otherwise that is
+ * being found out, and until then the command is under way. Anywhere, also with engine_lock.
+ */
+bool event_stands(struct event *event, cl_int status);
+/** Its device was lost, and its command is to be given again: it is HELD until event_finish. Gate
+ *  closed. */
+void event_again(struct event *event);
 
 /**
  * Wait until all have ended; the entry point's clWaitForEvents. Outside the gate.

@@ -6,10 +6,12 @@
 #include "state/base/clock.h"
 #include "state/base/fork.h"
 #include "state/command/elsewhere.h"
+#include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
 #include "state/command/traced.h"
 #include "state/command/turn.h"
+#include "state/object/lost.h"
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
 
@@ -18,13 +20,16 @@ struct held {
     struct held *next;
     uint64_t serial;
     bool issuing;
-    bool given;              /* in parts: it stays until all of them have ended */
-    bool left;               /* in a child of a fork: the parent gives it */
-    struct event *marker;    /* held; of one that reads elsewhere: it has to end first. Or NULL */
-    uint64_t since;          /* by the host's clock */
-    cl_int error;            /* why it is given up, though what it waited for ended well */
-    struct command *command; /* owned */
-    struct event *event;     /* held; or NULL */
+    bool given;                /* in parts: it stays until all of them have ended */
+    struct residence *doubted; /* referred to: its driver did not take it, perhaps for a loss */
+    bool kept;                 /* its command is the journal's */
+    bool left;                 /* in a child of a fork: the parent gives it */
+    struct event *marker;      /* held; of one that reads elsewhere: it has to end first. Or NULL */
+    uint64_t since;            /* by the host's clock */
+    cl_int refused;            /* what the driver said then */
+    cl_int error;              /* why it is given up, though what it waited for ended well */
+    struct command *command;   /* owned */
+    struct event *event;       /* held; or NULL */
     cl_uint waits;
     struct event *wait_list[]; /* held */
 };
@@ -306,6 +311,7 @@ static cl_int issue(struct command *command, struct residence *residence, uint8_
         return error;
     *ret_begun = queue_step(command->queue);
     *ret_given = clock_now_ns();
+    journal_break("a launch is given in pieces");
     if (!beside)
         return command_issue(command, residence, place, waits, wait_list, ret_real);
     error = command_issue_in(command, residence, place, beside, 0, NULL, ret_real);
@@ -399,6 +405,28 @@ static cl_int let_piece_go(struct held *held, struct residence *residence, uint8
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
+/* As command_issue. Where the program is protected the command may be the journal's afterwards. */
+static cl_int give_whole(struct held *held, struct residence *residence, uint8_t place,
+                         cl_event *ret_real)
+{
+    bool kept = atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
+    struct journal_entry *entry =
+        kept ? journal_prepare(held->command, true, held->waits, held->wait_list) : NULL;
+    cl_int error =
+        command_issue(held->command, residence, place, held->waits, held->wait_list, ret_real);
+    if (kept && error == CL_SUCCESS)
+        held->kept = journal_add(entry, held->command, held->event);
+    else if (kept)
+        journal_drop(entry);
+    if (!kept || error == CL_SUCCESS || error == COMMAND_ABSENT || journal_broken())
+        return error;
+    /* Perhaps the device is lost: that is asked outside the gate. */
+    residence_ref(residence);
+    held->doubted = residence;
+    held->refused = error;
+    return COMMAND_ABSENT;
+}
+
 /* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
  * PARTS_GIVEN: it stays held. */
 static cl_int let_go(struct held *held, struct residence *residence, uint8_t place)
@@ -420,8 +448,7 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
         if (error == CL_SUCCESS && held->event)
             held->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
-            error = command_issue(command, residence, place, held->waits, held->wait_list,
-                                  held->event ? &real : NULL);
+            error = give_whole(held, residence, place, held->event ? &real : NULL);
     }
     if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;
@@ -477,7 +504,10 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
             continue;
         unlink_held(queue, held);
         pthread_mutex_unlock(&engine_lock);
-        held->command->ops->drop(held->command);
+        if (held->kept)
+            held->command = NULL;
+        else
+            held->command->ops->drop(held->command);
         held_free(held);
         object_unhold(queue);
         progress = true;
@@ -490,6 +520,17 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
     return progress;
 }
 
+/* CL_SUCCESS: to be given to another device. */
+static cl_int await_device(struct held *held)
+{
+    struct residence *residence = held->doubted;
+    held->doubted = NULL;
+    bool again =
+        residence_failed(residence, held->refused) && the_upcalls->await_recovery(residence);
+    residence_unref(residence);
+    return again ? CL_SUCCESS : held->refused;
+}
+
 static bool pump_queue(struct queue *queue)
 {
     bool progress = false, again = true;
@@ -500,7 +541,8 @@ static bool pump_queue(struct queue *queue)
         gate_leave();
         again = absent != NULL;
         if (again) {
-            cl_int error = the_upcalls->bring(absent->command);
+            cl_int error =
+                absent->doubted ? await_device(absent) : the_upcalls->bring(absent->command);
             pthread_mutex_lock(&engine_lock);
             absent->error = error;
             queue->pumping = false;

@@ -21,6 +21,7 @@ struct launch {
     cl_uint rest;           /* the first argument that was not gathered */
     struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
     struct pieces pieces;   /* when it is given so */
+    uint32_t edition;       /* when held: of its program */
     bool under_way;         /* some of them were, and told their place: program_cut_begin */
 };
 
@@ -214,8 +215,16 @@ static cl_int launch_defer(struct command *command)
     space->offset = copy_sizes(launch->offset_copy, space->offset, space->dims);
     space->global = copy_sizes(launch->global_copy, space->global, space->dims);
     space->local = copy_sizes(launch->local_copy, space->local, space->dims);
+    launch->edition = atomic_load(&launch->kernel->program->edition);
     object_hold(launch->kernel);
     return CL_SUCCESS;
+}
+
+/* Its program was not built anew since. */
+static bool launch_is_current(const struct command *command)
+{
+    const struct launch *launch = (const struct launch *)command;
+    return launch->edition == atomic_load(&launch->kernel->program->edition);
 }
 
 static void launch_drop(struct command *command)
@@ -275,11 +284,12 @@ static struct pieces *launch_pieces(struct command *command)
     .type = (command_type), .size = sizeof(struct launch), .issue = launch_issue,                  \
     .defer = launch_defer, .drop = launch_drop, .gather = launch_gather,                           \
     .element = launch_element, .ready = launch_ready, .exceeds = launch_exceeds,                   \
-    .relocate = launch_relocate
+    .relocate = launch_relocate, .is_current = launch_is_current
 static const struct command_ops ndrange_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL)};
 static const struct command_ops task_ops = {LAUNCH_OPS(CL_COMMAND_TASK)};
 static const struct command_ops piece_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL),
-                                             .pieces = launch_pieces};
+                                             .pieces = launch_pieces,
+                                             .unrepeatable = "a launch is given in pieces"};
 
 /* Of a launch that leaves it to us: as small as fits most devices well, so that there are many
  * pieces to choose from. One size, whatever the place: the launch is one. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/command/journal.h"
 #include "state/memory/mapping_priv.h"
 
 struct map_command {
@@ -198,10 +199,80 @@ static void map_cancel(struct command *command)
     mapping_settle(((struct map_command *)command)->mapping);
 }
 
+/* What the program wrote while it was mapped, as it is now. */
+static int unmap_record(const struct command *command, struct command **ret_command,
+                        char **ret_bytes, size_t *ret_size)
+{
+    const struct mapping *mapping = ((const struct map_command *)command)->mapping;
+    bool writes = (mapping->flags & WRITE_FLAGS) && !mapping->pending;
+    struct range range = root_range(mapping);
+    if (!writes)
+        range.end = range.begin;
+    *ret_size = range.end - range.begin;
+    return journal_rewrite(command->queue, mapping->memory, mapping->origin, mapping->region, range,
+                           mapping->pointer, ret_command, ret_bytes);
+}
+
+/* A map that was under way: its bytes come to the window once more. */
+struct map_again {
+    struct command base;
+    struct mapping *mapping; /* referred to */
+};
+
+static cl_int map_again_issue(struct command *command, struct residence *residence, uint8_t place,
+                              cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                              cl_event *ret_event)
+{
+    const struct mapping *mapping = ((struct map_again *)command)->mapping;
+    if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION))
+        return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
+    return read_region(mapping, residence, place, queue, waits, wait_list, ret_event);
+}
+
+static cl_int map_again_defer(struct command *command)
+{
+    object_hold(command->uses[0]);
+    return CL_SUCCESS;
+}
+
+static void map_again_drop(struct command *command)
+{
+    mapping_unref(((struct map_again *)command)->mapping);
+    object_unhold(command->uses[0]);
+}
+
+static const struct command_ops map_again_ops = {
+    .type = CL_COMMAND_MAP_BUFFER,
+    .size = sizeof(struct map_again),
+    .issue = map_again_issue,
+    .defer = map_again_defer,
+    .drop = map_again_drop,
+    .reads_to_host = true,
+};
+
+static int map_record(const struct command *command, struct command **ret_command, char **ret_bytes,
+                      size_t *ret_size)
+{
+    struct map_again *again = calloc(1, sizeof(*again));
+    if (!again)
+        return -ENOMEM;
+    command_init(&again->base, &map_again_ops, command->queue);
+    again->base.uses[0] = command->uses[0];
+    again->base.use_count = 1;
+    again->mapping = ((const struct map_command *)command)->mapping;
+    mapping_ref(again->mapping);
+    (void)map_again_defer(&again->base);
+    *ret_command = &again->base;
+    *ret_bytes = NULL;
+    *ret_size = sizeof(*again);
+    return 0;
+}
+
 static const struct command_ops map_buffer_ops = {
     .type = CL_COMMAND_MAP_BUFFER,
     .size = sizeof(struct map_command),
     .issue = map_issue,
+    .record = map_record,
     .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
@@ -211,6 +282,7 @@ static const struct command_ops map_image_ops = {
     .type = CL_COMMAND_MAP_IMAGE,
     .size = sizeof(struct map_command),
     .issue = map_issue,
+    .record = map_record,
     .range = map_range,
     .defer = map_defer,
     .drop = map_drop,
@@ -220,6 +292,7 @@ static const struct command_ops unmap_ops = {
     .type = CL_COMMAND_UNMAP_MEM_OBJECT,
     .size = sizeof(struct map_command),
     .issue = unmap_issue,
+    .record = unmap_record,
     .range = map_range,
     .defer = map_defer,
     .drop = map_drop,

@@ -111,6 +111,7 @@ static const struct command_ops native_ops = {
     .size = sizeof(struct native),
     .issue = native_issue,
     .defer = native_defer,
+    .unrepeatable = "it has native kernels",
     .drop = native_drop,
 };
 

@@ -6,6 +6,8 @@
 #include "state/base/fork.h"
 #include "state/command/command.h"
 #include "state/command/parts.h"
+#include "state/object/lost.h"
+#include "state/object/upcalls.h"
 
 /* Guarded by engine_lock. */
 static unsigned queue_count, alone_count;
@@ -148,15 +150,23 @@ cl_int queue_create(struct context *context, struct seat *seat,
         memcpy(queue->property_list, list, list_count * sizeof(*list));
         queue->property_count = list_count;
     }
+make:
     gate_enter();
     context_enter_slow(context, 1u << queue->seat_index);
-    error = queue_make_real(queue, context->at[atomic_load(&context->place[queue->seat_index])],
-                            &queue->real);
+    struct residence *residence = context->at[atomic_load(&context->place[queue->seat_index])];
+    error = queue_make_real(queue, residence, &queue->real);
     if (error == CL_SUCCESS)
         object_publish(queue);
+    else
+        residence_ref(residence);
     gate_leave();
-    if (error != CL_SUCCESS)
+    if (error != CL_SUCCESS) {
+        bool again = residence_failed(residence, error) && the_upcalls->await_recovery(residence);
+        residence_unref(residence);
+        if (again)
+            goto make;
         goto failed;
+    }
     *ret_queue = queue;
     return CL_SUCCESS;
 failed:
@@ -169,13 +179,16 @@ failed:
 
 cl_int queue_flush(struct queue *queue)
 {
-    cl_int error = CL_SUCCESS;
-    gate_enter();
-    if (queue->real)
-        error =
-            queue->context->at[atomic_load(&queue->context->place[queue->seat_index])]->cl->clFlush(
-                queue->real);
-    gate_leave();
+    cl_int error;
+    unsigned tries = 0;
+    do {
+        error = CL_SUCCESS;
+        gate_enter();
+        if (queue->real)
+            error = queue->context->at[atomic_load(&queue->context->place[queue->seat_index])]
+                        ->cl->clFlush(queue->real);
+        gate_leave();
+    } while (UNLIKELY(error != CL_SUCCESS) && context_outlives(queue->context, error, &tries));
     return error;
 }
 
@@ -205,8 +218,10 @@ cl_int queue_finish(struct queue *queue)
     cl_int error = residence_finish(residence, real);
     if (error == CL_SUCCESS)
         queue_ended(queue, order);
+    bool again = UNLIKELY(error != CL_SUCCESS) && residence_is_lost(residence) &&
+                 the_upcalls->await_recovery(residence);
     residence_unref(residence);
-    return error;
+    return again ? queue_finish(queue) : error;
 }
 
 bool queue_drain_siblings(const struct residence *residence)

@@ -45,6 +45,7 @@ static const struct command_ops step_ops = {
     .size = sizeof(struct command),
     .issue = step_issue,
     .defer = nothing_to_hold,
+    .unrepeatable = "it has shared virtual memory",
     .drop = nothing_to_drop,
 };
 

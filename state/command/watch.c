@@ -209,6 +209,9 @@ static void advance(struct watch *watch, cl_int status)
     if (atomic_load_explicit(&watch->reached, memory_order_relaxed) <= CL_COMPLETE)
         return; /* it ended before */
     struct event *event = watch->event;
+    if (status < 0 && event_state(event) == EVENT_ISSUED && !event->parts &&
+        !event_stands(event, status))
+        return; /* it is looked at again */
     atomic_store(&watch->reached, status);
     if (status <= CL_COMPLETE && event_state(event) == EVENT_ISSUED)
         atomic_store(&event->status, status);

@@ -31,6 +31,13 @@ static void unref_locked(struct mapping *mapping)
         free(mapping);
 }
 
+void mapping_ref(struct mapping *mapping)
+{
+    pthread_mutex_lock(&lock);
+    mapping->refs++;
+    pthread_mutex_unlock(&lock);
+}
+
 void mapping_unref(struct mapping *mapping)
 {
     pthread_mutex_lock(&lock);

@@ -13,7 +13,8 @@
 bool mapping_link(struct mapping *mapping);
 /** Take it off the list, and drop the list's reference. Inside the gate. */
 void mapping_unlink(struct mapping *mapping);
-/** Drop its creator's reference. */
+void mapping_ref(struct mapping *mapping);
+/** Drop a reference, of its creator or of mapping_ref. */
 void mapping_unref(struct mapping *mapping);
 /** The mapping of @memory at @pointer whose unmap was not enqueued, or NULL; marks it closing. */
 struct mapping *mapping_close(struct memory *memory, const void *pointer);

@@ -290,21 +290,24 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         bool ask = is_shortage(error) && memory->root == memory && answer == ROOM_AGAIN;
         struct residence *residence = memory->context->at[context_home(memory->context)];
         residence_ref(residence);
-        if (!ask)
-            memory_discard(memory);
         gate_leave();
         bool lost = residence_failed(residence, error);
+        bool again = lost && the_upcalls && the_upcalls->await_recovery(residence);
         residence_unref(residence);
-        if (lost && ask)
+        if (again)
+            continue;
+        if (lost || !ask) {
             memory_discard(memory);
-        if (lost || !ask)
             return lost ? CL_OUT_OF_RESOURCES : error;
+        }
         answer = the_upcalls->ask_for_room(device, memory->size, memory->size, false, error);
         if (answer == ROOM_REFUSE) {
             memory_discard(memory);
             return error == NO_ROOM ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;
         }
     }
+    if (initial && memory->root == memory && the_upcalls)
+        the_upcalls->made_with(memory, initial);
     object_publish(memory);
     gate_leave();
     *ret_memory = memory;

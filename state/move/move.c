@@ -11,7 +11,7 @@
 #include "state/base/log.h"
 #include "state/base/span.h"
 #include "state/base/work.h"
-#include "state/command/command.h"
+#include "state/command/journal.h"
 #include "state/driver/offer.h"
 #include "state/move/elastic.h"
 #include "state/move/fetch.h"
@@ -61,9 +61,18 @@ static void limit_to_grant(const struct move *move, struct plan_use *use, struct
         offer->memory_available = *grant;
 }
 
+/* Bytes of it may be lost, but whoever protects it has them. */
+static bool can_recover(const struct move *move)
+{
+    const struct move_recovery *recovery = move_recovery();
+    return recovery && move->request->target && !move->request->prewarm &&
+           seat_is_lost(move->seat) && recovery->may(move->seat);
+}
+
 static int plan(struct move *move)
 {
     int refused = move_check_pins(move);
+    move->recovers = can_recover(move);
     if (refused == 0)
         refused = move_check_survivors(move);
     if (refused != 0)
@@ -80,7 +89,7 @@ static int plan(struct move *move)
                                                        : move->request->target->device,
                          strerror(-error));
     device_call(move->target, move->request->target_name);
-    if (move->target == atomic_load(&move->seat->device))
+    if (move->target == atomic_load(&move->seat->device) && !move->recovers)
         return move_fail(move, -EALREADY, "the program is on %s already",
                          device_name(move->target));
     if (device_version(move->target) < CL_MAKE_VERSION(1, 2, 0))
@@ -148,7 +157,7 @@ static int bring_up_to_date(struct move *move)
     if (error != 0)
         return error;
     move_enter_phase(move, MOVE_COPY);
-    return move_copy_rest(move);
+    return move->recovers ? 0 : move_copy_rest(move);
 }
 
 /* A strict move's pause would have lasted too long; there is time for another. */
@@ -209,9 +218,10 @@ static int prepare_and_copy(struct move *move)
         move_enter_phase(move, MOVE_PREPARE);
         error = move_prepare(move);
         move->on_demand = error == 0 && move_is_on_demand(move);
-        if (error == 0 && !stale && !move->on_demand)
+        if (error == 0 && !stale && !move->on_demand && !move->recovers)
             error = move_copy_ahead(move);
-        if (error == 0 && move->request->spreads && move->target && !move->on_demand)
+        if (error == 0 && move->request->spreads && move->target && !move->on_demand &&
+            !move->recovers)
             error = spread(move);
         if (error == 0)
             error = move_quiesce(move);
@@ -249,6 +259,8 @@ static int transact(struct move *move)
         return error;
     move_enter_phase(move, MOVE_COMMIT);
     move_commit(move);
+    if (move->recovers)
+        move->unrecovered = move_recover(move);
     return 0;
 }
 
@@ -337,7 +349,7 @@ static void run(struct move *move)
     if (move->basis == MOVE_BY_REST)
         reconfigure_marks_end(error != 0);
     move_release_vacant();
-    conclude(move, error);
+    conclude(move, error != 0 ? error : move->unrecovered);
     atomic_store(&move->seat->moving, false);
     move_forget_contexts(move);
 }
@@ -415,13 +427,33 @@ static void await_move(void)
     move_unlock();
 }
 
+static void lost(void)
+{
+    if (move_recovery())
+        move_recovery()->lost();
+}
+
+static bool is_protected(void)
+{
+    return move_recovery() && move_recovery()->is_on();
+}
+
+static bool await_recovery(struct residence *residence)
+{
+    return move_recovery() && move_recovery()->await(residence);
+}
+
 void move_begin(void)
 {
     static const struct upcalls upcalls = {.ask_for_room = room_ask,
                                            .bring = command_bring,
                                            .move_back = move_back,
                                            .await_move = await_move,
-                                           .share = elastic_wake};
+                                           .share = elastic_wake,
+                                           .made_with = journal_add_content,
+                                           .lost = lost,
+                                           .await_recovery = await_recovery,
+                                           .is_protected = is_protected};
     the_upcalls = &upcalls;
 }
 

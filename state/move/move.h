@@ -134,6 +134,7 @@ enum move_news {
  * outside the gate and every lock; it may block, within its own deadlines and the request's.
  */
 struct plan_use;
+struct seat;
 struct move_partner {
     /** What the program asks of a device. False: it is moved like any other. */
     bool (*minimum)(struct plan_use *ret_use);
@@ -160,6 +161,28 @@ struct move_partner {
     /** What else happened to its seat. Never blocks. */
     void (*told)(const struct move_request *request, enum move_news news);
 };
+/**
+ * Who does again on another device what a protected program did on one that is lost (state/point/).
+ * A move from there is a recovery then: it takes the program along though bytes of it are lost.
+ */
+struct move_context;
+struct residence;
+struct move_recovery {
+    /** True when it can: asked before, on the moving thread. */
+    bool (*may)(const struct seat *seat);
+    /** After COMMIT, with the gate closed: what the objects had, and what was given since. 0, or
+     *  -errno with the reason; then the program is nowhere, and another move is tried. */
+    int (*again)(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size);
+    /** It was done: who waits for that goes on. */
+    void (*done)(void);
+    /** upcalls.h. */
+    void (*lost)(void);
+    bool (*await)(struct residence *residence);
+    bool (*is_on)(void);
+};
+/** For good. Static storage. Any thread. */
+void move_set_recovery(const struct move_recovery *recovery);
+
 /** From now on what lies below may ask for moves and for room (upcalls.h). Before the program's
  *  first object. */
 void move_begin(void);

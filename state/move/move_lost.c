@@ -38,6 +38,32 @@ static const char *kind_of(const struct memory *memory)
     return memory->image ? "an image" : "a buffer";
 }
 
+static const struct move_recovery *_Atomic recovery;
+
+const struct move_recovery *move_recovery(void)
+{
+    return atomic_load(&recovery);
+}
+
+void move_set_recovery(const struct move_recovery *who)
+{
+    atomic_store(&recovery, who);
+}
+
+int move_recover(struct move *move)
+{
+    char reason[256] = "";
+    int error = move_recovery()->again(move->contexts, move->context_count, reason, sizeof(reason));
+    for (size_t i = 0; error != 0 && i < move->context_count; i++)
+        residence_lose(move->contexts[i].context->at[move->contexts[i].to],
+                       "what was lost elsewhere cannot be done again there", true);
+    for (struct residence *left = move->left; error == 0 && left; left = left->next)
+        atomic_store(&left->recovered, true);
+    if (error == 0)
+        move_recovery()->done();
+    return error == 0 ? 0 : move_fail(move, error, "%s", reason);
+}
+
 int move_check_survivors(struct move *move)
 {
     const struct device *device = atomic_load(&move->seat->device);
@@ -46,6 +72,8 @@ int move_check_survivors(struct move *move)
     size_t length = 0;
     uintptr_t cursor = 0;
     struct memory *memory;
+    if (move->recovers)
+        return 0;
     gate_enter();
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
         if (memory->root != memory || !is_concerned(memory, move->seat) ||

@@ -57,6 +57,7 @@ static int add_context(struct move *move, struct context *context, int seat_inde
         .from = place == PLACE_NONE ? PLACE_HOST : place,
         .to = PLACE_HOST,
         .leaves = place != PLACE_NONE && !others_stay(context, seat_index, place),
+        .recovers = move->recovers,
     };
     if (move->target) {
         added.to = move->rehearses ? PLACE_NONE : place_on(context, move->target);

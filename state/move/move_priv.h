@@ -42,6 +42,8 @@ struct move {
     bool rehearses;        /**< Every context gets a residence of its own: move_rehearse. */
     struct spread *spread; /**< The launch that source and target did together; or NULL. Owned. */
     bool yields;           /**< To whoever waits to move. */
+    int unrecovered;       /**< What move_recover said. */
+    bool recovers;         /**< The seat is lost, and what it did is done again: move_recovery. */
     bool on_demand;        /**< Content stays where it is at COMMIT: fetch.h. */
     bool resumes;  /**< From host memory: the program may wait for it, so it is not given up. */
     bool gave_way; /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
@@ -194,6 +196,12 @@ MUST_CHECK int move_check_survivors(struct move *move);
  * well -EPERM with the reason written. Gate open; move_run's lock held.
  */
 MUST_CHECK int move_rescue(struct move *move, int error);
+/** Who recovers; or NULL. */
+const struct move_recovery *move_recovery(void);
+/** After COMMIT of a recovery, gate closed. 0 or -errno with the reason written: what was made is
+ *  taken for lost. */
+MUST_CHECK int move_recover(struct move *move);
+
 /** A driver failed in the move: find out whether what it made was lost, before it is taken apart.
  */
 void move_examine_target(const struct move *move);

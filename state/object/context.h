@@ -153,6 +153,7 @@ struct move_context {
     bool made;        /**< The target residence is ours: it was made for this move. */
     bool leaves;      /**< No other seat of the context stays in `from`. */
     bool stays;       /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */
+    bool recovers;    /**< `from` is lost, and what was given to it is given again at `to`. */
     bool returns;     /**< `to`, `made` like any other, has content that some seat left there. */
     char reason[256]; /**< Why an object cannot be used at `to`; else empty. */
     bool drained; /**< COMMIT: nothing copies any more while host memory is taken from `from`. */

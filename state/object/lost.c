@@ -6,6 +6,8 @@
 #include "state/base/work.h"
 #include "state/driver/lost_calls.h"
 #include "state/object/await.h"
+#include "state/object/context.h"
+#include "state/object/upcalls.h"
 
 uint64_t lost_patience_ns = 2000000000u;
 uint64_t lost_answer_ns = 5000000000u;
@@ -54,6 +56,31 @@ bool residence_failed(struct residence *residence, cl_int error)
     return residence_is_lost(residence);
 }
 
+/* What a build says on a lost device, and an allocation. */
+static bool may_be_loss(cl_int error)
+{
+    return is_suspicious(error) || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
+           error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
+           error == CL_LINK_PROGRAM_FAILURE || error == CL_INVALID_PROGRAM_EXECUTABLE ||
+           error == CL_COMPILER_NOT_AVAILABLE;
+}
+
+bool context_outlives(struct context *context, cl_int error, unsigned *tries)
+{
+    if (!the_upcalls || !the_upcalls->is_protected() || !may_be_loss(error))
+        return false;
+    gate_enter();
+    uint8_t place = context_home(context);
+    struct residence *residence = place < PLACES ? context->at[place] : NULL;
+    if (residence)
+        residence_ref(residence);
+    gate_leave();
+    bool lost = residence && residence_failed(residence, CL_OUT_OF_RESOURCES);
+    bool again = lost ? the_upcalls->await_recovery(residence) : (*tries)++ == 0;
+    residence_unref(residence);
+    return again;
+}
+
 void residence_doubt(struct residence *residence)
 {
     if (!residence_is_lost(residence) && !residence->runs_in_caller && !work_is_over() &&
@@ -88,6 +115,8 @@ void residence_lose(struct residence *residence, const char *reason, bool answer
     atomic_compare_exchange_strong(&residence->cl, &own,
                                    answers ? answering(residence->device) : &driver_lost);
     await_lost();
+    if (the_upcalls)
+        the_upcalls->lost();
 }
 
 void residence_hangs(struct residence *residence)

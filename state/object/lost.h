@@ -35,6 +35,15 @@ extern uint64_t lost_answer_ns;
  * has; not in the gate but by a mover. True when the device is lost.
  */
 bool residence_failed(struct residence *residence, cl_int error);
+/**
+ * A call of the program for @context failed with @error and did nothing. Where the program is
+ * protected that may be a loss: wait until it is on another device. True: the call is to be tried
+ * again. Not inside the gate.
+ *
+ * @tries  0 before the first call: the loss may be over when it is looked at.
+ */
+struct context;
+bool context_outlives(struct context *context, cl_int error, unsigned *tries);
 /** Something given to @residence lasts: ask its device, for a moment. As above; blocks briefly. */
 void residence_doubt(struct residence *residence);
 /** @residence is lost, for @reason. @answers: no call of its driver hangs, as far as is known.

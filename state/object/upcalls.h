@@ -13,6 +13,8 @@
 
 struct command;
 struct device;
+struct memory;
+struct residence;
 struct seat;
 
 enum room_answer {
@@ -40,6 +42,18 @@ struct upcalls {
     bool (*move_back)(struct seat *seat, struct device *here, const char *kernel);
     /** Wait until no move is under way. */
     void (*await_move)(void);
+    /** @root was made with its first bytes @content. Inside the gate. */
+    void (*made_with)(struct memory *root, const void *content);
+    /** A residence was lost. Never blocks; anywhere. */
+    void (*lost)(void);
+    /**
+     * @residence is lost, and its program may be protected: wait until what it did there was done
+     * again elsewhere. True: then it was, and the caller goes on as if nothing had been. False:
+     * there is nothing to wait for.
+     */
+    bool (*await_recovery)(struct residence *residence);
+    /** The program is protected: await_recovery may be true. Wait-free. */
+    bool (*is_protected)(void);
     /** A launch is given in pieces, and how fast they are is known: others may do a part of it.
      * Does not block; inside the gate. */
     void (*share)(void);

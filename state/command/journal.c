@@ -1,0 +1,359 @@
+#include "state/command/journal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/fork.h"
+#include "state/base/log.h"
+
+atomic_bool journal_is_kept;
+_Atomic uint64_t journal_limit;
+
+/* Held while a command is given, so that the order here is the drivers'. Inside the gate only, or
+ * with it closed. Nothing that it calls waits for a thread that needs it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct journal_entry *first, **last = &first;
+static _Atomic uint64_t count, bytes;
+static const char *_Atomic broken = "no point was made yet";
+
+static struct journal_entry *take_all(void)
+{
+    struct journal_entry *list = first;
+    first = NULL;
+    last = &first;
+    atomic_store(&count, 0);
+    atomic_store(&bytes, 0);
+    return list;
+}
+
+struct journal_entry *journal_begin(void)
+{
+    struct journal_entry *list = take_all();
+    atomic_store(&broken, NULL);
+    atomic_store(&journal_is_kept, true);
+    return list;
+}
+
+struct journal_entry *journal_end(void)
+{
+    atomic_store(&journal_is_kept, false);
+    atomic_store(&broken, "no point was made yet");
+    return take_all();
+}
+
+static void entry_free(struct journal_entry *entry)
+{
+    struct queue *queue = NULL;
+    if (entry->command) {
+        queue = entry->command->queue;
+        entry->command->ops->drop(entry->command);
+    }
+    for (cl_uint i = 0; i < entry->waits; i++)
+        object_unhold(entry->wait_list[i]);
+    object_unhold(entry->event);
+    object_unhold(queue);
+    free(entry->command);
+    free(entry->bytes);
+    free(entry);
+}
+
+void journal_free(struct journal_entry *list)
+{
+    while (list) {
+        struct journal_entry *next = list->next;
+        entry_free(list);
+        list = next;
+    }
+}
+
+void journal_break(const char *why)
+{
+    const char *whole = NULL;
+    if (atomic_load(&journal_is_kept) && atomic_compare_exchange_strong(&broken, &whole, why))
+        log_info("the program is not protected until the next point: %s", why);
+}
+
+const char *journal_broken(void)
+{
+    return atomic_load(&broken);
+}
+
+void journal_size(uint64_t *ret_count, uint64_t *ret_bytes)
+{
+    *ret_count = atomic_load(&count);
+    *ret_bytes = atomic_load(&bytes);
+}
+
+/* A copy of @command that can be given again, with what it writes from the program's memory. */
+static bool record(struct journal_entry *entry, const struct command *command, bool held)
+{
+    const struct command_ops *ops = command->ops;
+    size_t size = 0;
+    if (ops->record) {
+        if (ops->record(command, &entry->command, &entry->bytes, &size) != 0)
+            return false;
+    } else if (!held) {
+        struct command *copy = malloc(ops->size);
+        if (!copy)
+            return false;
+        memcpy(copy, command, ops->size);
+        if (ops->defer(copy) != CL_SUCCESS) {
+            free(copy);
+            return false;
+        }
+        entry->command = copy;
+    }
+    entry->cost = sizeof(*entry) + ops->size + size + entry->waits * sizeof(struct event *);
+    return true;
+}
+
+struct journal_entry *journal_prepare(const struct command *command, bool held, cl_uint waits,
+                                      struct event *const *wait_list)
+{
+    pthread_mutex_lock(&lock);
+    if (journal_broken())
+        return NULL;
+    struct journal_entry *entry = NULL;
+    if (command->ops->unrepeatable)
+        journal_break(command->ops->unrepeatable);
+    else
+        entry = calloc(1, sizeof(*entry) + waits * sizeof(struct event *));
+    if (entry && !record(entry, command, held)) {
+        free(entry);
+        entry = NULL;
+    }
+    for (cl_uint i = 0; entry && i < waits; i++) {
+        object_hold(wait_list[i]);
+        entry->wait_list[entry->waits++] = wait_list[i];
+    }
+    return entry;
+}
+
+/* Under the lock. */
+static void append(struct journal_entry *entry)
+{
+    uint64_t limit = atomic_load(&journal_limit);
+    *last = entry;
+    last = &entry->next;
+    atomic_fetch_add(&count, 1);
+    if (atomic_fetch_add(&bytes, entry->cost) + entry->cost > limit && limit != 0)
+        journal_break("what it did since the last point takes more memory than it may");
+}
+
+bool journal_add(struct journal_entry *entry, struct command *command, struct event *event)
+{
+    bool takes = entry && !entry->command;
+    struct queue *queue = command->queue;
+    if (!entry)
+        journal_break("there is no memory for what it does");
+    if (takes)
+        entry->command = command;
+    if (entry) {
+        entry->event = event;
+        if (event) {
+            event->kept = true;
+            object_hold(event);
+        }
+        object_hold(queue);
+        entry->command->queue = queue;
+        entry->given = queue_order(queue);
+        append(entry);
+    }
+    pthread_mutex_unlock(&lock);
+    return takes;
+}
+
+void journal_drop(struct journal_entry *entry)
+{
+    pthread_mutex_unlock(&lock);
+    if (!entry)
+        return;
+    /* Its queue is not held yet. */
+    if (entry->command)
+        entry->command->queue = NULL;
+    entry_free(entry);
+}
+
+struct journal_entry *journal_first(void)
+{
+    return first;
+}
+
+/*
+ * Bytes that are written again: those of a map that was unmapped, and those that an object was made
+ * with, which come in no queue.
+ */
+
+struct rewrite {
+    struct command base;
+    size_t origin[3], region[3];
+    size_t offset, length; /* of the root's bytes */
+    const char *bytes;
+};
+
+static cl_int rewrite_issue(struct command *command, struct residence *residence, uint8_t place,
+                            cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
+                            cl_event *ret_event)
+{
+    const struct rewrite *rewrite = (const struct rewrite *)command;
+    const struct memory *memory = command->uses[0];
+    if (rewrite->length == 0)
+        return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
+    if (!memory->image || memory->type == CL_MEM_OBJECT_IMAGE1D_BUFFER)
+        return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[place], CL_FALSE,
+                                                   rewrite->offset, rewrite->length, rewrite->bytes,
+                                                   waits, wait_list, ret_event);
+    return residence->cl->clEnqueueWriteImage(queue, memory->real[place], CL_FALSE, rewrite->origin,
+                                              rewrite->region, memory->image->row_pitch,
+                                              image_slice_argument(memory->image), rewrite->bytes,
+                                              waits, wait_list, ret_event);
+}
+
+static cl_int rewrite_defer(struct command *command)
+{
+    object_hold(command->uses[0]);
+    return CL_SUCCESS;
+}
+
+static void rewrite_drop(struct command *command)
+{
+    object_unhold(command->uses[0]);
+}
+
+static void rewrite_range(const struct command *command, unsigned use, struct range *range)
+{
+    const struct rewrite *rewrite = (const struct rewrite *)command;
+    (void)use;
+    range->begin = rewrite->offset - command->uses[0]->origin;
+    range->end = range->begin + rewrite->length;
+}
+
+static const struct command_ops rewrite_ops = {
+    .type = CL_COMMAND_UNMAP_MEM_OBJECT,
+    .size = sizeof(struct rewrite),
+    .issue = rewrite_issue,
+    .range = rewrite_range,
+    .defer = rewrite_defer,
+    .drop = rewrite_drop,
+};
+
+int journal_rewrite(struct queue *queue, struct memory *memory, const size_t origin[3],
+                    const size_t region[3], struct range range, const void *from,
+                    struct command **ret_command, char **ret_bytes)
+{
+    struct rewrite *rewrite = calloc(1, sizeof(*rewrite));
+    char *copy = malloc(range.end - range.begin + 1);
+    if (!rewrite || !copy) {
+        free(rewrite);
+        free(copy);
+        return -ENOMEM;
+    }
+    memcpy(copy, from, range.end - range.begin);
+    command_init(&rewrite->base, &rewrite_ops, queue);
+    rewrite->base.uses[0] = memory;
+    rewrite->base.use_count = 1;
+    rewrite->base.writes = range.end != range.begin;
+    memcpy(rewrite->origin, origin, sizeof(rewrite->origin));
+    memcpy(rewrite->region, region, sizeof(rewrite->region));
+    rewrite->offset = range.begin;
+    rewrite->length = range.end - range.begin;
+    rewrite->bytes = copy;
+    (void)rewrite_defer(&rewrite->base);
+    *ret_command = &rewrite->base;
+    *ret_bytes = copy;
+    return 0;
+}
+
+void journal_add_content(struct memory *root, const void *content)
+{
+    static const size_t zero[3];
+    size_t whole[3] = {root->size, 1, 1};
+    if (LIKELY(!atomic_load_explicit(&journal_is_kept, memory_order_relaxed)) || journal_broken())
+        return;
+    if (root->image)
+        memcpy(whole, root->image->dims, sizeof(whole));
+    for (int i = 0; i < 3; i++)
+        whole[i] = whole[i] ? whole[i] : 1;
+    struct journal_entry *entry = calloc(1, sizeof(*entry));
+    if (!entry || journal_rewrite(NULL, root, zero, whole, replica_whole(root), content,
+                                  &entry->command, &entry->bytes) != 0) {
+        free(entry);
+        journal_break("there is no memory for what it does");
+        return;
+    }
+    entry->cost = sizeof(*entry) + sizeof(struct rewrite) + root->size;
+    entry->ended = true;
+    pthread_mutex_lock(&lock);
+    append(entry);
+    pthread_mutex_unlock(&lock);
+}
+
+/*
+ * What has ended as far as the program may know. It was told so of some; what they came after has
+ * then ended as well, told or not.
+ */
+
+static bool comes_after_all(const struct command *command, cl_uint waits)
+{
+    return command->ops->waits_for_all && waits == 0;
+}
+
+/* Entries before @until: those of @queue, or that of @event. */
+static bool end_before(const struct journal_entry *until, const struct queue *queue,
+                       const struct event *event)
+{
+    bool changed = false;
+    for (struct journal_entry *entry = first; entry != until; entry = entry->next)
+        if (!entry->ended &&
+            ((queue && entry->command->queue == queue) || (event && entry->event == event))) {
+            entry->ended = true;
+            changed = true;
+        }
+    return changed;
+}
+
+static bool is_known(const struct journal_entry *entry)
+{
+    const struct queue *queue = entry->command->queue;
+    if (entry->ended || (entry->event && event_has_ended(entry->event)))
+        return true;
+    return queue && (entry->given <= atomic_load(&queue->past) ||
+                     (entry->event && event_state(entry->event) == EVENT_ISSUED &&
+                      queue_is_past(queue, entry->event)));
+}
+
+void journal_settle(void)
+{
+    bool changed = true;
+    for (struct journal_entry *entry = first; entry; entry = entry->next)
+        entry->ended = is_known(entry);
+    while (changed) {
+        changed = false;
+        for (struct journal_entry *entry = first; entry; entry = entry->next) {
+            const struct queue *queue = entry->command->queue;
+            if (!entry->ended || !queue)
+                continue;
+            if (queue->in_order || comes_after_all(entry->command, entry->waits))
+                changed = end_before(entry, queue, NULL) || changed;
+            for (cl_uint i = 0; i < entry->waits; i++)
+                changed = end_before(entry, NULL, entry->wait_list[i]) || changed;
+        }
+    }
+}
+
+void journal_all_ended(void)
+{
+    for (struct journal_entry *entry = first; entry; entry = entry->next)
+        entry->ended = true;
+}
+
+/* What was given is the parent's. */
+static void in_child(void)
+{
+    (void)take_all();
+    atomic_store(&journal_is_kept, false);
+    atomic_store(&broken, "no point was made yet");
+}
+
+FORK_PART = {.rank = FORK_OBJECT, .long_lock = &lock, .in_child = in_child};

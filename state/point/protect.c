@@ -1,0 +1,256 @@
+#include "state/point/protect.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "state/base/clock.h"
+#include "state/base/fork.h"
+#include "state/base/log.h"
+#include "state/base/thread.h"
+#include "state/base/work.h"
+#include "state/command/journal.h"
+#include "state/move/move.h"
+#include "state/point/point.h"
+#include "state/point/recover.h"
+
+/* Until the program has something, and after a point that could not be made. */
+#define RETRY_NS UINT64_C(100000000)
+/* Between two rounds of the devices that there are, of a program that has lost its own. */
+#define SEARCH_NS UINT64_C(200000000)
+/* How often who waits for a recovery looks whether there can be one. */
+#define LOOK_NS UINT64_C(50000000)
+/* A point is begun when the journal has this much of what it may. */
+#define NEARLY 0.5
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct protect_settings settings; /* guarded by lock, like all below */
+    bool running;
+    uint64_t points, recoveries, at_ns, downtime_ns, total_ns;
+    int error; /* of the last point */
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static atomic_bool on;
+
+static const char *refusal(void)
+{
+    return the_seat_count > 1 ? "it has several virtual devices" : journal_broken();
+}
+
+/* What has ended by now the program need not have been told: nothing of it is in the journal. */
+static void settle_events(void)
+{
+    uintptr_t cursor = 0;
+    struct event *event;
+    for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
+        if (event_state(event) == EVENT_ISSUED && !event->parts)
+            (void)event_status_inside(event);
+}
+
+/* At the moment of a point: what comes from here on is not in it. */
+static int begin_journal(void *data, const struct point *point)
+{
+    struct journal_entry **former = data;
+    (void)point;
+    settle_events();
+    *former = journal_begin();
+    return 0;
+}
+
+int protect_now(void)
+{
+    struct journal_entry *former = NULL;
+    struct point_request request = {.moment = begin_journal, .data = &former};
+    struct point_report report;
+    int error = point_make(&request, &report);
+    journal_free(former);
+    pthread_mutex_lock(&state.lock);
+    state.error = error;
+    if (error == 0) {
+        state.points++;
+        state.at_ns = clock_now_ns();
+        state.downtime_ns = report.downtime_ns;
+        state.total_ns = report.total_ns;
+    }
+    pthread_mutex_unlock(&state.lock);
+    return error;
+}
+
+/* When the next one is due: the budget is for what stops the program, and a tenth of it for the
+ * rest. Under the lock. */
+static uint64_t due_at(void)
+{
+    uint64_t interval = state.settings.interval_ns;
+    uint64_t cost = state.downtime_ns + state.total_ns / 10;
+    uint64_t least = (uint64_t)((double)cost / PROTECT_BUDGET);
+    if (state.at_ns == 0 || state.error != 0)
+        return state.at_ns + RETRY_NS;
+    return state.at_ns + (interval > least ? interval : least);
+}
+
+static bool is_due(void)
+{
+    uint64_t count, bytes;
+    journal_size(&count, &bytes);
+    pthread_mutex_lock(&state.lock);
+    uint64_t limit = state.settings.bytes;
+    bool due = journal_broken() || (double)bytes > NEARLY * (double)limit ||
+               (count != 0 && clock_now_ns() >= due_at());
+    pthread_mutex_unlock(&state.lock);
+    return due;
+}
+
+static bool recover_on(struct device *device)
+{
+    struct move_request request = {.target = &device->key, .manner = MOVE_NEEDED};
+    struct move_report report;
+    move_run(&request, &report);
+    if (report.result != MOVE_DONE) {
+        log_info("%s: %s", device_name(device), report.reason);
+        return false;
+    }
+    log_warn("what the program did since its last point was done again on %s", device_name(device));
+    pthread_mutex_lock(&state.lock);
+    state.recoveries++;
+    pthread_mutex_unlock(&state.lock);
+    return true;
+}
+
+/* The device itself may have come back; otherwise any that there is. */
+static void recover(void)
+{
+    struct seat *seat = the_seats[0];
+    struct device *here = atomic_load(&seat->device);
+    struct device **devices = NULL;
+    size_t count = 0;
+    bool done = false;
+    if (driver_list(&devices, &count) != 0)
+        count = 0;
+    for (size_t i = 0; i < count && !done && !work_is_over(); i++)
+        done = devices[i] != here && recover_on(devices[i]);
+    if (!done && here && !work_is_over())
+        done = recover_on(here);
+    free(devices);
+    if (!done)
+        clock_sleep(SEARCH_NS);
+}
+
+static bool is_lost(void)
+{
+    return the_seat_count == 1 && seat_is_lost(the_seats[0]);
+}
+
+static void *run(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        pthread_mutex_lock(&state.lock);
+        if (!atomic_load(&on) || work_is_over()) {
+            state.running = false;
+            pthread_cond_broadcast(&state.changed);
+            pthread_mutex_unlock(&state.lock);
+            return NULL;
+        }
+        if (!is_lost())
+            (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + RETRY_NS);
+        pthread_mutex_unlock(&state.lock);
+        if (is_lost() && !refusal())
+            recover();
+        else if (!is_lost() && the_seat_count == 1 && object_count(OBJECT_CONTEXT) != 0 && is_due())
+            (void)protect_now();
+    }
+}
+
+static bool may(const struct seat *seat)
+{
+    return atomic_load(&on) && seat == the_seats[0] && !refusal();
+}
+
+static bool is_on(void)
+{
+    return atomic_load(&on) && !refusal();
+}
+
+static void wake(void)
+{
+    pthread_mutex_lock(&state.lock);
+    pthread_cond_broadcast(&state.changed);
+    pthread_mutex_unlock(&state.lock);
+}
+
+static bool await(struct residence *residence)
+{
+    pthread_mutex_lock(&state.lock);
+    while (!atomic_load(&residence->recovered) && atomic_load(&on) && !refusal() && !work_is_over())
+        (void)clock_wait(&state.changed, &state.lock, clock_now_ns() + LOOK_NS);
+    pthread_mutex_unlock(&state.lock);
+    return atomic_load(&residence->recovered);
+}
+
+int protect_begin(const struct protect_settings *settings)
+{
+    static const struct move_recovery recovery = {.may = may,
+                                                  .again = recover_again,
+                                                  .done = wake,
+                                                  .lost = wake,
+                                                  .await = await,
+                                                  .is_on = is_on};
+    int error = 0;
+    move_set_recovery(&recovery);
+    pthread_mutex_lock(&state.lock);
+    state.settings = *settings;
+    if (state.settings.interval_ns == 0)
+        state.settings.interval_ns = PROTECT_INTERVAL_NS;
+    if (state.settings.bytes == 0)
+        state.settings.bytes = PROTECT_BYTES;
+    atomic_store(&journal_limit, state.settings.bytes);
+    atomic_store(&on, true);
+    if (!state.running)
+        error = thread_start("reseat-protect", 0, run, NULL, NULL);
+    state.running = state.running || error == 0;
+    if (error != 0)
+        atomic_store(&on, false);
+    pthread_cond_broadcast(&state.changed);
+    pthread_mutex_unlock(&state.lock);
+    return error;
+}
+
+void protect_end(void)
+{
+    pthread_mutex_lock(&state.lock);
+    atomic_store(&on, false);
+    pthread_cond_broadcast(&state.changed);
+    while (state.running)
+        pthread_cond_wait(&state.changed, &state.lock);
+    pthread_mutex_unlock(&state.lock);
+    if (gate_close(0) == 0) {
+        struct journal_entry *former = journal_end();
+        gate_open();
+        journal_free(former);
+    }
+    point_forget();
+}
+
+void protect_read(struct protect_status *ret_status)
+{
+    ret_status->on = atomic_load(&on);
+    ret_status->broken = refusal();
+    journal_size(&ret_status->commands, &ret_status->bytes);
+    ret_status->point_bytes = point_bytes();
+    pthread_mutex_lock(&state.lock);
+    ret_status->points = state.points;
+    ret_status->recoveries = state.recoveries;
+    ret_status->at_ns = state.at_ns;
+    ret_status->downtime_ns = state.downtime_ns;
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* The parent's thread is not here: a child is protected when it says so. */
+static void in_child(void)
+{
+    atomic_store(&on, false);
+    state.running = false;
+}
+
+FORK_PART = {
+    .rank = FORK_OBJECT, .lock = &state.lock, .changed = {&state.changed}, .in_child = in_child};

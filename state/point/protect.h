@@ -1,0 +1,57 @@
+#ifndef RESEAT_STATE_POINT_PROTECT_H
+#define RESEAT_STATE_POINT_PROTECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+
+/*
+ * Protection: the program outlives the loss of its device.
+ *
+ * Points are made again and again, and what is given between them is kept in the journal. When the
+ * device is lost, whoever asked something of it waits; a thread of ours moves the program to a
+ * device that takes it, gives its objects the bytes of the point there, gives the journal again in
+ * its order, and lets the commands that had not ended end, once. Then the program goes on.
+ *
+ * What cannot be protected is said (protect_read), and is as it is without: programs that are
+ * pinned (object/pin.h), have several virtual devices, or gave a launch in pieces or a command that
+ * ended in an error since the last point; and what was printed by kernels is printed again. Where
+ * what is done again depends on chance (the order of atomic functions on floats) it may come out
+ * otherwise.
+ */
+
+/** How often points are made, where nobody says. */
+#define PROTECT_INTERVAL_NS UINT64_C(10000000000)
+/** What the journal may take, where nobody says. */
+#define PROTECT_BYTES (UINT64_C(256) << 20)
+/** Points are made no more often than so that they take this part of the time. */
+#define PROTECT_BUDGET 0.01
+
+struct protect_settings {
+    uint64_t interval_ns; /**< 0: PROTECT_INTERVAL_NS. */
+    uint64_t bytes;       /**< Of the journal; 0: PROTECT_BYTES. */
+};
+
+/** From now on, or in another way. Thread-safe; not inside the gate. 0, -ENOMEM, -EAGAIN (no
+ *  thread). */
+MUST_CHECK int protect_begin(const struct protect_settings *settings);
+/** Not any more. Blocks on a point or a move that is under way. */
+void protect_end(void);
+/** Make a point at once. 0, or as point_make. */
+int protect_now(void);
+
+struct protect_status {
+    bool on;
+    const char *broken; /**< Why the program is not protected at the moment; NULL: it is. Static. */
+    uint64_t points;    /**< That were made. */
+    uint64_t recoveries;
+    uint64_t commands, bytes; /**< Of the journal. */
+    uint64_t point_bytes;
+    uint64_t at_ns;       /**< CLOCK_MONOTONIC, of the last point; 0: there was none. */
+    uint64_t downtime_ns; /**< That it took. */
+};
+/** Thread-safe; takes no lock that is held for long. */
+void protect_read(struct protect_status *ret_status);
+
+#endif

@@ -1,0 +1,202 @@
+#include "state/point/recover.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "state/command/journal.h"
+#include "state/memory/compare.h"
+#include "state/memory/mapping.h"
+#include "state/object/lost.h"
+#include "state/point/point.h"
+#include "state/transfer/transfer.h"
+
+struct recovery {
+    struct move_context *contexts;
+    size_t count;
+    const struct point *point;
+    char *reason;
+    size_t reason_size;
+};
+
+static int PRINTF(3, 4) fail(const struct recovery *r, int error, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(r->reason, r->reason_size, format, arguments);
+    va_end(arguments);
+    return error;
+}
+
+/* Where @context goes; PLACE_NONE: it is not concerned. */
+static uint8_t place_of(const struct recovery *r, const struct context *context)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->contexts[i].context == context)
+            return r->contexts[i].to;
+    return PLACE_NONE;
+}
+
+/* The device there would write to memory that the program has: what it lent, or maps. */
+static bool would_meet_program(struct memory *root, uint8_t place)
+{
+    return memory_works_in_window(root, place) && (memory_is_lent(root) || map_any(root));
+}
+
+/* Nobody has had its latest bytes since the loss but what is restored: other replicas are stale. */
+static int restore_root(const struct recovery *r, struct transfer *transfer, struct memory *root,
+                        uint8_t place)
+{
+    struct residence *residence = root->context->at[place];
+    size_t index = point_find(r->point, root);
+    struct point_run run;
+    int error = 0;
+    if (atomic_load(&root->version) == 0)
+        return 0;
+    cl_int made = root->real[place] ? CL_SUCCESS : memory_make_real(root, residence, place);
+    if (made != CL_SUCCESS)
+        return fail(r, -ENOMEM, "an object of %zu bytes cannot be made on %s (OpenCL error %d)",
+                    root->size, device_name(residence->device), made);
+    if (would_meet_program(root, place))
+        return fail(r, -ENOTSUP, "%s works in memory that the program lent or maps",
+                    device_name(residence->device));
+    compare_forget(root);
+    for (size_t at = 0; error == 0 && index != SIZE_MAX && point_run(r->point, index, at, &run);
+         at = run.range.end) {
+        if (!run.bytes)
+            continue;
+        /* An item's host bytes begin where the object does. */
+        struct transfer_item item = {.to = root->real[place],
+                                     .host = (char *)((uintptr_t)run.bytes - run.range.begin),
+                                     .offset = run.range.begin,
+                                     .size = run.range.end - run.range.begin,
+                                     .image = root->image};
+        error = transfer_add(transfer, &item);
+    }
+    replica_written(root, place, replica_whole(root));
+    return error;
+}
+
+static int restore(const struct recovery *r, const struct move_context *entry)
+{
+    struct residence *residence = entry->context->at[entry->to];
+    const struct transfer_limits none = {0};
+    struct transfer *transfer;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    int error = transfer_create(NULL, residence, 0, &none, &transfer);
+    if (error != 0)
+        return fail(r, error, "nothing can be copied to %s", device_name(residence->device));
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        if (error == 0 && memory->context == entry->context && memory->root == memory &&
+            memory->type != CL_MEM_OBJECT_PIPE)
+            error = restore_root(r, transfer, memory, entry->to);
+    int flushed = transfer_flush(transfer);
+    if (error == 0 && flushed != 0)
+        error = fail(r, flushed, "copying to %s failed", device_name(residence->device));
+    transfer_destroy(transfer);
+    return error;
+}
+
+/* A queue that was given something which has not been waited for. */
+struct pending {
+    struct residence *residence;
+    cl_command_queue real;
+};
+
+static int finish(const struct recovery *r, struct pending *pending)
+{
+    cl_int error =
+        pending->real ? residence_await_queue(pending->residence, pending->real) : CL_SUCCESS;
+    pending->real = NULL;
+    return error == CL_SUCCESS
+               ? 0
+               : fail(r, -EIO, "%s failed with what was given again (OpenCL error %d)",
+                      device_name(pending->residence->device), error);
+}
+
+/* It changes no memory that anybody looks at. */
+static bool is_idle(const struct journal_entry *entry)
+{
+    const struct command_ops *ops = entry->command->ops;
+    return ops->waits_for_all || (ops->reads_to_host && entry->ended);
+}
+
+static cl_int make_ready(struct command *command, struct residence *residence, uint8_t place)
+{
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
+        cl_int error = memory->root->real[place] ? CL_SUCCESS
+                                                 : memory_make_real(memory->root, residence, place);
+        if (error == CL_SUCCESS && !memory->real[place])
+            error = memory_make_real(memory, residence, place);
+        if (error != CL_SUCCESS)
+            return error;
+    }
+    command_begin_anew(command);
+    return command->queue ? command_ready(command, residence, place) : CL_SUCCESS;
+}
+
+/* Each behind the one before, also where the queues would not have had it so. */
+static int give(const struct recovery *r, struct journal_entry *entry, struct pending *pending)
+{
+    struct command *command = entry->command;
+    const struct queue *queue = command->queue;
+    const struct context *context = queue ? queue->context : command->uses[0]->context;
+    uint8_t place = place_of(r, context);
+    if (is_idle(entry) || place == PLACE_NONE)
+        return 0;
+    if (command->ops->is_current && !command->ops->is_current(command))
+        return fail(r, -ESTALE, "a program was built anew since the last point");
+    struct residence *residence = context->at[place];
+    cl_command_queue real = queue ? queue->real : residence->io;
+    int failed = pending->real && pending->real != real ? finish(r, pending) : 0;
+    if (failed != 0)
+        return failed;
+    cl_int error = make_ready(command, residence, place);
+    if (error == CL_SUCCESS)
+        error = command_issue_in(command, residence, place, real, 0, NULL, NULL);
+    if (error != CL_SUCCESS)
+        return fail(r, -EIO, "%s does not take a command again (OpenCL error %d)",
+                    device_name(residence->device), error);
+    *pending = (struct pending){residence, real};
+    return queue && !queue->in_order ? finish(r, pending) : 0;
+}
+
+static void end_all(void)
+{
+    for (struct journal_entry *entry = journal_first(); entry; entry = entry->next) {
+        struct event *event = entry->event;
+        if (!event || event_state(event) != EVENT_HELD)
+            continue;
+        cl_ulong now = event->profiled ? device_clock_guess(&event->queue->seat->clock) : 0;
+        for (unsigned i = 0; i < ARRAY_SIZE(event->times); i++)
+            event->times[i] = now;
+        event_finish(event, CL_COMPLETE);
+    }
+    journal_all_ended();
+}
+
+int recover_again(struct move_context *contexts, size_t count, char *ret_reason, size_t reason_size)
+{
+    struct point *point = point_pin();
+    const struct recovery r = {contexts, count, point, ret_reason, reason_size};
+    struct pending pending = {0};
+    if (!point || journal_broken()) {
+        point_unpin(point);
+        return fail(&r, -ENOENT, "the program is not protected: %s", journal_broken());
+    }
+    int error = 0;
+    journal_settle();
+    for (size_t i = 0; error == 0 && i < count; i++)
+        error = restore(&r, &contexts[i]);
+    for (struct journal_entry *entry = journal_first(); error == 0 && entry; entry = entry->next)
+        error = give(&r, entry, &pending);
+    if (error == 0)
+        error = finish(&r, &pending);
+    if (error == 0)
+        end_all();
+    point_unpin(point);
+    return error;
+}

@@ -1,0 +1,226 @@
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/command/journal.h"
+#include "state/object/lost.h"
+#include "state/point/point.h"
+#include "state/point/protect.h"
+#include "tests/support/engine_rig.h"
+
+/*
+ * A protected program whose device is lost, at each of its calls of the driver: it ends with what
+ * it would have ended with, no call of it fails, and each callback comes once, with success.
+ */
+
+#define COUNT 1024
+#define BYTES (COUNT * sizeof(cl_uint))
+/* Calls after which a loop is taken to go on for ever. */
+#define MOST_CALLS 2000
+
+static const char *const source =
+    "kernel void add(constant uint *a, global uint *b, uint n)\n"
+    "{ size_t i = get_global_id(0); b[i] = b[i] * 5 + a[i] * 3 + n; }\n";
+
+static struct engine_rig rig;
+
+struct play {
+    struct engine_program program;
+    cl_kernel kernel;
+    cl_mem a, b;
+    cl_uint a_is[COUNT], b_is[COUNT];
+    atomic_int called, failed;
+    int registered;
+};
+
+static void CL_CALLBACK called_back(cl_event event, cl_int status, void *data)
+{
+    struct play *play = data;
+    (void)event;
+    atomic_fetch_add(&play->failed, status != CL_COMPLETE);
+    atomic_fetch_add(&play->called, 1);
+}
+
+static void watch(struct play *play, cl_event event)
+{
+    OK(clSetEventCallback(event, CL_COMPLETE, called_back, play));
+    play->registered++;
+}
+
+static void open_rig(const char *a)
+{
+    char config[512];
+    const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
+    (void)snprintf(config, sizeof(config),
+                   "[a] name=a own_memory=yes %s\n[b] base=1 name=b own_memory=yes\n"
+                   "[c] base=1 name=c own_memory=yes\n",
+                   a);
+    lost_patience_ns = 40000000;
+    lost_answer_ns = 500000000;
+    engine_rig_open(&rig, config);
+    cr_assert_eq(protect_begin(&settings), 0);
+}
+
+static void open_play(struct play *play, cl_command_queue_properties properties)
+{
+    memset(play, 0, sizeof(*play));
+    engine_program_open(&rig, properties, source, &play->program);
+    play->kernel = engine_kernel(play->program.program, "add");
+    for (cl_uint i = 0; i < COUNT; i++) {
+        play->a_is[i] = i * 7 + 1;
+        play->b_is[i] = i;
+    }
+    play->a = engine_buffer(play->program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES,
+                            play->a_is);
+    play->b = engine_buffer(play->program.context, CL_MEM_READ_WRITE, BYTES, NULL);
+    OK(clEnqueueWriteBuffer(play->program.queue, play->b, CL_TRUE, 0, BYTES, play->b_is, 0, NULL,
+                            NULL));
+    cr_assert_eq(protect_now(), 0);
+    cr_assert_null(journal_broken());
+}
+
+static void close_play(struct play *play)
+{
+    OK(clReleaseMemObject(play->a));
+    OK(clReleaseMemObject(play->b));
+    OK(clReleaseKernel(play->kernel));
+    engine_program_close(&play->program);
+}
+
+static void launch(struct play *play, cl_uint n, cl_uint waits, const cl_event *wait_list,
+                   cl_event *ret_event)
+{
+    const size_t global = COUNT;
+    OK(clSetKernelArg(play->kernel, 0, sizeof(cl_mem), &play->a));
+    OK(clSetKernelArg(play->kernel, 1, sizeof(cl_mem), &play->b));
+    OK(clSetKernelArg(play->kernel, 2, sizeof(n), &n));
+    OK(clEnqueueNDRangeKernel(play->program.queue, play->kernel, 1, NULL, &global, NULL, waits,
+                              wait_list, ret_event));
+    for (cl_uint i = 0; i < COUNT; i++)
+        play->b_is[i] = play->b_is[i] * 5 + play->a_is[i] * 3 + n;
+}
+
+static void has(struct play *play, cl_mem buffer, const cl_uint *is)
+{
+    cl_uint bytes[COUNT];
+    OK(clEnqueueReadBuffer(play->program.queue, buffer, CL_TRUE, 0, BYTES, bytes, 0, NULL, NULL));
+    cr_assert_arr_eq(bytes, is, BYTES);
+}
+
+/* Of each kind of command something, so that each depends on those before it. */
+static void compute(struct play *play)
+{
+    cl_int error, status;
+    cl_event event, second;
+    cl_command_queue queue = play->program.queue;
+    cl_uint written[COUNT], later[COUNT], pattern = 77;
+    launch(play, 5, 0, NULL, &event);
+    watch(play, event);
+    OK(clFlush(queue));
+    for (cl_uint i = 0; i < COUNT; i++)
+        play->a_is[i] = written[i] = i ^ 0x55;
+    OK(clEnqueueWriteBuffer(queue, play->a, CL_FALSE, 0, BYTES, written, 1, &event, &second));
+    OK(clWaitForEvents(1, &second));
+    memset(written, 0xdd, sizeof(written)); /* it may */
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_geq(status, CL_COMPLETE);
+    OK(clReleaseEvent(event));
+    OK(clReleaseEvent(second));
+    launch(play, 9, 0, NULL, NULL);
+    OK(clEnqueueReadBuffer(queue, play->b, CL_FALSE, 0, BYTES, later, 0, NULL, &event));
+    watch(play, event);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_arr_eq(later, play->b_is, BYTES);
+    OK(clReleaseEvent(event));
+    memset(later, 0, sizeof(later));
+    /* An object that comes and goes. */
+    cl_mem made = clCreateBuffer(play->program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                 BYTES, play->a_is, &error);
+    OK(error);
+    OK(clEnqueueFillBuffer(queue, made, &pattern, sizeof(pattern), 0, BYTES / 2, 0, NULL, NULL));
+    OK(clEnqueueCopyBuffer(queue, made, play->a, 0, 0, BYTES, 0, NULL, NULL));
+    OK(clReleaseMemObject(made));
+    for (cl_uint i = 0; i < COUNT / 2; i++)
+        play->a_is[i] = pattern;
+    launch(play, 13, 0, NULL, NULL);
+    cl_uint *map = clEnqueueMapBuffer(queue, play->b, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, BYTES,
+                                      0, NULL, NULL, &error);
+    OK(error);
+    cr_assert_arr_eq(map, play->b_is, BYTES);
+    for (cl_uint i = 0; i < COUNT; i += 3)
+        map[i] = play->b_is[i] = i + 1;
+    OK(clEnqueueUnmapMemObject(queue, play->b, map, 0, NULL, NULL));
+    launch(play, 17, 0, NULL, NULL);
+    OK(clFinish(queue));
+    for (cl_uint i = 0; i < COUNT; i++)
+        cr_assert_eq(later[i], 0, "a read that had ended was given again");
+    has(play, play->b, play->b_is);
+    has(play, play->a, play->a_is);
+}
+
+static void called_once(const struct play *play)
+{
+    for (unsigned i = 0; atomic_load(&play->called) < play->registered && i < 5000; i++)
+        engine_rig_sleep(1);
+    engine_rig_sleep(2);
+    cr_assert_eq(atomic_load(&play->called), play->registered);
+    cr_assert_eq(atomic_load(&play->failed), 0);
+}
+
+static bool is_on(const char *name)
+{
+    struct device *device = atomic_load(&the_seats[0]->device);
+    return device && strcmp(device->key.device, name) == 0;
+}
+
+static uint64_t recoveries(void)
+{
+    struct protect_status status;
+    protect_read(&status);
+    return status.recoveries;
+}
+
+/* The device is back for the next round, and so is the program. */
+static void again(void)
+{
+    (void)emu_shared_disarm(rig.emu, "a");
+    (void)emu_shared_restore(rig.emu, "a");
+    if (!is_on("a"))
+        engine_rig_moves(&rig, "a");
+}
+
+/* False when it made fewer calls. */
+static bool lose_at(uint64_t call, cl_command_queue_properties properties)
+{
+    struct play play;
+    open_play(&play, properties);
+    uint64_t fired = emu_shared_fired(rig.emu, "a"), before = recoveries();
+    cr_assert_eq(emu_shared_arm(rig.emu, "a", call, NULL, EMU_ERROR_VANISH), 0);
+    compute(&play);
+    called_once(&play);
+    bool lost = emu_shared_fired(rig.emu, "a") != fired;
+    cr_assert_eq(recoveries(), before + !is_on("a"));
+    cr_assert(lost || is_on("a"));
+    close_play(&play);
+    again();
+    return lost;
+}
+
+static void lose_at_each(const char *way, cl_command_queue_properties properties)
+{
+    uint64_t call = 1;
+    open_rig(way);
+    while (lose_at(call, properties))
+        cr_assert_lt(call++, MOST_CALLS);
+    cr_assert_gt(call, 20);
+    protect_end();
+    free(rig.devices);
+}
+
+Test(recover, a_device_that_is_lost_at_any_call_is_replaced, .timeout = 300)
+{
+    lose_at_each("", 0);
+}
