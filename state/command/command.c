@@ -348,11 +348,14 @@ static inline cl_int run(struct call *call)
         }
         if (error == COMMAND_ABSENT)
             error = the_upcalls->bring(command);
-        if (error != CL_SUCCESS && !context_outlives(command->queue->context, error, &tries)) {
+        if (error == CL_SUCCESS)
+            continue;
+        if (!context_outlives(command->queue->context, error, &tries)) {
             turn_end(command);
             event_discard(call->event);
             return error;
         }
+        command_begin_anew(command);
     }
 }
 

@@ -20,16 +20,16 @@ struct held {
     struct held *next;
     uint64_t serial;
     bool issuing;
-    bool given;                /* in parts: it stays until all of them have ended */
-    struct residence *doubted; /* referred to: its driver did not take it, perhaps for a loss */
-    bool kept;                 /* its command is the journal's */
-    bool left;                 /* in a child of a fork: the parent gives it */
-    struct event *marker;      /* held; of one that reads elsewhere: it has to end first. Or NULL */
-    uint64_t since;            /* by the host's clock */
-    cl_int refused;            /* what the driver said then */
-    cl_int error;              /* why it is given up, though what it waited for ended well */
-    struct command *command;   /* owned */
-    struct event *event;       /* held; or NULL */
+    bool given;              /* in parts: it stays until all of them have ended */
+    unsigned tries;          /* of context_outlives */
+    bool kept;               /* its command is the journal's */
+    bool left;               /* in a child of a fork: the parent gives it */
+    struct event *marker;    /* held; of one that reads elsewhere: it has to end first. Or NULL */
+    uint64_t since;          /* by the host's clock */
+    cl_int refused;          /* what the driver said then */
+    cl_int error;            /* why it is given up, though what it waited for ended well */
+    struct command *command; /* owned */
+    struct event *event;     /* held; or NULL */
     cl_uint waits;
     struct event *wait_list[]; /* held */
 };
@@ -418,11 +418,14 @@ static cl_int give_whole(struct held *held, struct residence *residence, uint8_t
         held->kept = journal_add(entry, held->command, held->event);
     else if (kept)
         journal_drop(entry);
-    if (!kept || error == CL_SUCCESS || error == COMMAND_ABSENT || journal_broken())
+    return error;
+}
+
+/* Where the program is protected the device may be lost: that is asked outside the gate. */
+static cl_int doubt(struct held *held, cl_int error)
+{
+    if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
         return error;
-    /* Perhaps the device is lost: that is asked outside the gate. */
-    residence_ref(residence);
-    held->doubted = residence;
     held->refused = error;
     return COMMAND_ABSENT;
 }
@@ -449,6 +452,9 @@ static cl_int let_go(struct held *held, struct residence *residence, uint8_t pla
             held->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
             error = give_whole(held, residence, place, held->event ? &real : NULL);
+        if (error != CL_SUCCESS && error != COMMAND_ABSENT && error != MARKED &&
+            error != PARTS_GIVEN)
+            error = doubt(held, error);
     }
     if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;
@@ -520,15 +526,19 @@ static bool pump_inside(struct queue *queue, struct held **ret_absent)
     return progress;
 }
 
-/* CL_SUCCESS: to be given to another device. */
-static cl_int await_device(struct held *held)
+/* It was to be brought something, or its driver refused it. CL_SUCCESS: it is looked at again. */
+static cl_int bring(struct held *held)
 {
-    struct residence *residence = held->doubted;
-    held->doubted = NULL;
-    bool again =
-        residence_failed(residence, held->refused) && the_upcalls->await_recovery(residence);
-    residence_unref(residence);
-    return again ? CL_SUCCESS : held->refused;
+    struct command *command = held->command;
+    cl_int error = held->refused;
+    held->refused = CL_SUCCESS;
+    if (error == CL_SUCCESS)
+        error = the_upcalls->bring(command);
+    if (error != CL_SUCCESS && context_outlives(command->queue->context, error, &held->tries)) {
+        command_begin_anew(command);
+        error = CL_SUCCESS;
+    }
+    return error;
 }
 
 static bool pump_queue(struct queue *queue)
@@ -541,8 +551,7 @@ static bool pump_queue(struct queue *queue)
         gate_leave();
         again = absent != NULL;
         if (again) {
-            cl_int error =
-                absent->doubted ? await_device(absent) : the_upcalls->bring(absent->command);
+            cl_int error = bring(absent);
             pthread_mutex_lock(&engine_lock);
             absent->error = error;
             queue->pumping = false;

@@ -188,32 +188,118 @@ static void again(void)
 {
     (void)emu_shared_disarm(rig.emu, "a");
     (void)emu_shared_restore(rig.emu, "a");
+    (void)emu_shared_disarm(rig.emu, "b");
+    (void)emu_shared_restore(rig.emu, "b");
     if (!is_on("a"))
         engine_rig_moves(&rig, "a");
 }
 
-/* False when it made fewer calls. */
-static bool lose_at(uint64_t call, cl_command_queue_properties properties)
+/* Commands that wait for the program, in two queues, whose order is the events' alone; parts of
+ * objects, images, and a map that stays open. */
+static void compute_more(struct play *play)
+{
+    enum { SIDE = 16 };
+    const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
+    const cl_image_desc desc = {
+        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = SIDE, .image_height = SIDE};
+    const size_t origin[3] = {0}, corner[3] = {4, 5, 0}, region[3] = {SIDE, SIDE, 1},
+                 small[3] = {8, 6, 1}, box[3] = {16, 4, 1}, from[3] = {32, 2, 0}, to[3] = {0, 0, 0};
+    const cl_buffer_region half = {BYTES / 2, BYTES / 2};
+    cl_int error;
+    cl_context context = play->program.context;
+    cl_command_queue first = play->program.queue;
+    cl_command_queue second = clCreateCommandQueue(context, rig.device, 0, &error);
+    OK(error);
+    cl_uchar pixels[SIDE][SIDE][4], back[SIDE][SIDE][4];
+    for (size_t i = 0; i < sizeof(pixels); i++)
+        ((cl_uchar *)pixels)[i] = (cl_uchar)(i * 3);
+    cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
+    OK(error);
+    cl_mem part = clCreateSubBuffer(play->b, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
+    OK(error);
+    cl_event user = clCreateUserEvent(context, &error), held, events[3], both[2];
+    OK(error);
+    /* Held: the one thing that they wait for is the program. */
+    cl_uint n = 3;
+    OK(clSetKernelArg(play->kernel, 2, sizeof(n), &n));
+    launch(play, 3, 1, &user, &held);
+    OK(clEnqueueCopyBuffer(second, play->b, play->a, 0, 0, BYTES / 4, 1, &held, &events[0]));
+    watch(play, events[0]);
+    OK(clEnqueueWriteImage(second, image, CL_FALSE, origin, region, 0, 0, pixels, 0, NULL,
+                           &both[0]));
+    OK(clSetUserEventStatus(user, CL_COMPLETE));
+    memcpy(play->a_is, play->b_is, BYTES / 4);
+    cl_uint words[COUNT];
+    for (cl_uint i = 0; i < COUNT; i++)
+        words[i] = i * 11;
+    OK(clEnqueueWriteBufferRect(first, part, CL_FALSE, to, from, box, 64, 0, 128, 0, words, 1,
+                                &events[0], &events[1]));
+    for (size_t y = 0; y < box[1]; y++)
+        memcpy((char *)play->b_is + half.origin + y * 64, (char *)words + (y + 2) * 128 + 32,
+               box[0]);
+    both[1] = events[1];
+    OK(clEnqueueWriteImage(first, image, CL_TRUE, corner, small, 0, 0, words, 2, both, &events[2]));
+    for (size_t y = 0; y < small[1]; y++)
+        memcpy(pixels[5 + y][4], (char *)words + y * small[0] * 4, small[0] * 4);
+    launch(play, 21, 1, &events[2], NULL);
+    OK(clReleaseEvent(events[0]));
+    OK(clFinish(first));
+    OK(clFinish(second));
+    memset(words, 0, sizeof(words));
+    cl_uint *map =
+        clEnqueueMapBuffer(first, play->a, CL_TRUE, CL_MAP_WRITE, 64, 256, 0, NULL, NULL, &error);
+    OK(error);
+    for (cl_uint i = 0; i < 64; i++)
+        map[i] = play->a_is[16 + i] = i * 19 + 1;
+    OK(clEnqueueReadImage(second, image, CL_TRUE, origin, region, 0, 0, back, 0, NULL, NULL));
+    cr_assert_arr_eq(back, pixels, sizeof(pixels));
+    for (cl_uint i = 0; i < 64; i++)
+        cr_assert_eq(map[i], i * 19 + 1, "what the program wrote there is its own");
+    OK(clEnqueueUnmapMemObject(first, play->a, map, 0, NULL, &events[0]));
+    OK(clWaitForEvents(1, &events[0]));
+    OK(clReleaseEvent(events[0]));
+    has(play, play->a, play->a_is);
+    has(play, play->b, play->b_is);
+    OK(clReleaseEvent(user));
+    OK(clReleaseEvent(held));
+    OK(clReleaseEvent(both[0]));
+    OK(clReleaseEvent(events[1]));
+    OK(clReleaseEvent(events[2]));
+    OK(clReleaseMemObject(part));
+    OK(clReleaseMemObject(image));
+    OK(clReleaseCommandQueue(second));
+}
+
+/* False when it made fewer calls. @next: the same of the device that the program comes to then; 0:
+ * that stays. */
+static bool lose_at(void (*run)(struct play *play), uint64_t call, uint64_t next,
+                    cl_command_queue_properties properties)
 {
     struct play play;
     open_play(&play, properties);
+    uint64_t b = emu_shared_fired(rig.emu, "b");
+    if (next != 0)
+        cr_assert_eq(emu_shared_arm(rig.emu, "b", next, NULL, EMU_ERROR_VANISH), 0);
     uint64_t fired = emu_shared_fired(rig.emu, "a"), before = recoveries();
     cr_assert_eq(emu_shared_arm(rig.emu, "a", call, NULL, EMU_ERROR_VANISH), 0);
-    compute(&play);
+    run(&play);
     called_once(&play);
     bool lost = emu_shared_fired(rig.emu, "a") != fired;
-    cr_assert_eq(recoveries(), before + !is_on("a"));
+    bool lost_next = next != 0 && emu_shared_fired(rig.emu, "b") != b;
     cr_assert(lost || is_on("a"));
+    if (next == 0)
+        cr_assert_eq(recoveries(), before + !is_on("a"));
     close_play(&play);
     again();
-    return lost;
+    return next != 0 ? lost_next : lost;
 }
 
-static void lose_at_each(const char *way, cl_command_queue_properties properties)
+static void lose_at_each(void (*run)(struct play *play), const char *way,
+                         cl_command_queue_properties properties)
 {
     uint64_t call = 1;
     open_rig(way);
-    while (lose_at(call, properties))
+    while (lose_at(run, call, 0, properties))
         cr_assert_lt(call++, MOST_CALLS);
     cr_assert_gt(call, 20);
     protect_end();
@@ -222,5 +308,38 @@ static void lose_at_each(const char *way, cl_command_queue_properties properties
 
 Test(recover, a_device_that_is_lost_at_any_call_is_replaced, .timeout = 300)
 {
-    lose_at_each("", 0);
+    lose_at_each(compute, "", 0);
+}
+
+Test(recover, a_device_that_gives_strange_errors_is_replaced, .timeout = 300)
+{
+    lose_at_each(compute, "lost_error=-36", 0);
+}
+
+Test(recover, a_device_that_hangs_at_any_call_is_replaced, .timeout = 300)
+{
+    lose_at_each(compute, "lost_hangs=yes", 0);
+}
+
+Test(recover, any_order_of_commands_is_given_again, .timeout = 300)
+{
+    lose_at_each(compute_more, "", 0);
+}
+
+Test(recover, a_queue_without_order_is_given_again, .timeout = 300)
+{
+    lose_at_each(compute_more, "",
+                 CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE);
+}
+
+/* The second is lost at each call that it is given in the recovery and afterwards. */
+Test(recover, a_device_that_is_lost_in_a_recovery_is_replaced, .timeout = 300)
+{
+    uint64_t next = 1;
+    open_rig("");
+    while (lose_at(compute, 12, next, 0))
+        cr_assert_lt(next++, MOST_CALLS);
+    cr_assert_gt(next, 30);
+    protect_end();
+    free(rig.devices);
 }
