@@ -1,7 +1,9 @@
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "state/command/journal.h"
 #include "state/memory/extents.h"
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
@@ -50,6 +52,37 @@ void move_set_recovery(const struct move_recovery *who)
     atomic_store(&recovery, who);
 }
 
+/* Lost, and left for a device where it could not be done again: who waits for them waits for the
+ * next. Referred to; by movers. */
+static struct owed {
+    struct owed *next;
+    struct residence *residence;
+} * owed;
+
+static void owe(struct residence *residence)
+{
+    struct owed *one = malloc(sizeof(*one));
+    if (!one) {
+        /* Then they are given the errors that they would be given anyway. */
+        journal_break("there is no memory for what it does");
+        return;
+    }
+    residence_ref(residence);
+    *one = (struct owed){owed, residence};
+    owed = one;
+}
+
+static void settle_owed(void)
+{
+    while (owed) {
+        struct owed *one = owed;
+        owed = one->next;
+        atomic_store(&one->residence->recovered, true);
+        residence_unref(one->residence);
+        free(one);
+    }
+}
+
 int move_recover(struct move *move)
 {
     char reason[256] = "";
@@ -57,10 +90,12 @@ int move_recover(struct move *move)
     for (size_t i = 0; error != 0 && i < move->context_count; i++)
         residence_lose(move->contexts[i].context->at[move->contexts[i].to],
                        "what was lost elsewhere cannot be done again there", true);
-    for (struct residence *left = move->left; error == 0 && left; left = left->next)
-        atomic_store(&left->recovered, true);
-    if (error == 0)
+    for (struct residence *left = move->left; left; left = left->next)
+        owe(left);
+    if (error == 0) {
+        settle_owed();
         move_recovery()->done();
+    }
     return error == 0 ? 0 : move_fail(move, error, "%s", reason);
 }
 

@@ -84,7 +84,7 @@ static int restore(const struct recovery *r, const struct move_context *entry)
     struct transfer *transfer;
     uintptr_t cursor = 0;
     struct memory *memory;
-    int error = transfer_create(NULL, residence, 0, &none, &transfer);
+    int error = transfer_create(NULL, residence, point_bytes(), &none, &transfer);
     if (error != 0)
         return fail(r, error, "nothing can be copied to %s", device_name(residence->device));
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
