@@ -42,9 +42,10 @@
 struct run {
     const struct output *output;
     const char *name, *present, *profile;
-    const char *memory; /**< What it is told of; NULL: not said, as the rest. */
-    uint32_t devices;   /**< 0: not said. */
-    const char *slice;  /**< Milliseconds. */
+    const char *memory;  /**< What it is told of; NULL: not said, as the rest. */
+    uint32_t devices;    /**< 0: not said. */
+    const char *slice;   /**< Milliseconds. */
+    const char *protect; /**< As the library reads it. */
     const char *priority;
     uint64_t quota;         /**< UINT64_MAX: not said. */
     unsigned ways;          /**< enum policy_way. */
@@ -156,6 +157,24 @@ static int take_slice(struct call *call, const struct verb_option *option, const
     return 0;
 }
 
+/** As the library reads it: interpose/entry/start.h. */
+static int take_protect(struct call *call, const struct verb_option *option, const char *text)
+{
+    char reason[PROTOCOL_TEXT_MAX], *end = NULL;
+    uint64_t bytes;
+    unsigned long seconds = text ? strtoul(text, &end, 10) : 0;
+    bool whole = text && text[0] >= '0' && text[0] <= '9' && !*end;
+
+    if (whole && (seconds < 1 || seconds > 86400)) {
+        return output_usage(&call->output, "--%s takes 1 to 86400 seconds, not \"%s\"",
+                            option->name, text);
+    }
+    if (text && !whole && size_parse(text, &bytes, reason, sizeof(reason)) != 0)
+        return output_usage(&call->output, "--%s: %s", option->name, reason);
+    ((struct run *)call->options)->protect = text ? text : "on";
+    return 0;
+}
+
 static int take_ways(struct call *call, const struct verb_option *option, const char *text)
 {
     struct run *run = call->options;
@@ -235,6 +254,14 @@ static const struct verb_option run_options[] = {
      "no limit counts. Launches are then given in pieces also where the configuration has them "
      "stay whole. reseat spread changes it while the program runs.",
      .take = take_spread},
+    {"protect", "[SECONDS|SIZE]",
+     "Have it outlive its device: its memory is copied to the host again and again while it runs, "
+     "and what it does in between is kept, so that it is done again on another device when its own "
+     "is lost. A number: seconds between two copies, where that takes no more than a hundredth of "
+     "its time. A size: memory that what it does in between may take, 256MiB by default. Launches "
+     "are then given to the device whole. Programs with several virtual devices, native kernels, "
+     "shared virtual memory or program-scope variables are as without.",
+     .take = take_protect},
     {"isolate", NULL,
      "Open its drivers in other processes, so that it holds no library, descriptor or mapping of "
      "theirs at any time, and a driver that crashes is not its crash: reseat says that its device "
@@ -555,6 +582,8 @@ static int set_environment(const struct run *run, const char *name)
         error = set("RESEAT_PRESENT", run->present);
     if (!error && run->profile)
         error = set("RESEAT_PROFILE", run->profile);
+    if (!error && run->protect)
+        error = set("RESEAT_PROTECT", run->protect);
     if (!error && run->memory)
         error = set("RESEAT_MEMORY", run->memory);
     return error;

@@ -5,6 +5,7 @@
 #include "state/base/callback.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
+#include "state/command/journal.h"
 #include "state/command/pieces.h"
 #include "state/command/traced.h"
 #include "state/object/upcalls.h"
@@ -390,6 +391,12 @@ static bool cut(struct launch *launch)
     return cuts;
 }
 
+/* The journal has launches whole. */
+static bool is_kept(void)
+{
+    return atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
+}
+
 cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
                   const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
                   cl_event *ret_event)
@@ -409,7 +416,8 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         launch.refused = NULL;
         launch.under_way = false;
         launch_scatter(&launch);
-        if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && cut(&launch)) {
+        if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && !is_kept() &&
+            cut(&launch)) {
             launch.base.ops = &piece_ops;
             error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
         } else {

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/base/fork.h"
@@ -28,7 +29,9 @@ static struct {
     struct protect_settings settings; /* guarded by lock, like all below */
     bool running;
     uint64_t points, recoveries, at_ns, downtime_ns, total_ns;
-    int error; /* of the last point */
+    int error;               /* of the last point */
+    struct device_key *keys; /* owned; written before the thread runs, like... */
+    size_t key_count;        /* ...this */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static atomic_bool on;
 
@@ -100,37 +103,47 @@ static bool is_due(void)
     return due;
 }
 
-static bool recover_on(struct device *device)
+static bool recover_on(const struct device_key *key)
 {
-    struct move_request request = {.target = &device->key, .manner = MOVE_NEEDED};
+    struct move_request request = {.target = key, .manner = MOVE_NEEDED};
     struct move_report report;
     move_run(&request, &report);
     if (report.result != MOVE_DONE) {
-        log_info("%s: %s", device_name(device), report.reason);
+        log_info("%s: %s", key->device, report.reason);
         return false;
     }
-    log_warn("what the program did since its last point was done again on %s", device_name(device));
+    log_warn("what the program did since its last point was done again on %s", key->device);
     pthread_mutex_lock(&state.lock);
     state.recoveries++;
     pthread_mutex_unlock(&state.lock);
     return true;
 }
 
-/* The device itself may have come back; otherwise any that there is. */
-static void recover(void)
+/* Those that drivers list, and are not the one at @here. */
+static bool recover_on_listed(const struct device *here)
 {
-    struct seat *seat = the_seats[0];
-    struct device *here = atomic_load(&seat->device);
     struct device **devices = NULL;
     size_t count = 0;
     bool done = false;
     if (driver_list(&devices, &count) != 0)
         count = 0;
     for (size_t i = 0; i < count && !done && !work_is_over(); i++)
-        done = devices[i] != here && recover_on(devices[i]);
-    if (!done && here && !work_is_over())
-        done = recover_on(here);
+        done = devices[i] != here && recover_on(&devices[i]->key);
     free(devices);
+    return done;
+}
+
+/* Any that there is; then the device itself, which may have come back. */
+static void recover(void)
+{
+    const struct device *here = atomic_load(&the_seats[0]->device);
+    bool done = false;
+    for (size_t i = 0; here && i < state.key_count && !done && !work_is_over(); i++)
+        done = !device_key_equal(&state.keys[i], &here->key) && recover_on(&state.keys[i]);
+    if (!done && here && state.key_count == 0)
+        done = recover_on_listed(here);
+    if (!done && here && !work_is_over())
+        done = recover_on(&here->key);
     if (!done)
         clock_sleep(SEARCH_NS);
 }
@@ -198,6 +211,17 @@ int protect_begin(const struct protect_settings *settings)
     int error = 0;
     move_set_recovery(&recovery);
     pthread_mutex_lock(&state.lock);
+    if (!state.running && settings->key_count != 0) {
+        struct device_key *keys = calloc(settings->key_count, sizeof(*keys));
+        if (!keys) {
+            pthread_mutex_unlock(&state.lock);
+            return -ENOMEM;
+        }
+        memcpy(keys, settings->keys, settings->key_count * sizeof(*keys));
+        free(state.keys);
+        state.keys = keys;
+        state.key_count = settings->key_count;
+    }
     state.settings = *settings;
     if (state.settings.interval_ns == 0)
         state.settings.interval_ns = PROTECT_INTERVAL_NS;

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "state/base/compiler.h"
+#include "state/driver/driver.h"
 
 /*
  * Protection: the program outlives the loss of its device.
@@ -31,6 +31,10 @@
 struct protect_settings {
     uint64_t interval_ns; /**< 0: PROTECT_INTERVAL_NS. */
     uint64_t bytes;       /**< Of the journal; 0: PROTECT_BYTES. */
+    /** Where it may go when its device is lost, besides where it is and began; copied. None: where
+     *  the drivers have devices (driver_list). */
+    const struct device_key *keys;
+    size_t key_count;
 };
 
 /** From now on, or in another way. Thread-safe; not inside the gate. 0, -ENOMEM, -EAGAIN (no
