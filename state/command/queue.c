@@ -134,6 +134,7 @@ cl_int queue_create(struct context *context, struct seat *seat,
     if (!queue)
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
+    unsigned tries = 0;
     int before = cancel_hold();
     begin_beside_others();
     cancel_allow(before);
@@ -157,16 +158,11 @@ make:
     error = queue_make_real(queue, residence, &queue->real);
     if (error == CL_SUCCESS)
         object_publish(queue);
-    else
-        residence_ref(residence);
     gate_leave();
-    if (error != CL_SUCCESS) {
-        bool again = residence_failed(residence, error) && the_upcalls->await_recovery(residence);
-        residence_unref(residence);
-        if (again)
-            goto make;
+    if (error != CL_SUCCESS && context_outlives(context, error, &tries))
+        goto make;
+    if (error != CL_SUCCESS)
         goto failed;
-    }
     *ret_queue = queue;
     return CL_SUCCESS;
 failed:

@@ -61,18 +61,10 @@ static void limit_to_grant(const struct move *move, struct plan_use *use, struct
         offer->memory_available = *grant;
 }
 
-/* Bytes of it may be lost, but whoever protects it has them. */
-static bool can_recover(const struct move *move)
-{
-    const struct move_recovery *recovery = move_recovery();
-    return recovery && move->request->target && !move->request->prewarm &&
-           seat_is_lost(move->seat) && recovery->may(move->seat);
-}
-
 static int plan(struct move *move)
 {
     int refused = move_check_pins(move);
-    move->recovers = can_recover(move);
+    move->recovers = move_can_recover(move);
     if (refused == 0)
         refused = move_check_survivors(move);
     if (refused != 0)

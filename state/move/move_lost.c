@@ -83,6 +83,12 @@ static void settle_owed(void)
     }
 }
 
+bool move_can_recover(const struct move *move)
+{
+    return move_recovery() && move->request->target && !move->request->prewarm &&
+           seat_is_lost(move->seat) && move_recovery()->may(move->seat);
+}
+
 int move_recover(struct move *move)
 {
     char reason[256] = "";
@@ -109,6 +115,10 @@ int move_check_survivors(struct move *move)
     struct memory *memory;
     if (move->recovers)
         return 0;
+    /* Lost since it began: what had not ended there is to be done again, so this is no such move.
+     */
+    if (move->report->reached != MOVE_PLAN && move_can_recover(move))
+        return move_fail(move, -EPERM, "%s was lost", device ? device_name(device) : "the device");
     gate_enter();
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
         if (memory->root != memory || !is_concerned(memory, move->seat) ||

@@ -198,6 +198,8 @@ MUST_CHECK int move_check_survivors(struct move *move);
 MUST_CHECK int move_rescue(struct move *move, int error);
 /** Who recovers; or NULL. */
 const struct move_recovery *move_recovery(void);
+/** The seat is lost, and whoever protects it can do again what it did. */
+bool move_can_recover(const struct move *move);
 /** After COMMIT of a recovery, gate closed. 0 or -errno with the reason written: what was made is
  *  taken for lost. */
 MUST_CHECK int move_recover(struct move *move);

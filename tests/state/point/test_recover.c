@@ -270,6 +270,53 @@ static void compute_more(struct play *play)
     OK(clReleaseCommandQueue(second));
 }
 
+/* Whoever moves the program, or makes a point of it, does so while much of it is under way. */
+static void go(const char *name)
+{
+    struct move_request request = {.target = engine_rig_key(&rig, name)};
+    struct move_report report;
+    move_run(&request, &report);
+}
+
+static void compute_moving(struct play *play)
+{
+    cl_uint later[COUNT], is[COUNT];
+    cl_event event;
+    launch(play, 2, 0, NULL, NULL);
+    launch(play, 4, 0, NULL, &event);
+    watch(play, event);
+    memcpy(is, play->b_is, BYTES);
+    OK(clEnqueueReadBuffer(play->program.queue, play->b, CL_FALSE, 0, BYTES, later, 0, NULL, NULL));
+    launch(play, 6, 0, NULL, NULL);
+    go("c");
+    launch(play, 8, 1, &event, NULL);
+    OK(clFinish(play->program.queue));
+    cr_assert_arr_eq(later, is, BYTES);
+    OK(clReleaseEvent(event));
+    has(play, play->b, play->b_is);
+    launch(play, 10, 0, NULL, NULL);
+    go("a");
+    launch(play, 12, 0, NULL, NULL);
+    has(play, play->b, play->b_is);
+    has(play, play->a, play->a_is);
+}
+
+static void compute_with_points(struct play *play)
+{
+    cl_event event;
+    for (cl_uint i = 0; i < 4; i++) {
+        launch(play, i, 0, NULL, NULL);
+        launch(play, i + 100, 0, NULL, &event);
+        watch(play, event);
+        (void)protect_now();
+        OK(clReleaseEvent(event));
+        if (i % 2)
+            has(play, play->b, play->b_is);
+    }
+    has(play, play->b, play->b_is);
+    has(play, play->a, play->a_is);
+}
+
 /* False when it made fewer calls. @next: the same of the device that the program comes to then; 0:
  * that stays. */
 static bool lose_at(void (*run)(struct play *play), uint64_t call, uint64_t next,
@@ -287,7 +334,7 @@ static bool lose_at(void (*run)(struct play *play), uint64_t call, uint64_t next
     bool lost = emu_shared_fired(rig.emu, "a") != fired;
     bool lost_next = next != 0 && emu_shared_fired(rig.emu, "b") != b;
     cr_assert(lost || is_on("a"));
-    if (next == 0)
+    if (next == 0 && run != compute_moving)
         cr_assert_eq(recoveries(), before + !is_on("a"));
     close_play(&play);
     again();
@@ -341,5 +388,62 @@ Test(recover, a_device_that_is_lost_in_a_recovery_is_replaced, .timeout = 300)
         cr_assert_lt(next++, MOST_CALLS);
     cr_assert_gt(next, 30);
     protect_end();
+    free(rig.devices);
+}
+
+Test(recover, a_device_that_is_lost_in_a_move_is_replaced, .timeout = 300)
+{
+    lose_at_each(compute_moving, "", 0);
+}
+
+Test(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced, .timeout = 300)
+{
+    lose_at_each(compute_with_points, "", 0);
+}
+
+/* One after the other is lost, and comes back, while it makes progress. */
+Test(recover, devices_are_lost_again_and_again, .timeout = 300)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct play play;
+    open_rig("");
+    open_play(&play, 0);
+    for (unsigned i = 0; i < 60; i++) {
+        size_t at = 0;
+        while (at < ARRAY_SIZE(names) && !is_on(names[at]))
+            at++;
+        cr_assert_lt(at, ARRAY_SIZE(names));
+        cr_assert_eq(emu_shared_arm(rig.emu, names[at], 1 + i % 7, NULL, EMU_ERROR_VANISH), 0);
+        launch(&play, i, 0, NULL, NULL);
+        launch(&play, i + 1, 0, NULL, NULL);
+        has(&play, play.b, play.b_is);
+        has(&play, play.a, play.a_is);
+        cr_assert_not(is_on(names[at]));
+        (void)emu_shared_disarm(rig.emu, names[at]);
+        (void)emu_shared_restore(rig.emu, names[at]);
+        if (i % 9 == 8)
+            cr_assert_eq(protect_now(), 0);
+    }
+    cr_assert_eq(recoveries(), 60);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* Without protection it is as ever, also after there was some. */
+Test(recover, what_is_not_protected_gets_the_errors, .timeout = 60)
+{
+    struct play play;
+    cl_uint bytes[COUNT];
+    open_rig("");
+    open_play(&play, 0);
+    protect_end();
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    cr_assert_eq(
+        clEnqueueReadBuffer(play.program.queue, play.b, CL_TRUE, 0, BYTES, bytes, 0, NULL, NULL),
+        CL_OUT_OF_RESOURCES);
+    cr_assert_eq(clFinish(play.program.queue), CL_OUT_OF_RESOURCES);
+    cr_assert(is_on("a"));
+    close_play(&play);
     free(rig.devices);
 }
