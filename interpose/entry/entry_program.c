@@ -8,6 +8,7 @@
 #include "state/base/log.h"
 #include "state/object/lost.h"
 #include "state/object/sub_device.h"
+#include "state/object/upcalls.h"
 #include "state/recipe/container.h"
 #include "state/recipe/recipe.h"
 
@@ -16,6 +17,13 @@
 static cl_int error_of(int err)
 {
     return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
+}
+
+/* Launches of what it was before cannot be given again, and while they may be it has kernels. */
+static void build_begins(const struct program *program)
+{
+    if (atomic_load(&program->edition) != 0)
+        (void)the_upcalls->relieve();
 }
 
 static uint32_t all_seats(const struct context *context)
@@ -226,6 +234,7 @@ cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id
     if (error != CL_SUCCESS)
         return error;
     unsigned tries = 0;
+    build_begins(program);
     do
         error =
             program_build(program, seats, options, (struct program_notify){pfn_notify, user_data});
@@ -274,6 +283,7 @@ cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_
     if (error != CL_SUCCESS)
         return error;
     unsigned tries = 0;
+    build_begins(program);
     do
         error = program_compile(program, seats, options, &headers,
                                 (struct program_notify){pfn_notify, user_data});

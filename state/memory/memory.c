@@ -281,6 +281,7 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
 {
     struct device *device;
     enum room_answer answer = ROOM_AGAIN;
+    bool relieved = false;
     cl_int error;
     for (;;) {
         context_enter(memory->context);
@@ -296,6 +297,11 @@ static cl_int settle(struct memory *memory, const void *initial, struct memory *
         residence_unref(residence);
         if (again)
             continue;
+        if (ask && !lost && !relieved && the_upcalls) {
+            relieved = true;
+            if (the_upcalls->relieve())
+                continue;
+        }
         if (lost || !ask) {
             memory_discard(memory);
             return lost ? CL_OUT_OF_RESOURCES : error;

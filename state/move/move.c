@@ -425,6 +425,11 @@ static void lost(void)
         move_recovery()->lost();
 }
 
+static bool relieve(void)
+{
+    return move_recovery() && move_recovery()->relieve();
+}
+
 static bool is_protected(void)
 {
     return move_recovery() && move_recovery()->is_on();
@@ -445,7 +450,8 @@ void move_begin(void)
                                            .made_with = journal_add_content,
                                            .lost = lost,
                                            .await_recovery = await_recovery,
-                                           .is_protected = is_protected};
+                                           .is_protected = is_protected,
+                                           .relieve = relieve};
     the_upcalls = &upcalls;
 }
 

@@ -179,6 +179,7 @@ struct move_recovery {
     void (*lost)(void);
     bool (*await)(struct residence *residence);
     bool (*is_on)(void);
+    bool (*relieve)(void);
 };
 /** For good. Static storage. Any thread. */
 void move_set_recovery(const struct move_recovery *recovery);

@@ -52,6 +52,9 @@ struct upcalls {
      * there is nothing to wait for.
      */
     bool (*await_recovery)(struct residence *residence);
+    /** What the program released, and is kept for its protection alone, goes. True: there was some.
+     */
+    bool (*relieve)(void);
     /** The program is protected: await_recovery may be true. Wait-free. */
     bool (*is_protected)(void);
     /** A launch is given in pieces, and how fast they are is known: others may do a part of it.

@@ -79,6 +79,21 @@ int protect_now(void)
     return error;
 }
 
+/* Without a point the journal is worth nothing, but nothing is kept for it any more. */
+static bool relieve(void)
+{
+    uint64_t entries, bytes;
+    journal_size(&entries, &bytes);
+    if (!atomic_load(&on) || entries == 0)
+        return false;
+    if (protect_now() != 0 && gate_close(0) == 0) {
+        struct journal_entry *former = journal_end();
+        gate_open();
+        journal_free(former);
+    }
+    return true;
+}
+
 /* When the next one is due: the budget is for what stops the program, and a tenth of it for the
  * rest. Under the lock. */
 static uint64_t due_at(void)
@@ -207,7 +222,8 @@ int protect_begin(const struct protect_settings *settings)
                                                   .done = wake,
                                                   .lost = wake,
                                                   .await = await,
-                                                  .is_on = is_on};
+                                                  .is_on = is_on,
+                                                  .relieve = relieve};
     int error = 0;
     move_set_recovery(&recovery);
     pthread_mutex_lock(&state.lock);

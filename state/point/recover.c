@@ -147,8 +147,10 @@ static int give(const struct recovery *r, struct journal_entry *entry, struct pe
     uint8_t place = place_of(r, context);
     if (is_idle(entry) || place == PLACE_NONE)
         return 0;
-    if (command->ops->is_current && !command->ops->is_current(command))
+    if (command->ops->is_current && !command->ops->is_current(command)) {
+        journal_break("a program was built anew");
         return fail(r, -ESTALE, "a program was built anew since the last point");
+    }
     struct residence *residence = context->at[place];
     cl_command_queue real = queue ? queue->real : residence->io;
     int failed = pending->real && pending->real != real ? finish(r, pending) : 0;

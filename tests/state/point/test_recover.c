@@ -447,3 +447,74 @@ Test(recover, what_is_not_protected_gets_the_errors, .timeout = 60)
     close_play(&play);
     free(rig.devices);
 }
+
+static void await_points(uint64_t count)
+{
+    struct protect_status status;
+    for (unsigned i = 0; i < 20000; i++) {
+        protect_read(&status);
+        if (status.points >= count && !status.broken)
+            return;
+        engine_rig_sleep(1);
+    }
+    cr_assert_fail("%lu points", (unsigned long)status.points);
+}
+
+/* A journal that has what it may makes a point, and so does what cannot be given again. */
+Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
+{
+    const struct protect_settings small = {.interval_ns = UINT64_C(3600000000000),
+                                           .bytes = UINT64_C(16) * BYTES};
+    struct play play;
+    struct protect_status status;
+    open_rig("");
+    open_play(&play, 0);
+    cr_assert_eq(protect_begin(&small), 0);
+    protect_read(&status);
+    uint64_t points = status.points;
+    for (unsigned i = 0; i < 64; i++) {
+        play.a_is[i] = i * 31;
+        OK(clEnqueueWriteBuffer(play.program.queue, play.a, CL_TRUE, 0, BYTES, play.a_is, 0, NULL,
+                                NULL));
+        protect_read(&status);
+        cr_assert_leq(status.bytes, 18 * BYTES);
+    }
+    await_points(points + 1);
+    /* Its kernels are other ones from now on. */
+    launch(&play, 1, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    OK(clReleaseKernel(play.kernel));
+    protect_read(&status);
+    points = status.points;
+    OK(clBuildProgram(play.program.program, 0, NULL, "-DOTHER", NULL, NULL));
+    play.kernel = engine_kernel(play.program.program, "add");
+    protect_read(&status);
+    cr_assert_eq(status.points, points + 1);
+    launch(&play, 3, 0, NULL, NULL);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    has(&play, play.b, play.b_is);
+    has(&play, play.a, play.a_is);
+    cr_assert_not(is_on("a"));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* What the program released is kept for the journal: not where it needs the room. */
+Test(recover, what_was_released_makes_room, .timeout = 60)
+{
+    struct play play;
+    cl_uint word = 7;
+    open_rig("memory=1MiB");
+    open_play(&play, 0);
+    for (unsigned i = 0; i < 20; i++) {
+        cl_mem large = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 600u << 10, NULL);
+        OK(clEnqueueFillBuffer(play.program.queue, large, &word, sizeof(word), 0, 4096, 0, NULL,
+                               NULL));
+        OK(clReleaseMemObject(large));
+    }
+    cr_assert(is_on("a"));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
