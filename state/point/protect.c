@@ -128,9 +128,6 @@ static bool recover_on(const struct device_key *key)
         return false;
     }
     log_warn("what the program did since its last point was done again on %s", key->device);
-    pthread_mutex_lock(&state.lock);
-    state.recoveries++;
-    pthread_mutex_unlock(&state.lock);
     return true;
 }
 
@@ -206,6 +203,15 @@ static void wake(void)
     pthread_mutex_unlock(&state.lock);
 }
 
+/* Before anybody goes on. */
+static void done(void)
+{
+    pthread_mutex_lock(&state.lock);
+    state.recoveries++;
+    pthread_cond_broadcast(&state.changed);
+    pthread_mutex_unlock(&state.lock);
+}
+
 static bool await(struct residence *residence)
 {
     pthread_mutex_lock(&state.lock);
@@ -219,7 +225,7 @@ int protect_begin(const struct protect_settings *settings)
 {
     static const struct move_recovery recovery = {.may = may,
                                                   .again = recover_again,
-                                                  .done = wake,
+                                                  .done = done,
                                                   .lost = wake,
                                                   .await = await,
                                                   .is_on = is_on,

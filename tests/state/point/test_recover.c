@@ -518,3 +518,26 @@ Test(recover, what_was_released_makes_room, .timeout = 60)
     protect_end();
     free(rig.devices);
 }
+
+/* What had ended at the point is in no journal, whether anybody had asked for it or not. */
+Test(recover, what_ended_before_a_point_has_ended, .timeout = 60)
+{
+    struct play play;
+    cl_event event;
+    cl_int status;
+    open_rig("");
+    open_play(&play, 0);
+    launch(&play, 1, 0, NULL, &event);
+    cr_assert_eq(protect_now(), 0);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    launch(&play, 2, 0, NULL, NULL);
+    has(&play, play.b, play.b_is);
+    cr_assert_not(is_on("a"));
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_eq(status, CL_COMPLETE);
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
