@@ -245,6 +245,7 @@ class Command:
         self.writes_from_host = any(u.writes for u in self.objects) and any(
             p.name == "ptr" for p in self.fields
         )
+        self.gives_run = self.reads_to_host and {"ptr", "size"} <= {p.name for p in self.fields}
         self.may_be_empty = self.objects and any(p.name == "size" for p in self.fields)
 
     def is_vector(self, parameter):
@@ -300,9 +301,19 @@ static const struct command_ops {self.name}_ops = {{
     .range = {f"range_{self.name}" if self.objects else "NULL"},
     .defer = hold_uses,
     .drop = unhold_uses,
+    .output = {f"{self.name}_output" if self.gives_run else "NULL"},
     .record = {f"{self.name}_record" if self.writes_from_host else "NULL"},
     .reads_to_host = {str(bool(self.reads_to_host)).lower()},
 }};
+"""
+
+    def output(self):
+        return f"""static void **{self.name}_output(struct command *base, size_t *ret_size)
+{{
+    struct {self.name} *command = (struct {self.name} *)base;
+    *ret_size = command->size;
+    return &command->ptr;
+}}
 """
 
     def record(self):
@@ -503,6 +514,8 @@ def generated_source(calls, members, commands):
     for command in commands:
         if command.writes_from_host:
             lines.append(command.record())
+        if command.gives_run:
+            lines.append(command.output())
         lines.append(command.issue())
         lines += command.entry()
     for call in calls.values():

@@ -420,6 +420,15 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
     return error;
 }
 
+/* The program has it from now on: where it is read again, it is to be the same. */
+static void note_read(struct command *command, struct event *event)
+{
+    size_t size;
+    void **output = command->ops->output ? command->ops->output(command, &size) : NULL;
+    if (output)
+        event->digest = journal_digest(*output, size);
+}
+
 cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
                    cl_event *ret_event)
 {
@@ -443,6 +452,8 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
     }
     call.cancel = cancel_hold();
     error = run(&call);
+    if (UNLIKELY(call.event != NULL && call.event->kept) && blocking && error == CL_SUCCESS)
+        note_read(command, call.event);
     if (UNLIKELY(own != NULL))
         object_release(own);
     cancel_allow(call.cancel);

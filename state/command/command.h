@@ -128,6 +128,9 @@ struct command_ops {
      */
     int (*record)(const struct command *command, struct command **ret_command, char **ret_bytes,
                   size_t *ret_size);
+    /** Of one that reads one run of bytes into the program's memory: where it is told to. Or NULL.
+     */
+    void **(*output)(struct command *command, size_t *ret_size);
     /** False: what was recorded would do something else by now. Or NULL. */
     bool (*is_current)(const struct command *command);
     const char *unrepeatable; /**< Why it cannot be given again, or NULL. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "state/base/fork.h"
 #include "state/base/log.h"
@@ -173,6 +174,12 @@ void journal_drop(struct journal_entry *entry)
     if (entry->command)
         entry->command->queue = NULL;
     entry_free(entry);
+}
+
+uint64_t journal_digest(const void *from, size_t size)
+{
+    uint64_t digest = XXH3_64bits(from, size);
+    return digest != 0 ? digest : 1;
 }
 
 struct journal_entry *journal_first(void)

@@ -62,6 +62,8 @@ MUST_CHECK struct journal_entry *journal_prepare(const struct command *command, 
 bool journal_add(struct journal_entry *entry, struct command *command, struct event *event);
 /** The driver did not take it. */
 void journal_drop(struct journal_entry *entry);
+/** Of what is at @bytes; never 0. */
+uint64_t journal_digest(const void *bytes, size_t size);
 /** @root was made with its first bytes: they are as written. Inside the gate. */
 void journal_add_content(struct memory *root, const void *bytes);
 

@@ -283,6 +283,7 @@ void protect_read(struct protect_status *ret_status)
     ret_status->broken = refusal();
     journal_size(&ret_status->commands, &ret_status->bytes);
     ret_status->point_bytes = point_bytes();
+    ret_status->differences = recover_differences();
     pthread_mutex_lock(&state.lock);
     ret_status->points = state.points;
     ret_status->recoveries = state.recoveries;

@@ -50,6 +50,7 @@ struct protect_status {
     const char *broken; /**< Why the program is not protected at the moment; NULL: it is. Static. */
     uint64_t points;    /**< That were made. */
     uint64_t recoveries;
+    uint64_t differences;     /**< Reads that, done again, gave other bytes than the program has. */
     uint64_t commands, bytes; /**< Of the journal. */
     uint64_t point_bytes;
     uint64_t at_ns;       /**< CLOCK_MONOTONIC, of the last point; 0: there was none. */

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "state/base/log.h"
 #include "state/command/journal.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
@@ -138,6 +140,48 @@ static cl_int make_ready(struct command *command, struct residence *residence, u
     return command->queue ? command_ready(command, residence, place) : CL_SUCCESS;
 }
 
+static _Atomic uint64_t differences;
+
+uint64_t recover_differences(void)
+{
+    return atomic_load(&differences);
+}
+
+/* The program was given the bytes of this read: it is done again beside them. */
+static int compare(const struct recovery *r, struct journal_entry *entry,
+                   struct residence *residence, uint8_t place)
+{
+    struct command *command = entry->command;
+    struct pending pending = {residence, command->queue->real};
+    size_t size;
+    void **output = command->ops->output(command, &size), *given = *output;
+    char *again = malloc(size);
+    if (!again)
+        return fail(r, -ENOMEM, "there is no memory to compare what was read");
+    *output = again;
+    cl_int error = make_ready(command, residence, place);
+    if (error == CL_SUCCESS)
+        error = command_issue_in(command, residence, place, pending.real, 0, NULL, NULL);
+    *output = given;
+    int failed = error == CL_SUCCESS ? finish(r, &pending)
+                                     : fail(r, -EIO, "%s does not read again (OpenCL error %d)",
+                                            device_name(residence->device), error);
+    if (failed == 0 && journal_digest(again, size) != entry->event->digest) {
+        atomic_fetch_add(&differences, 1);
+        log_warn("done again on %s, a read of %zu bytes gives others than the program was given",
+                 device_name(residence->device), size);
+    }
+    /* A driver that failed may still write there. */
+    if (failed == 0)
+        free(again);
+    return failed;
+}
+
+static bool is_compared(const struct journal_entry *entry)
+{
+    return entry->ended && entry->command->ops->output && entry->event && entry->event->digest != 0;
+}
+
 /* Each behind the one before, also where the queues would not have had it so. */
 static int give(const struct recovery *r, struct journal_entry *entry, struct pending *pending)
 {
@@ -145,6 +189,10 @@ static int give(const struct recovery *r, struct journal_entry *entry, struct pe
     const struct queue *queue = command->queue;
     const struct context *context = queue ? queue->context : command->uses[0]->context;
     uint8_t place = place_of(r, context);
+    if (place != PLACE_NONE && is_compared(entry)) {
+        int failed = pending->real ? finish(r, pending) : 0;
+        return failed != 0 ? failed : compare(r, entry, context->at[place], place);
+    }
     if (is_idle(entry) || place == PLACE_NONE)
         return 0;
     if (command->ops->is_current && !command->ops->is_current(command)) {

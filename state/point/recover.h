@@ -13,4 +13,7 @@
 MUST_CHECK int recover_again(struct move_context *contexts, size_t count, char *ret_reason,
                              size_t reason_size);
 
+/** Reads that, done again, gave other bytes than the program was given. */
+uint64_t recover_differences(void);
+
 #endif

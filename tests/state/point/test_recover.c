@@ -541,3 +541,38 @@ Test(recover, what_ended_before_a_point_has_ended, .timeout = 60)
     protect_end();
     free(rig.devices);
 }
+
+static uint64_t differences(void)
+{
+    struct protect_status status;
+    protect_read(&status);
+    return status.differences;
+}
+
+/* What the program was given is compared with what it would be given again. */
+Test(recover, what_was_read_is_compared, .timeout = 60)
+{
+    struct play play;
+    cl_uint bytes[COUNT];
+    cl_event event;
+    open_rig("");
+    open_play(&play, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        launch(&play, i, 0, NULL, NULL);
+        OK(clEnqueueReadBuffer(play.program.queue, play.b, CL_TRUE, 0, BYTES, bytes, 0, NULL,
+                               &event));
+        cr_assert_neq(((struct event *)event)->digest, 0);
+        /* As if it had been something else. */
+        ((struct event *)event)->digest ^= i;
+        launch(&play, i + 5, 0, NULL, NULL);
+        cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+        has(&play, play.b, play.b_is);
+        cr_assert_eq(differences(), i);
+        OK(clReleaseEvent(event));
+        again();
+        cr_assert_eq(protect_now(), 0);
+    }
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
