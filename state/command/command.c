@@ -452,7 +452,7 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
     }
     call.cancel = cancel_hold();
     error = run(&call);
-    if (UNLIKELY(call.event != NULL && call.event->kept) && blocking && error == CL_SUCCESS)
+    if (blocking && error == CL_SUCCESS && UNLIKELY(call.event && call.event->kept))
         note_read(command, call.event);
     if (UNLIKELY(own != NULL))
         object_release(own);

@@ -77,6 +77,8 @@ bool context_outlives(struct context *context, cl_int error, unsigned *tries)
     gate_leave();
     bool lost = residence && residence_failed(residence, CL_OUT_OF_RESOURCES);
     bool again = lost ? the_upcalls->await_recovery(residence) : (*tries)++ == 0;
+    if (lost)
+        *tries = 0;
     residence_unref(residence);
     return again;
 }

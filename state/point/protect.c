@@ -14,8 +14,10 @@
 #include "state/point/point.h"
 #include "state/point/recover.h"
 
-/* Until the program has something, and after a point that could not be made. */
+/* Until the program has something, and between two points that are not due yet. */
 #define RETRY_NS UINT64_C(100000000)
+/* After one that could not be made. */
+#define FAILED_NS UINT64_C(1000000000)
 /* Between two rounds of the devices that there are, of a program that has lost its own. */
 #define SEARCH_NS UINT64_C(200000000)
 /* How often who waits for a recovery looks whether there can be one. */
@@ -28,7 +30,7 @@ static struct {
     pthread_cond_t changed;
     struct protect_settings settings; /* guarded by lock, like all below */
     bool running;
-    uint64_t points, recoveries, at_ns, downtime_ns, total_ns;
+    uint64_t points, recoveries, at_ns, tried_ns, downtime_ns, total_ns;
     int error;               /* of the last point */
     struct device_key *keys; /* owned; written before the thread runs, like... */
     size_t key_count;        /* ...this */
@@ -69,11 +71,12 @@ int protect_now(void)
     journal_free(former);
     pthread_mutex_lock(&state.lock);
     state.error = error;
+    state.tried_ns = clock_now_ns();
+    state.total_ns = report.total_ns;
     if (error == 0) {
         state.points++;
-        state.at_ns = clock_now_ns();
+        state.at_ns = state.tried_ns;
         state.downtime_ns = report.downtime_ns;
-        state.total_ns = report.total_ns;
     }
     pthread_mutex_unlock(&state.lock);
     return error;
@@ -94,16 +97,21 @@ static bool relieve(void)
     return true;
 }
 
+/* So much of the time may points take where the journal is not whole, or full before its time. */
+#define HASTE 0.1
+
 /* When the next one is due: the budget is for what stops the program, and a tenth of it for the
  * rest. Under the lock. */
-static uint64_t due_at(void)
+static uint64_t due_at(bool hurries)
 {
-    uint64_t interval = state.settings.interval_ns;
-    uint64_t cost = state.downtime_ns + state.total_ns / 10;
-    uint64_t least = (uint64_t)((double)cost / PROTECT_BUDGET);
-    if (state.at_ns == 0 || state.error != 0)
-        return state.at_ns + RETRY_NS;
-    return state.at_ns + (interval > least ? interval : least);
+    uint64_t cost = hurries ? state.total_ns : state.downtime_ns + state.total_ns / 10;
+    uint64_t least = (uint64_t)((double)cost / (hurries ? HASTE : PROTECT_BUDGET));
+    uint64_t interval = hurries ? RETRY_NS : state.settings.interval_ns;
+    if (state.tried_ns == 0)
+        return 0;
+    if (state.error != 0)
+        return state.tried_ns + FAILED_NS;
+    return state.tried_ns + (interval > least ? interval : least);
 }
 
 static bool is_due(void)
@@ -111,9 +119,8 @@ static bool is_due(void)
     uint64_t count, bytes;
     journal_size(&count, &bytes);
     pthread_mutex_lock(&state.lock);
-    uint64_t limit = state.settings.bytes;
-    bool due = journal_broken() || (double)bytes > NEARLY * (double)limit ||
-               (count != 0 && clock_now_ns() >= due_at());
+    bool hurries = journal_broken() || (double)bytes > NEARLY * (double)state.settings.bytes;
+    bool due = (hurries || count != 0) && clock_now_ns() >= due_at(hurries);
     pthread_mutex_unlock(&state.lock);
     return due;
 }
