@@ -179,7 +179,8 @@ static int compare(const struct recovery *r, struct journal_entry *entry,
 
 static bool is_compared(const struct journal_entry *entry)
 {
-    return entry->ended && entry->command->ops->output && entry->event && entry->event->digest != 0;
+    return entry->ended && entry->command->queue && entry->command->ops->output && entry->event &&
+           entry->event->digest != 0;
 }
 
 /* Each behind the one before, also where the queues would not have had it so. */
