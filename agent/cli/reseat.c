@@ -23,6 +23,11 @@
     V(library_add)                                                                                 \
     V(library_verify)                                                                              \
     V(library_prune)                                                                               \
+    V(image_list)                                                                                  \
+    V(image_inspect)                                                                               \
+    V(image_verify)                                                                                \
+    V(image_diff)                                                                                  \
+    V(image_prune)                                                                                 \
     V(trace)                                                                                       \
     V(doctor)                                                                                      \
     V(serve)                                                                                       \
