@@ -64,6 +64,8 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     request->seat = (uint32_t)seat;
     request->suspend = field_is(map, "type", MSG_SUSPEND);
     request->resume = field_is(map, "type", MSG_RESUME);
+    if (request->suspend)
+        (void)field_path(map, "folder", request->folder, sizeof(request->folder));
     request->move.prewarm = field_is(map, "type", MSG_PREWARM);
     request->drop = request->move.prewarm && field_bool(map, "drop", false);
     request->move.deadline_ns = field_u64(map, "deadline_ns", 0);
@@ -84,6 +86,8 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
                            : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
                                                                     : MOVE_ASKED;
     bool all = request->drop && field_is(map, "device", "");
+    if (request->folder[0] && request->folder[0] != '/')
+        return "the folder for the image is not named from the root folder on";
     return request->suspend || all ? NULL : read_targets(map, request);
 }
 
@@ -162,6 +166,18 @@ static void drop(const struct control_request *request, struct control_report *r
     (void)!snprintf(whole->reason, sizeof(whole->reason), "a move of the program went on");
 }
 
+/* What it has goes from host memory into an image. */
+static void store(const struct control_request *request, struct control_report *ret_report)
+{
+    const struct stored_request stored = {.folder = request->folder,
+                                          .deadline_ns = request->move.deadline_ns,
+                                          .cancel = request->move.cancel,
+                                          .progress = request->move.progress,
+                                          .data = request->move.data};
+    ret_report->stores = true;
+    stored_put(&stored, &ret_report->stored);
+}
+
 void control_job_run(const struct control_request *request, struct control_report *ret_report)
 {
     uint32_t seats[PROTOCOL_SEATS_MAX];
@@ -189,6 +205,8 @@ void control_job_run(const struct control_request *request, struct control_repor
         move_run(&move, &report);
         add(ret_report, &report, seats[i], status_seat_count() > 1);
     }
+    if (request->folder[0] && ret_report->whole.result == MOVE_DONE)
+        store(request, ret_report);
 }
 
 uint32_t control_environment_devices(struct device_key *ret_keys)

@@ -108,6 +108,7 @@ struct request {
     bool taken;              /**< The device goes away, whether the program helps or not. */
     uint64_t max_downtime_ms, bandwidth; /**< 0: as the configuration says. Bytes a second. */
     bool non_blocking;                   /**< A launch ends before, here and there. */
+    char folder[PATH_MAX];               /**< Of a suspend: for an image; or "". */
     char fetch[16];                      /**< FETCH_ON_DEMAND, FETCH_WHOLE, or "". */
     char verb[16];
     char from[160], to[160]; /**< Device names, one for each seat that it is for; "" for host

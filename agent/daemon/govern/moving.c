@@ -106,6 +106,7 @@ static void forward(struct peer *client, struct program *program, size_t seat,
     wish.bandwidth = field_u64(&message->root, "bandwidth", 0);
     wish.non_blocking = field_bool(&message->root, "non_blocking", false);
     (void)field_string(&message->root, "fetch", wish.fetch, sizeof(wish.fetch));
+    (void)field_path(&message->root, "folder", wish.folder, sizeof(wish.folder));
     if (resumes && target)
         only = devices_index(agent, target);
     if (resumes && field_bool(&message->root, "queue", false)) {
@@ -203,7 +204,8 @@ void moving_handle(struct peer *client, struct message *message)
                    program->name, (int)program->pid);
         return;
     }
-    if (is_there(agent, program, seat, verb, target)) {
+    /* To an image it goes also when it is suspended already. */
+    if (!field_get(&message->root, "folder") && is_there(agent, program, seat, verb, target)) {
         stay(agent, program, seat, verb, !field_bool(&message->root, "dry_run", false));
         report_devices(client, program, seat, RESULT_DONE, true);
         return;
