@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/images.h"
 #include "agent/cli/verb.h"
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
@@ -11,90 +12,7 @@
 
 /* Images of programs on disk, as their owner looks after them. */
 
-/** Some folder's images, the oldest first. */
-struct images {
-    struct image_folder *folder;
-    struct image_names names;
-};
-
-static void images_close(struct images *images)
-{
-    image_names_finish(&images->names);
-    image_folder_close(images->folder);
-}
-
-static int fail_of(const struct output *output, int error, const char *problem)
-{
-    return output_fail(output,
-                       error == -ENOENT  ? ERR_NO_APP
-                       : error == -EPERM ? ERR_REFUSED
-                                         : ERR_FAILED,
-                       "%s", problem);
-}
-
-/** Those that are whole; to sweep, all. 0: to be closed; or an exit status, which was said. */
-static int images_open(const struct output *output, const char *path, enum image_use use,
-                       struct images *ret_images)
-{
-    char problem[IMAGE_PROBLEM_MAX];
-    struct images images = {0};
-    size_t count = 0;
-    int error = image_folder_open(path, use, &images.folder, problem);
-
-    if (error)
-        return fail_of(output, error, problem);
-    error = image_folder_names(images.folder, &images.names);
-    if (error) {
-        image_folder_close(images.folder);
-        return output_fail(output, ERR_FAILED, "%s: %s", path, strerror(-error));
-    }
-    for (size_t i = 0; i < images.names.count; i++)
-        if (image_folder_is_whole(images.folder, images.names.names[i]))
-            images.names.names[count++] = images.names.names[i];
-        else
-            free(images.names.names[i]);
-    images.names.count = count;
-    *ret_images = images;
-    return 0;
-}
-
-/** What is said of one image; of a damaged one only what is wrong with it. */
-struct summary {
-    bool damaged;
-    char problem[IMAGE_PROBLEM_MAX];
-    struct image_manifest manifest;
-    const struct image_about *about; /**< In it. */
-    uint64_t objects, bytes, chunks;
-};
-
-static void summarize(const struct images *images, const char *name, struct summary *ret)
-{
-    *ret = (struct summary){0};
-    if (image_folder_manifest(images->folder, name, &ret->manifest, ret->problem)) {
-        ret->damaged = true;
-        return;
-    }
-    ret->about = image_manifest_about(&ret->manifest);
-    for (size_t i = 0; i < ret->manifest.count; i++) {
-        const struct image_contents *contents = ret->manifest.records[i].contents;
-        if (ret->manifest.records[i].kind != IMAGE_CONTENTS)
-            continue;
-        ret->objects++;
-        ret->bytes += contents->size;
-        for (uint64_t j = 0; j < contents->digests.size / IMAGE_DIGEST; j++) {
-            struct image_digest digest = image_contents_digest(contents, j);
-            ret->chunks += !image_digest_is_zero(&digest);
-        }
-    }
-}
-
-static void summary_finish(struct summary *summary)
-{
-    if (!summary->damaged)
-        image_manifest_finish(&summary->manifest);
-}
-
-static json_t *summary_json(const char *name, const struct summary *summary)
+static json_t *summary_json(const char *name, const struct image_summary *summary)
 {
     json_t *object = json_object();
 
@@ -118,7 +36,7 @@ static json_t *summary_json(const char *name, const struct summary *summary)
 
 /* ---- list ---- */
 
-static void list_row(struct table *table, const char *name, const struct summary *summary)
+static void list_row(struct table *table, const char *name, const struct image_summary *summary)
 {
     enum { NAME, PROGRAM, MADE, REASON, OBJECTS, SIZE, STATE };
     char made[32] = "", size[32], objects[32];
@@ -157,13 +75,13 @@ static int run_list(struct call *call)
     struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
     json_t *object = output->json ? output_object(output, 0) : NULL, *list = json_array();
     for (size_t i = images.names.count; i-- > 0;) {
-        struct summary summary;
-        summarize(&images, images.names.names[i], &summary);
+        struct image_summary summary;
+        image_summarize(&images, images.names.names[i], &summary);
         if (output->json)
             json_array_append_new(list, summary_json(images.names.names[i], &summary));
         else
             list_row(table, images.names.names[i], &summary);
-        summary_finish(&summary);
+        image_summary_finish(&summary);
     }
     if (output->json) {
         json_object_set_new(object, "folder", output_text(images.folder->path));
@@ -191,12 +109,12 @@ const struct verb verb_image_list = {
 
 /** The image that is named, or the newest. 0, or an exit status, which was said. */
 static int choose(const struct output *output, const struct images *images, const char *name,
-                  struct summary *ret_summary, const char **ret_name)
+                  struct image_summary *ret_summary, const char **ret_name)
 {
     if (!name && !images->names.count)
         return output_fail(output, ERR_NO_APP, "%s: there are no images", images->folder->path);
     *ret_name = name ? name : images->names.names[images->names.count - 1];
-    summarize(images, *ret_name, ret_summary);
+    image_summarize(images, *ret_name, ret_summary);
     if (!ret_summary->damaged)
         return 0;
     return output_fail(output, ERR_FAILED, "%s", ret_summary->problem);
@@ -223,7 +141,7 @@ static int run_inspect(struct call *call)
 {
     const struct output *output = &call->output;
     struct images images;
-    struct summary summary;
+    struct image_summary summary;
     const char *name;
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
@@ -255,7 +173,7 @@ static int run_inspect(struct call *call)
         status = output_print(object, 0);
     }
     json_decref(records);
-    summary_finish(&summary);
+    image_summary_finish(&summary);
     images_close(&images);
     return status ? status : output_done();
 }
@@ -283,11 +201,11 @@ static int run_verify(struct call *call)
     json_t *list = json_array();
     for (size_t i = 0; i < (only ? 1 : images.names.count); i++, count++) {
         const char *name = only ? only : images.names.names[i];
-        struct summary summary;
-        summarize(&images, name, &summary);
+        struct image_summary summary;
+        image_summarize(&images, name, &summary);
         if (!summary.damaged) {
             int error = image_verify(images.folder, &summary.manifest, NULL, NULL, summary.problem);
-            summary_finish(&summary);
+            image_summary_finish(&summary);
             summary.damaged = error != 0;
         }
         damaged += summary.damaged;
@@ -424,7 +342,7 @@ static int diff(const struct output *output, const struct image_manifest *one,
 static int run_diff(struct call *call)
 {
     struct images images;
-    struct summary one, other;
+    struct image_summary one, other;
     const char *name;
     int status = images_open(&call->output, call->words[0], IMAGE_TO_READ, &images);
 
@@ -435,9 +353,9 @@ static int run_diff(struct call *call)
         status = choose(&call->output, &images, call->words[2], &other, &name);
         if (!status) {
             status = diff(&call->output, &one.manifest, &other.manifest);
-            summary_finish(&other);
+            image_summary_finish(&other);
         }
-        summary_finish(&one);
+        image_summary_finish(&one);
     }
     images_close(&images);
     return status;
@@ -477,80 +395,37 @@ static const struct verb_option prune_options[] = {
      OPTION_VALUE(struct prune, damaged)},
     {NULL}};
 
-/** How many of @summaries behind number @index are of the same program. */
-static uint64_t later_ones(const struct summary *summaries, size_t count, size_t index)
-{
-    uint64_t later = 0;
-
-    for (size_t i = index + 1; i < count; i++)
-        later += !summaries[i].damaged &&
-                 strcmp(summaries[i].about->program, summaries[index].about->program) == 0;
-    return later;
-}
-
-/** Remove what is chosen. Returns how many. */
-static size_t remove_chosen(const struct output *output, const struct prune *prune,
-                            const struct images *images, json_t *removed)
-{
-    size_t count = images->names.count, done = 0;
-    struct summary *CLEANUP(cleanup_free) summaries = calloc(count + 1, sizeof(*summaries));
-
-    if (!summaries)
-        return 0;
-    for (size_t i = 0; i < count; i++)
-        summarize(images, images->names.names[i], &summaries[i]);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = images->names.names[i];
-        bool chosen = summaries[i].damaged
-                          ? prune->damaged
-                          : prune->limited && later_ones(summaries, count, i) >= prune->keep;
-        int error = chosen ? image_folder_remove(images->folder, name) : -ENOENT;
-        if (error == -EBUSY)
-            output_note(output, "%s stays: a program is suspended to it", name);
-        else if (error && error != -ENOENT)
-            output_note(output, "%s stays: %s", name, strerror(-error));
-        if (!error)
-            json_array_append_new(removed, json_string(name));
-        done += !error;
-    }
-    for (size_t i = 0; i < count; i++)
-        summary_finish(&summaries[i]);
-    return done;
-}
-
 static int run_prune(struct call *call)
 {
     const struct output *output = &call->output;
-    char problem[IMAGE_PROBLEM_MAX], text[32];
-    struct image_swept swept = {0};
+    const struct prune *wanted = call->options;
+    struct images_prune prune = {.limited = wanted->limited,
+                                 .keep = wanted->keep,
+                                 .damaged = wanted->damaged,
+                                 .removed = json_array()};
+    char text[32];
     struct images images;
     int status = images_open(output, call->words[0], IMAGE_TO_SWEEP, &images);
 
-    if (status)
-        return status;
-    json_t *removed = json_array();
-    size_t count = remove_chosen(output, call->options, &images, removed);
-    int error = image_folder_sweep(images.folder, &swept, problem);
-    if (error)
-        status = output_fail(output, ERR_FAILED, "%s: %s", images.folder->path, strerror(-error));
-    else if (*problem)
-        output_note(output, "%s", problem);
-    if (!error && output->json) {
-        json_t *object = output_object(output, 0);
-        json_object_set(object, "removed", removed);
-        json_object_set_new(object, "unfinished", json_integer((json_int_t)(swept.images - count)));
-        json_object_set_new(object, "chunks", json_integer((json_int_t)swept.chunks));
-        json_object_set_new(object, "removed_bytes", json_integer((json_int_t)swept.bytes));
-        status = output_print(object, 0);
-    } else if (!error) {
-        bytes_text(swept.bytes, text, sizeof(text));
-        printf("%zu %s removed, %zu unfinished, %s of chunks\n", count,
-               count == 1 ? "image" : "images", swept.images > count ? swept.images - count : 0,
-               text);
-        status = output_done();
+    if (!status) {
+        status = images_prune(output, &images, &prune);
+        images_close(&images);
+        if (!status && output->json) {
+            json_t *object = output_object(output, 0);
+            json_object_set(object, "removed", prune.removed);
+            json_object_set_new(object, "unfinished", json_integer((json_int_t)prune.swept.images));
+            json_object_set_new(object, "chunks", json_integer((json_int_t)prune.swept.chunks));
+            json_object_set_new(object, "removed_bytes",
+                                json_integer((json_int_t)prune.swept.bytes));
+            status = output_print(object, 0);
+        } else if (!status) {
+            bytes_text(prune.swept.bytes, text, sizeof(text));
+            printf("%zu %s removed, %zu unfinished, %s of chunks\n", prune.count,
+                   prune.count == 1 ? "image" : "images", prune.swept.images, text);
+            status = output_done();
+        }
     }
-    json_decref(removed);
-    images_close(&images);
+    json_decref(prune.removed);
     return status;
 }
 

@@ -11,6 +11,7 @@
     V(move)                                                                                        \
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
+    V(checkpoint)                                                                                  \
     V(prewarm)                                                                                     \
     V(spread)                                                                                      \
     V(notify)                                                                                      \

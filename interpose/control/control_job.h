@@ -2,6 +2,7 @@
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 
 #include "agent/wire/protocol.h"
+#include "state/checkpoint/checkpoint.h"
 #include "state/move/move.h"
 #include "state/move/stored.h"
 
@@ -16,11 +17,13 @@ struct control_request {
     struct move_request move;                      /**< Without target and seat. */
     uint32_t seat;                                 /**< Or CONTROL_ALL_SEATS. */
     bool suspend, resume;                          /**< Else a move. */
+    bool checkpoint;                               /**< An image of it is made where it is. */
+    bool keeps, ends;                              /**< Of that: another one follows; none does. */
     bool drop;                                     /**< Let go of what move.prewarm made. */
     bool limited;                                  /**< `grants` were said. */
     uint64_t grants[PROTOCOL_SEATS_MAX];           /**< Bytes that each may have on its target. */
     uint64_t wanted[PROTOCOL_SEATS_MAX];           /**< What each had when that was decided. */
-    char folder[PATH_MAX];                         /**< Of a suspend: where an image goes; or
+    char folder[PATH_MAX];                         /**< Of these: where an image goes; or
                                                         "". */
     struct device_key targets[PROTOCOL_SEATS_MAX]; /**< Of each seat; not for a suspend. To drop:
                                                         the first is meant, with "" all are. */

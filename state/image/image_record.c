@@ -13,7 +13,9 @@
 #define DEPTH 2
 
 /* Of a text, bytes without the NUL. */
-#define TEXT_MOST 255
+#define TEXT_MOST 1023
+/* Of a list of properties. */
+#define LIST_MOST 4096
 
 enum field_kind { NUMBER, TEXT, BLOB };
 
@@ -45,6 +47,54 @@ static const struct field about_fields[] = {
     ROW(image_about, host, TEXT, TEXT_MOST),
     ROW(image_about, release, TEXT, TEXT_MOST),
     ROW(image_about, reason, TEXT, TEXT_MOST),
+    {NULL},
+};
+
+static const struct field context_fields[] = {
+    ROW(image_context, id, NUMBER, UINT64_MAX),
+    ROW(image_context, seats, NUMBER, UINT32_MAX),
+    ROW(image_context, properties, BLOB, LIST_MOST),
+    {NULL},
+};
+
+static const struct field queue_fields[] = {
+    ROW(image_queue, id, NUMBER, UINT64_MAX),   ROW(image_queue, context, NUMBER, UINT64_MAX),
+    ROW(image_queue, seat, NUMBER, UINT32_MAX), ROW(image_queue, properties, NUMBER, UINT64_MAX),
+    ROW(image_queue, list, BLOB, LIST_MOST),    {NULL},
+};
+
+static const struct field program_fields[] = {
+    ROW(image_program, id, NUMBER, UINT64_MAX),    ROW(image_program, context, NUMBER, UINT64_MAX),
+    ROW(image_program, seats, NUMBER, UINT32_MAX), ROW(image_program, base, BLOB, UINT32_MAX),
+    ROW(image_program, built, BLOB, UINT32_MAX),   {NULL},
+};
+
+static const struct field kernel_fields[] = {
+    ROW(image_kernel, id, NUMBER, UINT64_MAX),
+    ROW(image_kernel, context, NUMBER, UINT64_MAX),
+    ROW(image_kernel, program, NUMBER, UINT64_MAX),
+    ROW(image_kernel, name, TEXT, TEXT_MOST),
+    ROW(image_kernel, arguments, NUMBER, UINT32_MAX),
+    {NULL},
+};
+
+static const struct field argument_fields[] = {
+    ROW(image_argument, kernel, NUMBER, UINT64_MAX),
+    ROW(image_argument, index, NUMBER, UINT32_MAX),
+    ROW(image_argument, kind, NUMBER, UINT8_MAX),
+    ROW(image_argument, size, NUMBER, UINT32_MAX),
+    ROW(image_argument, object, NUMBER, UINT64_MAX),
+    ROW(image_argument, value, BLOB, UINT32_MAX),
+    {NULL},
+};
+
+static const struct field sampler_fields[] = {
+    ROW(image_sampler, id, NUMBER, UINT64_MAX),
+    ROW(image_sampler, context, NUMBER, UINT64_MAX),
+    ROW(image_sampler, normalized, NUMBER, 1),
+    ROW(image_sampler, addressing, NUMBER, UINT32_MAX),
+    ROW(image_sampler, filter, NUMBER, UINT32_MAX),
+    ROW(image_sampler, properties, BLOB, LIST_MOST),
     {NULL},
 };
 
@@ -107,6 +157,12 @@ static void describe_contents(const void *body, image_say *say, void *data)
 
 static const struct record_type types[IMAGE_RECORD_KINDS] = {
     [IMAGE_ABOUT] = {"about", 1, sizeof(struct image_about), about_fields, NULL, NULL},
+    [IMAGE_CONTEXT] = {"context", 1, sizeof(struct image_context), context_fields, NULL, NULL},
+    [IMAGE_QUEUE] = {"queue", 1, sizeof(struct image_queue), queue_fields, NULL, NULL},
+    [IMAGE_PROGRAM] = {"program", 1, sizeof(struct image_program), program_fields, NULL, NULL},
+    [IMAGE_KERNEL] = {"kernel", 1, sizeof(struct image_kernel), kernel_fields, NULL, NULL},
+    [IMAGE_ARGUMENT] = {"argument", 1, sizeof(struct image_argument), argument_fields, NULL, NULL},
+    [IMAGE_SAMPLER] = {"sampler", 1, sizeof(struct image_sampler), sampler_fields, NULL, NULL},
     [IMAGE_MEMORY] = {"memory", 1, sizeof(struct image_memory), memory_fields, NULL, NULL},
     [IMAGE_CONTENTS] = {"contents", 1, sizeof(struct image_contents), contents_fields,
                         check_contents, describe_contents},

@@ -14,9 +14,15 @@
  */
 
 enum image_record_kind {
-    IMAGE_ABOUT,    /**< Once, first. */
-    IMAGE_MEMORY,   /**< A memory object. */
-    IMAGE_CONTENTS, /**< The bytes of a memory object that has its own. */
+    IMAGE_ABOUT,   /**< Once, first. */
+    IMAGE_CONTEXT, /**< Each of the objects that a program made, as it made them... */
+    IMAGE_QUEUE,
+    IMAGE_PROGRAM,
+    IMAGE_KERNEL,
+    IMAGE_ARGUMENT, /**< ...what it gave to a kernel... */
+    IMAGE_SAMPLER,
+    IMAGE_MEMORY,
+    IMAGE_CONTENTS, /**< ...and the bytes of a memory object that has its own. */
     IMAGE_RECORD_KINDS,
 };
 
@@ -30,11 +36,60 @@ struct image_about {
     char *reason;  /**< Why it was made: a word. */
 };
 
+struct image_blob {
+    unsigned char *bytes; /**< Owned. */
+    size_t size;
+};
+
+/* Objects are known by their handles in the program; what is not there is 0 or empty. Lists of
+ * properties are as the program gave them, in its numbers. */
+
+struct image_context {
+    uint64_t id;
+    uint64_t seats; /**< Bits: the program's virtual devices that it has. */
+    struct image_blob properties;
+};
+
+struct image_queue {
+    uint64_t id, context;
+    uint64_t seat;
+    uint64_t properties; /**< cl_command_queue_properties. */
+    struct image_blob list;
+};
+
+/** As a recipe; state/recipe/container.h has its form. */
+struct image_program {
+    uint64_t id, context;
+    uint64_t seats;          /**< Bits, in the context: its devices. */
+    struct image_blob base;  /**< As it was created; empty for a linked one. */
+    struct image_blob built; /**< As it was last built for the first of them that it is for. */
+};
+
+struct image_kernel {
+    uint64_t id, context, program;
+    char *name;
+    uint64_t arguments; /**< Their number. */
+};
+
+struct image_argument {
+    uint64_t kernel, index;
+    uint64_t kind;   /**< enum of state/program/kernel.h. */
+    uint64_t size;   /**< As given. */
+    uint64_t object; /**< Of memory objects and samplers. */
+    struct image_blob value;
+};
+
+struct image_sampler {
+    uint64_t id, context;
+    uint64_t normalized, addressing, filter;
+    struct image_blob properties;
+};
+
 struct image_memory {
-    uint64_t id;      /**< Its handle in the program. */
-    uint64_t context; /**< That of its context. */
-    uint64_t root;    /**< That of the object that has its bytes; its own, where it has them. */
-    uint64_t origin;  /**< Where they begin in those. */
+    uint64_t id;
+    uint64_t context;
+    uint64_t root;   /**< That of the object that has its bytes; its own, where it has them. */
+    uint64_t origin; /**< Where they begin in those. */
     uint64_t size;
     uint64_t type;  /**< cl_mem_object_type. */
     uint64_t flags; /**< cl_mem_flags. */
@@ -49,10 +104,6 @@ struct image_memory {
 /** Objects that are larger are none: a device's memory has not so many bytes. */
 #define IMAGE_SIZE_MAX (UINT64_C(1) << 48)
 
-struct image_blob {
-    unsigned char *bytes; /**< Owned. */
-    size_t size;
-};
 struct image_contents {
     uint64_t id;
     uint64_t size;
@@ -67,6 +118,12 @@ struct image_record {
     union {
         void *body;
         struct image_about *about;
+        struct image_context *context;
+        struct image_queue *queue;
+        struct image_program *program;
+        struct image_kernel *kernel;
+        struct image_argument *argument;
+        struct image_sampler *sampler;
         struct image_memory *memory;
         struct image_contents *contents;
     };

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "state/base/array.h"
@@ -14,6 +13,7 @@
 #include "state/base/fork.h"
 #include "state/base/log.h"
 #include "state/base/work.h"
+#include "state/graph/graph.h"
 #include "state/image/image_read.h"
 #include "state/image/image_write.h"
 #include "state/memory/mapping.h"
@@ -155,31 +155,6 @@ static int add_item(struct storing *s, struct memory *root)
     return 0;
 }
 
-static int describe(struct storing *s, const struct memory *memory)
-{
-    const struct image_shape *shape = memory->image;
-    struct image_record *record = image_manifest_add(&s->manifest, IMAGE_MEMORY);
-    if (!record)
-        return -ENOMEM;
-    *record->memory = (struct image_memory){.id = (uintptr_t)memory,
-                                            .context = (uintptr_t)memory->context,
-                                            .root = (uintptr_t)memory->root,
-                                            .origin = memory->origin,
-                                            .size = memory->size,
-                                            .type = memory->type,
-                                            .flags = memory->flags,
-                                            .lent = memory_is_lent(memory)};
-    if (shape) {
-        record->memory->channel_order = shape->format.image_channel_order;
-        record->memory->channel_type = shape->format.image_channel_data_type;
-        record->memory->width = shape->desc.image_width;
-        record->memory->height = shape->desc.image_height;
-        record->memory->depth = shape->desc.image_depth;
-        record->memory->array_size = shape->desc.image_array_size;
-    }
-    return 0;
-}
-
 static int collect(struct storing *s)
 {
     int error = gate_close(s->request->deadline_ns) == 0 ? 0 : -ETIMEDOUT;
@@ -187,12 +162,10 @@ static int collect(struct storing *s)
     struct memory *memory;
     if (error)
         return error;
-    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory)) {
-        if (!error)
-            error = describe(s, memory);
+    error = graph_describe(&s->manifest);
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (!error && memory->root == memory)
             error = add_item(s, memory);
-    }
     gate_open();
     return error;
 }
@@ -214,21 +187,6 @@ static const void *look(const struct image_source *source, uint64_t at, size_t s
         return item->bytes + at;
     host_copy_lent(room, item->bytes + at, size);
     return room;
-}
-
-static int describe_program(struct storing *s)
-{
-    struct image_record *record = image_manifest_add(&s->manifest, IMAGE_ABOUT);
-    struct utsname host;
-    if (!record)
-        return -ENOMEM;
-    record->about->created_ms = clock_wall_ms();
-    record->about->pid = (uint64_t)getpid();
-    record->about->program = strdup(program_invocation_short_name);
-    record->about->host = strdup(uname(&host) == 0 ? host.nodename : "");
-    record->about->release = strdup(RESEAT_VERSION);
-    record->about->reason = strdup("suspend");
-    return 0;
 }
 
 static int write_image(struct storing *s, struct image_folder *folder, char *ret_problem)
@@ -325,7 +283,7 @@ static int put(struct storing *s)
     struct owned hold = OWNED_NONE;
     if (stored.count)
         return fail(s, -EALREADY, "it is in an image already");
-    int error = describe_program(s);
+    int error = graph_describe_program(&s->manifest, "suspend");
     if (!error)
         error = collect(s);
     if (!error && !s->count)

@@ -146,6 +146,10 @@ static void put_manner(struct frame *frame, const struct agent *agent,
     frame_string(frame, "fetch", request->fetch);
     if (request->folder[0])
         frame_string(frame, "folder", request->folder);
+    if (request->images) {
+        frame_bool(frame, "keeps", request->keeps);
+        frame_bool(frame, "end", request->ends);
+    }
     if (request->taken)
         frame_string(frame, "manner", MANNER_TAKEN);
 }
