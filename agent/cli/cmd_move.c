@@ -224,7 +224,7 @@ static void explain(const struct change *change, const json_t *report, struct wo
     output_program(json_object_get(report, "app"), name);
     if (is_not_stored(change, report)) {
         const char *why = member_text(report, "not_stored");
-        words_add(words, "%s is suspended, with its data in host memory: %s", name,
+        words_add(words, "%s is suspended, and no host memory was freed: %s", name,
                   *why ? why : "it knows nothing of images");
         return;
     }

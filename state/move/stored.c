@@ -281,8 +281,11 @@ static int put(struct storing *s)
     char problem[IMAGE_PROBLEM_MAX] = "";
     struct image_folder *folder = NULL;
     struct owned hold = OWNED_NONE;
-    if (stored.count)
-        return fail(s, -EALREADY, "it is in an image already");
+    if (stored.count) {
+        (void)!snprintf(s->report->reason, sizeof(s->report->reason),
+                        "it is in the image %.400s/%s already", stored.path, stored.image);
+        return -EALREADY;
+    }
     int error = graph_describe_program(&s->manifest, "suspend");
     if (!error)
         error = collect(s);
