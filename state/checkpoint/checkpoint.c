@@ -13,8 +13,8 @@
 #include "state/base/work.h"
 #include "state/graph/graph.h"
 #include "state/image/image_write.h"
-#include "state/move/stored.h"
 #include "state/point/point.h"
+#include "state/point/protect.h"
 
 /* Points that somebody else made between ours and the look at it are too many after so many. */
 #define TRIES 5
@@ -103,7 +103,7 @@ static int make_point(struct making *m)
                                          .data = m};
     for (unsigned i = 0; i < TRIES; i++) {
         struct point_report made = {0};
-        int error = point_make(&wanted, &made);
+        int error = protect_point(&wanted, &made);
         m->report->downtime_ns += made.downtime_ns;
         m->report->copied += made.copied;
         if (error)
@@ -210,8 +210,6 @@ static int make(struct making *m)
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
     struct image_folder *folder = NULL;
-    if (stored_bytes() != 0)
-        return fail(m, -EBUSY, "it is suspended to an image");
     /* Before the program is stopped for it. */
     int error = image_folder_open(m->request->folder, IMAGE_TO_WRITE, &folder, problem);
     if (!error)
@@ -228,7 +226,7 @@ static void let_go(void)
 {
     image_known_finish(&last.known);
     if (last.keeps)
-        point_forget();
+        protect_forget();
     last.keeps = false;
 }
 

@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "state/move/elastic.h"
 #include "state/checkpoint/checkpoint.h"
+#include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
 #include "tests/fuzz/fuzz.h"

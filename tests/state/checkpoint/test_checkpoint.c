@@ -11,6 +11,7 @@
 #include "state/image/image_read.h"
 #include "state/move/stored.h"
 #include "state/point/point.h"
+#include "state/point/protect.h"
 #include "state/program/kernel.h"
 #include "state/recipe/container.h"
 #include "tests/support/engine_rig.h"
@@ -223,6 +224,32 @@ Test(checkpoint, describes_every_object, .timeout = 120)
     }
     cr_expect_eq(found, sizeof(kinds));
     close_image();
+    close_program();
+}
+
+Test(checkpoint, is_the_point_of_a_protected_program_too, .timeout = 120)
+{
+    const struct protect_settings settings = {.interval_ns = UINT64_C(1000000000000)};
+    struct protect_status before, after;
+    open_program();
+    add(1);
+    OK(clFinish(f.program.queue));
+    cr_assert_eq(protect_begin(&settings), 0);
+    cr_assert_eq(protect_now(), 0);
+    add(2);
+    OK(clFinish(f.program.queue));
+    protect_read(&before);
+    cr_assert_gt(before.commands, 0);
+    makes(false);
+    protect_read(&after);
+    cr_expect_eq(after.points, before.points + 1);
+    cr_expect_eq(after.commands, 0, "what was given before is in the point");
+    cr_expect_gt(point_bytes(), 0, "the program is protected still");
+    open_image();
+    cr_expect_eq(added(), 3);
+    close_image();
+    protect_end();
+    cr_expect_eq(point_bytes(), 0);
     close_program();
 }
 
