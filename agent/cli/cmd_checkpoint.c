@@ -108,19 +108,18 @@ static int print(const struct checkpoint *checkpoint, const json_t *report)
     return output_done();
 }
 
-/** All but the last ones go. What is in the way is said, and no failure: the next one tries again.
- */
+/** All but the last ones go. Where somebody writes or reads there they stay, which is said, and no
+ * failure: the next one tries again. */
 static void keep_last(const struct checkpoint *checkpoint, const json_t *report)
 {
     const struct output *output = checkpoint->output;
     char problem[IMAGE_PROBLEM_MAX];
     struct images images;
-    struct image_summary summary;
+    struct image_summary summary = {0};
     struct image_folder *folder;
 
     if (!checkpoint->keep)
         return;
-    /* Who writes there, or reads, is not to be waited for, nor a reason to fail. */
     if (image_folder_open(checkpoint->folder, IMAGE_TO_SWEEP, &folder, problem)) {
         output_note(output, "older images stay: %s", problem);
         return;

@@ -75,7 +75,7 @@ static int run_list(struct call *call)
     struct table *table = output->json ? NULL : table_create(columns, ARRAY_SIZE(columns));
     json_t *object = output->json ? output_object(output, 0) : NULL, *list = json_array();
     for (size_t i = images.names.count; i-- > 0;) {
-        struct image_summary summary;
+        struct image_summary summary = {0};
         image_summarize(&images, images.names.names[i], &summary);
         if (output->json)
             json_array_append_new(list, summary_json(images.names.names[i], &summary));
@@ -141,8 +141,8 @@ static int run_inspect(struct call *call)
 {
     const struct output *output = &call->output;
     struct images images;
-    struct image_summary summary;
-    const char *name;
+    struct image_summary summary = {0};
+    const char *name = "";
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
     if (status)
@@ -201,7 +201,7 @@ static int run_verify(struct call *call)
     json_t *list = json_array();
     for (size_t i = 0; i < (only ? 1 : images.names.count); i++, count++) {
         const char *name = only ? only : images.names.names[i];
-        struct image_summary summary;
+        struct image_summary summary = {0};
         image_summarize(&images, name, &summary);
         if (!summary.damaged) {
             int error = image_verify(images.folder, &summary.manifest, NULL, NULL, summary.problem);
@@ -342,8 +342,8 @@ static int diff(const struct output *output, const struct image_manifest *one,
 static int run_diff(struct call *call)
 {
     struct images images;
-    struct image_summary one, other;
-    const char *name;
+    struct image_summary one = {0}, other = {0};
+    const char *name = "";
     int status = images_open(&call->output, call->words[0], IMAGE_TO_READ, &images);
 
     if (status)

@@ -429,7 +429,7 @@ static int find_named(const struct image_folder *folder, const struct image_name
 {
     char why[IMAGE_PROBLEM_MAX];
     for (size_t i = 0; i < images->count; i++) {
-        struct image_manifest manifest;
+        struct image_manifest manifest = {0};
         if (!image_folder_is_whole(folder, images->names[i]))
             continue;
         int error = image_folder_manifest(folder, images->names[i], &manifest, why);

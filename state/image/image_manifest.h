@@ -8,8 +8,8 @@
  * the header is over everything else in it. Pure.
  */
 
-/** Of an image's manifest: contents of more than 32 TiB, or ten million objects. */
-#define IMAGE_MANIFEST_MAX ((size_t)1 << 30)
+/** Of an image's manifest: contents of 15 TiB, or two million objects. */
+#define IMAGE_MANIFEST_MAX ((size_t)256 << 20)
 /** What is read of it to know whether it is one. */
 #define IMAGE_MANIFEST_HEADER 56
 

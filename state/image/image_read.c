@@ -30,12 +30,12 @@ static int refuse(struct reader *r, const struct job *job, const char *name, int
                   const char *why)
 {
     const struct image_contents *contents = r->reading->sinks[job->sink].contents;
+    uint64_t at = job->chunk * IMAGE_CHUNK;
     pthread_mutex_lock(&r->lock);
     if (!r->failed)
         snprintf(r->problem, IMAGE_PROBLEM_MAX,
                  "%.500s/chunks/%s (object %#llx, bytes from %llu): %.200s", r->folder->path, name,
-                 (unsigned long long)contents->id, (unsigned long long)(job->chunk * IMAGE_CHUNK),
-                 why);
+                 (unsigned long long)contents->id, (unsigned long long)at, why);
     r->failed = true;
     pthread_mutex_unlock(&r->lock);
     return error;

@@ -175,8 +175,8 @@ int main(int argc, char **argv)
         stamps[i] = 1;
     char path[4096];
     snprintf(path, sizeof(path), "%s/images", folder);
-    double first[ROUNDS_MAX], second[ROUNDS_MAX], hashed[ROUNDS_MAX], back[ROUNDS_MAX];
-    double plain[ROUNDS_MAX], took[ROUNDS_MAX];
+    double first[ROUNDS_MAX] = {0}, second[ROUNDS_MAX] = {0}, hashed[ROUNDS_MAX] = {0};
+    double plain[ROUNDS_MAX] = {0}, took[ROUNDS_MAX] = {0}, back[ROUNDS_MAX] = {0};
     (void)plain_write();
     for (unsigned i = 0; i < rounds; i++) {
         struct image_known known = {0};
