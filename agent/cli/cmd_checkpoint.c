@@ -218,28 +218,12 @@ static int make_all(const struct call *call, struct checkpoint *checkpoint, stru
     return status ? status : ended;
 }
 
-/** The program has a working folder of its own. */
-static int name_folder(const struct call *call, struct checkpoint *checkpoint)
-{
-    char here[PATH_MAX] = "";
-
-    if (checkpoint->to[0] != '/' && !getcwd(here, sizeof(here)))
-        return output_fail(&call->output, ERR_FAILED, "%s: %s", checkpoint->to, strerror(errno));
-    int length = snprintf(checkpoint->folder, sizeof(checkpoint->folder), "%s%s%s", here,
-                          here[0] ? "/" : "", checkpoint->to);
-    if ((size_t)length >= sizeof(checkpoint->folder))
-        return output_usage(&call->output, "--to: the path is too long");
-    while (length > 1 && checkpoint->folder[length - 1] == '/')
-        checkpoint->folder[--length] = '\0';
-    return 0;
-}
-
 static int run(struct call *call)
 {
     struct checkpoint *checkpoint = call->options;
     struct client client;
     sigset_t caught;
-    int status = name_folder(call, checkpoint);
+    int status = images_name_folder(&call->output, checkpoint->to, checkpoint->folder);
 
     if (status)
         return status;

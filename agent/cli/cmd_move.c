@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/images.h"
 #include "agent/cli/verb.h"
 #include "state/base/cleanup.h"
 
@@ -512,24 +513,6 @@ static int take_answers(struct call *call, struct client *client, const struct n
     return status;
 }
 
-/** The program has a working folder of its own. */
-static int name_folder(const struct call *call, struct change *change, char path[PATH_MAX])
-{
-    char here[PATH_MAX] = "";
-
-    if (!change->to)
-        return 0;
-    if (change->to[0] != '/' && !getcwd(here, sizeof(here)))
-        return output_fail(&call->output, ERR_FAILED, "%s: %s", change->to, strerror(errno));
-    int length = snprintf(path, PATH_MAX, "%s%s%s", here, here[0] ? "/" : "", change->to);
-    if (length >= PATH_MAX)
-        return output_usage(&call->output, "--to: the path is too long");
-    while (length > 1 && path[length - 1] == '/')
-        path[--length] = '\0';
-    change->to = path;
-    return 0;
-}
-
 static int run(struct call *call)
 {
     struct change *change = call->options;
@@ -547,9 +530,10 @@ static int run(struct call *call)
                             "--on-demand does not wait for a launch's end: without --non-blocking");
     if (change->on_demand && change->whole)
         return output_usage(&call->output, "--on-demand and --whole are opposites: give one");
-    int status = name_folder(call, change, folder);
+    int status = change->to ? images_name_folder(&call->output, change->to, folder) : 0;
     if (status)
         return status;
+    change->to = change->to ? folder : NULL;
     status = ask_connect(&call->output, false, "reach the program", &client);
 
     if (!status) {

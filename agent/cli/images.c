@@ -3,9 +3,24 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/wire/protocol.h"
 #include "state/base/cleanup.h"
+
+int images_name_folder(const struct output *output, const char *word, char ret_path[PATH_MAX])
+{
+    char here[PATH_MAX] = "";
+
+    if (word[0] != '/' && !getcwd(here, sizeof(here)))
+        return output_fail(output, ERR_FAILED, "%s: %s", word, strerror(errno));
+    int length = snprintf(ret_path, PATH_MAX, "%s%s%s", here, here[0] ? "/" : "", word);
+    if (length >= PATH_MAX)
+        return output_usage(output, "--to: the path is too long");
+    while (length > 1 && ret_path[length - 1] == '/')
+        ret_path[--length] = '\0';
+    return 0;
+}
 
 void images_close(struct images *images)
 {

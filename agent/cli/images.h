@@ -6,6 +6,10 @@
 
 /* Folders of images, as several verbs look at them. */
 
+/** The folder that was named, from the root folder on: a program has a working folder of its own.
+ * 0, or an exit status after having said what is wrong. */
+int images_name_folder(const struct output *output, const char *word, char ret_path[PATH_MAX]);
+
 /** Some folder's images, the oldest first. */
 struct images {
     struct image_folder *folder;
